@@ -1,0 +1,2 @@
+//! The lapstrake command
+fn main() {}

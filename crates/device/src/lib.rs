@@ -1,0 +1,1 @@
+//! Completion queues over members: files, block devices, memory

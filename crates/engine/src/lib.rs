@@ -1,0 +1,2 @@
+//! The sans-IO RAID core
+#![no_std]

@@ -1,0 +1,1 @@
+//! NBD and FUSE front ends

@@ -1,0 +1,2 @@
+//! Where each byte of an md array lives on its members
+#![no_std]

@@ -1,0 +1,1 @@
+//! Joins engine, devices and clients in shards
