@@ -1,2 +1,22 @@
-//! XOR and P+Q parity kernels, chosen at run time
+//! XOR and P+Q parity kernels, chosen at run time.
+//!
+//! P is the XOR of a stripe's data blocks; Q is the sum of `g^e * D_e` over GF(2^8) with the
+//! polynomial 0x11d and g = 2, as md defines it. The exponent `e` of a data block is its place in
+//! the stripe, counted from 0; the DDF layouts leave holes in that count.
+//!
+//! [`kernels`] gives the fastest set of routines for this CPU. [`recovery`] tells which linear
+//! combination of surviving blocks restores the lost ones, so that every loss is one call.
+//!
+//! Invariants: each set computes the same bytes as the scalar reference, for every length and
+//! alignment; nothing here allocates, blocks, or knows what a stripe is.
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod gf;
+mod kernels;
+pub mod recovery;
+mod reference;
+
+pub use kernels::{Kernels, kernels};
