@@ -1,0 +1,292 @@
+//! Superblock 0.90: 4096 bytes in the order of the machine that wrote them, 64 KiB to 128 KiB
+//! before the end of the member.
+//!
+//! Nothing in it states the byte order, so the magic decides; [`Superblock::order`] keeps what
+//! was found and [`Superblock::encode`] writes the same. Every word is kept, also reserved ones:
+//! encoding what was parsed gives the same bytes.
+//!
+//! Field names, offsets and meanings: the kernel's `include/uapi/linux/raid/md_p.h`. Its pairs
+//! `events_hi`/`events_lo` and `cp_events_hi`/`cp_events_lo` are ordered such that each pair is
+//! one 64-bit integer of the machine, and are one here.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::error::SuperblockError;
+use crate::wire::{ByteOrder, Field, on_disk};
+
+/// `md_magic`.
+pub const MAGIC: u32 = 0xa92b_4efc;
+/// Entries of `disks`.
+pub const MAX_DISKS: usize = 27;
+/// Sectors at the end of a member that are not data.
+pub const RESERVED_SECTORS: u64 = 128;
+
+/// Bits of `state` in a superblock.
+pub mod state {
+    /// All stripes are in sync and no write is under way.
+    pub const CLEAN: u32 = 1;
+    /// Set by very old kernels.
+    pub const ERRORS: u32 = 2;
+    /// Shared by the nodes of a cluster.
+    pub const CLUSTERED: u32 = 1 << 5;
+    /// A bitmap follows the superblock.
+    pub const BITMAP_PRESENT: u32 = 1 << 8;
+}
+
+/// Bits of `state` in an entry of `disks`.
+pub mod disk_state {
+    /// Failed.
+    pub const FAULTY: u32 = 1;
+    /// Holds a slot.
+    pub const ACTIVE: u32 = 1 << 1;
+    /// In sync.
+    pub const SYNC: u32 = 1 << 2;
+    /// Not there.
+    pub const REMOVED: u32 = 1 << 3;
+    /// Read from it only when there is no other.
+    pub const WRITE_MOSTLY: u32 = 1 << 9;
+    /// Do not retry on it.
+    pub const FAILFAST: u32 = 1 << 10;
+}
+
+on_disk! {
+    /// An entry of the table of disks.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Disk {
+        /// Its own index in the table.
+        0 number: u32,
+        /// Device number when last seen; md does not rely on it.
+        4 major: u32,
+        /// Device number when last seen.
+        8 minor: u32,
+        /// Slot, or the index again for what has none.
+        12 raid_disk: u32,
+        /// See [`disk_state`].
+        16 state: u32,
+        /// 0.
+        20 reserved: [u32; 27],
+        = 128
+    }
+}
+
+impl Field for Disk {
+    const SIZE: usize = Disk::SIZE;
+    fn get(bytes: &[u8], order: ByteOrder) -> Self {
+        Self::decode(bytes.first_chunk().expect("SIZE bytes"), order)
+    }
+    fn put(&self, bytes: &mut [u8], order: ByteOrder) {
+        self.encode_into(bytes.first_chunk_mut().expect("SIZE bytes"), order);
+    }
+}
+
+on_disk! {
+    /// A superblock of version 0.90 (or 0.91, while the array is reshaped) of one member.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Superblock {
+        /// [`MAGIC`].
+        0 md_magic: u32,
+        /// 0.
+        4 major_version: u32,
+        /// 90, or 91 during a reshape.
+        8 minor_version: u32,
+        /// 0.
+        12 patch_version: u32,
+        /// Not used.
+        16 gvalid_words: u32,
+        /// First word of the array's UUID.
+        20 set_uuid0: u32,
+        /// Creation, seconds since 1970.
+        24 ctime: u32,
+        /// -1 linear, 0, 1, 4, 5, 6, 10.
+        28 level: i32,
+        /// KiB used of each member.
+        32 size: u32,
+        /// Entries of `disks` in use.
+        36 nr_disks: u32,
+        /// Number of slots.
+        40 raid_disks: u32,
+        /// The N of /dev/mdN.
+        44 md_minor: u32,
+        /// 0.
+        48 not_persistent: u32,
+        /// Second word of the UUID.
+        52 set_uuid1: u32,
+        /// Third word; with a home host from its SHA-1.
+        56 set_uuid2: u32,
+        /// Fourth word; with a home host from its SHA-1.
+        60 set_uuid3: u32,
+        /// 0.
+        64 gstate_creserved: [u32; 16],
+        /// Last update, seconds since 1970.
+        128 utime: u32,
+        /// See [`state`].
+        132 state: u32,
+        /// Members in sync.
+        136 active_disks: u32,
+        /// Members in sync and spares.
+        140 working_disks: u32,
+        /// Members failed or missing.
+        144 failed_disks: u32,
+        /// Spares.
+        148 spare_disks: u32,
+        /// See [`checksum`]; set by [`Superblock::encode`].
+        152 sb_csum: u32,
+        /// Updates so far.
+        156 events: u64,
+        /// `events` when `recovery_cp` was set; if they differ, it does not count.
+        164 cp_events: u64,
+        /// Sectors in sync.
+        172 recovery_cp: u32,
+        /// From here to `new_chunk` only in version 0.91. Array sectors that were reshaped.
+        176 reshape_position: u64,
+        /// The level to come.
+        184 new_level: i32,
+        /// Change in the number of slots.
+        188 delta_disks: i32,
+        /// The layout to come.
+        192 new_layout: u32,
+        /// The chunk to come, bytes.
+        196 new_chunk: u32,
+        /// 0.
+        200 gstate_sreserved: [u32; 14],
+        /// The level's layout.
+        256 layout: u32,
+        /// Bytes.
+        260 chunk_size: u32,
+        /// Not used.
+        264 root_pv: u32,
+        /// Not used.
+        268 root_block: u32,
+        /// 0.
+        272 pstate_reserved: [u32; 60],
+        /// Every device of the array.
+        512 disks: [Disk; 27],
+        /// Copy of the own entry.
+        3968 this_disk: Disk,
+        = 4096
+    }
+    beside {
+        /// The byte order on disk.
+        order: ByteOrder,
+        /// Sector where the superblock lies on its member.
+        sb_start: u64,
+    }
+}
+
+/// md's sum over a 0.90 superblock in byte order `order`, with the checksum itself taken as 0.
+pub fn checksum(bytes: &[u8; 4096], order: ByteOrder) -> u32 {
+    let words = bytes.chunks_exact(4).enumerate().filter(|(i, _)| *i != 38);
+    let sum: u64 = words.map(|(_, word)| u64::from(u32::get(word, order))).sum();
+    (sum as u32).wrapping_add((sum >> 32) as u32)
+}
+
+/// The kernel compares checksums only after adding their halves; some architectures stored them
+/// so.
+fn folded(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+impl Superblock {
+    /// Sector of the superblock on a member of `sectors`, if it is large enough for one.
+    pub fn place(sectors: u64) -> Option<u64> {
+        (sectors & !(RESERVED_SECTORS - 1)).checked_sub(RESERVED_SECTORS)
+    }
+
+    /// Reads a superblock found at sector `at` of a member; the magic decides the byte order.
+    ///
+    /// The checks are the kernel's (`super_90_load`), and that the fields are within the format.
+    pub fn parse(bytes: &[u8], at: u64) -> Result<Self, SuperblockError> {
+        let bytes: &[u8; 4096] = bytes
+            .first_chunk()
+            .ok_or(SuperblockError::Truncated { found: bytes.len(), needed: 4096 })?;
+        let found = u32::get(&bytes[..4], ByteOrder::Little);
+        let order = match found {
+            MAGIC => ByteOrder::Little,
+            _ if found.swap_bytes() == MAGIC => ByteOrder::Big,
+            _ => return Err(SuperblockError::Magic { found }),
+        };
+        let sb = Self::decode(bytes, order, order, at);
+        if sb.major_version != 0 {
+            return Err(SuperblockError::MajorVersion { found: sb.major_version });
+        }
+        if !(90..=91).contains(&sb.minor_version) {
+            return Err(SuperblockError::MinorVersion { found: sb.minor_version });
+        }
+        let computed = checksum(bytes, order);
+        if folded(sb.sb_csum) != folded(computed) {
+            return Err(SuperblockError::Checksum { stored: sb.sb_csum, computed });
+        }
+        if sb.raid_disks == 0 {
+            return Err(SuperblockError::Field { field: "raid_disks", found: 0 });
+        }
+        let max = MAX_DISKS as u32;
+        for found in [sb.raid_disks, sb.nr_disks] {
+            if found > max {
+                return Err(SuperblockError::TooManyDevices { found, max });
+            }
+        }
+        if sb.this_disk.number >= max {
+            return Err(SuperblockError::ThisDisk { found: sb.this_disk.number });
+        }
+        Ok(sb)
+    }
+
+    /// The 4096 bytes to write at `sb_start`, with the right checksum, in the order it was read.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; Self::SIZE];
+        let fixed: &mut [u8; 4096] = bytes.as_mut_slice().try_into().expect("SIZE bytes");
+        self.encode_into(fixed, self.order);
+        let sum = checksum(fixed, self.order);
+        sum.put(&mut fixed[152..156], self.order);
+        bytes
+    }
+
+    /// The array's UUID in the order that mdadm prints it: word by word, each most significant
+    /// byte first, whatever the order on disk.
+    pub fn set_uuid(&self) -> [u8; 16] {
+        let mut uuid = [0; 16];
+        let words = [self.set_uuid0, self.set_uuid1, self.set_uuid2, self.set_uuid3];
+        for (word, place) in words.iter().zip(uuid.chunks_exact_mut(4)) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        uuid
+    }
+
+    /// Sets the array's UUID from the order that mdadm prints.
+    pub fn set_set_uuid(&mut self, uuid: [u8; 16]) {
+        let mut words = uuid.chunks_exact(4).map(|w| u32::get(w, ByteOrder::Big));
+        let mut next = || words.next().expect("four words");
+        (self.set_uuid0, self.set_uuid1) = (next(), next());
+        (self.set_uuid2, self.set_uuid3) = (next(), next());
+    }
+
+    /// Recounts `nr_disks`, `active_disks`, `working_disks`, `failed_disks` and `spare_disks`
+    /// from the table, as the kernel does at every update.
+    pub fn recount(&mut self) {
+        use disk_state::{ACTIVE, FAULTY, REMOVED, SYNC};
+        let slots = self.raid_disks.min(MAX_DISKS as u32) as usize;
+        (self.nr_disks, self.active_disks, self.working_disks) = (0, 0, 0);
+        (self.failed_disks, self.spare_disks) = (0, 0);
+        for (i, disk) in self.disks.iter().enumerate() {
+            let is_there = disk.state & REMOVED == 0
+                && (disk.state != 0 || disk.number != 0 || disk.major != 0 || disk.minor != 0);
+            if is_there {
+                self.nr_disks += 1;
+            }
+            if disk.state & FAULTY != 0 {
+                // Failed members beyond the slots count too; removed ones only as empty slots.
+                if is_there || i < slots {
+                    self.failed_disks += 1;
+                }
+            } else if disk.state & (ACTIVE | SYNC) == ACTIVE | SYNC {
+                self.active_disks += 1;
+                self.working_disks += 1;
+            } else if is_there {
+                self.spare_disks += 1;
+                self.working_disks += 1;
+            }
+        }
+    }
+}

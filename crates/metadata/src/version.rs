@@ -1,0 +1,76 @@
+//! The superblock versions, and where each lies on a member.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::v090;
+
+/// A superblock version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Version {
+    /// 0.90, 64 KiB to 128 KiB before the end.
+    V090,
+    /// 1.0, 8 KiB to 12 KiB before the end.
+    V1_0,
+    /// 1.1, at the start.
+    V1_1,
+    /// 1.2, at 4 KiB.
+    V1_2,
+}
+
+impl Version {
+    /// Every version, in the order in which [`crate::detect::probe`] looks for them.
+    pub const ALL: [Self; 4] = [Self::V1_2, Self::V1_1, Self::V1_0, Self::V090];
+
+    /// The sector of the superblock on a member of `sectors`; None if it is too small.
+    pub fn place(self, sectors: u64) -> Option<u64> {
+        if self == Self::V090 {
+            return v090::Superblock::place(sectors);
+        }
+        if sectors < 24 {
+            return None;
+        }
+        match self {
+            Self::V090 => v090::Superblock::place(sectors),
+            Self::V1_0 => Some((sectors - 16) & !7),
+            Self::V1_1 => Some(0),
+            Self::V1_2 => Some(8),
+        }
+    }
+
+    /// md's spelling: "0.90", "1.0", "1.1" or "1.2".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V090 => "0.90",
+            Self::V1_0 => "1.0",
+            Self::V1_1 => "1.1",
+            Self::V1_2 => "1.2",
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The text names no superblock version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("metadata versions are 0.90, 1.0, 1.1 and 1.2")]
+pub struct UnknownVersion;
+
+impl FromStr for Version {
+    type Err = UnknownVersion;
+
+    /// Takes what mdadm's `--metadata` takes for these versions.
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        match text {
+            "0" | "0.90" | "00.90" => Ok(Self::V090),
+            "1.0" => Ok(Self::V1_0),
+            "1.1" => Ok(Self::V1_1),
+            "1" | "1.2" | "default" => Ok(Self::V1_2),
+            _ => Err(UnknownVersion),
+        }
+    }
+}
