@@ -1,0 +1,266 @@
+//! Runs the Linux kernel's own md, in an unprivileged process, as the judge of our tests.
+//!
+//! Debian's user-mode-linux package is a Linux kernel built as an ordinary program, with all md
+//! modules. This crate packs those modules, busybox and mdadm into an initramfs, boots it in
+//! about a second without root or KVM, and runs shell scripts in it.
+//!
+//! ```no_run
+//! use lapstrake_kernel_md::Kernel;
+//! let mut guest = Kernel::new().member("a.img").member("b.img").boot()?;
+//! let made = guest.run("mdadm -CR /dev/md0 -l1 -n2 --assume-clean /dev/ubda /dev/ubdb")?;
+//! assert!(made.success(), "{made}");
+//! # Ok::<(), lapstrake_kernel_md::Error>(())
+//! ```
+//!
+//! In the guest:
+//! - members given before the boot are `/dev/ubda`, `/dev/ubdb`, ... in order (at most 16); what is written to them
+//!   is in the file at once;
+//! - any number of further files come and go in scripts: `attach FILE...` makes loop devices of host
+//!   paths and prints their names, `calm` stops all arrays, frees all loop devices
+//!   and syncs, after which the host may read and change the files;
+//! - the host's files are below `/host`, with the rights of the user who runs the test;
+//! - `insmod /lib/modules/extra/brd.ko rd_nr=4 rd_size=KIB` makes RAM disks.
+//!
+//! It imports nothing of Lapstrake, so that it can judge all of it.
+
+mod cpio;
+mod guest;
+mod initramfs;
+mod seccomp;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use guest::Guest;
+
+/// The ubd driver has devices 0 to 15.
+const MEMBERS_MAX: usize = 16;
+
+/// Why the kernel's md cannot be run here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// User-mode-linux exists for this architecture only.
+    #[error("user-mode-linux runs on x86-64 only")]
+    Architecture,
+    /// Something is not installed.
+    #[error("{what} is not installed; `make setup` installs the package {package}")]
+    Missing {
+        /// The program or file.
+        what: String,
+        /// The Debian package that holds it.
+        package: &'static str,
+    },
+    /// All is there, but a trial boot failed.
+    #[error("user-mode-linux does not run here: {0}")]
+    NoBoot(String),
+}
+
+/// Why a guest gave no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something is missing on the host.
+    #[error(transparent)]
+    Unavailable(#[from] Reason),
+    /// More members than the guest has slots for.
+    #[error("{found} members, but a guest has room for {MEMBERS_MAX}; use `attach` for more")]
+    TooManyMembers {
+        /// How many were given.
+        found: usize,
+    },
+    /// The guest did not get as far as running scripts.
+    #[error("the guest did not boot; its console ended with:\n{console}")]
+    Boot {
+        /// The last lines of its console.
+        console: String,
+    },
+    /// The guest ended during a script.
+    #[error("the guest died; its console ended with:\n{console}")]
+    Died {
+        /// The last lines of its console.
+        console: String,
+    },
+    /// A script took too long; the guest was killed.
+    #[error("no answer after {after:?}; output so far:\n{output}")]
+    Timeout {
+        /// How long we waited.
+        after: Duration,
+        /// What the script had printed, as far as it reached the host.
+        output: String,
+    },
+    /// The host's file system or process table refused something.
+    #[error("kernel-md: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What a script left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// The shell's exit status.
+    pub status: i32,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained about.
+    pub stderr: Vec<u8>,
+}
+
+impl Output {
+    /// Whether the status is 0.
+    pub fn success(&self) -> bool {
+        self.status == 0
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = String::from_utf8_lossy(&self.stderr);
+        write!(f, "status {}\n{}{errors}", self.status, self.text())
+    }
+}
+
+/// A guest to be booted.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    memory_mib: u32,
+    timeout: Duration,
+    members: Vec<PathBuf>,
+    programs: BTreeSet<String>,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kernel {
+    /// A guest with 512 MiB, two minutes for each script, no members, busybox and mdadm.
+    pub fn new() -> Self {
+        Self {
+            memory_mib: 512,
+            timeout: Duration::from_secs(120),
+            members: Vec::new(),
+            programs: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a file as the next `/dev/ubdX`.
+    #[must_use]
+    pub fn member(mut self, file: impl AsRef<Path>) -> Self {
+        self.members.push(file.as_ref().to_owned());
+        self
+    }
+
+    /// Adds a host program with its libraries, such as `e2fsck`; it is found in the guest's PATH.
+    #[must_use]
+    pub fn program(mut self, name: &str) -> Self {
+        self.programs.insert(name.to_owned());
+        self
+    }
+
+    /// Sets the guest's memory, in MiB. RAM disks take theirs from it.
+    #[must_use]
+    pub fn memory_mib(mut self, mib: u32) -> Self {
+        self.memory_mib = mib;
+        self
+    }
+
+    /// Sets how long one script may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Boots the guest.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where something is not installed, [`Error::Boot`] where the
+    /// guest did not come up.
+    pub fn boot(&self) -> Result<Guest, Error> {
+        if self.members.len() > MEMBERS_MAX {
+            return Err(Error::TooManyMembers { found: self.members.len() });
+        }
+        installed()?;
+        Guest::boot(self)
+    }
+
+    /// Boots a guest, runs one script and shuts down: the members then hold all it wrote.
+    ///
+    /// # Errors
+    /// Those of [`Kernel::boot`], [`Guest::run`] and [`Guest::shut_down`].
+    pub fn run(&self, script: &str) -> Result<Output, Error> {
+        let mut guest = self.boot()?;
+        let output = guest.run(script)?;
+        guest.shut_down()?;
+        Ok(output)
+    }
+}
+
+/// Whether the kernel's md can be run here: all is installed, and a trial boot went well
+/// (once per process, about a second).
+///
+/// # Errors
+/// The reason, as a sentence for the user.
+pub fn available() -> Result<(), Reason> {
+    static VERDICT: OnceLock<Result<(), Reason>> = OnceLock::new();
+    VERDICT
+        .get_or_init(|| match Kernel::new().run("true") {
+            Ok(_) => Ok(()),
+            Err(Error::Unavailable(reason)) => Err(reason),
+            Err(other) => Err(Reason::NoBoot(other.to_string())),
+        })
+        .clone()
+}
+
+/// For tests: [`available`], but a refusal is also printed as `NOT RUN: ...`.
+///
+/// Cargo shows the output of passing tests only when asked, so the line goes straight to the
+/// terminal's standard error.
+pub fn available_or_say(what: &str) -> bool {
+    match available() {
+        Ok(()) => true,
+        Err(reason) => {
+            use io::Write;
+            // Unlike eprintln!, this is not captured by the test harness.
+            let _ = writeln!(io::stderr(), "NOT RUN: {what}: {reason}");
+            false
+        }
+    }
+}
+
+fn installed() -> Result<(), Reason> {
+    if cfg!(not(target_arch = "x86_64")) {
+        return Err(Reason::Architecture);
+    }
+    initramfs::find_program("linux.uml", "user-mode-linux")?;
+    initramfs::modules_directory()?;
+    initramfs::find_program("busybox", "busybox-static")?;
+    initramfs::find_program("mdadm", "mdadm").map(drop)
+}
+
+/// Distinct among all processes of this machine that live at the same time.
+fn unique_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn may_write(directory: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: the path is NUL-terminated.
+    unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
+}

@@ -1,0 +1,121 @@
+//! The runner's promises, on the kernel itself.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lapstrake_kernel_md::{Error, Kernel, Output, available_or_say};
+
+const MIB: u64 = 1 << 20;
+
+fn members(directory: &Path, count: usize, size: u64) -> Vec<PathBuf> {
+    (0..count)
+        .map(|index| {
+            let path = directory.join(format!("member {index}.img"));
+            File::create(&path).unwrap().set_len(size).unwrap();
+            path
+        })
+        .collect()
+}
+
+fn good(result: Result<Output, Error>) -> String {
+    let output = result.unwrap();
+    assert!(output.success(), "{output}");
+    output.text()
+}
+
+#[test]
+fn status_and_both_outputs_come_back() {
+    if !available_or_say("status and outputs") {
+        return;
+    }
+    let mut guest = Kernel::new().boot().unwrap();
+    let output = guest.run("printf 'one\\000two'; echo oh >&2; exit 7").unwrap();
+    assert_eq!(output, Output { status: 7, stdout: b"one\0two".into(), stderr: b"oh\n".into() });
+    assert_eq!(good(guest.run("grep -c '^raid456 ' /proc/modules")), "1\n");
+    guest.shut_down().unwrap();
+}
+
+#[test]
+fn ubd_members_hold_what_the_array_was_given() {
+    if !available_or_say("ubd members") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let files = members(directory.path(), 2, 8 * MIB);
+    let kernel = files.iter().fold(Kernel::new(), |kernel, file| kernel.member(file));
+    let script = "mdadm -CR /dev/md0 -l1 -n2 --assume-clean /dev/ubda /dev/ubdb && \
+                  yes lapstrake | dd of=/dev/md0 bs=64k count=16 iflag=fullblock conv=fsync && \
+                  mdadm --stop /dev/md0";
+    good(kernel.run(script));
+    let copies: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    for copy in &copies {
+        assert_eq!(copy[4096..4100], [0xfc, 0x4e, 0x2b, 0xa9], "superblock 1.2 of md");
+        assert_eq!(&copy[MIB as usize..][..10], b"lapstrake\n");
+    }
+    assert_eq!(copies[0][MIB as usize..], copies[1][MIB as usize..]);
+}
+
+#[test]
+fn attached_files_may_change_hands_between_guest_and_host() {
+    if !available_or_say("attached files") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let files = members(directory.path(), 3, 8 * MIB);
+    let list: Vec<String> = files.iter().map(|file| format!("'{}'", file.display())).collect();
+    let list = list.join(" ");
+    let mut guest = Kernel::new().boot().unwrap();
+    good(guest.run(&format!(
+        "set -e; mdadm -CR /dev/md0 -l5 -n3 -c64 --assume-clean $(attach {list})
+         yes lapstrake | dd of=/dev/md0 bs=64k count=32 iflag=fullblock; calm"
+    )));
+    // Left-symmetric: array chunk 0 is on member 0, behind the data offset of 1 MiB.
+    let member = File::options().read(true).write(true).open(&files[0]).unwrap();
+    let mut bytes = [0; 10];
+    member.read_exact_at(&mut bytes, MIB).unwrap();
+    assert_eq!(&bytes, b"lapstrake\n");
+    member.write_all_at(b"from host\n", MIB).unwrap();
+    let head = guest.run(&format!(
+        "set -e; mdadm -A /dev/md0 $(attach {list}) 2>/dev/null; head -c 20 /dev/md0; calm"
+    ));
+    assert_eq!(good(head), "from host\nlapstrake\n");
+    guest.shut_down().unwrap();
+}
+
+#[test]
+fn further_programs_bring_their_libraries() {
+    if !available_or_say("further programs") {
+        return;
+    }
+    let script = "set -e; truncate -s 8M /tmp/fs; mke2fs -q -t ext4 /tmp/fs; e2fsck -fn /tmp/fs";
+    let output = Kernel::new().program("mke2fs").program("e2fsck").run(script);
+    assert!(good(output).contains("Pass 5"));
+}
+
+#[test]
+fn a_script_that_hangs_is_ended_and_quoted() {
+    if !available_or_say("time limits") {
+        return;
+    }
+    let mut guest = Kernel::new().timeout(Duration::from_secs(1)).boot().unwrap();
+    let error = guest.run("sleep 1000").unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert!(matches!(guest.run("true"), Err(Error::Died { .. })));
+}
+
+#[test]
+fn a_guest_that_ends_during_a_script_is_an_error() {
+    if !available_or_say("guests that end") {
+        return;
+    }
+    let mut guest = Kernel::new().boot().unwrap();
+    assert!(matches!(guest.run("poweroff -f; sleep 9"), Err(Error::Died { .. })));
+}
+
+#[test]
+fn seventeen_members_are_refused() {
+    let kernel = (0..17).fold(Kernel::new(), |kernel, _| kernel.member("x"));
+    assert!(matches!(kernel.boot(), Err(Error::TooManyMembers { found: 17 })));
+}
