@@ -1,0 +1,137 @@
+//! Why a description of an array is not a geometry.
+
+use alloc::string::String;
+
+use crate::layout::Layout;
+use crate::level::Level;
+use crate::units::{Sectors, Slot};
+
+/// What is wrong with a level, a layout or a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// md's level number has no geometry here.
+    #[error("level {number} is not one that stores data in a known way")]
+    UnknownLevel {
+        /// The number found.
+        number: i32,
+    },
+    /// Not a name of a level.
+    #[error("\"{name}\" is not the name of a RAID level")]
+    UnknownLevelName {
+        /// The name given.
+        name: String,
+    },
+    /// md would not accept this layout word for this level.
+    #[error("layout {word:#x} does not exist for {level}")]
+    UnknownLayout {
+        /// The array's level.
+        level: Level,
+        /// The layout word found.
+        word: u32,
+    },
+    /// Not a name of a layout of this level.
+    #[error("\"{name}\" is not a layout of {level}")]
+    UnknownLayoutName {
+        /// The array's level.
+        level: Level,
+        /// The name given.
+        name: String,
+    },
+    /// The layout belongs to another level.
+    #[error("layout {layout} does not belong to {level}")]
+    LayoutOfOtherLevel {
+        /// The array's level.
+        level: Level,
+        /// The layout given.
+        layout: Layout,
+    },
+    /// The level needs a chunk size that is not below a minimum.
+    #[error("{level} needs a chunk of at least {min}, not {found}")]
+    ChunkTooSmall {
+        /// The array's level.
+        level: Level,
+        /// The chunk given.
+        found: Sectors,
+        /// The least allowed.
+        min: Sectors,
+    },
+    /// The level needs a chunk that is a power of two.
+    #[error("{level} needs a chunk that is a power of two, not {found}")]
+    ChunkNotPowerOfTwo {
+        /// The array's level.
+        level: Level,
+        /// The chunk given.
+        found: Sectors,
+    },
+    /// A chunk that no size could be a multiple of.
+    #[error("a chunk of {found} is larger than any member")]
+    ChunkTooLarge {
+        /// The chunk given.
+        found: Sectors,
+    },
+    /// Member count outside the level's limits.
+    #[error("{level} takes {min} to {max} members, not {found}")]
+    MemberCount {
+        /// The array's level.
+        level: Level,
+        /// The count given.
+        found: u16,
+        /// The fewest.
+        min: u16,
+        /// The most.
+        max: u16,
+    },
+    /// RAID10 with fewer than two copies, or with more than it has members.
+    #[error("RAID10 with {copies} copies cannot live on {raid_disks} members")]
+    CopyCount {
+        /// Near copies times far copies.
+        copies: u32,
+        /// Members of the array.
+        raid_disks: u16,
+    },
+    /// RAID10 far sets that send two copies to one member, or two chunks to one place. The
+    /// kernel accepts such a layout and loses data on it.
+    #[error("RAID10 layout {word:#x} puts copies on top of each other with {raid_disks} members")]
+    FarSetsCollide {
+        /// The layout word.
+        word: u32,
+        /// Members of the array.
+        raid_disks: u16,
+    },
+    /// RAID0 of several zones without a recorded layout: two kernels would read it differently.
+    #[error(
+        "RAID0 with members of {zones} sizes and no recorded layout: \
+         choose original (kernels before 3.14) or alternate (3.14 to 5.3)"
+    )]
+    AmbiguousRaid0 {
+        /// Number of strip zones.
+        zones: usize,
+    },
+    /// Linear and RAID0 need the size of each member.
+    #[error("{expected} member sizes are needed, {found} are given")]
+    MemberSizes {
+        /// Members of the array.
+        expected: u16,
+        /// Sizes given.
+        found: usize,
+    },
+    /// A member holds less than one chunk.
+    #[error("the member in {slot} has {found}, less than one chunk of {chunk}")]
+    MemberTooSmall {
+        /// Which member.
+        slot: Slot,
+        /// Its data size.
+        found: Sectors,
+        /// The array's chunk.
+        chunk: Sectors,
+    },
+    /// The members are too small to hold any data.
+    #[error("members of {component} leave no room for data")]
+    NoRoom {
+        /// Size used of each member.
+        component: Sectors,
+    },
+    /// A member or the array would be larger than a file offset can say.
+    #[error("an array of such members would pass 2^63 bytes")]
+    TooLarge,
+}
