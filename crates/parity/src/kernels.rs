@@ -1,20 +1,46 @@
-//! The sets of kernels, and the choice among them.
+//! The sets of kernels as their users see them, and the choice among them.
 
-use crate::{gf, reference};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::detect::SETS;
+use crate::{check, sets};
 
 /// One set of parity routines, for one kind of CPU.
 ///
 /// All blocks of a call have the same length; any length and any alignment will do. Multiples of
 /// 64 bytes at addresses that are multiples of 64 are fastest.
 pub struct Kernels {
-    name: &'static str,
+    pub(crate) name: &'static str,
+    /// Destination, sources, whether to keep what the destination holds.
+    pub(crate) xor: unsafe fn(&mut [u8], &[&[u8]], bool),
+    /// P, Q, data.
+    pub(crate) pq: unsafe fn(&mut [u8], &mut [u8], &[&[u8]]),
+    /// Destination, coefficients, sources, whether to keep what the destination holds.
+    pub(crate) mul1: unsafe fn(&mut [u8], &[u8], &[&[u8]], bool),
+    /// Destinations, coefficients, sources.
+    pub(crate) mul2: unsafe fn([&mut [u8]; 2], [&[u8]; 2], &[&[u8]]),
 }
 
-static PORTABLE: Kernels = Kernels { name: "portable" };
-
 /// The best set for this CPU.
+///
+/// It is chosen at the first call, among those that the CPU can run and that compute what the
+/// scalar reference computes.
 pub fn kernels() -> &'static Kernels {
-    &PORTABLE
+    static CHOSEN: AtomicPtr<Kernels> = AtomicPtr::new(ptr::null_mut());
+
+    // Threads that come at the same time choose the same set; nothing else is published by it.
+    let chosen = CHOSEN.load(Ordering::Relaxed);
+    // SAFETY: null or what is stored below, which lives for ever and is not changed.
+    match unsafe { chosen.as_ref() } {
+        Some(set) => set,
+        None => {
+            let mut sets = Kernels::available();
+            let set = sets.find(|set| check::passes(set)).unwrap_or(&sets::portable::SET);
+            CHOSEN.store(ptr::from_ref(set).cast_mut(), Ordering::Relaxed);
+            set
+        }
+    }
 }
 
 impl Kernels {
@@ -25,7 +51,7 @@ impl Kernels {
 
     /// All sets that this CPU can run, best first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
-        [&PORTABLE].into_iter()
+        SETS.iter().filter(|(_, usable)| usable()).map(|&(set, _)| set)
     }
 
     /// `dst = srcs[0] ^ srcs[1] ^ ...`.
@@ -33,8 +59,9 @@ impl Kernels {
     /// # Panics
     /// If there is no source, or one whose length is not that of `dst`.
     pub fn xor(&self, dst: &mut [u8], srcs: &[&[u8]]) {
-        check(dst.len(), srcs);
-        reference::combine(dst, |_| 1, srcs, false);
+        assert_blocks(dst.len(), srcs);
+        // SAFETY: a set can only be had if the CPU runs it; the lengths are equal.
+        unsafe { (self.xor)(dst, srcs, false) }
     }
 
     /// `dst ^= srcs[0] ^ srcs[1] ^ ...`.
@@ -42,19 +69,20 @@ impl Kernels {
     /// # Panics
     /// As [`xor`](Self::xor).
     pub fn xor_into(&self, dst: &mut [u8], srcs: &[&[u8]]) {
-        check(dst.len(), srcs);
-        reference::combine(dst, |_| 1, srcs, true);
+        assert_blocks(dst.len(), srcs);
+        // SAFETY: as in `xor`.
+        unsafe { (self.xor)(dst, srcs, true) }
     }
 
     /// `p = data[0] ^ data[1] ^ ...` and `q = g^0 data[0] ^ g^1 data[1] ^ ...`.
     ///
     /// # Panics
-    /// If there is no data block, more than 255, or a block whose length differs.
+    /// If there is no data block, or a block whose length differs from that of `p`.
     pub fn pq(&self, p: &mut [u8], q: &mut [u8], data: &[&[u8]]) {
-        check(p.len(), data);
+        assert_blocks(p.len(), data);
         assert_eq!(p.len(), q.len(), "P and Q differ in length");
-        reference::combine(p, |_| 1, data, false);
-        reference::combine(q, |i| gf::exp(i as u8), data, false);
+        // SAFETY: as in `xor`.
+        unsafe { (self.pq)(p, q, data) }
     }
 
     /// `dst ^= coefs[0] * srcs[0] ^ coefs[1] * srcs[1] ^ ...`: the delta update of Q.
@@ -62,9 +90,10 @@ impl Kernels {
     /// # Panics
     /// As [`xor`](Self::xor), and if there are not as many coefficients as sources.
     pub fn mul_add(&self, dst: &mut [u8], coefs: &[u8], srcs: &[&[u8]]) {
-        check(dst.len(), srcs);
+        assert_blocks(dst.len(), srcs);
         assert_eq!(coefs.len(), srcs.len(), "one coefficient for each source");
-        reference::combine(dst, |i| coefs[i], srcs, true);
+        // SAFETY: as in `xor`, and there is a coefficient for each source.
+        unsafe { (self.mul1)(dst, coefs, srcs, true) }
     }
 
     /// `dsts[j] = rows[j][0] * srcs[0] ^ rows[j][1] * srcs[1] ^ ...`. Two destinations are made in
@@ -74,15 +103,22 @@ impl Kernels {
     /// As [`mul_add`](Self::mul_add), and if there are not as many rows as destinations.
     pub fn mul(&self, dsts: &mut [&mut [u8]], rows: &[&[u8]], srcs: &[&[u8]]) {
         assert_eq!(dsts.len(), rows.len(), "one row for each destination");
-        for (dst, row) in dsts.iter_mut().zip(rows) {
-            check(dst.len(), srcs);
+        for (dst, row) in dsts.iter().zip(rows) {
+            assert_blocks(dst.len(), srcs);
             assert_eq!(row.len(), srcs.len(), "one coefficient for each source");
-            reference::combine(dst, |i| row[i], srcs, false);
+        }
+        for (dsts, rows) in dsts.chunks_mut(2).zip(rows.chunks(2)) {
+            // SAFETY: as in `mul_add`.
+            match dsts {
+                [a, b] => unsafe { (self.mul2)([a, b], [rows[0], rows[1]], srcs) },
+                [a] => unsafe { (self.mul1)(a, rows[0], srcs, false) },
+                _ => unreachable!("chunks of one or two"),
+            }
         }
     }
 }
 
-fn check(len: usize, srcs: &[&[u8]]) {
+fn assert_blocks(len: usize, srcs: &[&[u8]]) {
     assert!(!srcs.is_empty(), "no source");
     assert!(srcs.iter().all(|s| s.len() == len), "a source of another length");
 }

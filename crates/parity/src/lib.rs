@@ -14,9 +14,19 @@
 #[cfg(test)]
 extern crate std;
 
+mod check;
+mod detect;
+mod driver;
 pub mod gf;
 mod kernels;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
+mod portable;
 pub mod recovery;
 mod reference;
+mod sets;
+mod tables;
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+mod x86;
 
 pub use kernels::{Kernels, kernels};

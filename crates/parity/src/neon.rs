@@ -1,0 +1,58 @@
+//! NEON, which every 64-bit Arm CPU has.
+
+use core::arch::aarch64::*;
+
+use crate::driver::Vector;
+use crate::gf;
+use crate::tables::NIBBLES;
+
+/// 16 bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Neon(uint8x16_t);
+
+impl Vector for Neon {
+    /// The products with the low and with the high nibbles.
+    type Factor = (uint8x16_t, uint8x16_t);
+    const BYTES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn load(at: *const u8) -> Self {
+        Neon(unsafe { vld1q_u8(at) })
+    }
+    #[inline(always)]
+    unsafe fn store(self, at: *mut u8) {
+        unsafe { vst1q_u8(at, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn stream(self, at: *mut u8) {
+        unsafe { self.store(at) }
+    }
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Neon(unsafe { vdupq_n_u8(0) })
+    }
+    #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        Neon(unsafe { veorq_u8(self.0, other.0) })
+    }
+    #[inline(always)]
+    unsafe fn double(self) -> Self {
+        unsafe {
+            let carry = vreinterpretq_u8_s8(vshrq_n_s8::<7>(vreinterpretq_s8_u8(self.0)));
+            let reduce = vandq_u8(carry, vdupq_n_u8(gf::REDUCTION));
+            Neon(veorq_u8(vshlq_n_u8::<1>(self.0), reduce))
+        }
+    }
+    #[inline(always)]
+    unsafe fn factor(coef: u8) -> (uint8x16_t, uint8x16_t) {
+        let [low, high] = &NIBBLES[coef as usize];
+        unsafe { (vld1q_u8(low.as_ptr()), vld1q_u8(high.as_ptr())) }
+    }
+    #[inline(always)]
+    unsafe fn mul(self, (low, high): (uint8x16_t, uint8x16_t)) -> Self {
+        unsafe {
+            let low = vqtbl1q_u8(low, vandq_u8(self.0, vdupq_n_u8(0x0f)));
+            Neon(veorq_u8(low, vqtbl1q_u8(high, vshrq_n_u8::<4>(self.0))))
+        }
+    }
+}

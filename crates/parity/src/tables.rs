@@ -1,0 +1,43 @@
+//! Products with a constant, in the forms that vector instructions take.
+
+use crate::gf;
+
+/// The products of each coefficient with the low nibbles 0..16 and with the high nibbles
+/// 0x00, 0x10, ..., 0xf0: two look-ups and an XOR make a product.
+pub(crate) static NIBBLES: [[[u8; 16]; 2]; 256] = {
+    let mut tables = [[[0; 16]; 2]; 256];
+    let mut coef = 0;
+    while coef < 256 {
+        let mut n = 0;
+        while n < 16 {
+            tables[coef][0][n] = gf::mul(coef as u8, n as u8);
+            tables[coef][1][n] = gf::mul(coef as u8, (n as u8) << 4);
+            n += 1;
+        }
+        coef += 1;
+    }
+    tables
+};
+
+/// Each coefficient as the bit matrix that GF2P8AFFINEQB applies: byte 7 - i of the quadword is the
+/// row for bit i of the product, bit j of a row the term of bit j of the operand (Intel SDM,
+/// GF2P8AFFINEQB).
+pub(crate) static AFFINE: [u64; 256] = {
+    let mut tables = [0; 256];
+    let mut coef = 0;
+    while coef < 256 {
+        let mut column = 0;
+        while column < 8 {
+            let product = gf::mul(coef as u8, 1 << column);
+            let mut row = 0;
+            while row < 8 {
+                let bit = (product >> row & 1) as u64;
+                tables[coef] |= bit << ((7 - row) * 8 + column);
+                row += 1;
+            }
+            column += 1;
+        }
+        coef += 1;
+    }
+    tables
+};
