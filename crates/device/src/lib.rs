@@ -1,1 +1,42 @@
-//! Completion queues over members: files, block devices, memory
+//! Members and the queue that drives them.
+//!
+//! A [`Member`] is a file, a block device, a window of either, or memory: opened, locked against a
+//! second user, its alignment and kind known. A [`Queue`] is the one place where a shard waits: member
+//! I/O, client sockets and wake-ups from other threads all complete through it, so that a request is
+//! served from its first byte to its last on one thread. (A hand-over to another thread costs more than
+//! a 4 KiB transfer.)
+//!
+//! Invariants:
+//! - an operation submitted completes exactly once, with the bytes moved or `-errno`;
+//! - a read or write of a member completes whole or with an error: short transfers are continued here;
+//! - memory named by an operation is not touched after its completion was handed out, nor after the
+//!   queue was dropped.
+//!
+//! This crate knows nothing of RAID and nothing of the protocols that clients speak.
+
+mod error;
+pub mod fault;
+mod holder;
+mod lock;
+mod member;
+mod memory;
+mod op;
+mod poller;
+mod pool;
+mod probe;
+mod queue;
+mod raw;
+mod ring;
+mod slot;
+mod spec;
+mod waker;
+mod workers;
+
+pub use error::{FaultError, OpenError, QueueError, SpecError};
+pub use fault::Faults;
+pub use member::{Access, Member, overlaps};
+pub use op::{Completion, IoVec, Op};
+pub use pool::{BufId, Pool, PoolStats};
+pub use queue::{Backend, Queue};
+pub use spec::{MemberSpec, parse_size};
+pub use waker::Waker;

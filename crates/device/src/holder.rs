@@ -1,0 +1,125 @@
+//! Who uses a file or block device: for error messages, so everything here is best effort. What cannot
+//! be read (another user's processes, no /proc, no /sys) is left out.
+
+use crate::probe::{DevNumber, identity};
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The processes that hold a lock on the open file's inode.
+pub(crate) fn lockers(fd: BorrowedFd<'_>) -> Vec<String> {
+    // The kernel names no process for these locks (F_OFD_GETLK answers pid -1); fdinfo of the process
+    // that has the locked description open does list them.
+    let Ok(own) = fs::metadata(format!("/proc/self/fd/{}", fd.as_raw_fd())) else {
+        return Vec::new();
+    };
+    let inode = format!(":{} ", own.ino());
+    let locked = |info: &str| info.lines().any(|l| l.starts_with("lock:") && l.contains(&inode));
+    processes(|pid, number| {
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}"));
+        info.is_ok_and(|info| locked(&info)) && same_file(pid, number, &own)
+    })
+}
+
+fn same_file(pid: u32, number: &str, own: &fs::Metadata) -> bool {
+    let other = fs::metadata(format!("/proc/{pid}/fd/{number}"));
+    other.is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino()))
+}
+
+/// Mount points, swap, stacked devices, and failing these the processes that have the device open.
+pub(crate) fn block_device(dev: DevNumber, rdev: u64) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, dev) in with_partitions(dev) {
+        found.extend(mounts(dev).into_iter().map(|at| format!("the file system mounted on {at}")));
+        found.extend(stacked(dev).into_iter().map(|by| format!("/dev/{by}")));
+        found.extend(swap(&name).map(|()| format!("swap on /dev/{name}")));
+    }
+    if found.is_empty() {
+        found = processes(|pid, number| {
+            let file = fs::metadata(format!("/proc/{pid}/fd/{number}"));
+            pid != std::process::id() && file.is_ok_and(|file| file.rdev() == rdev)
+        });
+    }
+    found
+}
+
+/// The device and, if it is a disk, its partitions: a claim on one keeps the other from being claimed.
+fn with_partitions(dev: DevNumber) -> Vec<(String, DevNumber)> {
+    let Ok(dir) = fs::canonicalize(dev.sysfs()) else { return vec![(String::new(), dev)] };
+    let name = |dir: &Path| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut found = vec![(name(&dir), dev)];
+    for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.join("partition").exists()
+            && let Some(dev) = read_dev(&path.join("dev"))
+        {
+            found.push((name(&path), dev));
+        }
+    }
+    if dir.join("partition").exists()
+        && let Some(disk) = dir.parent()
+        && let Some(dev) = read_dev(&disk.join("dev"))
+    {
+        found.push((name(disk), dev));
+    }
+    found
+}
+
+fn read_dev(path: &Path) -> Option<DevNumber> {
+    let text = fs::read_to_string(path).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(DevNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+}
+
+fn mounts(dev: DevNumber) -> Vec<String> {
+    let number = format!("{}:{}", dev.major, dev.minor);
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Fields (proc(5)): mount id, parent id, major:minor, root, mount point, ...
+    let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let ours = fields.filter(|fields| fields.get(2) == Some(&number.as_str()));
+    ours.filter_map(|fields| fields.get(4).map(|at| at.replace("\\040", " "))).collect()
+}
+
+fn stacked(dev: DevNumber) -> Vec<String> {
+    let entries = fs::read_dir(dev.sysfs().join("holders"));
+    let names = entries.into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn swap(name: &str) -> Option<()> {
+    let table = fs::read_to_string("/proc/swaps").ok()?;
+    let path = format!("/dev/{name}");
+    table.lines().any(|line| line.split_whitespace().next() == Some(path.as_str())).then_some(())
+}
+
+/// The loop devices whose backing file is this one.
+pub(crate) fn loop_devices(id: (u64, u64)) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        if identity(&PathBuf::from(backing.trim_end_matches('\n'))) == Some(id) {
+            found.push(format!("/dev/{}", entry.file_name().to_string_lossy()));
+        }
+    }
+    found
+}
+
+/// `"name (pid N)"` of the processes that have a descriptor for which `uses` holds.
+fn processes(uses: impl Fn(u32, &str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let numbers = fs::read_dir(entry.path().join("fd"));
+        let mut numbers = numbers.into_iter().flatten().flatten();
+        if numbers.any(|number| uses(pid, &number.file_name().to_string_lossy())) {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            found.push(format!("{} (pid {pid})", name.trim()));
+        }
+    }
+    found
+}

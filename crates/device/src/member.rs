@@ -1,0 +1,433 @@
+//! A member: an open file or block device, a window of one, or memory.
+//!
+//! Invariants: every byte touched lies in `[base, base + size)` of the file; a member that is `direct`
+//! never goes through the page cache (mixing the two on one file is a way to lose writes), so its offsets
+//! and lengths are multiples of `block_size` and its memory is aligned to `memory_align`.
+
+use crate::error::OpenError;
+use crate::fault::{Kind, Layer, Outcome, PASS, Verdict, judge};
+use crate::lock::{Claim, claim, lock_range, open_raw, refuse_loop_backing};
+use crate::memory::MemoryStore;
+use crate::op::IoVec;
+use crate::probe::{self, DevNumber};
+use crate::spec::MemberSpec;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What a member is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing is ever written; other readers may share it.
+    ReadOnly,
+    /// Nobody shares it.
+    ReadWrite,
+}
+
+/// The smallest unit of md, in bytes.
+const SECTOR: u32 = 512;
+/// Alignment of the buffers made here: satisfies every O_DIRECT known.
+const BOUNCE_ALIGN: usize = 4096;
+
+#[derive(Debug)]
+enum Store {
+    File(File),
+    Memory(MemoryStore),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Member {
+    spec: MemberSpec,
+    access: Access,
+    store: Store,
+    size: u64,
+    block_size: u32,
+    memory_align: u32,
+    direct: bool,
+    rotational: bool,
+    memory_backed: bool,
+    is_block: bool,
+    /// Device and inode of a file, device number of a block device.
+    id: (u64, u64),
+    _claim: Option<Arc<Claim>>,
+    layers: Vec<Arc<Layer>>,
+    pub(crate) no_discard: AtomicBool,
+    pub(crate) no_punch: AtomicBool,
+    pub(crate) no_zero_range: AtomicBool,
+}
+
+impl Member {
+    /// Opens and locks a member. O_DIRECT is used where offsets of 512 bytes (a file) or of the logical
+    /// block size (a block device) are allowed; never in memory file systems, where it means nothing.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing was written.
+    pub fn open(spec: &MemberSpec, access: Access) -> Result<Self, OpenError> {
+        Self::open_with(spec, access, true)
+    }
+
+    /// Opens for reading without a lock or a claim: for looking at superblocks of what may be in use.
+    ///
+    /// # Errors
+    /// [`OpenError`], never `Busy`.
+    pub fn peek(spec: &MemberSpec) -> Result<Self, OpenError> {
+        Self::open_with(spec, Access::ReadOnly, false)
+    }
+
+    /// A member of `size` bytes of zeroes in this process's memory, for tests and benchmarks.
+    pub fn memory(size: u64) -> Self {
+        let store = MemoryStore::new(usize::try_from(size).expect("fits in memory"));
+        let spec = MemberSpec::whole(format!("memory:{size}"));
+        let mut member = Self::new(spec, Access::ReadWrite, Store::Memory(store), size);
+        member.memory_backed = true;
+        member
+    }
+
+    /// The same member beneath fault layers, which stack outside those it has.
+    #[must_use]
+    pub fn with_faults(mut self, mut layers: Vec<Arc<Layer>>) -> Self {
+        layers.append(&mut self.layers);
+        self.layers = layers;
+        self
+    }
+
+    fn new(spec: MemberSpec, access: Access, store: Store, size: u64) -> Self {
+        Self {
+            spec,
+            access,
+            store,
+            size,
+            block_size: SECTOR,
+            memory_align: 1,
+            direct: false,
+            rotational: false,
+            memory_backed: false,
+            is_block: false,
+            id: (0, 0),
+            _claim: None,
+            layers: Vec::new(),
+            no_discard: AtomicBool::new(false),
+            no_punch: AtomicBool::new(false),
+            no_zero_range: AtomicBool::new(false),
+        }
+    }
+
+    fn open_with(spec: &MemberSpec, access: Access, lock: bool) -> Result<Self, OpenError> {
+        let io = |action| move |source| OpenError::Io { path: spec.path.clone(), action, source };
+        check_kind(spec)?;
+        let flags = match access {
+            Access::ReadOnly => libc::O_RDONLY,
+            Access::ReadWrite => libc::O_RDWR,
+        };
+        let fd = open_raw(&spec.path, flags).map_err(io("open it"))?;
+        let file = File::from(fd);
+        let meta = file.metadata().map_err(io("stat it"))?;
+        let is_block = meta.file_type().is_block_device();
+        let (len, block_size) = if is_block {
+            let len = probe::block_device_len(file.as_fd()).map_err(io("find its size"))?;
+            let block = probe::block_device_block_size(file.as_fd());
+            (len, block.map_err(io("find its block size"))?)
+        } else {
+            (meta.len(), SECTOR)
+        };
+        let size = window_size(spec, len, block_size)?;
+        let id = if is_block { (meta.rdev(), 0) } else { (meta.dev(), meta.ino()) };
+        let mut held = None;
+        if lock {
+            let lock_len = spec.size.unwrap_or(0);
+            lock_range(file.as_fd(), &spec.path, access, spec.offset, lock_len)?;
+            if is_block {
+                held = claim(&spec.path, meta.rdev(), access)?;
+            } else if access == Access::ReadWrite {
+                refuse_loop_backing(&spec.path, id)?;
+            }
+        }
+        let memory_backed = !is_block && probe::in_memory_fs(file.as_fd());
+        let rotational =
+            probe::rotational(DevNumber::of(if is_block { meta.rdev() } else { meta.dev() }));
+        let mut member = Self::new(spec.clone(), access, Store::File(file), size);
+        member.block_size = block_size;
+        member.is_block = is_block;
+        member.id = id;
+        member._claim = held;
+        member.memory_backed = memory_backed;
+        member.rotational = rotational && !memory_backed;
+        if !memory_backed {
+            member.try_direct();
+        }
+        Ok(member)
+    }
+
+    /// Turns the page cache off if the file takes that with our block size.
+    fn try_direct(&mut self) {
+        let Store::File(file) = &self.store else { return };
+        // Where the system does not tell, the common rule is assumed and a read tried below.
+        let align = probe::direct_align(file.as_fd())
+            .unwrap_or(probe::DirectAlign { memory: SECTOR, offset: self.block_size });
+        let fits = align.offset <= self.block_size
+            && self.spec.offset.is_multiple_of(u64::from(align.offset))
+            && self.size.is_multiple_of(u64::from(self.block_size))
+            && align.memory as usize <= BOUNCE_ALIGN;
+        if !fits || set_direct(file.as_fd().as_raw_fd(), true).is_err() {
+            return;
+        }
+        let mut probe = Bounce::new(self.block_size as usize);
+        if self.size > 0 && file.read_at(probe.bytes(), self.spec.offset).is_err() {
+            // Refused in practice: back to the page cache (clearing a flag cannot fail).
+            let _ = set_direct(file.as_raw_fd(), false);
+            return;
+        }
+        self.direct = true;
+        self.memory_align = align.memory;
+    }
+
+    /// What the user named.
+    pub fn spec(&self) -> &MemberSpec {
+        &self.spec
+    }
+
+    /// Bytes in the window.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Multiple of offsets and lengths in bytes: 512, or a block device's logical block size.
+    pub fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    /// Multiple of memory addresses in bytes; a page satisfies it.
+    pub fn memory_align(&self) -> u32 {
+        self.memory_align
+    }
+
+    /// Whether the page cache is passed by.
+    pub fn direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether seeks are dear.
+    pub fn rotational(&self) -> bool {
+        self.rotational
+    }
+
+    /// Whether its bytes are in memory (a memory member, or a file on tmpfs or ramfs).
+    pub fn memory_backed(&self) -> bool {
+        self.memory_backed
+    }
+
+    /// Whether it is a block device (or a window of one).
+    pub fn is_block(&self) -> bool {
+        self.is_block
+    }
+
+    /// Whether it was opened for writing.
+    pub fn writable(&self) -> bool {
+        self.access == Access::ReadWrite
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.spec.offset
+    }
+
+    /// -1 for a memory member.
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        match &self.store {
+            Store::File(file) => file.as_raw_fd(),
+            Store::Memory(_) => -1,
+        }
+    }
+
+    pub(crate) fn memory_store(&self) -> Option<&MemoryStore> {
+        match &self.store {
+            Store::File(_) => None,
+            Store::Memory(store) => Some(store),
+        }
+    }
+
+    pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {
+        if self.layers.is_empty() { PASS } else { judge(&self.layers, kind, offset, len) }
+    }
+
+    /// Reads at once, on the calling thread: for metadata. Any offset and length.
+    ///
+    /// # Errors
+    /// `InvalidInput` outside the window, `UnexpectedEof` if the file has become shorter, else the
+    /// system's.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.check(offset, buf.len())?;
+        self.suffer(Kind::Read, offset, buf.len())?;
+        let file = match &self.store {
+            Store::Memory(store) => {
+                let iov = IoVec::new(buf.as_mut_ptr(), buf.len());
+                // SAFETY: the vector is the buffer.
+                unsafe { store.read(offset, &[iov]) };
+                return Ok(());
+            }
+            Store::File(file) => file,
+        };
+        if !self.direct {
+            return file.read_exact_at(buf, self.base() + offset);
+        }
+        let (start, len) = self.blocks_around(offset, buf.len());
+        let mut bounce = Bounce::new(len);
+        file.read_exact_at(bounce.bytes(), self.base() + start)?;
+        buf.copy_from_slice(&bounce.bytes()[(offset - start) as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    /// Writes at once, on the calling thread: for metadata. Any offset and length; blocks that are
+    /// written in part are read first. Durable only after [`Member::sync_all`].
+    ///
+    /// # Errors
+    /// `InvalidInput` outside the window, else the system's.
+    pub fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.check(offset, buf.len())?;
+        if !self.writable() {
+            return Err(io::Error::from_raw_os_error(libc::EROFS));
+        }
+        self.suffer(Kind::Write, offset, buf.len())?;
+        let file = match &self.store {
+            Store::Memory(store) => {
+                let iov = IoVec::new(buf.as_ptr().cast_mut(), buf.len());
+                // SAFETY: the vector is the buffer, and only read.
+                unsafe { store.write(offset, &[iov]) };
+                return Ok(());
+            }
+            Store::File(file) => file,
+        };
+        if !self.direct {
+            return file.write_all_at(buf, self.base() + offset);
+        }
+        let (start, len) = self.blocks_around(offset, buf.len());
+        let mut bounce = Bounce::new(len);
+        if len != buf.len() {
+            file.read_exact_at(bounce.bytes(), self.base() + start)?;
+        }
+        bounce.bytes()[(offset - start) as usize..][..buf.len()].copy_from_slice(buf);
+        file.write_all_at(bounce.bytes(), self.base() + start)
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.suffer(Kind::Flush, 0, 0)?;
+        match &self.store {
+            Store::File(file) => file.sync_all(),
+            Store::Memory(_) => Ok(()),
+        }
+    }
+
+    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > self.size) {
+            let what = format!("{len} bytes at {offset} are not within {} bytes", self.size);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        Ok(())
+    }
+
+    /// Fault layers apply to metadata too. A torn transfer fails whole here.
+    fn suffer(&self, kind: Kind, offset: u64, len: usize) -> io::Result<()> {
+        let verdict = self.verdict(kind, offset, len as u64);
+        if let Some(delay) = verdict.delay {
+            std::thread::sleep(delay);
+        }
+        match verdict.outcome {
+            Outcome::Pass => Ok(()),
+            Outcome::Fail(errno) | Outcome::Torn { errno, .. } => {
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+
+    fn blocks_around(&self, offset: u64, len: usize) -> (u64, usize) {
+        let block = u64::from(self.block_size);
+        let start = offset / block * block;
+        let end = (offset + len as u64).next_multiple_of(block);
+        (start, (end - start) as usize)
+    }
+}
+
+/// Whether two members share a byte: the same file or device, and windows that meet.
+pub fn overlaps(a: &Member, b: &Member) -> bool {
+    let files = matches!((&a.store, &b.store), (Store::File(_), Store::File(_)));
+    files
+        && a.is_block == b.is_block
+        && a.id == b.id
+        && a.spec.offset < b.spec.offset + b.size
+        && b.spec.offset < a.spec.offset + a.size
+}
+
+/// Refuses what is neither file nor block device before opening it: opening a FIFO would block, opening
+/// a tape rewinds it.
+fn check_kind(spec: &MemberSpec) -> Result<(), OpenError> {
+    let path = &spec.path;
+    let meta = std::fs::metadata(path).map_err(|source| OpenError::Io {
+        path: path.clone(),
+        action: "find it",
+        source,
+    })?;
+    let kind = meta.file_type();
+    let found = if kind.is_file() || kind.is_block_device() {
+        return Ok(());
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else {
+        "a socket"
+    };
+    Err(OpenError::Kind { path: path.clone(), found })
+}
+
+fn window_size(spec: &MemberSpec, len: u64, block_size: u32) -> Result<u64, OpenError> {
+    let path = || spec.path.clone();
+    let MemberSpec { offset, .. } = *spec;
+    if !offset.is_multiple_of(u64::from(block_size)) {
+        return Err(OpenError::Unaligned { path: path(), offset, block_size });
+    }
+    let rest = len.checked_sub(offset);
+    let size = spec.size.or(rest).unwrap_or(0);
+    if rest.is_none_or(|rest| size > rest) {
+        return Err(OpenError::Window { path: path(), offset, size, available: len });
+    }
+    Ok(size)
+}
+
+fn set_direct(fd: RawFd, on: bool) -> io::Result<()> {
+    // SAFETY: integers only.
+    let done = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        let flags = if on { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
+        libc::fcntl(fd, libc::F_SETFL, flags)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Zeroed memory aligned for O_DIRECT.
+struct Bounce {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Bounce {
+    fn new(len: usize) -> Self {
+        let memory = vec![0u8; len + BOUNCE_ALIGN];
+        let start = memory.as_ptr().align_offset(BOUNCE_ALIGN);
+        Self { memory, start, len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..][..self.len]
+    }
+}

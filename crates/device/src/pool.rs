@@ -1,0 +1,252 @@
+//! A bounded arena of pages for I/O: mapped and touched once, never grown.
+//!
+//! A buddy allocator over pages. A run need not be a power of two: it is cut from the smallest block
+//! that holds it and the tail goes back at once, so nothing is wasted but the cutting.
+//!
+//! Invariants: each page is in exactly one free block or in one run given out; a free block of order
+//! `k` starts at a multiple of `2^k`; two free buddies are never both free and separate.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// Bytes in a page of the pool.
+pub const PAGE: usize = 4096;
+
+/// A run of pages given out by [`Pool::alloc`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BufId {
+    page: u32,
+    pages: u32,
+}
+
+impl BufId {
+    /// Length in bytes: what was asked for, rounded up to pages.
+    pub fn bytes(self) -> usize {
+        self.pages as usize * PAGE
+    }
+}
+
+/// How full a pool is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Given out now.
+    pub in_use: usize,
+    /// The most that was given out at any time.
+    pub in_use_max: usize,
+    /// All there is.
+    pub capacity: usize,
+}
+
+/// Where a page stands, for the heads of blocks and runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Page {
+    /// Not the first page of anything.
+    Inside,
+    /// The first of a free block of this order, at this place of its free list.
+    Free { order: u8, at: u32 },
+    /// The first of a run of this many pages.
+    Used { pages: u32 },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pool {
+    start: NonNull<u8>,
+    pages: Vec<Page>,
+    free: Vec<Vec<u32>>,
+    locked: bool,
+    stats: PoolStats,
+}
+
+// SAFETY: the pool owns its mapping; handing out pointers needs `&self` of one thread at a time, and
+// what is done with them is the callers' `unsafe`.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// Maps and touches `bytes`, rounded up to pages; with `lock` keeps them from being swapped out.
+    /// Where the system refuses the lock (RLIMIT_MEMLOCK), the pool is made all the same and
+    /// [`Pool::locked`] says so.
+    ///
+    /// # Errors
+    /// The system has not that much memory, or it is 2^32 pages and more.
+    pub fn new(bytes: usize, lock: bool) -> io::Result<Self> {
+        let count = bytes.div_ceil(PAGE).max(1);
+        let pages = u32::try_from(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let len = count * PAGE;
+        let start = map(len)?;
+        // SAFETY: our own mapping.
+        let locked = lock && unsafe { libc::mlock(start.as_ptr().cast(), len) } == 0;
+        let orders = (u32::BITS - pages.leading_zeros()) as usize;
+        let mut pool = Self {
+            start,
+            pages: vec![Page::Inside; count],
+            free: vec![Vec::new(); orders],
+            locked,
+            stats: PoolStats { in_use: 0, in_use_max: 0, capacity: len },
+        };
+        pool.put_back(0, pages);
+        Ok(pool)
+    }
+
+    /// A run of at least `bytes`, page-aligned, contents unspecified; `None` if no hole is large enough.
+    pub fn alloc(&mut self, bytes: usize) -> Option<BufId> {
+        let pages = u32::try_from(bytes.div_ceil(PAGE).max(1)).ok()?;
+        let order = pages.checked_next_power_of_two()?.trailing_zeros() as usize;
+        let found = (order..self.free.len()).find(|&order| !self.free[order].is_empty())?;
+        let page = *self.free[found].last()?;
+        self.unlist(page);
+        self.put_back(page + pages, (1 << found) - pages);
+        self.pages[page as usize] = Page::Used { pages };
+        self.stats.in_use += pages as usize * PAGE;
+        self.stats.in_use_max = self.stats.in_use_max.max(self.stats.in_use);
+        Some(BufId { page, pages })
+    }
+
+    /// Takes a run back.
+    ///
+    /// # Panics
+    /// If it is not given out (freed twice, or another pool's).
+    pub fn free(&mut self, buf: BufId) {
+        let page = self.pages.get(buf.page as usize);
+        assert_eq!(page, Some(&Page::Used { pages: buf.pages }), "{buf:?} is not given out");
+        self.pages[buf.page as usize] = Page::Inside;
+        self.stats.in_use -= buf.bytes();
+        self.put_back(buf.page, buf.pages);
+    }
+
+    /// The first byte of a run; valid until it is freed.
+    pub fn ptr(&self, buf: BufId) -> *mut u8 {
+        debug_assert_eq!(self.pages[buf.page as usize], Page::Used { pages: buf.pages });
+        // SAFETY: runs lie within the mapping.
+        unsafe { self.start.as_ptr().add(buf.page as usize * PAGE) }
+    }
+
+    /// How full it is.
+    pub fn stats(&self) -> PoolStats {
+        self.stats
+    }
+
+    /// Whether the memory is locked against being swapped out.
+    pub fn locked(&self) -> bool {
+        self.locked
+    }
+
+    /// Frees pages `[page, page + count)` as the largest aligned blocks.
+    fn put_back(&mut self, mut page: u32, mut count: u32) {
+        while count > 0 {
+            let fits = count.ilog2();
+            let order = fits.min(page.trailing_zeros());
+            self.put_block(page, order as usize);
+            page += 1 << order;
+            count -= 1 << order;
+        }
+    }
+
+    fn put_block(&mut self, mut page: u32, mut order: usize) {
+        while order + 1 < self.free.len() {
+            let buddy = page ^ (1 << order);
+            let free = matches!(self.pages.get(buddy as usize),
+                Some(&Page::Free { order: o, .. }) if usize::from(o) == order);
+            if !free {
+                break;
+            }
+            self.unlist(buddy);
+            page &= !(1 << order);
+            order += 1;
+        }
+        let at = self.free[order].len() as u32;
+        self.pages[page as usize] = Page::Free { order: order as u8, at };
+        self.free[order].push(page);
+    }
+
+    fn unlist(&mut self, page: u32) {
+        let Page::Free { order, at } = self.pages[page as usize] else {
+            unreachable!("only free blocks are listed")
+        };
+        let list = &mut self.free[usize::from(order)];
+        list.swap_remove(at as usize);
+        if let Some(&moved) = list.get(at as usize) {
+            self.pages[moved as usize] = Page::Free { order, at };
+        }
+        self.pages[page as usize] = Page::Inside;
+    }
+}
+
+fn map(len: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    // SAFETY: a new anonymous mapping at an address of the system's choice.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(start.cast()).expect("mmap gives no null"))
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; pointers into it are valid only while their runs are.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.stats.capacity) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_runs_leave_their_tail_to_others() {
+        let mut pool = Pool::new(8 * PAGE, false).unwrap();
+        let five = pool.alloc(5 * PAGE).unwrap();
+        let three = pool.alloc(2 * PAGE + 1);
+        // The tail is pages 5, 6 and 7: blocks of one and two, no block of four for a run of three.
+        assert_eq!(three, None);
+        let two = pool.alloc(2 * PAGE).unwrap();
+        let one = pool.alloc(1).unwrap();
+        assert_eq!(pool.alloc(1), None);
+        assert_eq!(pool.stats().in_use, 8 * PAGE);
+        for buf in [five, one, two] {
+            pool.free(buf);
+        }
+        assert_eq!(pool.stats().in_use, 0);
+        assert_eq!(pool.alloc(8 * PAGE).unwrap().bytes(), 8 * PAGE);
+    }
+
+    #[test]
+    fn runs_never_share_a_page_and_all_merge_again() {
+        // A fixed walk of allocations and frees over a pool that is no power of two.
+        let mut pool = Pool::new(1003 * PAGE, false).unwrap();
+        let mut live: Vec<BufId> = Vec::new();
+        let mut owner = vec![false; 1003];
+        let mut seed = 1u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let draw = (seed >> 33) as usize;
+            if draw % 5 < 3 {
+                let Some(buf) = pool.alloc((draw / 5 % 40 + 1) * PAGE) else { continue };
+                assert_eq!(pool.ptr(buf) as usize % PAGE, 0);
+                for page in &mut owner[buf.page as usize..][..buf.pages as usize] {
+                    assert!(!std::mem::replace(page, true));
+                }
+                live.push(buf);
+            } else if !live.is_empty() {
+                let buf = live.swap_remove(draw / 5 % live.len());
+                owner[buf.page as usize..][..buf.pages as usize].fill(false);
+                pool.free(buf);
+            }
+            let pages = owner.iter().filter(|&&used| used).count();
+            assert_eq!(pool.stats().in_use, pages * PAGE);
+        }
+        live.drain(..).for_each(|buf| pool.free(buf));
+        assert!(pool.alloc(512 * PAGE).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "not given out")]
+    fn freeing_twice_is_a_bug_that_shows() {
+        let mut pool = Pool::new(4 * PAGE, false).unwrap();
+        let buf = pool.alloc(PAGE).unwrap();
+        pool.free(buf);
+        pool.free(buf);
+    }
+}

@@ -1,0 +1,539 @@
+//! The completion queue of a shard: one wait for member I/O, sockets and wake-ups.
+//!
+//! ```text
+//! loop { queue.wait(&mut completions, timeout)?; look for messages; handle completions; submit more }
+//! ```
+//!
+//! Invariants:
+//! - each submitted operation yields exactly one [`Completion`], never from within `submit`;
+//! - a slot is free, or its one step is with the back end, or it waits in `delayed`;
+//! - `submit` never blocks on storage, except that memory (tmpfs, ramfs, memory members) is moved there
+//!   and then: the kernel would hand such I/O to a worker thread of its own (tmpfs knows no `NOWAIT`),
+//!   which costs more than moving a few pages. The completion still comes from `wait`.
+//!
+//! A queue belongs to one thread. It may be built on another and moved before its first use.
+
+use crate::error::QueueError;
+use crate::fault::{Kind, Outcome};
+use crate::member::Member;
+use crate::op::{Completion, IoVec, Op};
+use crate::poller::Poller;
+use crate::raw::Raw;
+use crate::ring::{Patience, Ring};
+use crate::slot::{Next, Slot, Work, Zeroing};
+use crate::waker::Waker;
+use crate::workers::Workers;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What drives the I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring, or an error.
+    IoUring,
+    /// poll(2) and worker threads.
+    Threads,
+    /// What `LAPSTRAKE_BACKEND` says (`uring` or `threads`); else io_uring, and threads where it is
+    /// refused, with a [`Queue::notice`].
+    Auto,
+}
+
+enum Driver {
+    Ring(Box<Ring>),
+    Poller(Poller),
+}
+
+/// See the module.
+pub struct Queue {
+    members: Vec<Option<Arc<Member>>>,
+    /// A step points into its slot, so slots must not move when the table grows.
+    #[expect(clippy::vec_box)]
+    slots: Vec<Box<Slot>>,
+    free: Vec<usize>,
+    ready: Vec<Completion>,
+    results: Vec<(usize, i32)>,
+    delayed: BinaryHeap<Reverse<(Instant, usize)>>,
+    driver: Driver,
+    /// Beside a ring, for what it cannot carry; no thread until the first use.
+    helpers: Workers,
+    waker: Waker,
+    notice: Option<String>,
+}
+
+impl Queue {
+    /// A queue over `members` (indices as in the list). `depth` is the number of operations that are
+    /// submitted in one go; more than that may be in flight.
+    ///
+    /// # Errors
+    /// [`QueueError::NoIoUring`] only if `backend` demands it.
+    pub fn new(
+        members: impl IntoIterator<Item = Arc<Member>>,
+        backend: Backend,
+        depth: u32,
+    ) -> Result<Self, QueueError> {
+        let waker = Waker::new().map_err(QueueError::EventFd)?;
+        let (driver, notice) = pick(backend, depth.max(8), &waker)?;
+        Ok(Self {
+            members: members.into_iter().map(Some).collect(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: Vec::new(),
+            results: Vec::new(),
+            delayed: BinaryHeap::new(),
+            driver,
+            helpers: Workers::new(1, waker.clone()),
+            waker,
+            notice,
+        })
+    }
+
+    /// `"io_uring"` or `"threads"`.
+    pub fn backend(&self) -> &'static str {
+        match self.driver {
+            Driver::Ring(_) => "io_uring",
+            Driver::Poller(_) => "threads",
+        }
+    }
+
+    /// Why [`Backend::Auto`] fell back to threads, if it did so unasked.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    /// Adds a member and returns its index: the lowest that is free.
+    pub fn add_member(&mut self, member: Arc<Member>) -> usize {
+        let index = self.members.iter().position(Option::is_none).unwrap_or(self.members.len());
+        if index == self.members.len() {
+            self.members.push(None);
+        }
+        self.members[index] = Some(member);
+        index
+    }
+
+    /// Takes a member out; its index answers `ENODEV` until it is given anew. Operations in flight end
+    /// as they would have, and hold the member open until then.
+    pub fn remove_member(&mut self, index: usize) -> Option<Arc<Member>> {
+        self.members.get_mut(index)?.take()
+    }
+
+    /// The member at an index.
+    pub fn member(&self, index: usize) -> Option<&Arc<Member>> {
+        self.members.get(index)?.as_ref()
+    }
+
+    /// A handle that wakes this queue's `wait` from another thread.
+    pub fn handle(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Operations submitted whose completion was not handed out yet.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len() + self.ready.len()
+    }
+
+    /// Submits an operation. Nothing is refused here: errors arrive as completions.
+    ///
+    /// # Safety
+    /// The memory that `op` names must stay valid until its completion was handed out or the queue was
+    /// dropped; until then nobody else may write to it, nor read what is being read into it. A
+    /// descriptor in `op` must stay open as long.
+    pub unsafe fn submit(&mut self, token: u64, op: Op<'_>) {
+        match op {
+            Op::Read { member, offset, iov } => {
+                self.transfer(token, Work::Read, member, offset, iov);
+            }
+            Op::Write { member, offset, iov, fua } => {
+                self.transfer(token, Work::Write { fua }, member, offset, iov);
+            }
+            Op::Flush { member } => self.flush(token, member),
+            Op::Discard { member, offset, len } => self.discard(token, member, offset, len),
+            Op::WriteZeroes { member, offset, len, may_unmap } => {
+                self.write_zeroes(token, member, offset, len, may_unmap);
+            }
+            Op::Recv { fd, ptr, len } => self.socket(token, Work::Recv, fd, &[IoVec { ptr, len }]),
+            Op::Send { fd, iov } => self.socket(token, Work::Send, fd, iov),
+            Op::Accept { fd } => self.socket(token, Work::Accept, fd, &[]),
+            Op::PollIn { fd } => self.socket(token, Work::PollIn, fd, &[]),
+        }
+    }
+
+    /// Ends socket operations with this token: each still completes once, with `ECANCELED` unless it
+    /// was done already. Operations on members are not cancelled.
+    pub fn cancel(&mut self, token: u64) {
+        self.cancel_where(|slot| slot.token == token);
+    }
+
+    /// As [`Queue::cancel`], for every socket operation on a descriptor; close it after the last
+    /// completion.
+    pub fn cancel_fd(&mut self, fd: RawFd) {
+        self.cancel_where(|slot| slot.fd == fd);
+    }
+
+    /// Submits what is queued and hands out completions, blocking until there is one, the timeout has
+    /// passed, somebody used the [`Waker`] or a signal arrived. `out` is appended to and may stay empty.
+    ///
+    /// # Errors
+    /// Only if the back end itself fails; no operation's error shows here.
+    pub fn wait(&mut self, out: &mut Vec<Completion>, timeout: Option<Duration>) -> io::Result<()> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let sleeps = self.ready.is_empty() && self.waker.try_sleep();
+            let patience = if sleeps { self.patience(deadline) } else { Patience::None };
+            let turned = self.turn(patience);
+            let woken = self.waker.awake();
+            let inner_progress = turned?;
+            let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if !self.ready.is_empty() || woken || late || !inner_progress {
+                out.append(&mut self.ready);
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`Queue::wait`], never blocking.
+    ///
+    /// # Errors
+    /// As [`Queue::wait`].
+    pub fn poll(&mut self, out: &mut Vec<Completion>) -> io::Result<()> {
+        self.waker.awake();
+        self.turn(Patience::None)?;
+        out.append(&mut self.ready);
+        Ok(())
+    }
+
+    fn patience(&self, deadline: Option<Instant>) -> Patience {
+        let delayed = self.delayed.peek().map(|&Reverse((due, _))| due);
+        let until = match (deadline, delayed) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            None => Patience::Forever,
+            Some(Duration::ZERO) => Patience::None,
+            Some(time) => Patience::Until(time),
+        }
+    }
+
+    /// One round with the back end; true if anything moved, be it only inside.
+    fn turn(&mut self, patience: Patience) -> io::Result<bool> {
+        let mut results = std::mem::take(&mut self.results);
+        let turned = match &mut self.driver {
+            Driver::Ring(ring) => ring.turn(patience, &mut results),
+            Driver::Poller(poller) => poller.turn(patience, &mut results),
+        };
+        self.helpers.collect(&mut results);
+        let mut progress = !results.is_empty();
+        for (key, result) in results.drain(..) {
+            self.absorb(key, result);
+        }
+        self.results = results;
+        progress |= self.release_delayed();
+        turned.map(|()| progress)
+    }
+
+    fn release_delayed(&mut self) -> bool {
+        if self.delayed.is_empty() {
+            return false;
+        }
+        let now = Instant::now();
+        let mut released = false;
+        while let Some(&Reverse((due, key))) = self.delayed.peek() {
+            if due > now {
+                break;
+            }
+            self.delayed.pop();
+            self.run(key);
+            released = true;
+        }
+        released
+    }
+
+    fn absorb(&mut self, key: usize, result: i32) {
+        let slot = &mut self.slots[key];
+        let socket = slot.member.is_none();
+        let next = if std::mem::take(&mut slot.polling) && result >= 0 && !slot.cancelled {
+            Next::Step
+        } else if socket && result == -libc::EAGAIN && !slot.cancelled {
+            self.poll_then_retry(key);
+            return;
+        } else {
+            slot.absorb(result)
+        };
+        match next {
+            Next::Step => self.run(key),
+            Next::Done(result) => self.finish(key, result),
+        }
+    }
+
+    /// A non-blocking descriptor answers `EAGAIN` through a ring too.
+    fn poll_then_retry(&mut self, key: usize) {
+        let slot = &mut self.slots[key];
+        let (fd, events) = slot.step().readiness().expect("a socket operation");
+        slot.polling = true;
+        match &mut self.driver {
+            Driver::Ring(ring) => ring.start_poll(key, fd, events),
+            Driver::Poller(_) => unreachable!("the poller keeps steps until they are ready"),
+        }
+    }
+
+    fn finish(&mut self, key: usize, result: i32) {
+        let slot = &mut self.slots[key];
+        let result = slot.fate.map_or(result, |errno| -errno);
+        self.ready.push(Completion { token: slot.token, result });
+        slot.member = None;
+        slot.fd = -1;
+        slot.active = false;
+        self.free.push(key);
+    }
+
+    /// Runs steps until one is with the back end or the operation is done.
+    fn run(&mut self, key: usize) {
+        loop {
+            let slot = &mut self.slots[key];
+            if let Some(result) = slot.perform_in_memory() {
+                return self.finish(key, result);
+            }
+            let raw = slot.step();
+            let inline = slot.member.as_ref().is_some_and(|member| member.memory_backed());
+            if !inline {
+                return self.start(key, &raw);
+            }
+            // SAFETY: the pointers are the slot's own and those that `submit`'s caller vouches for.
+            let result = unsafe { raw.perform() };
+            match self.slots[key].absorb(result) {
+                Next::Step => {}
+                Next::Done(result) => return self.finish(key, result),
+            }
+        }
+    }
+
+    fn start(&mut self, key: usize, raw: &Raw) {
+        // SAFETY: the slot stays in place (boxed, not reused) until its result is absorbed; the caller of
+        // `submit` vouches for the rest, and `drop` waits for every result.
+        unsafe {
+            match &mut self.driver {
+                Driver::Ring(_) if matches!(raw, Raw::BlockDiscard { .. }) => {
+                    self.helpers.start(key, *raw);
+                }
+                Driver::Ring(ring) => ring.start(key, raw),
+                Driver::Poller(poller) => poller.start(key, raw),
+            }
+        }
+    }
+
+    fn new_slot(&mut self, token: u64, work: Work) -> usize {
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::new());
+            self.slots.len() - 1
+        });
+        self.slots[key].reset(token, work);
+        key
+    }
+
+    fn complete(&mut self, token: u64, result: i32) {
+        self.ready.push(Completion { token, result });
+    }
+
+    /// The member at `index` if `offset + len` lies within it; otherwise completes with the error.
+    fn target(&mut self, token: u64, index: usize, offset: u64, len: u64) -> Option<Arc<Member>> {
+        let Some(member) = self.members.get(index).and_then(Option::as_ref) else {
+            self.complete(token, -libc::ENODEV);
+            return None;
+        };
+        let fits = offset.checked_add(len).is_some_and(|end| end <= member.size());
+        if !fits {
+            self.complete(token, -libc::EINVAL);
+            return None;
+        }
+        Some(Arc::clone(member))
+    }
+
+    fn transfer(&mut self, token: u64, work: Work, index: usize, offset: u64, iov: &[IoVec]) {
+        let total = iov.iter().fold(0u64, |sum, v| sum.saturating_add(v.len as u64));
+        if total > i32::MAX as u64 {
+            return self.complete(token, -libc::EINVAL);
+        }
+        let Some(member) = self.target(token, index, offset, total) else { return };
+        if total == 0 {
+            return self.complete(token, 0);
+        }
+        let kind = if work == Work::Read { Kind::Read } else { Kind::Write };
+        if work != Work::Read && !member.writable() {
+            return self.complete(token, -libc::EROFS);
+        }
+        let key = self.new_slot(token, work);
+        let slot = &mut self.slots[key];
+        slot.offset = offset;
+        slot.total = total;
+        slot.iov.extend_from_slice(iov);
+        self.launch(key, member, kind);
+    }
+
+    fn flush(&mut self, token: u64, index: usize) {
+        let Some(member) = self.target(token, index, 0, 0) else { return };
+        let key = self.new_slot(token, Work::Flush);
+        self.launch(key, member, Kind::Flush);
+    }
+
+    fn discard(&mut self, token: u64, index: usize, offset: u64, len: u64) {
+        let Some(member) = self.target(token, index, offset, len) else { return };
+        if !member.writable() {
+            return self.complete(token, -libc::EROFS);
+        }
+        if len == 0 || member.no_discard.load(Ordering::Relaxed) {
+            return self.complete(token, 0);
+        }
+        let key = self.new_slot(token, Work::Discard);
+        self.slots[key].offset = offset;
+        self.slots[key].total = len;
+        self.launch(key, member, Kind::Discard);
+    }
+
+    fn write_zeroes(&mut self, token: u64, index: usize, offset: u64, len: u64, may_unmap: bool) {
+        let Some(member) = self.target(token, index, offset, len) else { return };
+        if !member.writable() {
+            return self.complete(token, -libc::EROFS);
+        }
+        if len == 0 {
+            return self.complete(token, 0);
+        }
+        let way = if may_unmap && !member.no_punch.load(Ordering::Relaxed) {
+            Zeroing::Punch
+        } else if !member.no_zero_range.load(Ordering::Relaxed) {
+            Zeroing::ZeroRange
+        } else {
+            Zeroing::Write
+        };
+        let key = self.new_slot(token, Work::Zeroes(way));
+        self.slots[key].offset = offset;
+        self.slots[key].total = len;
+        self.launch(key, member, Kind::Zero);
+    }
+
+    /// Asks the member's fault layers, then runs, delays or ends the operation.
+    fn launch(&mut self, key: usize, member: Arc<Member>, kind: Kind) {
+        let slot = &mut self.slots[key];
+        let verdict = member.verdict(kind, slot.offset, slot.total);
+        slot.member = Some(member);
+        match verdict.outcome {
+            Outcome::Pass => {}
+            Outcome::Fail(errno) => {
+                // Ended by `run` through the slot's fate, after the delay if there is one.
+                slot.fate = Some(errno);
+                slot.total = 0;
+            }
+            Outcome::Torn { keep, errno } => {
+                slot.fate = Some(errno);
+                slot.truncate(keep);
+            }
+        }
+        if let Some(delay) = verdict.delay {
+            self.delayed.push(Reverse((Instant::now() + delay, key)));
+            return;
+        }
+        self.run(key);
+    }
+
+    fn socket(&mut self, token: u64, work: Work, fd: RawFd, iov: &[IoVec]) {
+        let key = self.new_slot(token, work);
+        let slot = &mut self.slots[key];
+        slot.fd = fd;
+        slot.iov.extend_from_slice(iov);
+        self.run(key);
+    }
+
+    fn cancel_where(&mut self, matches: impl Fn(&Slot) -> bool) {
+        for key in 0..self.slots.len() {
+            let slot = &mut self.slots[key];
+            if slot.active && slot.member.is_none() && matches(slot) {
+                slot.cancelled = true;
+                match &mut self.driver {
+                    Driver::Ring(ring) => ring.cancel(key),
+                    Driver::Poller(poller) => poller.cancel(key),
+                }
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let driver = match &self.driver {
+            Driver::Ring(ring) => ring.is_idle(),
+            Driver::Poller(poller) => poller.is_idle(),
+        };
+        driver && self.helpers.is_idle()
+    }
+}
+
+impl Drop for Queue {
+    /// Waits for every step that uses the callers' memory: sockets are cancelled, storage ends.
+    fn drop(&mut self) {
+        self.delayed.clear();
+        self.cancel_where(|_| true);
+        while !self.is_idle() {
+            let patience = if self.waker.try_sleep() { Patience::Forever } else { Patience::None };
+            let turned = self.turn(patience);
+            self.waker.awake();
+            if turned.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn pick(
+    backend: Backend,
+    depth: u32,
+    waker: &Waker,
+) -> Result<(Driver, Option<String>), QueueError> {
+    let threads = || Driver::Poller(Poller::new(waker.clone()));
+    let ring = || Ring::new(depth, waker.event_fd());
+    let backend = match backend {
+        Backend::Auto => from_env()?,
+        named => named,
+    };
+    match backend {
+        Backend::Threads => Ok((threads(), None)),
+        Backend::IoUring => match ring() {
+            Ok(ring) => Ok((Driver::Ring(Box::new(ring)), None)),
+            Err(e) => Err(QueueError::NoIoUring { reason: explain(&e) }),
+        },
+        Backend::Auto => match ring() {
+            Ok(ring) => Ok((Driver::Ring(Box::new(ring)), None)),
+            Err(e) => {
+                let reason = explain(&e);
+                let notice = format!("io_uring is not available ({reason}); using threads");
+                Ok((threads(), Some(notice)))
+            }
+        },
+    }
+}
+
+fn from_env() -> Result<Backend, QueueError> {
+    match std::env::var("LAPSTRAKE_BACKEND") {
+        Err(std::env::VarError::NotPresent) => Ok(Backend::Auto),
+        Err(std::env::VarError::NotUnicode(word)) => {
+            Err(QueueError::BackendName(word.to_string_lossy().into_owned()))
+        }
+        Ok(word) => match word.as_str() {
+            "" | "auto" => Ok(Backend::Auto),
+            "uring" | "io_uring" => Ok(Backend::IoUring),
+            "threads" => Ok(Backend::Threads),
+            _ => Err(QueueError::BackendName(word)),
+        },
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    let why = match error.raw_os_error() {
+        Some(libc::EPERM) => "forbidden here: a seccomp filter or kernel.io_uring_disabled",
+        Some(libc::ENOSYS) => "this kernel has none, or a seccomp filter hides it",
+        Some(libc::ENOMEM) => "the locked-memory limit is too low",
+        _ => return error.to_string(),
+    };
+    format!("{why}; {error}")
+}

@@ -1,0 +1,319 @@
+//! The io_uring back end.
+//!
+//! Invariants: an entry's `user_data` is the slot key, or one of two reserved values; no more entries
+//! are with the kernel than the completion ring has room for (the rest wait in `backlog`, so that none
+//! is lost when the submission ring is full). The ring is created disabled and enabled on first use: the
+//! kernel then takes the using thread as its single issuer, so a queue may be built on one thread and
+//! moved to its loop once.
+
+use crate::op::IoVec;
+use crate::raw::Raw;
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// The read of the wake-up eventfd.
+const WAKE: u64 = u64::MAX;
+/// Cancellations, whose own results are of no interest.
+const CANCEL: u64 = u64::MAX - 1;
+
+pub(crate) struct Ring {
+    ring: IoUring,
+    enabled: bool,
+    in_kernel: usize,
+    in_kernel_max: usize,
+    backlog: VecDeque<squeue::Entry>,
+    event_fd: RawFd,
+    /// Where the eventfd's count goes; boxed because the kernel writes to it while the ring may move.
+    event_count: Box<u64>,
+    wake_armed: bool,
+}
+
+/// How long to block for the first result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    Until(Duration),
+    Forever,
+}
+
+impl Ring {
+    /// A ring with `depth` submission entries.
+    ///
+    /// # Errors
+    /// What io_uring_setup says, or `Unsupported` if the kernel's io_uring lacks what is needed.
+    pub(crate) fn new(depth: u32, event_fd: RawFd) -> io::Result<Self> {
+        let ring = build(depth)?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel's io_uring is too old (before 5.11)",
+            ));
+        }
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Readv::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
+            opcode::Recv::CODE,
+            opcode::SendMsg::CODE,
+            opcode::Accept::CODE,
+            opcode::PollAdd::CODE,
+            opcode::AsyncCancel::CODE,
+        ];
+        if !needed.iter().all(|&code| probe.is_supported(code)) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel's io_uring lacks operations",
+            ));
+        }
+        Ok(Self {
+            in_kernel_max: ring.params().cq_entries() as usize - 2,
+            ring,
+            enabled: false,
+            in_kernel: 0,
+            backlog: VecDeque::new(),
+            event_fd,
+            event_count: Box::new(0),
+            wake_armed: false,
+        })
+    }
+
+    /// Queues a step; it reaches the kernel with the next [`Ring::turn`] at the latest.
+    ///
+    /// # Safety
+    /// The step's pointers must stay valid until its result was returned by [`Ring::turn`].
+    pub(crate) unsafe fn start(&mut self, key: usize, raw: &Raw) {
+        self.push(encode(raw).user_data(key as u64));
+    }
+
+    /// Asks for the end of a step that waits for a peer; its result still arrives.
+    pub(crate) fn cancel(&mut self, key: usize) {
+        self.push(opcode::AsyncCancel::new(key as u64).build().user_data(CANCEL));
+    }
+
+    /// Awaits readiness in place of a step that answered `EAGAIN` (the descriptor is non-blocking).
+    pub(crate) fn start_poll(&mut self, key: usize, fd: RawFd, events: i16) {
+        let entry = opcode::PollAdd::new(types::Fd(fd), events as u32).build();
+        self.push(entry.user_data(key as u64));
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        if self.in_kernel >= self.in_kernel_max || !self.backlog.is_empty() {
+            self.backlog.push_back(entry);
+            return;
+        }
+        // SAFETY: `start` demands valid pointers; the other entries have none or our own box's.
+        let full = unsafe { self.ring.submission().push(&entry) }.is_err();
+        if !full {
+            self.in_kernel += 1;
+            return;
+        }
+        // Refusals (interrupted, short of memory) leave the ring full: the entry waits its turn.
+        self.enable();
+        let _ = self.ring.submit();
+        // SAFETY: as above.
+        if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            self.in_kernel += 1;
+        } else {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    fn push_backlog(&mut self) {
+        while self.in_kernel < self.in_kernel_max {
+            let Some(entry) = self.backlog.front() else { return };
+            // SAFETY: as in `push`.
+            if unsafe { self.ring.submission().push(entry) }.is_err() {
+                return;
+            }
+            self.in_kernel += 1;
+            self.backlog.pop_front();
+        }
+    }
+
+    fn enable(&mut self) {
+        if !self.enabled {
+            self.enabled = true;
+            // Fails only if it is enabled already, which `enabled` excludes.
+            let _ = self.ring.submitter().register_enable_rings();
+        }
+    }
+
+    fn arm_wake(&mut self) {
+        if !self.wake_armed {
+            self.wake_armed = true;
+            let count: *mut u64 = &raw mut *self.event_count;
+            let entry = opcode::Read::new(types::Fd(self.event_fd), count.cast(), 8).build();
+            self.push(entry.user_data(WAKE));
+        }
+    }
+
+    /// Submits what is queued, blocks as told, and appends results as (key, result).
+    ///
+    /// # Errors
+    /// Only what makes the ring unusable.
+    pub(crate) fn turn(
+        &mut self,
+        patience: Patience,
+        results: &mut Vec<(usize, i32)>,
+    ) -> io::Result<()> {
+        self.enable();
+        self.push_backlog();
+        let patience = if self.reap(results) { Patience::None } else { patience };
+        let entered = match patience {
+            Patience::None => {
+                let queue = self.ring.submission();
+                let idle = queue.is_empty() && !queue.taskrun() && !queue.cq_overflow();
+                drop(queue);
+                if idle { Ok(0) } else { self.ring.submit() }
+            }
+            Patience::Until(time) => {
+                self.arm_wake();
+                let time = types::Timespec::from(time);
+                let args = types::SubmitArgs::new().timespec(&time);
+                self.ring.submitter().submit_with_args(1, &args)
+            }
+            Patience::Forever => {
+                self.arm_wake();
+                self.ring.submit_and_wait(1)
+            }
+        };
+        self.reap(results);
+        match entered {
+            Ok(_) => Ok(()),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+                _ => Err(e),
+            },
+        }
+    }
+
+    /// Whether anything but the wake-up read is still with the kernel or waits for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_kernel == usize::from(self.wake_armed) && self.backlog.is_empty()
+    }
+
+    fn reap(&mut self, results: &mut Vec<(usize, i32)>) -> bool {
+        let before = results.len();
+        for entry in self.ring.completion() {
+            self.in_kernel -= 1;
+            match entry.user_data() {
+                WAKE => self.wake_armed = false,
+                CANCEL => {}
+                key => results.push((key as usize, entry.result())),
+            }
+        }
+        results.len() > before
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel may write `event_count` until the read is gone.
+        if self.wake_armed {
+            let cancel = opcode::AsyncCancel::new(WAKE).build().user_data(CANCEL);
+            self.push(cancel);
+            let mut results = Vec::new();
+            while self.wake_armed {
+                self.push_backlog();
+                if self
+                    .ring
+                    .submit_and_wait(1)
+                    .is_err_and(|e| e.raw_os_error() != Some(libc::EINTR))
+                {
+                    // Unknown state: leaking eight bytes is better than a stray write.
+                    std::mem::forget(std::mem::take(&mut self.event_count));
+                    return;
+                }
+                self.reap(&mut results);
+            }
+        }
+    }
+}
+
+/// The best set-up that this kernel takes: completions run on the issuing thread, when it asks.
+fn build(depth: u32) -> io::Result<IoUring> {
+    let best = IoUring::builder()
+        .setup_cqsize(depth * 4)
+        .setup_clamp()
+        .setup_r_disabled()
+        .setup_submit_all()
+        .setup_single_issuer()
+        .setup_coop_taskrun()
+        .setup_taskrun_flag()
+        .setup_defer_taskrun()
+        .build(depth);
+    match best {
+        // Before 6.1 (some flags from 5.18, 5.19, 6.0) the kernel answers EINVAL.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+            IoUring::builder().setup_cqsize(depth * 4).setup_clamp().setup_r_disabled().build(depth)
+        }
+        other => other,
+    }
+}
+
+fn encode(raw: &Raw) -> squeue::Entry {
+    match *raw {
+        Raw::Read { fd, iov, count, offset } => encode_read(fd, iov, count, offset),
+        Raw::Write { fd, iov, count, offset, dsync } => {
+            let flags = if dsync { libc::RWF_DSYNC } else { 0 };
+            encode_write(fd, iov, count, offset, flags)
+        }
+        Raw::Fdatasync { fd } => {
+            opcode::Fsync::new(types::Fd(fd)).flags(types::FsyncFlags::DATASYNC).build()
+        }
+        Raw::Fallocate { fd, mode, offset, len } => {
+            opcode::Fallocate::new(types::Fd(fd), len).offset(offset).mode(mode).build()
+        }
+        Raw::BlockDiscard { .. } => unreachable!("the queue gives ioctls to a worker"),
+        Raw::Recv { fd, ptr, len } => {
+            let len = len.min(i32::MAX as usize) as u32;
+            opcode::Recv::new(types::Fd(fd), ptr, len).build()
+        }
+        Raw::Send { fd, msg } => {
+            let flags = libc::MSG_NOSIGNAL as u32;
+            opcode::SendMsg::new(types::Fd(fd), msg).flags(flags).build()
+        }
+        Raw::Accept { fd } => {
+            let (no_addr, no_len) = (std::ptr::null_mut(), std::ptr::null_mut());
+            opcode::Accept::new(types::Fd(fd), no_addr, no_len).flags(libc::SOCK_CLOEXEC).build()
+        }
+        Raw::PollIn { fd } => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
+    }
+}
+
+/// One vector goes as a plain read: the kernel then imports no vector array.
+fn encode_read(fd: RawFd, iov: *const IoVec, count: usize, offset: u64) -> squeue::Entry {
+    if count == 1 {
+        // SAFETY: the slot that holds the vector is alive and at rest; see `Raw`.
+        let one = unsafe { *iov };
+        if let Ok(len) = u32::try_from(one.len) {
+            return opcode::Read::new(types::Fd(fd), one.ptr, len).offset(offset).build();
+        }
+    }
+    opcode::Readv::new(types::Fd(fd), iov.cast(), count as u32).offset(offset).build()
+}
+
+fn encode_write(
+    fd: RawFd,
+    iov: *const IoVec,
+    count: usize,
+    offset: u64,
+    flags: i32,
+) -> squeue::Entry {
+    if count == 1 {
+        // SAFETY: as in `encode_read`.
+        let one = unsafe { *iov };
+        if let Ok(len) = u32::try_from(one.len) {
+            let write = opcode::Write::new(types::Fd(fd), one.ptr, len);
+            return write.offset(offset).rw_flags(flags).build();
+        }
+    }
+    let write = opcode::Writev::new(types::Fd(fd), iov.cast(), count as u32);
+    write.offset(offset).rw_flags(flags).build()
+}

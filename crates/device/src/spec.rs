@@ -1,0 +1,143 @@
+//! What the user writes for a member: `PATH`, `PATH@OFFSET` or `PATH@OFFSET+SIZE`.
+//!
+//! The last `@` followed by a digit begins a window; every other `@` belongs to the path. A file whose
+//! own name ends so is written with a window of its own: `odd@4096@0`. Sizes are digits with an optional
+//! K, M, G or T (powers of 1024).
+
+use crate::SpecError;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A member as named by the user.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MemberSpec {
+    /// The file or block device.
+    pub path: PathBuf,
+    /// Start of the window in bytes; 0 for the whole.
+    pub offset: u64,
+    /// Length of the window in bytes; `None` reaches to the end.
+    pub size: Option<u64>,
+}
+
+impl MemberSpec {
+    /// The whole of `path`, whatever characters it holds.
+    pub fn whole(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), offset: 0, size: None }
+    }
+
+    /// Parses a command-line argument, which need not be UTF-8.
+    ///
+    /// # Errors
+    /// [`SpecError`] names the part that cannot be understood.
+    pub fn from_os_str(text: &OsStr) -> Result<Self, SpecError> {
+        let bytes = text.as_bytes();
+        let at = bytes.iter().rposition(|&b| b == b'@');
+        let window = at.filter(|&at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit));
+        let path_end = window.unwrap_or(bytes.len());
+        if path_end == 0 {
+            return Err(SpecError::NoPath { text: text.to_string_lossy().into_owned() });
+        }
+        let path = PathBuf::from(OsString::from_vec(bytes[..path_end].to_vec()));
+        let Some(at) = window else { return Ok(Self { path, offset: 0, size: None }) };
+        let window = String::from_utf8_lossy(&bytes[at + 1..]);
+        let (offset, size) = match window.split_once('+') {
+            Some((offset, size)) => (offset, Some(parse_size(size)?)),
+            None => (window.as_ref(), None),
+        };
+        if size == Some(0) {
+            return Err(SpecError::EmptyWindow { text: window.into_owned() });
+        }
+        let offset = parse_size(offset)?;
+        if offset.checked_add(size.unwrap_or(0)).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(SpecError::TooLarge { text: window.into_owned() });
+        }
+        Ok(Self { path, offset, size })
+    }
+}
+
+impl FromStr for MemberSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::from_os_str(OsStr::new(text))
+    }
+}
+
+impl fmt::Display for MemberSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        let window_like = || {
+            let bytes = self.path.as_os_str().as_bytes();
+            let at = bytes.iter().rposition(|&b| b == b'@');
+            at.is_some_and(|at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
+        };
+        match self.size {
+            Some(size) => write!(f, "@{}+{size}", self.offset),
+            None if self.offset > 0 || window_like() => write!(f, "@{}", self.offset),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Parses digits with an optional K, M, G or T (either case), powers of 1024, into bytes.
+///
+/// # Errors
+/// [`SpecError::Size`] for anything else, [`SpecError::TooLarge`] above 2^63 - 1.
+pub fn parse_size(text: &str) -> Result<u64, SpecError> {
+    let shift = match text.bytes().last().map(|b| b.to_ascii_uppercase()) {
+        Some(b'K') => 10,
+        Some(b'M') => 20,
+        Some(b'G') => 30,
+        Some(b'T') => 40,
+        _ => 0,
+    };
+    let digits = if shift > 0 { &text[..text.len() - 1] } else { text };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(SpecError::Size { text: text.to_owned() });
+    }
+    let too_large = || SpecError::TooLarge { text: text.to_owned() };
+    let number: u64 = digits.parse().map_err(|_| too_large())?;
+    number.checked_mul(1 << shift).filter(|&n| n <= i64::MAX as u64).ok_or_else(too_large)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> (String, u64, Option<u64>) {
+        let spec: MemberSpec = text.parse().unwrap();
+        (spec.path.to_string_lossy().into_owned(), spec.offset, spec.size)
+    }
+
+    #[test]
+    fn windows_are_told_from_paths() {
+        assert_eq!(spec("/dev/sda"), ("/dev/sda".into(), 0, None));
+        assert_eq!(spec("a@1M+2g"), ("a".into(), 1 << 20, Some(2 << 30)));
+        assert_eq!(spec("a@512"), ("a".into(), 512, None));
+        assert_eq!(spec("usb@host/x"), ("usb@host/x".into(), 0, None));
+        assert_eq!(spec("odd@4096@0"), ("odd@4096".into(), 0, None));
+    }
+
+    #[test]
+    fn faulty_specs_are_named() {
+        let fault = |text: &str| text.parse::<MemberSpec>().unwrap_err();
+        assert!(matches!(fault(""), SpecError::NoPath { .. }));
+        assert!(matches!(fault("@1+2"), SpecError::NoPath { .. }));
+        assert!(matches!(fault("a@1Q+2"), SpecError::Size { .. }));
+        assert!(matches!(fault("a@1+"), SpecError::Size { .. }));
+        assert!(matches!(fault("a@1+0"), SpecError::EmptyWindow { .. }));
+        assert!(matches!(fault("a@9000000T"), SpecError::TooLarge { .. }));
+        assert!(matches!(fault("a@5000000T+5000000T"), SpecError::TooLarge { .. }));
+    }
+
+    #[test]
+    fn display_reads_back() {
+        for text in ["/dev/sda", "a@1M+2g", "a@512", "usb@host/x", "odd@4096@0", "x@1@0+512"] {
+            let spec: MemberSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string().parse::<MemberSpec>().unwrap(), spec);
+        }
+    }
+}
