@@ -1,1 +1,3 @@
 //! NBD and FUSE front ends
+
+pub mod nbd;

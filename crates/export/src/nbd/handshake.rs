@@ -1,0 +1,242 @@
+//! Option haggling: one option in, its replies out.
+//!
+//! [`answer`] is a function of the option, what was negotiated before, and the exports. It holds no
+//! I/O state: how options are framed, and what happens to oversize ones, is the connection's.
+//! No TLS: `NBD_OPT_STARTTLS` gets `NBD_REP_ERR_UNSUP`, as does what we do not know, among it the
+//! experimental `NBD_OPT_EXTENDED_HEADERS`.
+
+use super::Violation;
+use super::export::{ExportInfo, Exports};
+use super::wire::{self, Reader, handshake_flag, info, opt, rep};
+
+/// What the server offers, and all that the client may set.
+pub(crate) const FLAGS: u16 = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+
+/// What the options so far have settled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Negotiated {
+    /// The client does without the 124 zero bytes after `NBD_OPT_EXPORT_NAME`.
+    pub(crate) no_zeroes: bool,
+    /// Structured replies are in use.
+    pub(crate) structured: bool,
+    /// The export for which `base:allocation` was selected.
+    pub(crate) context: Option<usize>,
+}
+
+/// What becomes of the connection after an option.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The next option may come.
+    Haggle,
+    /// Transmission begins, on the export with this index.
+    Open(usize),
+    /// The client wants to leave; the reply must still go out.
+    Abort,
+    /// The option cannot be answered.
+    Cut(Violation),
+}
+
+/// Answers one option: replies are appended to `out`.
+pub(crate) fn answer(
+    negotiated: &mut Negotiated,
+    exports: &Exports,
+    shutdown: bool,
+    (option, data): (u32, &[u8]),
+    out: &mut Vec<u8>,
+) -> Verdict {
+    let mut reply = Replies { option, out };
+    match option {
+        opt::ABORT => {
+            reply.ack();
+            return Verdict::Abort;
+        }
+        opt::EXPORT_NAME => return export_name(negotiated, exports, shutdown, data, out),
+        _ if shutdown => reply.error(rep::ERR_SHUTDOWN, "the server is going down"),
+        opt::LIST => list(exports, data, &mut reply),
+        opt::INFO | opt::GO => return describe(negotiated, exports, data, &mut reply),
+        opt::STRUCTURED_REPLY => {
+            if data.is_empty() {
+                negotiated.structured = true;
+                reply.ack();
+            } else {
+                reply.invalid();
+            }
+        }
+        opt::LIST_META_CONTEXT => contexts(negotiated, exports, data, &mut reply),
+        opt::SET_META_CONTEXT => {
+            negotiated.context = None;
+            contexts(negotiated, exports, data, &mut reply);
+        }
+        opt::STARTTLS => reply.error(rep::ERR_UNSUP, "this server has no TLS"),
+        _ => reply.error(rep::ERR_UNSUP, "unknown option"),
+    }
+    Verdict::Haggle
+}
+
+/// The answer to an option whose data was too long to keep.
+pub(crate) fn answer_too_big(option: u32, out: &mut Vec<u8>) {
+    Replies { option, out }.error(rep::ERR_TOO_BIG, "option data is too long");
+}
+
+/// `NBD_OPT_EXPORT_NAME`: its only error is to hang up.
+fn export_name(
+    negotiated: &Negotiated,
+    exports: &Exports,
+    shutdown: bool,
+    name: &[u8],
+    out: &mut Vec<u8>,
+) -> Verdict {
+    match exports.find(name) {
+        Some(index) if !shutdown => {
+            let export = &exports.list()[index];
+            out.extend_from_slice(&export.size_bytes.to_be_bytes());
+            out.extend_from_slice(&export.flags(negotiated.structured).to_be_bytes());
+            if !negotiated.no_zeroes {
+                out.extend_from_slice(&[0; 124]);
+            }
+            Verdict::Open(index)
+        }
+        _ => Verdict::Cut(Violation::UnknownExport),
+    }
+}
+
+fn list(exports: &Exports, data: &[u8], reply: &mut Replies) {
+    if !data.is_empty() {
+        return reply.invalid();
+    }
+    for export in exports.list() {
+        let name = export.name.as_bytes();
+        let name_len = (name.len() as u32).to_be_bytes();
+        reply.send(rep::SERVER, &[&name_len, name, export.description.as_bytes()]);
+    }
+    reply.ack();
+}
+
+/// `NBD_OPT_INFO` and `NBD_OPT_GO`.
+fn describe(
+    negotiated: &Negotiated,
+    exports: &Exports,
+    data: &[u8],
+    reply: &mut Replies,
+) -> Verdict {
+    let Some((name, wanted)) = parse_describe(data) else {
+        reply.invalid();
+        return Verdict::Haggle;
+    };
+    let Some(index) = exports.find(name) else {
+        reply.unknown();
+        return Verdict::Haggle;
+    };
+    facts(&exports.list()[index], negotiated.structured, wanted, reply);
+    reply.ack();
+    if reply.option == opt::GO { Verdict::Open(index) } else { Verdict::Haggle }
+}
+
+/// The name, and the facts asked for as a set of bits. What we do not know is passed over.
+fn parse_describe(data: &[u8]) -> Option<(&[u8], u64)> {
+    let mut reader = Reader(data);
+    let name = reader.string()?;
+    let mut wanted = 0;
+    for _ in 0..reader.u16()? {
+        wanted |= 1u64.checked_shl(reader.u16()?.into()).unwrap_or(0);
+    }
+    reader.0.is_empty().then_some((name, wanted))
+}
+
+/// Block sizes go out unasked, since they are enforced either way.
+fn facts(export: &ExportInfo, structured: bool, wanted: u64, reply: &mut Replies) {
+    let wants = |fact: u16| wanted & (1 << fact) != 0;
+    let flags = export.flags(structured).to_be_bytes();
+    let kind = u16::to_be_bytes;
+    reply.send(rep::INFO, &[&kind(info::EXPORT), &export.size_bytes.to_be_bytes(), &flags]);
+    if wants(info::NAME) {
+        reply.send(rep::INFO, &[&kind(info::NAME), export.name.as_bytes()]);
+    }
+    if wants(info::DESCRIPTION) && !export.description.is_empty() {
+        reply.send(rep::INFO, &[&kind(info::DESCRIPTION), export.description.as_bytes()]);
+    }
+    let sizes = [export.min_block, export.preferred_block, export.max_payload];
+    let [min, preferred, max] = sizes.map(u32::to_be_bytes);
+    reply.send(rep::INFO, &[&kind(info::BLOCK_SIZE), &min, &preferred, &max]);
+}
+
+/// `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
+fn contexts(negotiated: &mut Negotiated, exports: &Exports, data: &[u8], reply: &mut Replies) {
+    let set = reply.option == opt::SET_META_CONTEXT;
+    if !negotiated.structured {
+        return reply.error(rep::ERR_INVALID, "metadata contexts need structured replies");
+    }
+    let Some((name, matched)) = parse_contexts(data, set) else {
+        return reply.invalid();
+    };
+    let Some(index) = exports.find(name) else {
+        return reply.unknown();
+    };
+    if matched {
+        // In a listing the number means nothing and should be zero.
+        let id = if set { wire::BASE_ALLOCATION_ID } else { 0 };
+        reply.send(rep::META_CONTEXT, &[&id.to_be_bytes(), wire::BASE_ALLOCATION.as_bytes()]);
+        if set {
+            negotiated.context = Some(index);
+        }
+    }
+    reply.ack();
+}
+
+/// The export's name, and whether the queries ask for `base:allocation`. A listing may also ask
+/// by the namespace alone, or with no query at all.
+fn parse_contexts(data: &[u8], set: bool) -> Option<(&[u8], bool)> {
+    let mut reader = Reader(data);
+    let name = reader.string()?;
+    let count = reader.u32()?;
+    let mut matched = !set && count == 0;
+    for _ in 0..count {
+        let query = reader.string()?;
+        matched |= query == wire::BASE_ALLOCATION.as_bytes() || (!set && query == b"base:");
+    }
+    reader.0.is_empty().then_some((name, matched))
+}
+
+/// Writes replies to one option.
+struct Replies<'a> {
+    option: u32,
+    out: &'a mut Vec<u8>,
+}
+
+impl Replies<'_> {
+    fn send(&mut self, kind: u32, parts: &[&[u8]]) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        self.out.extend_from_slice(&wire::OPTION_REPLY_MAGIC.to_be_bytes());
+        for word in [self.option, kind, len as u32] {
+            self.out.extend_from_slice(&word.to_be_bytes());
+        }
+        for part in parts {
+            self.out.extend_from_slice(part);
+        }
+    }
+
+    fn ack(&mut self) {
+        self.send(rep::ACK, &[]);
+    }
+
+    fn error(&mut self, kind: u32, text: &str) {
+        self.send(kind, &[text.as_bytes()]);
+    }
+
+    fn invalid(&mut self) {
+        self.error(rep::ERR_INVALID, "malformed option data");
+    }
+
+    fn unknown(&mut self) {
+        self.error(rep::ERR_UNKNOWN, "no export has this name");
+    }
+}
+
+/// The server's first words: magics, and fixed newstyle without the zeroes.
+pub(crate) fn greeting() -> Vec<u8> {
+    let mut out = Vec::with_capacity(wire::GREETING_LEN);
+    out.extend_from_slice(&wire::INIT_MAGIC.to_be_bytes());
+    out.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
+    out.extend_from_slice(&FLAGS.to_be_bytes());
+    out
+}
