@@ -1,2 +1,90 @@
-//! The project's own chores.
-fn main() {}
+//! The project's own chores, run as `cargo xtask CHORE`: what a Makefile would say too clumsily.
+
+mod bench;
+mod fuzz;
+mod imports;
+mod nostd;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use cargo_metadata::{Metadata, MetadataCommand};
+
+const USAGE: &str = "\
+usage: cargo xtask CHORE
+  check-imports                  hold the crates' imports against the allowed arrows
+  check-nostd                    build the pure crates without the standard library
+  fuzz SECONDS [TARGET]...       run the fuzz targets (all), each for so long
+  bench [--quick] [PACKAGE]...   run the packages of benches/ (all); --quick: seconds, no gates";
+
+/// Why a chore failed: what to tell the user. Findings have been printed by then.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("{0}")]
+    Failed(String),
+    #[error("cannot run {program}: {source}")]
+    Spawn { program: String, source: std::io::Error },
+    #[error("`{command}` failed ({status})")]
+    Command { command: String, status: std::process::ExitStatus },
+    #[error("cargo metadata: {0}")]
+    Metadata(#[from] cargo_metadata::Error),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["check-imports"] => imports::check(),
+        ["check-nostd"] => nostd::check(),
+        ["fuzz", seconds, targets @ ..] => match seconds.parse() {
+            Ok(seconds) => fuzz::run_all(Duration::from_secs(seconds), targets),
+            Err(_) => return usage(),
+        },
+        ["bench", "--quick", packages @ ..] => bench::run_all(true, packages),
+        ["bench", packages @ ..] => bench::run_all(false, packages),
+        _ => return usage(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
+
+/// The workspace's root directory.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// The workspace's own packages and their direct dependencies.
+fn workspace() -> Result<Metadata, Error> {
+    Ok(MetadataCommand::new().current_dir(root()).no_deps().exec()?)
+}
+
+/// Cargo, as the one that runs us, in the workspace's root.
+fn cargo() -> Command {
+    let program = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command with our own input and outputs.
+fn run(command: &mut Command) -> Result<(), Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|source| Error::Spawn { program, source })?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Command { command: format!("{command:?}"), status })
+}

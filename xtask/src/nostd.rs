@@ -1,0 +1,98 @@
+//! Proves that the pure crates touch no file, thread, clock or socket: they build without `std`.
+//!
+//! The better proof builds them for a bare-metal target that has no `std` at all. Where its
+//! library cannot be had (no rustup, no network), a static library for the host stands in that brings
+//! its own panic handler and allocator: were `std` linked in, its panic handler would be a second
+//! one, which the compiler refuses.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::{Error, cargo, root, run, workspace};
+
+const PURE: [&str; 4] = ["geometry", "parity", "metadata", "engine"];
+const BARE_TARGET: &str = "x86_64-unknown-none";
+
+const PROOF: &str = r#"
+use core::alloc::{GlobalAlloc, Layout};
+
+struct None;
+
+unsafe impl GlobalAlloc for None {
+    unsafe fn alloc(&self, _: Layout) -> *mut u8 {
+        core::ptr::null_mut()
+    }
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+
+#[global_allocator]
+static NONE: None = None;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+"#;
+
+/// Builds the pure crates without `std` and says how.
+///
+/// # Errors
+/// If one of them does not build.
+pub fn check() -> Result<(), Error> {
+    if bare_target_is_here()? || add_bare_target() {
+        let packages = PURE.map(|name| format!("--package=lapstrake-{name}"));
+        run(cargo().args(["build", "--quiet", "--target", BARE_TARGET]).args(packages))?;
+        println!("check-nostd: {} build for {BARE_TARGET}", PURE.join(", "));
+        return Ok(());
+    }
+    check_on_host()?;
+    println!(
+        "check-nostd: {} build into a static library without std \
+         (the target {BARE_TARGET} is not installed)",
+        PURE.join(", ")
+    );
+    Ok(())
+}
+
+fn bare_target_is_here() -> Result<bool, Error> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(["--print", "sysroot"]).current_dir(root()).output()?;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    Ok(sysroot.join("lib/rustlib").join(BARE_TARGET).join("lib").is_dir())
+}
+
+fn add_bare_target() -> bool {
+    // Its failure is expected on machines without rustup or network, and answered above.
+    let status = Command::new("rustup")
+        .args(["target", "add", BARE_TARGET])
+        .current_dir(root())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn check_on_host() -> Result<(), Error> {
+    let directory = workspace()?.target_directory.join("nostd-proof");
+    fs::create_dir_all(directory.join("src"))?;
+    let mut manifest = String::from(
+        "[package]\nname = \"nostd-proof\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
+         [lib]\ncrate-type = [\"staticlib\"]\n[workspace]\n\
+         [profile.dev]\npanic = \"abort\"\n[dependencies]\n",
+    );
+    let mut source = String::from("#![no_std]\n");
+    for name in PURE {
+        let path = root().join("crates").join(name);
+        // Writing to a String cannot fail.
+        let _ = writeln!(manifest, "lapstrake-{name} = {{ path = {path:?} }}");
+        let _ = writeln!(source, "extern crate lapstrake_{name};");
+    }
+    source.push_str(PROOF);
+    fs::write(directory.join("Cargo.toml"), manifest)?;
+    fs::write(directory.join("src/lib.rs"), source)?;
+    // The versions that the workspace uses are at hand already.
+    fs::copy(root().join("Cargo.lock"), directory.join("Cargo.lock"))?;
+    run(cargo().args(["build", "--quiet", "--offline"]).current_dir(&directory))
+}
