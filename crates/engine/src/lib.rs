@@ -1,2 +1,59 @@
-//! The sans-IO RAID core
+//! The sans-IO RAID core.
+//!
+//! The core owns no thread, no clock and no file. A [`Shard`] serves the requests of a part of
+//! the array; a [`Supervisor`] keeps what concerns the array as a whole: who is a member, the
+//! superblocks, clean and active, the write-intent bitmap. The world around them does the I/O,
+//! in real time on real members or in virtual time on simulated ones.
+//!
+//! # How a world drives a shard
+//!
+//! Feed it with [`Shard::handle_request`], [`Shard::handle_completion`], [`Shard::handle_order`]
+//! and [`Shard::handle_time`], each with the time now. After any of these, or a batch of them:
+//!
+//! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, send the replies,
+//!    in the order given (an I/O may send what the work before it computed);
+//! 2. drain [`Shard::poll_notice`] to the supervisor;
+//! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
+//!
+//! Taking in a batch before draining lets neighbouring writes come together.
+//!
+//! # How a world drives the supervisor
+//!
+//! [`Supervisor::handle_notice`], [`Supervisor::handle_written`], [`Supervisor::handle_time`] and
+//! its commands in; [`Supervisor::poll_order`] (to every shard), [`Supervisor::poll_write`]
+//! (superblocks and bitmap pages for the members) and [`Supervisor::poll_deadline`] out.
+//!
+//! # Order that holds
+//!
+//! 1. A bitmap bit is stable on all members before the first write under it is sent.
+//! 2. A member's failure is stable in the survivors' superblocks before a write that skipped the
+//!    member, or a flush, is answered.
+//! 3. A flush is answered after every member in sync has flushed.
+//! 4. The superblocks say "active" before the first write is sent, and say "clean" again only
+//!    after the last one has ended.
+//!
+//! # Bounds
+//!
+//! Parity work holds no more memory than the stripe cache that the world gives; requests in
+//! flight are as many as the world lets in; long requests proceed in windows.
 #![no_std]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod bits;
+mod direct;
+mod guard;
+mod members;
+mod messages;
+mod op;
+mod scratch;
+mod shard;
+mod stripe;
+mod types;
+
+pub use members::{FULLY_TRUSTED, MemberConfig};
+pub use messages::{Notice, Order};
+pub use scratch::PAGE_BYTES;
+pub use shard::{Shard, ShardConfig, Stats};
+pub use types::*;

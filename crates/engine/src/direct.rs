@@ -1,0 +1,178 @@
+//! Levels without parity: each run of a request goes straight to the members that hold it.
+//!
+//! Also the [`Builder`], which joins what lies contiguously on one member into one I/O, for
+//! these levels and for reads of parity levels.
+
+use crate::{
+    shard::{Owner, Shard},
+    types::*,
+};
+use alloc::vec::Vec;
+use lapstrake_geometry::{Geometry, Home, Sector};
+use smallvec::SmallVec;
+
+/// The kernel's bound on an I/O vector is 1024 entries; fewer keep one I/O from hogging a member.
+const PIECES_MAX: usize = 256;
+
+#[derive(Debug)]
+struct Open {
+    member: MemberId,
+    sector: u64,
+    len: u64,
+    pieces: Pieces,
+}
+
+/// Collects runs and joins those that follow each other on a member.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    open: Vec<Open>,
+}
+
+impl Builder {
+    /// Adds a run of `len` sectors. Without `buf` no data moves.
+    fn add(&mut self, member: MemberId, sector: u64, len: u64, buf: Option<Buf>) {
+        let piece = buf.map(|buf| Piece { buf, len: (len * 512) as u32 });
+        let last = self.open.iter_mut().rfind(|open| open.member == member);
+        if let Some(open) = last
+            && open.sector + open.len == sector
+            && open.pieces.len() < PIECES_MAX
+        {
+            open.len += len;
+            if let Some(piece) = piece {
+                push_piece(&mut open.pieces, piece);
+            }
+            return;
+        }
+        self.open.push(Open { member, sector, len, pieces: piece.into_iter().collect() });
+    }
+}
+
+/// Appends a piece, joining it with the last one where memory goes on.
+pub(crate) fn push_piece(pieces: &mut Pieces, piece: Piece) {
+    if let Some(last) = pieces.last_mut()
+        && last.buf.id != BufId::ZERO
+        && last.buf.advance(last.len) == piece.buf
+    {
+        last.len += piece.len;
+    } else {
+        pieces.push(piece);
+    }
+}
+
+impl Shard {
+    /// Issues `start..end` of a request on a level without parity.
+    pub(crate) fn issue_direct(&mut self, key: u32, start: u64, end: u64) {
+        match self.reqs[key as usize].kind {
+            RequestKind::Read(_) => self.read_direct(key, start, end),
+            RequestKind::Write { fua, .. } => {
+                self.write_direct(key, start, end, IoKind::Write { fua }, true);
+            }
+            RequestKind::Discard => self.write_direct(key, start, end, IoKind::Discard, false),
+            RequestKind::WriteZeroes { fua, unmap } => {
+                self.write_direct(key, start, end, IoKind::WriteZeroes { fua, unmap }, false);
+            }
+            RequestKind::Flush => {}
+        }
+    }
+
+    fn read_direct(&mut self, key: u32, start: u64, end: u64) {
+        let mut at = start;
+        while at < end {
+            let run = self.geometry.map(Sector(at));
+            let len = self.clip(&run.homes, run.len.0.min(end - at));
+            let buf = self.reqs[key as usize].buf_at(at);
+            match self.choose(&run.homes, at, len) {
+                Some((member, sector)) => self.builder.add(member, sector, len, Some(buf)),
+                None => self.reqs[key as usize].error = Some(RequestError::Io),
+            }
+            at += len;
+        }
+        self.send_built(key, IoKind::Read);
+    }
+
+    fn write_direct(&mut self, key: u32, start: u64, end: u64, kind: IoKind, data: bool) {
+        let mut at = start;
+        while at < end {
+            let run = self.geometry.map(Sector(at));
+            let len = self.clip(&run.homes, run.len.0.min(end - at));
+            let buf = data.then(|| self.reqs[key as usize].buf_at(at));
+            let mut copies = 0;
+            for home in &run.homes {
+                if let Some(member) = self.members.usable(home.slot, Sector(home.sector.0 + len)) {
+                    self.builder.add(member, home.sector.0, len, buf);
+                    copies += 1;
+                }
+            }
+            if copies == 0 {
+                self.reqs[key as usize].error = Some(RequestError::Io);
+            }
+            at += len;
+        }
+        self.send_built(key, kind);
+    }
+
+    /// Cuts a run where a member under recovery stops being trusted.
+    fn clip(&self, homes: &[Home], len: u64) -> u64 {
+        homes.iter().fold(len, |len, home| {
+            let trusted = self.members.trusted_to(home.slot).0;
+            if trusted > home.sector.0 { len.min(trusted - home.sector.0) } else { len }
+        })
+    }
+
+    /// The copy to read: before a resync has come by always the first, since copies may differ;
+    /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest.
+    fn choose(&self, homes: &[Home], at: u64, len: u64) -> Option<(MemberId, u64)> {
+        let mut usable = homes.iter().filter_map(|home| {
+            let end = Sector(home.sector.0 + len);
+            Some((self.members.usable(home.slot, end)?, home.sector.0))
+        });
+        let (far, bound) = match &self.geometry {
+            Geometry::Raid10(raid10) => (raid10.layout().far > 1, at + len),
+            _ => (false, homes.first().map_or(0, |home| home.sector.0 + len)),
+        };
+        if bound > self.in_sync_to.0 {
+            return usable.next();
+        }
+        if far {
+            return usable.min_by_key(|&(_, sector)| sector);
+        }
+        usable.min_by_key(|&(member, sector)| {
+            self.members.cost(member, Sector(sector + self.members.data_offset(member).0))
+        })
+    }
+
+    /// Sends what the builder holds as I/Os of this request.
+    pub(crate) fn send_built(&mut self, key: u32, kind: IoKind) {
+        let mut open = core::mem::take(&mut self.builder.open);
+        self.reqs[key as usize].pending += open.len() as u32;
+        for io in open.drain(..) {
+            self.start_io(Owner::Request(key), io.member, kind, (io.sector, io.len), io.pieces);
+        }
+        self.builder.open = open;
+    }
+
+    /// Adds a run of a read to the builder.
+    pub(crate) fn build_read(&mut self, member: MemberId, sector: u64, len: u64, buf: Buf) {
+        self.builder.add(member, sector, len, Some(buf));
+    }
+
+    /// A read failed and its member is out of use: the same pieces from elsewhere.
+    pub(crate) fn read_elsewhere(&mut self, key: u32, pieces: &[Piece]) {
+        let req = &self.reqs[key as usize];
+        let (RequestKind::Read(base), first) = (req.kind, req.start) else { return };
+        let ranges: SmallVec<[(u64, u64); 4]> = pieces
+            .iter()
+            .map(|piece| {
+                let start = first + u64::from((piece.buf.offset - base.offset) / 512);
+                (start, start + u64::from(piece.len / 512))
+            })
+            .collect();
+        for (start, end) in ranges {
+            match &self.geometry {
+                Geometry::Parity(_) => self.issue_parity(key, start, end),
+                _ => self.read_direct(key, start, end),
+            }
+        }
+        self.child_done(key, None);
+    }
+}

@@ -1,0 +1,164 @@
+//! Which member serves which slot, and how far it can be trusted, as one shard sees it.
+//!
+//! Invariant: a member that failed is in no slot, so that nothing is sent to it again.
+
+use crate::types::{MemberId, Time};
+use alloc::{vec, vec::Vec};
+use lapstrake_geometry::{Sector, Slot};
+
+/// A member as the engine is told of it at the start.
+#[derive(Clone, Debug)]
+pub struct MemberConfig {
+    /// Where its data begins.
+    pub data_offset: Sector,
+    /// The slot that it fills; none for a spare.
+    pub slot: Option<Slot>,
+    /// Its data is up to date below this sector (from `data_offset`); all of it when
+    /// [`FULLY_TRUSTED`]. Between is a recovery that has not come further.
+    pub trusted_to: Sector,
+    /// It has a moving head, so nearness counts when a copy is chosen.
+    pub rotational: bool,
+}
+
+/// The bound of a member that is in sync as a whole.
+pub const FULLY_TRUSTED: Sector = Sector(u64::MAX);
+
+#[derive(Debug)]
+struct Member {
+    config: MemberConfig,
+    failed: bool,
+    reads: u32,
+    head: Sector,
+}
+
+/// The members of one shard.
+#[derive(Debug)]
+pub struct Members {
+    all: Vec<Member>,
+    slots: Vec<Option<MemberId>>,
+    unrecorded: Vec<MemberId>,
+    /// When the last write ended; the supervisor's measure of idleness.
+    pub last_write: Time,
+}
+
+impl Members {
+    /// Puts each member into its slot.
+    #[must_use]
+    pub fn new(raid_disks: u16, configs: &[MemberConfig]) -> Self {
+        let mut slots = vec![None; raid_disks as usize];
+        for (i, config) in configs.iter().enumerate() {
+            if let Some(slot) = config.slot {
+                slots[slot.0 as usize] = Some(MemberId(i as u16));
+            }
+        }
+        let all = configs
+            .iter()
+            .map(|config| Member {
+                config: config.clone(),
+                failed: false,
+                reads: 0,
+                head: Sector(0),
+            })
+            .collect();
+        Self { all, slots, unrecorded: Vec::new(), last_write: Time(0) }
+    }
+
+    /// The member that holds good data of `slot` in all sectors below `end`.
+    #[must_use]
+    pub fn usable(&self, slot: Slot, end: Sector) -> Option<MemberId> {
+        let id = self.slots[slot.0 as usize]?;
+        (end <= self.all[id.0 as usize].config.trusted_to).then_some(id)
+    }
+
+    /// How far the member of `slot` can be trusted; nothing of an empty slot.
+    #[must_use]
+    pub fn trusted_to(&self, slot: Slot) -> Sector {
+        let id = self.slots[slot.0 as usize];
+        id.map_or(Sector(0), |id| self.all[id.0 as usize].config.trusted_to)
+    }
+
+    /// Whether every slot holds a member that is in sync as a whole.
+    #[must_use]
+    pub fn complete(&self) -> bool {
+        self.slots.iter().all(|slot| {
+            slot.is_some_and(|id| self.all[id.0 as usize].config.trusted_to == FULLY_TRUSTED)
+        })
+    }
+
+    /// Members in slots.
+    pub fn in_slots(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.slots.iter().flatten().copied()
+    }
+
+    /// The slot of a member.
+    #[must_use]
+    pub fn slot_of(&self, member: MemberId) -> Option<Slot> {
+        self.all[member.0 as usize].config.slot
+    }
+
+    /// Where the member's data begins.
+    #[must_use]
+    pub fn data_offset(&self, member: MemberId) -> Sector {
+        self.all[member.0 as usize].config.data_offset
+    }
+
+    /// Uses the member no more. True the first time.
+    pub fn fail(&mut self, member: MemberId) -> bool {
+        let entry = &mut self.all[member.0 as usize];
+        if core::mem::replace(&mut entry.failed, true) {
+            return false;
+        }
+        for slot in &mut self.slots {
+            if *slot == Some(member) {
+                *slot = None;
+            }
+        }
+        self.unrecorded.push(member);
+        true
+    }
+
+    /// Whether the member has failed.
+    #[must_use]
+    pub fn has_failed(&self, member: MemberId) -> bool {
+        self.all[member.0 as usize].failed
+    }
+
+    /// The failure is stable in the other superblocks.
+    pub fn recorded(&mut self, member: MemberId) {
+        self.unrecorded.retain(|&m| m != member);
+    }
+
+    /// Whether a failure waits to be recorded, and so do the replies to writes.
+    #[must_use]
+    pub fn unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty()
+    }
+
+    /// Notes a read for [`Self::cost`].
+    pub fn read_started(&mut self, member: MemberId, end: Sector) {
+        let entry = &mut self.all[member.0 as usize];
+        entry.reads += 1;
+        entry.head = end;
+    }
+
+    /// The read has ended.
+    pub fn read_ended(&mut self, member: MemberId) {
+        self.all[member.0 as usize].reads -= 1;
+    }
+
+    /// What a read of `sector` costs on this member, lowest best: going on where the last read
+    /// ended is free; a moving head pays for distance, other members for their queue.
+    #[must_use]
+    pub fn cost(&self, member: MemberId, sector: Sector) -> (u64, u64) {
+        let entry = &self.all[member.0 as usize];
+        if entry.head == sector {
+            return (0, 0);
+        }
+        let distance = entry.head.0.abs_diff(sector.0);
+        if entry.config.rotational {
+            (1 + distance, u64::from(entry.reads))
+        } else {
+            (1 + u64::from(entry.reads), 0)
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What the shards and the supervisor tell each other. A host may carry these between threads;
+//! order is kept for each pair of ends, nothing is lost, and that is all that is asked of it.
+
+use crate::types::{MemberId, Time};
+use alloc::vec::Vec;
+
+/// From the supervisor to every shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The superblocks say "active": writes may go out.
+    Active,
+    /// Use this member no more. Replies to writes wait until [`Order::Recorded`].
+    MemberFailed(MemberId),
+    /// The failure of this member is stable in the superblocks of the others.
+    Recorded(MemberId),
+    /// Become idle if no write ran after this time; answer with [`Notice::Idle`] or
+    /// [`Notice::Busy`].
+    TryIdle(Time),
+    /// Bitmap bits `first..=last` are stable.
+    BitsSet(u64, u64),
+    /// Give up bits that no write has used since the last sweep; answer with
+    /// [`Notice::BitsIdle`].
+    SweepBits,
+    /// The superblocks can no longer be written: every write fails from now on.
+    Broken,
+}
+
+/// From a shard to the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An I/O of this member failed; the shard uses it no more.
+    Failed(MemberId),
+    /// A write waits for [`Order::Active`].
+    NeedActive,
+    /// No write is or was running since the time that [`Order::TryIdle`] named; the next one
+    /// will ask with [`Notice::NeedActive`].
+    Idle,
+    /// The last write ended then (or runs now); the shard stays active.
+    Busy(Time),
+    /// A write waits for these bits, `first..=last`.
+    BitsWanted(u64, u64),
+    /// The shard writes under these bits no more until it asks again.
+    BitsIdle(Vec<u64>),
+}

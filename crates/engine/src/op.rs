@@ -1,0 +1,524 @@
+//! One operation on a height range of one stripe, from its plan to its end: read what is needed,
+//! do the parity work, write.
+//!
+//! | plan | when | reads | parity from |
+//! |---|---|---|---|
+//! | full | every data chunk is written | nothing | new data |
+//! | bare | no parity member is left | nothing | - |
+//! | rmw | cheaper, and the written chunks' members are there | old data and parity | old parity + old + new |
+//! | rcw | cheaper, and the other chunks' members are there | the other data | new and other data |
+//! | restore | neither can be | everything that is left | recovered data, then as rcw |
+//!
+//! Invariants: the operation owns its height range of the stripe (`Stripe::locks`) and its
+//! scratch blocks from plan to end. Nothing is written before every read has come. A member
+//! that fails while reading makes the operation start over under a new plan; one that fails
+//! while writing does not, since what the others now hold already implies its data.
+
+use crate::{
+    shard::{Owner, Shard},
+    stripe::{Slice, Slices, requests_of},
+    types::*,
+};
+use lapstrake_geometry::{Sector, Sectors, StripeNo};
+use lapstrake_parity as parity;
+use smallvec::{SmallVec, smallvec};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpKind {
+    Read,
+    Write,
+    /// The whole stripe becomes zeros; so does its parity.
+    Zero,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    Full,
+    Bare,
+    Rmw,
+    Rcw,
+    Restore,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Data(u16),
+    P,
+    Q,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    what: What,
+    buf: Buf,
+}
+
+impl Compute {
+    /// Bytes that it reads.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        let (count, len) = match self {
+            Self::Xor { srcs, len, .. } | Self::Mul { srcs, len, .. } => (srcs.len(), len),
+            Self::Pq { data, len, .. } => (data.len(), len),
+            Self::XorInto { srcs, len, .. } | Self::MulInto { srcs, len, .. } => {
+                (srcs.len() + 1, len)
+            }
+        };
+        count as u64 * u64::from(*len)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Op {
+    stripe: StripeNo,
+    kind: OpKind,
+    plan: Plan,
+    slices: Slices,
+    blocks: SmallVec<[Block; 4]>,
+    /// Data chunks without a member when the plan was made.
+    lost: SmallVec<[usize; 2]>,
+    pending: u32,
+    writing: bool,
+    read_failed: bool,
+    error: bool,
+}
+
+impl Op {
+    fn lo(&self) -> u32 {
+        self.slices[0].lo
+    }
+
+    fn height(&self) -> u32 {
+        self.slices[self.slices.len() - 1].hi - self.lo()
+    }
+
+    fn touches(&self, data: u16) -> bool {
+        self.slices[0].srcs.iter().any(|src| src.data == data)
+    }
+
+    /// The scratch block's memory for a slice.
+    fn block(&self, what: What, slice: &Slice) -> Option<Buf> {
+        let block = self.blocks.iter().find(|block| block.what == what)?;
+        Some(block.buf.advance_sectors(slice.lo - self.lo()))
+    }
+
+    fn client(slice: &Slice, data: u16) -> Option<Buf> {
+        slice.srcs.iter().find(|src| src.data == data).map(|src| src.buf)
+    }
+
+    /// What the chunk held before.
+    fn old(&self, slice: &Slice, data: u16) -> Option<Buf> {
+        let client = Self::client(slice, data).filter(|_| self.kind == OpKind::Read);
+        client.or_else(|| self.block(What::Data(data), slice))
+    }
+
+    /// What the chunk will hold.
+    fn new(&self, slice: &Slice, data: u16) -> Option<Buf> {
+        Self::client(slice, data).or_else(|| self.block(What::Data(data), slice))
+    }
+}
+
+/// Who is there for one operation.
+struct Present {
+    data: SmallVec<[Option<MemberId>; 16]>,
+    p: Option<MemberId>,
+    q: Option<MemberId>,
+}
+
+impl Shard {
+    /// Plans and starts an operation; gives the slices back while the stripe cache has no room.
+    pub(crate) fn start_op(
+        &mut self,
+        stripe: StripeNo,
+        kind: OpKind,
+        slices: Slices,
+    ) -> Result<(), Slices> {
+        let mut op = Op {
+            stripe,
+            kind,
+            plan: Plan::Full,
+            slices,
+            blocks: SmallVec::new(),
+            lost: SmallVec::new(),
+            pending: 1,
+            writing: false,
+            read_failed: false,
+            error: false,
+        };
+        if kind == OpKind::Zero {
+            let key = self.ops.insert(op) as u32;
+            self.zero_stripe(key);
+            self.op_part_done(key);
+            return Ok(());
+        }
+        let present = self.present(&op);
+        op.lost = (0..present.data.len()).filter(|&data| present.data[data].is_none()).collect();
+        let Some(plan) = self.plan(&op, &present) else {
+            op.error = true;
+            let key = self.ops.insert(op) as u32;
+            self.finish_op(key);
+            return Ok(());
+        };
+        op.plan = plan;
+        if !self.take_blocks(&mut op, &present) {
+            return Err(op.slices);
+        }
+        let key = self.ops.insert(op) as u32;
+        self.count_plan(plan, kind);
+        self.send_reads(key, &present);
+        self.op_part_done(key);
+        Ok(())
+    }
+
+    /// A member I/O of an operation has ended. `survived`: the array lives without its member.
+    pub(crate) fn op_io_done(&mut self, key: u32, ok: bool, survived: bool, read: bool) {
+        let op = &mut self.ops[key as usize];
+        op.read_failed |= read && !ok && survived;
+        op.error |= !ok && !survived;
+        self.op_part_done(key);
+    }
+
+    fn op_part_done(&mut self, key: u32) {
+        let op = &mut self.ops[key as usize];
+        op.pending -= 1;
+        if op.pending > 0 {
+            return;
+        }
+        if op.error || op.writing || op.kind == OpKind::Zero {
+            return self.finish_op(key);
+        }
+        if op.read_failed {
+            return self.start_over(key);
+        }
+        self.compute(key);
+        if self.ops[key as usize].kind == OpKind::Read {
+            return self.finish_op(key);
+        }
+        self.ops[key as usize].writing = true;
+        self.ops[key as usize].pending = 1;
+        self.send_writes(key);
+        self.op_part_done(key);
+    }
+
+    fn start_over(&mut self, key: u32) {
+        let mut op = self.ops.remove(key as usize);
+        self.give_blocks(&mut op);
+        self.put_back(op.stripe.0, op.kind, &op.slices);
+        self.stripes.unlock(op.stripe.0, op.lo());
+        self.relaunch(op.stripe.0);
+    }
+
+    fn finish_op(&mut self, key: u32) {
+        let mut op = self.ops.remove(key as usize);
+        self.give_blocks(&mut op);
+        self.stripes.unlock(op.stripe.0, op.lo());
+        let error = op.error.then_some(RequestError::Io);
+        for req in requests_of(&op.slices) {
+            self.child_done(req, error);
+        }
+    }
+
+    fn present(&self, op: &Op) -> Present {
+        let parity = self.parity();
+        let top = parity.member_sector(op.stripe, Sectors(u64::from(op.lo() + op.height())));
+        let data = (0..parity.data_disks())
+            .map(|data| self.members.usable(parity.slot_of_data(op.stripe, data), top))
+            .collect();
+        let p = self.members.usable(parity.slot_of_p(op.stripe), top);
+        let q = parity.slot_of_q(op.stripe).and_then(|slot| self.members.usable(slot, top));
+        Present { data, p, q }
+    }
+
+    /// The cheapest plan that can be; none when too much is lost.
+    fn plan(&self, op: &Op, present: &Present) -> Option<Plan> {
+        let parities = u32::from(present.p.is_some()) + u32::from(present.q.is_some());
+        let (mut lost_touched, mut lost_other, mut touched) = (0, 0, 0);
+        for (data, member) in present.data.iter().enumerate() {
+            let is_touched = op.touches(data as u16);
+            touched += u32::from(is_touched);
+            lost_touched += u32::from(member.is_none() && is_touched);
+            lost_other += u32::from(member.is_none() && !is_touched);
+        }
+        let lost = lost_touched + lost_other;
+        if lost > parities {
+            // Chunks that are there can still be read, and written where no parity is left.
+            return (op.kind == OpKind::Read && lost_touched == 0).then_some(Plan::Bare);
+        }
+        if op.kind == OpKind::Read {
+            return Some(if lost_touched == 0 { Plan::Bare } else { Plan::Restore });
+        }
+        let others = present.data.len() as u32 - touched;
+        if parities == 0 {
+            return Some(Plan::Bare);
+        }
+        if others == 0 {
+            return Some(Plan::Full);
+        }
+        // Before a resync has come by, parity cannot be updated, only made anew.
+        let parity = self.parity();
+        let top = parity.member_sector(op.stripe, Sectors(u64::from(op.lo() + op.height())));
+        let rmw = lost_touched == 0 && top <= self.in_sync_to;
+        match (rmw, lost_other == 0) {
+            (true, true) if touched + parities < others => Some(Plan::Rmw),
+            (_, true) => Some(Plan::Rcw),
+            (true, false) => Some(Plan::Rmw),
+            (false, false) => Some(Plan::Restore),
+        }
+    }
+
+    fn count_plan(&mut self, plan: Plan, kind: OpKind) {
+        match plan {
+            Plan::Restore => self.stats.recovered += 1,
+            _ if kind == OpKind::Read => {}
+            Plan::Full | Plan::Bare => self.stats.full_writes += 1,
+            Plan::Rmw => self.stats.rmw_writes += 1,
+            Plan::Rcw => self.stats.rcw_writes += 1,
+        }
+    }
+
+    /// Takes scratch for every block that the plan reads, recovers or computes; all or nothing.
+    fn take_blocks(&mut self, op: &mut Op, present: &Present) -> bool {
+        let mut wanted: SmallVec<[What; 8]> = SmallVec::new();
+        let read = op.kind == OpKind::Read;
+        for data in 0..present.data.len() as u16 {
+            let needed = match op.plan {
+                Plan::Full | Plan::Bare => false,
+                Plan::Rmw => op.touches(data),
+                Plan::Rcw => !op.touches(data),
+                // A read's own buffers take what it asked for; an old chunk that is lost and
+                // about to be overwritten is not needed.
+                Plan::Restore if op.touches(data) => !read && present.data[data as usize].is_some(),
+                Plan::Restore => !read || present.data[data as usize].is_some(),
+            };
+            if needed {
+                wanted.push(What::Data(data));
+            }
+        }
+        if op.plan != Plan::Bare {
+            wanted.extend(present.p.map(|_| What::P));
+            wanted.extend(present.q.map(|_| What::Q));
+        }
+        let bytes = op.height() * 512;
+        for what in wanted {
+            let Some(buf) = self.scratch.alloc(bytes) else {
+                self.give_blocks(op);
+                return false;
+            };
+            op.blocks.push(Block { what, buf });
+        }
+        true
+    }
+
+    fn give_blocks(&mut self, op: &mut Op) {
+        let bytes = op.height() * 512;
+        for block in op.blocks.drain(..) {
+            self.scratch.free(block.buf, bytes);
+        }
+    }
+
+    fn send_reads(&mut self, key: u32, present: &Present) {
+        let op = &self.ops[key as usize];
+        let parities_needed = match op.plan {
+            Plan::Full | Plan::Bare | Plan::Rcw => 0,
+            Plan::Rmw => 2,
+            Plan::Restore => op.lost.len(),
+        };
+        let (lo, height) = (op.lo(), op.height());
+        let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(lo))).0;
+        let mut ios: SmallVec<[(MemberId, Pieces); 8]> = SmallVec::new();
+        for (data, member) in present.data.iter().enumerate() {
+            let Some(member) = *member else { continue };
+            let from_slice = |slice: &Slice| {
+                let buf = op.old(slice, data as u16)?;
+                Some(Piece { buf, len: (slice.hi - slice.lo) * 512 })
+            };
+            let mut pieces = Pieces::new();
+            if op.plan != Plan::Full && (op.kind == OpKind::Read || op.plan != Plan::Bare) {
+                for piece in op.slices.iter().filter_map(from_slice) {
+                    crate::direct::push_piece(&mut pieces, piece);
+                }
+            }
+            if !pieces.is_empty() {
+                ios.push((member, pieces));
+            }
+        }
+        let parities = [(What::P, present.p), (What::Q, present.q)];
+        let there = parities.iter().filter_map(|&(what, member)| Some((what, member?)));
+        for (what, member) in there.take(parities_needed) {
+            let buf = op.block(what, &op.slices[0]);
+            ios.extend(buf.map(|buf| (member, smallvec![Piece { buf, len: height * 512 }])));
+        }
+        for (member, pieces) in ios {
+            self.ops[key as usize].pending += 1;
+            let range = (sector, u64::from(height));
+            self.start_io(Owner::Op(key), member, IoKind::Read, range, pieces);
+        }
+    }
+
+    fn send_writes(&mut self, key: u32) {
+        let op = &self.ops[key as usize];
+        let present = self.present(op);
+        let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
+        let height = u64::from(op.height());
+        let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req as usize].fua());
+        let mut ios: SmallVec<[(MemberId, Pieces); 8]> = SmallVec::new();
+        for src in &op.slices[0].srcs {
+            let Some(member) = present.data[src.data as usize] else { continue };
+            let mut pieces = Pieces::new();
+            for slice in &op.slices {
+                let len = (slice.hi - slice.lo) * 512;
+                if let Some(buf) = Op::client(slice, src.data) {
+                    crate::direct::push_piece(&mut pieces, Piece { buf, len });
+                }
+            }
+            ios.push((member, pieces));
+        }
+        for (what, member) in [(What::P, present.p), (What::Q, present.q)] {
+            let buf = op.block(what, &op.slices[0]);
+            if let (Some(member), Some(buf)) = (member, buf) {
+                ios.push((member, smallvec![Piece { buf, len: op.height() * 512 }]));
+            }
+        }
+        for (member, pieces) in ios {
+            self.ops[key as usize].pending += 1;
+            let kind = IoKind::Write { fua };
+            self.start_io(Owner::Op(key), member, kind, (sector, height), pieces);
+        }
+    }
+
+    fn zero_stripe(&mut self, key: u32) {
+        let op = &self.ops[key as usize];
+        let req = op.slices[0].srcs[0].req;
+        let (fua, unmap) = match self.reqs[req as usize].kind {
+            RequestKind::WriteZeroes { fua, unmap } => (fua, unmap),
+            _ => (false, true),
+        };
+        let range = (self.parity().member_sector(op.stripe, Sectors(0)).0, u64::from(op.height()));
+        let top = Sector(range.0 + range.1);
+        if !self.geometry.survives(|slot| self.members.usable(slot, top).is_some()) {
+            self.ops[key as usize].error = true;
+            return;
+        }
+        for slot in 0..self.geometry.raid_disks() {
+            if let Some(member) = self.members.usable(lapstrake_geometry::Slot(slot), top) {
+                self.ops[key as usize].pending += 1;
+                let kind = IoKind::WriteZeroes { fua, unmap };
+                self.start_io(Owner::Op(key), member, kind, range, Pieces::new());
+            }
+        }
+    }
+
+    /// The parity work between reading and writing.
+    fn compute(&mut self, key: u32) {
+        let op = &self.ops[key as usize];
+        let mut work: SmallVec<[Compute; 4]> = SmallVec::new();
+        for slice in &op.slices {
+            if op.plan == Plan::Restore {
+                work.extend(self.recover(op, slice));
+            }
+            match op.plan {
+                _ if op.kind == OpKind::Read => {}
+                Plan::Bare => {}
+                Plan::Rmw => self.update_parity(op, slice, &mut work),
+                Plan::Full | Plan::Rcw | Plan::Restore => work.extend(self.make_parity(op, slice)),
+            }
+        }
+        for compute in work {
+            self.stats.compute_bytes += compute.bytes_read();
+            self.emit(Effect::Compute(compute));
+        }
+    }
+
+    /// P and Q of the stripe's new data.
+    fn make_parity(&self, op: &Op, slice: &Slice) -> Option<Compute> {
+        let len = (slice.hi - slice.lo) * 512;
+        let disks = self.parity().data_disks();
+        let (p, q) = (op.block(What::P, slice), op.block(What::Q, slice));
+        let source = |data| op.new(slice, data);
+        let Some(q) = q else {
+            let srcs = (0..disks).filter_map(source).collect();
+            return p.map(|dst| Compute::Xor { dst, srcs, len });
+        };
+        let exps = self.exponents(op.stripe);
+        let Some(p) = p else {
+            let row = exps.iter().map(|&e| parity::gf::exp(e)).collect();
+            let srcs = (0..disks).filter_map(source).collect();
+            return Some(Compute::Mul { dsts: smallvec![q], rows: smallvec![row], srcs, len });
+        };
+        // DDF layouts leave holes among the exponents; a hole counts as zeros.
+        let top = exps.iter().max().map_or(0, |&e| usize::from(e) + 1);
+        let mut data: Bufs = SmallVec::from_elem(Buf::ZERO, top);
+        for (index, &exp) in exps.iter().enumerate() {
+            data[usize::from(exp)] = source(index as u16)?;
+        }
+        Some(Compute::Pq { p, q, data, len })
+    }
+
+    /// Old parity plus old and new data, in place.
+    fn update_parity(&self, op: &Op, slice: &Slice, work: &mut SmallVec<[Compute; 4]>) {
+        let len = (slice.hi - slice.lo) * 512;
+        let mut srcs = Bufs::new();
+        let mut coefs = Coefs::new();
+        for src in &slice.srcs {
+            let exp = self.parity().q_exponent(op.stripe, src.data);
+            srcs.extend(op.old(slice, src.data));
+            srcs.push(src.buf);
+            coefs.extend([parity::gf::exp(exp); 2]);
+        }
+        if let Some(dst) = op.block(What::P, slice) {
+            work.push(Compute::XorInto { dst, srcs: srcs.clone(), len });
+        }
+        if let Some(dst) = op.block(What::Q, slice) {
+            work.push(Compute::MulInto { dst, coefs, srcs, len });
+        }
+    }
+
+    /// The lost data chunks that the operation needs, from what was read.
+    fn recover(&self, op: &Op, slice: &Slice) -> Option<Compute> {
+        let len = (slice.hi - slice.lo) * 512;
+        let exps = self.exponents(op.stripe);
+        let mut srcs: Bufs = (0..exps.len())
+            .filter(|data| !op.lost.contains(data))
+            .filter_map(|data| op.old(slice, data as u16))
+            .collect();
+        let mut rows: SmallVec<[Coefs; 2]> = smallvec![SmallVec::from_elem(0, exps.len()); 2];
+        let (p, q) = (op.block(What::P, slice), op.block(What::Q, slice));
+        let (first, second) = rows.split_at_mut(1);
+        match (op.lost.as_slice(), p, q) {
+            (&[_], Some(p), _) => {
+                srcs.push(p);
+                first[0].fill(1);
+            }
+            (&[one], None, Some(q)) => {
+                srcs.push(q);
+                parity::recovery::recover_data_from_q(&exps, one, &mut first[0], &mut second[0]);
+            }
+            (&[one, two], Some(p), Some(q)) => {
+                srcs.extend([p, q]);
+                parity::recovery::recover_two_data(&exps, one, two, &mut first[0], &mut second[0]);
+            }
+            _ => return None,
+        }
+        let mut dsts: SmallVec<[Buf; 2]> = SmallVec::new();
+        let mut used: SmallVec<[Coefs; 2]> = SmallVec::new();
+        for (&data, row) in op.lost.iter().zip(rows) {
+            // A lost chunk that is about to be overwritten as a whole needs no recovery.
+            if let Some(dst) = op.old(slice, data as u16) {
+                dsts.push(dst);
+                used.push(row);
+            }
+        }
+        match used.first() {
+            Some(row) if used.len() == 1 && row.iter().all(|&c| c == 1) => {
+                Some(Compute::Xor { dst: dsts[0], srcs, len })
+            }
+            Some(_) => Some(Compute::Mul { dsts, rows: used, srcs, len }),
+            None => None,
+        }
+    }
+
+    fn exponents(&self, stripe: StripeNo) -> SmallVec<[u8; 16]> {
+        let parity = self.parity();
+        (0..parity.data_disks()).map(|data| parity.q_exponent(stripe, data)).collect()
+    }
+}

@@ -1,0 +1,538 @@
+//! One shard: the requests of a range of the array from arrival to reply.
+//!
+//! This file holds the request's life: bounds, order among overlapping writes, the gates that a
+//! write passes (the array is marked active, its bitmap bits are stable), windows of a long
+//! request, member I/O bookkeeping, and the reply. Where the bytes go is decided in
+//! [`crate::direct`] (linear, RAID0, RAID1, RAID10) and [`crate::stripe`] (RAID4, 5, 6).
+//!
+//! Invariants:
+//! - a request's `pending` counts its member I/Os and stripe fragments not yet done; it ends when
+//!   that is zero and its last window has been issued;
+//! - a write holds its range in the guard, and its bits, until it ends;
+//! - a reply to a write or a flush waits while a member's failure is not on record.
+
+use crate::{
+    bits::Bits,
+    direct::Builder,
+    guard::Guard,
+    members::{MemberConfig, Members},
+    messages::{Notice, Order},
+    op::Op,
+    scratch::Scratch,
+    stripe::Stripes,
+    types::*,
+};
+use alloc::{collections::VecDeque, vec::Vec};
+use core::mem;
+use lapstrake_geometry::{Geometry, Sector, Sectors};
+use slab::Slab;
+
+/// A request is worked on in windows of this many sectors, which bounds what a long discard or
+/// write-zeroes puts in flight at once.
+const WINDOW_SECTORS: u64 = (32 << 20) / 512;
+
+/// What a shard needs to know at its start.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// The array's address map.
+    pub geometry: Geometry,
+    /// All members, indexed by [`MemberId`].
+    pub members: Vec<MemberConfig>,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Redundancy is right below this member (RAID10: array) sector; above it a resync is due.
+    pub in_sync_to: Sector,
+    /// Sectors for each bit of the write-intent bitmap, if there is one.
+    pub bitmap_chunk: Option<Sectors>,
+    /// The stripe cache's memory.
+    pub scratch: BufId,
+    /// Its size in pages of 4 KiB.
+    pub scratch_pages: u32,
+}
+
+/// What a shard has done, in counts that tests and the operator can rely on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Requests answered.
+    pub requests: u64,
+    /// Member reads sent.
+    pub member_reads: u64,
+    /// Member writes sent.
+    pub member_writes: u64,
+    /// Sectors read from members.
+    pub member_read_sectors: u64,
+    /// Sectors written to members.
+    pub member_write_sectors: u64,
+    /// Stripe parts written without reading.
+    pub full_writes: u64,
+    /// Stripe parts written by read-modify-write.
+    pub rmw_writes: u64,
+    /// Stripe parts written by reconstruct-write.
+    pub rcw_writes: u64,
+    /// Stripe parts read or written by recovering lost blocks.
+    pub recovered: u64,
+    /// Bytes that parity work read.
+    pub compute_bytes: u64,
+    /// Times that an operation waited for stripe cache memory.
+    pub scratch_waits: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Req {
+    pub id: RequestId,
+    pub kind: RequestKind,
+    pub start: u64,
+    pub end: u64,
+    /// First sector not issued yet.
+    pub cursor: u64,
+    pub pending: u32,
+    pub error: Option<RequestError>,
+    pub bits: Option<(u64, u64)>,
+}
+
+impl Req {
+    pub(crate) fn fua(&self) -> bool {
+        matches!(
+            self.kind,
+            RequestKind::Write { fua: true, .. } | RequestKind::WriteZeroes { fua: true, .. }
+        )
+    }
+
+    /// The request's memory for an array sector of it.
+    pub(crate) fn buf_at(&self, sector: u64) -> Buf {
+        match self.kind {
+            RequestKind::Read(buf) | RequestKind::Write { buf, .. } => {
+                buf.advance_sectors((sector - self.start) as u32)
+            }
+            _ => Buf::ZERO,
+        }
+    }
+}
+
+/// Whom a member I/O works for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owner {
+    Request(u32),
+    Op(u32),
+}
+
+#[derive(Debug)]
+struct Io {
+    member: MemberId,
+    owner: Owner,
+    read: bool,
+    /// Of a request's own read, to ask for them elsewhere when it fails.
+    pieces: Pieces,
+}
+
+/// A shard of an array. See the crate's documentation for how it is driven.
+#[derive(Debug)]
+pub struct Shard {
+    pub(crate) geometry: Geometry,
+    pub(crate) members: Members,
+    pub(crate) in_sync_to: Sector,
+    pub(crate) reqs: Slab<Req>,
+    ios: Slab<Io>,
+    pub(crate) ops: Slab<Op>,
+    pub(crate) stripes: Stripes,
+    pub(crate) scratch: Scratch,
+    pub(crate) builder: Builder,
+    pub(crate) stats: Stats,
+    pub(crate) now: Time,
+    effects: VecDeque<Effect>,
+    notices: VecDeque<Notice>,
+    guard: Guard,
+    bits: Option<Bits>,
+    read_only: bool,
+    gate: Gate,
+    gated: Vec<u32>,
+    held_replies: Vec<Reply>,
+    pub(crate) writes_in_flight: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Idle,
+    Asked,
+    Active,
+    Broken,
+}
+
+impl Shard {
+    /// A shard that has done nothing yet; its first write will ask to make the array active.
+    #[must_use]
+    pub fn new(config: ShardConfig) -> Self {
+        let raid_disks = config.geometry.raid_disks();
+        Self {
+            members: Members::new(raid_disks, &config.members),
+            geometry: config.geometry,
+            in_sync_to: config.in_sync_to,
+            reqs: Slab::new(),
+            ios: Slab::new(),
+            ops: Slab::new(),
+            stripes: Stripes::default(),
+            scratch: Scratch::new(config.scratch, config.scratch_pages),
+            builder: Builder::default(),
+            stats: Stats::default(),
+            now: Time::default(),
+            effects: VecDeque::new(),
+            notices: VecDeque::new(),
+            guard: Guard::default(),
+            bits: config.bitmap_chunk.map(|chunk| Bits::new(chunk.0)),
+            read_only: config.read_only,
+            gate: Gate::Idle,
+            gated: Vec::new(),
+            held_replies: Vec::new(),
+            writes_in_flight: 0,
+        }
+    }
+
+    /// Takes a request; its reply comes as an effect.
+    pub fn handle_request(&mut self, now: Time, request: Request) {
+        self.now = now;
+        let end = request.sector.0.checked_add(request.len.0);
+        let fits = end.is_some_and(|end| end <= self.geometry.array_sectors().0);
+        let refused = match (fits, request.kind.is_write() && self.read_only) {
+            (false, _) => Some(Err(RequestError::OutOfRange)),
+            (_, true) => Some(Err(RequestError::ReadOnly)),
+            _ if request.len.0 == 0 && request.kind != RequestKind::Flush => Some(Ok(())),
+            _ => None,
+        };
+        if let Some(result) = refused {
+            self.effects.push_back(Effect::Reply(Reply { id: request.id, result }));
+            return;
+        }
+        let start = request.sector.0;
+        let key = self.reqs.insert(Req {
+            id: request.id,
+            kind: request.kind,
+            start,
+            end: start + request.len.0,
+            cursor: start,
+            pending: 0,
+            error: None,
+            bits: None,
+        }) as u32;
+        match request.kind {
+            RequestKind::Flush => self.flush(key),
+            RequestKind::Read(_) => self.advance(key),
+            _ => {
+                self.writes_in_flight += 1;
+                if self.guard.claim(start, start + request.len.0, key) {
+                    self.pass_gates(key);
+                }
+            }
+        }
+    }
+
+    /// A member I/O has ended. A failing member is an input, not an error of the engine.
+    pub fn handle_completion(&mut self, now: Time, id: IoId, ok: bool) {
+        self.now = now;
+        let io = self.ios.remove(id.0 as usize);
+        if io.read {
+            self.members.read_ended(io.member);
+        }
+        let survived = ok || self.fail_if_survivable(io.member);
+        match io.owner {
+            Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
+            Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
+            Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
+            Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
+        }
+    }
+
+    /// A word from the supervisor.
+    pub fn handle_order(&mut self, now: Time, order: &Order) {
+        self.now = now;
+        match *order {
+            Order::Active => self.open_gate(Gate::Active),
+            Order::Broken => self.open_gate(Gate::Broken),
+            Order::MemberFailed(member) => {
+                self.members.fail(member);
+            }
+            Order::Recorded(member) => {
+                self.members.recorded(member);
+                if !self.members.unrecorded() {
+                    self.effects.extend(self.held_replies.drain(..).map(Effect::Reply));
+                }
+            }
+            Order::TryIdle(before) => self.try_idle(before),
+            Order::BitsSet(first, last) => {
+                if let Some(bits) = &mut self.bits {
+                    bits.set(first, last);
+                }
+                self.retry_gated();
+            }
+            Order::SweepBits => {
+                let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
+                self.notices.push_back(Notice::BitsIdle(idle));
+            }
+        }
+    }
+
+    /// Time has come to [`Self::poll_deadline`].
+    pub fn handle_time(&mut self, now: Time) {
+        self.now = now;
+        self.release_due_holds();
+    }
+
+    /// What to do next, in this order, until there is nothing.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        if self.effects.is_empty() {
+            self.launch_ready();
+        }
+        self.effects.pop_front()
+    }
+
+    /// What to tell the supervisor. Drain it after the effects.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// When to call [`Self::handle_time`].
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Time> {
+        self.next_hold()
+    }
+
+    /// Counts of work done.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Stripe cache pages in use and in all.
+    #[must_use]
+    pub fn scratch_pages(&self) -> (u32, u32) {
+        (self.scratch.capacity() - self.scratch.free_pages(), self.scratch.capacity())
+    }
+
+    /// No request is in work or held back.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.reqs.is_empty() && self.held_replies.is_empty() && self.effects.is_empty()
+    }
+
+    /// Sends writes out without waiting for neighbours: no more will come.
+    pub fn hurry(&mut self) {
+        self.release_all_holds();
+    }
+
+    pub(crate) fn emit(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// Puts a member I/O on its way. `owner` hears of its end.
+    pub(crate) fn start_io(
+        &mut self,
+        owner: Owner,
+        member: MemberId,
+        kind: IoKind,
+        (sector, len): (u64, u64),
+        pieces: Pieces,
+    ) {
+        let sector = Sector(sector + self.members.data_offset(member).0);
+        let read = kind == IoKind::Read;
+        if read {
+            self.members.read_started(member, sector + Sectors(len));
+            self.stats.member_reads += 1;
+            self.stats.member_read_sectors += len;
+        } else {
+            self.stats.member_writes += 1;
+            self.stats.member_write_sectors += len;
+        }
+        let kept = match owner {
+            Owner::Request(_) if read => pieces.clone(),
+            _ => Pieces::new(),
+        };
+        let id = IoId(self.ios.insert(Io { member, owner, read, pieces: kept }) as u32);
+        self.effects.push_back(Effect::Io(MemberIo {
+            id,
+            member,
+            kind,
+            sector,
+            len: Sectors(len),
+            pieces,
+        }));
+    }
+
+    /// After an I/O error: uses the member no more if the array lives without it. False: it is
+    /// the last that holds some data, so it stays, and the error goes to the caller.
+    fn fail_if_survivable(&mut self, member: MemberId) -> bool {
+        if self.members.has_failed(member) {
+            return true;
+        }
+        let Some(slot) = self.members.slot_of(member) else { return false };
+        let members = &self.members;
+        let survives = self.geometry.survives(|other| {
+            other != slot && members.trusted_to(other) == crate::members::FULLY_TRUSTED
+        });
+        if survives && self.members.fail(member) {
+            self.notices.push_back(Notice::Failed(member));
+        }
+        survives
+    }
+
+    fn flush(&mut self, key: u32) {
+        let members: Vec<_> = self.members.in_slots().collect();
+        self.reqs[key as usize].pending = 1;
+        for member in members {
+            self.reqs[key as usize].pending += 1;
+            self.start_io(Owner::Request(key), member, IoKind::Flush, (0, 0), Pieces::new());
+        }
+        self.child_done(key, None);
+    }
+
+    fn pass_gates(&mut self, key: u32) {
+        match self.gate {
+            Gate::Broken => return self.finish(key, Err(RequestError::Io)),
+            Gate::Active => {}
+            Gate::Idle | Gate::Asked => {
+                if mem::replace(&mut self.gate, Gate::Asked) == Gate::Idle {
+                    self.notices.push_back(Notice::NeedActive);
+                }
+                self.gated.push(key);
+                return;
+            }
+        }
+        if self.bits.is_some() {
+            let range = self.bitmap_range(key);
+            let Some(bits) = &mut self.bits else { return };
+            let wanted = bits.covering(range.0, range.1);
+            if !bits.begin(wanted) {
+                self.notices.push_back(Notice::BitsWanted(wanted.0, wanted.1));
+                self.gated.push(key);
+                return;
+            }
+            self.reqs[key as usize].bits = Some(wanted);
+        }
+        self.advance(key);
+    }
+
+    /// The sectors that the next window changes, in the bitmap's own terms: member sectors, for
+    /// RAID10 array sectors.
+    fn bitmap_range(&self, key: u32) -> (u64, u64) {
+        let (start, end) = self.window(key);
+        let Geometry::Parity(parity) = &self.geometry else { return (start, end) };
+        let (first, data, offset) = parity.locate(Sector(start));
+        let (last, last_data, last_offset) = parity.locate(Sector(end - 1));
+        if (first, data) == (last, last_data) {
+            let at = parity.member_sector(first, offset).0;
+            return (at, at + (last_offset.0 - offset.0) + 1);
+        }
+        let begin = parity.member_sector(first, Sectors(0)).0;
+        (begin, parity.member_sector(last, Sectors(0)).0 + parity.chunk().0)
+    }
+
+    /// The next part of a request. Parity levels cut at whole stripes, so that no full stripe is
+    /// torn apart.
+    fn window(&self, key: u32) -> (u64, u64) {
+        let req = &self.reqs[key as usize];
+        let end = req.end.min(req.cursor + WINDOW_SECTORS);
+        if let Geometry::Parity(parity) = &self.geometry
+            && end < req.end
+        {
+            let stripe = parity.stripe_data().0;
+            let cut = end - end % stripe;
+            return (req.cursor, if cut > req.cursor { cut } else { req.end.min(end + stripe) });
+        }
+        (req.cursor, end)
+    }
+
+    fn advance(&mut self, key: u32) {
+        loop {
+            let (start, end) = self.window(key);
+            let req = &mut self.reqs[key as usize];
+            req.cursor = end;
+            req.pending += 1;
+            match &self.geometry {
+                Geometry::Parity(_) => self.issue_parity(key, start, end),
+                _ => self.issue_direct(key, start, end),
+            }
+            let req = &mut self.reqs[key as usize];
+            req.pending -= 1;
+            if req.pending > 0 {
+                return;
+            }
+            if req.cursor == req.end || req.error.is_some() || req.bits.is_some() {
+                return self.window_done(key);
+            }
+        }
+    }
+
+    /// One of a request's parts has ended.
+    pub(crate) fn child_done(&mut self, key: u32, error: Option<RequestError>) {
+        let req = &mut self.reqs[key as usize];
+        req.error = req.error.or(error);
+        req.pending -= 1;
+        if req.pending == 0 {
+            self.window_done(key);
+        }
+    }
+
+    fn window_done(&mut self, key: u32) {
+        let req = &mut self.reqs[key as usize];
+        if let (Some(bits), Some(held)) = (&mut self.bits, req.bits.take()) {
+            bits.end(held);
+        }
+        match req.error {
+            Some(error) => self.finish(key, Err(error)),
+            None if req.cursor == req.end => self.finish(key, Ok(())),
+            None if req.kind.is_write() => self.pass_gates(key),
+            None => self.advance(key),
+        }
+    }
+
+    fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
+        let req = self.reqs.remove(key as usize);
+        self.stats.requests += 1;
+        let reply = Reply { id: req.id, result };
+        let reads = matches!(req.kind, RequestKind::Read(_));
+        if !reads && self.members.unrecorded() && self.gate != Gate::Broken {
+            self.held_replies.push(reply);
+        } else {
+            self.effects.push_back(Effect::Reply(reply));
+        }
+        if req.kind.is_write() {
+            self.writes_in_flight -= 1;
+            self.members.last_write = self.now;
+            let mut ready = Vec::new();
+            self.guard.release(req.start, &mut ready);
+            for key in ready {
+                self.pass_gates(key);
+            }
+        }
+    }
+
+    fn open_gate(&mut self, gate: Gate) {
+        if self.gate != Gate::Broken {
+            self.gate = gate;
+        }
+        if self.gate == Gate::Broken {
+            let failed = self.held_replies.drain(..);
+            self.effects.extend(
+                failed.map(|reply| Effect::Reply(Reply { result: Err(RequestError::Io), ..reply })),
+            );
+        }
+        self.retry_gated();
+    }
+
+    fn retry_gated(&mut self) {
+        for key in mem::take(&mut self.gated) {
+            self.pass_gates(key);
+        }
+    }
+
+    fn try_idle(&mut self, before: Time) {
+        let resting = self.writes_in_flight == 0 && self.held_replies.is_empty();
+        if resting && self.members.last_write <= before {
+            if self.gate == Gate::Active {
+                self.gate = Gate::Idle;
+            }
+            self.notices.push_back(Notice::Idle);
+        } else {
+            let last = if resting { self.members.last_write } else { self.now };
+            self.notices.push_back(Notice::Busy(last));
+        }
+    }
+}

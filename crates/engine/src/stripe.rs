@@ -1,0 +1,414 @@
+//! RAID4, 5 and 6: cutting requests into fragments of stripes, letting neighbours come
+//! together, and grouping what has come into operations ([`crate::op`]).
+//!
+//! A fragment is one request's part of one chunk. Fragments of a stripe are swept along the
+//! chunk's height: wherever the same set of data chunks is touched they form one group, at most
+//! [`OP_SECTORS_MAX`] high, which becomes one operation. So a group that covers all data chunks
+//! is a full-stripe write straight from the callers' buffers, whoever they were.
+//!
+//! A sequential writer's last, incomplete stripe is held back for up to [`HOLD_NS`] while more
+//! of its writes are on their way, and let go at once when none can be (everything in flight is
+//! held and the writer's depth is reached).
+//!
+//! Invariants: `locks` are disjoint height ranges, one for each running operation of the stripe;
+//! a fragment waits in `frags` until its range is free and the stripe cache has room for it.
+
+use crate::{op::OpKind, shard::Shard, types::*};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+use core::mem;
+use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, StripeNo};
+use smallvec::SmallVec;
+
+/// Height of the largest operation: 128 KiB of each member, so that its blocks stay in a core's
+/// cache between parity work and I/O, and eight fit into the default stripe cache.
+pub(crate) const OP_SECTORS_MAX: u32 = 256;
+/// How long an incomplete stripe of a sequential writer waits for its neighbours.
+const HOLD_NS: u64 = 500_000;
+/// Ends of recent writes, to know a sequential writer by.
+const STREAMS: usize = 8;
+/// Marks a fragment that zeroes its whole stripe.
+const WHOLE_STRIPE: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frag {
+    pub req: u32,
+    /// Index of the data chunk.
+    pub data: u16,
+    /// Height range in the chunk, sectors.
+    pub lo: u32,
+    pub hi: u32,
+    pub buf: Buf,
+    pub write: bool,
+}
+
+/// A part of a group's height in which each data chunk touched has one source buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    pub lo: u32,
+    pub hi: u32,
+    /// Sorted by data index.
+    pub srcs: SmallVec<[Src; 4]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Src {
+    pub data: u16,
+    pub req: u32,
+    pub buf: Buf,
+}
+
+pub(crate) type Slices = SmallVec<[Slice; 1]>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Stripe {
+    frags: SmallVec<[Frag; 4]>,
+    locks: SmallVec<[(u32, u32); 4]>,
+    held: bool,
+    queued: bool,
+}
+
+/// The stripes that are being worked on, and the state of holding back.
+#[derive(Debug, Default)]
+pub(crate) struct Stripes {
+    open: BTreeMap<u64, Stripe>,
+    ready: VecDeque<u64>,
+    starved: VecDeque<u64>,
+    holds: VecDeque<(Time, u64)>,
+    recent_ends: [u64; STREAMS],
+    next_end: usize,
+    depth: u32,
+}
+
+impl Stripes {
+    fn queue(&mut self, number: u64) {
+        let stripe = self.open.entry(number).or_default();
+        stripe.held = false;
+        if !mem::replace(&mut stripe.queued, true) {
+            self.ready.push_back(number);
+        }
+    }
+
+    /// Whether a write goes on where a recent one ended; remembers its own end.
+    fn is_sequential(&mut self, start: u64, end: u64) -> bool {
+        if let Some(known) = self.recent_ends.iter_mut().find(|known| **known == start) {
+            *known = end;
+            return true;
+        }
+        self.recent_ends[self.next_end] = end;
+        self.next_end = (self.next_end + 1) % STREAMS;
+        false
+    }
+
+    pub(crate) fn unlock(&mut self, number: u64, lo: u32) {
+        let Some(stripe) = self.open.get_mut(&number) else { return };
+        stripe.locks.retain(|lock| lock.0 != lo);
+        if stripe.frags.is_empty() && stripe.locks.is_empty() {
+            self.open.remove(&number);
+        } else if !stripe.frags.is_empty() && !stripe.held {
+            self.queue(number);
+        }
+        while let Some(number) = self.starved.pop_front() {
+            self.queue(number);
+        }
+    }
+}
+
+impl Shard {
+    /// Issues `start..end` of a request on a parity level.
+    pub(crate) fn issue_parity(&mut self, key: u32, start: u64, end: u64) {
+        match self.reqs[key as usize].kind {
+            RequestKind::Read(_) => self.read_parity(key, start, end),
+            _ => self.write_parity(key, start, end),
+        }
+    }
+
+    pub(crate) fn parity(&self) -> &Parity {
+        match &self.geometry {
+            Geometry::Parity(parity) => parity,
+            _ => unreachable!("stripes exist on parity levels only"),
+        }
+    }
+
+    fn read_parity(&mut self, key: u32, start: u64, end: u64) {
+        let chunk = self.parity().chunk().0;
+        let healthy = self.members.complete();
+        let mut at = start;
+        while at < end {
+            let (stripe, data, offset) = self.parity().locate(Sector(at));
+            let len = (end - at).min(chunk - offset.0);
+            let sector = self.parity().member_sector(stripe, offset).0;
+            let slot = self.parity().slot_of_data(stripe, data);
+            let buf = self.reqs[key as usize].buf_at(at);
+            let home = self.members.usable(slot, Sector(sector + len));
+            // In a degraded stripe the healthy parts of this request are sources for the lost
+            // ones, so they go together.
+            match home {
+                Some(member) if healthy || !self.reads_lost(stripe, start, end) => {
+                    self.build_read(member, sector, len, buf);
+                }
+                _ => self.add_frags(key, (stripe, data), offset, len, buf, false),
+            }
+            at += len;
+        }
+        self.send_built(key, IoKind::Read);
+    }
+
+    /// Whether a read of `start..end` touches a chunk of `stripe` that no member can give.
+    fn reads_lost(&self, stripe: StripeNo, start: u64, end: u64) -> bool {
+        let parity = self.parity();
+        let chunk = parity.chunk();
+        let begin = parity.array_sector(stripe, 0, Sectors(0)).0;
+        let first = start.saturating_sub(begin) / chunk.0;
+        let last = (end - begin).div_ceil(chunk.0).min(u64::from(parity.data_disks()));
+        let below = Sector(parity.member_sector(stripe, Sectors(0)).0 + chunk.0);
+        (first..last).any(|data| {
+            self.members.usable(parity.slot_of_data(stripe, data as u16), below).is_none()
+        })
+    }
+
+    fn write_parity(&mut self, key: u32, start: u64, end: u64) {
+        let chunk = self.parity().chunk().0;
+        let stripe_data = self.parity().stripe_data().0;
+        let kind = self.reqs[key as usize].kind;
+        let zeroes = !matches!(kind, RequestKind::Write { .. });
+        let sequential = !zeroes && self.stripes.is_sequential(start, end);
+        let may_hold = sequential && self.writes_in_flight > 1;
+        self.stripes.depth = self.stripes.depth.max(self.writes_in_flight);
+        let mut at = start;
+        while at < end {
+            let (stripe, data, offset) = self.parity().locate(Sector(at));
+            let left = end - at;
+            if zeroes && data == 0 && offset.0 == 0 && left >= stripe_data {
+                self.add_frag(key, stripe, (WHOLE_STRIPE, 0, chunk as u32), Buf::ZERO, true);
+                self.stripes.queue(stripe.0);
+                at += stripe_data;
+                continue;
+            }
+            let len = left.min(chunk - offset.0);
+            at += len;
+            if kind == RequestKind::Discard {
+                continue;
+            }
+            let buf = self.reqs[key as usize].buf_at(at - len);
+            self.add_frags(key, (stripe, data), offset, len, buf, true);
+            let stripe_ends = offset.0 + len == chunk && data + 1 == self.parity().data_disks();
+            if at == end || stripe_ends {
+                self.queue_or_hold(stripe.0, may_hold && at == end && !stripe_ends);
+            }
+        }
+    }
+
+    /// Adds one fragment; pieces of the shared zeros are no longer than an operation.
+    fn add_frags(
+        &mut self,
+        key: u32,
+        (stripe, data): (StripeNo, u16),
+        offset: Sectors,
+        len: u64,
+        buf: Buf,
+        write: bool,
+    ) {
+        let (lo, hi) = (offset.0 as u32, (offset.0 + len) as u32);
+        self.add_frag(key, stripe, (data, lo, hi), buf, write);
+        if !write {
+            self.stripes.queue(stripe.0);
+        }
+    }
+
+    fn add_frag(
+        &mut self,
+        req: u32,
+        stripe: StripeNo,
+        (data, lo, hi): (u16, u32, u32),
+        buf: Buf,
+        write: bool,
+    ) {
+        self.reqs[req as usize].pending += 1;
+        let stripe = self.stripes.open.entry(stripe.0).or_default();
+        stripe.frags.push(Frag { req, data, lo, hi, buf, write });
+    }
+
+    fn queue_or_hold(&mut self, number: u64, hold: bool) {
+        let stripe_data = self.parity().stripe_data().0;
+        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
+        let covered: u64 = stripe.frags.iter().map(|frag| u64::from(frag.hi - frag.lo)).sum();
+        if hold && covered < stripe_data && !stripe.queued {
+            if !mem::replace(&mut stripe.held, true) {
+                self.stripes.holds.push_back((self.now.after(HOLD_NS), number));
+            }
+        } else {
+            self.stripes.queue(number);
+        }
+    }
+
+    pub(crate) fn next_hold(&self) -> Option<Time> {
+        self.stripes.holds.front().map(|hold| hold.0)
+    }
+
+    pub(crate) fn release_due_holds(&mut self) {
+        while let Some(&(due, number)) = self.stripes.holds.front() {
+            let held = self.stripes.open.get(&number).is_some_and(|stripe| stripe.held);
+            if due > self.now && held {
+                return;
+            }
+            self.stripes.holds.pop_front();
+            if held {
+                // No neighbour came in time: the writer's depth is less than was thought.
+                self.stripes.depth = self.writes_in_flight;
+                self.stripes.queue(number);
+            }
+        }
+    }
+
+    pub(crate) fn release_all_holds(&mut self) {
+        for (_, number) in mem::take(&mut self.stripes.holds) {
+            if self.stripes.open.get(&number).is_some_and(|stripe| stripe.held) {
+                self.stripes.queue(number);
+            }
+        }
+    }
+
+    /// Starts what can be started. Called when a batch of input has been taken in.
+    pub(crate) fn launch_ready(&mut self) {
+        let all_here = self.writes_in_flight >= self.stripes.depth;
+        if all_here && self.stripes.ready.is_empty() && self.ops.is_empty() {
+            self.release_all_holds();
+        }
+        while let Some(number) = self.stripes.ready.pop_front() {
+            self.launch(number);
+        }
+    }
+
+    fn launch(&mut self, number: u64) {
+        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
+        stripe.queued = false;
+        stripe.held = false;
+        let frags = mem::take(&mut stripe.frags);
+        let whole = |frag: &&Frag| frag.data == WHOLE_STRIPE;
+        for frag in frags.iter().filter(whole) {
+            let src = Src { data: WHOLE_STRIPE, req: frag.req, buf: frag.buf };
+            let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
+            self.start_group(number, OpKind::Zero, SmallVec::from_elem(slice, 1));
+        }
+        let mut writes: SmallVec<[Frag; 8]> =
+            frags.iter().filter(|f| f.write && !whole(f)).copied().collect();
+        self.start_groups(number, OpKind::Write, &mut writes);
+        // Reads may overlap each other, so each request's go by themselves.
+        let reads: SmallVec<[Frag; 8]> = frags.iter().filter(|f| !f.write).copied().collect();
+        for first in (0..reads.len()).filter(|&i| reads[..i].iter().all(|f| f.req != reads[i].req))
+        {
+            let own = |f: &&Frag| f.req == reads[first].req;
+            let mut own: SmallVec<[Frag; 8]> = reads.iter().filter(own).copied().collect();
+            self.start_groups(number, OpKind::Read, &mut own);
+        }
+        let stripe = self.stripes.open.get(&number);
+        if stripe.is_some_and(|s| s.frags.is_empty() && s.locks.is_empty()) {
+            self.stripes.open.remove(&number);
+        }
+    }
+
+    fn start_groups(&mut self, number: u64, kind: OpKind, frags: &mut SmallVec<[Frag; 8]>) {
+        for group in self.sweep(frags) {
+            self.start_group(number, kind, group);
+        }
+    }
+
+    /// Cuts fragments into groups; see the module's head. Each slice's source counts as one
+    /// pending part of its request from here on.
+    fn sweep(&mut self, frags: &mut SmallVec<[Frag; 8]>) -> SmallVec<[Slices; 4]> {
+        let mut groups: SmallVec<[Slices; 4]> = SmallVec::new();
+        frags.sort_unstable_by_key(|frag| (frag.data, frag.lo));
+        let mut edges: SmallVec<[u32; 16]> = frags.iter().flat_map(|f| [f.lo, f.hi]).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        for pair in edges.windows(2) {
+            let (mut lo, end) = (pair[0], pair[1]);
+            let covering = |f: &&Frag| f.lo <= lo && end <= f.hi;
+            let srcs: SmallVec<[Frag; 4]> = frags.iter().filter(covering).copied().collect();
+            while lo < end && !srcs.is_empty() {
+                let room = groups
+                    .last()
+                    .filter(|group| joins(group, lo, &srcs))
+                    .map_or(0, |g| OP_SECTORS_MAX - (lo - g[0].lo));
+                let hi = end.min(lo + if room > 0 { room } else { OP_SECTORS_MAX });
+                let slice = self.slice(lo, hi, &srcs);
+                match groups.last_mut() {
+                    Some(group) if room > 0 => group.push(slice),
+                    _ => groups.push(SmallVec::from_elem(slice, 1)),
+                }
+                lo = hi;
+            }
+        }
+        for frag in frags.iter() {
+            self.reqs[frag.req as usize].pending -= 1;
+        }
+        groups
+    }
+
+    fn slice(&mut self, lo: u32, hi: u32, frags: &[Frag]) -> Slice {
+        let srcs = frags.iter().map(|frag| {
+            self.reqs[frag.req as usize].pending += 1;
+            Src { data: frag.data, req: frag.req, buf: frag.buf.advance_sectors(lo - frag.lo) }
+        });
+        Slice { lo, hi, srcs: srcs.collect() }
+    }
+
+    /// Starts an operation, or puts its fragments back until the range or memory is free.
+    fn start_group(&mut self, number: u64, kind: OpKind, slices: Slices) {
+        let (lo, hi) = (slices[0].lo, slices[slices.len() - 1].hi);
+        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
+        let locked = stripe.locks.iter().any(|&(l, h)| l < hi && lo < h);
+        if !locked {
+            stripe.locks.push((lo, hi));
+            match self.start_op(StripeNo(number), kind, slices) {
+                Ok(()) => return,
+                Err(back) => {
+                    self.stats.scratch_waits += 1;
+                    if let Some(stripe) = self.stripes.open.get_mut(&number) {
+                        stripe.locks.retain(|lock| lock.0 != lo);
+                    }
+                    self.put_back(number, kind, &back);
+                    self.stripes.starved.push_back(number);
+                }
+            }
+        } else {
+            self.put_back(number, kind, &slices);
+        }
+    }
+
+    /// Turns a group into fragments again.
+    pub(crate) fn put_back(&mut self, number: u64, kind: OpKind, slices: &Slices) {
+        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
+        for slice in slices {
+            stripe.frags.extend(slice.srcs.iter().map(|src| Frag {
+                req: src.req,
+                data: src.data,
+                lo: slice.lo,
+                hi: slice.hi,
+                buf: src.buf,
+                write: kind != OpKind::Read,
+            }));
+        }
+    }
+
+    pub(crate) fn relaunch(&mut self, number: u64) {
+        self.stripes.queue(number);
+    }
+}
+
+/// Whether a slice at `lo` with these fragments goes on where the group ends.
+fn joins(group: &Slices, lo: u32, frags: &[Frag]) -> bool {
+    let last = &group[group.len() - 1];
+    last.hi == lo
+        && lo - group[0].lo < OP_SECTORS_MAX
+        && last.srcs.len() == frags.len()
+        && last.srcs.iter().zip(frags).all(|(src, frag)| src.data == frag.data)
+}
+
+/// All fragments of requests that end early must be able to come back.
+pub(crate) fn requests_of(slices: &Slices) -> Vec<u32> {
+    slices.iter().flat_map(|slice| slice.srcs.iter().map(|src| src.req)).collect()
+}

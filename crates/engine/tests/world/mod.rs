@@ -1,0 +1,380 @@
+//! A small world for one shard: members in memory, completions in any order, and an oracle that
+//! knows for every sector which writes a read may show.
+//!
+//! The supervisor's part is played by answers that say yes at once; the real one has tests of
+//! its own.
+
+use lapstrake_engine::*;
+use lapstrake_geometry::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub const SECTOR: usize = 512;
+pub const DATA_OFFSET: u64 = 16;
+const SCRATCH: BufId = BufId(0);
+
+/// xorshift; the whole run follows from its seed.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// What the array may hold, per sector: the stamps of the writes sent, in order, and how many of
+/// them have been answered.
+#[derive(Default, Clone)]
+struct History {
+    stamps: Vec<u32>,
+    answered: usize,
+}
+
+struct Running {
+    request: Request,
+    /// For a read: how much of each sector's history was certain when it began.
+    floor: Vec<usize>,
+}
+
+pub struct World {
+    pub shard: Shard,
+    pub geometry: Geometry,
+    pub members: Vec<Vec<u8>>,
+    pub dead: BTreeSet<u16>,
+    pub rng: Rng,
+    buffers: BTreeMap<u32, Vec<u8>>,
+    history: Vec<History>,
+    running: BTreeMap<u64, Running>,
+    pending: Vec<MemberIo>,
+    next: u32,
+    now: Time,
+    pub errors: usize,
+}
+
+impl World {
+    pub fn new(config: &Config, seed: u64) -> Self {
+        let geometry = Geometry::new(config).expect("a valid geometry");
+        let disks = config.raid_disks;
+        let sizes: Vec<u64> = match config.member_sizes.len() {
+            0 => vec![config.component.0; disks as usize],
+            _ => config.member_sizes.iter().map(|s| s.0).collect(),
+        };
+        let members = (0..disks).map(|slot| MemberConfig {
+            data_offset: Sector(DATA_OFFSET),
+            slot: Some(Slot(slot)),
+            trusted_to: FULLY_TRUSTED,
+            rotational: slot % 2 == 0,
+        });
+        let pages = 33 * 32 * u32::from(disks).div_ceil(8);
+        let shard = Shard::new(ShardConfig {
+            geometry: geometry.clone(),
+            members: members.collect(),
+            read_only: false,
+            in_sync_to: Sector(u64::MAX),
+            bitmap_chunk: None,
+            scratch: SCRATCH,
+            scratch_pages: pages,
+        });
+        let sectors = geometry.array_sectors().0 as usize;
+        Self {
+            shard,
+            members: sizes.iter().map(|s| vec![0; (s + DATA_OFFSET) as usize * SECTOR]).collect(),
+            dead: BTreeSet::new(),
+            rng: Rng(seed | 1),
+            buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
+            history: vec![History { stamps: vec![0], answered: 0 }; sectors],
+            geometry,
+            running: BTreeMap::new(),
+            pending: Vec::new(),
+            next: 1,
+            now: Time(0),
+            errors: 0,
+        }
+    }
+
+    pub fn sectors(&self) -> u64 {
+        self.geometry.array_sectors().0
+    }
+
+    /// Sends a request; its memory is made here.
+    pub fn send(&mut self, make: impl FnOnce(Buf) -> RequestKind, sector: u64, len: u64) {
+        let id = self.next;
+        self.next += 1;
+        let kind = make(Buf { id: BufId(id), offset: 0 });
+        let mut bytes = vec![0xee; len as usize * SECTOR];
+        let range = sector as usize..(sector + len) as usize;
+        let mut floor = Vec::new();
+        match kind {
+            RequestKind::Write { .. } => {
+                for block in bytes.chunks_exact_mut(4) {
+                    block.copy_from_slice(&id.to_le_bytes());
+                }
+                self.history[range].iter_mut().for_each(|h| h.stamps.push(id));
+            }
+            RequestKind::WriteZeroes { .. } => {
+                self.history[range].iter_mut().for_each(|h| h.stamps.push(0));
+            }
+            RequestKind::Read(_) => {
+                floor = self.history[range].iter().map(|h| h.answered).collect()
+            }
+            _ => {}
+        }
+        self.buffers.insert(id, bytes);
+        let request = Request {
+            id: RequestId(u64::from(id)),
+            kind,
+            sector: Sector(sector),
+            len: Sectors(len),
+        };
+        self.running.insert(u64::from(id), Running { request, floor });
+        self.shard.handle_request(self.now, request);
+    }
+
+    /// Takes in what the shard wants done.
+    pub fn drain(&mut self) {
+        loop {
+            while let Some(effect) = self.shard.poll_effect() {
+                match effect {
+                    Effect::Io(io) => self.pending.push(io),
+                    Effect::Compute(compute) => self.compute(&compute),
+                    Effect::Reply(reply) => self.answered(reply),
+                }
+            }
+            let Some(notice) = self.shard.poll_notice() else { return };
+            let order = match notice {
+                Notice::NeedActive => Order::Active,
+                Notice::Failed(member) => Order::Recorded(member),
+                Notice::BitsWanted(first, last) => Order::BitsSet(first, last),
+                other => panic!("unasked: {other:?}"),
+            };
+            self.shard.handle_order(self.now, &order);
+        }
+    }
+
+    /// Ends one member I/O, any of those running; or lets time pass. False when all is quiet.
+    pub fn step(&mut self) -> bool {
+        self.drain();
+        if self.pending.is_empty() {
+            let Some(due) = self.shard.poll_deadline() else { return false };
+            self.now = due;
+            self.shard.handle_time(due);
+            self.drain();
+            return true;
+        }
+        let at = self.rng.below(self.pending.len() as u64) as usize;
+        let io = self.pending.swap_remove(at);
+        let ok = !self.dead.contains(&io.member.0);
+        if ok {
+            self.perform(&io);
+        }
+        self.now = self.now.after(1000);
+        self.shard.handle_completion(self.now, io.id, ok);
+        self.drain();
+        true
+    }
+
+    pub fn settle(&mut self) {
+        while self.step() {}
+        assert!(self.shard.is_quiet(), "requests were left without an answer");
+        assert!(self.running.is_empty());
+        assert_eq!(self.shard.scratch_pages().0, 0, "stripe cache memory was lost");
+    }
+
+    fn perform(&mut self, io: &MemberIo) {
+        let mut at = io.sector.0 as usize * SECTOR;
+        let member = &mut self.members[io.member.0 as usize];
+        match io.kind {
+            IoKind::Flush | IoKind::Discard => {}
+            IoKind::WriteZeroes { .. } => member[at..at + io.len.0 as usize * SECTOR].fill(0),
+            IoKind::Read | IoKind::Write { .. } => {
+                let total: u32 = io.pieces.iter().map(|p| p.len).sum();
+                assert_eq!(u64::from(total), io.len.0 * 512, "pieces do not fill the I/O");
+                for piece in &io.pieces {
+                    let len = piece.len as usize;
+                    if piece.buf.id == BufId::ZERO {
+                        assert!(piece.len <= ZERO_BYTES);
+                        member[at..at + len].fill(0);
+                    } else {
+                        let buffer = self.buffers.get_mut(&piece.buf.id.0).expect("a live buffer");
+                        let start = piece.buf.offset as usize;
+                        let bytes = &mut buffer[start..start + len];
+                        if io.kind == IoKind::Read {
+                            bytes.copy_from_slice(&member[at..at + len]);
+                        } else {
+                            member[at..at + len].copy_from_slice(bytes);
+                        }
+                    }
+                    at += len;
+                }
+            }
+        }
+    }
+
+    fn bytes(&self, buf: Buf, len: u32) -> Vec<u8> {
+        if buf.id == BufId::ZERO {
+            assert!(len <= ZERO_BYTES);
+            return vec![0; len as usize];
+        }
+        self.buffers[&buf.id.0][buf.offset as usize..(buf.offset + len) as usize].to_vec()
+    }
+
+    fn put(&mut self, buf: Buf, bytes: &[u8]) {
+        let start = buf.offset as usize;
+        self.buffers.get_mut(&buf.id.0).expect("a live buffer")[start..start + bytes.len()]
+            .copy_from_slice(bytes);
+    }
+
+    fn compute(&mut self, compute: &Compute) {
+        let kernels = lapstrake_parity::kernels();
+        let gather = |list: &[Buf], len| -> Vec<Vec<u8>> {
+            list.iter().map(|&buf| self.bytes(buf, len)).collect()
+        };
+        match compute {
+            Compute::Xor { dst, srcs, len } | Compute::XorInto { dst, srcs, len } => {
+                let srcs = gather(srcs, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let mut out = self.bytes(*dst, *len);
+                match compute {
+                    Compute::Xor { .. } => kernels.xor(&mut out, &srcs),
+                    _ => kernels.xor_into(&mut out, &srcs),
+                }
+                self.put(*dst, &out);
+            }
+            Compute::Pq { p, q, data, len } => {
+                let srcs = gather(data, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let (mut p_out, mut q_out) = (vec![0; *len as usize], vec![0; *len as usize]);
+                kernels.pq(&mut p_out, &mut q_out, &srcs);
+                self.put(*p, &p_out);
+                self.put(*q, &q_out);
+            }
+            Compute::MulInto { dst, coefs, srcs, len } => {
+                let srcs = gather(srcs, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let mut out = self.bytes(*dst, *len);
+                kernels.mul_add(&mut out, coefs, &srcs);
+                self.put(*dst, &out);
+            }
+            Compute::Mul { dsts, rows, srcs, len } => {
+                let srcs = gather(srcs, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let mut outs = vec![vec![0; *len as usize]; dsts.len()];
+                let mut out_refs: Vec<&mut [u8]> = outs.iter_mut().map(Vec::as_mut_slice).collect();
+                let rows: Vec<&[u8]> = rows.iter().map(|row| row.as_slice()).collect();
+                kernels.mul(&mut out_refs, &rows, &srcs);
+                for (dst, out) in dsts.iter().zip(&outs) {
+                    self.put(*dst, out);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, reply: Reply) {
+        let running = self.running.remove(&reply.id.0).expect("a request answered twice");
+        let bytes = self.buffers.remove(&(reply.id.0 as u32)).expect("its memory");
+        if reply.result.is_err() {
+            self.errors += 1;
+            return;
+        }
+        let request = running.request;
+        for i in 0..request.len.0 as usize {
+            let history = &mut self.history[request.sector.0 as usize + i];
+            match request.kind {
+                RequestKind::Read(_) => {
+                    let sector = &bytes[i * SECTOR..(i + 1) * SECTOR];
+                    let stamp = u32::from_le_bytes(sector[..4].try_into().expect("4 bytes"));
+                    assert!(sector.chunks_exact(4).all(|c| c == &sector[..4]), "a torn sector");
+                    let allowed = &history.stamps[running.floor[i]..];
+                    assert!(
+                        allowed.contains(&stamp),
+                        "sector {} shows write {stamp}, allowed are {allowed:?}",
+                        request.sector.0 as usize + i,
+                    );
+                }
+                RequestKind::Write { .. } => {
+                    let id = reply.id.0 as u32;
+                    let at = history.stamps.iter().rposition(|&s| s == id).expect("sent");
+                    assert!(at >= history.answered, "overlapping writes answered out of order");
+                    history.answered = at;
+                }
+                RequestKind::WriteZeroes { .. } => {
+                    let next = history.answered + 1;
+                    let at =
+                        next + history.stamps[next..].iter().position(|&s| s == 0).expect("sent");
+                    history.answered = at;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// After [`Self::settle`]: every sector reads as its last write.
+    pub fn check_contents(&mut self) {
+        let mut at = 0;
+        while at < self.sectors() {
+            let len = (self.sectors() - at).min(1 + self.rng.below(700));
+            self.send(RequestKind::Read, at, len);
+            at += len;
+        }
+        self.settle();
+    }
+
+    /// After [`Self::settle`]: parity and copies on all living members agree with the data.
+    pub fn check_redundancy(&self) {
+        let at = |slot: Slot, sector: Sector| -> Option<&[u8]> {
+            if self.dead.contains(&slot.0) {
+                return None;
+            }
+            let start = (sector.0 + DATA_OFFSET) as usize * SECTOR;
+            self.members[slot.0 as usize].get(start..start + SECTOR)
+        };
+        match &self.geometry {
+            Geometry::Parity(parity) => {
+                for stripe in (0..parity.stripes()).map(StripeNo) {
+                    for offset in (0..parity.chunk().0).map(Sectors) {
+                        check_stripe(parity, stripe, offset, &at);
+                    }
+                }
+            }
+            other => {
+                for sector in (0..self.sectors()).map(Sector) {
+                    let homes = other.map(sector).homes;
+                    let mut copies = homes.iter().filter_map(|home| at(home.slot, home.sector));
+                    if let Some(first) = copies.next() {
+                        assert!(copies.all(|copy| copy == first), "copies of {sector} differ");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_stripe<'a>(
+    parity: &Parity,
+    stripe: StripeNo,
+    offset: Sectors,
+    at: &impl Fn(Slot, Sector) -> Option<&'a [u8]>,
+) {
+    let sector = parity.member_sector(stripe, offset);
+    let (mut p, mut q) = (vec![0u8; SECTOR], vec![0u8; SECTOR]);
+    for data in 0..parity.data_disks() {
+        let Some(bytes) = at(parity.slot_of_data(stripe, data), sector) else { return };
+        let coef = lapstrake_parity::gf::exp(parity.q_exponent(stripe, data));
+        for i in 0..SECTOR {
+            p[i] ^= bytes[i];
+            q[i] ^= lapstrake_parity::gf::mul(coef, bytes[i]);
+        }
+    }
+    if let Some(stored) = at(parity.slot_of_p(stripe), sector) {
+        assert!(stored == p, "P of {stripe:?} at {offset:?} is wrong");
+    }
+    if let Some(stored) = parity.slot_of_q(stripe).and_then(|slot| at(slot, sector)) {
+        assert!(stored == q, "Q of {stripe:?} at {offset:?} is wrong");
+    }
+}
