@@ -1,0 +1,47 @@
+# What to type: `make setup` once, then `make build`, `make test`.
+# cargo is found where rustup puts it, even in a shell that has not been told yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+CARGO := cargo
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# Seconds for each fuzz target.
+FUZZ_SECONDS ?= 60
+SMOKE_SECONDS ?= 3
+SOAK_FUZZ_SECONDS ?= 600
+
+.PHONY: setup build test lint smoke bench fuzz soak fmt
+
+setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
+	scripts/setup.sh
+
+build: ## the lapstrake command: target/release/lapstrake
+	$(CARGO) build --locked --release --bin lapstrake
+
+test: lint ## everything that gates a change, within minutes
+	$(CARGO) test --locked --workspace
+	$(MAKE) --no-print-directory smoke
+
+lint: ## format, warnings, imports, no_std, documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) xtask check-imports
+	$(CARGO) xtask check-nostd
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --quiet
+
+smoke: ## fuzz targets and benchmarks: do they run at all
+	$(CARGO) xtask fuzz $(SMOKE_SECONDS)
+	$(CARGO) xtask bench --quick
+
+bench: ## all benchmarks in full, against their gates
+	$(CARGO) xtask bench
+
+fuzz: ## every fuzz target for FUZZ_SECONDS
+	$(CARGO) xtask fuzz $(FUZZ_SECONDS)
+
+soak: ## the long forms of the tests: hours
+	LAPSTRAKE_SOAK=1 $(CARGO) test --locked --workspace --release -- --include-ignored
+	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
+
+fmt: ## format the sources
+	$(CARGO) fmt --all

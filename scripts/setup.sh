@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Installs what the build, the tests and the benchmarks need. Does nothing, quickly, when all is
+# there; says aloud what it cannot install, and goes on: tests that need it say so themselves.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+    gcc g++ libc6-dev pkg-config ca-certificates curl # the build; g++ for libFuzzer
+    user-mode-linux mdadm busybox-static              # the kernel's md, for the interop tests
+    fio nbdkit libnbd-bin python3-libnbd qemu-utils   # NBD clients and servers of others
+    fuse3 libfuse3-dev e2fsprogs util-linux           # FUSE, filesystems on it
+    libisal-dev                                       # the parity benchmark's peer
+)
+rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+warn() { echo "setup: $*" >&2; }
+
+missing_packages() {
+    local package
+    for package in "${packages[@]}"; do
+        [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+            echo "$package"
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+        sudo "$@"
+    else
+        return 1
+    fi
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+install_packages() {
+    local missing package
+    mapfile -t missing < <(missing_packages)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if ! as_root true; then
+        warn "not root, and no sudo: cannot install ${missing[*]}"
+        return 0
+    fi
+    echo "setup: installing ${missing[*]}"
+    as_root apt-get update -qq >/dev/null || warn "apt-get update failed"
+    apt_install "${missing[@]}" && return 0
+    # One that cannot be had must not keep the others out.
+    for package in "${missing[@]}"; do
+        apt_install "$package" || warn "cannot install $package"
+    done
+}
+
+rust_is_new_enough() {
+    local version
+    version=$(rustc --version 2>/dev/null | cut -d' ' -f2) || return 1
+    [ -n "$version" ] && [ "$(printf '%s\n' "$rust_min" "$version" | sort -V | head -1)" = "$rust_min" ]
+}
+
+install_rust() {
+    export PATH=$HOME/.cargo/bin:$PATH
+    if ! rust_is_new_enough; then
+        echo "setup: installing Rust with rustup (at least $rust_min is needed)"
+        if command -v rustup >/dev/null; then
+            rustup toolchain install stable --profile minimal -c rustfmt -c clippy
+        else
+            curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+                sh -s -- -y --profile minimal -c rustfmt -c clippy
+        fi || warn "cannot install Rust"
+        rust_is_new_enough || warn "rustc $rust_min or newer is not in the PATH"
+    fi
+    cargo fetch --locked --quiet || warn "cannot fetch the crates that Cargo.lock names"
+    bare_target=$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-none
+    if [ ! -d "$bare_target" ]; then
+        rustup target add x86_64-unknown-none 2>/dev/null ||
+            warn "cannot add the target x86_64-unknown-none; check-nostd has another proof"
+    fi
+}
+
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+    install_packages
+else
+    warn "this is no Debian; install what corresponds to: ${packages[*]}"
+fi
+install_rust
