@@ -71,7 +71,7 @@ install_rust() {
             curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
                 sh -s -- -y --profile minimal -c rustfmt -c clippy
         fi || warn "cannot install Rust"
-        rust_is_new_enough || warn "rustc $rust_min or newer is not in the PATH"
+        rust_is_new_enough || { warn "rustc $rust_min or newer is not in the PATH"; return 1; }
     fi
     cargo fetch --locked --quiet || warn "cannot fetch the crates that Cargo.lock names"
     bare_target=$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-none
