@@ -1,0 +1,197 @@
+//! Promise: sockets and wake-ups complete through the same wait as storage, on both back ends.
+
+mod common;
+
+use common::{Buffer, Caller, backends, gather};
+use lapstrake_device::{Completion, IoVec, Op, Queue};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+#[test]
+fn bytes_arrive_and_leave() {
+    for backend in backends() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut caller = Caller::new([], backend);
+        theirs.write_all(b"request").unwrap();
+        let mut buffer = Buffer::new(64, 0);
+        let IoVec { ptr, len } = buffer.iov();
+        assert_eq!(caller.call(Op::Recv { fd: ours.as_raw_fd(), ptr, len }), 7);
+        assert_eq!(&buffer.bytes()[..7], b"request");
+        let (mut head, mut body) = (Buffer::new(3, b'h'), Buffer::new(5, b'b'));
+        let iov = [head.iov(), body.iov()];
+        assert_eq!(caller.call(Op::Send { fd: ours.as_raw_fd(), iov: &iov }), 8);
+        let mut got = [0; 8];
+        theirs.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hhhbbbbb");
+        drop(theirs);
+        assert_eq!(caller.call(Op::Recv { fd: ours.as_raw_fd(), ptr, len }), 0);
+        let broken = caller.call(Op::Send { fd: ours.as_raw_fd(), iov: &iov });
+        assert_eq!(broken, -libc::EPIPE, "and no SIGPIPE");
+    }
+}
+
+/// Blocking and non-blocking descriptors alike wait in the queue, not in the caller.
+#[test]
+fn a_receive_waits_for_its_bytes() {
+    for backend in backends() {
+        for nonblocking in [false, true] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(nonblocking).unwrap();
+            let mut queue = Queue::new([], backend, 8).unwrap();
+            let mut buffer = Buffer::new(64, 0);
+            let IoVec { ptr, len } = buffer.iov();
+            // SAFETY: buffer and socket live until the completion.
+            unsafe { queue.submit(1, Op::Recv { fd: ours.as_raw_fd(), ptr, len }) };
+            let mut done = Vec::new();
+            for _ in 0..3 {
+                queue.poll(&mut done).unwrap();
+            }
+            assert_eq!(done, []);
+            theirs.write_all(b"late").unwrap();
+            assert_eq!(gather(&mut queue, 1), [Completion { token: 1, result: 4 }]);
+        }
+    }
+}
+
+#[test]
+fn a_full_socket_takes_the_rest_later() {
+    for backend in backends() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let total = 8 << 20;
+        let reader = std::thread::spawn(move || {
+            let mut got = vec![0; total];
+            theirs.read_exact(&mut got).unwrap();
+            got
+        });
+        let mut buffer = Buffer::new(total, 0);
+        (0..total).for_each(|i| buffer.bytes_mut()[i] = common::byte_at(i));
+        let whole = buffer.iov();
+        let mut caller = Caller::new([], backend);
+        let mut sent = 0;
+        while sent < total {
+            let iov = [IoVec::new(whole.ptr.wrapping_add(sent), total - sent)];
+            let n = caller.call(Op::Send { fd: ours.as_raw_fd(), iov: &iov });
+            assert!(n > 0, "{n}");
+            sent += n as usize;
+        }
+        assert_eq!(reader.join().unwrap(), buffer.bytes());
+    }
+}
+
+#[test]
+fn connections_are_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    for backend in backends() {
+        let path = dir.path().join(format!("{backend:?}"));
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut queue = Queue::new([], backend, 8).unwrap();
+        // SAFETY: the listener lives until the completions.
+        unsafe { queue.submit(1, Op::Accept { fd: listener.as_raw_fd() }) };
+        let mut done = Vec::new();
+        queue.poll(&mut done).unwrap();
+        assert_eq!(done, []);
+        let mut client = UnixStream::connect(&path).unwrap();
+        let done = gather(&mut queue, 1);
+        assert!(done[0].result >= 0, "{done:?}");
+        // SAFETY: a descriptor that the queue has just given us.
+        let mut served = unsafe { UnixStream::from_raw_fd(done[0].result) };
+        served.write_all(b"hi").unwrap();
+        let mut got = [0; 2];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"hi");
+    }
+}
+
+#[test]
+fn readability_is_awaited_without_reading() {
+    for backend in backends() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut queue = Queue::new([], backend, 8).unwrap();
+        // SAFETY: the socket lives until the completion.
+        unsafe { queue.submit(9, Op::PollIn { fd: ours.as_raw_fd() }) };
+        theirs.write_all(b"x").unwrap();
+        let done = gather(&mut queue, 1);
+        assert!(done[0].token == 9 && done[0].result & i32::from(libc::POLLIN) != 0, "{done:?}");
+    }
+}
+
+#[test]
+fn cancelled_operations_complete_once() {
+    for backend in backends() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut queue = Queue::new([], backend, 8).unwrap();
+        let mut buffer = Buffer::new(64, 0);
+        let IoVec { ptr, len } = buffer.iov();
+        // SAFETY: buffer and sockets live until the completions.
+        unsafe {
+            queue.submit(1, Op::Recv { fd: ours.as_raw_fd(), ptr, len });
+            queue.submit(2, Op::PollIn { fd: ours.as_raw_fd() });
+            queue.submit(3, Op::PollIn { fd: theirs.as_raw_fd() });
+        }
+        queue.cancel(3);
+        let cancelled = |token| Completion { token, result: -libc::ECANCELED };
+        assert_eq!(gather(&mut queue, 1), [cancelled(3)]);
+        queue.cancel_fd(ours.as_raw_fd());
+        queue.cancel(77);
+        let mut done = gather(&mut queue, 2);
+        done.sort_by_key(|c| c.token);
+        assert_eq!(done, [cancelled(1), cancelled(2)]);
+        assert_eq!(queue.in_flight(), 0);
+    }
+}
+
+#[test]
+fn a_timeout_ends_the_wait() {
+    for backend in backends() {
+        let mut queue = Queue::new([], backend, 8).unwrap();
+        let start = Instant::now();
+        let mut done = Vec::new();
+        queue.wait(&mut done, Some(Duration::from_millis(20))).unwrap();
+        assert!(done.is_empty() && start.elapsed() >= Duration::from_millis(20));
+        queue.wait(&mut done, Some(Duration::ZERO)).unwrap();
+    }
+}
+
+/// A ping-pong in which a lost wake-up would hang, and the message is seen after each wait.
+#[test]
+fn a_wake_up_is_never_lost() {
+    use std::sync::mpsc::{TryRecvError, channel};
+    for backend in backends() {
+        let mut queue = Queue::new([], backend, 8).unwrap();
+        let waker = queue.handle();
+        let (to_loop, messages) = channel();
+        let (answer, answers) = channel();
+        let sender = std::thread::spawn(move || {
+            for i in 0..20_000u32 {
+                to_loop.send(i).unwrap();
+                waker.wake();
+                if i % 3 == 0 {
+                    assert_eq!(answers.recv().unwrap(), i);
+                }
+            }
+            drop(to_loop);
+            waker.wake();
+        });
+        let mut next = 0;
+        'all: loop {
+            queue.wait(&mut Vec::new(), None).unwrap();
+            loop {
+                match messages.try_recv() {
+                    Ok(i) => {
+                        assert_eq!(i, next);
+                        next += 1;
+                        if i % 3 == 0 {
+                            answer.send(i).unwrap();
+                        }
+                    }
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => break 'all,
+                }
+            }
+        }
+        assert_eq!(next, 20_000);
+        sender.join().unwrap();
+    }
+}
