@@ -89,10 +89,10 @@ pub enum GeometryError {
         /// Members of the array.
         raid_disks: u16,
     },
-    /// RAID10 far sets that send two copies to one member, or two chunks to one place. The
-    /// kernel accepts such a layout and loses data on it.
+    /// A RAID10 layout that sends two copies to one member, or two chunks to one place. The kernel
+    /// accepts such a layout and loses data on it.
     #[error("RAID10 layout {word:#x} puts copies on top of each other with {raid_disks} members")]
-    FarSetsCollide {
+    CopiesCollide {
         /// The layout word.
         word: u32,
         /// Members of the array.

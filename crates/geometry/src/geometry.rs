@@ -12,8 +12,8 @@ use crate::raid10::Raid10;
 use crate::run::{Content, Run};
 use crate::units::{Sector, Sectors, Slot};
 
-/// A checked geometry: what it is made from, md would run too (RAID10 far sets that lose data
-/// excepted, see [`GeometryError::FarSetsCollide`]).
+/// A checked geometry: what it is made from, md would run too; the converse fails
+/// only for RAID10 layouts that lose data (see [`GeometryError::CopiesCollide`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Geometry {
     /// Members one after the other.

@@ -7,6 +7,10 @@
 //! Invariants: zones lie end to end in the array, and each starts and ends on a chunk; on a
 //! member they lie end to end from sector 0. The two layouts differ in the member that a zone's
 //! first chunk goes to, which is all that `Zone::first` says, so the map has no case for them.
+//!
+//! The array may end before its last zone: the kernel computes the size with a mask that fits
+//! powers of two only, and so gives away a part of each member when the chunk is none. An array
+//! must be as large here as there.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,6 +27,7 @@ use crate::units::{MAX_SECTORS, Sector, Sectors, Slot};
 pub struct Raid0 {
     chunk: Divisor,
     raid_disks: u16,
+    size: u64,
     zones: Box<[Zone]>,
 }
 
@@ -61,8 +66,12 @@ impl Raid0 {
                 });
             }
         }
-        let chunk = Divisor::new(chunk.0);
         let mut zones = zones(&sizes)?;
+        let size = sizes.iter().map(|size| size & !(chunk.0 - 1)).sum();
+        if size == 0 {
+            return Err(GeometryError::NoRoom { component: Sectors(sizes[0]) });
+        }
+        let chunk = Divisor::new(chunk.0);
         // md treats these as of one zone: with one member there is no choice of member.
         let choice = zones.len() > 1 && zones[1].slots.len() > 1;
         match (choice, layout) {
@@ -76,7 +85,7 @@ impl Raid0 {
             }
             (true, Raid0Layout::Alternate) | (false, _) => {}
         }
-        Ok(Raid0 { chunk, raid_disks: config.raid_disks, zones: zones.into_boxed_slice() })
+        Ok(Raid0 { chunk, raid_disks: config.raid_disks, size, zones: zones.into_boxed_slice() })
     }
 
     /// Members of the array.
@@ -96,20 +105,22 @@ impl Raid0 {
 
     /// Size of the array.
     pub fn array_sectors(&self) -> Sectors {
-        Sectors(self.zones[self.zones.len() - 1].end)
+        Sectors(self.size)
     }
 
     /// The one home of an array sector. Panics at or past the array's end.
     #[inline]
     pub fn map(&self, sector: Sector) -> Run {
+        assert!(sector.0 < self.size, "{sector} is past the array's end");
         let zone = self.zones.iter().find(|zone| sector.0 < zone.end);
-        let Some(zone) = zone else { panic!("{sector} is past the array's end") };
+        let zone = zone.expect("the zones cover the array");
         let (chunk, offset) = self.chunk.div_rem(sector.0 - zone.start);
         let (row, turn) = zone.width.div_rem(chunk);
         let width = zone.width.get();
         let index =
             if turn + zone.first < width { turn + zone.first } else { turn + zone.first - width };
         let len = if width == 1 { zone.end - sector.0 } else { self.chunk.get() - offset };
+        let len = len.min(self.size - sector.0);
         let on_member = zone.member_start + row * self.chunk.get() + offset;
         Run::single(len, zone.slots[index as usize], on_member)
     }
@@ -125,7 +136,8 @@ impl Raid0 {
         let turn =
             if index >= zone.first { index - zone.first } else { index + width - zone.first };
         let (row, offset) = self.chunk.div_rem(sector.0 - zone.member_start);
-        Content::Data(Sector(zone.start + (row * width + turn) * self.chunk.get() + offset))
+        let address = zone.start + (row * width + turn) * self.chunk.get() + offset;
+        if address < self.size { Content::Data(Sector(address)) } else { Content::Unused }
     }
 }
 

@@ -9,8 +9,8 @@
 //! member where its data's next far copy goes, `previous` the way back. md's rule for the last,
 //! longer set is kept as it is, with its special case.
 //!
-//! Invariant: `next` is a permutation, and the copies of a chunk are on different members;
-//! layouts for which md's rule breaks this are refused.
+//! Invariants: `next` is a permutation, the copies of a chunk are on different members, and no two
+//! chunks share a place. Layouts for which md's rules break this are refused; mdadm makes none.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -35,8 +35,8 @@ pub struct Raid10 {
     stride: u64,
     /// Sectors of each member that the array uses.
     used: u64,
-    next: Box<[u16]>,
-    previous: Box<[u16]>,
+    next: Moves,
+    previous: Moves,
 }
 
 impl Raid10 {
@@ -46,8 +46,11 @@ impl Raid10 {
         if copies < 2 || copies > raid_disks as u32 {
             return Err(GeometryError::CopyCount { copies, raid_disks });
         }
-        let (next, previous) = far_moves(layout, raid_disks)
-            .ok_or(GeometryError::FarSetsCollide { word: layout.to_md(), raid_disks })?;
+        let collide = GeometryError::CopiesCollide { word: layout.to_md(), raid_disks };
+        if near_copies_wrap_onto_far_ones(layout, raid_disks) {
+            return Err(collide);
+        }
+        let Some((next, previous)) = far_moves(layout, raid_disks) else { return Err(collide) };
         // The order of the divisions is md's, and each rounds down.
         let (near, far) = (layout.near as u64, layout.far as u64);
         let chunk_shift = config.chunk.0.trailing_zeros();
@@ -196,8 +199,17 @@ impl Raid10 {
     }
 }
 
+/// In an offset layout a row of data takes several rows of the members, but md moves a near copy
+/// that wraps round to slot 0 down by one: to where a far copy of another chunk is.
+fn near_copies_wrap_onto_far_ones(layout: Raid10Layout, n: u16) -> bool {
+    layout.offset && layout.far > 1 && !n.is_multiple_of(layout.near as u16)
+}
+
+/// For each slot, another one.
+type Moves = Box<[u16]>;
+
 /// Where the next far copy of each slot's data goes, and the way back; `None` if copies collide.
-fn far_moves(layout: Raid10Layout, n: u16) -> Option<(Box<[u16]>, Box<[u16]>)> {
+fn far_moves(layout: Raid10Layout, n: u16) -> Option<(Moves, Moves)> {
     let size = layout.far_set_size(n);
     if size == 0 || size > n {
         return None;
