@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Kernel, Output, initramfs, seccomp};
 
-const UML: &str = "/usr/bin/linux.uml";
+/// Where Debian's package puts it.
+pub(crate) const UML: &str = "/usr/bin/linux.uml";
 const MARK: &str = "<<kernel-md ";
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);

@@ -77,6 +77,11 @@ fn attached_files_may_change_hands_between_guest_and_host() {
     member.read_exact_at(&mut bytes, MIB).unwrap();
     assert_eq!(&bytes, b"lapstrake\n");
     member.write_all_at(b"from host\n", MIB).unwrap();
+    let mismatches = guest.run(&format!(
+        "set -e; mdadm -A /dev/md0 $(attach {list}) 2>/dev/null; scrub /dev/md0; calm"
+    ));
+    // md counts whole 4 KiB blocks.
+    assert_eq!(good(mismatches), "8\n");
     let head = guest.run(&format!(
         "set -e; mdadm -A /dev/md0 $(attach {list}) 2>/dev/null; head -c 20 /dev/md0; calm"
     ));
