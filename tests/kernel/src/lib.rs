@@ -235,8 +235,10 @@ pub fn available_or_say(what: &str) -> bool {
         Ok(()) => true,
         Err(reason) => {
             use io::Write;
-            // Unlike eprintln!, this is not captured by the test harness.
-            let _ = writeln!(io::stderr(), "NOT RUN: {what}: {reason}");
+            // Unlike eprintln!, this is not captured by the test harness. One write, on a line
+            // of its own: other tests print meanwhile.
+            let line = format!("\nNOT RUN: {what}: {reason}\n");
+            let _ = io::stderr().write_all(line.as_bytes());
             false
         }
     }
