@@ -85,6 +85,12 @@ pub enum SuperblockError {
         /// Sectors, as stored.
         found: u64,
     },
+    /// `dev_number` is beyond what the format has room for.
+    #[error("superblock says it belongs to device number {found}")]
+    DevNumber {
+        /// As stored.
+        found: u32,
+    },
     /// `this_disk` names no entry of the table of disks.
     #[error("superblock says it belongs to disk number {found}")]
     ThisDisk {

@@ -11,11 +11,17 @@ extern crate alloc;
 extern crate std;
 
 mod error;
+mod role;
+mod superblock;
+mod unsupported;
 pub mod v090;
 pub mod v1;
 mod version;
 mod wire;
 
 pub use error::SuperblockError;
+pub use role::Role;
+pub use superblock::{Superblock, read_at};
+pub use unsupported::Unsupported;
 pub use version::Version;
 pub use wire::ByteOrder;

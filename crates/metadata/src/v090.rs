@@ -12,6 +12,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use lapstrake_geometry::Slot;
+
+use crate::Role;
 use crate::error::SuperblockError;
 use crate::wire::{ByteOrder, Field, on_disk};
 
@@ -21,6 +24,11 @@ pub const MAGIC: u32 = 0xa92b_4efc;
 pub const MAX_DISKS: usize = 27;
 /// Sectors at the end of a member that are not data.
 pub const RESERVED_SECTORS: u64 = 128;
+
+/// Sectors from the superblock to the bitmap.
+pub const BITMAP_DISTANCE: u64 = 8;
+/// Most sectors that the bitmap may take.
+pub const BITMAP_SECTORS: u64 = 120;
 
 /// Bits of `state` in a superblock.
 pub mod state {
@@ -262,30 +270,74 @@ impl Superblock {
         (self.set_uuid2, self.set_uuid3) = (next(), next());
     }
 
+    /// The role of entry `number`; what is not in the table is a spare.
+    ///
+    /// As in the kernel only a member that is in sync has a slot, save during a reshape.
+    pub fn role_of(&self, number: u32) -> Role {
+        use disk_state::{ACTIVE, FAULTY, SYNC};
+        let Some(disk) = self.disks.get(number as usize) else { return Role::Spare };
+        let in_slot = disk.raid_disk < self.raid_disks;
+        if disk.state & FAULTY != 0 {
+            Role::Faulty
+        } else if in_slot
+            && (disk.state & SYNC != 0 || disk.state & ACTIVE != 0 && self.minor_version > 90)
+        {
+            Role::Active(Slot(disk.raid_disk as u16))
+        } else {
+            Role::Spare
+        }
+    }
+
+    /// Sets the role of entry `number`, and the counts. See [`crate::Superblock::set_role_of`].
+    ///
+    /// # Panics
+    /// If `number` is not in the table, or `role` is the journal's.
+    pub fn set_role_of(&mut self, number: u32, role: Role) {
+        use disk_state::{ACTIVE, FAULTY, REMOVED, SYNC};
+        let disk = &mut self.disks[number as usize];
+        *disk = match role {
+            Role::Active(Slot(slot)) => {
+                Disk { number, raid_disk: slot.into(), state: ACTIVE | SYNC, ..*disk }
+            }
+            Role::Spare => Disk { number, raid_disk: number, state: 0, ..*disk },
+            Role::Faulty => {
+                Disk { number, raid_disk: number, state: FAULTY | REMOVED, ..Disk::default() }
+            }
+            Role::Journal => panic!("0.90 has no journal"),
+        };
+        if number == self.this_disk.number {
+            self.this_disk = *disk;
+        }
+        self.recount();
+    }
+
     /// Recounts `nr_disks`, `active_disks`, `working_disks`, `failed_disks` and `spare_disks`
     /// from the table, as the kernel does at every update.
     pub fn recount(&mut self) {
         use disk_state::{ACTIVE, FAULTY, REMOVED, SYNC};
-        let slots = self.raid_disks.min(MAX_DISKS as u32) as usize;
         (self.nr_disks, self.active_disks, self.working_disks) = (0, 0, 0);
         (self.failed_disks, self.spare_disks) = (0, 0);
         for (i, disk) in self.disks.iter().enumerate() {
-            let is_there = disk.state & REMOVED == 0
-                && (disk.state != 0 || disk.number != 0 || disk.major != 0 || disk.minor != 0);
-            if is_there {
-                self.nr_disks += 1;
-            }
-            if disk.state & FAULTY != 0 {
-                // Failed members beyond the slots count too; removed ones only as empty slots.
-                if is_there || i < slots {
+            let is_slot = (i as u32) < self.raid_disks;
+            // A spare with no device numbers of its own shows itself by its number.
+            let is_used = disk.state != 0 || disk.number != 0 || disk.major != 0;
+            match disk.state {
+                state if state & FAULTY != 0 && (is_slot || state & REMOVED == 0) => {
                     self.failed_disks += 1;
                 }
-            } else if disk.state & (ACTIVE | SYNC) == ACTIVE | SYNC {
-                self.active_disks += 1;
-                self.working_disks += 1;
-            } else if is_there {
-                self.spare_disks += 1;
-                self.working_disks += 1;
+                state if state & (FAULTY | REMOVED) != 0 => continue,
+                state if state & (ACTIVE | SYNC) == ACTIVE | SYNC => {
+                    self.active_disks += 1;
+                    self.working_disks += 1;
+                }
+                _ if is_used => {
+                    self.spare_disks += 1;
+                    self.working_disks += 1;
+                }
+                _ => continue,
+            }
+            if disk.state & REMOVED == 0 {
+                self.nr_disks += 1;
             }
         }
     }

@@ -152,6 +152,8 @@ on_disk! {
         = 256
     }
     beside {
+        /// 0, 1 or 2: which place this superblock has. Not stored; the place says it.
+        minor_version: u8,
         /// Role of every dev_number: a slot, or a value of [`role`].
         dev_roles: Vec<u16>,
     }
@@ -176,15 +178,16 @@ fn lengths(max_dev: u32) -> (usize, usize) {
 }
 
 impl Superblock {
-    /// Reads a superblock found at sector `at` of a member. 4096 bytes always suffice.
+    /// Reads a superblock found at sector `at` of a member, the place that minor version
+    /// `minor_version` has there. 4096 bytes always suffice.
     ///
     /// The checks are md's (`super_1_load`), so what the kernel refuses is an error here.
     /// `data_size` is held against the member's size by [`crate::read_at`].
-    pub fn parse(bytes: &[u8], at: u64) -> Result<Self, SuperblockError> {
+    pub fn parse(bytes: &[u8], minor_version: u8, at: u64) -> Result<Self, SuperblockError> {
         let fixed: &[u8; 256] = bytes
             .first_chunk()
             .ok_or(SuperblockError::Truncated { found: bytes.len(), needed: 256 })?;
-        let mut sb = Self::decode(fixed, ByteOrder::Little, Vec::new());
+        let mut sb = Self::decode(fixed, ByteOrder::Little, minor_version, Vec::new());
         if sb.magic != MAGIC {
             return Err(SuperblockError::Magic { found: sb.magic });
         }
@@ -225,9 +228,15 @@ impl Superblock {
         if self.data_size < 10 {
             return Err(SuperblockError::DataSize { found: self.data_size });
         }
+        if self.dev_number >= MAX_DEV {
+            return Err(SuperblockError::DevNumber { found: self.dev_number });
+        }
+        if self.raid_disks == 0 || self.raid_disks > u32::from(role::MAX) {
+            let found = self.raid_disks.into();
+            return Err(SuperblockError::Field { field: "raid_disks", found });
+        }
         let (_, written) = lengths(self.max_dev);
-        // Minor versions 1 and 2 lie before their data.
-        if at <= 8 && self.data_offset < at + written as u64 / 512 {
+        if self.minor_version > 0 && self.data_offset < at + written as u64 / 512 {
             return Err(SuperblockError::DataOffset { found: self.data_offset });
         }
         if self.feature_map & feature::PPL != 0

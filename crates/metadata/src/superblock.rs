@@ -1,0 +1,480 @@
+//! One view of all superblock versions: what an assembler, an examiner and a running array ask
+//! of a member's superblock, and what a running array changes in it.
+//!
+//! Every question is answered as md would act on the answer, not as the field reads: a raid0
+//! without the feature bit has no layout, an index beyond the table is a spare.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
+
+use crate::v1::{MAX_SECTOR, feature, role};
+use crate::wire::Field;
+use crate::{Role, SuperblockError, Unsupported, Version, v1, v090};
+
+/// One member's superblock, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // one per member, and 0.90 is the rare one
+pub enum Superblock {
+    /// Version 0.90.
+    V090(v090::Superblock),
+    /// Version 1.0, 1.1 or 1.2.
+    V1(v1::Superblock),
+}
+
+/// Reads the superblock of `version` on a member of `device_size` from `bytes`, which begin at
+/// [`Version::place`]; 4096 bytes always suffice.
+///
+/// The checks are the kernel's when it loads one member. `Err` with
+/// [`SuperblockError::Magic`] means that there is none.
+pub fn read_at(
+    version: Version,
+    device_size: Sectors,
+    bytes: &[u8],
+) -> Result<Superblock, SuperblockError> {
+    let at = version
+        .place(device_size.0)
+        .ok_or(SuperblockError::MemberTooSmall { sectors: device_size.0, version })?;
+    let minor = match version {
+        Version::V090 => return v090::Superblock::parse(bytes, at).map(Superblock::V090),
+        Version::V1_0 => 0,
+        Version::V1_1 => 1,
+        Version::V1_2 => 2,
+    };
+    let sb = v1::Superblock::parse(bytes, minor, at)?;
+    let room = if minor == 0 { at } else { device_size.0.saturating_sub(sb.data_offset) };
+    if sb.data_size > room {
+        return Err(SuperblockError::DataSize { found: sb.data_size });
+    }
+    Ok(Superblock::V1(sb))
+}
+
+/// Splits a 1.x time into seconds and microseconds.
+fn split_time(time: u64) -> (u64, u32) {
+    (time & 0xff_ffff_ffff, (time >> 40) as u32)
+}
+
+/// `from` plus a signed distance in sectors, if that is a sector.
+fn sector_from(from: u64, distance: i32) -> Option<Sector> {
+    from.checked_add_signed(distance.into()).map(Sector)
+}
+
+/// Facts that all members share.
+impl Superblock {
+    /// The version.
+    pub fn version(&self) -> Version {
+        match self {
+            Self::V090(_) => Version::V090,
+            Self::V1(sb) => match sb.minor_version {
+                0 => Version::V1_0,
+                1 => Version::V1_1,
+                _ => Version::V1_2,
+            },
+        }
+    }
+
+    /// md's number of the level.
+    pub fn level_md(&self) -> i32 {
+        match self {
+            Self::V090(sb) => sb.level,
+            Self::V1(sb) => sb.level,
+        }
+    }
+
+    /// The level; None if it is one without a geometry ([`Superblock::unsupported`] says so).
+    pub fn level(&self) -> Option<Level> {
+        Level::from_md(self.level_md()).ok()
+    }
+
+    /// The layout word as stored.
+    pub fn layout_md(&self) -> u32 {
+        match self {
+            Self::V090(sb) => sb.layout,
+            Self::V1(sb) => sb.layout,
+        }
+    }
+
+    /// The layout; None if level or word are unknown. A raid0's counts only with the feature
+    /// bit RAID0_LAYOUT, which 0.90 cannot have.
+    pub fn layout(&self) -> Option<Layout> {
+        let level = self.level()?;
+        if level == Level::Raid0 && !self.has(feature::RAID0_LAYOUT) {
+            return Some(Layout::Raid0(Raid0Layout::Unset));
+        }
+        Layout::from_md(level, self.layout_md()).ok()
+    }
+
+    /// The chunk; zero for raid1, the rounding of a linear.
+    pub fn chunk(&self) -> Sectors {
+        Sectors(match self {
+            Self::V090(sb) => u64::from(sb.chunk_size) / 512,
+            Self::V1(sb) => sb.chunksize.into(),
+        })
+    }
+
+    /// Number of slots.
+    pub fn raid_disks(&self) -> u16 {
+        let raid_disks = match self {
+            Self::V090(sb) => sb.raid_disks,
+            Self::V1(sb) => sb.raid_disks,
+        };
+        raid_disks.try_into().expect("checked when parsed")
+    }
+
+    /// Sectors used of each member; zero for linear and raid0, which use all.
+    pub fn component(&self) -> Sectors {
+        match self {
+            _ if self.level_md() <= 0 => Sectors::ZERO,
+            Self::V090(sb) => Sectors::from_kib(sb.size.into()),
+            Self::V1(sb) => Sectors(sb.size),
+        }
+    }
+
+    /// The array's UUID, in the order in which mdadm prints it.
+    pub fn set_uuid(&self) -> [u8; 16] {
+        match self {
+            Self::V090(sb) => sb.set_uuid(),
+            Self::V1(sb) => sb.set_uuid,
+        }
+    }
+
+    /// The array's UUID as its bitmap holds it.
+    pub fn bitmap_uuid(&self) -> [u8; 16] {
+        match self {
+            Self::V090(sb) => {
+                let mut uuid = [0; 16];
+                [sb.set_uuid0, sb.set_uuid1, sb.set_uuid2, sb.set_uuid3].put(&mut uuid, sb.order);
+                uuid
+            }
+            Self::V1(sb) => sb.set_uuid,
+        }
+    }
+
+    /// "host:name" or "name"; empty in 0.90. Bytes that are no UTF-8 are replaced.
+    pub fn name(&self) -> String {
+        match self {
+            Self::V090(_) => String::new(),
+            Self::V1(sb) => {
+                let end = sb.set_name.iter().position(|&b| b == 0).unwrap_or(sb.set_name.len());
+                String::from_utf8_lossy(&sb.set_name[..end]).into_owned()
+            }
+        }
+    }
+
+    /// Creation: seconds since 1970, and microseconds.
+    pub fn ctime(&self) -> (u64, u32) {
+        match self {
+            Self::V090(sb) => (sb.ctime.into(), 0),
+            Self::V1(sb) => split_time(sb.ctime),
+        }
+    }
+
+    /// Last update: seconds since 1970, and microseconds.
+    pub fn utime(&self) -> (u64, u32) {
+        match self {
+            Self::V090(sb) => (sb.utime.into(), 0),
+            Self::V1(sb) => split_time(sb.utime),
+        }
+    }
+
+    /// Sets the last update; md writes whole seconds.
+    pub fn set_utime(&mut self, secs: u64) {
+        match self {
+            Self::V090(sb) => sb.utime = secs as u32,
+            Self::V1(sb) => sb.utime = secs & 0xff_ffff_ffff,
+        }
+    }
+
+    /// Whether all bits of `bits` (see [`feature`]) are set; 0.90 has none.
+    pub fn has(&self, bits: u32) -> bool {
+        matches!(self, Self::V1(sb) if sb.has(bits))
+    }
+
+    /// The first feature that cannot be acted upon, if there is one.
+    pub fn unsupported(&self) -> Option<Unsupported> {
+        if self.level().is_none() {
+            return Some(Unsupported::Level(self.level_md()));
+        }
+        if self.has(feature::JOURNAL) || self.role() == Role::Journal {
+            return Some(Unsupported::Journal);
+        }
+        let (reshape, clustered) = match self {
+            Self::V090(sb) => (sb.minor_version > 90, sb.state & v090::state::CLUSTERED != 0),
+            Self::V1(sb) => (
+                sb.feature_map & (feature::RESHAPE_ACTIVE | feature::NEW_OFFSET) != 0,
+                sb.has(feature::CLUSTERED),
+            ),
+        };
+        if reshape {
+            return Some(Unsupported::Reshape);
+        }
+        if clustered {
+            return Some(Unsupported::Clustered);
+        }
+        if self.has(feature::PPL) || self.has(feature::MULTIPLE_PPLS) {
+            return Some(Unsupported::Ppl);
+        }
+        if self.layout().is_none() {
+            return Some(Unsupported::Layout(self.layout_md()));
+        }
+        self.has(feature::REPLACEMENT).then_some(Unsupported::Replacement)
+    }
+}
+
+/// Freshness, and what is in sync.
+impl Superblock {
+    /// Updates so far.
+    pub fn events(&self) -> u64 {
+        match self {
+            Self::V090(sb) => sb.events,
+            Self::V1(sb) => sb.events,
+        }
+    }
+
+    /// Sets the updates so far. A 0.90 checkpoint that counted goes on to count.
+    pub fn set_events(&mut self, events: u64) {
+        match self {
+            Self::V090(sb) => {
+                if sb.cp_events == sb.events && sb.recovery_cp != 0 {
+                    sb.cp_events = events;
+                }
+                sb.events = events;
+            }
+            Self::V1(sb) => sb.events = events,
+        }
+    }
+
+    /// Whether no write was under way and all stripes are in sync.
+    pub fn clean(&self) -> bool {
+        match self {
+            Self::V090(sb) => sb.state & v090::state::CLEAN != 0,
+            Self::V1(sb) => sb.resync_offset == MAX_SECTOR,
+        }
+    }
+
+    /// Up to where the array is in sync; None means all of it. (Sectors of a member's data;
+    /// raid10: of the array.)
+    pub fn resync_offset(&self) -> Option<Sector> {
+        match self {
+            _ if self.clean() => None,
+            Self::V090(sb) if sb.events == sb.cp_events => Some(Sector(sb.recovery_cp.into())),
+            Self::V090(_) => Some(Sector(0)),
+            Self::V1(sb) => Some(Sector(sb.resync_offset)),
+        }
+    }
+
+    /// Marks the array clean and in sync, or dirty: then all of it may be out of sync.
+    pub fn set_clean(&mut self, clean: bool) {
+        if clean {
+            return self.set_resync_offset(None);
+        }
+        match self {
+            Self::V090(sb) => {
+                sb.state &= !v090::state::CLEAN;
+                (sb.recovery_cp, sb.cp_events) = (0, 0);
+            }
+            Self::V1(sb) => sb.resync_offset = 0,
+        }
+    }
+
+    /// Marks that no write is under way and that the array is in sync up to `offset`, or wholly.
+    pub fn set_resync_offset(&mut self, offset: Option<Sector>) {
+        match self {
+            Self::V090(sb) => {
+                sb.state &= !v090::state::CLEAN;
+                if offset.is_none() {
+                    sb.state |= v090::state::CLEAN;
+                }
+                sb.recovery_cp = offset.map_or(u32::MAX, |Sector(at)| at as u32);
+                sb.cp_events = sb.events;
+            }
+            Self::V1(sb) => sb.resync_offset = offset.map_or(MAX_SECTOR, |Sector(at)| at),
+        }
+    }
+
+    /// Up to where this member was recovered (from its data offset); None if it is no member
+    /// under recovery. 0.90 cannot tell.
+    pub fn recovery_offset(&self) -> Option<Sector> {
+        match self {
+            Self::V1(sb) if sb.has(feature::RECOVERY_OFFSET) => Some(Sector(sb.recovery_offset)),
+            _ => None,
+        }
+    }
+
+    /// Marks this member as recovered up to `offset`, or wholly. Nothing in 0.90.
+    pub fn set_recovery_offset(&mut self, offset: Option<Sector>) {
+        if let Self::V1(sb) = self {
+            sb.feature_map &= !(feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP);
+            sb.recovery_offset = 0;
+            if let Some(Sector(at)) = offset {
+                sb.feature_map |= feature::RECOVERY_OFFSET;
+                sb.recovery_offset = at;
+            }
+        }
+    }
+}
+
+/// The table of devices.
+impl Superblock {
+    /// This member's index into the table.
+    pub fn dev_number(&self) -> u32 {
+        match self {
+            Self::V090(sb) => sb.this_disk.number,
+            Self::V1(sb) => sb.dev_number,
+        }
+    }
+
+    /// This member's own UUID; 0.90 has none.
+    pub fn device_uuid(&self) -> Option<[u8; 16]> {
+        match self {
+            Self::V090(_) => None,
+            Self::V1(sb) => Some(sb.device_uuid),
+        }
+    }
+
+    /// This member's role, as it itself says.
+    pub fn role(&self) -> Role {
+        self.role_of(self.dev_number())
+    }
+
+    /// The role of `dev_number`; what is not in the table is a spare.
+    pub fn role_of(&self, dev_number: u32) -> Role {
+        match self {
+            Self::V090(sb) => sb.role_of(dev_number),
+            Self::V1(sb) => match sb.dev_roles.get(dev_number as usize) {
+                Some(&role::FAULTY) => Role::Faulty,
+                Some(&role::JOURNAL) => Role::Journal,
+                Some(&slot) if u32::from(slot) < sb.raid_disks => Role::Active(Slot(slot)),
+                _ => Role::Spare,
+            },
+        }
+    }
+
+    /// Sets the role of `dev_number`.
+    ///
+    /// In 0.90 a failed device leaves an entry "faulty, removed", as the kernel writes it once
+    /// the member is out of the array, and the counts follow.
+    ///
+    /// # Panics
+    /// If the format has no room for `dev_number` (a superblock that was parsed has none
+    /// such), or for a journal (0.90).
+    pub fn set_role_of(&mut self, dev_number: u32, role: Role) {
+        match self {
+            Self::V090(sb) => sb.set_role_of(dev_number, role),
+            Self::V1(sb) => {
+                assert!(dev_number < v1::MAX_DEV, "no room for device number {dev_number}");
+                let index = dev_number as usize;
+                if index >= sb.dev_roles.len() {
+                    sb.dev_roles.resize(index + 1, role::SPARE);
+                }
+                sb.dev_roles[index] = match role {
+                    Role::Active(Slot(slot)) => slot,
+                    Role::Spare => role::SPARE,
+                    Role::Faulty => role::FAULTY,
+                    Role::Journal => role::JOURNAL,
+                };
+            }
+        }
+    }
+
+    /// Number of entries in the table.
+    pub fn table_len(&self) -> u32 {
+        match self {
+            Self::V090(sb) => sb.disks.len() as u32,
+            Self::V1(sb) => sb.dev_roles.len() as u32,
+        }
+    }
+
+    /// The first device number that holds `slot`.
+    pub fn dev_of_slot(&self, slot: Slot) -> Option<u32> {
+        (0..self.table_len()).find(|&number| self.role_of(number) == Role::Active(slot))
+    }
+
+    /// Whether reads should avoid this member.
+    pub fn write_mostly(&self) -> bool {
+        match self {
+            Self::V090(sb) => {
+                let own = sb.disks[sb.this_disk.number as usize];
+                own.state & v090::disk_state::WRITE_MOSTLY != 0
+            }
+            Self::V1(sb) => sb.devflags & v1::devflag::WRITE_MOSTLY != 0,
+        }
+    }
+}
+
+/// Where things are on this member. Sectors count from the member's start.
+impl Superblock {
+    /// First sector of data.
+    pub fn data_offset(&self) -> Sector {
+        match self {
+            Self::V090(_) => Sector(0),
+            Self::V1(sb) => Sector(sb.data_offset),
+        }
+    }
+
+    /// Sectors from there that may hold data.
+    pub fn data_size(&self) -> Sectors {
+        match self {
+            // `size` is 32 bits of KiB, so that levels which use it end at 4 TiB.
+            Self::V090(sb) if sb.level >= 1 => Sectors(sb.sb_start.min((2 << 32) - 2)),
+            Self::V090(sb) => Sectors(sb.sb_start),
+            Self::V1(sb) => Sectors(sb.data_size),
+        }
+    }
+
+    /// The superblock's own place.
+    pub fn super_sector(&self) -> Sector {
+        match self {
+            Self::V090(sb) => Sector(sb.sb_start),
+            Self::V1(sb) => Sector(sb.super_offset),
+        }
+    }
+
+    /// The internal bitmap, if there is one.
+    pub fn bitmap_sector(&self) -> Option<Sector> {
+        match self {
+            Self::V090(sb) => (sb.state & v090::state::BITMAP_PRESENT != 0)
+                .then_some(Sector(sb.sb_start + v090::BITMAP_DISTANCE)),
+            Self::V1(sb) if sb.has(feature::BITMAP_OFFSET) => {
+                sector_from(sb.super_offset, sb.bitmap_offset)
+            }
+            Self::V1(_) => None,
+        }
+    }
+
+    /// The room for the bad-block log, if there is one.
+    pub fn badblock_log(&self) -> Option<(Sector, Sectors)> {
+        match self {
+            Self::V1(sb) if sb.bblog_size != 0 && sb.bblog_offset != 0 => {
+                let at = sector_from(sb.super_offset, sb.bblog_offset)?;
+                Some((at, Sectors(sb.bblog_size.into())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the bad-block log holds entries and has to be read.
+    pub fn has_bad_blocks(&self) -> bool {
+        self.has(feature::BAD_BLOCKS)
+    }
+
+    /// Marks whether the bad-block log holds entries. Nothing in 0.90.
+    pub fn set_has_bad_blocks(&mut self, any: bool) {
+        if let Self::V1(sb) = self {
+            sb.feature_map &= !feature::BAD_BLOCKS;
+            if any {
+                sb.feature_map |= feature::BAD_BLOCKS;
+            }
+        }
+    }
+
+    /// The bytes to write at [`Superblock::super_sector`], with the right checksum: 4096 for
+    /// 0.90, for 1.x the whole sectors that md writes.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::V090(sb) => sb.encode(),
+            Self::V1(sb) => sb.encode(),
+        }
+    }
+}

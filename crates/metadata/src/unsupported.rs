@@ -1,0 +1,37 @@
+//! Features of md that a superblock can ask for and that cannot be acted upon yet.
+
+use thiserror::Error;
+
+/// Why an array (or a member) must be left alone although its superblock is sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// A level other than linear, 0, 1, 4, 5, 6 and 10.
+    #[error("level {0} is not supported")]
+    Level(i32),
+    /// The layout is none of the level's.
+    #[error("layout {0:#x} is not one of the level's")]
+    Layout(u32),
+    /// Writes go through a journal.
+    #[error("the array has a journal (consistency policy \"journal\"), not supported yet")]
+    Journal,
+    /// Raid5 with a partial parity log.
+    #[error("the array has a partial parity log (consistency policy \"ppl\"), not supported yet")]
+    Ppl,
+    /// The geometry is being changed.
+    #[error("a reshape is in progress, not supported yet")]
+    Reshape,
+    /// The array is shared by the nodes of a cluster.
+    #[error("the array is clustered, not supported")]
+    Clustered,
+    /// The member is a replacement under way for another one. The array can do without it.
+    #[error("the member is replacing another one, not supported yet")]
+    Replacement,
+}
+
+impl Unsupported {
+    /// Whether the whole array has to be left alone, and not this member only.
+    pub fn concerns_array(self) -> bool {
+        self != Self::Replacement
+    }
+}
