@@ -5,16 +5,21 @@
 use crate::kernels::Kernels;
 use crate::sets;
 
-/// All sets there are for this architecture, best first, each with the question whether this CPU
-/// has what it takes.
-pub(crate) static SETS: &[(&Kernels, fn() -> bool)] = &[
+/// A set, and whether this CPU has what it takes.
+pub(crate) struct Candidate {
+    pub set: &'static Kernels,
+    pub usable: fn() -> bool,
+}
+
+/// All sets there are for this architecture, best first.
+pub(crate) static CANDIDATES: &[Candidate] = &[
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    (&sets::avx512_gfni::SET, x86::avx512_gfni),
+    Candidate { set: &sets::avx512_gfni::SET, usable: x86::avx512_gfni },
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    (&sets::avx2::SET, x86::avx2),
+    Candidate { set: &sets::avx2::SET, usable: x86::avx2 },
     #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
-    (&sets::neon::SET, || true),
-    (&sets::portable::SET, || true),
+    Candidate { set: &sets::neon::SET, usable: || true },
+    Candidate { set: &sets::portable::SET, usable: || true },
 ];
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]

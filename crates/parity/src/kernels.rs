@@ -3,7 +3,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::detect::SETS;
+use crate::detect::CANDIDATES;
 use crate::{check, sets};
 
 /// One set of parity routines, for one kind of CPU.
@@ -13,14 +13,21 @@ use crate::{check, sets};
 pub struct Kernels {
     pub(crate) name: &'static str,
     /// Destination, sources, whether to keep what the destination holds.
-    pub(crate) xor: unsafe fn(&mut [u8], &[&[u8]], bool),
+    pub(crate) xor: XorFn,
     /// P, Q, data.
-    pub(crate) pq: unsafe fn(&mut [u8], &mut [u8], &[&[u8]]),
+    pub(crate) pq: PqFn,
     /// Destination, coefficients, sources, whether to keep what the destination holds.
-    pub(crate) mul1: unsafe fn(&mut [u8], &[u8], &[&[u8]], bool),
+    pub(crate) mul1: Mul1Fn,
     /// Destinations, coefficients, sources.
-    pub(crate) mul2: unsafe fn([&mut [u8]; 2], [&[u8]; 2], &[&[u8]]),
+    pub(crate) mul2: Mul2Fn,
 }
+
+// Safety of all four: the CPU has the set's features, all blocks are of one length, and there is a
+// coefficient for each source.
+type XorFn = unsafe fn(&mut [u8], &[&[u8]], bool);
+type PqFn = unsafe fn(&mut [u8], &mut [u8], &[&[u8]]);
+type Mul1Fn = unsafe fn(&mut [u8], &[u8], &[&[u8]], bool);
+type Mul2Fn = unsafe fn([&mut [u8]; 2], [&[u8]; 2], &[&[u8]]);
 
 /// The best set for this CPU.
 ///
@@ -35,12 +42,16 @@ pub fn kernels() -> &'static Kernels {
     match unsafe { chosen.as_ref() } {
         Some(set) => set,
         None => {
-            let mut sets = Kernels::available();
-            let set = sets.find(|set| check::passes(set)).unwrap_or(&sets::portable::SET);
+            let set = choose(Kernels::available());
             CHOSEN.store(ptr::from_ref(set).cast_mut(), Ordering::Relaxed);
             set
         }
     }
+}
+
+/// The first set that passes the check; the portable one, which is plain Rust, if none does.
+fn choose(mut sets: impl Iterator<Item = &'static Kernels>) -> &'static Kernels {
+    sets.find(|set| check::passes(set)).unwrap_or(&sets::portable::SET)
 }
 
 impl Kernels {
@@ -51,7 +62,7 @@ impl Kernels {
 
     /// All sets that this CPU can run, best first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
-        SETS.iter().filter(|(_, usable)| usable()).map(|&(set, _)| set)
+        CANDIDATES.iter().filter(|c| (c.usable)()).map(|c| c.set)
     }
 
     /// `dst = srcs[0] ^ srcs[1] ^ ...`.
@@ -108,11 +119,12 @@ impl Kernels {
             assert_eq!(row.len(), srcs.len(), "one coefficient for each source");
         }
         for (dsts, rows) in dsts.chunks_mut(2).zip(rows.chunks(2)) {
-            // SAFETY: as in `mul_add`.
-            match dsts {
-                [a, b] => unsafe { (self.mul2)([a, b], [rows[0], rows[1]], srcs) },
-                [a] => unsafe { (self.mul1)(a, rows[0], srcs, false) },
-                _ => unreachable!("chunks of one or two"),
+            match (dsts, rows) {
+                // SAFETY: as in `mul_add`.
+                ([a, b], [row_a, row_b]) => unsafe { (self.mul2)([a, b], [row_a, row_b], srcs) },
+                // SAFETY: as in `mul_add`.
+                ([a], [row]) => unsafe { (self.mul1)(a, row, srcs, false) },
+                _ => unreachable!("chunks of one or two, as many rows as destinations"),
             }
         }
     }
@@ -121,4 +133,52 @@ impl Kernels {
 fn assert_blocks(len: usize, srcs: &[&[u8]]) {
     assert!(!srcs.is_empty(), "no source");
     assert!(srcs.iter().all(|s| s.len() == len), "a source of another length");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A set of which one routine leaves the last byte of its output as it was.
+    macro_rules! broken {
+        ($name:ident, $($field:ident: $broken:expr),*) => {
+            static $name: Kernels = Kernels { $($field: $broken,)* ..sets::portable::SET };
+        };
+    }
+
+    broken!(BAD_XOR, xor: |dst, srcs, add| {
+        let last = *dst.last().unwrap();
+        // SAFETY: the caller's.
+        unsafe { (sets::portable::SET.xor)(dst, srcs, add) };
+        *dst.last_mut().unwrap() = last;
+    });
+    broken!(BAD_Q, pq: |p, q, data| {
+        let last = *q.last().unwrap();
+        // SAFETY: the caller's.
+        unsafe { (sets::portable::SET.pq)(p, q, data) };
+        *q.last_mut().unwrap() = last;
+    });
+    broken!(BAD_DELTA, mul1: |dst, row, srcs, _| {
+        // SAFETY: the caller's.
+        unsafe { (sets::portable::SET.mul1)(dst, row, srcs, false) };
+    });
+    broken!(BAD_PAIR, mul2: |[a, b], [row_a, row_b], srcs| {
+        // SAFETY: the caller's.
+        unsafe { (sets::portable::SET.mul2)([b, a], [row_a, row_b], srcs) };
+    });
+
+    #[test]
+    fn a_set_that_computes_something_else_is_not_used() {
+        for bad in [&BAD_XOR, &BAD_Q, &BAD_DELTA, &BAD_PAIR] {
+            let chosen = choose([bad, &sets::portable::SET].into_iter());
+            assert!(ptr::eq(chosen, &sets::portable::SET));
+        }
+    }
+
+    #[test]
+    fn every_set_of_this_cpu_passes_its_check() {
+        for set in Kernels::available() {
+            assert!(check::passes(set), "{}", set.name());
+        }
+    }
 }

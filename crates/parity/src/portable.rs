@@ -19,11 +19,6 @@ impl Vector for u8 {
         unsafe { *at = self }
     }
     #[inline(always)]
-    unsafe fn stream(self, at: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { *at = self }
-    }
-    #[inline(always)]
     unsafe fn zero() -> Self {
         0
     }
@@ -62,11 +57,6 @@ impl Vector for u64 {
         unsafe { at.cast::<u64>().write_unaligned(self) }
     }
     #[inline(always)]
-    unsafe fn stream(self, at: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { self.store(at) }
-    }
-    #[inline(always)]
     unsafe fn zero() -> Self {
         0
     }
@@ -79,7 +69,7 @@ impl Vector for u64 {
         const TOP: u64 = 0x8080_8080_8080_8080;
         let carry = (self & TOP) >> 7;
         // Each carry is 0 or 1 in its byte, so the product stays inside the byte.
-        ((self & !TOP) << 1) ^ carry * gf::REDUCTION as u64
+        ((self & !TOP) << 1) ^ (carry * gf::REDUCTION as u64)
     }
     #[inline(always)]
     unsafe fn factor(coef: u8) -> u8 {

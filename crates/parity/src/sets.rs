@@ -17,7 +17,7 @@ macro_rules! set {
             unsafe fn xor(dst: &mut [u8], srcs: &[&[u8]], add: bool) {
                 let len = dst.len();
                 // SAFETY: the caller's.
-                unsafe { run::<$vector, $x>(&Xor { dst: dst.as_mut_ptr(), srcs, add }, len) }
+                unsafe { run::<$vector, $x, _>(&Xor { dst: dst.as_mut_ptr(), srcs, add }, len) }
             }
 
             $(#[target_feature(enable = $feature)])*
@@ -25,7 +25,7 @@ macro_rules! set {
                 let len = p.len();
                 let job = Pq { p: p.as_mut_ptr(), q: q.as_mut_ptr(), data };
                 // SAFETY: the caller's.
-                unsafe { run::<$vector, $pq>(&job, len) }
+                unsafe { run::<$vector, $pq, _>(&job, len) }
             }
 
             $(#[target_feature(enable = $feature)])*
@@ -33,7 +33,7 @@ macro_rules! set {
                 let len = dst.len();
                 let job = Mul { dsts: [dst.as_mut_ptr()], rows: [row], srcs, add };
                 // SAFETY: the caller's.
-                unsafe { run::<$vector, $m>(&job, len) }
+                unsafe { run::<$vector, $m, _>(&job, len) }
             }
 
             $(#[target_feature(enable = $feature)])*
@@ -41,7 +41,7 @@ macro_rules! set {
                 let len = dsts[0].len();
                 let dsts = dsts.map(|d| d.as_mut_ptr());
                 // SAFETY: the caller's.
-                unsafe { run::<$vector, $m>(&Mul { dsts, rows, srcs, add: false }, len) }
+                unsafe { run::<$vector, $m, _>(&Mul { dsts, rows, srcs, add: false }, len) }
             }
 
             pub(crate) static SET: Kernels = Kernels { name: $name, xor, pq, mul1, mul2 };

@@ -41,3 +41,23 @@ pub(crate) static AFFINE: [u64; 256] = {
     }
     tables
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nibbles_and_matrices_make_the_products() {
+        for coef in 0..=255_u8 {
+            let [low, high] = &NIBBLES[coef as usize];
+            let matrix = AFFINE[coef as usize].to_be_bytes();
+            for value in 0..=255_u8 {
+                let product = gf::mul(coef, value);
+                assert_eq!(low[value as usize & 15] ^ high[value as usize >> 4], product);
+                let parity = |row: u8| (row & value).count_ones() as u8 & 1;
+                let affine = (0..8).fold(0, |sum, i| sum | parity(matrix[i]) << i);
+                assert_eq!(affine, product, "{coef} * {value}");
+            }
+        }
+    }
+}

@@ -1,4 +1,8 @@
 //! AVX2 and AVX-512 with GFNI.
+//!
+//! Each method is a few instructions under the contract of [`Vector`]: the CPU has them, and the
+//! addresses are valid.
+#![expect(unsafe_op_in_unsafe_fn, reason = "the contract of `Vector` is that of every line here")]
 
 use core::arch::x86_64::*;
 
@@ -14,38 +18,47 @@ impl Vector for Zmm {
     /// instruction applies it whatever the polynomial (its multiplication knows only 0x11b).
     type Factor = __m512i;
     const BYTES: usize = 64;
+    const STREAMS: bool = true;
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self {
-        Zmm(unsafe { _mm512_loadu_si512(at.cast()) })
+        Zmm(_mm512_loadu_si512(at.cast()))
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut u8) {
-        unsafe { _mm512_storeu_si512(at.cast(), self.0) }
+        _mm512_storeu_si512(at.cast(), self.0)
     }
     #[inline(always)]
     unsafe fn stream(self, at: *mut u8) {
-        unsafe { _mm512_stream_si512(at.cast(), self.0) }
+        _mm512_stream_si512(at.cast(), self.0)
+    }
+    #[inline(always)]
+    unsafe fn fence() {
+        _mm_sfence()
+    }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        _mm_prefetch::<_MM_HINT_T0>(at.cast())
     }
     #[inline(always)]
     unsafe fn zero() -> Self {
-        Zmm(unsafe { _mm512_setzero_si512() })
+        Zmm(_mm512_setzero_si512())
     }
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
-        Zmm(unsafe { _mm512_xor_si512(self.0, other.0) })
+        Zmm(_mm512_xor_si512(self.0, other.0))
     }
     #[inline(always)]
     unsafe fn double(self) -> Self {
-        unsafe { self.mul(Self::factor(2)) }
+        self.mul(Self::factor(2))
     }
     #[inline(always)]
     unsafe fn factor(coef: u8) -> __m512i {
-        unsafe { _mm512_set1_epi64(AFFINE[coef as usize] as i64) }
+        _mm512_set1_epi64(AFFINE[coef as usize] as i64)
     }
     #[inline(always)]
     unsafe fn mul(self, factor: __m512i) -> Self {
-        Zmm(unsafe { _mm512_gf2p8affine_epi64_epi8::<0>(self.0, factor) })
+        Zmm(_mm512_gf2p8affine_epi64_epi8::<0>(self.0, factor))
     }
 }
 
@@ -57,52 +70,55 @@ impl Vector for Ymm {
     /// The products with the 16 low and the 16 high nibbles, in both halves.
     type Factor = (__m256i, __m256i);
     const BYTES: usize = 32;
+    const STREAMS: bool = true;
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self {
-        Ymm(unsafe { _mm256_loadu_si256(at.cast()) })
+        Ymm(_mm256_loadu_si256(at.cast()))
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut u8) {
-        unsafe { _mm256_storeu_si256(at.cast(), self.0) }
+        _mm256_storeu_si256(at.cast(), self.0)
     }
     #[inline(always)]
     unsafe fn stream(self, at: *mut u8) {
-        unsafe { _mm256_stream_si256(at.cast(), self.0) }
+        _mm256_stream_si256(at.cast(), self.0)
+    }
+    #[inline(always)]
+    unsafe fn fence() {
+        _mm_sfence()
+    }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        _mm_prefetch::<_MM_HINT_T0>(at.cast())
     }
     #[inline(always)]
     unsafe fn zero() -> Self {
-        Ymm(unsafe { _mm256_setzero_si256() })
+        Ymm(_mm256_setzero_si256())
     }
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
-        Ymm(unsafe { _mm256_xor_si256(self.0, other.0) })
+        Ymm(_mm256_xor_si256(self.0, other.0))
     }
     #[inline(always)]
     unsafe fn double(self) -> Self {
-        unsafe {
-            let carry = _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0);
-            let reduce = _mm256_and_si256(carry, _mm256_set1_epi8(crate::gf::REDUCTION as i8));
-            Ymm(_mm256_xor_si256(_mm256_add_epi8(self.0, self.0), reduce))
-        }
+        let carry = _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0);
+        let reduce = _mm256_and_si256(carry, _mm256_set1_epi8(crate::gf::REDUCTION as i8));
+        Ymm(_mm256_xor_si256(_mm256_add_epi8(self.0, self.0), reduce))
     }
     #[inline(always)]
     unsafe fn factor(coef: u8) -> (__m256i, __m256i) {
         let [low, high] = &NIBBLES[coef as usize];
-        unsafe {
-            (
-                _mm256_broadcastsi128_si256(_mm_loadu_si128(low.as_ptr().cast())),
-                _mm256_broadcastsi128_si256(_mm_loadu_si128(high.as_ptr().cast())),
-            )
-        }
+        (
+            _mm256_broadcastsi128_si256(_mm_loadu_si128(low.as_ptr().cast())),
+            _mm256_broadcastsi128_si256(_mm_loadu_si128(high.as_ptr().cast())),
+        )
     }
     #[inline(always)]
     unsafe fn mul(self, (low, high): (__m256i, __m256i)) -> Self {
-        unsafe {
-            let mask = _mm256_set1_epi8(0x0f);
-            let low = _mm256_shuffle_epi8(low, _mm256_and_si256(self.0, mask));
-            let upper = _mm256_and_si256(_mm256_srli_epi64::<4>(self.0), mask);
-            Ymm(_mm256_xor_si256(low, _mm256_shuffle_epi8(high, upper)))
-        }
+        let mask = _mm256_set1_epi8(0x0f);
+        let low = _mm256_shuffle_epi8(low, _mm256_and_si256(self.0, mask));
+        let upper = _mm256_and_si256(_mm256_srli_epi64::<4>(self.0), mask);
+        Ymm(_mm256_xor_si256(low, _mm256_shuffle_epi8(high, upper)))
     }
 }
