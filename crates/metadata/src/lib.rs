@@ -10,6 +10,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod badblocks;
+pub mod bitmap;
 mod error;
 mod role;
 mod superblock;
