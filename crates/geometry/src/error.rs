@@ -6,7 +6,7 @@ use crate::layout::Layout;
 use crate::level::Level;
 use crate::units::{Sectors, Slot};
 
-/// What is wrong with a level, a layout or a configuration.
+/// What is wrong with a level, a layout, a configuration or a device's size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// md's level number has no geometry here.
@@ -134,4 +134,38 @@ pub enum GeometryError {
     /// A member or the array would be larger than a file offset can say.
     #[error("an array of such members would pass 2^63 bytes")]
     TooLarge,
+    /// A device cannot hold the metadata, or the component asked for beside it.
+    #[error("a device of {found} is too small: {needed} are needed")]
+    DeviceTooSmall {
+        /// Size of the device.
+        found: Sectors,
+        /// The least that would do.
+        needed: Sectors,
+    },
+    /// The size asked for is above what the smallest device has.
+    #[error("{asked} of each member are asked for, but the smallest has {available}")]
+    SizeAboveDevice {
+        /// The size asked for.
+        asked: Sectors,
+        /// The most that would do.
+        available: Sectors,
+    },
+    /// 0.90 cannot describe members of this size.
+    #[error("0.90 metadata takes less than {limit} of each member, not {found}")]
+    ComponentTooLarge {
+        /// The component size.
+        found: Sectors,
+        /// The first size that is too large.
+        limit: Sectors,
+    },
+    /// The data offset asked for would put data on top of metadata.
+    #[error("a data offset of {found} is not between {min} and {max}")]
+    DataOffset {
+        /// The offset asked for.
+        found: Sectors,
+        /// The least that would do.
+        min: Sectors,
+        /// The most that would do.
+        max: Sectors,
+    },
 }

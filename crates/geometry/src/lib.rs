@@ -3,7 +3,8 @@
 //! [`Geometry`] is the checked geometry of one array: the map from array addresses to members
 //! ([`Geometry::map`] and [`Parity`]'s functions), the map back ([`Geometry::content`]) and the
 //! array's size. The maps allocate nothing (a run with more than four copies excepted) and take a
-//! division or two.
+//! division or two. [`size`] derives sizes and offsets from the size of a device, as mdadm does when
+//! it makes an array.
 //!
 //! Member addresses are relative to the member's data offset everywhere. There is no I/O here, and
 //! no state: which members are there, and how far a recovery has come, is for the engine to know.
@@ -29,6 +30,7 @@ mod parity_layout;
 mod raid0;
 mod raid10;
 mod run;
+pub mod size;
 mod stripe;
 mod units;
 
