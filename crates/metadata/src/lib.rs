@@ -12,6 +12,7 @@ extern crate std;
 
 pub mod badblocks;
 pub mod bitmap;
+pub mod detect;
 mod error;
 mod role;
 mod superblock;

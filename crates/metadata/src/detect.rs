@@ -1,0 +1,172 @@
+//! What a device or file already holds: md superblocks, other RAID metadata, and what belongs to
+//! someone else.
+//!
+//! Every md version is looked for in its own place, both byte orders for 0.90; a superblock that
+//! is there but damaged is reported as such. Foreign signatures are only those at fixed places
+//! that the owner would miss: it is a guard before writing, not an identification of files.
+//! All reads are at multiples of 4096 bytes and of such lengths, cut off only by the end of the
+//! device, so that a reader with direct I/O can serve them.
+
+mod foreign;
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use lapstrake_geometry::{Sector, Sectors};
+
+use crate::{Superblock, SuperblockError, Version, read_at};
+
+pub use foreign::Foreign;
+
+/// RAID metadata other than md's own, kept in containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Container {
+    /// Intel Matrix Storage Manager.
+    Imsm,
+    /// SNIA's Disk Data Format.
+    Ddf,
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Imsm => "IMSM (Intel) RAID metadata",
+            Self::Ddf => "DDF RAID metadata",
+        })
+    }
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// An md superblock, or what remains of one.
+    Md {
+        /// Which place it has.
+        version: Version,
+        /// That place.
+        sector: Sector,
+        /// The superblock, or why it is none that md would take.
+        superblock: Result<Superblock, SuperblockError>,
+    },
+    /// RAID metadata that is not supported.
+    Container {
+        /// Whose.
+        kind: Container,
+        /// Where.
+        sector: Sector,
+    },
+    /// Something of another owner.
+    Foreign {
+        /// What.
+        kind: Foreign,
+        /// Byte at which its signature lies.
+        offset: u64,
+    },
+}
+
+/// All that was found, md superblocks first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings(pub Vec<Finding>);
+
+impl Findings {
+    /// The sound md superblocks.
+    pub fn superblocks(&self) -> impl Iterator<Item = &Superblock> {
+        self.0.iter().filter_map(|finding| match finding {
+            Finding::Md { superblock: Ok(superblock), .. } => Some(superblock),
+            _ => None,
+        })
+    }
+
+    /// The md superblock that counts: as in mdadm the one with the newest creation.
+    pub fn best(&self) -> Option<&Superblock> {
+        let mut best: Option<&Superblock> = None;
+        for superblock in self.superblocks() {
+            if best.is_none_or(|best| best.ctime() < superblock.ctime()) {
+                best = Some(superblock);
+            }
+        }
+        best
+    }
+
+    /// What is not md's.
+    pub fn others(&self) -> impl Iterator<Item = &Finding> {
+        self.0.iter().filter(|finding| !matches!(finding, Finding::Md { .. }))
+    }
+
+    /// Whether there is nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A device of known size behind a reader.
+struct Device<R> {
+    bytes: u64,
+    read: R,
+}
+
+impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Device<R> {
+    /// `len` bytes at `offset`; fewer, perhaps none, at the end of the device.
+    fn get(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, E> {
+        let start = (offset & !4095).min(self.bytes);
+        let end = offset.saturating_add(len).checked_next_multiple_of(4096);
+        let end = end.unwrap_or(u64::MAX).min(self.bytes);
+        let mut block = vec![0; end.saturating_sub(start) as usize];
+        if !block.is_empty() {
+            (self.read)(start, &mut block)?;
+        }
+        let skip = (offset - start).min(block.len() as u64) as usize;
+        block.drain(..skip);
+        block.truncate(len as usize);
+        Ok(block)
+    }
+}
+
+/// Looks at a device of `size` through `read`, which fills its buffer from a byte offset.
+///
+/// An error of `read` ends the search and is returned.
+pub fn probe<E>(
+    size: Sectors,
+    read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Findings, E> {
+    let mut device = Device { bytes: size.0.saturating_mul(512), read };
+    let mut found = Vec::new();
+    for version in Version::ALL {
+        let Some(sector) = version.place(size.0) else { continue };
+        let superblock = read_at(version, size, &device.get(sector.saturating_mul(512), 4096)?);
+        let is_elsewhere = found.iter().any(|finding| {
+            matches!(finding, Finding::Md { sector: Sector(at), superblock: Ok(_), .. } if *at == sector)
+        });
+        let is_none = match &superblock {
+            Err(SuperblockError::Magic { .. } | SuperblockError::Truncated { .. }) => true,
+            // On a small device two versions can share a place.
+            Err(SuperblockError::MajorVersion { found: 0 | 1 }) => true,
+            _ => is_elsewhere,
+        };
+        if !is_none {
+            found.push(Finding::Md { version, sector: Sector(sector), superblock });
+        }
+    }
+    for (kind, from_end, magic) in CONTAINERS {
+        let Some(sector) = size.0.checked_sub(from_end) else { continue };
+        if device.get(sector.saturating_mul(512), magic.len() as u64)? == magic {
+            found.push(Finding::Container { kind, sector: Sector(sector) });
+        }
+    }
+    foreign::find(
+        device.bytes,
+        |offset, len| device.get(offset, len),
+        |kind, offset| {
+            found.push(Finding::Foreign { kind, offset });
+        },
+    )?;
+    Ok(Findings(found))
+}
+
+/// Kind, sectors from the end, signature.
+const CONTAINERS: [(Container, u64, &[u8]); 3] = [
+    (Container::Imsm, 2, b"Intel Raid ISM Cfg Sig. "),
+    (Container::Ddf, 1, &[0xde, 0x11, 0xde, 0x11]),
+    (Container::Ddf, 257, &[0xde, 0x11, 0xde, 0x11]),
+];
