@@ -66,10 +66,8 @@ enum Phase {
         remaining: u32,
         refusal: Refusal,
     },
-    /// The client has left; what is owed is still sent.
+    /// The client has left or was cut off; what is owed is still sent.
     Closing,
-    /// Hang up now.
-    Closed,
 }
 
 /// How far a step came.
@@ -105,7 +103,6 @@ impl Connection {
     /// change it.
     pub fn want(&self) -> Want {
         match self.phase {
-            Phase::Closed => Want::Close,
             Phase::Closing if self.is_idle() => Want::Close,
             Phase::Closing => Want::Nothing,
             _ if !self.out.is_empty() => Want::Nothing,
@@ -135,7 +132,7 @@ impl Connection {
                 Phase::Drain { id, remaining, refusal } => {
                     self.drain(input, id, remaining, refusal)
                 }
-                Phase::Payload { .. } | Phase::Closing | Phase::Closed => Step::Starved,
+                Phase::Payload { .. } | Phase::Closing => Step::Starved,
             };
             match step {
                 Step::Again => {}
@@ -171,9 +168,6 @@ impl Connection {
     /// If the request does not wait for a reply, or the outcome is not one of its command: bugs of
     /// the driver.
     pub fn reply(&mut self, id: RequestId, outcome: Outcome<'_>) {
-        if self.phase == Phase::Closed {
-            return;
-        }
         if let Phase::Payload { id: current, filled, len } = self.phase
             && current == id
         {
@@ -189,15 +183,14 @@ impl Connection {
 
     /// Whether there is anything to send.
     pub fn has_output(&self) -> bool {
-        self.phase != Phase::Closed && (!self.out.is_empty() || self.slots.has_output())
+        !self.out.is_empty() || self.slots.has_output()
     }
 
     /// What is to be sent, in order; never an empty segment.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
-        let open = self.phase != Phase::Closed;
         let handshake = &self.out[self.out_sent..];
         let handshake = (!handshake.is_empty()).then_some(Segment::Bytes(handshake));
-        handshake.into_iter().chain(self.slots.segments()).filter(move |_| open)
+        handshake.into_iter().chain(self.slots.segments())
     }
 
     /// Notes that the first `count` bytes of the output are sent. `released` is told each request
@@ -206,9 +199,6 @@ impl Connection {
     /// # Panics
     /// If there was less output: a bug of the driver.
     pub fn sent(&mut self, count: usize, released: impl FnMut(RequestId)) {
-        if self.phase == Phase::Closed {
-            return;
-        }
         let handshake = count.min(self.out.len() - self.out_sent);
         self.out_sent += handshake;
         if self.out_sent == self.out.len() {
@@ -218,17 +208,20 @@ impl Connection {
         self.slots.sent(count - handshake, released);
     }
 
-    /// The client closed its end. At the edge of a message it has left, and what it is owed may
-    /// still be sent; within one it is cut off.
+    /// The client closed its end: at the edge of a message it has left, within one it is cut off.
+    /// A write whose payload it did not finish is forgotten.
     pub fn handle_eof(&mut self) -> Option<Event> {
-        if matches!(self.phase, Phase::Closing | Phase::Closed) {
+        if self.phase == Phase::Closing {
             return None;
         }
-        if self.is_mid_message() {
-            return Some(self.cut(Violation::Truncated));
+        if !self.is_mid_message() {
+            self.phase = Phase::Closing;
+            return Some(Event::Disconnect);
         }
-        self.phase = Phase::Closing;
-        Some(Event::Disconnect)
+        if let Phase::Payload { id, .. } | Phase::Drain { id, .. } = self.phase {
+            self.slots.abandon(id);
+        }
+        Some(self.cut(Violation::Truncated))
     }
 
     /// Whether the client has begun a message and owes the rest.
@@ -239,7 +232,7 @@ impl Connection {
             Phase::RequestHeader => (1..self.header.len()).contains(&self.header_len),
             Phase::OptionData { .. } | Phase::OptionSkip { .. } => true,
             Phase::Payload { .. } | Phase::Drain { .. } => true,
-            Phase::Closing | Phase::Closed => false,
+            Phase::Closing => false,
         }
     }
 
@@ -274,7 +267,7 @@ impl Connection {
     }
 
     fn cut(&mut self, violation: Violation) -> Event {
-        self.phase = Phase::Closed;
+        self.phase = Phase::Closing;
         Event::Violation(violation)
     }
 

@@ -21,7 +21,7 @@
 //!                    Some(Payload(request))  => table[request.id] = a buffer of request.len bytes
 //!                    Some(Request(request))  => carry it out (Read: table[id] = a buffer first)
 //!                    Some(Disconnect)        => note it
-//!                    Some(Violation(why))    => log it
+//!                    Some(Violation(why))    => log it; the socket may be closed at once
 //!                    None => match conn.want() {
 //!                        Payload { id, filled, remaining } if input is not empty => {
 //!                            move n = min(remaining, input.len()) bytes to table[id][filled..]
@@ -63,9 +63,10 @@
 //!   ring may send from them.
 //! - **Order.** Replies go out in the order of [`Connection::reply`], which may be any.
 //! - **Totality.** No input panics. A client's fault is answered with an error where the protocol
-//!   has one, and otherwise becomes an [`Event::Violation`], after which there is no output. Wrong
+//!   has one, and otherwise becomes an [`Event::Violation`], after which no input is taken. Wrong
 //!   calls by the driver panic, each as documented.
-//! - **Splits.** How input is cut into calls changes no event and no byte of output.
+//! - **Splits.** How input is cut into calls changes no event (but for the ids) and no byte of
+//!   output.
 //!
 //! # What the driver owes
 //!
@@ -73,8 +74,8 @@
 //!   connection of the export: multi-conn is advertised) are durable; a request with `fua` once its
 //!   own writes are. A read's buffer holds `len` good bytes when it is [`Outcome::Done`], else it
 //!   is an error: nothing can be taken back once the reply is queued.
-//! - **Buffers.** A buffer that I/O still uses must live on when the connection ends first. After
-//!   [`Want::Close`] replies may be left out, and `released` is no longer called.
+//! - **Buffers.** A buffer that I/O still uses must live on when the connection is dropped first,
+//!   as it may be at any time.
 //! - **Clocks.** From accept to [`Event::Open`]: one deadline for the whole handshake. Then, while
 //!   [`Connection::is_mid_message`], a limit on the time without a byte; while
 //!   [`Connection::has_output`], one on the time in which the socket takes none. A client that is
@@ -147,7 +148,8 @@ pub enum Event {
     Request(Request),
     /// The client leaves in good order. Requests in flight are still to be replied to.
     Disconnect,
-    /// The client broke the protocol: hang up.
+    /// The client broke the protocol: hang up, at once or when [`Want::Close`] says that all good
+    /// requests were answered.
     Violation(Violation),
 }
 

@@ -197,23 +197,35 @@ impl Slots {
     pub(crate) fn sent(&mut self, mut sent: usize, mut released: impl FnMut(RequestId)) {
         while sent > 0 {
             let index = *self.queue.front().expect("no more was sent than was queued");
-            let slot = &mut self.slots[usize::from(index)];
+            let slot = &self.slots[usize::from(index)];
             let left = slot.reply_len() - self.front_sent;
             if sent < left {
                 self.front_sent += sent;
                 return;
             }
             sent -= left;
+            let (shown, generation) = (slot.shown, slot.generation);
             self.front_sent = 0;
             self.queue.pop_front();
-            self.bytes -= charge(slot.shown, slot.command, slot.len);
-            slot.state = State::Free;
-            slot.tail = Tail::None;
-            self.free.push(index);
-            if slot.shown {
-                released(RequestId { index, generation: slot.generation });
+            self.free(index);
+            if shown {
+                released(RequestId { index, generation });
             }
         }
+    }
+
+    /// Frees the slot of a waiting request to which no reply will come.
+    pub(crate) fn abandon(&mut self, id: RequestId) {
+        self.waiting(id);
+        self.free(id.index);
+    }
+
+    fn free(&mut self, index: u16) {
+        let slot = &mut self.slots[usize::from(index)];
+        self.bytes -= charge(slot.shown, slot.command, slot.len);
+        slot.state = State::Free;
+        slot.tail = Tail::None;
+        self.free.push(index);
     }
 }
 
