@@ -44,16 +44,22 @@ extern crate std;
 mod bits;
 mod direct;
 mod guard;
+mod intent;
 mod members;
 mod messages;
 mod op;
 mod scratch;
 mod shard;
 mod stripe;
+mod supervisor;
 mod types;
 
+pub use intent::IntentConfig;
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{Notice, Order};
 pub use scratch::PAGE_BYTES;
 pub use shard::{Shard, ShardConfig, Stats};
+pub use supervisor::{
+    Event, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target, WriteId,
+};
 pub use types::*;

@@ -1,3 +1,6 @@
-//! NBD and FUSE front ends
+//! The front ends of an array: NBD and FUSE.
 
 pub mod nbd;
+mod session;
+
+pub use session::NbdSession;

@@ -1,1 +1,24 @@
-//! Joins engine, devices and clients in shards
+//! Joins the engine, the devices and the clients.
+//!
+//! An [`Array`] runs one thread for each shard. A shard's thread does everything for its part:
+//! it waits in one queue for member I/O, client sockets and wake-ups, drives the engine, and
+//! answers. Shards share nothing but messages. The first shard also leads: it keeps the
+//! supervisor and what concerns the array as a whole.
+//!
+//! Front ends implement [`Client`]; threads that are no shards use a [`Handle`].
+
+mod array;
+mod client;
+mod core;
+mod lead;
+mod memory;
+mod message;
+mod runner;
+mod status;
+
+pub use array::{Array, Handle, Options, Outside, Part, Parts, StartError, uuid_text};
+pub use client::{Client, Context, Kind, Memory};
+pub use lapstrake_device::IoVec;
+pub use lapstrake_engine::RequestError;
+pub use message::{Done, Greeter};
+pub use status::{Detail, Log, MemberDetail, MemoryUse, Work};

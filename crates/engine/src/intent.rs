@@ -1,0 +1,223 @@
+//! The write-intent bitmap as the supervisor keeps it: bits set before the writes that they
+//! cover, cleared when all shards have given them up.
+//!
+//! Invariants:
+//! - a bit in memory is never clearer than what shards hold: it is cleared after every shard
+//!   has given it up, and shards are asked in rounds, between which no bit is granted anew;
+//! - shards are told of bits after the pages that hold them are stable on every target;
+//! - while a slot lacks a member, and for bits that a past unclean stop left, nothing is cleared.
+
+use crate::{messages::Order, types::Time};
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+use core::mem;
+use lapstrake_geometry::Sectors;
+use lapstrake_metadata::bitmap::{Bits, PAGE, Superblock};
+
+/// Bytes of a page of the bitmap's area, the unit in which it is written.
+const PAGE_SECTORS: u64 = 8;
+
+/// The bitmap at the array's start.
+#[derive(Clone, Debug)]
+pub struct IntentConfig {
+    /// As read; its events are not behind the array's.
+    pub superblock: Superblock,
+    /// As read; all set if the bitmap was stale.
+    pub bits: Bits,
+    /// In a file of its own instead of on the members.
+    pub external: bool,
+    /// The set bits stand for regions that may differ; they stay until a resync has been there.
+    pub bits_need_resync: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Intent {
+    superblock: Superblock,
+    bits: Bits,
+    external: bool,
+    needed: BTreeSet<u64>,
+    /// How many shards hold each bit.
+    holders: BTreeMap<u64, u32>,
+    /// The superblock in page 0 is newer than what was sent.
+    superblock_dirty: bool,
+    wanted: Vec<(u64, u64)>,
+    granted_next: Vec<(u64, u64)>,
+    writes_left: u32,
+    answers_left: u32,
+    next_sweep: Option<Time>,
+    sleep_ns: u64,
+    shards: u32,
+    /// The event count in the page on its way, and in the one that is stable.
+    sent_events: Option<u64>,
+    stable_events: Option<u64>,
+    stopping: bool,
+}
+
+impl Intent {
+    pub(crate) fn new(config: IntentConfig, shards: u32) -> Self {
+        let set: BTreeSet<u64> = config.bits.iter_set(0).collect();
+        let needed = if config.bits_need_resync { set.clone() } else { BTreeSet::new() };
+        let holders = set.difference(&needed).map(|&bit| (bit, 0)).collect();
+        Self {
+            sleep_ns: u64::from(config.superblock.daemon_sleep.max(1)) * 1_000_000_000,
+            superblock: config.superblock,
+            bits: config.bits,
+            external: config.external,
+            needed,
+            holders,
+            superblock_dirty: false,
+            wanted: Vec::new(),
+            granted_next: Vec::new(),
+            writes_left: 0,
+            answers_left: 0,
+            next_sweep: None,
+            shards,
+            sent_events: None,
+            stable_events: None,
+            stopping: false,
+        }
+    }
+
+    pub(crate) fn is_external(&self) -> bool {
+        self.external
+    }
+
+    pub(crate) fn count(&self) -> (u64, u64) {
+        (self.bits.count_set(), self.bits.count())
+    }
+
+    /// A shard waits for bits.
+    pub(crate) fn want(&mut self, first: u64, last: u64) {
+        self.wanted.push((first, last));
+    }
+
+    /// A shard's answer to a sweep. `clear_at`: bits may be cleared, at this event count.
+    pub(crate) fn given_up(&mut self, bits: &[u64], clear_at: Option<u64>) {
+        self.answers_left -= 1;
+        for bit in bits {
+            if let Some(holders) = self.holders.get_mut(bit) {
+                *holders = holders.saturating_sub(1);
+            }
+        }
+        if self.answers_left == 0 {
+            self.clear_unheld(clear_at);
+        }
+    }
+
+    fn clear_unheld(&mut self, clear_at: Option<u64>) {
+        let Some(events) = clear_at else { return };
+        let unheld: Vec<u64> =
+            self.holders.iter().filter(|entry| *entry.1 == 0).map(|entry| *entry.0).collect();
+        for bit in unheld {
+            self.holders.remove(&bit);
+            if !self.needed.contains(&bit) {
+                self.bits.clear(bit);
+                self.superblock.events_cleared = events;
+                self.superblock_dirty = true;
+            }
+        }
+    }
+
+    /// The superblocks are about to say this event count.
+    pub(crate) fn array_events(&mut self, events: u64) {
+        self.superblock.events = events;
+        self.stable_events = self.stable_events.filter(|&stable| stable == events);
+        self.superblock.events_cleared = self.superblock.events_cleared.min(events);
+        self.superblock_dirty = true;
+    }
+
+    /// The end: no shard holds anything any more.
+    pub(crate) fn stop(&mut self, clear_at: Option<u64>) {
+        self.stopping = true;
+        self.holders.values_mut().for_each(|holders| *holders = 0);
+        self.clear_unheld(clear_at);
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.writes_left == 0 && !self.superblock_dirty && self.bits.dirty_pages().next().is_none()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let resting = self.answers_left == 0 && self.writes_left == 0 && !self.stopping;
+        self.next_sweep.filter(|_| resting)
+    }
+
+    /// Starts a sweep when it is time.
+    pub(crate) fn tick(&mut self, now: Time, orders: &mut VecDeque<Order>) {
+        if self.deadline().is_some_and(|due| due <= now) {
+            self.next_sweep = None;
+            self.answers_left = self.shards;
+            orders.push_back(Order::SweepBits);
+        }
+    }
+
+    /// The pages to write now, each with its sector offset in the bitmap's area. Nothing while
+    /// the last ones are on their way, or a sweep's answers are.
+    pub(crate) fn pages_to_write(&mut self, now: Time) -> Vec<(Sectors, Vec<u8>)> {
+        if self.writes_left > 0 || self.answers_left > 0 {
+            return Vec::new();
+        }
+        for (first, last) in mem::take(&mut self.wanted) {
+            let last = last.min(self.bits.count() - 1);
+            for bit in first..=last {
+                self.bits.set(bit);
+                self.holders.insert(bit, u32::MAX);
+            }
+            self.granted_next.push((first, last));
+        }
+        if self.next_sweep.is_none() && !self.holders.is_empty() {
+            self.next_sweep = Some(now.after(self.sleep_ns));
+        }
+        let mut pages: BTreeSet<usize> = self.bits.dirty_pages().collect();
+        if mem::take(&mut self.superblock_dirty) {
+            pages.insert(0);
+        }
+        if pages.contains(&0) {
+            self.sent_events = Some(self.superblock.events);
+        }
+        pages.into_iter().map(|page| self.image(page)).collect()
+    }
+
+    fn image(&mut self, page: usize) -> (Sectors, Vec<u8>) {
+        let mut image = [0; PAGE];
+        self.bits.encode_page(&self.superblock, page, &mut image);
+        // What fails on a member takes the member out, so what was sent counts as written.
+        self.bits.mark_stable(page);
+        (Sectors(page as u64 * PAGE_SECTORS), image.to_vec())
+    }
+
+    /// Page writes went out to this many targets.
+    pub(crate) fn sent(&mut self, targets: u32) {
+        self.writes_left += targets;
+    }
+
+    /// Grants what was wanted and needed no writing.
+    pub(crate) fn grant_if_written(&mut self, orders: &mut VecDeque<Order>) {
+        if self.writes_left == 0 {
+            self.stable_events = self.sent_events.take().or(self.stable_events);
+            self.grant(orders);
+        }
+    }
+
+    /// A page is stable on one target (or that target has failed and counts no more).
+    pub(crate) fn page_written(&mut self, orders: &mut VecDeque<Order>) {
+        self.writes_left -= 1;
+        self.grant_if_written(orders);
+    }
+
+    /// Whether the stable bitmap superblock has this event count.
+    pub(crate) fn says(&self, events: u64) -> bool {
+        self.stable_events == Some(events)
+    }
+
+    fn grant(&mut self, orders: &mut VecDeque<Order>) {
+        for (first, last) in mem::take(&mut self.granted_next) {
+            for bit in first..=last {
+                self.holders.insert(bit, self.shards);
+            }
+            orders.push_back(Order::BitsSet(first, last));
+        }
+    }
+}

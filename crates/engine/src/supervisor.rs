@@ -1,0 +1,567 @@
+//! What concerns the array as a whole: members in and out, superblocks, clean and active.
+//!
+//! One supervisor serves all shards of an array. It turns what they notice into superblock
+//! updates, one at a time, and tells them when an update is stable.
+//!
+//! Invariants:
+//! - the superblocks say "active" before any shard is told so, and say "clean" only after every
+//!   shard has said, within one round of asking, that it rests;
+//! - [`Order::Recorded`] follows an update that was begun after the failure was known and that
+//!   every remaining member has stable;
+//! - an update that fails on a member is followed by another one without that member;
+//! - levels without redundancy have no state to keep: their superblocks are never rewritten.
+
+use crate::{
+    intent::{Intent, IntentConfig},
+    messages::{Notice, Order},
+    types::{MemberId, Time},
+};
+use alloc::{collections::VecDeque, vec::Vec};
+use core::mem;
+use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_metadata::{Role, Superblock};
+
+/// A member as the supervisor gets it.
+#[derive(Clone, Debug)]
+pub struct MemberRecord {
+    /// As read, already agreed with the freshest one on what the array is.
+    pub superblock: Superblock,
+    /// The slot that it serves; none for a spare.
+    pub slot: Option<Slot>,
+    /// Its data is complete. A member under recovery is not, and starts over.
+    pub in_sync: bool,
+}
+
+/// What a supervisor needs to know at its start.
+#[derive(Clone, Debug)]
+pub struct SupervisorConfig {
+    /// The array's address map.
+    pub geometry: Geometry,
+    /// All members, indexed by [`MemberId`].
+    pub members: Vec<MemberRecord>,
+    /// How many shards will report.
+    pub shards: u32,
+    /// How long after the last write the array is marked clean; 0: only when it is stopped.
+    pub safe_mode_delay_ns: u64,
+    /// From where a resync is due, if one is.
+    pub resync_from: Option<Sector>,
+    /// The write-intent bitmap, if the array has one.
+    pub intent: Option<IntentConfig>,
+    /// Seconds since 1970 at [`Time`] 0, for update times.
+    pub epoch_s: u64,
+}
+
+/// Where a metadata write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// A member.
+    Member(MemberId),
+    /// The external bitmap file.
+    BitmapFile,
+}
+
+/// Names a metadata write in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteId(pub u32);
+
+/// A metadata write. Everything that completed on its target before it, and the write itself,
+/// are stable when it is reported done.
+#[derive(Clone, Debug)]
+pub struct MetaWrite {
+    /// For [`Supervisor::handle_written`].
+    pub id: WriteId,
+    /// Where.
+    pub target: Target,
+    /// First sector on the target.
+    pub sector: Sector,
+    /// Whole sectors.
+    pub data: Vec<u8>,
+}
+
+/// What an operator wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The member failed and is used no more.
+    MemberFailed(MemberId),
+    /// The superblocks can no longer be written; every write fails from now on.
+    Broken,
+}
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Complete.
+    InSync,
+    /// In a slot, to be rebuilt.
+    Recovering,
+    /// In no slot.
+    Spare,
+    /// Failed since the array was started.
+    Faulty,
+}
+
+#[derive(Debug)]
+struct Member {
+    superblock: Superblock,
+    slot: Option<Slot>,
+    standing: Standing,
+}
+
+/// A superblock update on its way. With a bitmap, its page with the new event count goes first:
+/// a bitmap behind its array would count as stale.
+#[derive(Debug)]
+struct Update {
+    active: bool,
+    bare: bool,
+    covers: Vec<MemberId>,
+    /// Superblocks not stable yet; none before they were sent.
+    left: Option<u32>,
+    refused: bool,
+}
+
+#[derive(Debug)]
+struct Round {
+    answers_left: u32,
+    all_rest: bool,
+    latest: Time,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Supervisor {
+    geometry: Geometry,
+    members: Vec<Member>,
+    shards: u32,
+    safe_mode_delay_ns: u64,
+    resync_from: Option<Sector>,
+    epoch_s: u64,
+    events: u64,
+    /// The last update was a bare step from clean to active, which a step back may take back.
+    can_step_back: bool,
+    active_on_disk: bool,
+    want_active: bool,
+    /// A shard waits for [`Order::Active`].
+    asked: bool,
+    stopping: bool,
+    broken: bool,
+    unrecorded: Vec<MemberId>,
+    update: Option<Update>,
+    round: Option<Round>,
+    safe_at: Option<Time>,
+    pub(crate) intent: Option<Intent>,
+    pub(crate) orders: VecDeque<Order>,
+    writes: VecDeque<MetaWrite>,
+    happened: VecDeque<Event>,
+    /// Targets of writes in flight, by id; true where a bitmap page is written.
+    in_flight: Vec<Option<(Target, bool)>>,
+    now: Time,
+}
+
+impl Supervisor {
+    /// A supervisor of an array that is about to be started. Nothing is written until the first
+    /// write asks for it.
+    #[must_use]
+    pub fn new(config: SupervisorConfig) -> Self {
+        let members: Vec<_> = config
+            .members
+            .into_iter()
+            .map(|record| Member {
+                standing: match (record.slot, record.in_sync) {
+                    (None, _) => Standing::Spare,
+                    (_, true) => Standing::InSync,
+                    (_, false) => Standing::Recovering,
+                },
+                superblock: record.superblock,
+                slot: record.slot,
+            })
+            .collect();
+        let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
+        Self {
+            geometry: config.geometry,
+            members,
+            shards: config.shards,
+            safe_mode_delay_ns: config.safe_mode_delay_ns,
+            resync_from: config.resync_from,
+            epoch_s: config.epoch_s,
+            events,
+            can_step_back: false,
+            active_on_disk: false,
+            want_active: false,
+            asked: false,
+            stopping: false,
+            broken: false,
+            unrecorded: Vec::new(),
+            update: None,
+            round: None,
+            safe_at: None,
+            intent: config.intent.map(|intent| Intent::new(intent, config.shards)),
+            orders: VecDeque::new(),
+            writes: VecDeque::new(),
+            happened: VecDeque::new(),
+            in_flight: Vec::new(),
+            now: Time::default(),
+        }
+    }
+
+    /// Takes in what a shard noticed.
+    pub fn handle_notice(&mut self, now: Time, notice: Notice) {
+        self.now = now;
+        match notice {
+            Notice::Failed(member) => self.fail(member),
+            Notice::NeedActive => {
+                self.want_active = true;
+                self.asked = true;
+                if let Some(round) = &mut self.round {
+                    round.all_rest = false;
+                }
+            }
+            Notice::Idle => self.rest_answer(None),
+            Notice::Busy(last) => self.rest_answer(Some(last)),
+            Notice::BitsWanted(first, last) => {
+                if let Some(intent) = &mut self.intent {
+                    intent.want(first, last);
+                }
+            }
+            Notice::BitsIdle(bits) => {
+                let clear = !self.is_degraded();
+                if let Some(intent) = &mut self.intent {
+                    intent.given_up(&bits, clear.then_some(self.events));
+                }
+            }
+        }
+        self.proceed();
+    }
+
+    /// A metadata write is stable, or has failed.
+    pub fn handle_written(&mut self, now: Time, id: WriteId, ok: bool) {
+        self.now = now;
+        let Some((target, is_bitmap)) = self.in_flight[id.0 as usize].take() else { return };
+        let lost = match target {
+            Target::Member(member) if !ok => !self.fail_if_survivable(member),
+            Target::BitmapFile => !ok,
+            Target::Member(_) => false,
+        };
+        if lost {
+            self.give_up();
+        }
+        if is_bitmap {
+            if let Some(intent) = &mut self.intent {
+                intent.page_written(&mut self.orders);
+            }
+        } else if let Some(update) = &mut self.update {
+            update.left = update.left.map(|left| left - 1);
+            update.refused |= !ok;
+        }
+        self.proceed();
+    }
+
+    /// Time has come to [`Self::poll_deadline`].
+    pub fn handle_time(&mut self, now: Time) {
+        self.now = now;
+        if self.safe_at.is_some_and(|at| at <= now) && self.round.is_none() {
+            self.safe_at = None;
+            let answers_left = self.shards;
+            self.round = Some(Round { answers_left, all_rest: true, latest: Time(0) });
+            let before = Time(now.0.saturating_sub(self.safe_mode_delay_ns));
+            self.orders.push_back(Order::TryIdle(before));
+        }
+        if let Some(intent) = &mut self.intent {
+            intent.tick(now, &mut self.orders);
+        }
+        self.proceed();
+    }
+
+    /// Takes a member out on the operator's word. False: the array needs it.
+    pub fn handle_fail(&mut self, now: Time, member: MemberId) -> bool {
+        self.now = now;
+        let done = self.fail_if_survivable(member);
+        self.proceed();
+        done
+    }
+
+    /// Marks the array clean for good. Call it when every shard is quiet, then carry on until
+    /// [`Self::is_stopped`].
+    pub fn handle_stop(&mut self, now: Time) {
+        self.now = now;
+        self.stopping = true;
+        self.want_active = false;
+        self.safe_at = None;
+        let clear = !self.is_degraded();
+        if let Some(intent) = &mut self.intent {
+            intent.stop(clear.then_some(self.events));
+        }
+        self.proceed();
+    }
+
+    /// Everything is stable and says clean; the members may be closed.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        let resting = self.intent.as_ref().is_none_or(Intent::is_quiet);
+        self.stopping && (self.broken || (!self.active_on_disk && self.update.is_none() && resting))
+    }
+
+    /// For every shard.
+    pub fn poll_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// For the members.
+    pub fn poll_write(&mut self) -> Option<MetaWrite> {
+        self.writes.pop_front()
+    }
+
+    /// For the operator.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.happened.pop_front()
+    }
+
+    /// When to call [`Self::handle_time`].
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Time> {
+        let sweep = self.intent.as_ref().and_then(Intent::deadline);
+        let safe = self.safe_at.filter(|_| self.round.is_none());
+        [safe, sweep].into_iter().flatten().min()
+    }
+
+    /// The members' superblocks as last sent, and where each stands.
+    pub fn members(&self) -> impl Iterator<Item = (&Superblock, Standing)> {
+        self.members.iter().map(|member| (&member.superblock, member.standing))
+    }
+
+    /// Whether writes may have left stripes half done since the superblocks last said clean.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.active_on_disk
+    }
+
+    /// Whether a slot lacks a member in sync.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        let in_sync = |member: &&Member| member.standing == Standing::InSync;
+        self.members.iter().filter(in_sync).count() < usize::from(self.geometry.raid_disks())
+    }
+
+    /// The array's event counter.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Dirty and all bits of the write-intent bitmap.
+    #[must_use]
+    pub fn bitmap_bits(&self) -> Option<(u64, u64)> {
+        self.intent.as_ref().map(Intent::count)
+    }
+
+    fn fail(&mut self, id: MemberId) {
+        let member = &mut self.members[usize::from(id.0)];
+        if mem::replace(&mut member.standing, Standing::Faulty) == Standing::Faulty {
+            return;
+        }
+        self.unrecorded.push(id);
+        self.orders.push_back(Order::MemberFailed(id));
+        self.happened.push_back(Event::MemberFailed(id));
+    }
+
+    fn fail_if_survivable(&mut self, id: MemberId) -> bool {
+        let member = &self.members[usize::from(id.0)];
+        if member.standing == Standing::Faulty {
+            return true;
+        }
+        let slot = member.slot;
+        let has = |wanted: Slot| {
+            let serves = |m: &Member| m.standing == Standing::InSync && m.slot == Some(wanted);
+            Some(wanted) != slot && self.members.iter().any(serves)
+        };
+        let survives = slot.is_none() || self.geometry.survives(has);
+        if survives && self.geometry.level().has_redundancy() {
+            self.fail(id);
+            return true;
+        }
+        false
+    }
+
+    fn give_up(&mut self) {
+        if !mem::replace(&mut self.broken, true) {
+            self.orders.push_back(Order::Broken);
+            self.happened.push_back(Event::Broken);
+        }
+    }
+
+    fn rest_answer(&mut self, busy: Option<Time>) {
+        let Some(round) = &mut self.round else { return };
+        round.answers_left -= 1;
+        if let Some(last) = busy {
+            round.all_rest = false;
+            round.latest = round.latest.max(last);
+        }
+        if round.answers_left == 0 {
+            if round.all_rest {
+                self.want_active = false;
+            } else {
+                let from = if round.latest > Time(0) { round.latest } else { self.now };
+                self.safe_at = Some(from.after(self.safe_mode_delay_ns));
+            }
+            self.round = None;
+        }
+    }
+
+    /// Moves on: ends an update, begins the next one that is due, sends bitmap pages.
+    fn proceed(&mut self) {
+        if !self.geometry.level().has_redundancy() {
+            self.want_active = false;
+            if mem::take(&mut self.asked) {
+                self.orders.push_back(Order::Active);
+            }
+            return;
+        }
+        if self.update.as_ref().is_some_and(|update| update.left == Some(0))
+            && let Some(update) = self.update.take()
+        {
+            self.end_update(update);
+        }
+        if self.update.is_none() && !self.broken {
+            let turn = self.want_active != self.active_on_disk && self.round.is_none();
+            if turn || !self.unrecorded.is_empty() {
+                self.begin_update();
+            } else if self.active_on_disk && mem::take(&mut self.asked) {
+                self.orders.push_back(Order::Active);
+            }
+        }
+        self.send_bitmap_pages();
+        let bitmap_first = self.intent.as_ref().is_some_and(|i| !i.says(self.events));
+        if self.update.as_ref().is_some_and(|update| update.left.is_none()) && !bitmap_first {
+            self.send_superblocks();
+        }
+    }
+
+    fn begin_update(&mut self) {
+        let covers = mem::take(&mut self.unrecorded);
+        let bare = covers.is_empty() && !self.is_degraded();
+        self.count_event(self.want_active, bare);
+        let active = self.want_active;
+        self.update = Some(Update { active, bare, covers, left: None, refused: false });
+        if let Some(intent) = &mut self.intent {
+            intent.array_events(self.events);
+        }
+    }
+
+    fn send_superblocks(&mut self) {
+        let Some(update) = &self.update else { return };
+        let (active, bare) = (update.active, update.bare);
+        let roles: Vec<_> = self.members.iter().map(Member::role_entry).collect();
+        let utime = self.epoch_s + self.now.0 / 1_000_000_000;
+        let resync = if active { Some(Sector(0)) } else { self.resync_from };
+        let mut left = 0;
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            // A spare may sleep through a mere change between clean and active.
+            let asleep = bare && member.standing == Standing::Spare;
+            if member.standing == Standing::Faulty || asleep {
+                continue;
+            }
+            member.write_state(self.events, utime, resync, &roles);
+            let (sector, data) = (member.superblock.super_sector(), member.superblock.encode());
+            self.send(Target::Member(MemberId(index as u16)), sector, data, false);
+            left += 1;
+        }
+        if let Some(update) = &mut self.update {
+            update.left = Some(left);
+        }
+    }
+
+    /// md counts an update forwards, except that the way back from a bare step to active takes
+    /// that step back, so that sleeping spares stay as fresh as the members.
+    fn count_event(&mut self, active: bool, bare: bool) {
+        let back = bare && !active && self.resync_from.is_none() && self.can_step_back;
+        if back && self.events > 1 {
+            self.events -= 1;
+            self.can_step_back = false;
+        } else {
+            self.events += 1;
+            self.can_step_back = bare;
+        }
+    }
+
+    fn end_update(&mut self, update: Update) {
+        if update.refused {
+            // Not every survivor has it: what it should have recorded is still to be recorded.
+            self.unrecorded.extend(update.covers);
+            return;
+        }
+        self.orders.extend(update.covers.into_iter().map(Order::Recorded));
+        self.active_on_disk = update.active;
+        if update.active && self.safe_at.is_none() && self.safe_mode_delay_ns > 0 && !self.stopping
+        {
+            self.safe_at = Some(self.now.after(self.safe_mode_delay_ns));
+        }
+    }
+
+    fn send_bitmap_pages(&mut self) {
+        let Some(intent) = &mut self.intent else { return };
+        let pages = intent.pages_to_write(self.now);
+        for (offset, data) in pages {
+            let Some(intent) = &mut self.intent else { return };
+            let targets: Vec<_> = if intent.is_external() {
+                [(Target::BitmapFile, Sector(0))].to_vec()
+            } else {
+                let serving = |m: &Member| m.standing != Standing::Faulty;
+                let place = |(i, m): (usize, &Member)| {
+                    Some((Target::Member(MemberId(i as u16)), m.superblock.bitmap_sector()?))
+                };
+                self.members.iter().enumerate().filter(|e| serving(e.1)).filter_map(place).collect()
+            };
+            intent.sent(targets.len() as u32);
+            for (target, base) in targets {
+                self.send(target, base + offset, data.clone(), true);
+            }
+        }
+        if let Some(intent) = &mut self.intent {
+            intent.grant_if_written(&mut self.orders);
+        }
+    }
+
+    fn send(&mut self, target: Target, sector: Sector, mut data: Vec<u8>, is_bitmap: bool) {
+        data.resize(data.len().next_multiple_of(512), 0);
+        let free = self.in_flight.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.in_flight.len());
+        if free.is_none() {
+            self.in_flight.push(None);
+        }
+        self.in_flight[at] = Some((target, is_bitmap));
+        self.writes.push_back(MetaWrite { id: WriteId(at as u32), target, sector, data });
+    }
+}
+
+impl Member {
+    fn role_entry(&self) -> (u32, Role) {
+        let role = match (self.standing, self.slot) {
+            (Standing::Faulty, _) => Role::Faulty,
+            (_, Some(slot)) => Role::Active(slot),
+            (_, None) => Role::Spare,
+        };
+        (self.superblock.dev_number(), role)
+    }
+
+    fn write_state(
+        &mut self,
+        events: u64,
+        utime: u64,
+        resync: Option<Sector>,
+        roles: &[(u32, Role)],
+    ) {
+        let sb = &mut self.superblock;
+        sb.set_events(events);
+        sb.set_utime(utime);
+        sb.set_resync_offset(resync);
+        // What is not here any more has the role of an unused number.
+        for number in 0..sb.table_len() {
+            let known = roles.iter().find(|entry| entry.0 == number);
+            sb.set_role_of(number, known.map_or(Role::Spare, |entry| entry.1));
+        }
+        if self.standing == Standing::Recovering {
+            // Writes go past it from now on, so nothing that it holds counts.
+            sb.set_recovery_offset(Some(Sector(0)));
+        }
+    }
+}

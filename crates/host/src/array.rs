@@ -1,0 +1,473 @@
+//! A running array: its threads, and the handle by which others reach it.
+
+use crate::{
+    client::Client,
+    core::{Core, CoreParts},
+    lead::Lead,
+    memory::Memory,
+    message::{Address, Answer, Command, Done, Greeter, Message, Parcel, Peer},
+    runner::Runner,
+    status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
+};
+use lapstrake_device::{Backend, Member, Queue, QueueError, Waker};
+use lapstrake_engine::{
+    Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
+    Shard, ShardConfig, Supervisor, SupervisorConfig,
+};
+use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_metadata::Superblock;
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
+    thread::JoinHandle,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+use thiserror::Error;
+
+/// The least length of a span that one shard is dealt: long enough that a sequential reader's
+/// requests mostly stay on one shard.
+const SPAN_SECTORS_MIN: u64 = (4 << 20) / 512;
+/// Pages per member that the largest parity operation takes.
+const CACHE_PAGES_MIN: u32 = 32;
+
+/// A member that an array is started with.
+#[derive(Debug)]
+pub struct Part {
+    /// Open, and locked unless read-only.
+    pub device: Arc<Member>,
+    /// As read from it.
+    pub superblock: Superblock,
+    /// The slot that it serves.
+    pub slot: Option<Slot>,
+    /// Its data is complete.
+    pub in_sync: bool,
+}
+
+/// All that makes up an array before it is started.
+#[derive(Debug)]
+pub struct Parts {
+    /// Its name here.
+    pub name: String,
+    /// Its address map.
+    pub geometry: Geometry,
+    /// Its members.
+    pub members: Vec<Part>,
+    /// From where a resync is due.
+    pub resync_from: Option<Sector>,
+    /// Its write-intent bitmap.
+    pub intent: Option<IntentConfig>,
+    /// The file of an external bitmap.
+    pub bitmap_file: Option<Arc<Member>>,
+}
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Refuse writes, and write nothing, not even superblocks.
+    pub read_only: bool,
+    /// Threads, each with its own part of the array.
+    pub shards: usize,
+    /// md's `stripe_cache_size`: pages of 4 KiB for each member, in each shard.
+    pub stripe_cache_size: u32,
+    /// Bytes for requests in flight, in each shard.
+    pub buffer_bytes: usize,
+    /// How long after the last write the superblocks say clean again; 0: at the stop only.
+    pub safe_mode_delay_ms: u64,
+    /// What drives the I/O.
+    pub backend: Backend,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let shards = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            read_only: false,
+            shards,
+            stripe_cache_size: 256,
+            buffer_bytes: 40 << 20,
+            safe_mode_delay_ms: 200,
+            backend: Backend::Auto,
+        }
+    }
+}
+
+/// Why an array did not start. Nothing was written.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// A queue could not be made.
+    #[error("no I/O queue: {0}")]
+    Queue(#[from] QueueError),
+    /// Memory or a thread was refused.
+    #[error("the system refused {what}: {source}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+/// What does not change while the array runs.
+pub(crate) struct Facts {
+    pub name: String,
+    pub redundant: bool,
+    pub members: Vec<MemberFact>,
+    pub detail: Detail,
+}
+
+pub(crate) struct MemberFact {
+    pub path: String,
+    pub slot: Option<u16>,
+}
+
+/// A running array. Dropping it does not stop it cleanly; [`Array::stop`] does.
+pub struct Array {
+    peers: Arc<[Peer]>,
+    threads: Vec<JoinHandle<()>>,
+    sectors: u64,
+    facts: Arc<Facts>,
+    read_only: bool,
+}
+
+impl Array {
+    /// Starts an array. Superblocks are first written when the first write comes.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(parts: Parts, options: &Options, log: Log) -> Result<Self, StartError> {
+        let shards = options.shards.max(1);
+        let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
+        let mut setups = Vec::new();
+        let mut peers = Vec::new();
+        for _ in 0..shards {
+            let devices = parts.members.iter().map(|part| part.device.clone());
+            let devices = devices.chain(parts.bitmap_file.clone());
+            let queue = Queue::new(devices, options.backend, 256)?;
+            let (sender, inbox) = mpsc::channel();
+            peers.push(Peer { sender, waker: queue.handle() });
+            setups.push((queue, inbox));
+        }
+        if let Some(notice) = setups[0].0.notice() {
+            log.say(notice);
+        }
+        let peers: Arc<[Peer]> = peers.into();
+        let facts = Arc::new(facts(&parts, options));
+        let began = Instant::now();
+        let supervisor =
+            (!options.read_only).then(|| Supervisor::new(supervisor(&parts, options, shards)));
+        let refused = |what| move |source| StartError::System { what, source };
+        let mut lead = Some(
+            Lead::new(supervisor, facts.clone(), counters.clone(), log.clone())
+                .map_err(refused("memory for superblocks"))?,
+        );
+        let mut threads = Vec::new();
+        for (index, (queue, inbox)) in setups.into_iter().enumerate() {
+            let (engine, memory) = shard(&parts, options)?;
+            let core = Core::new(CoreParts {
+                index,
+                engine,
+                memory,
+                peers: peers.clone(),
+                counters: counters[index].clone(),
+                log: log.clone(),
+                began,
+                span: span(&parts.geometry),
+                queue,
+            });
+            let lead = lead.take();
+            let thread = std::thread::Builder::new()
+                .name(format!("shard-{index}"))
+                .spawn(move || {
+                    flush_others_last();
+                    Runner::new(core, lead, inbox).run();
+                })
+                .map_err(refused("a thread"))?;
+            threads.push(thread);
+        }
+        let sectors = parts.geometry.array_sectors().0;
+        Ok(Self { peers, threads, sectors, facts, read_only: options.read_only })
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.sectors * 512
+    }
+
+    /// Whether writes are refused.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// What was known at the start; [`Handle::detail`] has what is so now.
+    #[must_use]
+    pub fn facts(&self) -> &Detail {
+        &self.facts.detail
+    }
+
+    /// A handle for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { peers: self.peers.clone() }
+    }
+
+    /// Stops serving: clients leave, everything is flushed, the superblocks say clean. False if
+    /// they could not be made to.
+    pub fn stop(self) -> bool {
+        let clean = self.handle().stop();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                return false;
+            }
+        }
+        clean
+    }
+}
+
+/// Reaches a running array from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    peers: Arc<[Peer]>,
+}
+
+impl Handle {
+    /// Accepts clients on a listening socket; `greeter` makes the session of each.
+    pub fn listen(&self, listener: OwnedFd, greeter: Greeter) {
+        self.peers[0].send(Message::Listen { listener, greeter });
+    }
+
+    /// Takes in one client.
+    pub fn welcome(&self, client: Box<dyn Client>) {
+        self.peers[0].send(Message::Client(client));
+    }
+
+    /// Sends a request from outside; `done` is called on a shard's thread.
+    ///
+    /// # Safety
+    /// `memory` is page-aligned, as long as the request, valid and unused until `done`.
+    pub unsafe fn request(&self, what: Outside, offset: u64, len: u64, done: Done) {
+        let placeholder = Buf { id: BufId(0), offset: 0 };
+        let (kind, memory) = match what {
+            Outside::Read(start) => (RequestKind::Read(placeholder), Some(Address(start))),
+            Outside::Write(start, fua) => {
+                (RequestKind::Write { buf: placeholder, fua }, Some(Address(start)))
+            }
+            Outside::Flush => (RequestKind::Flush, None),
+            Outside::Discard => (RequestKind::Discard, None),
+            Outside::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),
+        };
+        let parcel = Parcel { kind, memory, sector: offset / 512, len: len / 512 };
+        self.peers[0].send(Message::External { parcel, done });
+    }
+
+    /// Sends a request and waits for its end.
+    ///
+    /// # Errors
+    /// The array's; [`RequestError::Io`] too if it has stopped.
+    ///
+    /// # Safety
+    /// As [`Handle::request`].
+    pub unsafe fn call(&self, what: Outside, offset: u64, len: u64) -> Result<(), RequestError> {
+        let (sender, receiver) = mpsc::channel();
+        let done = Box::new(move |result| {
+            // The receiver waits below.
+            let _ = sender.send(result);
+        });
+        // SAFETY: passed on to the caller.
+        unsafe { self.request(what, offset, len, done) };
+        receiver.recv().unwrap_or(Err(RequestError::Io))
+    }
+
+    /// Everything about the array; none if it has stopped.
+    #[must_use]
+    pub fn detail(&self) -> Option<Detail> {
+        match self.ask(Command::Detail).recv().ok()? {
+            Answer::Detail(detail) => Some(*detail),
+            Answer::Stopped(_) => None,
+        }
+    }
+
+    /// Stops the array and waits for it. False if the superblocks could not say clean. An array
+    /// that has stopped already is stopped.
+    #[must_use]
+    pub fn stop(&self) -> bool {
+        !matches!(self.ask(Command::Stop).recv(), Ok(Answer::Stopped(false)))
+    }
+
+    fn ask(&self, command: Command) -> Receiver<Answer> {
+        let (answer, receiver) = mpsc::channel();
+        self.peers[0].send(Message::Command { command, answer });
+        receiver
+    }
+
+    /// Wakes the first shard's loop.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.peers[0].waker.clone()
+    }
+}
+
+/// A request from outside the shards.
+#[derive(Clone, Copy, Debug)]
+pub enum Outside {
+    /// Fill this memory.
+    Read(*mut u8),
+    /// Write it; with true, durably.
+    Write(*mut u8, bool),
+    /// Make durable what was answered.
+    Flush,
+    /// Not needed any more.
+    Discard,
+    /// Reads as zeros afterwards.
+    WriteZeroes {
+        /// Durable before the answer.
+        fua: bool,
+        /// Space may be given back.
+        unmap: bool,
+    },
+}
+
+/// Tells the kernel that this thread's memory allocations must not wait for dirty pages to be
+/// written, which may be our own device's. Needs a privilege; without it the pools, which are
+/// allocated and touched before, are what keeps serving from waiting.
+fn flush_others_last() {
+    /// `PR_SET_IO_FLUSHER` of linux/prctl.h.
+    const SET_IO_FLUSHER: libc::c_int = 57;
+    // SAFETY: sets a flag of this thread.
+    unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
+}
+
+fn span(geometry: &Geometry) -> u64 {
+    let unit = match geometry {
+        Geometry::Parity(parity) => parity.stripe_data().0,
+        Geometry::Raid0(raid0) => raid0.chunk().0,
+        Geometry::Raid10(raid10) => raid10.chunk().0,
+        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
+    };
+    SPAN_SECTORS_MIN.next_multiple_of(unit)
+}
+
+fn cache_pages(parts: &Parts, options: &Options) -> u32 {
+    let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
+    match &parts.geometry {
+        Geometry::Parity(parity) => per_member * u32::from(parity.raid_disks()),
+        _ => 0,
+    }
+}
+
+fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError> {
+    let pages = cache_pages(parts, options);
+    let memory = Memory::new(pages as usize * 4096, options.buffer_bytes, true)
+        .map_err(|source| StartError::System { what: "memory for buffers", source })?;
+    let members = parts.members.iter().map(|part| MemberConfig {
+        data_offset: part.superblock.data_offset(),
+        slot: part.slot,
+        trusted_to: if part.in_sync { FULLY_TRUSTED } else { Sector(0) },
+        rotational: part.device.rotational(),
+    });
+    let intent = parts.intent.as_ref().filter(|_| !options.read_only);
+    let config = ShardConfig {
+        geometry: parts.geometry.clone(),
+        members: members.collect(),
+        read_only: options.read_only,
+        in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
+        bitmap_chunk: intent.map(|intent| intent.bits.chunk()),
+        scratch: memory.scratch(),
+        scratch_pages: pages,
+    };
+    Ok((Shard::new(config), memory))
+}
+
+fn supervisor(parts: &Parts, options: &Options, shards: usize) -> SupervisorConfig {
+    let members = parts.members.iter().map(|part| MemberRecord {
+        superblock: part.superblock.clone(),
+        slot: part.slot,
+        in_sync: part.in_sync,
+    });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    SupervisorConfig {
+        geometry: parts.geometry.clone(),
+        members: members.collect(),
+        shards: shards as u32,
+        safe_mode_delay_ns: options.safe_mode_delay_ms * 1_000_000,
+        resync_from: parts.resync_from,
+        intent: parts.intent.clone(),
+        epoch_s: now.as_secs(),
+    }
+}
+
+fn facts(parts: &Parts, options: &Options) -> Facts {
+    let sb = &parts.members[0].superblock;
+    let geometry = &parts.geometry;
+    let redundant = geometry.level().has_redundancy();
+    let members: Vec<MemberDetail> = parts
+        .members
+        .iter()
+        .map(|part| MemberDetail {
+            path: part.device.spec().to_string(),
+            number: part.superblock.dev_number(),
+            slot: part.slot.map(|slot| slot.0),
+            state: match (part.slot, part.in_sync) {
+                (None, _) => "spare",
+                (_, true) => "in_sync",
+                (_, false) => "recovering",
+            },
+            direct: part.device.direct(),
+        })
+        .collect();
+    let shards = options.shards.max(1);
+    let cache = u64::from(cache_pages(parts, options)) * 4096 * shards as u64;
+    let layout = sb.layout().map(|layout| layout.name().into_owned());
+    let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
+    let detail = Detail {
+        name: parts.name.clone(),
+        version: sb.version().to_string(),
+        set_name: sb.name(),
+        uuid: uuid_text(sb.set_uuid()),
+        creation_time: sb.ctime().0,
+        update_time: sb.utime().0,
+        level: geometry.level().to_string(),
+        layout: layout.filter(|_| has_layout),
+        chunk_bytes: sb.chunk().0 * 512,
+        array_bytes: geometry.array_sectors().0 * 512,
+        component_bytes: sb.component().0 * 512,
+        raid_devices: geometry.raid_disks(),
+        state: vec![if options.read_only { "read-only" } else { "clean" }],
+        events: sb.events(),
+        consistency_policy: match (&parts.intent, redundant) {
+            (Some(_), _) => "bitmap",
+            (None, true) => "resync",
+            (None, false) => "none",
+        },
+        bitmap_bits: parts.intent.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
+        bitmap_place: parts
+            .intent
+            .as_ref()
+            .map(|i| if i.external { "external" } else { "internal" }),
+        resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
+        members: members.clone(),
+        backend: "",
+        shards,
+        clients: 0,
+        work: Work::default(),
+        memory: MemoryUse {
+            stripe_cache: cache,
+            buffers: (options.buffer_bytes * shards) as u64,
+            ..MemoryUse::default()
+        },
+    };
+    let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), slot: m.slot };
+    Facts { name: parts.name.clone(), redundant, members: members.iter().map(of).collect(), detail }
+}
+
+/// A UUID as mdadm prints it: four groups of eight digits.
+#[must_use]
+pub fn uuid_text(uuid: [u8; 16]) -> String {
+    let group = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    uuid.chunks(4).map(group).collect::<Vec<_>>().join(":")
+}

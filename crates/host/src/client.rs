@@ -1,0 +1,118 @@
+//! What a front end is to a shard: somebody who lives on the shard's thread, does its own I/O
+//! through the shard's queue, and sends requests to the array.
+
+use crate::core::Core;
+use lapstrake_device::{IoVec, Op};
+use lapstrake_engine::{Buf, RequestError, RequestKind};
+use std::{os::fd::RawFd, time::Instant};
+
+/// One client's session, driven by its shard.
+pub trait Client: Send {
+    /// The session begins.
+    fn start(&mut self, cx: &mut Context<'_>);
+    /// An operation that was begun with a [`Context`] has ended: bytes, or `-errno`.
+    fn handle_io(&mut self, cx: &mut Context<'_>, tag: u32, result: i32);
+    /// A request has been carried out, or not.
+    fn handle_reply(&mut self, cx: &mut Context<'_>, id: u64, result: Result<(), RequestError>);
+    /// The replies that were there have been handed over: time to pass them on together.
+    fn handle_replied(&mut self, cx: &mut Context<'_>);
+    /// The time of [`Client::deadline`] has come.
+    fn handle_time(&mut self, cx: &mut Context<'_>);
+    /// When the session wants to be called at the latest.
+    fn deadline(&self) -> Option<Instant>;
+    /// The server is about to stop: finish what runs, take nothing new, then close.
+    fn shut_down(&mut self, cx: &mut Context<'_>);
+}
+
+/// Memory of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    pub(crate) buf: Buf,
+    /// Its first byte; page-aligned.
+    pub start: *mut u8,
+}
+
+// SAFETY: it is a name and an address; using the address is the user's own unsafe act.
+unsafe impl Send for Memory {}
+
+/// What a client can do.
+#[derive(Debug)]
+pub struct Context<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) client: usize,
+}
+
+impl Context<'_> {
+    /// Memory for a request, or none while the shard's pool is full: then
+    /// [`Client::handle_time`] is called when some was given back.
+    pub fn alloc(&mut self, bytes: usize) -> Option<Memory> {
+        self.core.alloc_for(self.client, bytes)
+    }
+
+    /// Gives memory back, after the last use of it.
+    pub fn free(&mut self, memory: Memory) {
+        self.core.free(self.client, memory);
+    }
+
+    /// Sends a request for `len` bytes at `offset`, both multiples of 512. `id` comes back in
+    /// [`Client::handle_reply`]; the memory named by `kind` stays in use until then.
+    pub fn request(&mut self, id: u64, kind: Kind, offset: u64, len: u64) {
+        let kind = match kind {
+            Kind::Read(memory) => RequestKind::Read(memory.buf),
+            Kind::Write(memory, fua) => RequestKind::Write { buf: memory.buf, fua },
+            Kind::Flush => RequestKind::Flush,
+            Kind::Discard => RequestKind::Discard,
+            Kind::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
+        };
+        self.core.request_from(self.client, id, kind, offset / 512, len / 512);
+    }
+
+    /// Receives up to `len` bytes.
+    ///
+    /// # Safety
+    /// The memory stays valid and otherwise unused until the operation has ended; the
+    /// descriptor stays open.
+    pub unsafe fn recv(&mut self, tag: u32, fd: RawFd, start: *mut u8, len: usize) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.core.client_op(self.client, tag, Op::Recv { fd, ptr: start, len }) };
+    }
+
+    /// Sends; fewer bytes than given may go.
+    ///
+    /// # Safety
+    /// As [`Context::recv`].
+    pub unsafe fn send(&mut self, tag: u32, fd: RawFd, iov: &[IoVec]) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.core.client_op(self.client, tag, Op::Send { fd, iov }) };
+    }
+
+    /// Ends operations on a descriptor; each still reports.
+    pub fn cancel(&mut self, fd: RawFd) {
+        self.core.cancel_fd(fd);
+    }
+
+    /// The session is over; it is dropped when its operations and requests have ended.
+    pub fn close(&mut self) {
+        self.core.close_client(self.client);
+    }
+}
+
+/// A request in a client's terms; see [`RequestKind`].
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Fill the memory.
+    Read(Memory),
+    /// Write it; with true, durably.
+    Write(Memory, bool),
+    /// Make durable what was answered.
+    Flush,
+    /// Not needed any more.
+    Discard,
+    /// Reads as zeros afterwards.
+    WriteZeroes {
+        /// Durable before the reply.
+        fua: bool,
+        /// Space may be given back.
+        unmap: bool,
+    },
+}

@@ -1,0 +1,439 @@
+//! One shard's thread without its clients: the engine, the queue, the memory, and the routing of
+//! requests between shards.
+//!
+//! The array's sectors are dealt in spans to the shards that take part; a request that crosses a
+//! span's end is cut. While only one shard has clients it is dealt everything, so that no
+//! request crosses threads.
+//!
+//! Invariant: a request's pending entry ends when all its parts have, local or remote.
+
+use crate::{
+    client::Memory as ClientMemory,
+    memory::Memory,
+    message::{Address, Done, Message, Parcel, Peer},
+    status::{Counters, Log},
+};
+use lapstrake_device::{Op, Queue};
+use lapstrake_engine::{
+    Buf, BufId, Effect, IoId, IoKind, MemberIo, Notice, Reply, Request, RequestError, RequestId,
+    RequestKind, Shard, Time,
+};
+use lapstrake_geometry::{Sector, Sectors};
+use slab::Slab;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    os::fd::RawFd,
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+/// Who waits for a request.
+enum From {
+    Client(usize, u64),
+    Peer(usize, usize),
+    External(Done),
+}
+
+struct Pending {
+    from: From,
+    parts: u32,
+    result: Result<(), RequestError>,
+    lent: Option<BufId>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ClientState {
+    /// Operations and requests that have not ended.
+    pub busy: u32,
+    pub closing: bool,
+    /// Memory that it holds; what is left goes back to the pool with the client.
+    memory: Vec<BufId>,
+}
+
+/// What a queue token stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// An I/O of the engine.
+    Engine(IoId),
+    /// A client's operation.
+    Client { client: usize, tag: u32 },
+    /// The flush after a durable write-zeroes, by its place in `flushing`.
+    Flushing(u32),
+    /// The lead's.
+    Lead(u32),
+}
+
+impl Token {
+    fn pack(self) -> u64 {
+        match self {
+            Self::Engine(id) => u64::from(id.0),
+            Self::Client { client, tag } => 1 << 60 | (client as u64) << 32 | u64::from(tag),
+            Self::Flushing(key) => 2 << 60 | u64::from(key),
+            Self::Lead(key) => 3 << 60 | u64::from(key),
+        }
+    }
+
+    pub(crate) fn unpack(word: u64) -> Self {
+        let low = word as u32;
+        match word >> 60 {
+            0 => Self::Engine(IoId(low)),
+            1 => Self::Client { client: (word >> 32) as usize & 0x0fff_ffff, tag: low },
+            2 => Self::Flushing(low),
+            _ => Self::Lead(low),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Core {
+    pub index: usize,
+    pub peers: Arc<[Peer]>,
+    pub engine: Shard,
+    pub queue: Queue,
+    pub memory: Memory,
+    pub clients: Slab<ClientState>,
+    pub replies: VecDeque<(usize, u64, Result<(), RequestError>)>,
+    pub notices: VecDeque<Notice>,
+    /// Clients that found the pool full.
+    pub starved: BTreeSet<usize>,
+    pub freed: bool,
+    counters: Arc<Counters>,
+    log: Log,
+    began: Instant,
+    deal: Vec<usize>,
+    span: u64,
+    paused: bool,
+    backlog: VecDeque<(From, Parcel)>,
+    pending: Slab<Pending>,
+    flushing: Slab<(IoId, bool)>,
+    zeroing: Vec<(IoId, usize)>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct CoreParts {
+    pub index: usize,
+    pub peers: Arc<[Peer]>,
+    pub engine: Shard,
+    pub queue: Queue,
+    pub memory: Memory,
+    pub counters: Arc<Counters>,
+    pub log: Log,
+    pub began: Instant,
+    pub span: u64,
+}
+
+impl Core {
+    pub(crate) fn new(parts: CoreParts) -> Self {
+        Self {
+            index: parts.index,
+            peers: parts.peers,
+            engine: parts.engine,
+            queue: parts.queue,
+            memory: parts.memory,
+            clients: Slab::new(),
+            replies: VecDeque::new(),
+            notices: VecDeque::new(),
+            starved: BTreeSet::new(),
+            freed: false,
+            counters: parts.counters,
+            log: parts.log,
+            began: parts.began,
+            deal: vec![0],
+            span: parts.span,
+            paused: false,
+            backlog: VecDeque::new(),
+            pending: Slab::new(),
+            flushing: Slab::new(),
+            zeroing: Vec::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.began + std::time::Duration::from_nanos(time.0)
+    }
+
+    pub(crate) fn alloc_for(&mut self, client: usize, bytes: usize) -> Option<ClientMemory> {
+        let Some((id, start)) = self.memory.alloc(bytes) else {
+            self.starved.insert(client);
+            return None;
+        };
+        self.clients[client].memory.push(id);
+        Some(ClientMemory { buf: Buf { id, offset: 0 }, start })
+    }
+
+    pub(crate) fn free(&mut self, client: usize, memory: ClientMemory) {
+        let held = &mut self.clients[client].memory;
+        let at = held.iter().position(|&id| id == memory.buf.id);
+        held.swap_remove(at.expect("a client gives back what it was given, once"));
+        self.memory.free(memory.buf.id);
+        self.freed = true;
+    }
+
+    pub(crate) fn drop_client(&mut self, client: usize) {
+        for id in self.clients.remove(client).memory {
+            self.memory.free(id);
+            self.freed = true;
+        }
+        self.starved.remove(&client);
+    }
+
+    pub(crate) fn request_from(
+        &mut self,
+        client: usize,
+        id: u64,
+        kind: RequestKind,
+        sector: u64,
+        len: u64,
+    ) {
+        self.clients[client].busy += 1;
+        let memory = buf_of(kind).map(|buf| Address(self.memory.ptr(buf)));
+        self.route(From::Client(client, id), Parcel { kind, memory, sector, len });
+    }
+
+    /// # Safety
+    /// That of [`Queue::submit`].
+    pub(crate) unsafe fn client_op(&mut self, client: usize, tag: u32, op: Op<'_>) {
+        self.clients[client].busy += 1;
+        // SAFETY: passed on to the caller.
+        unsafe { self.queue.submit(Token::Client { client, tag }.pack(), op) };
+    }
+
+    /// # Safety
+    /// That of [`Queue::submit`].
+    pub(crate) unsafe fn lead_op(&mut self, key: u32, op: Op<'_>) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.queue.submit(Token::Lead(key).pack(), op) };
+    }
+
+    pub(crate) fn cancel_fd(&mut self, fd: RawFd) {
+        self.queue.cancel_fd(fd);
+    }
+
+    pub(crate) fn close_client(&mut self, client: usize) {
+        self.clients[client].closing = true;
+    }
+
+    pub(crate) fn external(&mut self, parcel: Parcel, done: Done) {
+        self.route(From::External(done), parcel);
+    }
+
+    /// Work that another shard's client asked for and that is dealt to this one.
+    pub(crate) fn from_peer(&mut self, from: usize, key: usize, parcel: Parcel) {
+        self.begin(From::Peer(from, key), parcel, vec![(self.index, parcel.sector, parcel.len)]);
+    }
+
+    pub(crate) fn peer_replied(&mut self, key: usize, result: Result<(), RequestError>) {
+        self.part_done(key, result);
+    }
+
+    /// Nothing that was routed from here is still running.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused && self.pending.iter().all(|(_, p)| matches!(p.from, From::Peer(..)))
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.pending.is_empty() && self.backlog.is_empty() && self.engine.is_quiet()
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+        self.engine.hurry();
+    }
+
+    pub(crate) fn deal(&mut self, among: Vec<usize>) {
+        self.deal = among;
+        self.paused = false;
+        for (from, parcel) in std::mem::take(&mut self.backlog) {
+            self.route(from, parcel);
+        }
+    }
+
+    fn route(&mut self, from: From, parcel: Parcel) {
+        if self.paused {
+            self.backlog.push_back((from, parcel));
+            return;
+        }
+        let parts = self.parts(&parcel);
+        self.begin(from, parcel, parts);
+    }
+
+    /// Who does which part. A flush needs no dealing: it makes durable what was answered, on all
+    /// members, whoever wrote it.
+    fn parts(&self, parcel: &Parcel) -> Vec<(usize, u64, u64)> {
+        let (start, end) = (parcel.sector, parcel.sector.saturating_add(parcel.len));
+        if parcel.kind == RequestKind::Flush {
+            return vec![(self.index, start, parcel.len)];
+        }
+        if let [only] = self.deal[..] {
+            return vec![(only, start, parcel.len)];
+        }
+        let mut parts = Vec::new();
+        let mut at = start;
+        while at < end {
+            let span = at / self.span;
+            let next = ((span + 1) * self.span).min(end);
+            parts.push((self.deal[span as usize % self.deal.len()], at, next - at));
+            at = next;
+        }
+        if parts.is_empty() {
+            parts.push((self.index, start, parcel.len));
+        }
+        parts
+    }
+
+    fn begin(&mut self, from: From, parcel: Parcel, parts: Vec<(usize, u64, u64)>) {
+        let foreign = !matches!(from, From::Client(..));
+        let lent = parcel.memory.filter(|_| foreign).map(|memory| self.memory.lend(memory.0));
+        let kind = match lent {
+            Some(id) => with_buf(parcel.kind, Buf { id, offset: 0 }),
+            None => parcel.kind,
+        };
+        let count = parts.len() as u32;
+        let key = self.pending.insert(Pending { from, parts: count, result: Ok(()), lent });
+        for (owner, sector, len) in parts {
+            let skip = (sector - parcel.sector) as u32;
+            if owner == self.index {
+                let kind = buf_of(kind).map_or(kind, |b| with_buf(kind, b.advance_sectors(skip)));
+                let request = Request {
+                    id: RequestId(key as u64),
+                    kind,
+                    sector: Sector(sector),
+                    len: Sectors(len),
+                };
+                self.engine.handle_request(self.now(), request);
+            } else {
+                // SAFETY: within the request's own memory.
+                let at = |a: Address| Address(unsafe { a.0.add(skip as usize * 512) });
+                let parcel = Parcel { memory: parcel.memory.map(at), sector, len, ..parcel };
+                let request = Message::Request { from: self.index, key, parcel };
+                if !self.peers[owner].send(request) {
+                    self.part_done(key, Err(RequestError::Io));
+                }
+            }
+        }
+    }
+
+    fn part_done(&mut self, key: usize, result: Result<(), RequestError>) {
+        let pending = &mut self.pending[key];
+        pending.parts -= 1;
+        pending.result = pending.result.and(result);
+        if pending.parts > 0 {
+            return;
+        }
+        let pending = self.pending.remove(key);
+        if let Some(id) = pending.lent {
+            self.memory.free(id);
+        }
+        match pending.from {
+            From::Client(client, id) => self.replies.push_back((client, id, pending.result)),
+            From::External(done) => done(pending.result),
+            From::Peer(shard, key) => {
+                self.peers[shard].send(Message::Reply { key, result: pending.result });
+            }
+        }
+    }
+
+    /// Carries out what the engine wants.
+    pub(crate) fn pump(&mut self) {
+        while let Some(effect) = self.engine.poll_effect() {
+            match effect {
+                Effect::Io(io) => self.start(&io),
+                Effect::Compute(compute) => self.memory.compute(&compute),
+                Effect::Reply(Reply { id, result }) => self.part_done(id.0 as usize, result),
+            }
+        }
+        while let Some(notice) = self.engine.poll_notice() {
+            self.notices.push_back(notice);
+        }
+    }
+
+    fn start(&mut self, io: &MemberIo) {
+        let member = usize::from(io.member.0);
+        let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
+        let iov = self.memory.iov(&io.pieces);
+        let op = match io.kind {
+            IoKind::Read => Op::Read { member, offset, iov: &iov },
+            IoKind::Write { fua } => Op::Write { member, offset, iov: &iov, fua },
+            IoKind::Flush => Op::Flush { member },
+            IoKind::Discard => Op::Discard { member, offset, len },
+            IoKind::WriteZeroes { fua, unmap } => {
+                if fua {
+                    self.zeroing.push((io.id, member));
+                }
+                Op::WriteZeroes { member, offset, len, may_unmap: unmap }
+            }
+        };
+        // SAFETY: the engine holds every buffer of an I/O until its completion.
+        unsafe { self.queue.submit(Token::Engine(io.id).pack(), op) };
+    }
+
+    /// An I/O of the engine has ended.
+    pub(crate) fn engine_io_done(&mut self, id: IoId, result: i32) {
+        if !self.zeroing.is_empty()
+            && let Some(at) = self.zeroing.iter().position(|z| z.0 == id)
+        {
+            let (_, member) = self.zeroing.swap_remove(at);
+            if result >= 0 {
+                let key = self.flushing.insert((id, true)) as u32;
+                // SAFETY: a flush names no memory.
+                unsafe { self.queue.submit(Token::Flushing(key).pack(), Op::Flush { member }) };
+                return;
+            }
+        }
+        if result < 0 {
+            let error = std::io::Error::from_raw_os_error(-result);
+            self.log.say(&format!("shard {}: a member I/O failed: {error}", self.index));
+        }
+        self.engine.handle_completion(self.now(), id, result >= 0);
+    }
+
+    pub(crate) fn flush_done(&mut self, key: u32, result: i32) {
+        let (id, _) = self.flushing.remove(key as usize);
+        self.engine.handle_completion(self.now(), id, result >= 0);
+    }
+
+    /// Shows what has been done to whoever asks.
+    pub(crate) fn publish(&self) {
+        let stats = self.engine.stats();
+        let pairs = [
+            (&self.counters.requests, stats.requests),
+            (&self.counters.member_reads, stats.member_reads),
+            (&self.counters.member_writes, stats.member_writes),
+            (&self.counters.member_read_sectors, stats.member_read_sectors),
+            (&self.counters.member_write_sectors, stats.member_write_sectors),
+            (&self.counters.full_writes, stats.full_writes),
+            (&self.counters.rmw_writes, stats.rmw_writes),
+            (&self.counters.rcw_writes, stats.rcw_writes),
+            (&self.counters.recovered, stats.recovered),
+            (&self.counters.cache_pages, u64::from(self.engine.scratch_pages().0)),
+            (&self.counters.pool_bytes, self.memory.stats().in_use as u64),
+        ];
+        for (counter, value) in pairs {
+            counter.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+fn buf_of(kind: RequestKind) -> Option<Buf> {
+    match kind {
+        RequestKind::Read(buf) | RequestKind::Write { buf, .. } => Some(buf),
+        _ => None,
+    }
+}
+
+fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
+    match kind {
+        RequestKind::Read(_) => RequestKind::Read(buf),
+        RequestKind::Write { fua, .. } => RequestKind::Write { buf, fua },
+        other => other,
+    }
+}

@@ -1,0 +1,416 @@
+//! The first shard's second job: the supervisor's I/O, new clients, the dealing of the array's
+//! spans, commands, and the order of stopping.
+//!
+//! Invariants:
+//! - spans are dealt anew only while every shard is paused, so no stripe ever has two owners;
+//! - the array is marked clean only after every shard is quiet and every member has flushed.
+
+use crate::{
+    array::Facts,
+    core::Core,
+    message::{Answer, Command, Greeter, Message},
+    status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
+};
+use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
+use lapstrake_engine::{Event, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, Target};
+use slab::Slab;
+use std::{
+    collections::VecDeque,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::{Arc, mpsc::Sender},
+};
+
+/// Memory for superblocks and bitmap pages on their way, set aside so that recording a failure
+/// never waits for memory.
+const META_BYTES: usize = 2 << 20;
+
+enum Errand {
+    /// The flush before a metadata write, then the write.
+    Flush {
+        write: MetaWrite,
+        member: usize,
+    },
+    Write {
+        write: MetaWrite,
+        buf: PoolId,
+    },
+    Accept {
+        listener: usize,
+    },
+    FinalFlush {
+        member: usize,
+    },
+}
+
+struct Listener {
+    fd: OwnedFd,
+    greeter: Greeter,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stop {
+    No,
+    Leaving { shards_left: usize },
+    Flushing { members_left: usize },
+    Marking,
+    Done,
+}
+
+/// See the module.
+pub(crate) struct Lead {
+    supervisor: Option<Supervisor>,
+    facts: Arc<Facts>,
+    counters: Vec<Arc<Counters>>,
+    log: Log,
+    pool: Pool,
+    work: Slab<Errand>,
+    waiting: VecDeque<MetaWrite>,
+    listeners: Vec<Listener>,
+    homes: Vec<usize>,
+    dealt: Vec<usize>,
+    pausing: Option<usize>,
+    stop: Stop,
+    stop_answers: Vec<Sender<Answer>>,
+    broken: bool,
+}
+
+impl Lead {
+    pub(crate) fn new(
+        supervisor: Option<Supervisor>,
+        facts: Arc<Facts>,
+        counters: Vec<Arc<Counters>>,
+        log: Log,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            homes: vec![0; counters.len()],
+            supervisor,
+            facts,
+            counters,
+            log,
+            pool: Pool::new(META_BYTES, true)?,
+            work: Slab::new(),
+            waiting: VecDeque::new(),
+            listeners: Vec::new(),
+            dealt: vec![0],
+            pausing: None,
+            stop: Stop::No,
+            stop_answers: Vec::new(),
+            broken: false,
+        })
+    }
+
+    pub(crate) fn deadline(&self) -> Option<lapstrake_engine::Time> {
+        self.supervisor.as_ref().and_then(Supervisor::poll_deadline)
+    }
+
+    pub(crate) fn notice(&mut self, core: &mut Core, notice: Notice) {
+        let now = core.now();
+        match &mut self.supervisor {
+            Some(supervisor) => supervisor.handle_notice(now, notice),
+            // A read-only array has nobody to record a failure; its shards reject writes.
+            None => {
+                if let Notice::Failed(member) = notice {
+                    self.tell(core, &Order::Recorded(member));
+                    self.say_failed(member);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn time(&mut self, core: &mut Core) {
+        let now = core.now();
+        if let Some(supervisor) = &mut self.supervisor
+            && supervisor.poll_deadline().is_some_and(|due| due <= now)
+        {
+            supervisor.handle_time(now);
+        }
+    }
+
+    /// Carries out what the supervisor wants.
+    pub(crate) fn pump(&mut self, core: &mut Core) {
+        let Some(supervisor) = &mut self.supervisor else { return };
+        while let Some(write) = supervisor.poll_write() {
+            self.waiting.push_back(write);
+        }
+        let mut orders = Vec::new();
+        while let Some(order) = supervisor.poll_order() {
+            orders.push(order);
+        }
+        let mut events = Vec::new();
+        while let Some(event) = supervisor.poll_event() {
+            events.push(event);
+        }
+        for event in events {
+            match event {
+                Event::MemberFailed(member) => self.say_failed(member),
+                Event::Broken => {
+                    self.broken = true;
+                    self.log.say(
+                        "the superblocks can no longer be written: every write fails from now on; \
+                         what was answered before is on the members",
+                    );
+                }
+            }
+        }
+        for order in orders {
+            self.tell(core, &order);
+        }
+        self.send_waiting(core);
+        let marked = self.supervisor.as_ref().is_some_and(Supervisor::is_stopped);
+        if self.stop == Stop::Marking && marked {
+            self.finish(core);
+        }
+    }
+
+    fn say_failed(&self, member: MemberId) {
+        let part = &self.facts.members[usize::from(member.0)];
+        let slot = part.slot.map_or_else(|| "a spare".into(), |slot| format!("slot {slot}"));
+        self.log.say(&format!(
+            "member {} ({slot}) failed and is used no more; the array goes on without it; \
+             `lapstrake detail {}` shows what is left",
+            part.path, self.facts.name,
+        ));
+    }
+
+    fn tell(&self, core: &mut Core, order: &Order) {
+        for peer in core.peers.iter().skip(1) {
+            peer.send(Message::Order(order.clone()));
+        }
+        let now = core.now();
+        core.engine.handle_order(now, order);
+    }
+
+    fn send_waiting(&mut self, core: &mut Core) {
+        while let Some(write) = self.waiting.front() {
+            let member = match write.target {
+                Target::Member(id) => usize::from(id.0),
+                Target::BitmapFile => self.facts.members.len(),
+            };
+            let Some(buf) = self.pool.alloc(write.data.len()) else { return };
+            self.pool.free(buf);
+            let Some(write) = self.waiting.pop_front() else { return };
+            let key = self.work.insert(Errand::Flush { write, member }) as u32;
+            // SAFETY: a flush names no memory.
+            unsafe { core.lead_op(key, Op::Flush { member }) };
+        }
+    }
+
+    pub(crate) fn op_done(&mut self, core: &mut Core, key: u32, result: i32) {
+        match self.work.remove(key as usize) {
+            Errand::Flush { write, member } => self.flushed(core, write, member, result),
+            Errand::Write { write, buf } => {
+                self.pool.free(buf);
+                self.written(core, &write, result);
+            }
+            Errand::Accept { listener } => self.accepted(core, listener, result),
+            Errand::FinalFlush { member } => self.final_flush_done(core, member, result),
+        }
+    }
+
+    fn flushed(&mut self, core: &mut Core, write: MetaWrite, member: usize, result: i32) {
+        let buf = self.pool.alloc(write.data.len()).filter(|_| result >= 0);
+        let Some(buf) = buf else { return self.written(core, &write, result.min(-libc::ENOMEM)) };
+        let start = self.pool.ptr(buf);
+        // SAFETY: the run is at least as long as the data, and nobody else has it.
+        unsafe { start.copy_from_nonoverlapping(write.data.as_ptr(), write.data.len()) };
+        let iov = [IoVec::new(start, write.data.len())];
+        let offset = write.sector.0 * 512;
+        let key = self.work.insert(Errand::Write { write, buf }) as u32;
+        // SAFETY: the run stays ours until the completion.
+        unsafe { core.lead_op(key, Op::Write { member, offset, iov: &iov, fua: true }) };
+    }
+
+    fn written(&mut self, core: &mut Core, write: &MetaWrite, result: i32) {
+        if result < 0 {
+            let error = std::io::Error::from_raw_os_error(-result);
+            self.log.say(&format!("metadata write to {:?} failed: {error}", write.target));
+        }
+        let now = core.now();
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_written(now, write.id, result >= 0);
+        }
+    }
+
+    pub(crate) fn listen(&mut self, core: &mut Core, fd: OwnedFd, greeter: Greeter) {
+        self.listeners.push(Listener { fd, greeter });
+        self.accept(core, self.listeners.len() - 1);
+    }
+
+    fn accept(&mut self, core: &mut Core, listener: usize) {
+        let fd = self.listeners[listener].fd.as_raw_fd();
+        let key = self.work.insert(Errand::Accept { listener }) as u32;
+        // SAFETY: the listener is closed after its last completion only.
+        unsafe { core.lead_op(key, Op::Accept { fd }) };
+    }
+
+    fn accepted(&mut self, core: &mut Core, listener: usize, result: i32) {
+        if self.stop != Stop::No {
+            return;
+        }
+        if result >= 0 {
+            // SAFETY: the completion hands over a new descriptor.
+            let socket = unsafe { OwnedFd::from_raw_fd(result) };
+            let client = (self.listeners[listener].greeter)(socket);
+            let home = (0..self.homes.len()).min_by_key(|&i| self.homes[i]).unwrap_or(0);
+            self.homes[home] += 1;
+            core.peers[home].send(Message::Client(client));
+            self.redeal(core);
+        } else if result == -libc::ECANCELED {
+            return;
+        } else {
+            let error = std::io::Error::from_raw_os_error(-result);
+            self.log.say(&format!("a client could not be accepted: {error}"));
+        }
+        self.accept(core, listener);
+    }
+
+    pub(crate) fn client_gone(&mut self, core: &mut Core, shard: usize) {
+        self.homes[shard] -= 1;
+        self.redeal(core);
+    }
+
+    /// Deals the spans to the shards that have clients, if that has changed.
+    fn redeal(&mut self, core: &mut Core) {
+        if self.pausing.is_none() && self.stop == Stop::No && self.wanted_deal() != self.dealt {
+            self.pausing = Some(core.peers.len());
+            for peer in core.peers.iter() {
+                peer.send(Message::Pause);
+            }
+        }
+    }
+
+    fn wanted_deal(&self) -> Vec<usize> {
+        let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.homes[i] > 0).collect();
+        if busy.is_empty() { vec![0] } else { busy }
+    }
+
+    pub(crate) fn paused(&mut self, core: &mut Core) {
+        let Some(left) = &mut self.pausing else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.pausing = None;
+            self.dealt = self.wanted_deal();
+            for peer in core.peers.iter() {
+                peer.send(Message::Deal(self.dealt.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn command(&mut self, core: &mut Core, command: &Command, answer: Sender<Answer>) {
+        match command {
+            Command::Detail => {
+                // The asker may have gone.
+                let _ = answer.send(Answer::Detail(Box::new(self.detail(core))));
+            }
+            Command::Stop => {
+                self.stop_answers.push(answer);
+                if self.stop == Stop::No {
+                    self.stop = Stop::Leaving { shards_left: core.peers.len() };
+                    for listener in &self.listeners {
+                        core.cancel_fd(listener.fd.as_raw_fd());
+                    }
+                    for peer in core.peers.iter() {
+                        peer.send(Message::ShutDown);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A shard has no client and no request any more.
+    pub(crate) fn quiet(&mut self, core: &mut Core) {
+        let Stop::Leaving { shards_left } = &mut self.stop else { return };
+        *shards_left -= 1;
+        if *shards_left > 0 {
+            return;
+        }
+        if self.supervisor.is_none() {
+            return self.finish(core);
+        }
+        let members_left = self.facts.members.len();
+        self.stop = Stop::Flushing { members_left };
+        for member in 0..members_left {
+            let key = self.work.insert(Errand::FinalFlush { member }) as u32;
+            // SAFETY: a flush names no memory.
+            unsafe { core.lead_op(key, Op::Flush { member }) };
+        }
+    }
+
+    fn final_flush_done(&mut self, core: &mut Core, member: usize, result: i32) {
+        let now = core.now();
+        let Some(supervisor) = &mut self.supervisor else { return };
+        if result < 0 && !supervisor.handle_fail(now, MemberId(member as u16)) {
+            self.broken = true;
+            self.log.say(&format!(
+                "member {} could not flush at the end; the array is left marked active",
+                self.facts.members[member].path
+            ));
+        }
+        let Stop::Flushing { members_left } = &mut self.stop else { return };
+        *members_left -= 1;
+        if *members_left > 0 {
+            return;
+        }
+        self.stop = Stop::Marking;
+        if self.broken {
+            return self.finish(core);
+        }
+        supervisor.handle_stop(now);
+    }
+
+    fn finish(&mut self, core: &mut Core) {
+        self.stop = Stop::Done;
+        for answer in self.stop_answers.drain(..) {
+            // The asker may have gone.
+            let _ = answer.send(Answer::Stopped(!self.broken));
+        }
+        for peer in core.peers.iter() {
+            peer.send(Message::Exit);
+        }
+    }
+
+    fn detail(&self, core: &Core) -> Detail {
+        let mut detail = self.facts.detail.clone();
+        let mut degraded = false;
+        if let Some(supervisor) = &self.supervisor {
+            for (shown, (sb, standing)) in detail.members.iter_mut().zip(supervisor.members()) {
+                shown.state = standing_name(standing);
+                detail.update_time = detail.update_time.max(sb.utime().0);
+            }
+            detail.events = supervisor.events();
+            detail.bitmap_bits = supervisor.bitmap_bits();
+            degraded = supervisor.is_degraded() && self.facts.redundant;
+            detail.state = vec![if supervisor.is_active() { "active" } else { "clean" }];
+        }
+        if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
+            detail.state.push("degraded");
+        }
+        if self.broken {
+            detail.state.push("failed");
+        }
+        let (mut work, mut memory) = (Work::default(), MemoryUse::default());
+        for counters in &self.counters {
+            counters.add_to(&mut work, &mut memory);
+        }
+        memory.stripe_cache = detail.memory.stripe_cache;
+        memory.buffers = detail.memory.buffers;
+        memory.locked = core.memory.locked();
+        (detail.work, detail.memory) = (work, memory);
+        detail.clients = self.homes.iter().sum();
+        detail.backend = core.queue.backend();
+        detail
+    }
+}
+
+fn in_sync(members: &[MemberDetail]) -> usize {
+    members.iter().filter(|member| member.state == "in_sync").count()
+}
+
+pub(crate) fn standing_name(standing: Standing) -> &'static str {
+    match standing {
+        Standing::InSync => "in_sync",
+        Standing::Recovering => "recovering",
+        Standing::Spare => "spare",
+        Standing::Faulty => "faulty",
+    }
+}

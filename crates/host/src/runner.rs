@@ -1,0 +1,254 @@
+//! A shard's thread: wait, take in what came, carry out what follows, until told to end.
+
+use crate::{
+    client::{Client, Context},
+    core::{ClientState, Core, Token},
+    lead::Lead,
+    message::Message,
+};
+use lapstrake_device::Completion;
+use slab::Slab;
+use std::{
+    sync::mpsc::{Receiver, TryRecvError},
+    time::{Duration, Instant},
+};
+
+/// See the module.
+pub(crate) struct Runner {
+    pub core: Core,
+    pub lead: Option<Lead>,
+    pub inbox: Receiver<Message>,
+    sessions: Slab<Option<Box<dyn Client>>>,
+    /// Clients that got replies in this turn; kept to reuse its memory.
+    replied: Vec<usize>,
+    leaving: bool,
+    said_quiet: bool,
+    pausing: bool,
+    ended: bool,
+}
+
+impl Runner {
+    pub(crate) fn new(core: Core, lead: Option<Lead>, inbox: Receiver<Message>) -> Self {
+        let sessions = Slab::new();
+        let (leaving, said_quiet, pausing, ended) = (false, false, false, false);
+        let replied = Vec::new();
+        Self { core, lead, inbox, sessions, replied, leaving, said_quiet, pausing, ended }
+    }
+
+    /// Serves until [`Message::Exit`].
+    pub(crate) fn run(mut self) {
+        let mut done: Vec<Completion> = Vec::new();
+        while !self.ended {
+            let timeout = self.timeout();
+            if let Err(error) = self.core.queue.wait(&mut done, timeout) {
+                // Without a queue nothing can be said to anybody: members stay marked active.
+                panic!("shard {}: the I/O queue failed: {error}", self.core.index);
+            }
+            for completion in done.drain(..) {
+                self.completed(completion);
+            }
+            self.read_inbox();
+            self.time();
+            self.settle();
+            self.core.publish();
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let engine = self.core.engine.poll_deadline();
+        let lead = self.lead.as_ref().and_then(Lead::deadline);
+        let own = engine.into_iter().chain(lead).min().map(|time| self.core.instant(time));
+        let clients = self.sessions.iter().filter_map(|(_, session)| session.as_ref()?.deadline());
+        let due = clients.chain(own).min()?;
+        Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        let result = completion.result;
+        match Token::unpack(completion.token) {
+            Token::Engine(id) => self.core.engine_io_done(id, result),
+            Token::Flushing(key) => self.core.flush_done(key, result),
+            Token::Lead(key) => {
+                if let Some(lead) = &mut self.lead {
+                    lead.op_done(&mut self.core, key, result);
+                }
+            }
+            Token::Client { client, tag } => {
+                self.core.clients[client].busy -= 1;
+                self.with(client, |session, cx| session.handle_io(cx, tag, result));
+            }
+        }
+    }
+
+    fn with(&mut self, client: usize, act: impl FnOnce(&mut dyn Client, &mut Context<'_>)) {
+        let Some(mut session) = self.sessions.get_mut(client).and_then(Option::take) else {
+            return;
+        };
+        let closing = self.core.clients[client].closing;
+        if !closing {
+            act(&mut *session, &mut Context { core: &mut self.core, client });
+        }
+        self.sessions[client] = Some(session);
+        self.drop_if_over(client);
+    }
+
+    fn drop_if_over(&mut self, client: usize) {
+        let state = &self.core.clients[client];
+        if state.closing && state.busy == 0 {
+            self.sessions.remove(client);
+            self.core.drop_client(client);
+            self.core.peers[0].send(Message::ClientGone { shard: self.core.index });
+        }
+    }
+
+    fn read_inbox(&mut self) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(message) => self.received(message),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.ended = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn received(&mut self, message: Message) {
+        let core = &mut self.core;
+        match (message, &mut self.lead) {
+            (Message::Request { from, key, parcel }, _) => core.from_peer(from, key, parcel),
+            (Message::Reply { key, result }, _) => core.peer_replied(key, result),
+            (Message::External { parcel, done }, _) => core.external(parcel, done),
+            (Message::Order(order), _) => {
+                let now = core.now();
+                core.engine.handle_order(now, &order);
+            }
+            (Message::Client(client), _) => self.welcome(client),
+            (Message::Pause, _) => {
+                core.pause();
+                self.pausing = true;
+            }
+            (Message::Deal(among), _) => core.deal(among),
+            (Message::ShutDown, _) => self.shut_down(),
+            (Message::Exit, _) => self.ended = true,
+            (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),
+            (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
+            (Message::Paused, Some(lead)) => lead.paused(core),
+            (Message::Quiet, Some(lead)) => lead.quiet(core),
+            (Message::Listen { listener, greeter }, Some(lead)) => {
+                lead.listen(core, listener, greeter);
+            }
+            (Message::Command { command, answer }, Some(lead)) => {
+                lead.command(core, &command, answer);
+            }
+            (_, None) => unreachable!("a message for the lead reached another shard"),
+        }
+    }
+
+    fn welcome(&mut self, client: Box<dyn Client>) {
+        let key = self.core.clients.insert(ClientState::default());
+        let same = self.sessions.insert(Some(client));
+        assert_eq!(key, same, "sessions and their states are made and dropped together");
+        if self.leaving {
+            self.core.close_client(key);
+            return self.drop_if_over(key);
+        }
+        self.with(key, |session, cx| session.start(cx));
+    }
+
+    fn shut_down(&mut self) {
+        self.leaving = true;
+        let clients: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
+        for client in clients {
+            self.with(client, |session, cx| session.shut_down(cx));
+        }
+    }
+
+    fn time(&mut self) {
+        let now = self.core.now();
+        if self.core.engine.poll_deadline().is_some_and(|due| due <= now) {
+            self.core.engine.handle_time(now);
+        }
+        if let Some(lead) = &mut self.lead {
+            lead.time(&mut self.core);
+        }
+        if self.sessions.iter().any(|(_, s)| s.as_ref().is_some_and(|s| s.deadline().is_some())) {
+            let now = Instant::now();
+            let due: Vec<usize> = self
+                .sessions
+                .iter()
+                .filter(|(_, s)| s.as_ref().and_then(|s| s.deadline()).is_some_and(|d| d <= now))
+                .map(|(key, _)| key)
+                .collect();
+            for client in due {
+                self.with(client, |session, cx| session.handle_time(cx));
+            }
+        }
+    }
+
+    /// Goes on until nothing follows from anything any more.
+    fn settle(&mut self) {
+        loop {
+            self.core.pump();
+            while let Some(notice) = self.core.notices.pop_front() {
+                match &mut self.lead {
+                    Some(lead) => lead.notice(&mut self.core, notice),
+                    None => {
+                        self.core.peers[0].send(Message::Notice { notice });
+                    }
+                }
+            }
+            if let Some(lead) = &mut self.lead {
+                lead.pump(&mut self.core);
+            }
+            let moved = self.deliver_replies() | self.feed_starved();
+            self.core.pump();
+            if !moved && self.core.notices.is_empty() {
+                break;
+            }
+        }
+        if self.pausing && self.core.is_paused() {
+            self.pausing = false;
+            self.core.peers[0].send(Message::Paused);
+        }
+        let gone = self.leaving && !self.said_quiet && self.sessions.is_empty();
+        if gone && self.core.is_quiet() {
+            self.said_quiet = true;
+            self.core.peers[0].send(Message::Quiet);
+        } else if gone {
+            self.core.engine.hurry();
+        }
+    }
+
+    fn deliver_replies(&mut self) -> bool {
+        if self.core.replies.is_empty() {
+            return false;
+        }
+        let mut replied = std::mem::take(&mut self.replied);
+        while let Some((client, id, result)) = self.core.replies.pop_front() {
+            self.core.clients[client].busy -= 1;
+            self.with(client, |session, cx| session.handle_reply(cx, id, result));
+            if replied.last() != Some(&client) {
+                replied.push(client);
+            }
+        }
+        replied.sort_unstable();
+        replied.dedup();
+        for client in replied.drain(..) {
+            self.with(client, |session, cx| session.handle_replied(cx));
+        }
+        self.replied = replied;
+        true
+    }
+
+    fn feed_starved(&mut self) -> bool {
+        if !std::mem::take(&mut self.core.freed) || self.core.starved.is_empty() {
+            return false;
+        }
+        for client in std::mem::take(&mut self.core.starved) {
+            self.with(client, |session, cx| session.handle_time(cx));
+        }
+        true
+    }
+}

@@ -1,0 +1,162 @@
+//! What a running array tells about itself.
+
+use serde::Serialize;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Where a running array's words to its operator go: one line each.
+#[derive(Clone)]
+pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Log {
+    /// Passes each line to `sink`.
+    pub fn new(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sink))
+    }
+
+    /// Says one line.
+    pub fn say(&self, line: &str) {
+        (self.0)(line);
+    }
+}
+
+/// One shard's counts, written by its thread alone.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub requests: AtomicU64,
+    pub member_reads: AtomicU64,
+    pub member_writes: AtomicU64,
+    pub member_read_sectors: AtomicU64,
+    pub member_write_sectors: AtomicU64,
+    pub full_writes: AtomicU64,
+    pub rmw_writes: AtomicU64,
+    pub rcw_writes: AtomicU64,
+    pub recovered: AtomicU64,
+    pub cache_pages: AtomicU64,
+    pub pool_bytes: AtomicU64,
+}
+
+/// Sums over all shards since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Work {
+    /// Requests answered.
+    pub requests: u64,
+    /// Reads sent to members.
+    pub member_reads: u64,
+    /// Writes sent to members.
+    pub member_writes: u64,
+    /// Bytes read from members.
+    pub member_read_bytes: u64,
+    /// Bytes written to members.
+    pub member_write_bytes: u64,
+    /// Parts of stripes written without reading.
+    pub full_stripe_writes: u64,
+    /// Parts of stripes written by read-modify-write.
+    pub read_modify_writes: u64,
+    /// Parts of stripes written by reconstruct-write.
+    pub reconstruct_writes: u64,
+    /// Parts of stripes for which lost blocks were recovered.
+    pub recovered: u64,
+}
+
+/// Memory of an array, bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct MemoryUse {
+    /// The stripe caches: pages per member x 4096 x members x shards.
+    pub stripe_cache: u64,
+    /// Of it in use now.
+    pub stripe_cache_used: u64,
+    /// For the requests of clients.
+    pub buffers: u64,
+    /// Of it in use now.
+    pub buffers_used: u64,
+    /// Whether all of it is locked against being swapped out.
+    pub locked: bool,
+}
+
+impl Counters {
+    pub(crate) fn add_to(&self, work: &mut Work, memory: &mut MemoryUse) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        work.requests += get(&self.requests);
+        work.member_reads += get(&self.member_reads);
+        work.member_writes += get(&self.member_writes);
+        work.member_read_bytes += get(&self.member_read_sectors) * 512;
+        work.member_write_bytes += get(&self.member_write_sectors) * 512;
+        work.full_stripe_writes += get(&self.full_writes);
+        work.read_modify_writes += get(&self.rmw_writes);
+        work.reconstruct_writes += get(&self.rcw_writes);
+        work.recovered += get(&self.recovered);
+        memory.stripe_cache_used += get(&self.cache_pages) * 4096;
+        memory.buffers_used += get(&self.pool_bytes);
+    }
+}
+
+/// One member of a running array.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberDetail {
+    /// As it was named.
+    pub path: String,
+    /// Its number in the superblocks.
+    pub number: u32,
+    /// Its slot.
+    pub slot: Option<u16>,
+    /// `in_sync`, `recovering`, `spare` or `faulty`.
+    pub state: &'static str,
+    /// Opened with O_DIRECT.
+    pub direct: bool,
+}
+
+/// Everything about a running array.
+#[derive(Clone, Debug, Serialize)]
+pub struct Detail {
+    /// Its name here.
+    pub name: String,
+    /// Superblock version.
+    pub version: String,
+    /// The name in the superblocks.
+    pub set_name: String,
+    /// The array's UUID as mdadm prints it.
+    pub uuid: String,
+    /// Seconds since 1970.
+    pub creation_time: u64,
+    /// Seconds since 1970.
+    pub update_time: u64,
+    /// As mdadm names it.
+    pub level: String,
+    /// As mdadm names it; none where the level has none.
+    pub layout: Option<String>,
+    /// Bytes; 0 where the level has none.
+    pub chunk_bytes: u64,
+    /// Bytes.
+    pub array_bytes: u64,
+    /// Bytes used of each member; 0 where all is used.
+    pub component_bytes: u64,
+    /// Slots.
+    pub raid_devices: u16,
+    /// `clean` or `active`, with `degraded`, `failed`, `read-only`.
+    pub state: Vec<&'static str>,
+    /// Event counter.
+    pub events: u64,
+    /// As mdadm names it: `bitmap`, `resync` or `none`.
+    pub consistency_policy: &'static str,
+    /// Dirty and all bits of the write-intent bitmap.
+    pub bitmap_bits: Option<(u64, u64)>,
+    /// Where it lies: `internal` or `external`.
+    pub bitmap_place: Option<&'static str>,
+    /// From which byte on a resync is due.
+    pub resync_from_bytes: Option<u64>,
+    /// The members in the order of their numbers.
+    pub members: Vec<MemberDetail>,
+    /// The queue's back end.
+    pub backend: &'static str,
+    /// Threads that serve it.
+    pub shards: usize,
+    /// Clients connected.
+    pub clients: usize,
+    /// What has been done since the start.
+    pub work: Work,
+    /// What memory it holds.
+    pub memory: MemoryUse,
+}
