@@ -56,7 +56,7 @@ fn image(len: usize) -> Vec<u8> {
 
 /// No client broke the protocol, and each left with a word or at the edge of a message.
 fn assert_orderly(server: &Server) {
-    let logs = server.logs.lock().unwrap();
+    let logs = server.logs();
     assert!(!logs.is_empty());
     for log in logs.iter() {
         let bad = log.iter().find(|event| matches!(event, Event::Violation(_)));
@@ -134,13 +134,18 @@ fn nbdcopy_copies_there_and_back() {
         std::fs::write(&from, image(64 << 20)).unwrap();
         let uri = server.uri("md0");
         let flag = format!("--connections={connections}");
-        if succeed("nbdcopy", &[&flag, "--flush", path(&from), &uri]).is_none() {
+        // By default it makes no more connections than there are cores.
+        let threads = format!("--threads={connections}");
+        if succeed("nbdcopy", &[&flag, &threads, "--flush", path(&from), &uri]).is_none() {
             return;
         }
-        succeed("nbdcopy", &[&flag, &uri, path(&to)]);
+        succeed("nbdcopy", &[&flag, &threads, &uri, path(&to)]);
         assert!(std::fs::read(&from).unwrap() == std::fs::read(&to).unwrap());
         assert!(server.stores[0].lock().unwrap().flushes > 0);
         assert_orderly(&server);
+        let opened = |log: &&Vec<Event>| log.first() == Some(&Event::Open { export: 0 });
+        let count = server.logs().iter().filter(opened).count();
+        assert_eq!(count, 2 * connections.parse::<usize>().unwrap());
     }
 }
 

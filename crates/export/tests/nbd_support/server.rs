@@ -4,7 +4,7 @@
 use std::io::{self, IoSliceMut, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use lapstrake_export::nbd::{Event, Exports, Limits, Want};
 
@@ -14,9 +14,15 @@ use super::memory::Store;
 /// A listening server; its threads end with the test's process.
 pub struct Server {
     dir: tempfile::TempDir,
-    /// What each connection that is over went through.
-    pub logs: Arc<Mutex<Vec<Vec<Event>>>>,
+    sessions: Arc<Sessions>,
     pub stores: Arc<Vec<Mutex<Store>>>,
+}
+
+/// How many connections are open, and what those that are over went through.
+#[derive(Default)]
+struct Sessions {
+    state: Mutex<(usize, Vec<Vec<Event>>)>,
+    over: Condvar,
 }
 
 impl Server {
@@ -26,21 +32,32 @@ impl Server {
         let stores: Vec<_> =
             exports.list().iter().map(|e| Mutex::new(Store::new(e.size_bytes))).collect();
         let stores = Arc::new(stores);
-        let logs = Arc::new(Mutex::new(Vec::new()));
-        let server = Server { dir, logs: Arc::clone(&logs), stores: Arc::clone(&stores) };
+        let sessions = Arc::new(Sessions::default());
+        let server = Server { dir, sessions: Arc::clone(&sessions), stores: Arc::clone(&stores) };
         std::thread::spawn(move || {
             for socket in listener.incoming() {
                 let socket = socket.expect("accept");
                 let driver =
                     Driver::over(Arc::clone(&exports), Arc::clone(&stores), Limits::default());
-                let logs = Arc::clone(&logs);
+                let sessions = Arc::clone(&sessions);
+                sessions.state.lock().expect("no thread died").0 += 1;
                 std::thread::spawn(move || {
                     let log = serve(socket, driver);
-                    logs.lock().expect("no thread died").push(log);
+                    let mut state = sessions.state.lock().expect("no thread died");
+                    state.0 -= 1;
+                    state.1.push(log);
+                    sessions.over.notify_all();
                 });
             }
         });
         server
+    }
+
+    /// What each connection went through. Waits until all are over.
+    pub fn logs(&self) -> Vec<Vec<Event>> {
+        let state = self.sessions.state.lock().expect("no thread died");
+        let state = self.sessions.over.wait_while(state, |state| state.0 > 0);
+        state.expect("no thread died").1.clone()
     }
 
     pub fn socket(&self) -> PathBuf {
