@@ -13,6 +13,7 @@ mod core;
 mod lead;
 mod memory;
 mod message;
+mod open;
 mod runner;
 mod status;
 
@@ -21,4 +22,5 @@ pub use client::{Client, Context, Kind, Memory};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::RequestError;
 pub use message::{Done, Greeter};
+pub use open::{Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
 pub use status::{Detail, Log, MemberDetail, MemoryUse, Work};

@@ -1,0 +1,349 @@
+//! From a list of devices to an array that can be started: open and lock, find superblocks,
+//! decide by md's rules, read the bitmap.
+//!
+//! Nothing is written, except where the user forced stale members into the array: then their
+//! superblocks are rewritten here, before anything else is.
+
+use crate::array::{Part, Parts, uuid_text};
+use lapstrake_device::{Access, FaultError, Faults, Member, MemberSpec, OpenError, overlaps};
+use lapstrake_engine::IntentConfig;
+use lapstrake_geometry::{GeometryError, Sectors};
+use lapstrake_metadata::{
+    Superblock,
+    assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
+    bitmap::{self, Bits, BitmapError},
+    detect::{self, Finding, Findings},
+};
+use std::{io, path::PathBuf, sync::Arc};
+use thiserror::Error;
+
+/// What to open, and how far to go.
+#[derive(Clone, Debug, Default)]
+pub struct OpenRequest {
+    /// The devices.
+    pub members: Vec<MemberSpec>,
+    /// Open them for reading only.
+    pub read_only: bool,
+    /// What `--force` of mdadm's assemble does.
+    pub force: bool,
+    /// Start although members are missing that were there before.
+    pub degraded: bool,
+    /// Only members of this array.
+    pub uuid: Option<[u8; 16]>,
+    /// Only members of arrays of this name.
+    pub set_name: Option<String>,
+    /// The external bitmap's file.
+    pub bitmap_file: Option<PathBuf>,
+    /// The name to serve it by; without one the superblocks' name, without its host.
+    pub name: Option<String>,
+}
+
+/// One device and what became of it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// As it was given.
+    pub member: String,
+    /// Whether it is part of the array.
+    pub taken: bool,
+    /// Why, with numbers.
+    pub verdict: String,
+}
+
+/// An array ready to be started.
+#[derive(Debug)]
+pub struct Opened {
+    /// For [`crate::Array::start`].
+    pub parts: Parts,
+    /// The decision.
+    pub assembly: Assembly,
+    /// The decision in words, a line for each device.
+    pub report: Vec<Line>,
+}
+
+/// Why there is no array. Nothing was written to any device.
+#[derive(Debug, Error)]
+pub enum OpenArrayError {
+    /// Devices that cannot be opened: each one.
+    #[error("{}", join(.0))]
+    Devices(Vec<OpenError>),
+    /// The same device, or overlapping windows of it, twice.
+    #[error("{first} and {second} are, in part or as a whole, the same device; nothing was written")]
+    Twice {
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A device could not be read.
+    #[error("{member}: cannot read it: {source}; nothing was written")]
+    Read {
+        /// Which.
+        member: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Not one array.
+    #[error("{text}; nothing was written")]
+    Assemble {
+        /// The decision's error.
+        error: AssembleError,
+        /// It in words, with the devices' names, and what was found on them.
+        text: String,
+    },
+    /// An array, but one that may not be started.
+    #[error("{text}; nothing was written")]
+    Refused {
+        /// The decision's refusal.
+        refusal: Refusal,
+        /// It in words.
+        text: String,
+        /// What became of each device.
+        report: Vec<Line>,
+    },
+    /// The superblocks describe no array that can be.
+    #[error("the superblocks describe no possible array: {0}; nothing was written")]
+    Geometry(#[from] GeometryError),
+    /// The write-intent bitmap cannot be used.
+    #[error("the write-intent bitmap of {place} cannot be used: {error}; nothing was written")]
+    Bitmap {
+        /// Where it was read.
+        place: String,
+        /// What is wrong with it.
+        error: BitmapError,
+    },
+    /// The forced members' superblocks could not be written.
+    #[error("{member}: cannot rewrite its superblock: {source}; `--force` again resumes")]
+    Force {
+        /// Which.
+        member: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// `LAPSTRAKE_FAULT` is not understood.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+}
+
+fn join(errors: &[OpenError]) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    format!("{}; nothing was written", lines.join("\n"))
+}
+
+/// Opens, locks and assembles.
+///
+/// # Errors
+/// [`OpenArrayError`].
+pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
+    let access = if request.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let devices = open_all(&request.members, access)?;
+    let findings = devices
+        .iter()
+        .map(|device| probe(device).map_err(|source| read_error(device, source)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let candidates: Vec<Candidate<'_>> = findings
+        .iter()
+        .enumerate()
+        .filter_map(|(id, found)| Some(Candidate { id, superblock: found.best()? }))
+        .collect();
+    let options = assemble::Options {
+        force: request.force,
+        run: request.degraded,
+        uuid: request.uuid,
+        name: request.set_name.clone(),
+    };
+    let name = |id: usize| devices[id].spec().to_string();
+    let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
+        let found = unusable(&devices, &findings);
+        let text = format!("{}{found}", error.describe(&name));
+        OpenArrayError::Assemble { error, text }
+    })?;
+    let report = report(&devices, &findings, &assembly);
+    if let Err(refusal) = &assembly.start {
+        let text = refusal.describe(&name);
+        return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
+    }
+    let mut superblocks: Vec<Option<Superblock>> =
+        findings.iter().map(|found| found.best().cloned()).collect();
+    for (id, superblock) in &assembly.rewrite {
+        if !request.read_only {
+            rewrite(&devices[*id], superblock)?;
+        }
+        superblocks[*id] = Some(superblock.clone());
+    }
+    let parts = parts(request, &devices, &superblocks, &assembly)?;
+    Ok(Opened { parts, assembly, report })
+}
+
+/// Opens and locks every device, or none.
+pub(crate) fn open_all(
+    specs: &[MemberSpec],
+    access: Access,
+) -> Result<Vec<Arc<Member>>, OpenArrayError> {
+    let faults = Faults::from_env()?;
+    let mut devices: Vec<Arc<Member>> = Vec::new();
+    let mut errors = Vec::new();
+    for (index, spec) in specs.iter().enumerate() {
+        // Two openings of one file would lock each other out with a less helpful error.
+        let seen = Member::peek(spec).ok().and_then(|new| {
+            devices.iter().find(|known| overlaps(known, &new)).map(|known| known.spec().to_string())
+        });
+        if let Some(first) = seen {
+            return Err(OpenArrayError::Twice { first, second: spec.to_string() });
+        }
+        match Member::open(spec, access) {
+            Ok(member) => devices.push(Arc::new(member.with_faults(faults.layers(index)))),
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() { Ok(devices) } else { Err(OpenArrayError::Devices(errors)) }
+}
+
+/// Everything that can be recognised on a device.
+///
+/// # Errors
+/// The device's.
+pub fn probe(device: &Member) -> io::Result<Findings> {
+    detect::probe(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
+}
+
+fn read_error(device: &Member, source: io::Error) -> OpenArrayError {
+    OpenArrayError::Read { member: device.spec().to_string(), source }
+}
+
+/// What was found instead of usable superblocks.
+fn unusable(devices: &[Arc<Member>], findings: &[Findings]) -> String {
+    let mut text = String::new();
+    for (device, found) in devices.iter().zip(findings) {
+        if found.best().is_none() {
+            text += &format!("\n  {}: {}", device.spec(), describe(found));
+        }
+    }
+    text
+}
+
+/// What a device holds, when no md superblock on it can be used.
+#[must_use]
+pub fn describe(found: &Findings) -> String {
+    let mut words = Vec::new();
+    for finding in &found.0 {
+        words.push(match finding {
+            Finding::Md { version, sector, superblock } => match superblock {
+                Ok(_) => format!("md superblock {version}"),
+                Err(error) => {
+                    format!("md superblock {version} at sector {} is not usable: {error}", sector.0)
+                }
+            },
+            Finding::Container { kind, sector } => {
+                format!("{kind} at sector {}, which is not supported", sector.0)
+            }
+            Finding::Foreign { kind, offset } => format!("{kind} at byte {offset}"),
+        });
+    }
+    if words.is_empty() { "no md superblock".into() } else { words.join(", ") }
+}
+
+fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -> Vec<Line> {
+    let name = |id: usize| devices[id].spec().to_string();
+    let line = |(id, device): (usize, &Arc<Member>)| {
+        let verdict = assembly.verdicts.iter().find(|verdict| verdict.0 == id);
+        let forced = if assembly.forced.contains(&id) { ", forced" } else { "" };
+        Line {
+            member: device.spec().to_string(),
+            taken: verdict.is_some_and(|v| !matches!(v.1, Verdict::Left(_))),
+            verdict: match verdict {
+                Some((_, verdict)) => format!("{}{forced}", verdict.describe(&name)),
+                None => format!("left: {}", describe(&findings[id])),
+            },
+        }
+    };
+    devices.iter().enumerate().map(line).collect()
+}
+
+fn rewrite(device: &Member, superblock: &Superblock) -> Result<(), OpenArrayError> {
+    let mut bytes = superblock.encode();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    device
+        .write_at(superblock.super_sector().0 * 512, &bytes)
+        .and_then(|()| device.sync_all())
+        .map_err(|source| OpenArrayError::Force { member: device.spec().to_string(), source })
+}
+
+fn parts(
+    request: &OpenRequest,
+    devices: &[Arc<Member>],
+    superblocks: &[Option<Superblock>],
+    assembly: &Assembly,
+) -> Result<Parts, OpenArrayError> {
+    let part = |id: usize, slot, in_sync| {
+        let superblock = superblocks[id].clone()?;
+        Some(Part { device: devices[id].clone(), superblock, slot, in_sync })
+    };
+    let slots = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
+    let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), true));
+    let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), false));
+    let spares = assembly.spares.iter().filter_map(|&id| part(id, None, false));
+    let members: Vec<Part> = in_sync.chain(recovering).chain(spares).collect();
+    let freshest = superblocks[assembly.freshest].as_ref();
+    let geometry = match &assembly.geometry {
+        Some(geometry) => geometry.clone(),
+        None => lapstrake_geometry::Geometry::new(&assembly.config)?,
+    };
+    let (intent, bitmap_file) = match freshest {
+        Some(sb) => intent(request, &devices[assembly.freshest], sb, assembly)?,
+        None => (None, None),
+    };
+    let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
+    let resync_from = assembly.resync_from;
+    Ok(Parts { name, geometry, members, resync_from, intent, bitmap_file })
+}
+
+/// The array's name without its host; an array without a name goes by its UUID.
+fn own_name(superblock: &Superblock) -> String {
+    let name = superblock.name();
+    match name.rsplit(':').next() {
+        Some(name) if !name.is_empty() => name.to_owned(),
+        _ => uuid_text(superblock.set_uuid()),
+    }
+}
+
+type Intent = (Option<IntentConfig>, Option<Arc<Member>>);
+
+fn intent(
+    request: &OpenRequest,
+    device: &Arc<Member>,
+    superblock: &Superblock,
+    assembly: &Assembly,
+) -> Result<Intent, OpenArrayError> {
+    let (source, start, external) = match (&request.bitmap_file, superblock.bitmap_sector()) {
+        (Some(path), _) => {
+            let spec = MemberSpec::whole(path);
+            let access = if request.read_only { Access::ReadOnly } else { Access::ReadWrite };
+            (open_all(&[spec], access)?.remove(0), 0, true)
+        }
+        (None, Some(sector)) => (device.clone(), sector.0 * 512, false),
+        (None, None) => return Ok((None, None)),
+    };
+    let place = source.spec().to_string();
+    let unusable = |error| OpenArrayError::Bitmap { place: place.clone(), error };
+    let read = |len: u64| {
+        let mut bytes = vec![0; len as usize];
+        source.read_at(start, &mut bytes).map_err(|error| read_error(&source, error))?;
+        Ok::<_, OpenArrayError>(bytes)
+    };
+    let sb = bitmap::Superblock::parse(&read(512)?).map_err(unusable)?;
+    let fresh =
+        sb.check_array(superblock.bitmap_uuid(), superblock.events()).map_err(unusable)?;
+    let found = source.size().saturating_sub(start);
+    let needed = sb.image_bytes().next_multiple_of(512);
+    if found < needed {
+        return Err(unusable(BitmapError::Truncated { found, needed }));
+    }
+    let bits = if fresh {
+        Bits::from_image(&sb, &read(needed)?).map_err(unusable)?
+    } else {
+        Bits::new(&sb, true)
+    };
+    let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
+    let config = IntentConfig { superblock: sb, bits, external, bits_need_resync };
+    Ok((Some(config), external.then_some(source)))
+}
