@@ -3,13 +3,21 @@
 
 use core::ffi::{c_int, c_uchar, c_void};
 
+type Gen = unsafe extern "C" fn(vects: c_int, len: c_int, array: *const *mut c_void) -> c_int;
+type Encode = unsafe extern "C" fn(
+    len: c_int,
+    k: c_int,
+    rows: c_int,
+    tables: *const c_uchar,
+    data: *const *mut c_uchar,
+    coding: *const *mut c_uchar,
+);
+
 #[link(name = "isal")]
 unsafe extern "C" {
+    // Each picks the best variant for the CPU.
     fn xor_gen(vects: c_int, len: c_int, array: *const *mut c_void) -> c_int;
     fn pq_gen(vects: c_int, len: c_int, array: *const *mut c_void) -> c_int;
-    fn gf_mul(a: c_uchar, b: c_uchar) -> c_uchar;
-    fn gf_invert_matrix(matrix: *mut c_uchar, inverse: *mut c_uchar, n: c_int) -> c_int;
-    fn ec_init_tables(k: c_int, rows: c_int, a: *const c_uchar, tables: *mut c_uchar);
     fn ec_encode_data(
         len: c_int,
         k: c_int,
@@ -18,26 +26,60 @@ unsafe extern "C" {
         data: *const *mut c_uchar,
         coding: *const *mut c_uchar,
     );
+
+    // What they pick on a CPU with AVX2 and no AVX-512.
+    fn xor_gen_avx(vects: c_int, len: c_int, array: *const *mut c_void) -> c_int;
+    fn pq_gen_avx2(vects: c_int, len: c_int, array: *const *mut c_void) -> c_int;
+    fn ec_encode_data_avx2(
+        len: c_int,
+        k: c_int,
+        rows: c_int,
+        tables: *const c_uchar,
+        data: *const *mut c_uchar,
+        coding: *const *mut c_uchar,
+    );
+
+    fn gf_mul(a: c_uchar, b: c_uchar) -> c_uchar;
+    fn gf_invert_matrix(matrix: *mut c_uchar, inverse: *mut c_uchar, n: c_int) -> c_int;
+    fn ec_init_tables(k: c_int, rows: c_int, a: *const c_uchar, tables: *mut c_uchar);
 }
 
-/// XOR of all blocks but the last into the last.
-///
-/// # Safety
-/// `blocks` point to `len` bytes each, at multiples of 64; the last is not borrowed elsewhere.
-pub unsafe fn xor(len: usize, blocks: &[*mut u8]) {
-    // SAFETY: the caller's.
-    let failed = unsafe { xor_gen(blocks.len() as c_int, len as c_int, blocks.as_ptr().cast()) };
-    assert_eq!(failed, 0, "xor_gen refuses {} blocks of {len} bytes", blocks.len());
+/// ISA-L's functions for one kind of CPU.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    xor: Gen,
+    pq: Gen,
+    encode: Encode,
 }
 
-/// P and Q of all blocks but the last two into the last two.
-///
-/// # Safety
-/// As [`xor`], for the last two blocks.
-pub unsafe fn pq(len: usize, blocks: &[*mut u8]) {
-    // SAFETY: the caller's.
-    let failed = unsafe { pq_gen(blocks.len() as c_int, len as c_int, blocks.as_ptr().cast()) };
-    assert_eq!(failed, 0, "pq_gen refuses {} blocks of {len} bytes", blocks.len());
+/// What ISA-L itself picks for this CPU.
+pub static BEST: Peer = Peer { xor: xor_gen, pq: pq_gen, encode: ec_encode_data };
+/// What it picks for a CPU with AVX2 and no AVX-512.
+pub static AVX2: Peer = Peer { xor: xor_gen_avx, pq: pq_gen_avx2, encode: ec_encode_data_avx2 };
+
+impl Peer {
+    /// XOR of all blocks but the last into the last.
+    ///
+    /// # Safety
+    /// The CPU has what the peer needs; `blocks` point to `len` bytes each, at multiples of 64;
+    /// the last is not borrowed elsewhere.
+    pub unsafe fn xor(&self, len: usize, blocks: &[*mut u8]) {
+        // SAFETY: the caller's.
+        let failed =
+            unsafe { (self.xor)(blocks.len() as c_int, len as c_int, blocks.as_ptr().cast()) };
+        assert_eq!(failed, 0, "xor_gen refuses {} blocks of {len} bytes", blocks.len());
+    }
+
+    /// P and Q of all blocks but the last two into the last two.
+    ///
+    /// # Safety
+    /// As [`xor`](Self::xor), for the last two blocks.
+    pub unsafe fn pq(&self, len: usize, blocks: &[*mut u8]) {
+        // SAFETY: the caller's.
+        let failed =
+            unsafe { (self.pq)(blocks.len() as c_int, len as c_int, blocks.as_ptr().cast()) };
+        assert_eq!(failed, 0, "pq_gen refuses {} blocks of {len} bytes", blocks.len());
+    }
 }
 
 /// The recovery of two data blocks as ISA-L's users do it: the rows of an inverted matrix.
@@ -56,9 +98,9 @@ impl Decode {
             survivors.extend((0..k).map(|column| u8::from(column == i)));
         }
         survivors.extend((0..k).map(|_| 1));
-        // SAFETY: plain arithmetic.
         survivors.extend((0..k).scan(1, |g, _| {
             let power = *g;
+            // SAFETY: plain arithmetic.
             *g = unsafe { gf_mul(power, 2) };
             Some(power)
         }));
@@ -78,13 +120,13 @@ impl Decode {
     /// The two lost blocks into the last two of `blocks`, from the others.
     ///
     /// # Safety
-    /// As [`xor`], for the last two blocks.
-    pub unsafe fn run(&self, len: usize, blocks: &[*mut u8]) {
+    /// As [`Peer::xor`], for the last two blocks.
+    pub unsafe fn run(&self, peer: &Peer, len: usize, blocks: &[*mut u8]) {
         assert_eq!(blocks.len(), self.k + 2);
         let (sources, lost) = blocks.split_at(self.k);
         // SAFETY: the caller's, and the tables are those of k sources and two outputs.
         unsafe {
-            ec_encode_data(
+            (peer.encode)(
                 len as c_int,
                 self.k as c_int,
                 2,

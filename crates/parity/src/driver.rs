@@ -19,6 +19,9 @@ const STREAM_BYTES: usize = 1 << 20;
 /// gains 10 to 30 % where nothing is, which is ten times as much time.
 const AHEAD_BYTES: usize = 512;
 
+/// A cache line, on nearly every CPU.
+const LINE_BYTES: usize = 64;
+
 /// A run of bytes, each an element of GF(2^8).
 ///
 /// # Safety of all methods
@@ -112,13 +115,12 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
         unsafe {
             let made = job.make::<V, N>(place);
             for (vectors, output) in made.into_iter().zip(job.outputs()) {
+                if !STREAM {
+                    prefetch::<V, N>(output, place);
+                }
                 for (n, vector) in vectors.into_iter().enumerate() {
-                    if STREAM {
-                        vector.stream(output.add(at + n * V::BYTES));
-                    } else {
-                        V::prefetch(output.add(place.ahead + n * V::BYTES));
-                        vector.store(output.add(at + n * V::BYTES));
-                    }
+                    let to = output.add(at + n * V::BYTES);
+                    if STREAM { vector.stream(to) } else { vector.store(to) }
                 }
             }
         }
@@ -137,6 +139,18 @@ unsafe fn load<V: Vector, const N: usize>(block: *const u8, place: Place) -> [V;
     from_fn(|n| unsafe { V::load(block.add(place.at + n * V::BYTES)) })
 }
 
+/// Asks for the lines of a block that a later step works on.
+///
+/// # Safety
+/// As [`Job::make`].
+#[inline(always)]
+unsafe fn prefetch<V: Vector, const N: usize>(block: *const u8, place: Place) {
+    for offset in (0..N * V::BYTES).step_by(LINE_BYTES) {
+        // SAFETY: the caller's.
+        unsafe { V::prefetch(block.add(place.ahead + offset)) };
+    }
+}
+
 /// As [`load`], and prefetches. XOR, being nothing but loads, leaves that to the hardware: it
 /// measures no gain in memory and a loss of a third in cache.
 ///
@@ -146,7 +160,7 @@ unsafe fn load<V: Vector, const N: usize>(block: *const u8, place: Place) -> [V;
 unsafe fn load_ahead<V: Vector, const N: usize>(block: *const u8, place: Place) -> [V; N] {
     // SAFETY: the caller's.
     unsafe {
-        (0..N).for_each(|n| V::prefetch(block.add(place.ahead + n * V::BYTES)));
+        prefetch::<V, N>(block, place);
         load(block, place)
     }
 }
@@ -231,19 +245,19 @@ impl Job<2> for Pq<'_> {
     }
 }
 
-/// `dsts[j] (^)= sum of rows[j][i] * srcs[i]`.
-pub(crate) struct Mul<'a, const R: usize> {
-    pub dsts: [*mut u8; R],
-    /// Each as long as `srcs`.
-    pub rows: [&'a [u8]; R],
+/// `dst (^)= sum of coefs[i] * srcs[i]`.
+pub(crate) struct Mul<'a> {
+    pub dst: *mut u8,
+    /// As long as `srcs`.
+    pub coefs: &'a [u8],
     pub srcs: &'a [&'a [u8]],
     pub add: bool,
 }
 
-impl<const R: usize> Job<R> for Mul<'_, R> {
+impl Job<1> for Mul<'_> {
     #[inline(always)]
-    fn outputs(&self) -> [*mut u8; R] {
-        self.dsts
+    fn outputs(&self) -> [*mut u8; 1] {
+        [self.dst]
     }
     #[inline(always)]
     fn sources(&self) -> usize {
@@ -254,21 +268,65 @@ impl<const R: usize> Job<R> for Mul<'_, R> {
         self.add
     }
     #[inline(always)]
-    unsafe fn make<V: Vector, const N: usize>(&self, place: Place) -> [[V; N]; R] {
-        // SAFETY: the caller's, for each block; a row has a coefficient for each source.
+    unsafe fn make<V: Vector, const N: usize>(&self, place: Place) -> [[V; N]; 1] {
+        // SAFETY: the caller's, for each block; there is a coefficient for each source.
         unsafe {
-            let mut sums: [[V; N]; R] = from_fn(|j| match self.add {
-                true => load::<V, N>(self.dsts[j], place),
-                false => [V::zero(); N],
-            });
+            let mut sum = if self.add { load(self.dst, place) } else { [V::zero(); N] };
             for (i, src) in self.srcs.iter().enumerate() {
                 let data = load_ahead::<V, N>(src.as_ptr(), place);
-                for (sum, row) in sums.iter_mut().zip(&self.rows) {
-                    let factor = V::factor(*row.get_unchecked(i));
-                    *sum = from_fn(|n| sum[n].xor(data[n].mul(factor)));
+                let factor = V::factor(*self.coefs.get_unchecked(i));
+                sum = from_fn(|n| sum[n].xor(data[n].mul(factor)));
+            }
+            [sum]
+        }
+    }
+}
+
+/// Two combinations for little more than the price of one: `product = sum of coefs[i] * srcs[i]`,
+/// and `sum` made of the same sources without another product.
+pub(crate) struct Pair<'a> {
+    pub product: *mut u8,
+    pub sum: *mut u8,
+    /// The coefficients of `product`, as long as `srcs`.
+    pub coefs: &'a [u8],
+    /// The coefficients of `sum`: each 0 or 1, or, if `chained`, 0 or 1 away from that of `product`.
+    pub others: &'a [u8],
+    pub chained: bool,
+    pub srcs: &'a [&'a [u8]],
+}
+
+impl Job<2> for Pair<'_> {
+    #[inline(always)]
+    fn outputs(&self) -> [*mut u8; 2] {
+        [self.product, self.sum]
+    }
+    #[inline(always)]
+    fn sources(&self) -> usize {
+        self.srcs.len()
+    }
+    #[inline(always)]
+    fn adds(&self) -> bool {
+        false
+    }
+    #[inline(always)]
+    unsafe fn make<V: Vector, const N: usize>(&self, place: Place) -> [[V; N]; 2] {
+        let chain = if self.chained { 0xff } else { 0 };
+        // SAFETY: the caller's, for each block; there are two coefficients for each source.
+        unsafe {
+            let [mut product, mut sum] = [[V::zero(); N]; 2];
+            for (i, src) in self.srcs.iter().enumerate() {
+                let data = load_ahead::<V, N>(src.as_ptr(), place);
+                let coef = *self.coefs.get_unchecked(i);
+                let factor = V::factor(coef);
+                product = from_fn(|n| product[n].xor(data[n].mul(factor)));
+                if *self.others.get_unchecked(i) != coef & chain {
+                    sum = from_fn(|n| sum[n].xor(data[n]));
                 }
             }
-            sums
+            if self.chained {
+                sum = from_fn(|n| sum[n].xor(product[n]));
+            }
+            [product, sum]
         }
     }
 }

@@ -17,17 +17,18 @@ pub struct Kernels {
     /// P, Q, data.
     pub(crate) pq: PqFn,
     /// Destination, coefficients, sources, whether to keep what the destination holds.
-    pub(crate) mul1: Mul1Fn,
-    /// Destinations, coefficients, sources.
-    pub(crate) mul2: Mul2Fn,
+    pub(crate) mul: MulFn,
+    /// Two destinations, their coefficients, whether those of the second are 0 or 1 away from
+    /// those of the first (else they are 0 or 1), sources.
+    pub(crate) pair: PairFn,
 }
 
 // Safety of all four: the CPU has the set's features, all blocks are of one length, and there is a
 // coefficient for each source.
 type XorFn = unsafe fn(&mut [u8], &[&[u8]], bool);
 type PqFn = unsafe fn(&mut [u8], &mut [u8], &[&[u8]]);
-type Mul1Fn = unsafe fn(&mut [u8], &[u8], &[&[u8]], bool);
-type Mul2Fn = unsafe fn([&mut [u8]; 2], [&[u8]; 2], &[&[u8]]);
+type MulFn = unsafe fn(&mut [u8], &[u8], &[&[u8]], bool);
+type PairFn = unsafe fn([&mut [u8]; 2], [&[u8]; 2], bool, &[&[u8]]);
 
 /// The best set for this CPU.
 ///
@@ -104,11 +105,15 @@ impl Kernels {
         assert_blocks(dst.len(), srcs);
         assert_eq!(coefs.len(), srcs.len(), "one coefficient for each source");
         // SAFETY: as in `xor`, and there is a coefficient for each source.
-        unsafe { (self.mul1)(dst, coefs, srcs, true) }
+        unsafe { (self.mul)(dst, coefs, srcs, true) }
     }
 
-    /// `dsts[j] = rows[j][0] * srcs[0] ^ rows[j][1] * srcs[1] ^ ...`. Two destinations are made in
-    /// one pass over the sources; more take one pass for every two.
+    /// `dsts[j] = rows[j][0] * srcs[0] ^ rows[j][1] * srcs[1] ^ ...`.
+    ///
+    /// Two neighbouring destinations are made in one pass over the sources if the coefficients of
+    /// one are 0 or 1, or 0 or 1 away from those of the other. So are the rows of every
+    /// [`recovery`](crate::recovery): they are tied to P, whose coefficients are 1. Other rows take
+    /// a pass each.
     ///
     /// # Panics
     /// As [`mul_add`](Self::mul_add), and if there are not as many rows as destinations.
@@ -120,11 +125,26 @@ impl Kernels {
         }
         for (dsts, rows) in dsts.chunks_mut(2).zip(rows.chunks(2)) {
             match (dsts, rows) {
+                ([a, b], [row_a, row_b]) => self.mul_two([a, b], [row_a, row_b], srcs),
                 // SAFETY: as in `mul_add`.
-                ([a, b], [row_a, row_b]) => unsafe { (self.mul2)([a, b], [row_a, row_b], srcs) },
-                // SAFETY: as in `mul_add`.
-                ([a], [row]) => unsafe { (self.mul1)(a, row, srcs, false) },
+                ([a], [row]) => unsafe { (self.mul)(a, row, srcs, false) },
                 _ => unreachable!("chunks of one or two, as many rows as destinations"),
+            }
+        }
+    }
+
+    fn mul_two(&self, [a, b]: [&mut [u8]; 2], [row_a, row_b]: [&[u8]; 2], srcs: &[&[u8]]) {
+        let chained = row_a.iter().zip(row_b).all(|(a, b)| a ^ b <= 1);
+        let plain = |row: &[u8]| row.iter().all(|&c| c <= 1);
+        // SAFETY: as in `mul_add`, and the rows are as `pair` wants them.
+        unsafe {
+            if plain(row_a) {
+                (self.pair)([b, a], [row_b, row_a], false, srcs);
+            } else if chained || plain(row_b) {
+                (self.pair)([a, b], [row_a, row_b], chained, srcs);
+            } else {
+                (self.mul)(a, row_a, srcs, false);
+                (self.mul)(b, row_b, srcs, false);
             }
         }
     }
@@ -158,13 +178,13 @@ mod tests {
         unsafe { (sets::portable::SET.pq)(p, q, data) };
         *q.last_mut().unwrap() = last;
     });
-    broken!(BAD_DELTA, mul1: |dst, row, srcs, _| {
+    broken!(BAD_DELTA, mul: |dst, row, srcs, _| {
         // SAFETY: the caller's.
-        unsafe { (sets::portable::SET.mul1)(dst, row, srcs, false) };
+        unsafe { (sets::portable::SET.mul)(dst, row, srcs, false) };
     });
-    broken!(BAD_PAIR, mul2: |[a, b], [row_a, row_b], srcs| {
+    broken!(BAD_PAIR, pair: |outputs, rows, _, srcs| {
         // SAFETY: the caller's.
-        unsafe { (sets::portable::SET.mul2)([b, a], [row_a, row_b], srcs) };
+        unsafe { (sets::portable::SET.pair)(outputs, rows, false, srcs) };
     });
 
     #[test]

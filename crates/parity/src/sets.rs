@@ -1,6 +1,6 @@
 //! The sets themselves: the loops of [`driver`](crate::driver) compiled for each kind of CPU.
 
-use crate::driver::{Mul, Pq, Xor, run};
+use crate::driver::{Mul, Pair, Pq, Xor, run};
 use crate::kernels::Kernels;
 
 /// Makes a module with one set: `VECTOR` in the loops, so many vectors at a time for XOR, for P+Q
@@ -29,22 +29,24 @@ macro_rules! set {
             }
 
             $(#[target_feature(enable = $feature)])*
-            unsafe fn mul1(dst: &mut [u8], row: &[u8], srcs: &[&[u8]], add: bool) {
+            unsafe fn mul(dst: &mut [u8], coefs: &[u8], srcs: &[&[u8]], add: bool) {
                 let len = dst.len();
-                let job = Mul { dsts: [dst.as_mut_ptr()], rows: [row], srcs, add };
+                let job = Mul { dst: dst.as_mut_ptr(), coefs, srcs, add };
                 // SAFETY: the caller's.
                 unsafe { run::<$vector, $m, _>(&job, len) }
             }
 
             $(#[target_feature(enable = $feature)])*
-            unsafe fn mul2(dsts: [&mut [u8]; 2], rows: [&[u8]; 2], srcs: &[&[u8]]) {
-                let len = dsts[0].len();
-                let dsts = dsts.map(|d| d.as_mut_ptr());
+            unsafe fn pair(outputs: [&mut [u8]; 2], rows: [&[u8]; 2], chained: bool, srcs: &[&[u8]]) {
+                let len = outputs[0].len();
+                let [product, sum] = outputs.map(|o| o.as_mut_ptr());
+                let [coefs, others] = rows;
+                let job = Pair { product, sum, coefs, others, chained, srcs };
                 // SAFETY: the caller's.
-                unsafe { run::<$vector, $m, _>(&Mul { dsts, rows, srcs, add: false }, len) }
+                unsafe { run::<$vector, $m, _>(&job, len) }
             }
 
-            pub(crate) static SET: Kernels = Kernels { name: $name, xor, pq, mul1, mul2 };
+            pub(crate) static SET: Kernels = Kernels { name: $name, xor, pq, mul, pair };
         }
     };
 }

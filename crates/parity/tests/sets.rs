@@ -68,6 +68,11 @@ fn check(srcs: &[&[u8]], coefs: &[u8], offsets: [usize; 2]) {
     let p = expected(len, |_| 1, srcs);
     let q = expected(len, |i| gf::exp(i as u8), srcs);
     let products = rows.map(|row| expected(len, |i| row[i], srcs));
+    // A row of zeros and ones, and one that is zero or one away from the first: made in pairs.
+    let bits: Vec<u8> = rows[1].iter().map(|c| c & 1).collect();
+    let near: Vec<u8> = sum(rows[0], &bits);
+    let made_of_bits = expected(len, |i| bits[i], srcs);
+    let made_near = expected(len, |i| near[i], srcs);
     let kept = vec![Output::FILL; len];
     let outputs = || offsets.map(|o| Output::new(len, o));
 
@@ -96,6 +101,17 @@ fn check(srcs: &[&[u8]], coefs: &[u8], offsets: [usize; 2]) {
         set.mul(&mut [a.block(), b.block(), c.block()], &rows, srcs);
         for (output, want) in [&mut a, &mut b, &mut c].into_iter().zip(&products) {
             output.assert(want, &at("mul of three"));
+        }
+
+        for (row, want) in [(&bits, &made_of_bits), (&near, &made_near)] {
+            let [mut a, mut b] = outputs();
+            set.mul(&mut [a.block(), b.block()], &[rows[0], row], srcs);
+            a.assert(&products[0], &at("mul of a pair"));
+            b.assert(want, &at("mul of a pair"));
+            let [mut a, mut b] = outputs();
+            set.mul(&mut [a.block(), b.block()], &[row, rows[0]], srcs);
+            a.assert(want, &at("mul of a pair, swapped"));
+            b.assert(&products[0], &at("mul of a pair, swapped"));
         }
     }
 }
