@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod assemble;
 pub mod badblocks;
 pub mod bitmap;
 pub mod detect;

@@ -1,0 +1,255 @@
+//! Which of the candidates make up an array, and whether it may be started: a pure decision that
+//! explains itself.
+//!
+//! Rules (mdadm's `Assemble.c` and the kernel's `analyze_sbs`, `super_1_validate` and
+//! `raid5_run`):
+//!
+//! 1. The freshest superblock is the one of most events among those that hold a slot; spares do
+//!    not vote. It says what the array is, and who that disagrees is left.
+//! 2. A member may be one event behind, because superblocks are not written at one instant. Its
+//!    role then comes from the freshest superblock: perhaps its failure was the event it missed.
+//! 3. A member whose own superblock calls the freshest one failed belongs to the other half of
+//!    an array that was split, and is left.
+//! 4. Of two that claim one slot or one number the fresher is taken.
+//! 5. The array may start if its data is complete, if it lacks no member that the freshest
+//!    superblock counts upon (else only with `run`), and, for the levels with parity, if it is
+//!    clean or not degraded: after a crash the parity of a dirty stripe cannot stand in for data.
+//! 6. `force` raises the members that were left as stale, best first and no more than it takes,
+//!    and declares a dirty degraded array clean.
+//!
+//! Invariants of an [`Assembly`]: each candidate has one verdict; no candidate is in two of
+//! `members`, `recovering` and `spares`; nobody is forced, and nothing is to be rewritten, unless
+//! `start` is `Ok`. Where we are stricter than mdadm: `force` takes a member of the other half
+//! only if data would be missing without it; rule 2 also holds for 0.90; two equally fresh
+//! claimants of one slot are refused in every version.
+
+mod conclude;
+mod force;
+mod judge;
+mod table;
+mod text;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use lapstrake_geometry::{Config, Geometry, GeometryError, Sector, Sectors, Slot};
+
+use crate::{Superblock, Unsupported};
+
+pub use conclude::assemble;
+
+/// A device with a superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The caller's index into its list of devices.
+    pub id: usize,
+    /// What it holds.
+    pub superblock: &'a Superblock,
+}
+
+/// What the user asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Raise stale members if there are not enough others; declare a dirty degraded array clean.
+    pub force: bool,
+    /// Start although members are missing that were there when the array was last in use.
+    pub run: bool,
+    /// Only members of this array count.
+    pub uuid: Option<[u8; 16]>,
+    /// Only members of an array of this name count; the host before the ':' may be left out.
+    pub name: Option<String>,
+}
+
+/// What becomes of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A member.
+    Taken {
+        /// Its slot.
+        slot: Slot,
+        /// Up to where it was recovered (from its data offset), if it is not in sync.
+        recovering: Option<Sector>,
+    },
+    /// A spare.
+    Spare,
+    /// Not used.
+    Left(Reason),
+}
+
+/// Why a candidate is left. Displays as a clause that says it with numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Of another array than was asked for.
+    OtherArray {
+        /// The other array.
+        uuid: [u8; 16],
+        /// Its name, empty in 0.90.
+        name: String,
+    },
+    /// More than one event behind.
+    Stale {
+        /// Its events.
+        events: u64,
+        /// The freshest superblock's.
+        freshest: u64,
+    },
+    /// Its superblock calls the freshest one failed: the array was split.
+    CallsFailed {
+        /// The freshest.
+        whom: usize,
+        /// The freshest one's slot.
+        slot: Slot,
+    },
+    /// One event behind, and that event was its failure.
+    CalledFailedBy {
+        /// The freshest.
+        by: usize,
+    },
+    /// One event behind, and the freshest superblock does not know its number.
+    Unlisted {
+        /// The freshest.
+        by: usize,
+        /// Its number in the table of devices.
+        dev_number: u32,
+    },
+    /// The same device again, or a copy of it.
+    DuplicateOf {
+        /// The one that is used.
+        id: usize,
+    },
+    /// Another device of at least as many events claims its slot.
+    SlotTaken {
+        /// The slot.
+        slot: Slot,
+        /// The other.
+        by: usize,
+    },
+    /// Another device of at least as many events has its number in the table of devices.
+    NumberTaken {
+        /// The number.
+        dev_number: u32,
+        /// The other.
+        by: usize,
+    },
+    /// Failed, as its own superblock says.
+    Faulty,
+    /// It describes the array otherwise than the freshest superblock.
+    Disagrees {
+        /// md's name of the field.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// The freshest superblock's.
+        expected: String,
+    },
+    /// It has less room for data than the array uses of each member.
+    TooSmall {
+        /// Its room.
+        found: Sectors,
+        /// What the array uses.
+        needed: Sectors,
+    },
+    /// It has a feature that cannot be acted upon.
+    Unsupported(Unsupported),
+}
+
+/// Why an array may not be started. Displays with what to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Data is missing.
+    NotEnough {
+        /// Members in sync.
+        have: u16,
+        /// The fewest that can be enough.
+        need: u16,
+        /// Slots without a member in sync.
+        missing: Vec<Slot>,
+        /// Whether `force` would help.
+        force_helps: bool,
+    },
+    /// Parity is out of date, and members are missing.
+    DirtyDegraded {
+        /// Slots without a member in sync.
+        missing: Vec<Slot>,
+    },
+    /// Members are missing that the array had when it was last in use.
+    NewlyDegraded {
+        /// Members found, those under recovery too.
+        have: u16,
+        /// Members that the freshest superblock knows of.
+        expected: u16,
+        /// Slots without a member.
+        missing: Vec<Slot>,
+    },
+    /// Two devices claim one slot with equal right.
+    Ambiguous {
+        /// The slot.
+        slot: Slot,
+        /// The two.
+        ids: [usize; 2],
+    },
+}
+
+/// A decision about one array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembly {
+    /// Whose superblock is the freshest.
+    pub freshest: usize,
+    /// The array as the freshest superblock describes it. For linear and raid0 a missing member
+    /// has size zero.
+    pub config: Config,
+    /// Its geometry; None only for a linear or raid0 that lacks a member, which then cannot
+    /// start.
+    pub geometry: Option<Geometry>,
+    /// One per candidate, in the order given.
+    pub verdicts: Vec<(usize, Verdict)>,
+    /// By slot: the member in sync.
+    pub members: Vec<Option<usize>>,
+    /// Members under recovery, and up to where they were recovered.
+    pub recovering: Vec<(Slot, usize, Sector)>,
+    /// Spares.
+    pub spares: Vec<usize>,
+    /// From where on redundancy is to be made anew, in the units of
+    /// [`Superblock::resync_offset`]; None if the array is clean.
+    pub resync_from: Option<Sector>,
+    /// Events of the freshest superblock.
+    pub events: u64,
+    /// Slots without a member in sync.
+    pub degraded: u16,
+    /// Whether a member is missing that the freshest superblock counts upon.
+    pub newly_degraded: bool,
+    /// Stale members that `force` raised.
+    pub forced: Vec<usize>,
+    /// What `force` changed: superblocks to write in this order before the array starts. All
+    /// members are here or none, so that a crash half-way leaves what `force` finds again.
+    pub rewrite: Vec<(usize, Superblock)>,
+    /// Whether the array may be started.
+    pub start: Result<(), Refusal>,
+}
+
+/// Why there is no array to decide about. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AssembleError {
+    /// No candidate, or none of the array asked for.
+    Nothing {
+        /// Candidates given.
+        candidates: usize,
+    },
+    /// Members of more than one array.
+    SeveralArrays {
+        /// Each array and its candidates.
+        arrays: Vec<([u8; 16], Vec<usize>)>,
+    },
+    /// The array has a feature that cannot be acted upon.
+    Unsupported {
+        /// Whose superblock says so.
+        id: usize,
+        /// The feature.
+        what: Unsupported,
+    },
+    /// The superblocks describe no possible array.
+    Geometry(GeometryError),
+}

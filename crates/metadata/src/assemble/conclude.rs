@@ -1,0 +1,171 @@
+//! From verdicts to an array: what is missing, and whether it may start.
+
+use alloc::vec::Vec;
+
+use lapstrake_geometry::{Layout, Level, Slot};
+
+use super::judge::{asked_for, freshest, judge, which_array};
+use super::table::Table;
+use super::{AssembleError, Assembly, Candidate, Options, Reason, Refusal, Verdict, force};
+
+/// Decides which candidates make up an array, and whether it may be started.
+///
+/// Without `uuid` and `name` in `options` all candidates have to belong to one array. An error
+/// is what makes the question void; what only forbids a start is in [`Assembly::start`].
+pub fn assemble(
+    candidates: &[Candidate<'_>],
+    options: &Options,
+) -> Result<Assembly, AssembleError> {
+    let uuid = which_array(candidates, options)?;
+    let is_ours = |c: &&Candidate<'_>| c.superblock.set_uuid() == uuid && asked_for(c, options);
+    let freshest = freshest(candidates.iter().filter(is_ours))
+        .ok_or(AssembleError::Nothing { candidates: candidates.len() })?;
+    let verdicts = candidates.iter().map(|candidate| match is_ours(&candidate) {
+        true => judge(candidate, freshest),
+        false => Verdict::Left(Reason::OtherArray {
+            uuid: candidate.superblock.set_uuid(),
+            name: candidate.superblock.name(),
+        }),
+    });
+    let mut table = Table::new(freshest, candidates, verdicts.collect())?;
+    let (forced, force_helps) = raise_if_needed(&mut table, options.force);
+    table.measure().map_err(AssembleError::Geometry)?;
+    Ok(conclude(table, forced, force_helps, options))
+}
+
+/// Raises stale members if data is missing without them, and it helps, and it may. Gives the
+/// indices of those raised, and whether it would help.
+fn raise_if_needed(table: &mut Table<'_>, force: bool) -> (Vec<usize>, bool) {
+    if table.enough() || table.ambiguous.is_some() {
+        return (Vec::new(), false);
+    }
+    let raised = force::raise(table);
+    let helps = table.enough();
+    if force && helps {
+        return (raised.into_iter().map(|(i, _)| i).collect(), helps);
+    }
+    for (i, verdict) in raised {
+        table.verdicts[i] = verdict;
+    }
+    (Vec::new(), helps)
+}
+
+/// What the slots amount to.
+struct Count {
+    /// Slots with a member.
+    have: u16,
+    /// Slots that the freshest superblock counts upon.
+    expected: u16,
+    /// Slots without a member.
+    empty: Vec<Slot>,
+    /// Slots without a member in sync.
+    missing: Vec<Slot>,
+    /// Whether parity is out of date where it has to stand in for data.
+    is_dirty_degraded: bool,
+}
+
+fn count(table: &Table<'_>, options: &Options) -> Count {
+    let (holders, in_sync) = (table.holders(), table.in_sync());
+    let slots = |is: &dyn Fn(Slot) -> bool| -> Vec<Slot> {
+        (0..table.config.raid_disks).map(Slot).filter(|&slot| is(slot)).collect()
+    };
+    let empty = slots(&|slot| holders[slot.index()].is_none());
+    let missing = slots(&|slot| in_sync[slot.index()].is_none());
+    let expected = slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some());
+    // The kernel asks the freshest only. mdadm asks every member, unless told to run.
+    let is_dirty = !table.freshest.superblock.clean()
+        || !options.run
+            && holders.iter().flatten().any(|&i| !table.candidates[i].superblock.clean());
+    let lacks_data = missing.iter().any(|&slot| {
+        holders[slot.index()].is_none() || !has_only_parity(table.config.layout, table, slot)
+    });
+    Count {
+        have: table.config.raid_disks - empty.len() as u16,
+        expected: expected.len() as u16,
+        is_dirty_degraded: table.config.level.is_parity() && is_dirty && lacks_data,
+        empty,
+        missing,
+    }
+}
+
+/// Whether the member in `slot` never holds data, so that its recovery takes nothing from it.
+fn has_only_parity(layout: Layout, table: &Table<'_>, slot: Slot) -> bool {
+    let (raid_disks, last) = (table.config.raid_disks, table.config.raid_disks - 1);
+    match (table.config.level, layout.to_md()) {
+        (Level::Raid4, _) | (Level::Raid5, 5) => slot.0 == last,
+        (Level::Raid5, 4) => slot.0 == 0,
+        (Level::Raid6, 4) => slot.0 < 2,
+        (Level::Raid6, 5) => slot.0 + 2 >= raid_disks,
+        (Level::Raid6, 16..=19) => slot.0 == last,
+        (Level::Raid6, 20) => slot.0 == 0 || slot.0 == last,
+        _ => false,
+    }
+}
+
+fn start(
+    table: &Table<'_>,
+    count: &Count,
+    force_helps: bool,
+    options: &Options,
+) -> Option<Refusal> {
+    let Count { have, expected, empty, missing, is_dirty_degraded } = count;
+    if let Some(refusal) = &table.ambiguous {
+        return Some(refusal.clone());
+    }
+    if !table.enough() {
+        let have = table.config.raid_disks - missing.len() as u16;
+        let (need, missing) = (table.fewest(), missing.clone());
+        return Some(Refusal::NotEnough { have, need, missing, force_helps });
+    }
+    if *is_dirty_degraded && !options.force {
+        return Some(Refusal::DirtyDegraded { missing: missing.clone() });
+    }
+    let is_welcome = options.run || options.force;
+    (have < expected && !is_welcome).then(|| Refusal::NewlyDegraded {
+        have: *have,
+        expected: *expected,
+        missing: empty.clone(),
+    })
+}
+
+fn conclude(
+    table: Table<'_>,
+    forced: Vec<usize>,
+    force_helps: bool,
+    options: &Options,
+) -> Assembly {
+    let count = count(&table, options);
+    let start = start(&table, &count, force_helps, options).map_or(Ok(()), Err);
+    let make_clean = count.is_dirty_degraded && options.force;
+    let has_to_write = start.is_ok() && (make_clean || !forced.is_empty());
+    let rewrite = has_to_write.then(|| force::rewrite(&table, &forced, make_clean));
+    let forced = if start.is_ok() { forced } else { Vec::new() };
+
+    let (sb, level) = (table.freshest.superblock, table.config.level);
+    let in_sync = table.in_sync();
+    let has_one_copy = level == Level::Raid1 && in_sync.iter().flatten().count() == 1;
+    let needs_resync = level.has_redundancy() && !has_one_copy && !make_clean;
+    let id = |i: usize| table.candidates[i].id;
+    let judged = || table.candidates.iter().map(|c| c.id).zip(&table.verdicts);
+    let recovering =
+        table.holders().into_iter().flatten().filter_map(|i| match table.verdicts[i] {
+            Verdict::Taken { slot, recovering: Some(at) } => Some((slot, id(i), at)),
+            _ => None,
+        });
+    Assembly {
+        freshest: table.freshest.id,
+        verdicts: judged().map(|(id, verdict)| (id, verdict.clone())).collect(),
+        members: in_sync.iter().map(|holder| holder.map(id)).collect(),
+        recovering: recovering.collect(),
+        spares: judged().filter(|(_, v)| **v == Verdict::Spare).map(|(id, _)| id).collect(),
+        resync_from: sb.resync_offset().filter(|_| needs_resync),
+        events: sb.events(),
+        degraded: count.missing.len() as u16,
+        newly_degraded: count.have < count.expected,
+        forced: forced.into_iter().map(id).collect(),
+        rewrite: rewrite.unwrap_or_default(),
+        start,
+        geometry: table.geometry,
+        config: table.config,
+    }
+}

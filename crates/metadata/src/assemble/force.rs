@@ -1,0 +1,116 @@
+//! What `force` does: it raises stale members, and says which superblocks have to follow.
+
+use alloc::vec::Vec;
+
+use lapstrake_geometry::Slot;
+
+use super::table::Table;
+use super::{Reason, Verdict};
+use crate::{Role, Superblock};
+
+/// Takes stale members until there are enough, the freshest first; with each its contemporaries
+/// too, since they left the array at once and lack the same writes. Gives the indices and the
+/// verdicts that they had.
+pub(super) fn raise(table: &mut Table<'_>) -> Vec<(usize, Verdict)> {
+    let mut raised = Vec::new();
+    while !table.enough() {
+        let mut events = None;
+        while let Some((i, slot)) = best(table, events) {
+            events = Some(table.candidates[i].superblock.events());
+            let taken = Verdict::Taken { slot, recovering: None };
+            raised.push((i, core::mem::replace(&mut table.verdicts[i], taken)));
+        }
+        if events.is_none() {
+            break;
+        }
+    }
+    raised
+}
+
+/// The freshest stale member of an empty slot, the lowest slot of equals; only of `events` if
+/// they are given.
+fn best(table: &Table<'_>, events: Option<u64>) -> Option<(usize, Slot)> {
+    let holders = table.holders();
+    let mut best: Option<(u64, usize, Slot)> = None;
+    for (i, candidate) in table.candidates.iter().enumerate() {
+        let sb = candidate.superblock;
+        let Role::Active(slot) = sb.role() else { continue };
+        let is_empty = holders.get(slot.index()).is_some_and(Option::is_none);
+        if !is_empty || !can_be_raised(&table.verdicts[i]) || sb.recovery_offset().is_some() {
+            continue;
+        }
+        if events.is_some_and(|events| events != sb.events()) {
+            continue;
+        }
+        let is_better = best.is_none_or(|(events, _, at)| {
+            sb.events() > events || sb.events() == events && slot < at
+        });
+        if is_better {
+            best = Some((sb.events(), i, slot));
+        }
+    }
+    best.map(|(_, i, slot)| (i, slot))
+}
+
+fn can_be_raised(verdict: &Verdict) -> bool {
+    match verdict {
+        // Demoted by the freshest superblock; its own says that it holds a slot.
+        Verdict::Spare => true,
+        Verdict::Left(reason) => matches!(
+            reason,
+            Reason::Stale { .. } | Reason::CallsFailed { .. } | Reason::CalledFailedBy { .. }
+        ),
+        Verdict::Taken { .. } => false,
+    }
+}
+
+/// The superblocks of all members, such that the array assembles without force: equal events,
+/// one table of devices with those `forced` in their slots, and one state.
+///
+/// Those forced come last: until one is written it is as stale as before.
+pub(super) fn rewrite(
+    table: &Table<'_>,
+    forced: &[usize],
+    make_clean: bool,
+) -> Vec<(usize, Superblock)> {
+    let holders = || table.holders().into_iter().enumerate();
+    let mut model = table.freshest.superblock.clone();
+    for (slot, i) in holders() {
+        if let Some(i) = i.filter(|i| forced.contains(i)) {
+            let dev_number = table.candidates[i].superblock.dev_number();
+            model.set_role_of(dev_number, Role::Active(Slot(slot as u16)));
+        }
+    }
+    if make_clean {
+        model.set_clean(true);
+    }
+    let in_order =
+        |last: bool| holders().filter_map(|(_, i)| i).filter(move |i| forced.contains(i) == last);
+    let written = in_order(false).chain(in_order(true)).map(|i| {
+        let candidate = &table.candidates[i];
+        (candidate.id, like(candidate.superblock, &model))
+    });
+    written.collect()
+}
+
+/// `sb` with the table and the state of `model`.
+fn like(sb: &Superblock, model: &Superblock) -> Superblock {
+    let mut sb = sb.clone();
+    match (&mut sb, model) {
+        (Superblock::V090(sb), Superblock::V090(model)) => {
+            // All that differs between members is the place and which entry is one's own.
+            let number = sb.this_disk.number as usize;
+            let own = crate::v090::Disk { state: model.disks[number].state, ..sb.disks[number] };
+            let (sb_start, order) = (sb.sb_start, sb.order);
+            *sb = crate::v090::Superblock { this_disk: own, sb_start, order, ..model.clone() };
+            sb.disks[number] = own;
+        }
+        (Superblock::V1(sb), Superblock::V1(model)) => {
+            sb.dev_roles.clone_from(&model.dev_roles);
+            sb.events = model.events;
+            sb.resync_offset = model.resync_offset;
+        }
+        _ => unreachable!("members of one array have one version"),
+    }
+    sb
+}

@@ -1,0 +1,144 @@
+//! What one candidate is worth, beside the freshest of its array.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use lapstrake_geometry::Slot;
+
+use super::{AssembleError, Candidate, Options, Reason, Verdict};
+use crate::v1::feature;
+use crate::{Role, Superblock, Unsupported};
+
+/// How many events a member may be behind.
+const EVENT_MARGIN: u64 = 1;
+
+/// Whether the user's words fit this candidate.
+pub(super) fn asked_for(candidate: &Candidate<'_>, options: &Options) -> bool {
+    let sb = candidate.superblock;
+    options.uuid.is_none_or(|uuid| uuid == sb.set_uuid())
+        && options.name.as_ref().is_none_or(|wanted| {
+            let name = sb.name();
+            name == *wanted || name.split_once(':').is_some_and(|(_, short)| short == wanted)
+        })
+}
+
+/// The one array that is meant.
+pub(super) fn which_array(
+    candidates: &[Candidate<'_>],
+    options: &Options,
+) -> Result<[u8; 16], AssembleError> {
+    let mut arrays: Vec<([u8; 16], Vec<usize>)> = Vec::new();
+    for candidate in candidates.iter().filter(|c| asked_for(c, options)) {
+        let uuid = candidate.superblock.set_uuid();
+        match arrays.iter_mut().find(|(known, _)| *known == uuid) {
+            Some((_, ids)) => ids.push(candidate.id),
+            None => arrays.push((uuid, vec![candidate.id])),
+        }
+    }
+    match &arrays[..] {
+        [] => Err(AssembleError::Nothing { candidates: candidates.len() }),
+        [(uuid, _)] => Ok(*uuid),
+        _ => Err(AssembleError::SeveralArrays { arrays }),
+    }
+}
+
+/// The one of most events that holds a slot, the first of equals. If none holds one, of all.
+pub(super) fn freshest<'a, 'b>(
+    ours: impl Iterator<Item = &'a Candidate<'b>> + Clone,
+) -> Option<&'a Candidate<'b>> {
+    let votes = |c: &&Candidate<'_>| {
+        matches!(c.superblock.role(), Role::Active(_)) && !c.superblock.has(feature::REPLACEMENT)
+    };
+    let first_of_most = |best: Option<&'a Candidate<'b>>, c: &'a Candidate<'b>| match best {
+        Some(best) if best.superblock.events() >= c.superblock.events() => Some(best),
+        _ => Some(c),
+    };
+    let voter = ours.clone().filter(votes).fold(None, first_of_most);
+    voter.or_else(|| ours.fold(None, first_of_most))
+}
+
+/// The verdict on a candidate of the freshest one's array, its rivals not considered.
+pub(super) fn judge(candidate: &Candidate<'_>, freshest: &Candidate<'_>) -> Verdict {
+    let (sb, fresh) = (candidate.superblock, freshest.superblock);
+    if let Some(reason) = unfit(sb, fresh) {
+        return Verdict::Left(reason);
+    }
+    match sb.role() {
+        Role::Active(_) if candidate.id == freshest.id => in_slot(sb, sb.role()),
+        Role::Active(slot) => judge_member(candidate, slot, freshest),
+        // Nor by the freshest's table, where the kernel looks: were it a member there, its own
+        // superblock would not yet say how far its recovery has come.
+        Role::Spare => Verdict::Spare,
+        Role::Faulty => Verdict::Left(Reason::Faulty),
+        Role::Journal => Verdict::Left(Reason::Unsupported(Unsupported::Journal)),
+    }
+}
+
+fn in_slot(sb: &Superblock, role: Role) -> Verdict {
+    match role {
+        Role::Active(slot) => Verdict::Taken { slot, recovering: sb.recovery_offset() },
+        _ => Verdict::Spare,
+    }
+}
+
+/// Why a superblock cannot be of use in any role.
+fn unfit(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
+    if let Some(disagreement) = disagreement(sb, fresh) {
+        return Some(disagreement);
+    }
+    if let Some(what) = sb.unsupported() {
+        return Some(Reason::Unsupported(what));
+    }
+    let (found, needed) = (sb.data_size(), fresh.component());
+    (found < needed).then_some(Reason::TooSmall { found, needed })
+}
+
+/// A field's name, and how to show its value.
+type Field = (&'static str, fn(&Superblock) -> String);
+
+/// The fields that the kernel and mdadm hold against each other.
+fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
+    let fields: [Field; 7] = [
+        ("metadata version", |sb| sb.version().to_string()),
+        ("level", |sb| sb.level().map_or(sb.level_md().to_string(), |level| level.to_string())),
+        ("layout", |sb| format!("{:#x}", sb.layout_md())),
+        ("chunk size", |sb| sb.chunk().to_string()),
+        ("raid_disks", |sb| sb.raid_disks().to_string()),
+        ("component size", |sb| sb.component().to_string()),
+        ("creation time", |sb| {
+            let (secs, micros) = sb.ctime();
+            format!("{secs}.{micros:06}")
+        }),
+    ];
+    fields.into_iter().find_map(|(field, value)| {
+        let (found, expected) = (value(sb), value(fresh));
+        (found != expected).then_some(Reason::Disagrees { field, found, expected })
+    })
+}
+
+/// The verdict on one that by its own words holds `slot`.
+fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>) -> Verdict {
+    let (sb, fresh) = (candidate.superblock, freshest.superblock);
+    if let Role::Active(slot) = fresh.role()
+        && sb.dev_of_slot(slot).is_none()
+    {
+        return Verdict::Left(Reason::CallsFailed { whom: freshest.id, slot });
+    }
+    if sb.events().saturating_add(EVENT_MARGIN) < fresh.events() {
+        return Verdict::Left(Reason::Stale { events: sb.events(), freshest: fresh.events() });
+    }
+    if sb.events() >= fresh.events() {
+        return in_slot(sb, sb.role());
+    }
+    let (by, dev_number) = (freshest.id, sb.dev_number());
+    if dev_number >= fresh.table_len() {
+        return Verdict::Left(Reason::Unlisted { by, dev_number });
+    }
+    match fresh.role_of(dev_number) {
+        role @ Role::Active(at) if at == slot => in_slot(sb, role),
+        Role::Spare => Verdict::Spare,
+        _ => Verdict::Left(Reason::CalledFailedBy { by }),
+    }
+}

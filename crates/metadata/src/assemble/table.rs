@@ -1,0 +1,151 @@
+//! The candidates, and what is decided about them so far.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use lapstrake_geometry::{Config, Geometry, GeometryError, Layout, Level, Sectors, Slot};
+
+use super::{AssembleError, Candidate, Reason, Refusal, Verdict};
+use crate::{Superblock, Unsupported};
+
+pub(super) struct Table<'a> {
+    pub(super) freshest: &'a Candidate<'a>,
+    pub(super) candidates: &'a [Candidate<'a>],
+    /// In step with `candidates`.
+    pub(super) verdicts: Vec<Verdict>,
+    pub(super) config: Config,
+    /// None as long as it depends on members that are missing.
+    pub(super) geometry: Option<Geometry>,
+    /// Two that claim one slot with equal right.
+    pub(super) ambiguous: Option<Refusal>,
+}
+
+impl<'a> Table<'a> {
+    /// `verdicts` leave at most rivals to settle.
+    pub(super) fn new(
+        freshest: &'a Candidate<'a>,
+        candidates: &'a [Candidate<'a>],
+        verdicts: Vec<Verdict>,
+    ) -> Result<Self, AssembleError> {
+        let config = config(freshest.superblock)
+            .map_err(|what| AssembleError::Unsupported { id: freshest.id, what })?;
+        let mut table =
+            Self { freshest, candidates, verdicts, config, geometry: None, ambiguous: None };
+        if table.config.level.has_redundancy() {
+            table.geometry = Some(Geometry::new(&table.config).map_err(AssembleError::Geometry)?);
+        }
+        for later in 0..candidates.len() {
+            for earlier in 0..later {
+                table.settle_rivals(earlier, later);
+            }
+        }
+        Ok(table)
+    }
+
+    /// Where two are to be one member, leaves the less fresh.
+    fn settle_rivals(&mut self, earlier: usize, later: usize) {
+        let (Some(slot_a), Some(slot_b)) = (self.claim(earlier), self.claim(later)) else {
+            return;
+        };
+        let (a, b) = (&self.candidates[earlier], &self.candidates[later]);
+        let one_slot = slot_a.filter(|_| slot_a == slot_b);
+        let one_number = a.superblock.dev_number() == b.superblock.dev_number();
+        if one_slot.is_none() && !one_number {
+            return;
+        }
+        let (rank_a, rank_b) =
+            ((slot_a.is_some(), a.superblock.events()), (slot_b.is_some(), b.superblock.events()));
+        if let Some(slot) = one_slot.filter(|_| rank_a == rank_b) {
+            self.ambiguous = Some(Refusal::Ambiguous { slot, ids: [a.id, b.id] });
+        }
+        let (by, loser) = if rank_b > rank_a { (b.id, earlier) } else { (a.id, later) };
+        let dev_number = self.candidates[loser].superblock.dev_number();
+        let one_device = one_number && a.superblock.device_uuid() == b.superblock.device_uuid();
+        self.verdicts[loser] = Verdict::Left(match one_slot {
+            _ if one_device => Reason::DuplicateOf { id: by },
+            Some(slot) => Reason::SlotTaken { slot, by },
+            None => Reason::NumberTaken { dev_number, by },
+        });
+    }
+
+    /// None if it was left, Some(None) for a spare.
+    fn claim(&self, i: usize) -> Option<Option<Slot>> {
+        match self.verdicts[i] {
+            Verdict::Taken { slot, .. } => Some(Some(slot)),
+            Verdict::Spare => Some(None),
+            Verdict::Left(_) => None,
+        }
+    }
+
+    /// By slot: who holds it, in sync or not, as an index into `candidates`.
+    pub(super) fn holders(&self) -> Vec<Option<usize>> {
+        let mut holders = vec![None; self.config.raid_disks.into()];
+        for i in 0..self.candidates.len() {
+            if let Some(Some(slot)) = self.claim(i) {
+                holders[slot.index()] = Some(i);
+            }
+        }
+        holders
+    }
+
+    pub(super) fn is_in_sync(&self, i: usize) -> bool {
+        matches!(self.verdicts[i], Verdict::Taken { recovering: None, .. })
+    }
+
+    /// By slot: who holds it in sync.
+    pub(super) fn in_sync(&self) -> Vec<Option<usize>> {
+        let holders = self.holders().into_iter();
+        holders.map(|holder| holder.filter(|&i| self.is_in_sync(i))).collect()
+    }
+
+    /// Whether all data can be read.
+    pub(super) fn enough(&self) -> bool {
+        let in_sync = self.in_sync();
+        match &self.geometry {
+            Some(geometry) => geometry.survives(|slot| in_sync[slot.index()].is_some()),
+            None => in_sync.iter().all(Option::is_some),
+        }
+    }
+
+    /// The fewest members that can be enough.
+    pub(super) fn fewest(&self) -> u16 {
+        let raid_disks = self.config.raid_disks;
+        match (self.config.level, self.config.layout) {
+            (Level::Linear | Level::Raid0, _) => raid_disks,
+            (Level::Raid1, _) => 1,
+            (Level::Raid4 | Level::Raid5, _) => raid_disks.saturating_sub(1),
+            (Level::Raid6, _) => raid_disks.saturating_sub(2),
+            (_, Layout::Raid10(layout)) => {
+                u32::from(raid_disks).div_ceil(layout.copies().max(1)) as u16
+            }
+            (Level::Raid10, _) => raid_disks,
+        }
+    }
+
+    /// Fills in the members' sizes, and the geometry that hangs on them.
+    pub(super) fn measure(&mut self) -> Result<(), GeometryError> {
+        for (slot, holder) in self.holders().into_iter().enumerate() {
+            let size = holder.map(|i| self.candidates[i].superblock.data_size());
+            self.config.member_sizes[slot] = size.unwrap_or(Sectors::ZERO);
+        }
+        if self.geometry.is_none() && self.enough() {
+            self.geometry = Some(Geometry::new(&self.config)?);
+        }
+        Ok(())
+    }
+}
+
+/// The array as `sb` describes it, without the members' sizes.
+fn config(sb: &Superblock) -> Result<Config, Unsupported> {
+    if let Some(what) = sb.unsupported().filter(|what| what.concerns_array()) {
+        return Err(what);
+    }
+    Ok(Config {
+        level: sb.level().ok_or(Unsupported::Level(sb.level_md()))?,
+        layout: sb.layout().ok_or(Unsupported::Layout(sb.layout_md()))?,
+        chunk: sb.chunk(),
+        raid_disks: sb.raid_disks(),
+        component: sb.component(),
+        member_sizes: vec![Sectors::ZERO; sb.raid_disks().into()],
+    })
+}

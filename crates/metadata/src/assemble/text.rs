@@ -1,0 +1,195 @@
+//! What is said about a decision.
+//!
+//! Values hold the caller's indices; `describe` takes a function from an index to a name, such
+//! as a path. `Display` says "device 3".
+
+use core::fmt;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use lapstrake_geometry::{Sector, Slot};
+
+use super::{AssembleError, Reason, Refusal, Verdict};
+
+/// From a candidate's id to what it is called.
+type Name<'a> = &'a dyn Fn(usize) -> String;
+
+fn device(id: usize) -> String {
+    format!("device {id}")
+}
+
+/// A UUID as mdadm prints it.
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let words = uuid
+        .chunks_exact(4)
+        .map(|word| word.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")));
+    words.collect::<Vec<_>>().join(":")
+}
+
+/// "slot 1" or "slots 1, 2 and 5".
+fn slots_text(slots: &[Slot]) -> String {
+    let numbers: Vec<_> = slots.iter().map(|slot| slot.0.to_string()).collect();
+    match numbers.split_last() {
+        Some((last, [])) => format!("slot {last}"),
+        Some((last, first)) => format!("slots {} and {last}", first.join(", ")),
+        None => "no slot".to_string(),
+    }
+}
+
+fn members(count: u16) -> String {
+    if count == 1 { "1 member".to_string() } else { format!("{count} members") }
+}
+
+impl Verdict {
+    /// One clause that says it, such as "taken for slot 2".
+    pub fn describe(&self, name: Name) -> String {
+        match self {
+            Self::Taken { slot, recovering: None } => format!("taken for {slot}"),
+            Self::Taken { slot, recovering: Some(Sector(at)) } => {
+                format!("taken for {slot}, under recovery: done up to sector {at}")
+            }
+            Self::Spare => "taken as a spare".to_string(),
+            Self::Left(reason) => format!("left: {}", reason.describe(name)),
+        }
+    }
+}
+
+impl Reason {
+    /// One clause that says it.
+    pub fn describe(&self, name: Name) -> String {
+        match self {
+            Self::OtherArray { uuid, name } if name.is_empty() => {
+                format!("it belongs to another array, {}", uuid_text(uuid))
+            }
+            Self::OtherArray { uuid, name } => {
+                format!("it belongs to another array, {} \"{name}\"", uuid_text(uuid))
+            }
+            Self::Stale { events, freshest } => format!(
+                "it is out of date: it has seen {events} events, the freshest member {freshest}"
+            ),
+            Self::CallsFailed { whom, slot } => format!(
+                "it reports {} in {slot}, the freshest member, as failed: \
+                 it belongs to the other part of an array that was split",
+                name(*whom)
+            ),
+            Self::CalledFailedBy { by } => {
+                format!("{} has seen one event more, and calls it failed", name(*by))
+            }
+            Self::Unlisted { by, dev_number } => format!(
+                "{} has seen one event more, and knows no device number {dev_number}",
+                name(*by)
+            ),
+            Self::DuplicateOf { id } => {
+                format!("it is the same member as {}, or a copy", name(*id))
+            }
+            Self::SlotTaken { slot, by } => format!("{} holds {slot}", name(*by)),
+            Self::NumberTaken { dev_number, by } => {
+                format!("{} has the same device number, {dev_number}", name(*by))
+            }
+            Self::Faulty => "it failed, as its own superblock says".to_string(),
+            Self::Disagrees { field, found, expected } => {
+                format!("its {field} is {found}, the freshest member's {expected}")
+            }
+            Self::TooSmall { found, needed } => {
+                format!("it has room for {found}, the array uses {needed} of each member")
+            }
+            Self::Unsupported(what) => what.to_string(),
+        }
+    }
+}
+
+impl Refusal {
+    /// A sentence that says it, and what to do next.
+    pub fn describe(&self, name: Name) -> String {
+        match self {
+            Self::NotEnough { have, need, missing, force_helps } => {
+                let what = format!(
+                    "{} in sync, at least {need} are needed; {} lacking",
+                    match have {
+                        0 => "no member is".to_string(),
+                        1 => "1 member is".to_string(),
+                        _ => format!("{have} members are"),
+                    },
+                    match missing.len() {
+                        1 => format!("{} is", slots_text(missing)),
+                        _ => format!("{} are", slots_text(missing)),
+                    }
+                );
+                if *force_helps {
+                    format!(
+                        "{what}. Add the missing members, or use --force to take the best of \
+                         the out-of-date ones: what was written since they left may be lost"
+                    )
+                } else {
+                    format!("{what}. Add the missing members")
+                }
+            }
+            Self::DirtyDegraded { missing } => format!(
+                "the array was not stopped cleanly and lacks {}: parity that is out of date cannot \
+                 stand in for data. Add the missing members, or use --force to take the parity \
+                 as it is: data in stripes that were being written may be wrong",
+                slots_text(missing)
+            ),
+            Self::NewlyDegraded { have, expected, missing } => format!(
+                "{} found of {expected} that were there when the array was last in use; {} \
+                 empty. Add the missing ones, or use --run to start without",
+                match have {
+                    1 => "1 member is".to_string(),
+                    _ => format!("{} are", members(*have)),
+                },
+                match missing.len() {
+                    1 => format!("{} is", slots_text(missing)),
+                    _ => format!("{} are", slots_text(missing)),
+                }
+            ),
+            Self::Ambiguous { slot, ids: [first, second] } => format!(
+                "{} and {} both claim {slot}, and are equally fresh. Leave one of them out",
+                name(*first),
+                name(*second)
+            ),
+        }
+    }
+}
+
+impl AssembleError {
+    /// A sentence that says it, and what to do next.
+    pub fn describe(&self, name: Name) -> String {
+        match self {
+            Self::Nothing { candidates: 0 } => "no device holds an md superblock".to_string(),
+            Self::Nothing { candidates } => {
+                format!("none of {candidates} devices belongs to the array asked for")
+            }
+            Self::SeveralArrays { arrays } => {
+                let each = arrays.iter().map(|(uuid, ids)| {
+                    let names: Vec<_> = ids.iter().map(|&id| name(id)).collect();
+                    format!("{} ({})", uuid_text(uuid), names.join(", "))
+                });
+                format!(
+                    "members of {} arrays: {}. Choose one with --uuid, or give only its members",
+                    arrays.len(),
+                    each.collect::<Vec<_>>().join("; ")
+                )
+            }
+            Self::Unsupported { id, what } => format!("{}: {what}", name(*id)),
+            Self::Geometry(error) => error.to_string(),
+        }
+    }
+}
+
+macro_rules! display {
+    ($($type:ty)*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.describe(&device))
+            }
+        }
+    )*};
+}
+
+display! { Verdict Reason Refusal AssembleError }
+
+impl core::error::Error for Refusal {}
+
+impl core::error::Error for AssembleError {}
