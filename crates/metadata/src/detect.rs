@@ -38,6 +38,7 @@ impl fmt::Display for Container {
 }
 
 /// Something that was found.
+#[allow(clippy::large_enum_variant)] // a handful per device, and short-lived
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// An md superblock, or what remains of one.

@@ -13,6 +13,7 @@ extern crate std;
 pub mod assemble;
 pub mod badblocks;
 pub mod bitmap;
+pub mod create;
 pub mod detect;
 mod error;
 mod role;

@@ -22,8 +22,6 @@ use crate::wire::{ByteOrder, Field, on_disk};
 pub const MAGIC: u32 = 0xa92b_4efc;
 /// Entries of `disks`.
 pub const MAX_DISKS: usize = 27;
-/// Sectors at the end of a member that are not data.
-pub const RESERVED_SECTORS: u64 = 128;
 
 /// Sectors from the superblock to the bitmap.
 pub const BITMAP_DISTANCE: u64 = 8;
@@ -197,9 +195,11 @@ fn folded(sum: u32) -> u16 {
 }
 
 impl Superblock {
-    /// Sector of the superblock on a member of `sectors`, if it is large enough for one.
-    pub fn place(sectors: u64) -> Option<u64> {
-        (sectors & !(RESERVED_SECTORS - 1)).checked_sub(RESERVED_SECTORS)
+    /// A superblock of version 0.90 in which nothing else is said.
+    pub(crate) fn empty(order: ByteOrder) -> Self {
+        let mut sb = Self::decode(&[0; Self::SIZE], order, order, 0);
+        (sb.md_magic, sb.minor_version) = (MAGIC, 90);
+        sb
     }
 
     /// Reads a superblock found at sector `at` of a member; the magic decides the byte order.

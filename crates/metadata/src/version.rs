@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::v090;
+use lapstrake_geometry::{Sectors, size};
 
 /// A superblock version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,18 +24,7 @@ impl Version {
 
     /// The sector of the superblock on a member of `sectors`; None if it is too small.
     pub fn place(self, sectors: u64) -> Option<u64> {
-        if self == Self::V090 {
-            return v090::Superblock::place(sectors);
-        }
-        if sectors < 24 {
-            return None;
-        }
-        match self {
-            Self::V090 => v090::Superblock::place(sectors),
-            Self::V1_0 => Some((sectors - 16) & !7),
-            Self::V1_1 => Some(0),
-            Self::V1_2 => Some(8),
-        }
+        size::Version::from(self).superblock(Sectors(sectors)).ok().map(|sector| sector.0)
     }
 
     /// md's spelling: "0.90", "1.0", "1.1" or "1.2".
@@ -45,6 +34,17 @@ impl Version {
             Self::V1_0 => "1.0",
             Self::V1_1 => "1.1",
             Self::V1_2 => "1.2",
+        }
+    }
+}
+
+impl From<Version> for size::Version {
+    fn from(version: Version) -> Self {
+        match version {
+            Version::V090 => Self::V090,
+            Version::V1_0 => Self::V1_0,
+            Version::V1_1 => Self::V1_1,
+            Version::V1_2 => Self::V1_2,
         }
     }
 }

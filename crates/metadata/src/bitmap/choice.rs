@@ -4,6 +4,7 @@
 //! member, 60 KiB for 0.90.
 
 use lapstrake_geometry::Sectors;
+use lapstrake_geometry::size::bitmap_space;
 
 use super::Superblock;
 use crate::{Version, v090};
@@ -24,19 +25,6 @@ pub struct Placement {
     pub chunk: u32,
     /// Sectors that mdadm writes, and that belong to the bitmap.
     pub sectors: Sectors,
-}
-
-/// Sectors that mdadm sets aside for a bitmap on a member of `size`, whether there will be one or
-/// not. (While members are measured, `size` is a member's; when things are placed, a
-/// component's.)
-pub fn reserved(size: Sectors) -> Sectors {
-    const GIB: u64 = 2 << 20;
-    Sectors(match size.0 {
-        0..128 => 0,
-        s if s - 128 >= 200 * GIB => 256,
-        s if s - 8 > 8 * GIB => 128,
-        _ => 8,
-    })
 }
 
 /// Sectors, rounded up to 4 KiB, of a bitmap over `sync_size`.
@@ -69,7 +57,7 @@ pub fn internal(
 ) -> Option<Placement> {
     let room = match version {
         Version::V090 => Sectors(v090::BITMAP_SECTORS),
-        _ => reserved(component),
+        _ => bitmap_space(component),
     };
     if room.is_zero() {
         return None;

@@ -9,7 +9,8 @@ guest with the kernel's md, mdadm (4.2 made the vectors kept here) and the membe
 
 The personalities are unloaded first, so that RUN_ARRAY fails and nothing touches what mdadm
 wrote. Each line is one case: the request, and for each member the bytes written at its start
-and at its end, as runs of other than zero (the members are zeroed before each case).
+and at its end, as runs of other than zero: [offset, hex], [offset, "byte*count"], or the number
+of an equal run of the first member. (The members are zeroed before each case.)
 """
 import json, os, subprocess, sys, tempfile
 
@@ -153,6 +154,12 @@ def runs(data, base):
     return out
 
 
+def shorten(members):
+    """Replaces a run that the first member has too by its number there."""
+    for runs in members[1:]:
+        runs[:] = [members[0].index(run) if run in members[0] else run for run in runs]
+
+
 def guest_script(todo, sizes, out):
     say = ["for m in raid456 raid10 raid1 raid0 linear; do rmmod $m; done 2>/dev/null", f"cd /host{out}"]
     used = MEMBER[:len(sizes)]
@@ -208,6 +215,7 @@ def main():
                     result.append(dict(sectors=size // 512, runs=all_runs))
                 line = {k: v for k, v in c.items() if k not in ("missing", "order")}
                 line["members"] = result
+                shorten([m["runs"] for m in result if m])
                 if not wrote:
                     line["refused"] = open(f"{out}/{i}.err").read().strip()
                     for m in result:

@@ -1,0 +1,158 @@
+//! Why an array cannot be created as asked, and what is odd about one that can.
+
+use lapstrake_geometry::{GeometryError, Layout, Level, Sectors};
+use thiserror::Error;
+
+use crate::Version;
+
+/// Why an array cannot be created as asked. Nothing was written. All are the caller's to change.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The level takes another number of slots.
+    #[error("{level} takes {min} to {max} raid devices, not {found}")]
+    MemberCount {
+        /// The level.
+        level: Level,
+        /// Slots asked for.
+        found: u16,
+        /// The fewest.
+        min: u16,
+        /// The most.
+        max: u16,
+    },
+    /// One slot is most likely a mistake.
+    #[error("an array of one member is unusual; say --force if it is meant")]
+    SingleMember,
+    /// Without redundancy a spare has nothing to do.
+    #[error("{level} takes no spares")]
+    SparesNotAllowed {
+        /// The level.
+        level: Level,
+    },
+    /// Devices given (missing ones counted) and slots plus spares differ.
+    #[error("{expected} devices are needed (or \"missing\"), {found} were given")]
+    DeviceCount {
+        /// Slots plus spares.
+        expected: usize,
+        /// Devices given.
+        found: usize,
+    },
+    /// The superblock has no room for so many.
+    #[error("metadata {version} supports {max} devices, not {found}")]
+    TooManyDevices {
+        /// Slots plus spares.
+        found: usize,
+        /// The version asked for.
+        version: Version,
+        /// Its limit.
+        max: usize,
+    },
+    /// Not one device for a slot.
+    #[error("the members cannot all be missing")]
+    AllMissing,
+    /// The level cannot run without one.
+    #[error("{level} cannot be created with a missing member (number {index})")]
+    MissingNotAllowed {
+        /// The level.
+        level: Level,
+        /// The first that is missing.
+        index: usize,
+    },
+    /// More missing than the level survives.
+    #[error("{level} cannot run with {missing} members missing")]
+    TooManyMissing {
+        /// The level.
+        level: Level,
+        /// How many are.
+        missing: usize,
+    },
+    /// The level has no chunk.
+    #[error("{level} takes no chunk size")]
+    ChunkNotAllowed {
+        /// The level.
+        level: Level,
+    },
+    /// Not a chunk of this level.
+    #[error(
+        "a chunk of {found} is not allowed for {level}: at least 4 KiB, whole KiB, \
+         and a power of two for raid4, 5, 6 and 10"
+    )]
+    Chunk {
+        /// The level.
+        level: Level,
+        /// The chunk asked for.
+        found: Sectors,
+    },
+    /// Not a layout of this level.
+    #[error("layout {layout} is not one of {level}")]
+    Layout {
+        /// The level.
+        level: Level,
+        /// The layout asked for.
+        layout: Layout,
+    },
+    /// 0.90 has no field for it.
+    #[error("metadata 0.90 cannot record the raid0 layout {layout}")]
+    LayoutNotRecorded {
+        /// The layout asked for.
+        layout: Layout,
+    },
+    /// Linear and raid0 use all of each member.
+    #[error("{level} uses all of each member, a size cannot be chosen")]
+    SizeNotAllowed {
+        /// The level.
+        level: Level,
+    },
+    /// Less than a chunk, or a KiB.
+    #[error("a size of {found} is less than one chunk")]
+    Size {
+        /// The size asked for.
+        found: Sectors,
+    },
+    /// Linear and raid0 have nothing to resync.
+    #[error("{level} takes no bitmap")]
+    BitmapNotAllowed {
+        /// The level.
+        level: Level,
+    },
+    /// Members this small have no room beside the superblock.
+    #[error("members of {component} leave no room for an internal bitmap")]
+    NoRoomForBitmap {
+        /// Size used of each member.
+        component: Sectors,
+    },
+    /// Not a power of two, or so small that the bits do not fit.
+    #[error("a bitmap chunk of {found} bytes is not possible here")]
+    BitmapChunk {
+        /// Bytes asked for.
+        found: u32,
+    },
+    /// One member will not do.
+    #[error("member number {index}: {source}")]
+    Member {
+        /// Index into the request's members.
+        index: usize,
+        /// Why.
+        source: GeometryError,
+    },
+    /// The members together will not do.
+    #[error(transparent)]
+    Geometry(GeometryError),
+}
+
+/// Something to tell the user, who may have meant it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// More than one percent of the largest member is left unused.
+    #[error("the largest member, number {index}, has {available}, of which {used} are used")]
+    SizeSpread {
+        /// The largest member's index.
+        index: usize,
+        /// What it has.
+        available: Sectors,
+        /// What the array uses.
+        used: Sectors,
+    },
+}

@@ -1,0 +1,255 @@
+//! A new array's metadata equals what mdadm 4.2 writes, byte by byte.
+//!
+//! `vectors/create.jsonl` holds, for each request, every byte other than zero that mdadm left
+//! near the start and the end of each member before any kernel started the array (see
+//! `vectors/make.py`). The plan for the same request has to give the same bytes, with the
+//! random UUIDs and the time taken from the vector. Requests that mdadm refuses, the plan
+//! refuses; where it deliberately differs, the case is listed in [`differs`] with the reason.
+
+use std::collections::BTreeMap;
+
+use lapstrake_geometry::{Layout, Level, Sectors};
+use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, plan};
+use lapstrake_metadata::{Superblock, Version, read_at};
+use serde_json::Value;
+
+/// Bytes other than zero with their offsets, in order.
+type Bytes = Vec<(u64, u8)>;
+
+/// `first` are the runs of the first member, which others refer to by number.
+fn bytes_of(runs: &Value, first: &Value) -> Bytes {
+    let mut bytes = Bytes::new();
+    for run in runs.as_array().unwrap() {
+        let run = run.as_u64().map_or(run, |number| &first[number as usize]);
+        let (at, text) = (run[0].as_u64().unwrap(), run[1].as_str().unwrap());
+        let hex = |text: &str| u8::from_str_radix(text, 16).unwrap();
+        let values: Vec<u8> = match text.split_once('*') {
+            Some((byte, count)) => vec![hex(byte); count.parse().unwrap()],
+            None => (0..text.len() / 2).map(|i| hex(&text[i * 2..i * 2 + 2])).collect(),
+        };
+        bytes.extend((at..).zip(values).filter(|(_, byte)| *byte != 0));
+    }
+    sorted(bytes)
+}
+
+fn sorted(mut bytes: Bytes) -> Bytes {
+    bytes.sort_unstable();
+    // The parts of a small member overlap.
+    bytes.dedup();
+    bytes
+}
+
+fn slice(bytes: &Bytes, at: u64, len: u64) -> Vec<u8> {
+    let mut out = vec![0; len as usize];
+    let from = bytes.partition_point(|(i, _)| *i < at);
+    for (i, byte) in bytes[from..].iter().take_while(|(i, _)| *i < at + len) {
+        out[(i - at) as usize] = *byte;
+    }
+    out
+}
+
+fn level(case: &Value) -> Level {
+    let name = case["level"].as_str().map(str::to_owned);
+    name.unwrap_or_else(|| case["level"].to_string()).parse().unwrap()
+}
+
+/// The request, or None if its text is one that a command line would not take.
+fn request(case: &Value) -> Option<CreateRequest> {
+    let level = level(case);
+    let sectors = |key: &str| case[key].as_u64().map(Sectors::from_kib);
+    let member = |(i, m): (usize, &Value)| {
+        let size = Sectors(m["sectors"].as_u64()?);
+        // ubda, ubdb, ... have major 98 and 16 minors each; the vectors tell which they were.
+        Some(NewMember { size, device: (0, i as u32), write_mostly: false })
+    };
+    let layout = case["layout"].as_str();
+    Some(CreateRequest {
+        level,
+        raid_disks: case["disks"].as_u64()? as u16,
+        spares: case["spares"].as_u64().unwrap_or(0) as u16,
+        members: case["members"].as_array()?.iter().enumerate().map(member).collect(),
+        version: case["version"].as_str()?.parse().unwrap(),
+        chunk: sectors("chunk_kib"),
+        layout: match layout {
+            Some(name) => Some(Layout::from_name(level, name).ok()?),
+            None => None,
+        },
+        bitmap: match case["bitmap"].as_str() {
+            None => BitmapChoice::Default,
+            Some("none") => BitmapChoice::None,
+            Some("internal") => BitmapChoice::Internal,
+            Some("external") => BitmapChoice::External,
+            Some(other) => panic!("{other}"),
+        },
+        bitmap_chunk: case["bitmap_chunk_kib"].as_u64().map(|kib| kib as u32 * 1024),
+        size: sectors("size_kib"),
+        data_offset: sectors("data_offset_kib"),
+        set_uuid: case["uuid"].as_str().map(|text| {
+            let hex = text.replace(':', "");
+            core::array::from_fn(|i| u8::from_str_radix(&hex[i * 2..i * 2 + 2], 16).unwrap())
+        }),
+        name: case["name"].as_str().unwrap_or("0").into(),
+        homehost: Some(case["homehost"].as_str().unwrap_or("(none)").into()),
+        assume_clean: case["assume_clean"].as_bool().unwrap_or(false),
+        force: case["force"].as_bool().unwrap_or(false),
+        ctime: 0,
+        md_minor: 0,
+    })
+}
+
+/// Why the plan for a case is not to equal what mdadm does.
+fn differs(case: &Value, request: &CreateRequest) -> Option<&'static str> {
+    let sizes: Vec<_> = request.members.iter().flatten().map(|m| m.size).collect();
+    let is_raid0 = request.level == Level::Raid0;
+    if is_raid0 && request.version == Version::V090 {
+        return Some("mdadm 4.2 cannot make a raid0 with 0.90, other versions can");
+    }
+    if is_raid0 && case["layout"] == "dangerous" && sizes.iter().any(|size| *size != sizes[0]) {
+        return Some("no kernel starts a raid0 of several zones without a layout");
+    }
+    if request.data_offset.is_some() && request.version == Version::V1_0 {
+        return Some("mdadm lets data of 1.0 run into the superblock if a data offset is given");
+    }
+    if request.level == Level::Raid5 && request.chunk == Some(Sectors(10)) {
+        return Some("no kernel runs a raid5 with a chunk that is no power of two");
+    }
+    if request.level == Level::Raid1 && sizes.first() == Some(&Sectors(128)) {
+        return Some("mdadm rounds so small a raid1 down to nothing");
+    }
+    None
+}
+
+/// Takes time and UUIDs from what mdadm wrote, so that only decisions are compared.
+fn adopt(request: &mut CreateRequest, members: &[Superblock]) -> Vec<u8> {
+    let mut random = vec![];
+    request.ctime = members[0].ctime().0;
+    if request.set_uuid.is_none() {
+        let by_host = request.version == Version::V090 && request.homehost.is_some();
+        random.extend(&members[0].set_uuid()[..if by_host { 8 } else { 16 }]);
+    }
+    random.extend(members.iter().filter_map(Superblock::device_uuid).flatten());
+    random
+}
+
+/// Compares one case; Err tells a difference that is not meant.
+fn check(case: &Value) -> Result<&'static str, String> {
+    let Some(request) = request(case) else {
+        return if case["refused"].is_string() { Ok("refused") } else { Err("no request".into()) };
+    };
+    let reason = differs(case, &request);
+    match (compare(case, request), reason) {
+        (Err(_), Some(reason)) => Ok(reason),
+        (outcome, _) => outcome,
+    }
+}
+
+fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, String> {
+    if let Some(refusal) = case["refused"].as_str() {
+        return match plan(&request, |bytes| bytes.fill(1)) {
+            Err(_) => Ok("refused"),
+            Ok(_) => Err(format!("mdadm refuses: {refusal}")),
+        };
+    }
+    let present: Vec<&Value> =
+        case["members"].as_array().unwrap().iter().filter(|m| !m.is_null()).collect();
+    let stored: Vec<Bytes> =
+        present.iter().map(|m| bytes_of(&m["runs"], &present[0]["runs"])).collect();
+    let superblocks: Vec<Superblock> = present
+        .iter()
+        .zip(&stored)
+        .map(|(m, bytes)| {
+            let size = m["sectors"].as_u64().unwrap();
+            let at = request.version.place(size).unwrap() * 512;
+            read_at(request.version, Sectors(size), &slice(bytes, at, 4096)).unwrap()
+        })
+        .collect();
+    let mut random = adopt(&mut request, &superblocks).into_iter();
+    if let Superblock::V090(sb) = &superblocks[0] {
+        // Which of the guest's disks was where.
+        let own = superblocks.iter().map(|theirs| {
+            let disk = sb.disks[theirs.dev_number() as usize];
+            (disk.major, disk.minor)
+        });
+        for (member, device) in request.members.iter_mut().flatten().zip(own) {
+            member.device = device;
+        }
+    }
+    let plan = plan(&request, |bytes| bytes.fill_with(|| random.next().unwrap()))
+        .map_err(|error| format!("refused: {error}"))?;
+    for (member, (expected, superblock)) in plan.members.iter().zip(stored.iter().zip(&superblocks))
+    {
+        if member.superblock != *superblock {
+            let mut ours = member.superblock.clone();
+            if let (Superblock::V1(ours), Superblock::V1(theirs)) = (&mut ours, superblock) {
+                ours.sb_csum = theirs.sb_csum;
+            }
+            if let (Superblock::V090(ours), Superblock::V090(theirs)) = (&mut ours, superblock) {
+                ours.sb_csum = theirs.sb_csum;
+            }
+            if ours != *superblock {
+                return Err(format!("ours {ours:?}\ntheirs {superblock:?}"));
+            }
+        }
+        let mut bytes = Bytes::new();
+        for write in &member.writes {
+            let places = write.sector.bytes()..;
+            bytes.extend(places.zip(write.bytes.iter().copied()).filter(|(_, byte)| *byte != 0));
+        }
+        let bytes = sorted(bytes);
+        if bytes != *expected {
+            let differ = bytes.iter().zip(expected).find(|(ours, theirs)| ours != theirs);
+            return Err(format!("member {}: {differ:x?}", member.index));
+        }
+    }
+    if plan.members.len() != stored.len() {
+        return Err("another number of members".into());
+    }
+    let external = &case["external_bitmap"];
+    match (&plan.bitmap_file, external.is_null()) {
+        (None, true) => {}
+        (Some(ours), false) => {
+            let theirs = slice(
+                &bytes_of(&external["runs"], &Value::Null),
+                0,
+                external["bytes"].as_u64().unwrap(),
+            );
+            if *ours != theirs {
+                return Err(format!(
+                    "bitmap file of {} bytes, mdadm's has {}",
+                    ours.len(),
+                    theirs.len()
+                ));
+            }
+        }
+        _ => return Err("one has a bitmap file, the other has none".into()),
+    }
+    Ok("equal")
+}
+
+#[test]
+fn every_request_gives_mdadms_bytes() {
+    let text = include_str!("vectors/create.jsonl");
+    let mut outcomes = BTreeMap::<&str, usize>::new();
+    let mut failures = vec![];
+    for line in text.lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        match check(&case) {
+            Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
+            Err(why) => {
+                let mut shown = case.clone();
+                for member in shown["members"].as_array_mut().unwrap() {
+                    *member = member["sectors"].clone();
+                }
+                failures.push(format!("{shown}: {why}"));
+            }
+        }
+    }
+    println!("{outcomes:#?}");
+    assert!(
+        failures.is_empty(),
+        "{} of {}:\n{}",
+        failures.len(),
+        text.lines().count(),
+        failures.join("\n")
+    );
+}
