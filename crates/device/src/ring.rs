@@ -1,10 +1,12 @@
 //! The io_uring back end.
 //!
-//! Invariants: an entry's `user_data` is the slot key, or one of two reserved values; no more entries
-//! are with the kernel than the completion ring has room for (the rest wait in `backlog`, so that none
-//! is lost when the submission ring is full). The ring is created disabled and enabled on first use: the
-//! kernel then takes the using thread as its single issuer, so a queue may be built on one thread and
-//! moved to its loop once.
+//! Invariants: an entry's `user_data` is the slot key, or one of two reserved values; what the full
+//! submission ring cannot take after a submission waits in `backlog`, in order, and the ring never blocks
+//! while anything does. The number of entries with the kernel is not bounded here: connections that wait
+//! for a request must not keep storage from starting, and completions beyond the ring's room are
+//! kept by the kernel (`NODROP`). The ring is created disabled and enabled on first use: the kernel then
+//! takes the using thread as its single issuer, so a queue may be built on one thread and moved to its
+//! loop once.
 
 use crate::op::IoVec;
 use crate::raw::Raw;
@@ -23,7 +25,6 @@ pub(crate) struct Ring {
     ring: IoUring,
     enabled: bool,
     in_kernel: usize,
-    in_kernel_max: usize,
     backlog: VecDeque<squeue::Entry>,
     event_fd: RawFd,
     /// Where the eventfd's count goes; boxed because the kernel writes to it while the ring may move.
@@ -72,7 +73,6 @@ impl Ring {
             ));
         }
         Ok(Self {
-            in_kernel_max: ring.params().cq_entries() as usize - 2,
             ring,
             enabled: false,
             in_kernel: 0,
@@ -103,36 +103,26 @@ impl Ring {
     }
 
     fn push(&mut self, entry: squeue::Entry) {
-        if self.in_kernel >= self.in_kernel_max || !self.backlog.is_empty() {
-            self.backlog.push_back(entry);
-            return;
-        }
-        // SAFETY: `start` demands valid pointers; the other entries have none or our own box's.
-        let full = unsafe { self.ring.submission().push(&entry) }.is_err();
-        if !full {
-            self.in_kernel += 1;
-            return;
-        }
-        // Refusals (interrupted, short of memory) leave the ring full: the entry waits its turn.
-        self.enable();
-        let _ = self.ring.submit();
-        // SAFETY: as above.
-        if unsafe { self.ring.submission().push(&entry) }.is_ok() {
-            self.in_kernel += 1;
-        } else {
-            self.backlog.push_back(entry);
-        }
+        self.backlog.push_back(entry);
+        self.push_backlog();
     }
 
+    /// Moves the backlog to the submission ring, submitting when that is full, until the kernel takes no
+    /// more for now.
     fn push_backlog(&mut self) {
-        while self.in_kernel < self.in_kernel_max {
-            let Some(entry) = self.backlog.front() else { return };
-            // SAFETY: as in `push`.
-            if unsafe { self.ring.submission().push(entry) }.is_err() {
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: `start` demands valid pointers; the other entries have none or our own box's.
+            let full = unsafe { self.ring.submission().push(entry) }.is_err();
+            if !full {
+                self.in_kernel += 1;
+                self.backlog.pop_front();
+                continue;
+            }
+            self.enable();
+            // Refusals (interrupted, short of memory, completions to be fetched first) pass.
+            if self.ring.submit().is_err() {
                 return;
             }
-            self.in_kernel += 1;
-            self.backlog.pop_front();
         }
     }
 
@@ -164,7 +154,8 @@ impl Ring {
     ) -> io::Result<()> {
         self.enable();
         self.push_backlog();
-        let patience = if self.reap(results) { Patience::None } else { patience };
+        let stuck = !self.backlog.is_empty();
+        let patience = if self.reap(results) || stuck { Patience::None } else { patience };
         let entered = match patience {
             Patience::None => {
                 let queue = self.ring.submission();

@@ -142,6 +142,59 @@ fn cancelled_operations_complete_once() {
     }
 }
 
+/// Idle connections hold a place in the queue each; storage must pass them.
+#[test]
+fn idle_sockets_do_not_keep_storage_waiting() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = common::file(dir.path(), "m", 1 << 20);
+    for backend in backends() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let member = common::open(path.to_str().unwrap());
+        let mut queue = Queue::new([member], backend, 8).unwrap();
+        let mut buffer = Buffer::new(4096, 0);
+        let iov = [buffer.iov()];
+        // SAFETY: buffer and sockets outlive the queue.
+        unsafe {
+            for token in 1..=500 {
+                queue.submit(token, Op::PollIn { fd: ours.as_raw_fd() });
+            }
+            queue.submit(0, Op::Read { member: 0, offset: 0, iov: &iov });
+        }
+        assert_eq!(gather(&mut queue, 1), [Completion { token: 0, result: 4096 }]);
+        queue.cancel_fd(ours.as_raw_fd());
+        assert_eq!(gather(&mut queue, 500).len(), 500);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing; without SA_RESTART the wait is interrupted.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+    }
+    for backend in backends() {
+        let (done, end) = std::sync::mpsc::channel();
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let mut queue = Queue::new([], backend, 8).unwrap();
+            // SAFETY: this thread's own name.
+            tell.send(unsafe { libc::pthread_self() }).unwrap();
+            queue.wait(&mut Vec::new(), None).unwrap();
+            done.send(()).unwrap();
+        });
+        let thread = told.recv().unwrap();
+        // The signal may come before the wait does, so it is repeated until the wait has ended.
+        while end.recv_timeout(Duration::from_millis(1)).is_err() {
+            // SAFETY: the thread is not joined yet.
+            unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+        }
+        waiter.join().unwrap();
+    }
+}
+
 #[test]
 fn a_timeout_ends_the_wait() {
     for backend in backends() {
