@@ -294,7 +294,7 @@ impl Client for NbdSession {
         }
     }
 
-    fn handle_reply(&mut self, _: &mut Context<'_'>, id: u64, result: Result<(), RequestError>) {
+    fn handle_reply(&mut self, _: &mut Context<'_>, id: u64, result: Result<(), RequestError>) {
         let outcome = match result {
             Ok(()) => Outcome::Done,
             Err(RequestError::Io) => Outcome::Error(Errno::Io),
