@@ -7,6 +7,15 @@ use common::{file, places};
 use lapstrake_device::{Access, Member, MemberSpec, OpenError, overlaps};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: a process that another test starts holds, between its fork and its exec, every
+/// description that is open here, and so the locks that this test has just let go of.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const CHILD: &str = "DEVICE_TEST_HOLD";
 
@@ -65,6 +74,7 @@ impl Holder {
 
 #[test]
 fn another_processs_member_is_refused_and_the_process_named() {
+    let _alone = alone();
     for place in places() {
         let path = file(place.path(), "m", 1 << 20);
         let spec = path.to_str().unwrap();
@@ -82,6 +92,7 @@ fn another_processs_member_is_refused_and_the_process_named() {
 
 #[test]
 fn readers_share_and_keep_writers_out() {
+    let _alone = alone();
     for place in places() {
         let path = file(place.path(), "m", 1 << 20);
         let spec = path.to_str().unwrap();
@@ -97,6 +108,7 @@ fn readers_share_and_keep_writers_out() {
 
 #[test]
 fn disjoint_windows_do_not_disturb_each_other() {
+    let _alone = alone();
     for place in places() {
         let path = file(place.path(), "m", 1 << 20);
         let window = |w: &str| format!("{}@{w}", path.display());
@@ -112,6 +124,7 @@ fn disjoint_windows_do_not_disturb_each_other() {
 
 #[test]
 fn the_same_bytes_twice_in_one_process_are_noticed() {
+    let _alone = alone();
     let place = &places()[0];
     let path = file(place.path(), "m", 1 << 20);
     let link = place.path().join("link");
@@ -155,6 +168,7 @@ impl Drop for Loop {
 
 #[test]
 fn a_block_device_is_claimed_once_and_its_windows_share_the_claim() {
+    let _alone = alone();
     let place = &places()[0];
     let path = file(place.path(), "m", 1 << 20);
     let Some(device) = Loop::new(path.to_str().unwrap()) else { return };
@@ -190,6 +204,7 @@ fn a_block_device_is_claimed_once_and_its_windows_share_the_claim() {
 
 #[test]
 fn a_mounted_block_device_is_refused_and_the_mount_named() {
+    let _alone = alone();
     let place = &places()[0];
     let path = place.path().join("fs");
     std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();
