@@ -5,9 +5,10 @@
 //! registers hold, then one at a time, then byte by byte.
 //!
 //! Everything here is `inline(always)`, so that it is compiled anew inside each set's
-//! `#[target_feature]` functions with the instructions of that set.
-
-use core::array::from_fn;
+//! `#[target_feature]` functions with the instructions of that set. That is why vectors are gone
+//! through by index: a closure that the compiler chooses not to inline has none of the set's
+//! features, and costs a factor of ten.
+#![expect(clippy::needless_range_loop, reason = "see above")]
 
 /// From how many bytes of sources and outputs together the outputs are stored past the caches.
 /// Then a line of output costs one transfer instead of two (it is not read before it is
@@ -114,13 +115,14 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
         // SAFETY: the step ends at or before `len`.
         unsafe {
             let made = job.make::<V, N>(place);
-            for (vectors, output) in made.into_iter().zip(job.outputs()) {
+            for r in 0..R {
+                let (vectors, output) = (made[r], job.outputs()[r]);
                 if !STREAM {
                     prefetch::<V, N>(output, place);
                 }
-                for (n, vector) in vectors.into_iter().enumerate() {
+                for n in 0..N {
                     let to = output.add(at + n * V::BYTES);
-                    if STREAM { vector.stream(to) } else { vector.store(to) }
+                    if STREAM { vectors[n].stream(to) } else { vectors[n].store(to) }
                 }
             }
         }
@@ -136,7 +138,13 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
 #[inline(always)]
 unsafe fn load<V: Vector, const N: usize>(block: *const u8, place: Place) -> [V; N] {
     // SAFETY: the caller's.
-    from_fn(|n| unsafe { V::load(block.add(place.at + n * V::BYTES)) })
+    unsafe {
+        let mut vectors = [V::zero(); N];
+        for n in 0..N {
+            vectors[n] = V::load(block.add(place.at + n * V::BYTES));
+        }
+        vectors
+    }
 }
 
 /// Asks for the lines of a block that a later step works on.
@@ -162,6 +170,33 @@ unsafe fn load_ahead<V: Vector, const N: usize>(block: *const u8, place: Place) 
     unsafe {
         prefetch::<V, N>(block, place);
         load(block, place)
+    }
+}
+
+/// `sum ^= data`.
+///
+/// # Safety
+/// As [`Vector`].
+#[inline(always)]
+unsafe fn xor<V: Vector, const N: usize>(sum: &mut [V; N], data: &[V; N]) {
+    for n in 0..N {
+        // SAFETY: the caller's.
+        sum[n] = unsafe { sum[n].xor(data[n]) };
+    }
+}
+
+/// `sum ^= coef * data`.
+///
+/// # Safety
+/// As [`Vector`].
+#[inline(always)]
+unsafe fn mul_add<V: Vector, const N: usize>(sum: &mut [V; N], coef: u8, data: &[V; N]) {
+    // SAFETY: the caller's.
+    unsafe {
+        let factor = V::factor(coef);
+        for n in 0..N {
+            sum[n] = sum[n].xor(data[n].mul(factor));
+        }
     }
 }
 
@@ -194,11 +229,11 @@ impl Job<1> for Xor<'_> {
             let mut sum = load::<V, N>(first.as_ptr(), place);
             for src in rest {
                 let data = load::<V, N>(src.as_ptr(), place);
-                sum = from_fn(|n| sum[n].xor(data[n]));
+                xor(&mut sum, &data);
             }
             if self.add {
                 let old = load::<V, N>(self.dst, place);
-                sum = from_fn(|n| sum[n].xor(old[n]));
+                xor(&mut sum, &old);
             }
             [sum]
         }
@@ -237,8 +272,10 @@ impl Job<2> for Pq<'_> {
             let mut q = p;
             for src in rest.iter().rev() {
                 let data = load_ahead::<V, N>(src.as_ptr(), place);
-                q = from_fn(|n| q[n].double().xor(data[n]));
-                p = from_fn(|n| p[n].xor(data[n]));
+                for n in 0..N {
+                    q[n] = q[n].double().xor(data[n]);
+                }
+                xor(&mut p, &data);
             }
             [p, q]
         }
@@ -274,8 +311,7 @@ impl Job<1> for Mul<'_> {
             let mut sum = if self.add { load(self.dst, place) } else { [V::zero(); N] };
             for (i, src) in self.srcs.iter().enumerate() {
                 let data = load_ahead::<V, N>(src.as_ptr(), place);
-                let factor = V::factor(*self.coefs.get_unchecked(i));
-                sum = from_fn(|n| sum[n].xor(data[n].mul(factor)));
+                mul_add(&mut sum, *self.coefs.get_unchecked(i), &data);
             }
             [sum]
         }
@@ -283,16 +319,17 @@ impl Job<1> for Mul<'_> {
 }
 
 /// Two combinations for little more than the price of one: `product = sum of coefs[i] * srcs[i]`,
-/// and `sum` made of the same sources without another product.
+/// `sum = xor of the first srcs`.
 pub(crate) struct Pair<'a> {
     pub product: *mut u8,
     pub sum: *mut u8,
-    /// The coefficients of `product`, as long as `srcs`.
+    /// As long as `srcs`.
     pub coefs: &'a [u8],
-    /// The coefficients of `sum`: each 0 or 1, or, if `chained`, 0 or 1 away from that of `product`.
-    pub others: &'a [u8],
-    pub chained: bool,
     pub srcs: &'a [&'a [u8]],
+    /// How many sources, from the first one on, are terms of `sum`.
+    pub terms: usize,
+    /// Whether `product` is one more term of `sum`.
+    pub chained: bool,
 }
 
 impl Job<2> for Pair<'_> {
@@ -310,21 +347,21 @@ impl Job<2> for Pair<'_> {
     }
     #[inline(always)]
     unsafe fn make<V: Vector, const N: usize>(&self, place: Place) -> [[V; N]; 2] {
-        let chain = if self.chained { 0xff } else { 0 };
-        // SAFETY: the caller's, for each block; there are two coefficients for each source.
+        // SAFETY: the caller's, for each block; there is a coefficient for each source.
         unsafe {
             let [mut product, mut sum] = [[V::zero(); N]; 2];
-            for (i, src) in self.srcs.iter().enumerate() {
+            let (terms, rest) = self.srcs.split_at_unchecked(self.terms);
+            for (i, src) in terms.iter().enumerate() {
                 let data = load_ahead::<V, N>(src.as_ptr(), place);
-                let coef = *self.coefs.get_unchecked(i);
-                let factor = V::factor(coef);
-                product = from_fn(|n| product[n].xor(data[n].mul(factor)));
-                if *self.others.get_unchecked(i) != coef & chain {
-                    sum = from_fn(|n| sum[n].xor(data[n]));
-                }
+                mul_add(&mut product, *self.coefs.get_unchecked(i), &data);
+                xor(&mut sum, &data);
+            }
+            for (i, src) in rest.iter().enumerate() {
+                let data = load_ahead::<V, N>(src.as_ptr(), place);
+                mul_add(&mut product, *self.coefs.get_unchecked(terms.len() + i), &data);
             }
             if self.chained {
-                sum = from_fn(|n| sum[n].xor(product[n]));
+                xor(&mut sum, &product);
             }
             [product, sum]
         }

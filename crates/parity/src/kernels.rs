@@ -18,17 +18,38 @@ pub struct Kernels {
     pub(crate) pq: PqFn,
     /// Destination, coefficients, sources, whether to keep what the destination holds.
     pub(crate) mul: MulFn,
-    /// Two destinations, their coefficients, whether those of the second are 0 or 1 away from
-    /// those of the first (else they are 0 or 1), sources.
+    /// Destinations, how they are made, sources.
     pub(crate) pair: PairFn,
 }
 
-// Safety of all four: the CPU has the set's features, all blocks are of one length, and there is a
-// coefficient for each source.
+// Safety of all four: the CPU has the set's features, all blocks are of one length, there is a
+// coefficient for each source, and at least one source.
 type XorFn = unsafe fn(&mut [u8], &[&[u8]], bool);
 type PqFn = unsafe fn(&mut [u8], &mut [u8], &[&[u8]]);
 type MulFn = unsafe fn(&mut [u8], &[u8], &[&[u8]], bool);
-type PairFn = unsafe fn([&mut [u8]; 2], [&[u8]; 2], bool, &[&[u8]]);
+type PairFn = unsafe fn([&mut [u8]; 2], &Combination, &[&[u8]]);
+
+/// How two destinations are made in one pass: the first of products, the second of plain sums.
+pub(crate) struct Combination<'a> {
+    /// The coefficients of the first.
+    pub coefs: &'a [u8],
+    /// How many sources, from the first one on, are terms of the second.
+    pub terms: usize,
+    /// Whether the first destination is one more term of the second.
+    pub chained: bool,
+}
+
+impl<'a> Combination<'a> {
+    /// How to make rows `row` and `other`, if they can be made so.
+    fn of(row: &'a [u8], other: &[u8]) -> Option<Combination<'a>> {
+        [false, true].into_iter().find_map(|chained| {
+            let rest = |(r, o): (&u8, &u8)| if chained { r ^ o } else { *o };
+            let terms = row.iter().zip(other).map(rest).take_while(|&c| c == 1).count();
+            let none_left = row.iter().zip(other).map(rest).skip(terms).all(|c| c == 0);
+            none_left.then_some(Combination { coefs: row, terms, chained })
+        })
+    }
+}
 
 /// The best set for this CPU.
 ///
@@ -111,9 +132,9 @@ impl Kernels {
     /// `dsts[j] = rows[j][0] * srcs[0] ^ rows[j][1] * srcs[1] ^ ...`.
     ///
     /// Two neighbouring destinations are made in one pass over the sources if the coefficients of
-    /// one are 0 or 1, or 0 or 1 away from those of the other. So are the rows of every
-    /// [`recovery`](crate::recovery): they are tied to P, whose coefficients are 1. Other rows take
-    /// a pass each.
+    /// one, or their differences from those of the other, are first ones and then zeros. So it is
+    /// with the rows of every [`recovery`](crate::recovery), since P's coefficients are ones. Other
+    /// rows take a pass each.
     ///
     /// # Panics
     /// As [`mul_add`](Self::mul_add), and if there are not as many rows as destinations.
@@ -134,14 +155,12 @@ impl Kernels {
     }
 
     fn mul_two(&self, [a, b]: [&mut [u8]; 2], [row_a, row_b]: [&[u8]; 2], srcs: &[&[u8]]) {
-        let chained = row_a.iter().zip(row_b).all(|(a, b)| a ^ b <= 1);
-        let plain = |row: &[u8]| row.iter().all(|&c| c <= 1);
-        // SAFETY: as in `mul_add`, and the rows are as `pair` wants them.
+        // SAFETY: as in `mul_add`; a combination has no more terms than there are coefficients.
         unsafe {
-            if plain(row_a) {
-                (self.pair)([b, a], [row_b, row_a], false, srcs);
-            } else if chained || plain(row_b) {
-                (self.pair)([a, b], [row_a, row_b], chained, srcs);
+            if let Some(how) = Combination::of(row_a, row_b) {
+                (self.pair)([a, b], &how, srcs);
+            } else if let Some(how) = Combination::of(row_b, row_a) {
+                (self.pair)([b, a], &how, srcs);
             } else {
                 (self.mul)(a, row_a, srcs, false);
                 (self.mul)(b, row_b, srcs, false);
@@ -182,9 +201,10 @@ mod tests {
         // SAFETY: the caller's.
         unsafe { (sets::portable::SET.mul)(dst, row, srcs, false) };
     });
-    broken!(BAD_PAIR, pair: |outputs, rows, _, srcs| {
+    broken!(BAD_PAIR, pair: |outputs, how, srcs| {
+        let how = Combination { chained: false, ..*how };
         // SAFETY: the caller's.
-        unsafe { (sets::portable::SET.pair)(outputs, rows, false, srcs) };
+        unsafe { (sets::portable::SET.pair)(outputs, &how, srcs) };
     });
 
     #[test]

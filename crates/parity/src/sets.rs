@@ -1,7 +1,7 @@
 //! The sets themselves: the loops of [`driver`](crate::driver) compiled for each kind of CPU.
 
 use crate::driver::{Mul, Pair, Pq, Xor, run};
-use crate::kernels::Kernels;
+use crate::kernels::{Combination, Kernels};
 
 /// Makes a module with one set: `VECTOR` in the loops, so many vectors at a time for XOR, for P+Q
 /// and for products, with the target features that the vector needs.
@@ -37,11 +37,11 @@ macro_rules! set {
             }
 
             $(#[target_feature(enable = $feature)])*
-            unsafe fn pair(outputs: [&mut [u8]; 2], rows: [&[u8]; 2], chained: bool, srcs: &[&[u8]]) {
-                let len = outputs[0].len();
-                let [product, sum] = outputs.map(|o| o.as_mut_ptr());
-                let [coefs, others] = rows;
-                let job = Pair { product, sum, coefs, others, chained, srcs };
+            unsafe fn pair([product, sum]: [&mut [u8]; 2], how: &Combination, srcs: &[&[u8]]) {
+                let len = sum.len();
+                let (product, sum) = (product.as_mut_ptr(), sum.as_mut_ptr());
+                let &Combination { coefs, terms, chained } = how;
+                let job = Pair { product, sum, coefs, srcs, terms, chained };
                 // SAFETY: the caller's.
                 unsafe { run::<$vector, $m, _>(&job, len) }
             }
@@ -58,7 +58,7 @@ set!(avx512_gfni, "avx512-gfni", crate::x86::Zmm, xor 4, pq 4, mul 4,
      "avx512f", "avx512bw", "gfni");
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-set!(avx2, "avx2", crate::x86::Ymm, xor 8, pq 4, mul 2, "avx2");
+set!(avx2, "avx2", crate::x86::Ymm, xor 8, pq 4, mul 4, "avx2");
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 set!(neon, "neon", crate::neon::Neon, xor 8, pq 4, mul 4);

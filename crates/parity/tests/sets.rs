@@ -68,8 +68,9 @@ fn check(srcs: &[&[u8]], coefs: &[u8], offsets: [usize; 2]) {
     let p = expected(len, |_| 1, srcs);
     let q = expected(len, |i| gf::exp(i as u8), srcs);
     let products = rows.map(|row| expected(len, |i| row[i], srcs));
-    // A row of zeros and ones, and one that is zero or one away from the first: made in pairs.
-    let bits: Vec<u8> = rows[1].iter().map(|c| c & 1).collect();
+    // A row of ones and then zeros, and one that differs so from the first: made in pairs.
+    let terms = coefs[0] as usize % (k + 1);
+    let bits: Vec<u8> = (0..k).map(|i| u8::from(i < terms)).collect();
     let near: Vec<u8> = sum(rows[0], &bits);
     let made_of_bits = expected(len, |i| bits[i], srcs);
     let made_near = expected(len, |i| near[i], srcs);
