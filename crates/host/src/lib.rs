@@ -9,12 +9,15 @@
 
 mod array;
 mod client;
+pub mod control;
 mod core;
+pub mod create;
 mod lead;
 mod memory;
 mod message;
 mod open;
 mod runner;
+pub mod scan;
 mod status;
 
 pub use array::{Array, Handle, Options, Outside, Part, Parts, StartError, uuid_text};

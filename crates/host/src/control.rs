@@ -1,0 +1,446 @@
+//! The control socket of a served array: a line of JSON in, a line of JSON out (`docs/control.md`).
+//!
+//! One Unix socket for each array, `NAME.sock` in a directory of the user's own. Threads of its
+//! own serve it, so that nothing here is on the data path; they reach the array as any other
+//! thread does, by a [`Handle`].
+//!
+//! Invariants: a name has one server, which holds the lock on `NAME.lock` for as long as it
+//! lives, so that whoever gets the lock may take a socket that was left behind for dead; the
+//! socket is removed when the server ends.
+
+use crate::array::Handle;
+use serde_json::{Value, json};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Longest line of a request, bytes.
+const LINE_MAX: u64 = 64 << 10;
+/// Connections served at once.
+const CONNECTIONS_MAX: usize = 16;
+/// A connection that says nothing for so long is closed.
+const IDLE: Duration = Duration::from_secs(30);
+/// Bytes in a Unix socket's address, the final NUL counted (unix(7)).
+const ADDRESS_MAX: usize = 108;
+
+/// Why there is no control socket, or no answer from one.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// Another server has the name.
+    #[error(
+        "an array named {name:?} is being served already (control socket {}); choose another \
+         --name, or stop that one with `lapstrake stop {name}`", path.display()
+    )]
+    Taken {
+        /// The name.
+        name: String,
+        /// The other server's socket.
+        path: PathBuf,
+    },
+    /// No server has the name.
+    #[error(
+        "no array named {name:?} is being served (no server at {}); `lapstrake status` lists \
+         those that are", path.display()
+    )]
+    NotServed {
+        /// The name.
+        name: String,
+        /// Where its socket would be.
+        path: PathBuf,
+    },
+    /// The directory is somebody else's, or open to others.
+    #[error("{}: not a directory of ours alone; set LAPSTRAKE_RUN_DIR to one", .0.display())]
+    Directory(PathBuf),
+    /// The socket's address would be too long.
+    #[error(
+        "{}: longer than a socket's address may be; choose a shorter directory with \
+         LAPSTRAKE_RUN_DIR or --control-dir", .0.display()
+    )]
+    TooLong(PathBuf),
+    /// The system refused.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The server's answer cannot be understood.
+    #[error("{}: the server's answer is not understood: {found:?}", path.display())]
+    Answer {
+        /// The socket.
+        path: PathBuf,
+        /// What it said.
+        found: String,
+    },
+    /// The server refused.
+    #[error("{name}: {error}")]
+    Refused {
+        /// The array.
+        name: String,
+        /// Its reason.
+        error: String,
+    },
+}
+
+/// Where the control sockets are: `$LAPSTRAKE_RUN_DIR`, else `$XDG_RUNTIME_DIR/lapstrake`, else
+/// `/run/lapstrake` for root and `/tmp/lapstrake-UID` for others.
+#[must_use]
+pub fn directory() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // SAFETY: only asks.
+    let uid = unsafe { libc::geteuid() };
+    set("LAPSTRAKE_RUN_DIR")
+        .or_else(|| set("XDG_RUNTIME_DIR").map(|dir| dir.join("lapstrake")))
+        .unwrap_or_else(|| match uid {
+            0 => "/run/lapstrake".into(),
+            _ => format!("/tmp/lapstrake-{uid}").into(),
+        })
+}
+
+/// A file's name for an array's: what could mislead is written as %XX.
+fn file_name(name: &str, suffix: &str) -> String {
+    let plain = |(at, byte): (usize, u8)| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'+' | b':' | b'@' => {
+            char::from(byte).to_string()
+        }
+        b'.' if at > 0 => ".".to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().enumerate().map(plain).collect::<String>() + suffix
+}
+
+/// The array's name for a file's; None if it is none of ours.
+fn array_name(file: &str) -> Option<String> {
+    let mut rest = file.strip_suffix(".sock")?.bytes();
+    let mut name = Vec::new();
+    while let Some(byte) = rest.next() {
+        name.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            _ => byte,
+        });
+    }
+    String::from_utf8(name).ok()
+}
+
+fn socket_path(dir: &Path, name: &str) -> Result<PathBuf, ControlError> {
+    let path = dir.join(file_name(name, ".sock"));
+    if path.as_os_str().as_bytes().len() >= ADDRESS_MAX {
+        return Err(ControlError::TooLong(path));
+    }
+    Ok(path)
+}
+
+/// What a served array tells and does.
+struct Served {
+    handle: Handle,
+    exports: Vec<String>,
+    stop: Stopper,
+    connections: AtomicUsize,
+}
+
+/// Asks for the array to be stopped; the sender takes whether it ended clean.
+pub type Stopper = Box<dyn Fn(mpsc::Sender<bool>) + Send + Sync>;
+
+/// The claim on an array's name.
+#[derive(Debug)]
+pub struct Claim {
+    socket: PathBuf,
+    lock: PathBuf,
+    _lock: File,
+}
+
+impl Claim {
+    /// Claims a name in `dir`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn new(dir: &Path, name: &str) -> Result<Self, ControlError> {
+        let socket = socket_path(dir, name)?;
+        make_directory(dir)?;
+        let path = dir.join(file_name(name, ".lock"));
+        let io = |action| move |path, source| ControlError::Io { path, action, source };
+        loop {
+            let open =
+                OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let lock = open.map_err(|source| io("make it")(path.clone(), source))?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(ControlError::Taken { name: name.into(), path: socket });
+                }
+                Err(TryLockError::Error(source)) => return Err(io("lock it")(path, source)),
+            }
+            // A server that ends removes its lock file; ours may be the one it removed.
+            if lock.metadata().ok().map(|m| m.ino()) == fs::metadata(&path).ok().map(|m| m.ino()) {
+                // What a dead server left.
+                let _ = fs::remove_file(&socket);
+                return Ok(Self { socket, lock: path, _lock: lock });
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Nothing is lost if they stay.
+        let _ = fs::remove_file(&self.socket);
+        let _ = fs::remove_file(&self.lock);
+    }
+}
+
+/// Makes the directory, and refuses one into which others could put sockets.
+fn make_directory(dir: &Path) -> Result<(), ControlError> {
+    let io = |source| ControlError::Io { path: dir.into(), action: "make it", source };
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
+    let meta = fs::metadata(dir).map_err(io)?;
+    // SAFETY: only asks.
+    let uid = unsafe { libc::geteuid() };
+    if meta.uid() != uid || meta.permissions().mode() & 0o022 != 0 {
+        return Err(ControlError::Directory(dir.into()));
+    }
+    Ok(())
+}
+
+/// The control socket of an array that is being served.
+pub struct Control {
+    claim: Claim,
+    listener: Arc<UnixListener>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// Serves the socket. `exports` are the places where clients find the array.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn start(
+        claim: Claim,
+        handle: Handle,
+        exports: Vec<String>,
+        stop: Stopper,
+    ) -> Result<Self, ControlError> {
+        let failed = |action| {
+            let path = claim.socket.clone();
+            move |source| ControlError::Io { path, action, source }
+        };
+        let listener = Arc::new(UnixListener::bind(&claim.socket).map_err(failed("listen on it"))?);
+        let only_owner = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&claim.socket, only_owner).map_err(failed("restrict it"))?;
+        let served = Arc::new(Served { handle, exports, stop, connections: AtomicUsize::new(0) });
+        let accepting = listener.clone();
+        let thread = std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&accepting, &served))
+            .map_err(failed("start a thread for it"))?;
+        Ok(Self { claim, listener, thread: Some(thread) })
+    }
+
+    /// Where the socket is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.claim.socket
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours. This ends the wait in accept(2).
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, served: &Arc<Served>) {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // Shut down, or out of descriptors, which is no reason to stop serving data.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
+            Err(_) => {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        if served.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            served.connections.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let connection = served.clone();
+        let spawned = std::thread::Builder::new().name("control-conn".into()).spawn(move || {
+            // The asker has gone, or will see that we have.
+            let _ = talk(stream, &connection);
+            connection.connections.fetch_sub(1, Ordering::Relaxed);
+        });
+        if spawned.is_err() {
+            served.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn talk(mut stream: UnixStream, served: &Served) -> io::Result<()> {
+    stream.set_read_timeout(Some(IDLE))?;
+    stream.set_write_timeout(Some(IDLE))?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    loop {
+        let mut line = Vec::new();
+        reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return Ok(());
+        }
+        let mut reply = serde_json::to_vec(&answer(&line, served))?;
+        reply.push(b'\n');
+        stream.write_all(&reply)?;
+    }
+}
+
+fn answer(line: &[u8], served: &Served) -> Value {
+    let refuse = |error: String| json!({ "ok": false, "error": error });
+    let request: Value = match serde_json::from_slice(line) {
+        Ok(request) => request,
+        Err(error) => return refuse(format!("not JSON: {error}")),
+    };
+    match request.get("command").and_then(Value::as_str) {
+        Some("detail") => match served.handle.detail() {
+            Some(detail) => json!({
+                "ok": true,
+                "pid": std::process::id(),
+                "exports": served.exports,
+                "detail": detail,
+            }),
+            None => refuse("the array has stopped".into()),
+        },
+        Some("stop") => {
+            let (sender, receiver) = mpsc::channel();
+            (served.stop)(sender);
+            match receiver.recv() {
+                Ok(clean) => json!({ "ok": true, "clean": clean }),
+                Err(_) => refuse("the array is being stopped already".into()),
+            }
+        }
+        Some(other) => refuse(format!("unknown command {other:?}; known are detail and stop")),
+        None => refuse("no \"command\" in the request".into()),
+    }
+}
+
+/// Sends a command to the server of an array and returns its answer.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn ask(dir: &Path, name: &str, command: &str) -> Result<Value, ControlError> {
+    let path = socket_path(dir, name)?;
+    let at = &path;
+    let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
+    let mut stream = match UnixStream::connect(&path) {
+        Ok(stream) => stream,
+        Err(error) if is_absent(&error) => {
+            return Err(ControlError::NotServed { name: name.into(), path: path.clone() });
+        }
+        Err(error) => return Err(io("connect to it")(error)),
+    };
+    let mut request = json!({ "command": command }).to_string();
+    request.push('\n');
+    stream.write_all(request.as_bytes()).map_err(io("write to it"))?;
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply).map_err(io("read from it"))?;
+    let value: Value = serde_json::from_str(&reply)
+        .map_err(|_| ControlError::Answer { path: path.clone(), found: reply.clone() })?;
+    match (value["ok"].as_bool(), value["error"].as_str()) {
+        (Some(true), _) => Ok(value),
+        (_, Some(error)) => {
+            Err(ControlError::Refused { name: name.into(), error: error.to_string() })
+        }
+        _ => Err(ControlError::Answer { path: path.clone(), found: reply }),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// The names of the arrays that are being served, in order.
+///
+/// # Errors
+/// [`ControlError::Io`].
+pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            return Err(ControlError::Io { path: dir.into(), action: "list it", source });
+        }
+    };
+    let names = entries.flatten().filter_map(|entry| {
+        let name = array_name(entry.file_name().to_str()?)?;
+        UnixStream::connect(entry.path()).is_ok().then_some(name)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_make_files_and_lead_back() {
+        for name in ["md0", "home:data", "..", "a/b c", "ü", "", ".x.y", "100%"] {
+            let file = file_name(name, ".sock");
+            assert!(!file.contains('/') && !file.starts_with('.') || name.is_empty(), "{file}");
+            assert_eq!(array_name(&file).as_deref(), Some(name));
+        }
+        assert_eq!(array_name("x.lock"), None);
+        assert_eq!(array_name("x%4.sock"), None);
+    }
+
+    #[test]
+    fn a_name_is_claimed_once_and_again_after_its_end() {
+        let dir = std::env::temp_dir().join(format!("lapstrake-control-{}", std::process::id()));
+        let first = Claim::new(&dir, "md0").unwrap();
+        assert!(matches!(Claim::new(&dir, "md0"), Err(ControlError::Taken { .. })));
+        assert!(Claim::new(&dir, "md1").is_ok());
+        drop(first);
+        // A socket that a killed server left.
+        drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
+        assert!(matches!(ask(&dir, "md0", "detail"), Err(ControlError::NotServed { .. })));
+        let again = Claim::new(&dir, "md0").unwrap();
+        assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
+        drop(again);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        fs::remove_dir(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_others_is_refused() {
+        let dir = std::env::temp_dir().join(format!("lapstrake-open-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Claim::new(&dir, "md0"), Err(ControlError::Directory(_))));
+        fs::remove_dir(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_path_too_long_is_said() {
+        let dir = Path::new("/tmp").join("x".repeat(120));
+        assert!(matches!(ask(&dir, "md0", "detail"), Err(ControlError::TooLong(_))));
+    }
+}

@@ -1,0 +1,387 @@
+//! Makes a new array's members: opens and locks them, sees that nobody misses what they hold, and
+//! writes what [`lapstrake_metadata::create`] decided.
+//!
+//! Invariant: nothing is written anywhere before every check on every member has passed
+//! ([`prepare`]); then old superblocks go first, new ones come last ([`Prepared::write`]), so that
+//! a crash between leaves no member that seems whole.
+
+use crate::open::{OpenArrayError, open_all, probe};
+use lapstrake_device::{Access, Member, MemberSpec};
+use lapstrake_geometry::{Layout, Level, Sectors};
+use lapstrake_metadata::Version;
+use lapstrake_metadata::create::{
+    self, BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, Warning,
+};
+use lapstrake_metadata::detect::Finding;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Where an array keeps its write-intent bitmap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NewBitmap {
+    /// As mdadm: internal if the members are large.
+    #[default]
+    Default,
+    /// There is none.
+    None,
+    /// Beside each superblock.
+    Internal,
+    /// In a file, which is made.
+    File(PathBuf),
+}
+
+/// The array that is wanted.
+#[derive(Clone, Debug)]
+pub struct NewArray {
+    /// Its name, without host.
+    pub name: String,
+    /// The host that it belongs to.
+    pub homehost: Option<String>,
+    /// The level.
+    pub level: Level,
+    /// Slots.
+    pub raid_devices: u16,
+    /// Spares.
+    pub spares: u16,
+    /// For slots and spares in order; None where one is missing.
+    pub members: Vec<Option<MemberSpec>>,
+    /// Superblock version.
+    pub version: Version,
+    /// Chunk, or a linear's rounding.
+    pub chunk: Option<Sectors>,
+    /// Layout.
+    pub layout: Option<Layout>,
+    /// Bitmap.
+    pub bitmap: NewBitmap,
+    /// Bytes to a bit of it.
+    pub bitmap_chunk: Option<u32>,
+    /// Size to use of each member.
+    pub size: Option<Sectors>,
+    /// Start of the data on each member.
+    pub data_offset: Option<Sectors>,
+    /// UUID; None: random.
+    pub uuid: Option<[u8; 16]>,
+    /// The members are in sync already.
+    pub assume_clean: bool,
+    /// As mdadm's `--force`: a single member, no member made by recovery.
+    pub force: bool,
+    /// Write over what the members hold.
+    pub overwrite: bool,
+    /// Now, in seconds since 1970.
+    pub now: u64,
+}
+
+/// Why an array is not made. Nothing was written.
+#[derive(Debug, Error)]
+pub enum PrepareError {
+    /// Members that cannot be had.
+    #[error(transparent)]
+    Members(#[from] OpenArrayError),
+    /// Members that hold something: all of them.
+    #[error(
+        "{}\nnothing was written; if nobody needs what is there, --force writes over it",
+        lines(.0)
+    )]
+    Occupied(Vec<Occupied>),
+    /// The array cannot be as it is wanted.
+    #[error("{}{error}; nothing was written", at(.member))]
+    Plan {
+        /// The member at fault.
+        member: Option<MemberSpec>,
+        /// What is wrong.
+        error: CreateError,
+    },
+    /// The bitmap's file is there already.
+    #[error("{}: exists already; nothing was written; --force writes over it", .0.display())]
+    BitmapFile(PathBuf),
+}
+
+/// Something on a member that is not ours to destroy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occupied {
+    /// The member.
+    pub member: MemberSpec,
+    /// What it holds, such as "an ext4 filesystem".
+    pub what: String,
+    /// The byte at which it shows.
+    pub offset: u64,
+}
+
+impl fmt::Display for Occupied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: holds {} (at byte {})", self.member, self.what, self.offset)
+    }
+}
+
+fn lines(all: &[Occupied]) -> String {
+    all.iter().map(Occupied::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn at(member: &Option<MemberSpec>) -> String {
+    member.as_ref().map_or_else(String::new, |member| format!("{member}: "))
+}
+
+/// An array half made: some writes failed.
+#[derive(Debug, Error)]
+#[error(
+    "{}: cannot write {what}: {source}; {}", path.display(),
+    if *.begun {
+        "some members are written already: create again with --force once the cause is gone"
+    } else {
+        "no member has a new superblock"
+    }
+)]
+pub struct WriteError {
+    /// The member or file.
+    pub path: PathBuf,
+    /// Which part.
+    pub what: &'static str,
+    /// Whether some members have new superblocks.
+    pub begun: bool,
+    /// The system's reason.
+    pub source: io::Error,
+}
+
+/// An array that can be made: all checks have passed, all members are locked.
+#[derive(Debug)]
+pub struct Prepared {
+    plan: CreatePlan,
+    /// By index in the request.
+    members: Vec<Option<Arc<Member>>>,
+    /// Old superblocks to erase: index, where, bytes.
+    old: Vec<(usize, u64, usize)>,
+    /// What is written over.
+    lost: Vec<Occupied>,
+    bitmap_file: Option<PathBuf>,
+}
+
+/// Checks everything, and writes nothing. `random` fills its buffer with random bytes.
+///
+/// # Errors
+/// [`PrepareError`].
+pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepared, PrepareError> {
+    let specs: Vec<MemberSpec> = wanted.members.iter().flatten().cloned().collect();
+    let mut opened = open_all(&specs, Access::ReadWrite)?.into_iter();
+    let members: Vec<Option<Arc<Member>>> =
+        wanted.members.iter().map(|spec| spec.as_ref().and_then(|_| opened.next())).collect();
+    let (mut old, mut lost) = (Vec::new(), Vec::new());
+    for (index, member) in members.iter().enumerate() {
+        let Some(member) = member else { continue };
+        let findings = probe(member)
+            .map_err(|source| OpenArrayError::Read { member: member.spec().to_string(), source })?;
+        for finding in &findings.0 {
+            let (what, offset) = name(finding);
+            lost.push(Occupied { member: member.spec().clone(), what, offset });
+            if let Finding::Md { .. } = finding {
+                old.push((index, offset, 4096.min(member.size() - offset) as usize));
+            }
+        }
+    }
+    let plan = create::plan(&request(wanted, &members), random)
+        .map_err(|error| PrepareError::Plan { member: culprit(wanted, &error), error })?;
+    let bitmap_file = match &wanted.bitmap {
+        NewBitmap::File(path) => Some(path.clone()),
+        _ => None,
+    };
+    if !wanted.overwrite {
+        if !lost.is_empty() {
+            return Err(PrepareError::Occupied(lost));
+        }
+        if let Some(path) = bitmap_file.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
+            return Err(PrepareError::BitmapFile(path.clone()));
+        }
+    }
+    Ok(Prepared { plan, members, old, lost, bitmap_file })
+}
+
+fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest {
+    let member = |member: &Arc<Member>| NewMember {
+        size: Sectors::from_bytes(member.size()),
+        device: device_number(&member.spec().path),
+        write_mostly: false,
+    };
+    CreateRequest {
+        level: wanted.level,
+        raid_disks: wanted.raid_devices,
+        spares: wanted.spares,
+        members: members.iter().map(|slot| slot.as_ref().map(member)).collect(),
+        version: wanted.version,
+        chunk: wanted.chunk,
+        layout: wanted.layout,
+        bitmap: match wanted.bitmap {
+            NewBitmap::Default => BitmapChoice::Default,
+            NewBitmap::None => BitmapChoice::None,
+            NewBitmap::Internal => BitmapChoice::Internal,
+            NewBitmap::File(_) => BitmapChoice::External,
+        },
+        bitmap_chunk: wanted.bitmap_chunk,
+        size: wanted.size,
+        data_offset: wanted.data_offset,
+        set_uuid: wanted.uuid,
+        name: wanted.name.clone(),
+        homehost: wanted.homehost.clone(),
+        assume_clean: wanted.assume_clean,
+        force: wanted.force,
+        ctime: wanted.now,
+        md_minor: md_minor(&wanted.name),
+    }
+}
+
+/// The N of "mdN" or "N"; mdadm's first choice, 127, for other names.
+fn md_minor(name: &str) -> u32 {
+    name.strip_prefix("md").unwrap_or(name).parse().ok().filter(|&n| n < 1 << 20).unwrap_or(127)
+}
+
+/// What 0.90 records of a block device; zeros for a file, which has no number.
+fn device_number(path: &Path) -> (u32, u32) {
+    let rdev = fs::metadata(path).map_or(0, |meta| meta.rdev());
+    (libc::major(rdev), libc::minor(rdev))
+}
+
+fn culprit(wanted: &NewArray, error: &CreateError) -> Option<MemberSpec> {
+    match error {
+        CreateError::Member { index, .. } => wanted.members.get(*index)?.clone(),
+        _ => None,
+    }
+}
+
+/// A finding in words, and the byte at which it shows.
+fn name(finding: &Finding) -> (String, u64) {
+    match finding {
+        Finding::Md { version, sector, superblock: Ok(sb) } => {
+            let level = sb.level().map_or("unknown level".into(), |level| level.to_string());
+            let (devices, name) = (sb.raid_disks(), sb.name());
+            let name = if name.is_empty() { name } else { format!(" \"{name}\"") };
+            let what =
+                format!("an md superblock {version} of array{name} ({level}, {devices} devices)");
+            (what, sector.bytes())
+        }
+        Finding::Md { version, sector, superblock: Err(_) } => {
+            (format!("a damaged md superblock {version}"), sector.bytes())
+        }
+        Finding::Container { kind, sector } => (kind.to_string(), sector.bytes()),
+        Finding::Foreign { kind, offset } => (kind.to_string(), *offset),
+    }
+}
+
+impl Prepared {
+    /// What will be written.
+    #[must_use]
+    pub fn plan(&self) -> &CreatePlan {
+        &self.plan
+    }
+
+    /// The member with an index of the request's.
+    #[must_use]
+    pub fn member(&self, index: usize) -> Option<&MemberSpec> {
+        self.members.get(index)?.as_ref().map(|member| member.spec())
+    }
+
+    /// What the user should know, in words.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let member =
+            |index: usize| self.member(index).map_or_else(String::new, ToString::to_string);
+        let mut words: Vec<String> = self.lost.iter().map(|lost| format!("{lost}")).collect();
+        for warning in &self.plan.warnings {
+            words.push(match warning {
+                Warning::SizeSpread { index, available, used } => format!(
+                    "{}: more than 1 % of it is left unused: it has {}K for data, the array uses {}K",
+                    member(*index),
+                    available.0 / 2,
+                    used.0 / 2
+                ),
+                other => other.to_string(),
+            });
+        }
+        words
+    }
+
+    /// Makes the array: erases old superblocks, writes bitmaps, then superblocks, all of it
+    /// stable before the next.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn write(&self) -> Result<(), WriteError> {
+        if let (Some(path), Some(bytes)) = (&self.bitmap_file, &self.plan.bitmap_file) {
+            let failed = |source| WriteError {
+                path: path.clone(),
+                what: "the bitmap",
+                begun: false,
+                source,
+            };
+            write_file(path, bytes).map_err(failed)?;
+        }
+        for &(index, offset, len) in &self.old {
+            let Some(member) = &self.members[index] else { continue };
+            put(member, offset, &vec![0; len], "over an old superblock", false)?;
+        }
+        for (member, plan) in self.planned() {
+            for write in writes(plan, false) {
+                put(member, write.sector.bytes(), &write.bytes, "the bitmap", false)?;
+            }
+            sync(member, false)?;
+        }
+        let mut begun = false;
+        for (member, plan) in self.planned() {
+            for write in writes(plan, true) {
+                put(member, write.sector.bytes(), &write.bytes, "the superblock", begun)?;
+            }
+            begun = true;
+            sync(member, begun)?;
+        }
+        Ok(())
+    }
+
+    fn planned(&self) -> impl Iterator<Item = (&Member, &MemberPlan)> {
+        let plans = self.plan.members.iter();
+        plans.filter_map(|plan| Some((&**self.members[plan.index].as_ref()?, plan)))
+    }
+}
+
+/// A member's superblock, or what comes before it.
+fn writes(plan: &MemberPlan, superblock: bool) -> impl Iterator<Item = &create::Write> {
+    let own = plan.superblock.super_sector();
+    plan.writes.iter().filter(move |write| (write.sector == own) == superblock)
+}
+
+fn put(
+    member: &Member,
+    offset: u64,
+    bytes: &[u8],
+    what: &'static str,
+    begun: bool,
+) -> Result<(), WriteError> {
+    let path = member.spec().path.clone();
+    member.write_at(offset, bytes).map_err(|source| WriteError { path, what, begun, source })
+}
+
+fn sync(member: &Member, begun: bool) -> Result<(), WriteError> {
+    let path = member.spec().path.clone();
+    let what = "to stable storage";
+    member.sync_all().map_err(|source| WriteError { path, what, begun, source })
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minors_follow_names() {
+        assert_eq!((md_minor("md5"), md_minor("7"), md_minor("data")), (5, 7, 127));
+        assert_eq!((md_minor("md1048576"), md_minor("")), (127, 127));
+    }
+}

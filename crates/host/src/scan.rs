@@ -1,0 +1,155 @@
+//! Which arrays are there: looks at files and devices, puts members of one array together, and
+//! lets the rules of assembly say what they amount to.
+//!
+//! Nothing is locked and nothing is written, so that it can be asked at any time, also about
+//! members in use.
+
+mod look;
+
+use lapstrake_device::MemberSpec;
+use lapstrake_metadata::Superblock;
+use lapstrake_metadata::assemble::{AssembleError, Assembly, Candidate, Options, assemble};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+pub use look::{BadBlockEntries, BitmapLook, Look, LookError};
+
+/// All that was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The arrays, in the order in which their first members were met.
+    pub arrays: Vec<FoundArray>,
+    /// What holds no md superblock that can be used.
+    pub others: Vec<Look>,
+    /// What could not be looked at.
+    pub failures: Vec<LookError>,
+}
+
+/// The candidates of one array.
+#[derive(Debug)]
+pub struct FoundArray {
+    /// As mdadm prints it.
+    pub uuid: [u8; 16],
+    /// Every device with a superblock of this array. Ids in `assembly` are indices into it.
+    pub candidates: Vec<Look>,
+    /// What they amount to.
+    pub assembly: Result<Assembly, AssembleError>,
+}
+
+/// How an array stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Every slot has a member in sync.
+    Complete,
+    /// Its data is there, but not all of its redundancy.
+    Degraded,
+    /// It cannot be started without the user's word, or at all.
+    Incomplete,
+}
+
+impl FoundArray {
+    /// How it stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match &self.assembly {
+            Ok(assembly) if assembly.start.is_err() => Standing::Incomplete,
+            Ok(assembly) if assembly.degraded > 0 => Standing::Degraded,
+            Ok(_) => Standing::Complete,
+            Err(_) => Standing::Incomplete,
+        }
+    }
+
+    /// The superblock that speaks for the array: the freshest if that is known.
+    #[must_use]
+    pub fn superblock(&self) -> Option<&Superblock> {
+        let id = self.assembly.as_ref().map_or(0, |assembly| assembly.freshest);
+        self.candidates.get(id)?.superblock()
+    }
+}
+
+/// Looks at all of `specs`.
+#[must_use]
+pub fn scan(specs: impl IntoIterator<Item = MemberSpec>) -> Found {
+    let mut found = Found::default();
+    let mut groups: Vec<([u8; 16], Vec<Look>)> = Vec::new();
+    for spec in specs {
+        let look = match Look::at(&spec) {
+            Ok(look) => look,
+            Err(failure) => {
+                found.failures.push(failure);
+                continue;
+            }
+        };
+        let Some(uuid) = look.superblock().map(Superblock::set_uuid) else {
+            found.others.push(look);
+            continue;
+        };
+        match groups.iter_mut().find(|(known, _)| *known == uuid) {
+            Some((_, looks)) => looks.push(look),
+            None => groups.push((uuid, vec![look])),
+        }
+    }
+    found.arrays = groups.into_iter().map(|(uuid, looks)| array(uuid, looks)).collect();
+    found
+}
+
+fn array(uuid: [u8; 16], candidates: Vec<Look>) -> FoundArray {
+    let superblocks = candidates.iter().enumerate();
+    let superblocks: Vec<_> = superblocks
+        .filter_map(|(id, look)| Some(Candidate { id, superblock: look.superblock()? }))
+        .collect();
+    let assembly = assemble(&superblocks, &Options { uuid: Some(uuid), ..Options::default() });
+    FoundArray { uuid, candidates, assembly }
+}
+
+/// The block devices of this machine that can hold data, from `/proc/partitions`.
+///
+/// # Errors
+/// The system's.
+pub fn devices() -> io::Result<Vec<MemberSpec>> {
+    let table = fs::read_to_string("/proc/partitions")?;
+    Ok(names(&table).map(|name| MemberSpec::whole(Path::new("/dev").join(name))).collect())
+}
+
+/// Names in a table of partitions (proc(5)): major, minor, blocks, name below a heading. Those of
+/// one block are the place-holders of extended partitions.
+fn names(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(2);
+        let blocks: u64 = fields.next()?.parse().ok()?;
+        fields.next().filter(|_| blocks > 1)
+    })
+}
+
+/// The files and block devices in a directory, by name; sub-directories are not entered.
+///
+/// # Errors
+/// The system's.
+pub fn directory(path: &Path) -> io::Result<Vec<MemberSpec>> {
+    use std::os::unix::fs::FileTypeExt;
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        // A link that leads nowhere is no member.
+        let Ok(kind) = fs::metadata(&path).map(|meta| meta.file_type()) else { continue };
+        if kind.is_file() || kind.is_block_device() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths.into_iter().map(MemberSpec::whole).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_read_without_place_holders() {
+        let table =
+            "major minor  #blocks  name\n\n   8  0  1000 sda\n   8  2  1 sda2\n 259 0 5 nvme0n1\n";
+        assert_eq!(names(table).collect::<Vec<_>>(), ["sda", "nvme0n1"]);
+        assert_eq!(names("").count(), 0);
+        assert_eq!(names("x\ny z\n\n1 2 many sda").count(), 0);
+    }
+}
