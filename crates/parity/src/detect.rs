@@ -1,6 +1,8 @@
-//! Which sets this CPU, and the system that it runs, can use.
+//! Which sets this CPU, and the system that it runs, can use, and how large its caches are.
 //!
 //! Asked of the CPU itself, since `std` and its feature detection are not at hand here.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::kernels::Kernels;
 use crate::sets;
@@ -21,6 +23,35 @@ pub(crate) static CANDIDATES: &[Candidate] = &[
     Candidate { set: &sets::neon::SET, usable: || true },
     Candidate { set: &sets::portable::SET, usable: || true },
 ];
+
+/// From how many bytes of sources and outputs together the outputs are stored past the caches:
+/// half of a core's own cache, which is its second level.
+///
+/// Then a line of output costs one transfer instead of two (it is not read before it is
+/// overwritten), which measures 1.1 to 1.6 times faster once the blocks outgrow that cache. Below,
+/// outputs that stay in the cache are worth more: up to 5 times.
+#[inline]
+pub(crate) fn stream_bytes() -> usize {
+    static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+    // Every thread finds the same.
+    match BYTES.load(Ordering::Relaxed) {
+        0 => {
+            let bytes = level2_bytes().unwrap_or(2 << 20) / 2;
+            BYTES.store(bytes, Ordering::Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
+}
+
+#[cold]
+fn level2_bytes() -> Option<usize> {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    return x86::level2_bytes();
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+    return None;
+}
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86 {
@@ -47,6 +78,17 @@ mod x86 {
         const EBX: u32 = AVX512F | AVX512BW;
         let (ebx, ecx, saved) = leaf7();
         avx2() && saved & OPMASK_ZMM == OPMASK_ZMM && ebx & EBX == EBX && ecx & GFNI != 0
+    }
+
+    /// The size of the second-level cache, if the CPU tells (AMD's manual, volume 3, CPUID
+    /// Fn8000_0006_ECX; Intel's has the same leaf).
+    pub(super) fn level2_bytes() -> Option<usize> {
+        const LEAF: u32 = 0x8000_0006;
+        if __cpuid(0x8000_0000).eax < LEAF {
+            return None;
+        }
+        let kib = __cpuid(LEAF).ecx >> 16;
+        (kib > 0).then_some(kib as usize * 1024)
     }
 
     /// EBX and ECX of CPUID leaf 7, and XCR0; all 0 where AVX is missing or switched off.

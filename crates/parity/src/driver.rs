@@ -10,11 +10,7 @@
 //! features, and costs a factor of ten.
 #![expect(clippy::needless_range_loop, reason = "see above")]
 
-/// From how many bytes of sources and outputs together the outputs are stored past the caches.
-/// Then a line of output costs one transfer instead of two (it is not read before it is
-/// overwritten), which measures 1.1 to 1.6 times faster once the blocks outgrow a core's own cache.
-/// Below, outputs that stay in the cache are worth more: up to 5 times.
-const STREAM_BYTES: usize = 1 << 20;
+use crate::detect;
 
 /// How many bytes ahead blocks are prefetched. It costs some 10 % where all is in the cache and
 /// gains 10 to 30 % where nothing is, which is ten times as much time.
@@ -32,6 +28,8 @@ pub(crate) trait Vector: Copy {
     type Factor: Copy;
     /// Length in bytes.
     const BYTES: usize;
+    /// What [`double`](Self::double) wants its operand XORed with: 0, or what makes it cheaper.
+    const BIAS: u8 = 0;
     /// Whether [`stream`](Self::stream) does what it says.
     const STREAMS: bool = false;
 
@@ -49,9 +47,10 @@ pub(crate) trait Vector: Copy {
     /// Asks for the line at `at`.
     #[inline(always)]
     unsafe fn prefetch(_at: *const u8) {}
-    unsafe fn zero() -> Self;
+    /// The same byte everywhere.
+    unsafe fn splat(byte: u8) -> Self;
     unsafe fn xor(self, other: Self) -> Self;
-    /// g * self.
+    /// `g * x ^ BIAS`, for `self` being `x ^ BIAS`.
     unsafe fn double(self) -> Self;
     unsafe fn factor(coef: u8) -> Self::Factor;
     unsafe fn mul(self, factor: Self::Factor) -> Self;
@@ -84,7 +83,7 @@ pub(crate) trait Job<const R: usize> {
 #[inline(always)]
 pub(crate) unsafe fn run<V: Vector, const N: usize, const R: usize>(job: &impl Job<R>, len: usize) {
     let aligned = job.outputs().iter().all(|o| o.addr().is_multiple_of(V::BYTES));
-    let large = (job.sources() + R) * len >= STREAM_BYTES;
+    let large = (job.sources() + R) * len >= detect::stream_bytes();
     let mut at = 0;
     // SAFETY: each step ends at or before `len`.
     unsafe {
@@ -139,7 +138,7 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
 unsafe fn load<V: Vector, const N: usize>(block: *const u8, place: Place) -> [V; N] {
     // SAFETY: the caller's.
     unsafe {
-        let mut vectors = [V::zero(); N];
+        let mut vectors = [V::splat(0); N];
         for n in 0..N {
             vectors[n] = V::load(block.add(place.at + n * V::BYTES));
         }
@@ -269,7 +268,9 @@ impl Job<2> for Pq<'_> {
         unsafe {
             let (last, rest) = self.data.split_last().unwrap_unchecked();
             let mut p = load_ahead::<V, N>(last.as_ptr(), place);
+            let bias = [V::splat(V::BIAS); N];
             let mut q = p;
+            xor(&mut q, &bias);
             for src in rest.iter().rev() {
                 let data = load_ahead::<V, N>(src.as_ptr(), place);
                 for n in 0..N {
@@ -277,6 +278,7 @@ impl Job<2> for Pq<'_> {
                 }
                 xor(&mut p, &data);
             }
+            xor(&mut q, &bias);
             [p, q]
         }
     }
@@ -308,7 +310,7 @@ impl Job<1> for Mul<'_> {
     unsafe fn make<V: Vector, const N: usize>(&self, place: Place) -> [[V; N]; 1] {
         // SAFETY: the caller's, for each block; there is a coefficient for each source.
         unsafe {
-            let mut sum = if self.add { load(self.dst, place) } else { [V::zero(); N] };
+            let mut sum = if self.add { load(self.dst, place) } else { [V::splat(0); N] };
             for (i, src) in self.srcs.iter().enumerate() {
                 let data = load_ahead::<V, N>(src.as_ptr(), place);
                 mul_add(&mut sum, *self.coefs.get_unchecked(i), &data);
@@ -349,7 +351,7 @@ impl Job<2> for Pair<'_> {
     unsafe fn make<V: Vector, const N: usize>(&self, place: Place) -> [[V; N]; 2] {
         // SAFETY: the caller's, for each block; there is a coefficient for each source.
         unsafe {
-            let [mut product, mut sum] = [[V::zero(); N]; 2];
+            let [mut product, mut sum] = [[V::splat(0); N]; 2];
             let (terms, rest) = self.srcs.split_at_unchecked(self.terms);
             for (i, src) in terms.iter().enumerate() {
                 let data = load_ahead::<V, N>(src.as_ptr(), place);

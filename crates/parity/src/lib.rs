@@ -7,6 +7,22 @@
 //! [`kernels`] gives the fastest set of routines for this CPU. [`recovery`] tells which linear
 //! combination of surviving blocks restores the lost ones, so that every loss is one call.
 //!
+//! ```
+//! use lapstrake_parity::{kernels, recovery};
+//!
+//! let data = [[1_u8; 512], [2; 512], [3; 512]];
+//! let (mut p, mut q) = ([0; 512], [0; 512]);
+//! kernels().pq(&mut p, &mut q, &[&data[0], &data[1], &data[2]]);
+//!
+//! // Blocks 0 and 2 are lost.
+//! let (mut row_0, mut row_2) = ([0; 3], [0; 3]);
+//! recovery::recover_two_data(&[0, 1, 2], 0, 2, &mut row_0, &mut row_2);
+//! let (mut block_0, mut block_2) = ([0; 512], [0; 512]);
+//! let survivors: [&[u8]; 3] = [&data[1], &p, &q];
+//! kernels().mul(&mut [&mut block_0, &mut block_2], &[&row_0, &row_2], &survivors);
+//! assert_eq!([block_0, block_2], [data[0], data[2]]);
+//! ```
+//!
 //! Invariants: each set computes the same bytes as the scalar reference, for every length and
 //! alignment; nothing here allocates, blocks, or knows what a stripe is.
 #![no_std]

@@ -35,8 +35,8 @@ impl Vector for Neon {
         }
     }
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        Neon(vdupq_n_u8(0))
+    unsafe fn splat(byte: u8) -> Self {
+        Neon(vdupq_n_u8(byte))
     }
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {

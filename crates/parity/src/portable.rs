@@ -19,8 +19,8 @@ impl Vector for u8 {
         unsafe { *at = self }
     }
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        0
+    unsafe fn splat(byte: u8) -> Self {
+        byte
     }
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
@@ -57,8 +57,8 @@ impl Vector for u64 {
         unsafe { at.cast::<u64>().write_unaligned(self) }
     }
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        0
+    unsafe fn splat(byte: u8) -> Self {
+        Self::from_ne_bytes([byte; 8])
     }
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
