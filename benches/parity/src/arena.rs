@@ -2,7 +2,7 @@
 //!
 //! A stripe is k sources and two outputs, one after the other, each of one block. Hot stripes are
 //! used again and again. Cold ones are met in an order that no prefetcher foresees, and none is
-//! met again before the whole arena was: [`SEGMENT`] after [`SEGMENT`], stripes permuted inside each.
+//! met again before the whole arena was: segment after segment, stripes permuted inside each.
 
 /// Larger than the largest last-level caches of today's servers by a factor of several.
 const ARENA: usize = 2 << 30;

@@ -5,6 +5,7 @@
 #![expect(unsafe_op_in_unsafe_fn, reason = "the contract of `Vector` is that of every line here")]
 
 use core::arch::aarch64::*;
+use core::arch::asm;
 
 use crate::driver::Vector;
 use crate::gf;
@@ -29,9 +30,9 @@ impl Vector for Neon {
     }
     #[inline(always)]
     unsafe fn prefetch(at: *const u8) {
-        // SAFETY: a prefetch touches nothing; the intrinsic for it is not stable.
+        // SAFETY: a prefetch touches nothing; there is no stable intrinsic for it.
         unsafe {
-            core::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, readonly, preserves_flags))
+            asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
         }
     }
     #[inline(always)]
