@@ -62,6 +62,17 @@ impl Geometry {
         }
     }
 
+    /// The component size as md states it: the sectors of each member that are in use. 0 for
+    /// linear and RAID0, whose members may differ.
+    pub fn component(&self) -> Sectors {
+        match self {
+            Geometry::Linear(_) | Geometry::Raid0(_) => Sectors::ZERO,
+            Geometry::Mirror(mirror) => mirror.array_sectors(),
+            Geometry::Parity(parity) => parity.used(),
+            Geometry::Raid10(raid10) => raid10.used(),
+        }
+    }
+
     /// Number of slots.
     pub fn raid_disks(&self) -> u16 {
         match self {

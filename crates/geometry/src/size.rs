@@ -16,7 +16,7 @@
 use crate::error::GeometryError;
 use crate::layout::Layout;
 use crate::level::Level;
-use crate::units::{Sector, Sectors};
+use crate::units::{MAX_SECTORS, Sector, Sectors};
 
 /// A superblock version, by where it lies and what lies around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,12 +60,26 @@ impl Version {
         if device < needed {
             return Err(GeometryError::DeviceTooSmall { found: device, needed });
         }
+        if device > MAX_SECTORS {
+            return Err(GeometryError::TooLarge);
+        }
         Ok(Sector(match self {
             Version::V090 => (device.0 & !(RESERVED_090 - 1)) - RESERVED_090,
             Version::V1_0 => (device.0 - 16) & !7,
             Version::V1_1 => 0,
             Version::V1_2 => 8,
         }))
+    }
+
+    /// How much of a member's data size the kernel uses: 0.90 cannot record a size of 4 TiB or
+    /// more. RAID0 is spared, which records none; so is linear in intention, but not in fact.
+    pub fn usable(self, level: Level, data_size: Sectors) -> Sectors {
+        match self {
+            Version::V090 if level != Level::Raid0 && data_size >= LIMIT_090 => {
+                LIMIT_090 - Sectors(2)
+            }
+            _ => data_size,
+        }
     }
 
     /// Most members, spares included, that the superblock can list in mdadm's hands.
@@ -127,6 +141,9 @@ impl Sizing {
         data_offset: Sectors,
     ) -> Result<Sectors, GeometryError> {
         let superblock = self.version.superblock(device)?;
+        if data_offset > device {
+            return Err(GeometryError::DeviceTooSmall { found: device, needed: data_offset });
+        }
         let (end, needed) = match self.version {
             Version::V090 => (Sectors(superblock.0), data_offset),
             // Alignment, then superblock and its tail, bad-block log, bitmap or PPL.
@@ -232,7 +249,9 @@ pub struct Member {
     pub superblock: Sector,
     /// Start of the data.
     pub data_offset: Sector,
-    /// Room for data, of which the component may take a part.
+    /// Room for data, of which the component may take a part. For linear and RAID0 this is what
+    /// counts ([`Config::member_sizes`](crate::Config::member_sizes), after [`Version::usable`]),
+    /// and may be a little more than was available when the device was measured.
     pub data_size: Sectors,
     /// Bad-block log, in sectors from the superblock; 0.90 and cramped members have none.
     pub bad_block_log: Option<i32>,
