@@ -10,6 +10,9 @@ use crate::limit::Limit;
 const HOT_BYTES: usize = 16 << 20;
 /// Many short rounds, so that the contenders of a round meet the machine in the same mood.
 const ROUNDS: usize = 61;
+/// The share of the limit from which on ours counts as being there: what is left is this bench's
+/// noise on a busy machine.
+const AT_LIMIT: f64 = 0.9;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Op {
@@ -67,6 +70,8 @@ pub struct Outcome {
     ours: f64,
     peers: f64,
     limit: f64,
+    /// Ours to the limit, median of the rounds.
+    of_limit: f64,
     ratio: f64,
     ratio_min: f64,
     ratio_max: f64,
@@ -153,26 +158,29 @@ impl Case {
             }
         }
         let [ours, peers, stored, streamed] = speeds;
-        let ratios = sorted(ours.iter().zip(&peers).map(|(o, p)| o / p).collect());
-        let peers = median(peers);
+        let to_peers = ratios(&ours, &peers);
+        // What the peer reaches cannot be beyond the limit either.
+        let limits = [&peers, &stored, &streamed];
+        let limit = limits.into_iter().max_by(|a, b| median(a).total_cmp(&median(b)));
+        let limit = limit.expect("there are three");
         Outcome {
-            // What the peer reaches cannot be beyond the limit.
-            limit: median(stored).max(median(streamed)).max(peers),
-            ours: median(ours),
-            peers,
-            ratio: ratios[ROUNDS / 2],
-            ratio_min: ratios[0],
-            ratio_max: ratios[ROUNDS - 1],
+            ours: median(&ours),
+            peers: median(&peers),
+            limit: median(limit),
+            of_limit: ratios(&ours, limit)[ROUNDS / 2],
+            ratio: to_peers[ROUNDS / 2],
+            ratio_min: to_peers[0],
+            ratio_max: to_peers[ROUNDS - 1],
         }
     }
 
     /// Prints the line of the table.
     pub fn report(&self, outcome: &Outcome) -> Verdict {
-        let Outcome { ours, peers, limit, ratio, ratio_min, ratio_max } = *outcome;
+        let Outcome { ours, peers, limit, of_limit, ratio, ratio_min, ratio_max } = *outcome;
         let gate = self.op.gate(self.hot);
         let verdict = match () {
             () if ratio >= gate => Verdict::Pass,
-            () if ours >= 0.95 * limit => Verdict::AtLimit,
+            () if of_limit >= AT_LIMIT => Verdict::AtLimit,
             () => Verdict::Fail,
         };
         println!(
@@ -206,6 +214,11 @@ fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-fn median(values: Vec<f64>) -> f64 {
-    sorted(values)[ROUNDS / 2]
+/// Those of each round, from the lowest to the highest.
+fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
+    sorted(ours.iter().zip(theirs).map(|(o, t)| o / t).collect())
+}
+
+fn median(values: &[f64]) -> f64 {
+    sorted(values.to_vec())[ROUNDS / 2]
 }
