@@ -50,7 +50,7 @@ impl Op {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Verdict {
     Pass,
-    /// The gate is missed, but ours moves the bytes as fast as the machine does.
+    /// The gate is missed, but ours beats the peer and moves the bytes as fast as the machine does.
     AtLimit,
     Fail,
 }
@@ -180,7 +180,7 @@ impl Case {
         let gate = self.op.gate(self.hot);
         let verdict = match () {
             () if ratio >= gate => Verdict::Pass,
-            () if of_limit >= AT_LIMIT => Verdict::AtLimit,
+            () if of_limit >= AT_LIMIT && ratio >= 1.0 => Verdict::AtLimit,
             () => Verdict::Fail,
         };
         println!(
