@@ -13,8 +13,8 @@
 //! Limit: the fastest of the peer and two loops that read the same sources and write as many
 //! outputs with next to no arithmetic, with plain stores and with stores past the caches. A ratio
 //! can miss its gate because both contenders are as fast as the caches or the memory; the table
-//! says so where ours beats the peer and reaches 0.9 of the limit. With `--gate` the exit code is 1 if any other
-//! median misses.
+//! says so where ours beats the peer and reaches 0.9 of the limit. With `--gate` the exit code is 1
+//! if any other median misses.
 //!
 //! `--set` takes another set of kernels than the best one; with `avx2` the peer is held to AVX2
 //! too.
