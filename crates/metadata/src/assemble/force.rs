@@ -36,10 +36,10 @@ fn best(table: &Table<'_>, events: Option<u64>) -> Option<(usize, Slot)> {
         let sb = candidate.superblock;
         let Role::Active(slot) = sb.role() else { continue };
         let is_empty = holders.get(slot.index()).is_some_and(Option::is_none);
-        if !is_empty || !can_be_raised(&table.verdicts[i]) || sb.recovery_offset().is_some() {
+        if !is_empty || sb.recovery_offset().is_some() || table.has_rival(i) {
             continue;
         }
-        if events.is_some_and(|events| events != sb.events()) {
+        if !can_be_raised(&table.verdicts[i]) || events.is_some_and(|e| e != sb.events()) {
             continue;
         }
         let is_better = best.is_none_or(|(events, _, at)| {
@@ -65,7 +65,7 @@ fn can_be_raised(verdict: &Verdict) -> bool {
 }
 
 /// The superblocks of all members, such that the array assembles without force: equal events,
-/// one table of devices with those `forced` in their slots, and one state.
+/// one state, and one table of devices with each member in its slot.
 ///
 /// Those forced come last: until one is written it is as stale as before.
 pub(super) fn rewrite(
@@ -76,7 +76,7 @@ pub(super) fn rewrite(
     let holders = || table.holders().into_iter().enumerate();
     let mut model = table.freshest.superblock.clone();
     for (slot, i) in holders() {
-        if let Some(i) = i.filter(|i| forced.contains(i)) {
+        if let Some(i) = i {
             let dev_number = table.candidates[i].superblock.dev_number();
             model.set_role_of(dev_number, Role::Active(Slot(slot as u16)));
         }

@@ -77,6 +77,16 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Whether another that is used has the number of `i` in the table of devices.
+    pub(super) fn has_rival(&self, i: usize) -> bool {
+        let number = self.candidates[i].superblock.dev_number();
+        (0..self.candidates.len()).any(|other| {
+            other != i
+                && self.claim(other).is_some()
+                && self.candidates[other].superblock.dev_number() == number
+        })
+    }
+
     /// By slot: who holds it, in sync or not, as an index into `candidates`.
     pub(super) fn holders(&self) -> Vec<Option<usize>> {
         let mut holders = vec![None; self.config.raid_disks.into()];
