@@ -243,7 +243,7 @@ impl Handle {
 
     /// Takes in one client.
     pub fn welcome(&self, client: Box<dyn Client>) {
-        self.peers[0].send(Message::Client(client));
+        self.peers[0].send(Message::Welcome(client));
     }
 
     /// Sends a request from outside; `done` is called on a shard's thread.

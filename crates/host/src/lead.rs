@@ -7,6 +7,7 @@
 
 use crate::{
     array::Facts,
+    client::Client,
     core::Core,
     message::{Answer, Command, Greeter, Message},
     status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
@@ -251,10 +252,7 @@ impl Lead {
             // SAFETY: the completion hands over a new descriptor.
             let socket = unsafe { OwnedFd::from_raw_fd(result) };
             let client = (self.listeners[listener].greeter)(socket);
-            let home = (0..self.homes.len()).min_by_key(|&i| self.homes[i]).unwrap_or(0);
-            self.homes[home] += 1;
-            core.peers[home].send(Message::Client(client));
-            self.redeal(core);
+            self.welcome(core, client);
         } else if result == -libc::ECANCELED {
             return;
         } else {
@@ -262,6 +260,14 @@ impl Lead {
             self.log.say(&format!("a client could not be accepted: {error}"));
         }
         self.accept(core, listener);
+    }
+
+    /// Gives a client to the shard that has the fewest.
+    pub(crate) fn welcome(&mut self, core: &mut Core, client: Box<dyn Client>) {
+        let home = (0..self.homes.len()).min_by_key(|&i| self.homes[i]).unwrap_or(0);
+        self.homes[home] += 1;
+        core.peers[home].send(Message::Client(client));
+        self.redeal(core);
     }
 
     pub(crate) fn client_gone(&mut self, core: &mut Core, shard: usize) {

@@ -42,6 +42,8 @@ pub(crate) enum Message {
     Notice { notice: Notice },
     /// From the lead.
     Order(Order),
+    /// To the lead: a client to find a shard for.
+    Welcome(Box<dyn Client>),
     /// A client to take in.
     Client(Box<dyn Client>),
     /// To the lead: one client less on a shard.

@@ -134,6 +134,7 @@ impl Runner {
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),
             (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
+            (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
             (Message::Paused, Some(lead)) => lead.paused(core),
             (Message::Quiet, Some(lead)) => lead.quiet(core),
             (Message::Listen { listener, greeter }, Some(lead)) => {
