@@ -16,7 +16,7 @@ use thiserror::Error;
 /// Most units in one word as md writes them.
 const UNITS_MAX: u64 = 512;
 /// Sectors that a word can address.
-const SECTOR_BITS: u32 = 54;
+const SECTORS_MAX: u64 = 1 << 54;
 /// Larger units are no device's.
 const SHIFT_MAX: u8 = 20;
 
@@ -81,7 +81,7 @@ impl BadBlocks {
             }
             let (unit, count) = (word >> 10, word & 0x3ff);
             let end = (unit + count) << shift;
-            if end >> shift != unit + count || end >> SECTOR_BITS != 0 {
+            if end >> shift != unit + count || end > SECTORS_MAX {
                 return Err(BadBlocksError::Entry { index, found: word });
             }
             log.add(unit << shift..end);
@@ -123,9 +123,8 @@ impl BadBlocks {
     /// them is for [`BadBlocks::fits`] to say.
     pub fn insert(&mut self, start: Sector, len: Sectors) {
         let unit = 1u64 << self.shift;
-        let limit = 1u64 << SECTOR_BITS;
-        let first = start.0.min(limit) & !(unit - 1);
-        let end = start.0.saturating_add(len.0).min(limit).next_multiple_of(unit);
+        let first = start.0.min(SECTORS_MAX) & !(unit - 1);
+        let end = start.0.saturating_add(len.0).min(SECTORS_MAX).next_multiple_of(unit);
         if !len.is_zero() {
             self.add(first..end);
         }

@@ -367,6 +367,7 @@ impl Superblock {
                 let index = dev_number as usize;
                 if index >= sb.dev_roles.len() {
                     sb.dev_roles.resize(index + 1, role::SPARE);
+                    sb.max_dev = dev_number + 1;
                 }
                 sb.dev_roles[index] = match role {
                     Role::Active(Slot(slot)) => slot,

@@ -235,7 +235,8 @@ impl Superblock {
             let found = self.raid_disks.into();
             return Err(SuperblockError::Field { field: "raid_disks", found });
         }
-        let (_, written) = lengths(self.max_dev);
+        // There must be room for this member's own number, should it not be in the table yet.
+        let (_, written) = lengths(self.max_dev.max(self.dev_number + 1));
         if self.minor_version > 0 && self.data_offset < at + written as u64 / 512 {
             return Err(SuperblockError::DataOffset { found: self.data_offset });
         }

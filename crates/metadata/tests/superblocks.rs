@@ -1,0 +1,240 @@
+//! Superblocks: bytes to values and back, both ways, and no bytes that make a parser panic.
+
+use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
+use lapstrake_metadata::v1::{self, feature};
+use lapstrake_metadata::{
+    ByteOrder, Role, Superblock, SuperblockError, Unsupported, Version, read_at, v090,
+};
+use proptest::prelude::*;
+
+const DEVICE: Sectors = Sectors(1 << 33);
+
+/// Random bytes with what a parser insists on put right.
+fn sound_v1(mut bytes: Vec<u8>, version: Version, roles: u16) -> Vec<u8> {
+    let at = version.place(DEVICE.0).unwrap();
+    let len = 256 + 2 * usize::from(roles);
+    bytes.resize(len, 0xff);
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(0, b"\xfc\x4e\x2b\xa9\x01\0\0\0");
+    put(8, &[bytes_feature(), 0, 0, 0]);
+    put(12, &[0; 4]);
+    put(72, &5i32.to_le_bytes());
+    put(92, &7u32.to_le_bytes());
+    put(128, &2048u64.to_le_bytes());
+    put(136, &20_000u64.to_le_bytes());
+    put(144, &at.to_le_bytes());
+    put(160, &3u32.to_le_bytes());
+    put(220, &u32::from(roles).to_le_bytes());
+    put(224, &[0; 32]);
+    let sum = v1::checksum(&bytes);
+    bytes[216..220].copy_from_slice(&sum.to_le_bytes());
+    bytes.resize(len.next_multiple_of(512), 0);
+    bytes
+}
+
+fn bytes_feature() -> u8 {
+    (feature::BITMAP_OFFSET | feature::RECOVERY_OFFSET | feature::BAD_BLOCKS) as u8
+}
+
+fn v1_version() -> impl Strategy<Value = Version> {
+    prop_oneof![Just(Version::V1_0), Just(Version::V1_1), Just(Version::V1_2)]
+}
+
+fn word(value: u32, order: ByteOrder) -> [u8; 4] {
+    match order {
+        ByteOrder::Little => value.to_le_bytes(),
+        ByteOrder::Big => value.to_be_bytes(),
+    }
+}
+
+fn sound_v090(mut bytes: Vec<u8>, order: ByteOrder) -> Vec<u8> {
+    bytes.resize(4096, 0);
+    for (at, value) in [(0, v090::MAGIC), (1, 0), (2, 90), (9, 6), (10, 5), (992, 4)] {
+        bytes[at * 4..at * 4 + 4].copy_from_slice(&word(value, order));
+    }
+    let sum = v090::checksum(bytes[..4096].try_into().unwrap(), order);
+    bytes[152..156].copy_from_slice(&word(sum, order));
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sound_1x_bytes_lead_back_to_themselves(
+        bytes in prop::collection::vec(any::<u8>(), 4096),
+        version in v1_version(),
+        roles in 0..=v1::MAX_DEV as u16,
+    ) {
+        let bytes = sound_v1(bytes, version, roles);
+        let superblock = read_at(version, DEVICE, &bytes).unwrap();
+        prop_assert_eq!(superblock.version(), version);
+        prop_assert_eq!(superblock.encode(), bytes);
+    }
+
+    #[test]
+    fn sound_090_bytes_lead_back_to_themselves_in_both_orders(
+        bytes in prop::collection::vec(any::<u8>(), 4096),
+        order in prop_oneof![Just(ByteOrder::Little), Just(ByteOrder::Big)],
+    ) {
+        let bytes = sound_v090(bytes, order);
+        let superblock = read_at(Version::V090, DEVICE, &bytes).unwrap();
+        prop_assert_eq!(superblock.raid_disks(), 5);
+        prop_assert_eq!(superblock.encode(), bytes);
+    }
+
+    #[test]
+    fn a_damaged_byte_is_noticed(
+        bytes in prop::collection::vec(any::<u8>(), 4096),
+        version in v1_version(),
+        at in 0usize..256 + 200,
+        bits in 1u8..,
+    ) {
+        let mut bytes = sound_v1(bytes, version, 100);
+        bytes[at] ^= bits;
+        prop_assert!(read_at(version, DEVICE, &bytes).is_err());
+    }
+
+    #[test]
+    fn no_bytes_and_no_size_make_a_parser_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..5000),
+        size in any::<u64>(),
+        small in 0u64..300,
+    ) {
+        for size in [size, small, size >> 20] {
+            for version in Version::ALL {
+                let _ = read_at(version, Sectors(size), &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_superblock_is_an_error(cut in 0usize..456, version in v1_version()) {
+        let bytes = sound_v1(vec![7; 512], version, 100);
+        let err = read_at(version, DEVICE, &bytes[..cut]).unwrap_err();
+        let is_truncated = matches!(err, SuperblockError::Truncated { .. });
+        prop_assert!(is_truncated);
+    }
+}
+
+fn v1_with(change: impl FnOnce(&mut v1::Superblock)) -> Superblock {
+    let bytes = sound_v1(vec![0; 4096], Version::V1_2, 128);
+    let Ok(Superblock::V1(mut sb)) = read_at(Version::V1_2, DEVICE, &bytes) else { panic!() };
+    sb.feature_map = 0;
+    (sb.layout, sb.dev_roles) = (2, vec![v1::role::SPARE; 128]);
+    change(&mut sb);
+    read_at(Version::V1_2, DEVICE, &sb.encode()).unwrap()
+}
+
+fn v090_with(change: impl FnOnce(&mut v090::Superblock)) -> Superblock {
+    let bytes = sound_v090(vec![0; 4096], ByteOrder::Little);
+    let Ok(Superblock::V090(mut sb)) = read_at(Version::V090, DEVICE, &bytes) else { panic!() };
+    (sb.level, sb.layout) = (5, 2);
+    change(&mut sb);
+    read_at(Version::V090, DEVICE, &sb.encode()).unwrap()
+}
+
+#[test]
+fn the_kernels_refusals_are_errors() {
+    let refused = |change: fn(&mut v1::Superblock)| {
+        let Superblock::V1(mut sb) = v1_with(|_| {}) else { unreachable!() };
+        change(&mut sb);
+        read_at(Version::V1_2, DEVICE, &sb.encode()).unwrap_err()
+    };
+    assert_eq!(
+        refused(|sb| sb.super_offset = 9),
+        SuperblockError::SuperOffset { stored: 9, at: 8 }
+    );
+    assert_eq!(
+        refused(|sb| sb.feature_map = 1 << 13),
+        SuperblockError::UnknownFeature { bits: 1 << 13 }
+    );
+    assert_eq!(refused(|sb| sb.pad3[1] = 2), SuperblockError::Padding);
+    assert_eq!(refused(|sb| sb.data_size = 9), SuperblockError::DataSize { found: 9 });
+    assert_eq!(
+        refused(|sb| sb.data_size = DEVICE.0 - 2047),
+        SuperblockError::DataSize { found: DEVICE.0 - 2047 }
+    );
+    assert_eq!(refused(|sb| sb.data_offset = 8), SuperblockError::DataOffset { found: 8 });
+    assert_eq!(refused(|sb| sb.dev_number = 1920), SuperblockError::DevNumber { found: 1920 });
+    for bits in [feature::PPL | feature::JOURNAL, feature::PPL | feature::BITMAP_OFFSET] {
+        let Superblock::V1(mut sb) = v1_with(|_| {}) else { unreachable!() };
+        sb.feature_map = bits;
+        let err = read_at(Version::V1_2, DEVICE, &sb.encode()).unwrap_err();
+        assert_eq!(err, SuperblockError::FeatureConflict { feature_map: bits });
+    }
+}
+
+#[test]
+fn features_that_are_not_supported_are_named() {
+    let of = |bits| v1_with(|sb| sb.feature_map = bits).unsupported();
+    assert_eq!(of(0), None);
+    assert_eq!(of(feature::BITMAP_OFFSET | feature::BAD_BLOCKS | feature::RECOVERY_OFFSET), None);
+    assert_eq!(of(feature::JOURNAL), Some(Unsupported::Journal));
+    assert_eq!(of(feature::PPL), Some(Unsupported::Ppl));
+    assert_eq!(of(feature::MULTIPLE_PPLS), Some(Unsupported::Ppl));
+    assert_eq!(of(feature::RESHAPE_ACTIVE), Some(Unsupported::Reshape));
+    assert_eq!(of(feature::CLUSTERED), Some(Unsupported::Clustered));
+    let replacement = feature::REPLACEMENT | feature::RECOVERY_OFFSET;
+    assert_eq!(of(replacement), Some(Unsupported::Replacement));
+    assert_eq!(v1_with(|sb| sb.level = -4).unsupported(), Some(Unsupported::Level(-4)));
+    assert_eq!(v1_with(|sb| sb.layout = 9).unsupported(), Some(Unsupported::Layout(9)));
+    let journal = v1_with(|sb| sb.dev_roles[3] = v1::role::JOURNAL);
+    assert_eq!(journal.unsupported(), Some(Unsupported::Journal));
+    assert_eq!(v090_with(|sb| sb.minor_version = 91).unsupported(), Some(Unsupported::Reshape));
+}
+
+#[test]
+fn a_raid0_has_a_layout_only_with_the_feature() {
+    let of = |bits| {
+        let superblock = v1_with(|sb| (sb.level, sb.layout, sb.feature_map) = (0, 2, bits));
+        superblock.layout()
+    };
+    assert_eq!(of(0), Some(Layout::Raid0(Raid0Layout::Unset)));
+    assert_eq!(of(feature::RAID0_LAYOUT), Some(Layout::Raid0(Raid0Layout::Alternate)));
+    assert_eq!(v090_with(|_| {}).level(), Some(Level::Raid5));
+}
+
+#[test]
+fn a_dirty_array_is_out_of_sync_from_its_start() {
+    for mut superblock in [v1_with(|_| {}), v090_with(|_| {})] {
+        superblock.set_events(41);
+        superblock.set_clean(false);
+        assert_eq!((superblock.clean(), superblock.resync_offset()), (false, Some(Sector(0))));
+        superblock.set_resync_offset(Some(Sector(4096)));
+        assert_eq!((superblock.clean(), superblock.resync_offset()), (false, Some(Sector(4096))));
+        // The checkpoint goes on to count when the events move, in 0.90 by its own count.
+        superblock.set_events(42);
+        assert_eq!(superblock.resync_offset(), Some(Sector(4096)));
+        superblock.set_clean(true);
+        assert_eq!((superblock.clean(), superblock.resync_offset()), (true, None));
+    }
+    let stale = v090_with(|sb| (sb.events, sb.cp_events, sb.recovery_cp) = (7, 6, 4096));
+    assert_eq!(stale.resync_offset(), Some(Sector(0)));
+}
+
+#[test]
+fn a_failed_member_leaves_its_slot() {
+    let mut superblock = v1_with(|sb| sb.dev_roles[..3].copy_from_slice(&[0, 1, 2]));
+    assert_eq!(superblock.dev_of_slot(Slot(1)), Some(1));
+    superblock.set_role_of(1, Role::Faulty);
+    assert_eq!((superblock.role_of(1), superblock.dev_of_slot(Slot(1))), (Role::Faulty, None));
+    superblock.set_role_of(200, Role::Active(Slot(1)));
+    let again = read_at(Version::V1_2, DEVICE, &superblock.encode()).unwrap();
+    assert_eq!(again.encode(), superblock.encode());
+    assert_eq!((again.table_len(), again.dev_of_slot(Slot(1))), (201, Some(200)));
+
+    let mut superblock = v090_with(|sb| {
+        for number in 0..5 {
+            let (raid_disk, state) = (number, v090::disk_state::ACTIVE | v090::disk_state::SYNC);
+            sb.disks[number as usize] = v090::Disk { number, raid_disk, state, ..sb.disks[0] };
+        }
+        sb.this_disk = sb.disks[4];
+    });
+    superblock.set_role_of(2, Role::Faulty);
+    let Superblock::V090(sb) = &superblock else { unreachable!() };
+    assert_eq!((sb.nr_disks, sb.active_disks, sb.working_disks), (4, 4, 4));
+    assert_eq!((sb.failed_disks, sb.spare_disks), (1, 0));
+    assert_eq!(superblock.role_of(2), Role::Faulty);
+    assert_eq!(superblock.role(), Role::Active(Slot(4)));
+}

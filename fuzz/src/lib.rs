@@ -1,0 +1,45 @@
+//! What several targets do with a superblock that was found sound.
+
+use lapstrake_geometry::{Sector, Sectors, Slot};
+use lapstrake_metadata::{Role, Superblock, read_at};
+
+/// Asks everything of `superblock`, changes what a running array changes, and demands that the
+/// bytes lead back to the value.
+pub fn exercise(superblock: &Superblock, device: Sectors) {
+    ask(superblock);
+    let again = |superblock: &Superblock| {
+        let bytes = superblock.encode();
+        let read = read_at(superblock.version(), device, &bytes).expect("was sound");
+        assert_eq!(read.encode(), bytes);
+        read
+    };
+    let mut changed = again(superblock);
+    ask(&changed);
+    changed.set_events(changed.events().wrapping_add(1));
+    changed.set_utime(u64::MAX);
+    changed.set_resync_offset(Some(Sector(5)));
+    changed.set_events(9);
+    assert_eq!(again(&changed).resync_offset(), Some(Sector(5)));
+    changed.set_clean(true);
+    assert!(again(&changed).clean());
+    changed.set_clean(false);
+    assert!(!again(&changed).clean() && changed.resync_offset() == Some(Sector(0)));
+    changed.set_recovery_offset(Some(Sector(7)));
+    changed.set_has_bad_blocks(true);
+    let own = changed.dev_number();
+    for role in [Role::Faulty, Role::Spare, Role::Active(Slot(0))] {
+        changed.set_role_of(own, role);
+        assert_eq!(again(&changed).role(), role);
+    }
+}
+
+fn ask(superblock: &Superblock) {
+    let _ = (superblock.version(), superblock.level(), superblock.layout(), superblock.chunk());
+    let _ = (superblock.raid_disks(), superblock.component(), superblock.set_uuid());
+    let _ = (superblock.bitmap_uuid(), superblock.name(), superblock.ctime(), superblock.utime());
+    let _ = (superblock.unsupported(), superblock.events(), superblock.clean());
+    let _ = (superblock.resync_offset(), superblock.recovery_offset(), superblock.device_uuid());
+    let _ = (superblock.role(), superblock.role_of(u32::MAX), superblock.dev_of_slot(Slot(0)));
+    let _ = (superblock.write_mostly(), superblock.data_offset(), superblock.data_size());
+    let _ = (superblock.super_sector(), superblock.bitmap_sector(), superblock.badblock_log());
+}
