@@ -1,0 +1,143 @@
+//! What a device holds is found wherever it lies.
+
+use lapstrake_geometry::{Level, Sector, Sectors};
+use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, plan};
+use lapstrake_metadata::detect::{Container, Finding, Findings, Foreign, probe};
+use lapstrake_metadata::{ByteOrder, Superblock, SuperblockError, Version};
+
+const SIZE: Sectors = Sectors(64 * 2048 + 3);
+
+fn probed(image: &[u8]) -> Findings {
+    let size = Sectors::from_bytes(image.len() as u64);
+    probe(size, |offset, buffer| {
+        assert_eq!(offset % 4096, 0);
+        let end = offset as usize + buffer.len();
+        assert!(end.is_multiple_of(4096) || end == image.len(), "reads stay aligned");
+        buffer.copy_from_slice(&image[offset as usize..end]);
+        Ok::<(), ()>(())
+    })
+    .unwrap()
+}
+
+/// A member's superblock of a new raid1.
+fn member(version: Version, ctime: u64) -> Superblock {
+    let member = Some(NewMember { size: SIZE, ..NewMember::default() });
+    let request = CreateRequest {
+        level: Level::Raid1,
+        raid_disks: 2,
+        spares: 0,
+        members: vec![member; 2],
+        version,
+        chunk: None,
+        layout: None,
+        bitmap: BitmapChoice::None,
+        bitmap_chunk: None,
+        size: None,
+        data_offset: None,
+        set_uuid: None,
+        name: String::new(),
+        homehost: None,
+        assume_clean: true,
+        force: false,
+        ctime,
+        md_minor: 0,
+    };
+    plan(&request, |bytes| bytes.fill(3)).unwrap().members.remove(0).superblock
+}
+
+fn put(image: &mut [u8], superblock: &Superblock) {
+    let at = superblock.super_sector().bytes() as usize;
+    let bytes = superblock.encode();
+    image[at..at + bytes.len()].copy_from_slice(&bytes);
+}
+
+fn empty() -> Vec<u8> {
+    vec![0; SIZE.bytes() as usize]
+}
+
+#[test]
+fn each_version_is_found_in_its_place() {
+    for version in Version::ALL {
+        let mut image = empty();
+        let superblock = member(version, 5);
+        put(&mut image, &superblock);
+        let found = probed(&image);
+        assert_eq!(found.best().map(Superblock::encode), Some(superblock.encode()));
+        assert_eq!(found.0.len(), 1);
+    }
+    assert!(probed(&empty()).is_empty());
+}
+
+#[test]
+fn a_big_endian_090_is_found_and_stays_so() {
+    let Superblock::V090(mut sb) = member(Version::V090, 5) else { unreachable!() };
+    sb.order = ByteOrder::Big;
+    let mut image = empty();
+    put(&mut image, &Superblock::V090(sb.clone()));
+    let found = probed(&image);
+    let Some(Superblock::V090(read)) = found.best() else { panic!("{found:?}") };
+    assert_eq!((read.order, read.size, read.set_uuid()), (sb.order, sb.size, sb.set_uuid()));
+}
+
+#[test]
+fn of_two_superblocks_the_newer_array_counts() {
+    let mut image = empty();
+    put(&mut image, &member(Version::V1_2, 100));
+    put(&mut image, &member(Version::V090, 200));
+    let found = probed(&image);
+    assert_eq!(found.superblocks().count(), 2);
+    assert_eq!(found.best().unwrap().version(), Version::V090);
+}
+
+#[test]
+fn a_damaged_superblock_is_reported_as_such() {
+    let mut image = empty();
+    put(&mut image, &member(Version::V1_1, 5));
+    image[80] ^= 1;
+    let found = probed(&image);
+    let [Finding::Md { version: Version::V1_1, superblock: Err(error), .. }] = &found.0[..] else {
+        panic!("{found:?}")
+    };
+    assert!(matches!(error, SuperblockError::Checksum { .. }), "{error}");
+    assert!(found.best().is_none() && !found.is_empty());
+}
+
+#[test]
+fn containers_are_named() {
+    let mut image = empty();
+    let len = image.len();
+    image[len - 1024..len - 1000].copy_from_slice(b"Intel Raid ISM Cfg Sig. ");
+    image[len - 512..len - 508].copy_from_slice(&[0xde, 0x11, 0xde, 0x11]);
+    let sector = |from_end| Sector(SIZE.0 - from_end);
+    assert_eq!(
+        probed(&image).0,
+        [
+            Finding::Container { kind: Container::Imsm, sector: sector(2) },
+            Finding::Container { kind: Container::Ddf, sector: sector(1) },
+        ]
+    );
+}
+
+#[test]
+fn foreign_signatures_are_found_beside_md() {
+    let mut image = empty();
+    put(&mut image, &member(Version::V1_0, 5));
+    image[..4].copy_from_slice(b"XFSB");
+    let found = probed(&image);
+    let others: Vec<_> = found.others().collect();
+    assert_eq!(others, [&Finding::Foreign { kind: Foreign::Xfs, offset: 0 }]);
+    assert!(found.best().is_some());
+}
+
+#[test]
+fn a_failed_read_is_returned() {
+    assert_eq!(probe(SIZE, |offset, _| Err(offset)), Err(4096));
+}
+
+#[test]
+fn small_devices_hold_what_fits() {
+    for sectors in 0..400 {
+        let image = vec![0xff; sectors * 512];
+        assert!(probed(&image).is_empty(), "{sectors}");
+    }
+}
