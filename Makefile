@@ -10,13 +10,17 @@ FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 3
 SOAK_FUZZ_SECONDS ?= 600
 
-.PHONY: setup build test lint smoke bench fuzz soak fmt
+.PHONY: setup build demo test lint smoke bench fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
 
 build: ## the lapstrake command: target/release/lapstrake
 	$(CARGO) build --locked --release --bin lapstrake
+
+demo: setup ## every level on four disk image files, checked and measured
+	$(CARGO) build --locked --release --bin lapstrake --bin lapstrake-demo
+	$(CARGO) run --locked --quiet --release --bin lapstrake-demo
 
 test: lint ## everything that gates a change, within minutes
 	$(CARGO) test --locked --workspace

@@ -1,0 +1,185 @@
+//! An array driven in process, beside fio's io_uring on the same member files together.
+
+use crate::{
+    Plan,
+    arrays::{Kind, Place, make},
+    fio::{LOADS, run},
+    report::{Pairs, Report},
+};
+use lapstrake_host::{
+    Array, Client, Context, Kind as Request, Log, OpenRequest, Options, RequestError,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, Sender},
+    },
+    time::{Duration, Instant},
+};
+
+const BLOCK: u64 = 1 << 20;
+const DEPTH: u64 = 4;
+
+/// Reads or writes a part of the array in order, over and over, [`DEPTH`] requests at a time.
+struct Driver {
+    write: bool,
+    from: u64,
+    to: u64,
+    at: u64,
+    running: u64,
+    memory: Vec<lapstrake_host::Memory>,
+    moved: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    gone: Sender<()>,
+}
+
+impl Driver {
+    fn next(&mut self, cx: &mut Context<'_>, slot: u64) {
+        if self.stop.load(Ordering::Relaxed) {
+            if self.running == 0 {
+                cx.close();
+            }
+            return;
+        }
+        let memory = self.memory[slot as usize];
+        let kind = if self.write { Request::Write(memory, false) } else { Request::Read(memory) };
+        self.running += 1;
+        cx.request(slot, kind, self.at, BLOCK);
+        self.at += BLOCK;
+        if self.at + BLOCK > self.to {
+            self.at = self.from;
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Nobody may be waiting any more.
+        let _ = self.gone.send(());
+    }
+}
+
+impl Client for Driver {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        self.memory = (0..DEPTH).filter_map(|_| cx.alloc(BLOCK as usize)).collect();
+        (0..DEPTH).for_each(|slot| self.next(cx, slot));
+    }
+
+    fn handle_io(&mut self, _: &mut Context<'_>, _: u32, _: i32) {}
+
+    fn handle_reply(&mut self, cx: &mut Context<'_>, id: u64, result: Result<(), RequestError>) {
+        result.expect("no member fails here");
+        self.running -= 1;
+        self.moved.fetch_add(BLOCK, Ordering::Relaxed);
+        self.next(cx, id);
+    }
+
+    fn handle_replied(&mut self, _: &mut Context<'_>) {}
+
+    fn handle_time(&mut self, _: &mut Context<'_>) {}
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn shut_down(&mut self, cx: &mut Context<'_>) {
+        cx.close();
+    }
+}
+
+/// Bytes of data a second, one driver on each shard.
+fn drive(array: &Array, write: bool, time: Duration) -> f64 {
+    let shards = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let part = array.bytes() / shards / BLOCK * BLOCK;
+    let (moved, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (gone, left) = mpsc::channel();
+    for shard in 0..shards {
+        let from = part * shard;
+        array.handle().welcome(Box::new(Driver {
+            write,
+            from,
+            to: from + part,
+            at: from,
+            running: 0,
+            memory: Vec::new(),
+            moved: moved.clone(),
+            stop: stop.clone(),
+            gone: gone.clone(),
+        }));
+    }
+    // The dealing of spans has settled when data moves.
+    while moved.load(Ordering::Relaxed) < 64 * BLOCK {
+        std::thread::yield_now();
+    }
+    let (began, before) = (Instant::now(), moved.load(Ordering::Relaxed));
+    std::thread::sleep(time);
+    let rate = (moved.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
+    stop.store(true, Ordering::Relaxed);
+    for _ in 0..shards {
+        left.recv().expect("drivers end");
+    }
+    rate
+}
+
+/// Sequential 1 MiB writes and reads.
+pub(crate) fn compare(
+    plan: &Plan,
+    place: &Place,
+    kind: Kind,
+    gate: Option<f64>,
+    report: &mut Report,
+) {
+    let files = make(place, kind, plan.member_mib);
+    let names: Vec<String> = files.members.iter().map(|m| m.display().to_string()).collect();
+    for load in &LOADS[..2] {
+        let write = load.rw == "write";
+        let per_byte = if write { kind.written_per_byte() } else { 1.0 };
+        let mut pairs = Pairs::default();
+        for _ in 0..plan.rounds {
+            let members = names.iter().map(|m| m.parse().expect("a member")).collect();
+            let request = OpenRequest { members, ..OpenRequest::default() };
+            let opened = lapstrake_host::open(&request).expect("the array opens");
+            let array = Array::start(opened.parts, &Options::default(), Log::new(|_| {}))
+                .expect("the array starts");
+            pairs.ours.push(drive(&array, write, plan.seconds) * per_byte / 1e6);
+            assert!(array.stop(), "the array was left active");
+            // Past the superblocks, so that the next round finds its array.
+            let mut more = vec!["--ioengine=io_uring".into(), "--direct=1".into()];
+            more.push("--offset=16M".into());
+            more.push(format!("--size={}M", plan.member_mib - 16));
+            more.push("--thread".into());
+            for (i, name) in names.iter().enumerate() {
+                if i > 0 {
+                    more.push("--name=more".into());
+                    more.extend(fio_job(load.rw, load.block, load.depth, plan));
+                }
+                more.push(format!("--filename={name}"));
+            }
+            pairs.peer.push(run(load, plan.seconds, &more).bytes / 1e6);
+        }
+        let what = format!("in process, {}, {} {}", place.name, kind.name(), load.name);
+        report.add(&what, "MB/s", &pairs, gate);
+    }
+}
+
+/// A further job of the same kind: fio's options do not carry over.
+fn fio_job(rw: &str, block: &str, depth: u32, plan: &Plan) -> Vec<String> {
+    let seconds = plan.seconds.as_secs();
+    let size = plan.member_mib - 16;
+    [
+        format!("--rw={rw}"),
+        format!("--bs={block}"),
+        format!("--iodepth={depth}"),
+        format!("--runtime={seconds}"),
+        format!("--size={size}M"),
+        "--time_based".into(),
+        "--ioengine=io_uring".into(),
+        "--direct=1".into(),
+        "--offset=16M".into(),
+        "--thread".into(),
+        "--group_reporting".into(),
+        "--fallocate=none".into(),
+    ]
+    .into()
+}

@@ -1,0 +1,55 @@
+//! fio as a client, its figures read from its JSON.
+
+use serde_json::Value;
+use std::{process::Command, time::Duration};
+
+/// The four loads that both baselines and gates name.
+pub(crate) const LOADS: [Load; 4] = [
+    Load { name: "write 1M QD4", rw: "write", block: "1M", depth: 4 },
+    Load { name: "read 1M QD4", rw: "read", block: "1M", depth: 4 },
+    Load { name: "4K random read QD32", rw: "randread", block: "4k", depth: 32 },
+    Load { name: "4K random write QD32", rw: "randwrite", block: "4k", depth: 32 },
+];
+
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub name: &'static str,
+    pub rw: &'static str,
+    pub block: &'static str,
+    pub depth: u32,
+}
+
+impl Load {
+    pub(crate) fn is_sequential(&self) -> bool {
+        self.block == "1M"
+    }
+}
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub bytes: f64,
+    pub iops: f64,
+}
+
+/// Runs a load with these further arguments; the sum over all jobs.
+pub(crate) fn run(load: &Load, seconds: Duration, more: &[String]) -> Rate {
+    let out = Command::new("fio")
+        .args(["--name=bench", "--output-format=json", "--time_based", "--group_reporting"])
+        .args(["--norandommap", "--randrepeat=0", "--fallocate=none"])
+        .arg(format!("--runtime={}", seconds.as_secs()))
+        .arg(format!("--rw={}", load.rw))
+        .arg(format!("--bs={}", load.block))
+        .arg(format!("--iodepth={}", load.depth))
+        .args(more)
+        .output()
+        .expect("fio runs; `make setup` installs it");
+    let text = String::from_utf8_lossy(&out.stdout);
+    let json = text.find('{').map_or("", |at| &text[at..]);
+    let parsed: Value = serde_json::from_str(json)
+        .unwrap_or_else(|_| panic!("fio failed: {text}{}", String::from_utf8_lossy(&out.stderr)));
+    let side = if load.rw.ends_with("read") { "read" } else { "write" };
+    let figures = &parsed["jobs"][0][side];
+    let number = |key: &str| figures[key].as_f64().expect("fio reports it");
+    Rate { bytes: number("bw_bytes"), iops: number("iops") }
+}

@@ -1,0 +1,135 @@
+//! Served over NBD on a Unix socket, against `nbdkit file` on one file, fio's nbd engine as the
+//! client of both.
+
+use crate::{
+    Plan,
+    arrays::{Kind, Place, filled, lapstrake, make},
+    fio::{LOADS, Load, run},
+    report::{Pairs, Report},
+};
+use std::{
+    os::unix::net::UnixStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A server that is up; stopped when dropped.
+struct Server {
+    child: Child,
+    uri: String,
+}
+
+impl Server {
+    fn start(mut command: Command, socket: &Path) -> Self {
+        let child = command.stdout(Stdio::null()).spawn().expect("the server starts");
+        let patience = Instant::now() + Duration::from_secs(20);
+        while UnixStream::connect(socket).is_err() {
+            assert!(Instant::now() < patience, "no server at {}", socket.display());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self { child, uri: format!("nbd+unix:///?socket={}", socket.display()) }
+    }
+
+    /// A figure of /proc/PID/status, summed over threads for context switches.
+    fn status(&self, field: &str) -> f64 {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let of = |path: std::path::PathBuf| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with(field))?;
+            line.split_whitespace().nth(1)?.parse::<f64>().ok()
+        };
+        if field.ends_with("switches") {
+            let tasks = std::fs::read_dir(tasks).expect("the server runs").flatten();
+            return tasks.filter_map(|task| of(task.path().join("status"))).sum();
+        }
+        of(format!("/proc/{}/status", self.child.id()).into()).unwrap_or(0.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = self.child.id().to_string();
+        // A server that is gone already needs no signal.
+        let _ = Command::new("kill").arg(&pid).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn client(server: &Server, plan: &Plan) -> Vec<String> {
+    let size = plan.member_mib * 3 / 2;
+    vec!["--ioengine=nbd".into(), format!("--uri={}", server.uri), format!("--size={size}M")]
+}
+
+/// Four loads, and what the server costs.
+pub(crate) fn compare(
+    plan: &Plan,
+    place: &Place,
+    kind: Kind,
+    gates: [Option<f64>; 4],
+    report: &mut Report,
+) {
+    let files = make(place, kind, plan.member_mib);
+    let socket = files.dir.path().join("ours");
+    let mut command = Command::new(lapstrake());
+    command.arg("serve").args(&files.members).arg("--nbd");
+    command.arg(format!("unix:{}", socket.display())).stderr(Stdio::null());
+    let ours = Server::start(command, &socket);
+    let plain = files.dir.path().join("plain");
+    filled(&plain, plan.member_mib * 3 / 2);
+    let socket = files.dir.path().join("peer");
+    let mut command = Command::new("nbdkit");
+    command.args(["--foreground", "--unix"]).arg(&socket).arg("file").arg(&plain);
+    let peer = Server::start(command, &socket);
+    for (load, gate) in LOADS.iter().zip(gates) {
+        let mut pairs = Pairs::default();
+        for _ in 0..plan.rounds {
+            let a = run(load, plan.seconds, &client(&ours, plan));
+            let b = run(load, plan.seconds, &client(&peer, plan));
+            let of = |rate: crate::fio::Rate| {
+                if load.is_sequential() { rate.bytes / 1e6 } else { rate.iops }
+            };
+            pairs.ours.push(of(a));
+            pairs.peer.push(of(b));
+        }
+        let unit = if load.is_sequential() { "MB/s" } else { "IOPS" };
+        let what = format!("NBD {} {}", kind.name(), load.name);
+        report.add(&what, unit, &pairs, gate);
+    }
+    if kind == Kind::Raid0Of4 {
+        depth_one(plan, &ours, &peer, report);
+    }
+    resident(kind, &ours, report);
+}
+
+/// At depth 1 each hand-over between threads is a context switch that a request waits for.
+fn depth_one(plan: &Plan, ours: &Server, peer: &Server, report: &mut Report) {
+    let load = Load { name: "4K random read QD1", rw: "randread", block: "4k", depth: 1 };
+    let mut pairs = Pairs::default();
+    let mut switches = [0.0; 2];
+    for _ in 0..plan.rounds {
+        for (server, samples, sum) in [(ours, &mut pairs.ours, 0), (peer, &mut pairs.peer, 1)] {
+            let before = server.status("voluntary_ctxt_switches");
+            let rate = run(&load, plan.seconds, &client(server, plan));
+            samples.push(rate.iops);
+            let requests = rate.iops * plan.seconds.as_secs_f64();
+            let switched = server.status("voluntary_ctxt_switches") - before;
+            switches[sum] += switched / requests / plan.rounds as f64;
+        }
+    }
+    report.add("NBD raid0 of 4 4K random read QD1", "IOPS", &pairs, None);
+    let what = "NBD QD1: context switches a request";
+    report.at_most(what, "", switches[0], switches[1].max(1.0) * 1.05);
+}
+
+/// Resident memory after all loads, with the stripe cache and the buffers set apart.
+fn resident(kind: Kind, server: &Server, report: &mut Report) {
+    let mib = server.status("VmRSS") / 1024.0;
+    let shards = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let members = if kind == Kind::Raid6Of6 { 6.0 } else { 4.0 };
+    let parity = matches!(kind, Kind::Raid5Of4 | Kind::Raid6Of6);
+    let cache = if parity { members * shards } else { 0.0 };
+    // 40 MiB for requests in each shard, touched at the start.
+    let bound = 64.0 + cache + 40.0 * shards;
+    report.at_most(&format!("NBD {}: resident memory", kind.name()), "MiB", mib, bound);
+}
