@@ -1,2 +1,121 @@
-//! The lapstrake command
-fn main() {}
+//! The `lapstrake` command: parsing, printing and exit codes. What is worth testing on its own
+//! lives in the other crates.
+
+mod cat;
+mod create;
+mod detail;
+mod examine;
+mod exit;
+mod generate;
+mod options;
+mod scan;
+mod serve;
+mod status;
+mod stop;
+mod text;
+
+use clap::{Parser, Subcommand};
+use exit::Outcome;
+use std::process::ExitCode;
+
+/// Linux software RAID (md) in user space.
+///
+/// Creates, reads, serves and explains md arrays in files and block devices, without the kernel's
+/// md driver and without root. What it writes, the kernel's md assembles, and the other way round.
+#[derive(Parser)]
+#[command(
+    name = "lapstrake",
+    version,
+    max_term_width = 100,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    after_long_help = options::MEMBERS_AND_CODES
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Create(Box<create::Args>),
+    Examine(examine::Args),
+    Scan(scan::Args),
+    Cat(cat::Args),
+    Serve(Box<serve::Args>),
+    Status(status::Args),
+    Detail(detail::Args),
+    Stop(stop::Args),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
+}
+
+impl Command {
+    fn run(self) -> Outcome {
+        match self {
+            Self::Create(args) => create::run(&args),
+            Self::Examine(args) => examine::run(&args),
+            Self::Scan(args) => scan::run(&args),
+            Self::Cat(args) => cat::run(&args),
+            Self::Serve(args) => serve::run(&args),
+            Self::Status(args) => status::run(&args),
+            Self::Detail(args) => detail::run(&args),
+            Self::Stop(args) => stop::run(&args),
+            Self::Completions(args) => generate::completions(&args),
+            Self::Man(args) => generate::man(&args),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if !matches!(cli.command, Command::Serve(_)) {
+        end_quietly_without_reader();
+    }
+    match cli.command.run() {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            for line in failure.message.lines() {
+                eprintln!("lapstrake: {line}");
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+/// `lapstrake cat ... | head` ends when `head` does, as other commands in a pipe do. A server must
+/// not, so it keeps Rust's way of ignoring the signal.
+fn end_quietly_without_reader() {
+    // SAFETY: resets a signal to its default; no handler is involved, no thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_table_of_options_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself_by_example_and_exit_codes() {
+        for command in Cli::command().get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            for part in ["Examples:", "Exit codes:", "--help"] {
+                assert!(help.contains(part), "{} has no {part}\n{help}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_that_reports_has_json() {
+        for command in Cli::command().get_subcommands() {
+            let has = command.get_arguments().any(|arg| arg.get_long() == Some("json"));
+            let generates = ["completions", "man"].contains(&command.get_name());
+            assert!(has != generates, "{}", command.get_name());
+        }
+    }
+}

@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
@@ -29,6 +29,8 @@ const LINE_MAX: u64 = 64 << 10;
 const CONNECTIONS_MAX: usize = 16;
 /// A connection that says nothing for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
+/// How long the end waits for answers to be sent.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// Bytes in a Unix socket's address, the final NUL counted (unix(7)).
 const ADDRESS_MAX: usize = 108;
 
@@ -151,6 +153,9 @@ struct Served {
     exports: Vec<String>,
     stop: Stopper,
     connections: AtomicUsize,
+    /// Requests whose answers are not sent yet.
+    unanswered: Mutex<usize>,
+    answered: Condvar,
 }
 
 /// Asks for the array to be stopped; the sender takes whether it ended clean.
@@ -195,6 +200,14 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// Where the socket is, or will be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.socket
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
         // Nothing is lost if they stay.
@@ -218,9 +231,10 @@ fn make_directory(dir: &Path) -> Result<(), ControlError> {
 
 /// The control socket of an array that is being served.
 pub struct Control {
-    claim: Claim,
+    claim: Option<Claim>,
     listener: Arc<UnixListener>,
     thread: Option<JoinHandle<()>>,
+    served: Arc<Served>,
 }
 
 impl Control {
@@ -241,30 +255,42 @@ impl Control {
         let listener = Arc::new(UnixListener::bind(&claim.socket).map_err(failed("listen on it"))?);
         let only_owner = fs::Permissions::from_mode(0o600);
         fs::set_permissions(&claim.socket, only_owner).map_err(failed("restrict it"))?;
-        let served = Arc::new(Served { handle, exports, stop, connections: AtomicUsize::new(0) });
-        let accepting = listener.clone();
+        let served = Arc::new(Served {
+            handle,
+            exports,
+            stop,
+            connections: AtomicUsize::new(0),
+            unanswered: Mutex::new(0),
+            answered: Condvar::new(),
+        });
+        let (accepting, serving) = (listener.clone(), served.clone());
         let thread = std::thread::Builder::new()
             .name("control".into())
-            .spawn(move || accept(&accepting, &served))
+            .spawn(move || accept(&accepting, &serving))
             .map_err(failed("start a thread for it"))?;
-        Ok(Self { claim, listener, thread: Some(thread) })
+        Ok(Self { claim: Some(claim), listener, thread: Some(thread), served })
     }
 
-    /// Where the socket is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.claim.socket
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
+    /// Takes no new connections, removes the socket and gives the name back. Who asked for the
+    /// stop is told only after this, so that the name is free when they are.
+    pub fn close(&mut self) {
         // SAFETY: the descriptor is ours. This ends the wait in accept(2).
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         if let Some(thread) = self.thread.take() {
             // It has nothing to tell.
             let _ = thread.join();
         }
+        self.claim = None;
+    }
+}
+
+impl Drop for Control {
+    /// Waits a while for the answers that are under way.
+    fn drop(&mut self) {
+        self.close();
+        let unanswered = self.served.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever does not take the answer in this time is not waited for.
+        let _ = self.served.answered.wait_timeout_while(unanswered, FAREWELL, |left| *left > 0);
     }
 }
 
@@ -306,9 +332,27 @@ fn talk(mut stream: UnixStream, served: &Served) -> io::Result<()> {
         if line.last() != Some(&b'\n') {
             return Ok(());
         }
+        let _under_way = UnderWay::new(served);
         let mut reply = serde_json::to_vec(&answer(&line, served))?;
         reply.push(b'\n');
         stream.write_all(&reply)?;
+    }
+}
+
+/// A request that is being answered.
+struct UnderWay<'a>(&'a Served);
+
+impl<'a> UnderWay<'a> {
+    fn new(served: &'a Served) -> Self {
+        *served.unanswered.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self(served)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        *self.0.unanswered.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.answered.notify_all();
     }
 }
 

@@ -1,0 +1,176 @@
+//! `lapstrake cat`.
+
+mod reader;
+mod writer;
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::{options, serve};
+use lapstrake_device::MemberSpec;
+use lapstrake_host::{Array, Log, OpenRequest, Options, open};
+use reader::Reader;
+use serde_json::json;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use writer::Output;
+
+const HELP: &str = "\
+Examples:
+  lapstrake cat -o array.img disk1.img disk2.img disk3.img
+  lapstrake cat /dev/sd[b-d]1 | zstd > array.zst
+  lapstrake cat --offset 1M --length 4K *.img | xxd
+
+Exit codes:
+  0  everything was read
+  1  the array cannot be assembled, or something could not be read or written
+  2  usage";
+
+/// Write an array's contents to standard output or a file, without serving it.
+///
+/// Members are opened for reading only and nothing is ever written to them. An array that lacks
+/// members is read as long as its redundancy allows it.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// The array's members
+    #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+    members: Vec<MemberSpec>,
+    /// File to write; blocks of zeros become holes in it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Where to begin, in bytes (with K, M, G or T: powers of 1024)
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = options::bytes)]
+    offset: u64,
+    /// How much to write [default: up to the end]
+    #[arg(long, value_name = "SIZE", value_parser = options::bytes)]
+    length: Option<u64>,
+    #[command(flatten)]
+    which: serve::Which,
+    /// Also use members that are out of date, and an array that is dirty and degraded
+    #[arg(short, long)]
+    force: bool,
+    /// Report in JSON when done
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    if args.output.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "an array's contents are no text: send them into a pipe or a file, or use -o FILE",
+        ));
+    }
+    let request = OpenRequest {
+        members: args.members.clone(),
+        read_only: true,
+        force: args.force,
+        degraded: true,
+        ..args.which.request()
+    };
+    let opened = serve::assembled(open(&request), true)?;
+    let log = Log::new(|line| eprintln!("lapstrake: {line}"));
+    let settings = Options { read_only: true, shards: 1, ..Options::default() };
+    if let Some(path) = &args.output {
+        refuse_member(path, &args.members)?;
+    }
+    let array = Array::start(opened.parts, &settings, log)?;
+    let copied = copy(args, &array);
+    array.stop();
+    let (bytes, holes) = copied?;
+    if args.json {
+        println!("{:#}", json!({ "offset": args.offset, "bytes": bytes, "hole_bytes": holes }));
+    }
+    Ok(Exit::Done)
+}
+
+/// Writing the contents over what they are read from would destroy both.
+fn refuse_member(output: &Path, members: &[MemberSpec]) -> Result<(), Failure> {
+    let id =
+        |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino(), meta.rdev()));
+    let Some(target) = id(output) else { return Ok(()) };
+    let same = |spec: &&MemberSpec| {
+        id(&spec.path).is_some_and(|(dev, ino, rdev)| {
+            (dev, ino) == (target.0, target.1) || rdev != 0 && rdev == target.2
+        })
+    };
+    match members.iter().find(same) {
+        Some(spec) => Err(Failure::new(format!(
+            "{}: is the member {spec}; nothing was written: choose another file",
+            output.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Copies what was asked for; bytes, and how many of them became holes.
+fn copy(args: &Args, array: &Array) -> Result<(u64, u64), Failure> {
+    let size = array.bytes();
+    if args.offset > size {
+        return Err(Failure::usage(format!(
+            "--offset {} is beyond the array's {size} bytes",
+            args.offset
+        )));
+    }
+    let len = args.length.unwrap_or(u64::MAX).min(size - args.offset);
+    let mut output = match &args.output {
+        Some(path) => Output::file(path)
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
+        None => Output::stdout()?,
+    };
+    let mut progress = Progress::new(len, args.output.is_some());
+    let mut reader = Reader::new(array.handle(), args.offset, len);
+    while let Some(block) = reader.next() {
+        let (offset, bytes) = block.map_err(|(offset, error)| {
+            Failure::new(format!("cannot read the array at byte {offset}: {error}"))
+        })?;
+        output.write(bytes).map_err(|error| {
+            let done = offset - args.offset;
+            Failure::new(format!("cannot write the contents after {done} bytes: {error}"))
+        })?;
+        progress.add(bytes.len() as u64);
+    }
+    let holes = output.finish()?;
+    progress.end();
+    Ok((len, holes))
+}
+
+/// A line on the terminal that tells how far it is.
+struct Progress {
+    shown: bool,
+    done: u64,
+    all: u64,
+    began: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    const EVERY: Duration = Duration::from_millis(200);
+
+    fn new(all: u64, to_file: bool) -> Self {
+        let shown = io::stderr().is_terminal() && (to_file || !io::stdout().is_terminal());
+        Self { shown, done: 0, all, began: Instant::now(), told: Instant::now() }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        if self.shown && self.told.elapsed() >= Self::EVERY {
+            self.told = Instant::now();
+            self.tell("");
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            self.tell("\n");
+        }
+    }
+
+    fn tell(&self, end: &str) {
+        let percent = 100.0 * self.done as f64 / self.all.max(1) as f64;
+        let mib = self.done as f64 / f64::from(1 << 20);
+        let rate = mib / self.began.elapsed().as_secs_f64().max(0.001);
+        eprint!("\r{percent:5.1} %  {mib:.0} MiB  {rate:.0} MiB/s {end}");
+    }
+}

@@ -1,0 +1,376 @@
+//! `lapstrake create`.
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::{options, text};
+use lapstrake_device::MemberSpec;
+use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
+use lapstrake_host::create::{NewArray, NewBitmap, Prepared, prepare};
+use lapstrake_metadata::create::MemberPlan;
+use lapstrake_metadata::{Role, Superblock, Version};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const HELP: &str = "\
+Examples:
+  truncate -s 1G a.img b.img c.img d.img
+  lapstrake create data --level 5 --assume-clean a.img b.img c.img d.img
+  lapstrake create mirror --level 1 --raid-devices 2 disk.img missing
+  lapstrake create fast --level 10 --layout f2 --chunk 64 /dev/sd[b-e]
+
+Exit codes:
+  0  the array is made
+  1  it is not made: nothing was written (if the system refused a write half-way, the message says so)
+  2  usage";
+
+/// Make a new array of files or block devices.
+///
+/// Writes to each member the superblock, bitmap and bad-block log that mdadm 4.2 would, with its
+/// defaults: metadata 1.2, chunks of 512 KiB, left-symmetric or n2, an internal bitmap when more
+/// than 100 GiB of each member are used. Nothing is written before every check on every member
+/// has passed; members that hold an md superblock, a filesystem or a partition table are refused
+/// without --force.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// Name of the array, at most 32 bytes; /dev/mdN and /dev/md/NAME are taken as N and NAME
+    name: String,
+    /// Files, block devices, windows of them (PATH@OFFSET+SIZE), or the word "missing"; those for
+    /// slots first, then spares
+    #[arg(required = true, value_name = "MEMBER|missing")]
+    members: Vec<OsString>,
+    /// linear, raid0, raid1, raid4, raid5, raid6, raid10, or the number, stripe, mirror
+    #[arg(short, long, value_parser = level)]
+    level: Level,
+    /// Number of slots [default: as many as members are given, less the spares]
+    #[arg(short = 'n', long, visible_alias = "raid-disks", value_name = "N")]
+    raid_devices: Option<u16>,
+    /// Number of spares
+    #[arg(short = 'x', long, visible_alias = "spare-disks", value_name = "N", default_value_t = 0)]
+    spare_devices: u16,
+    /// Chunk (linear: rounding), a bare number is KiB [default: 512K where the level has one]
+    #[arg(short, long, visible_alias = "rounding", value_name = "SIZE", value_parser = options::kib_sectors)]
+    chunk: Option<Sectors>,
+    /// Layout by mdadm's names: left-symmetric, ls, ..., n2, f2, o2, original, alternate
+    #[arg(short = 'p', long, visible_alias = "parity", value_name = "LAYOUT")]
+    layout: Option<String>,
+    /// Superblock version: 0.90, 1.0, 1.1 or 1.2
+    #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
+    metadata: Version,
+    /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: as mdadm]
+    #[arg(short, long, value_name = "internal|none|FILE", value_parser = bitmap)]
+    bitmap: Option<NewBitmap>,
+    /// What a bit of the bitmap stands for, a bare number is KiB
+    #[arg(long, value_name = "SIZE", value_parser = options::kib)]
+    bitmap_chunk: Option<u64>,
+    /// How much to use of each member, a bare number is KiB; "max" for all
+    #[arg(short = 'z', long, value_name = "SIZE|max", value_parser = size)]
+    size: Option<Size>,
+    /// Where data begins on each member, a bare number is KiB
+    #[arg(long, value_name = "SIZE", value_parser = options::kib)]
+    data_offset: Option<u64>,
+    /// The array's UUID [default: random]
+    #[arg(short, long, value_parser = options::uuid)]
+    uuid: Option<[u8; 16]>,
+    /// Host that the array belongs to; "none" for none [default: this one]
+    #[arg(long, value_name = "HOST")]
+    homehost: Option<String>,
+    /// The members are in sync as they are (all zeros, or an array of the same shape before):
+    /// nothing is to be resynced or recovered
+    #[arg(long)]
+    assume_clean: bool,
+    /// Write over what the members hold; take a single member; do not make raid4, 5 and 6 by
+    /// recovery of the last member
+    #[arg(short, long)]
+    force: bool,
+    /// Write over what the members hold
+    #[arg(short = 'R', long)]
+    run: bool,
+    /// Report in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Size {
+    Max,
+    Of(Sectors),
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    if text == "max" { Ok(Size::Max) } else { options::kib_sectors(text).map(Size::Of) }
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    text.parse().map_err(|_| "levels are linear, 0, 1, 4, 5, 6 and 10".to_owned())
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    text.parse::<Version>().map_err(|error| error.to_string())
+}
+
+fn bitmap(text: &str) -> Result<NewBitmap, String> {
+    match text {
+        "internal" => Ok(NewBitmap::Internal),
+        "none" => Ok(NewBitmap::None),
+        path if path.contains('/') => Ok(NewBitmap::File(path.into())),
+        _ => Err("say internal, none, or a file's name with a '/' in it".into()),
+    }
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let wanted = wanted(args)?;
+    let mut random = Ok(());
+    let prepared = prepare(&wanted, |bytes| {
+        if random.is_ok() {
+            random = getrandom::fill(bytes);
+        }
+    })?;
+    random.map_err(|error| Failure::new(format!("the system has no random bytes: {error}")))?;
+    for warning in prepared.warnings() {
+        eprintln!("lapstrake: {warning}");
+    }
+    prepared.write()?;
+    if args.json {
+        println!("{:#}", report(&wanted, &prepared));
+    } else {
+        print!("{}", Summary { args, wanted: &wanted, prepared: &prepared }.text());
+    }
+    Ok(Exit::Done)
+}
+
+fn wanted(args: &Args) -> Result<NewArray, Failure> {
+    let members = args.members.iter().map(|text| match text.to_str() {
+        Some("missing") => Ok(None),
+        _ => MemberSpec::from_os_str(text).map(Some),
+    });
+    let members = members.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    let slots = match args.raid_devices {
+        Some(slots) => slots,
+        None => u16::try_from(members.len())
+            .ok()
+            .and_then(|all| all.checked_sub(args.spare_devices))
+            .ok_or_else(|| Failure::usage("there are more spares than members"))?,
+    };
+    let layout = args.layout.as_deref().map(|name| Layout::from_name(args.level, name));
+    let bitmap_chunk = args.bitmap_chunk.map(u32::try_from).transpose();
+    Ok(NewArray {
+        name: name(&args.name)?,
+        homehost: match args.homehost.as_deref() {
+            None => hostname(),
+            Some("" | "none" | "any" | "<none>" | "<ignore>") => None,
+            Some("<system>") => hostname(),
+            Some(host) => Some(host.to_owned()),
+        },
+        level: args.level,
+        raid_devices: slots,
+        spares: args.spare_devices,
+        members,
+        version: args.metadata,
+        chunk: args.chunk,
+        layout: layout.transpose().map_err(Failure::usage)?,
+        bitmap: args.bitmap.clone().unwrap_or_default(),
+        bitmap_chunk: bitmap_chunk
+            .map_err(|_| Failure::usage("--bitmap-chunk: less than 4G is needed"))?,
+        size: match args.size {
+            Some(Size::Of(size)) => Some(size),
+            Some(Size::Max) | None => None,
+        },
+        data_offset: args.data_offset.map(Sectors::from_bytes),
+        uuid: args.uuid,
+        assume_clean: args.assume_clean,
+        force: args.force,
+        overwrite: args.force || args.run,
+        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
+    })
+}
+
+/// The name to record: mdadm's device names lose their directory, and /dev/mdN the "md".
+fn name(given: &str) -> Result<String, Failure> {
+    let name = match given.strip_prefix("/dev/") {
+        Some(device) => match (device.strip_prefix("md/"), device.strip_prefix("md")) {
+            (Some(name), _) => name,
+            (_, Some(number)) if number.bytes().all(|b| b.is_ascii_digit()) => number,
+            _ => device,
+        },
+        None => given,
+    };
+    if name.is_empty() || name.len() > 32 || name.contains(|c: char| c == '/' || c.is_control()) {
+        return Err(Failure::usage(format!(
+            "{given:?} cannot be an array's name: 1 to 32 bytes, without '/' and control characters"
+        )));
+    }
+    Ok(name.to_owned())
+}
+
+/// This machine's name, to which mdadm ties an array.
+pub fn hostname() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// What was made.
+struct Summary<'a> {
+    args: &'a Args,
+    wanted: &'a NewArray,
+    prepared: &'a Prepared,
+}
+
+impl Summary<'_> {
+    fn text(&self) -> String {
+        let (plan, wanted) = (self.prepared.plan(), self.wanted);
+        let mut lines = Vec::new();
+        let Some(first) = plan.members.first().map(|member| &member.superblock) else {
+            return String::new();
+        };
+        if self.args.layout.is_none() && wanted.level.is_striped() && wanted.level != Level::Raid4 {
+            let layout = first.layout().unwrap_or(Layout::None);
+            lines.push(format!("layout defaults to {layout}"));
+        }
+        if self.args.chunk.is_none() && wanted.level.is_striped() {
+            lines.push(format!("chunk size defaults to {}K", first.chunk().0 / 2));
+        }
+        if self.args.size.is_none() && !plan.component.is_zero() {
+            lines.push(format!("size set to {}K", plan.component.0 / 2));
+        }
+        if self.args.bitmap.is_none() && first.bitmap_sector().is_some() {
+            lines.push("an internal write-intent bitmap is kept, the array being large".into());
+        }
+        for member in &plan.members {
+            lines.push(format!("{}: {}", self.path(member), place(member)));
+        }
+        let bytes = plan.geometry.array_sectors().bytes();
+        lines.push(format!(
+            "array {} made: {}, {} raid devices, {} KiB{}",
+            wanted.name,
+            wanted.level,
+            wanted.raid_devices,
+            bytes >> 10,
+            text::human(bytes)
+        ));
+        lines.extend(self.advice());
+        lines.push(format!("serve it: lapstrake serve {}", self.serve_arguments()));
+        lines.join("\n") + "\n"
+    }
+
+    fn path(&self, member: &MemberPlan) -> String {
+        self.prepared.member(member.index).map_or_else(String::new, ToString::to_string)
+    }
+
+    /// What to know about redundancy that is not there yet.
+    fn advice(&self) -> Option<String> {
+        let plan = self.prepared.plan();
+        let slots = plan.members.iter().filter(|member| holds_slot(&member.superblock)).count();
+        let given =
+            self.wanted.members.iter().take(usize::from(self.wanted.raid_devices)).flatten();
+        let dirty = plan.members.first().is_some_and(|member| !member.superblock.clean());
+        if slots < given.count() {
+            Some(
+                "one slot is filled by recovering a spare; if all members hold zeros, or were in \
+                 sync before, --assume-clean makes the array whole at once"
+                    .into(),
+            )
+        } else if dirty && self.wanted.level.has_redundancy() {
+            Some(
+                "the members are to be resynced; if all hold zeros, or were in sync before, \
+                 --assume-clean makes that needless"
+                    .into(),
+            )
+        } else {
+            None
+        }
+    }
+
+    fn serve_arguments(&self) -> String {
+        let paths = self.wanted.members.iter().flatten().map(|spec| quoted(&spec.to_string()));
+        let mut words: Vec<String> = paths.collect();
+        if let NewBitmap::File(path) = &self.wanted.bitmap {
+            words.push(format!("--bitmap {}", quoted(&path.to_string_lossy())));
+        }
+        words.join(" ")
+    }
+}
+
+fn holds_slot(superblock: &Superblock) -> bool {
+    matches!(superblock.role(), Role::Active(_))
+}
+
+fn place(member: &MemberPlan) -> String {
+    member.superblock.role().to_string()
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+fn report(wanted: &NewArray, prepared: &Prepared) -> Value {
+    let plan = prepared.plan();
+    let first = plan.members.first().map(|member| &member.superblock);
+    let bitmap: (Value, Option<&PathBuf>) = match &wanted.bitmap {
+        NewBitmap::File(path) => (json!("external"), Some(path)),
+        _ if first.is_some_and(|sb| sb.bitmap_sector().is_some()) => (json!("internal"), None),
+        _ => (json!("none"), None),
+    };
+    let members = plan.members.iter().map(|member| {
+        let sb = &member.superblock;
+        json!({
+            "path": prepared.member(member.index).map(ToString::to_string),
+            "role": sb.role().to_string(),
+            "slot": match sb.role() { Role::Active(slot) => Some(slot.0), _ => None },
+            "number": sb.dev_number(),
+            "device_uuid": sb.device_uuid().map(text::uuid),
+            "data_offset_bytes": sb.data_offset().bytes(),
+        })
+    });
+    json!({
+        "name": wanted.name,
+        "set_name": first.map(Superblock::name),
+        "uuid": first.map(|sb| text::uuid(sb.set_uuid())),
+        "version": wanted.version.as_str(),
+        "level": wanted.level.name(),
+        "layout": first.and_then(Superblock::layout).filter(|l| *l != Layout::None).map(|l| l.name().into_owned()),
+        "chunk_bytes": first.map(|sb| sb.chunk().bytes()),
+        "raid_devices": wanted.raid_devices,
+        "spare_devices": wanted.spares,
+        "component_bytes": plan.component.bytes(),
+        "array_bytes": array_bytes(&plan.geometry),
+        "bitmap": bitmap.0,
+        "bitmap_file": bitmap.1,
+        "members": members.collect::<Vec<_>>(),
+        "warnings": prepared.warnings(),
+    })
+}
+
+fn array_bytes(geometry: &Geometry) -> u64 {
+    geometry.array_sectors().bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_names_become_mdadms_names() {
+        let named = |given| name(given).map_err(|_| ());
+        assert_eq!(named("data"), Ok("data".into()));
+        assert_eq!(named("md0"), Ok("md0".into()));
+        assert_eq!(named("/dev/md0"), Ok("0".into()));
+        assert_eq!(named("/dev/md/data"), Ok("data".into()));
+        for bad in ["", "a/b", "/dev/md/", "a\nb", &"x".repeat(33)] {
+            assert!(named(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shell_words_survive() {
+        assert_eq!(quoted("a.img@1M+2M"), "a.img@1M+2M");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

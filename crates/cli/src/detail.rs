@@ -1,0 +1,219 @@
+//! `lapstrake detail`.
+
+use crate::exit::{Exit, Outcome};
+use crate::status::{self, view::MemberView, view::View};
+use crate::text;
+use lapstrake_geometry::{Layout, Level};
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+const HELP: &str = "\
+Examples:
+  lapstrake detail data
+  lapstrake detail --json data | jq .work
+
+Exit codes:
+  0  the array is whole
+  1  its server did not answer, or no array of that name is served
+  2  usage
+  3  the array is degraded or failed";
+
+/// Show everything about an array that is being served.
+///
+/// The lines are those of mdadm --detail, in the same order (members that are files have device
+/// numbers 0 0); then where it is served, what it has done since it was started, and the memory
+/// that it holds.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// The array's name
+    name: String,
+    #[command(flatten)]
+    place: status::Place,
+    /// Report in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let detail = status::detail(&args.place.dir(), &args.name)?;
+    let view: View = serde_json::from_value(detail.clone())?;
+    if args.json {
+        println!("{detail:#}");
+    } else {
+        print!("{}", lines(&view));
+    }
+    Ok(if view.is_whole() { Exit::Done } else { Exit::Degraded })
+}
+
+macro_rules! line {
+    ($out:expr, $label:literal, $($value:tt)*) => {
+        // A String takes any text.
+        let _ = writeln!($out, "{:>18} : {}", $label, format_args!($($value)*));
+    };
+}
+
+fn lines(view: &View) -> String {
+    let mut out = format!("{}:\n", view.name);
+    identity(&mut out, view);
+    state(&mut out, view);
+    shape(&mut out, view);
+    table(&mut out, view);
+    out.push('\n');
+    service(&mut out, view);
+    out
+}
+
+fn identity(out: &mut String, view: &View) {
+    let size = |bytes: u64| format!("{}{}", bytes >> 10, text::human(bytes));
+    line!(out, "Version", "{}", view.version);
+    line!(out, "Creation Time", "{}", text::time(view.creation_time));
+    line!(out, "Raid Level", "{}", view.level);
+    line!(out, "Array Size", "{}", size(view.array_bytes));
+    if view.component_bytes > 0 {
+        line!(out, "Used Dev Size", "{}", size(view.component_bytes));
+    }
+    line!(out, "Raid Devices", "{}", view.raid_devices);
+    line!(out, "Total Devices", "{}", view.members.len());
+    line!(out, "Persistence", "Superblock is persistent");
+    out.push('\n');
+    if let Some(place) = &view.bitmap_place {
+        let place = if place == "internal" { "Internal" } else { "External" };
+        let bits = view.bitmap_bits;
+        let dirty = bits
+            .map_or_else(String::new, |(dirty, all)| format!(" ({dirty} of {all} chunks dirty)"));
+        line!(out, "Intent Bitmap", "{place}{dirty}");
+        out.push('\n');
+    }
+}
+
+fn state(out: &mut String, view: &View) {
+    let (faulty, spare) = (view.count("faulty"), view.count("spare"));
+    let recovering = view.count("recovering");
+    line!(out, "Update Time", "{}", text::time(view.update_time));
+    line!(out, "State", "{} ", view.state.join(", "));
+    line!(out, "Active Devices", "{}", view.count("in_sync"));
+    line!(out, "Working Devices", "{}", view.members.len() - faulty);
+    line!(out, "Failed Devices", "{faulty}");
+    line!(out, "Spare Devices", "{}", spare + recovering);
+    out.push('\n');
+}
+
+fn shape(out: &mut String, view: &View) {
+    let chunk = view.chunk_bytes >> 10;
+    match (view.level(), view.layout()) {
+        (Some(Level::Raid10), Some(Layout::Raid10(layout))) => {
+            line!(out, "Layout", "{}", text::copies(layout));
+        }
+        (Some(Level::Raid0 | Level::Raid5 | Level::Raid6), Some(layout)) => {
+            line!(out, "Layout", "{layout}");
+        }
+        _ => {}
+    }
+    match view.level() {
+        Some(Level::Linear) => {
+            line!(out, "Rounding", "{chunk}K\n");
+        }
+        Some(level) if level.is_striped() => {
+            line!(out, "Chunk Size", "{chunk}K\n");
+        }
+        _ => {}
+    }
+    line!(out, "Consistency Policy", "{}", view.consistency_policy);
+    out.push('\n');
+    if view.version != "0.90" {
+        line!(out, "Name", "{}", view.set_name);
+    }
+    line!(out, "UUID", "{}", view.uuid);
+    match &*view.version {
+        "0.90" => {
+            line!(out, "Events", "{}.{}", view.events >> 32, view.events as u32);
+        }
+        _ => {
+            line!(out, "Events", "{}", view.events);
+        }
+    }
+    out.push('\n');
+}
+
+fn table(out: &mut String, view: &View) {
+    out.push_str("    Number   Major   Minor   RaidDevice State\n");
+    let holders =
+        |slot| view.members.iter().find(move |m| m.slot == Some(slot) && m.state != "faulty");
+    for slot in 0..view.raid_devices {
+        match holders(slot) {
+            Some(member) => row(out, view, member, Some(slot)),
+            None => {
+                // As above.
+                let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
+            }
+        }
+    }
+    let rest = |m: &&MemberView| m.slot.is_none() || m.state == "faulty";
+    let mut rest = view.members.iter().filter(rest).peekable();
+    if rest.peek().is_some() {
+        out.push('\n');
+    }
+    for member in rest {
+        row(out, view, member, None);
+    }
+}
+
+fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
+    let device = fs::metadata(&member.path).ok().filter(|meta| meta.file_type().is_block_device());
+    let rdev = device.map_or(0, |meta| meta.rdev());
+    let (major, minor) = (libc::major(rdev), libc::minor(rdev));
+    let slot_text = slot.map_or_else(|| "    -".to_owned(), |slot| format!("{slot:5}"));
+    let state = match &*member.state {
+        "in_sync" => "active sync",
+        "recovering" => "spare rebuilding",
+        other => other,
+    };
+    let set = slot.and_then(|slot| set_of(view, slot)).unwrap_or_default();
+    let direct = if member.direct { "" } else { "  (buffered)" };
+    // As above.
+    let _ = writeln!(
+        out,
+        "   {:5}   {major:5}    {minor:5}    {slot_text}      {state}{set}   {}{direct}",
+        member.number, member.path
+    );
+}
+
+/// The half, third, ... of a RAID10 with near copies only that a slot belongs to: each set holds
+/// all data.
+fn set_of(view: &View, slot: u16) -> Option<String> {
+    let Some(Layout::Raid10(layout)) = view.layout() else { return None };
+    let copies = u16::from(layout.near);
+    let has_sets = layout.far == 1 && copies <= 26 && view.raid_devices.is_multiple_of(copies);
+    has_sets.then(|| format!(" set-{}", char::from(b'A' + (slot % copies) as u8)))
+}
+
+fn service(out: &mut String, view: &View) {
+    for uri in &view.exports {
+        line!(out, "Served At", "{uri}");
+    }
+    if let Some(pid) = view.pid {
+        line!(out, "Process", "{pid}");
+    }
+    let (work, memory) = (&view.work, &view.memory);
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    line!(out, "Clients", "{}", view.clients);
+    line!(out, "I/O", "{}, {} shards", view.backend, view.shards);
+    line!(out, "Requests", "{}", work.requests);
+    line!(out, "Member Reads", "{} ({})", work.member_reads, mib(work.member_read_bytes));
+    line!(out, "Member Writes", "{} ({})", work.member_writes, mib(work.member_write_bytes));
+    line!(
+        out,
+        "Stripe Writes",
+        "{} full, {} read-modify-write, {} reconstruct-write",
+        work.full_stripe_writes,
+        work.read_modify_writes,
+        work.reconstruct_writes
+    );
+    line!(out, "Recovered Blocks", "{}", work.recovered);
+    let of = |used: u64, all: u64| format!("{} of {} in use", mib(used), mib(all));
+    line!(out, "Stripe Cache", "{}", of(memory.stripe_cache_used, memory.stripe_cache));
+    line!(out, "Buffers", "{}", of(memory.buffers_used, memory.buffers));
+    line!(out, "Memory Locked", "{}", if memory.locked { "yes" } else { "no" });
+}

@@ -1,0 +1,102 @@
+//! Bitmaps and bad blocks in mdadm's lines, and what else was found.
+
+use crate::text;
+use lapstrake_host::scan::{BitmapLook, Look, LookError};
+use lapstrake_host::uuid_text;
+use lapstrake_metadata::Superblock;
+use lapstrake_metadata::detect::Finding;
+
+/// The bitmap: a member's internal one, or what a file holds that is no member.
+pub fn bitmap(look: &Look, superblock: Option<&Superblock>) -> Result<String, LookError> {
+    let found = match superblock {
+        Some(sb) => look.bitmap(sb)?,
+        None => Some(look.bitmap_file()?),
+    };
+    Ok(match found {
+        Some(found) => bitmap_lines(look, &found, superblock),
+        None => format!("{}: has no internal bitmap\n", look.spec()),
+    })
+}
+
+fn bitmap_lines(look: &Look, found: &BitmapLook, superblock: Option<&Superblock>) -> String {
+    let sb = &found.superblock;
+    let uuid = match superblock {
+        // The bitmap holds the words of a 0.90 UUID in the machine's order.
+        Some(owner @ Superblock::V090(_)) if owner.bitmap_uuid() == sb.uuid => owner.set_uuid(),
+        _ => sb.uuid,
+    };
+    let state = match sb.state {
+        0 => "OK",
+        2 => "Out of date",
+        _ => "Unknown",
+    };
+    let mode = match sb.write_behind {
+        0 => "Normal".to_owned(),
+        max => format!("Allow write behind, max {max}"),
+    };
+    let percent = 100.0 * found.dirty as f64 / found.bits.max(1) as f64;
+    let lines = [
+        ("Filename", look.spec().to_string()),
+        ("Magic", format!("{:08x}", sb.magic)),
+        ("Version", sb.version.to_string()),
+        ("UUID", uuid_text(uuid)),
+        ("Events", sb.events.to_string()),
+        ("Events Cleared", sb.events_cleared.to_string()),
+        ("State", state.to_owned()),
+        ("Chunksize", text::chunk(sb.chunksize.into())),
+        ("Daemon", format!("{}s flush period", sb.daemon_sleep)),
+        ("Write Mode", mode),
+        (
+            "Sync Size",
+            format!("{}{}", sb.sync_size / 2, text::human(sb.sync_size.saturating_mul(512))),
+        ),
+        ("Bitmap", format!("{} bits (chunks), {} dirty ({percent:.1}%)", found.bits, found.dirty)),
+    ];
+    lines.into_iter().map(|(label, value)| format!("{label:>16} : {value}\n")).collect()
+}
+
+/// The bad-block log, in the order in which it is stored.
+pub fn bad_blocks(look: &Look, superblock: &Superblock) -> Result<String, LookError> {
+    let spec = look.spec();
+    Ok(match look.bad_blocks(superblock)? {
+        None => format!("No bad-blocks list configured on {spec}\n"),
+        Some(_) if !superblock.has_bad_blocks() => format!("Bad-blocks list is empty in {spec}\n"),
+        Some(entries) => {
+            let lines = entries.into_iter().map(|(at, len)| format!("{at:20} for {len} sectors\n"));
+            format!("Bad-blocks on {spec}:\n") + &lines.collect::<String>()
+        }
+    })
+}
+
+/// Lines about all that mdadm would not tell; none if there is nothing.
+pub fn others(look: &Look, best: Option<&Superblock>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    if let Some(what) = best.and_then(Superblock::unsupported) {
+        lines.push(format!("    Unsupported : {what}"));
+    }
+    for finding in &look.findings().0 {
+        let is_best = matches!(finding, Finding::Md { superblock: Ok(sb), .. } if Some(sb) == best);
+        if !is_best {
+            lines.push(format!("     Also Found : {}", words(finding)));
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let head = if best.is_some() { "\n".to_owned() } else { format!("{}:\n", look.spec()) };
+    head + &lines.join("\n") + "\n"
+}
+
+fn words(finding: &Finding) -> String {
+    match finding {
+        Finding::Md { version, sector, superblock: Ok(sb) } => format!(
+            "an older md superblock {version} at {sector}, of array {}",
+            uuid_text(sb.set_uuid())
+        ),
+        Finding::Md { version, sector, superblock: Err(error) } => {
+            format!("what was an md superblock {version} at {sector}: {error}")
+        }
+        Finding::Container { kind, sector } => format!("{kind} at {sector}, not supported"),
+        Finding::Foreign { kind, offset } => format!("{kind} at byte {offset}"),
+    }
+}

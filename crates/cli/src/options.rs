@@ -1,0 +1,89 @@
+//! What options of several commands have in common: how their values are read, and help.
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use lapstrake_device::{MemberSpec, parse_size};
+use lapstrake_geometry::Sectors;
+
+/// The end of `lapstrake --help`.
+pub const MEMBERS_AND_CODES: &str = "\
+Members:
+  A MEMBER is a file or a block device, or a window of one: PATH@OFFSET or PATH@OFFSET+SIZE.
+
+Sizes:
+  Digits, then K, M, G or T for powers of 1024.
+
+Exit codes:
+  0  done
+  1  failed; the message says what was left untouched
+  2  usage
+  3  done, but something is degraded, incomplete or does not match (see each command)";
+
+/// Reads a MEMBER, which need not be UTF-8.
+pub fn member() -> impl TypedValueParser<Value = MemberSpec> {
+    OsStringValueParser::new().try_map(|text| MemberSpec::from_os_str(&text))
+}
+
+/// Reads a size in bytes where a bare number is KiB, as in mdadm.
+pub fn kib(text: &str) -> Result<u64, String> {
+    let is_bare = text.bytes().last().is_some_and(|byte| byte.is_ascii_digit());
+    let text = if is_bare { format!("{text}K") } else { text.to_owned() };
+    parse_size(&text).map_err(|error| error.to_string())
+}
+
+/// As [`kib`], in whole sectors.
+pub fn kib_sectors(text: &str) -> Result<Sectors, String> {
+    let bytes = kib(text)?;
+    if bytes == 0 {
+        return Err("0 is not a size".into());
+    }
+    Ok(Sectors::from_bytes(bytes))
+}
+
+/// Reads a size in bytes where a bare number is bytes.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+/// Reads a UUID: 32 hexadecimal digits, with or without ':', '.', '-' or blanks between, in the
+/// order in which mdadm prints them.
+pub fn uuid(text: &str) -> Result<[u8; 16], String> {
+    let digits = text.chars().filter(|c| !matches!(c, ':' | '.' | '-' | ' '));
+    let digits: Option<Vec<u8>> = digits.map(|c| Some(c.to_digit(16)? as u8)).collect();
+    let digits = digits.as_deref().map(<[u8; 32]>::try_from);
+    let Some(Ok(digits)) = digits else {
+        let example = "5d0b1ccd:edf987f5:acd0ff08:89cdff46";
+        return Err(format!("a UUID has 32 hexadecimal digits, such as {example}"));
+    };
+    Ok(std::array::from_fn(|i| digits[2 * i] << 4 | digits[2 * i + 1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_numbers_are_kib() {
+        assert_eq!(kib("64"), Ok(65536));
+        assert_eq!(kib("64K"), Ok(65536));
+        assert_eq!(kib("1M"), Ok(1 << 20));
+        assert_eq!(kib_sectors("4"), Ok(Sectors(8)));
+        assert!(kib("").is_err() && kib("x").is_err() && kib_sectors("0").is_err());
+        assert!(kib("99999999999999999").is_err());
+    }
+
+    #[test]
+    fn uuids_are_read_as_mdadm_prints_them() {
+        let printed = uuid("5d0b1ccd:edf987f5:acd0ff08:89cdff46").unwrap();
+        assert_eq!((printed[0], printed[15]), (0x5d, 0x46));
+        assert_eq!(uuid("5d0b1ccd-edf9-87f5-acd0-ff0889cdff46"), Ok(printed));
+        for bad in [
+            "",
+            "5d0b1ccd",
+            "5d0b1ccd:edf987f5:acd0ff08:89cdff4g",
+            "5d0b1ccd:edf987f5:acd0ff08:89cdff4",
+        ] {
+            assert!(uuid(bad).is_err(), "{bad}");
+        }
+        assert!(uuid("5d0b1ccd:edf987f5:acd0ff08:89cdff4é").is_err());
+    }
+}

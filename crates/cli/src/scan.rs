@@ -1,0 +1,202 @@
+//! `lapstrake scan`.
+
+use crate::create::quoted;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::text;
+use lapstrake_device::MemberSpec;
+use lapstrake_host::describe;
+use lapstrake_host::scan::{self, Found, FoundArray, Look, Standing};
+use lapstrake_metadata::Superblock;
+use lapstrake_metadata::assemble::Verdict;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::Path;
+
+const HELP: &str = "\
+Examples:
+  lapstrake scan
+  lapstrake scan /backup/nas-disks
+  lapstrake scan --json *.img
+
+Exit codes:
+  0  every array that was found is complete (or none was found)
+  1  something that was named could not be looked at
+  2  usage
+  3  an array is degraded or incomplete";
+
+/// Find arrays: which members are there, and what they amount to.
+///
+/// Looks at files, at block devices, at everything in a directory (not below it); without any, at
+/// all block devices of this machine. For each array it tells what becomes of every candidate and
+/// why, by md's rules of assembly, and the command that serves it. Nothing is locked or written.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// Directories, files, block devices, or windows of them
+    #[arg(value_name = "DIR|MEMBER")]
+    places: Vec<OsString>,
+    /// Report in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let found = scan::scan(specs(&args.places)?);
+    let by_default = args.places.is_empty();
+    if args.json {
+        println!("{:#}", report(&found));
+    } else {
+        print!("{}", text_of(&found, by_default));
+    }
+    for failure in &found.failures {
+        eprintln!("lapstrake: {failure}");
+    }
+    let whole = found.arrays.iter().all(|array| array.standing() == Standing::Complete);
+    // Without a name given, a device that may not be read (no rights, no medium) is no failure.
+    Ok(match (whole, found.failures.is_empty() || by_default) {
+        (_, false) => Exit::Failed,
+        (false, _) => Exit::Degraded,
+        (true, true) => Exit::Done,
+    })
+}
+
+fn specs(places: &[OsString]) -> Result<Vec<MemberSpec>, Failure> {
+    if places.is_empty() {
+        return scan::devices()
+            .map_err(|error| Failure::new(format!("/proc/partitions: cannot read it: {error}")));
+    }
+    let mut specs = Vec::new();
+    for place in places {
+        let path = Path::new(place);
+        if path.is_dir() {
+            let inside = scan::directory(path).map_err(|error| {
+                Failure::new(format!("{}: cannot list it: {error}", path.display()))
+            })?;
+            specs.extend(inside);
+        } else {
+            specs.push(MemberSpec::from_os_str(place).map_err(Failure::usage)?);
+        }
+    }
+    Ok(specs)
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Complete => "complete",
+        Standing::Degraded => "degraded",
+        Standing::Incomplete => "incomplete",
+    }
+}
+
+/// Each candidate with what becomes of it, and whether it is of use.
+fn verdicts(array: &FoundArray) -> Vec<(&Look, String, bool)> {
+    let name = |id: usize| array.candidates[id].spec().to_string();
+    let verdict = |id: usize| {
+        let assembly = array.assembly.as_ref().ok()?;
+        assembly.verdicts.iter().find(|(of, _)| *of == id).map(|(_, verdict)| verdict)
+    };
+    let all = array.candidates.iter().enumerate();
+    all.map(|(id, look)| match verdict(id) {
+        Some(verdict) => (look, verdict.describe(&name), !matches!(verdict, Verdict::Left(_))),
+        None => (look, "not judged".into(), true),
+    })
+    .collect()
+}
+
+/// Why the array cannot be started as it is.
+fn obstacle(array: &FoundArray) -> Option<String> {
+    let name = |id: usize| array.candidates[id].spec().to_string();
+    match &array.assembly {
+        Ok(assembly) => assembly.start.as_ref().err().map(|refusal| refusal.describe(&name)),
+        Err(error) => Some(error.describe(&name)),
+    }
+}
+
+fn command(array: &FoundArray) -> Option<String> {
+    array.assembly.as_ref().ok().filter(|assembly| assembly.start.is_ok())?;
+    let used = verdicts(array).into_iter().filter(|(.., used)| *used);
+    let words: Vec<String> = used.map(|(look, ..)| quoted(&look.spec().to_string())).collect();
+    Some(format!("lapstrake serve {}", words.join(" ")))
+}
+
+fn text_of(found: &Found, by_default: bool) -> String {
+    let mut out = String::new();
+    for array in &found.arrays {
+        out += &array_text(array);
+        out.push('\n');
+    }
+    if found.arrays.is_empty() {
+        out += "no md array found\n";
+    }
+    for look in &found.others {
+        // Of all of a machine's devices most hold something else.
+        if !by_default || describes_md(look) {
+            out += &format!("{}: {}\n", look.spec(), describe(look.findings()));
+        }
+    }
+    out
+}
+
+fn describes_md(look: &Look) -> bool {
+    use lapstrake_metadata::detect::Finding;
+    look.findings().0.iter().any(|finding| !matches!(finding, Finding::Foreign { .. }))
+}
+
+fn array_text(array: &FoundArray) -> String {
+    let Some(sb) = array.superblock() else { return String::new() };
+    let mut out = format!("array {}", text::uuid(array.uuid));
+    if !sb.name().is_empty() {
+        out += &format!(" \"{}\"", sb.name());
+    }
+    let level = sb.level().map_or("unknown level".into(), |level| level.to_string());
+    let (devices, version) = (sb.raid_disks(), sb.version());
+    let standing = word(array.standing());
+    out += &format!(": {level}, {devices} raid devices, metadata {version}: {standing}\n");
+    for (look, verdict, _) in verdicts(array) {
+        out += &format!("  {}: {verdict}\n", look.spec());
+    }
+    if let Some(obstacle) = obstacle(array) {
+        out += &format!("  cannot be started: {obstacle}\n");
+    }
+    if let Some(command) = command(array) {
+        out += &format!("  {command}\n");
+    }
+    out
+}
+
+fn report(found: &Found) -> Value {
+    let other = |look: &Look| {
+        json!({
+            "member": look.spec().to_string(),
+            "holds": describe(look.findings()),
+        })
+    };
+    json!({
+        "arrays": found.arrays.iter().map(array_json).collect::<Vec<_>>(),
+        "others": found.others.iter().map(other).collect::<Vec<_>>(),
+        "failures": found.failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn array_json(array: &FoundArray) -> Value {
+    let candidates = verdicts(array).into_iter().map(|(look, verdict, used)| {
+        json!({
+            "member": look.spec().to_string(),
+            "events": look.superblock().map(Superblock::events),
+            "used": used,
+            "verdict": verdict,
+        })
+    });
+    let sb = array.superblock();
+    json!({
+        "uuid": text::uuid(array.uuid),
+        "name": sb.map(Superblock::name),
+        "version": sb.map(|sb| sb.version().as_str()),
+        "level": sb.and_then(Superblock::level).map(|level| level.name()),
+        "raid_devices": sb.map(Superblock::raid_disks),
+        "state": word(array.standing()),
+        "obstacle": obstacle(array),
+        "candidates": candidates.collect::<Vec<_>>(),
+        "serve": command(array),
+    })
+}

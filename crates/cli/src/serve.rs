@@ -1,0 +1,285 @@
+//! `lapstrake serve`.
+
+mod captive;
+mod fronts;
+mod nbd;
+mod signals;
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::{options, text};
+use captive::Captive;
+use fronts::Fronts;
+use lapstrake_device::{Backend, MemberSpec};
+use lapstrake_host::control::{self, Claim, Control};
+use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+const HELP: &str = "\
+Examples:
+  lapstrake serve a.img b.img c.img d.img
+  lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
+  lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" array.img'
+
+Without --nbd the array is served on a Unix socket beside its control socket. Whoever can connect to
+a TCP port can read and write the array: NBD knows no passwords. --run sets $uri (and $nbd, the
+same), $unixsocket, $port and $exportname for its command.
+
+Exit codes:
+  0  stopped cleanly, after SIGTERM, SIGINT or `lapstrake stop`
+  1  it could not be served, or not be stopped cleanly
+  2  usage
+  With --run: the command's exit code, or 128 and its signal's number.";
+
+/// Serve an array as a block device over NBD, until SIGTERM, SIGINT or `lapstrake stop`.
+///
+/// Members are locked against a second user. Each is told for what it was taken, or why it was
+/// left. A clean stop finishes what is in flight, flushes, and marks the array clean.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// The array's members
+    #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+    members: Vec<MemberSpec>,
+    /// Name to serve it by [default: the array's own, without host]
+    #[arg(long)]
+    name: Option<String>,
+    /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated
+    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = nbd::Place::parse)]
+    nbd: Vec<nbd::Place>,
+    /// Refuse writes, and write nothing to the members
+    #[arg(short = 'o', long, visible_alias = "readonly")]
+    read_only: bool,
+    /// Run a shell command with the array's places in its environment, and stop when it ends
+    #[arg(long, value_name = "CMD")]
+    run: Option<String>,
+    #[command(flatten)]
+    which: Which,
+    /// Use members that are out of date if there are not enough others; take a dirty degraded
+    /// array for clean
+    #[arg(short, long)]
+    force: bool,
+    /// Start although members are missing that were there when the array was last in use (mdadm's
+    /// --run)
+    #[arg(long)]
+    degraded: bool,
+    /// Pages of 4 KiB for each member, in each shard, as md's stripe_cache_size
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(17..=32768))]
+    stripe_cache_size: u32,
+    /// Milliseconds after the last write until the superblocks say clean; 0: at the stop only
+    #[arg(long, value_name = "MS", default_value_t = 200)]
+    safe_mode_delay: u64,
+    /// Threads, each with a part of the array [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    shards: Option<u16>,
+    /// What drives the I/O
+    #[arg(long, value_enum, default_value_t = BackendName::Auto)]
+    backend: BackendName,
+    /// Where the control socket goes [default: $LAPSTRAKE_RUN_DIR, $XDG_RUNTIME_DIR/lapstrake,
+    /// /run/lapstrake for root, /tmp/lapstrake-UID]
+    #[arg(long, value_name = "DIR")]
+    control_dir: Option<PathBuf>,
+    /// Report in JSON, on one line, once the array is served
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which of the arrays on the members is meant.
+#[derive(clap::Args)]
+pub struct Which {
+    /// Only members of the array with this UUID
+    #[arg(short, long, value_parser = options::uuid)]
+    uuid: Option<[u8; 16]>,
+    /// Only members of an array that its superblocks call so (with or without host)
+    #[arg(long, value_name = "NAME")]
+    set_name: Option<String>,
+    /// The file of an external write-intent bitmap
+    #[arg(short, long, value_name = "FILE")]
+    bitmap: Option<PathBuf>,
+}
+
+impl Which {
+    /// The part of a request that this is.
+    pub fn request(&self) -> OpenRequest {
+        OpenRequest {
+            uuid: self.uuid,
+            set_name: self.set_name.clone(),
+            bitmap_file: self.bitmap.clone(),
+            ..OpenRequest::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum BackendName {
+    /// io_uring, or an error
+    Uring,
+    /// A pool of threads
+    Threads,
+    /// io_uring, or threads where it is refused
+    Auto,
+}
+
+/// What a server waits for.
+enum Event {
+    Signal(i32),
+    Ended(ExitStatus),
+    /// Somebody asked over the control socket, and wants to know whether it ended clean.
+    Stop(Sender<bool>),
+}
+
+pub fn run(args: &Args) -> Outcome {
+    // Before any thread is there, so that all inherit the mask.
+    signals::block()?;
+    let (sender, events) = mpsc::channel();
+    let request = OpenRequest {
+        members: args.members.clone(),
+        read_only: args.read_only,
+        force: args.force,
+        degraded: args.degraded,
+        name: args.name.clone(),
+        ..args.which.request()
+    };
+    let opened = assembled(open(&request), args.json)?;
+    let name = opened.parts.name.clone();
+    let dir = args.control_dir.clone().unwrap_or_else(control::directory);
+    let claim = Claim::new(&dir, &name)?;
+    let mut places = args.nbd.clone();
+    if places.is_empty() {
+        places.push(nbd::Place::Unix(claim.path().with_extension("nbd")));
+    }
+    let fronts = Fronts::bind(&places, &name)?;
+    let prefix = name.clone();
+    let log = Log::new(move |line| eprintln!("lapstrake: {prefix}: {line}"));
+    let export = nbd::export(&opened.parts, args.read_only);
+    let array = Array::start(opened.parts, &settings(args), log.clone())?;
+    fronts.open(&array, export, &log)?;
+    let stop = sender.clone();
+    let stopper = Box::new(move |asker| {
+        // If nobody listens any more, the asker sees its sender dropped.
+        let _ = stop.send(Event::Stop(asker));
+    });
+    let control = Control::start(claim, array.handle(), fronts.uris(), stopper)?;
+    announce(args, &array, &fronts, &dir);
+    signals::forward(sender.clone())?;
+    let captive = match &args.run {
+        Some(command) => Some(Captive::start(command, &fronts, &name, sender)?),
+        None => None,
+    };
+    let (asker, status) = wait(&events, captive.as_ref());
+    let clean = finish(array, fronts, control, asker, &events);
+    match (status, clean) {
+        (_, false) => Err(Failure::new(format!(
+            "{name}: could not be stopped cleanly; its members are marked as in use"
+        ))),
+        (Some(status), true) => Ok(Exit::Of(captive::exit_code(status))),
+        (None, true) => Ok(Exit::Done),
+    }
+}
+
+fn settings(args: &Args) -> Options {
+    let defaults = Options::default();
+    Options {
+        read_only: args.read_only,
+        shards: args.shards.map_or(defaults.shards, usize::from),
+        stripe_cache_size: args.stripe_cache_size,
+        safe_mode_delay_ms: args.safe_mode_delay,
+        backend: match args.backend {
+            BackendName::Uring => Backend::IoUring,
+            BackendName::Threads => Backend::Threads,
+            BackendName::Auto => Backend::Auto,
+        },
+        ..defaults
+    }
+}
+
+/// An array that was opened, after telling what became of each member; the members that were taken
+/// are told only if `quiet` is false.
+pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<Opened, Failure> {
+    let report = match &opened {
+        Ok(opened) => &opened.report[..],
+        Err(OpenArrayError::Refused { report, .. }) => report,
+        Err(_) => &[],
+    };
+    for line in report {
+        if !line.taken || !quiet || opened.is_err() {
+            eprintln!("lapstrake: {}: {}", line.member, line.verdict);
+        }
+    }
+    opened.map_err(Failure::new)
+}
+
+fn announce(args: &Args, array: &Array, fronts: &Fronts, dir: &std::path::Path) {
+    let facts = array.facts();
+    let mut text = String::new();
+    if args.json {
+        let value = json!({
+            "name": facts.name,
+            "uuid": facts.uuid,
+            "level": facts.level,
+            "array_bytes": facts.array_bytes,
+            "read_only": args.read_only,
+            "exports": fronts.uris(),
+            "control_dir": dir,
+            "pid": std::process::id(),
+        });
+        text += &format!("{value}\n");
+    } else {
+        let size = text::human(facts.array_bytes);
+        text += &format!("{}: {}, {} KiB{size}", facts.name, facts.level, facts.array_bytes >> 10);
+        text += if args.read_only { ", read-only\n" } else { "\n" };
+        for uri in fronts.uris() {
+            text += &format!("{uri}\n");
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    // Whoever started the server may not read what it says.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Waits for the end: who asked for it, and how the command of --run ended.
+fn wait(
+    events: &Receiver<Event>,
+    captive: Option<&Captive>,
+) -> (Option<Sender<bool>>, Option<ExitStatus>) {
+    let mut asker = None;
+    loop {
+        match (events.recv(), captive) {
+            (Ok(Event::Ended(status)), _) => return (asker, Some(status)),
+            (Ok(Event::Signal(_)) | Err(_), None) => return (asker, None),
+            (Ok(Event::Stop(sender)), None) => return (Some(sender), None),
+            // The command ends first, so that it does not lose its device.
+            (Ok(Event::Signal(signal)), Some(captive)) => captive.signal(signal),
+            (Ok(Event::Stop(sender)), Some(captive)) => {
+                asker = Some(sender);
+                captive.signal(libc::SIGTERM);
+            }
+            (Err(_), Some(_)) => return (asker, None),
+        }
+    }
+}
+
+/// Stops the array, gives up every name, and then tells those who asked.
+fn finish(
+    array: Array,
+    fronts: Fronts,
+    mut control: Control,
+    asker: Option<Sender<bool>>,
+    events: &Receiver<Event>,
+) -> bool {
+    let clean = array.stop();
+    drop(fronts);
+    control.close();
+    let others = events.try_iter().filter_map(|event| match event {
+        Event::Stop(sender) => Some(sender),
+        _ => None,
+    });
+    for asker in asker.into_iter().chain(others) {
+        // It may have gone.
+        let _ = asker.send(clean);
+    }
+    clean
+}

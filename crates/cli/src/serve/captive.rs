@@ -1,0 +1,58 @@
+//! The command of `--run`, as nbdkit has it: it finds the array by its environment, and the
+//! server lives as long as it does.
+
+use super::Event;
+use super::fronts::Fronts;
+use crate::exit::Failure;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::Sender;
+
+/// A command that runs.
+pub struct Captive {
+    pid: libc::pid_t,
+}
+
+impl Captive {
+    /// Starts a shell for `command`; its end becomes an event.
+    pub fn start(
+        command: &str,
+        fronts: &Fronts,
+        name: &str,
+        events: Sender<Event>,
+    ) -> Result<Self, Failure> {
+        let uri = fronts.uris().into_iter().next().unwrap_or_default();
+        let unix = fronts.unix().map(|path| path.as_os_str().to_owned()).unwrap_or_default();
+        let port = fronts.port().map(|port| port.to_string()).unwrap_or_default();
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", command])
+            .env("uri", &uri)
+            .env("nbd", &uri)
+            .env("unixsocket", unix)
+            .env("port", port)
+            .env("exportname", name)
+            .spawn()
+            .map_err(|error| Failure::new(format!("cannot run /bin/sh: {error}")))?;
+        let pid = child.id() as libc::pid_t;
+        let wait = move || {
+            if let Ok(status) = child.wait() {
+                // The main loop waits for nothing else.
+                let _ = events.send(Event::Ended(status));
+            }
+        };
+        std::thread::Builder::new().name("captive".into()).spawn(wait)?;
+        Ok(Self { pid })
+    }
+
+    /// Passes a signal on.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: sends a signal. Its end has not reached the main loop, which calls this.
+        unsafe { libc::kill(self.pid, signal) };
+    }
+}
+
+/// The exit code that stands for a command's end, as shells have it.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

@@ -1,0 +1,200 @@
+//! Where NBD is served: Unix sockets and TCP ports, their URIs, and the export.
+
+use crate::exit::Failure;
+use lapstrake_export::nbd::ExportInfo;
+use lapstrake_geometry::Geometry;
+use lapstrake_host::Parts;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// Host and port.
+    Tcp(String),
+}
+
+impl Place {
+    /// Reads `unix:PATH` or `HOST:PORT`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.into()));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Self::Tcp(text.to_owned()))
+            }
+            _ => Err("say unix:PATH, HOST:PORT or [ADDRESS]:PORT".into()),
+        }
+    }
+}
+
+/// A socket that listens; a Unix socket's file goes with it.
+pub struct Socket {
+    /// The socket itself, until the array takes it.
+    pub listener: OwnedFd,
+    /// The file, or the address with the port that it got.
+    pub at: At,
+}
+
+/// Where a socket listens.
+pub enum At {
+    /// This file.
+    Unix(SocketFile),
+    /// This address.
+    Tcp(SocketAddr),
+}
+
+/// A socket's file, removed at the end.
+pub struct SocketFile(pub PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may have been removed by hand.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Socket {
+    /// Listens.
+    pub fn bind(place: &Place) -> Result<Self, Failure> {
+        match place {
+            Place::Unix(path) => {
+                remove_stale(path)?;
+                let failed =
+                    |error| Failure::new(format!("{}: cannot listen: {error}", path.display()));
+                let listener = UnixListener::bind(path).map_err(failed)?;
+                let at = At::Unix(SocketFile(std::path::absolute(path).map_err(failed)?));
+                Ok(Self { listener: listener.into(), at })
+            }
+            Place::Tcp(address) => {
+                let failed = |error| Failure::new(format!("{address}: cannot listen: {error}"));
+                let listener = TcpListener::bind(address).map_err(failed)?;
+                let at = At::Tcp(listener.local_addr().map_err(failed)?);
+                Ok(Self { listener: listener.into(), at })
+            }
+        }
+    }
+
+    /// The NBD URI of an export here.
+    pub fn uri(&self, export: &str) -> String {
+        let export = escaped(export.as_bytes(), b"-._~");
+        match &self.at {
+            At::Unix(file) => {
+                let path = escaped(file.0.as_os_str().as_bytes(), b"-._~/");
+                format!("nbd+unix:///{export}?socket={path}")
+            }
+            At::Tcp(address) => format!("nbd://{address}/{export}"),
+        }
+    }
+}
+
+/// Removes a socket whose server has died; refuses anything else that is there.
+fn remove_stale(path: &Path) -> Result<(), Failure> {
+    let failed =
+        |what: &str| Failure::new(format!("{}: {what}; nothing was changed", path.display()));
+    let Ok(meta) = path.symlink_metadata() else { return Ok(()) };
+    if !meta.file_type().is_socket() {
+        return Err(failed("is there already, and is no socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|error| failed(&error.to_string()))
+        }
+        _ => Err(failed("another server listens there")),
+    }
+}
+
+/// Percent-encoding of all but letters, digits and `plain`.
+fn escaped(bytes: &[u8], plain: &[u8]) -> String {
+    let one = |&byte: &u8| match byte {
+        byte if byte.is_ascii_alphanumeric() || plain.contains(&byte) => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    };
+    bytes.iter().map(one).collect()
+}
+
+/// Turns off the wait for fuller packets: replies are small, and clients wait for them.
+pub fn without_delay(socket: &OwnedFd) {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is an int and outlives the call. Refused, it is only slower.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+}
+
+/// The array as an export.
+pub fn export(parts: &Parts, read_only: bool) -> ExportInfo {
+    let mut export = ExportInfo::new(&*parts.name, parts.geometry.array_sectors().bytes());
+    let members = &parts.members;
+    export.description = format!("{} of {} members", parts.geometry.level(), members.len());
+    export.read_only = read_only;
+    export.rotational = members.iter().any(|member| member.device.rotational());
+    let blocks = members.iter().map(|member| member.device.block_size());
+    export.min_block = blocks.max().unwrap_or(512);
+    let chunk = match &parts.geometry {
+        Geometry::Raid0(raid0) => raid0.chunk().bytes(),
+        Geometry::Raid10(raid10) => raid10.chunk().bytes(),
+        Geometry::Parity(parity) => parity.chunk().bytes(),
+        Geometry::Linear(_) | Geometry::Mirror(_) => 0,
+    };
+    // What a client should at least send at once, and no more than it may.
+    if chunk.is_power_of_two() && (4096..=u64::from(export.max_payload)).contains(&chunk) {
+        export.preferred_block = chunk as u32;
+    }
+    export
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_sockets_or_ports() {
+        assert_eq!(Place::parse("unix:/tmp/x:1"), Ok(Place::Unix("/tmp/x:1".into())));
+        assert_eq!(Place::parse("localhost:10809"), Ok(Place::Tcp("localhost:10809".into())));
+        assert_eq!(Place::parse("[::1]:0"), Ok(Place::Tcp("[::1]:0".into())));
+        for bad in ["", "unix:", ":10809", "localhost", "localhost:", "localhost:99999"] {
+            assert!(Place::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn uris_escape_what_is_not_plain() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a b?.sock");
+        let socket = Socket::bind(&Place::Unix(path.clone())).unwrap();
+        let uri = socket.uri("home:data");
+        assert!(uri.starts_with("nbd+unix:///home%3Adata?socket=/"), "{uri}");
+        assert!(uri.ends_with("/a%20b%3F.sock"), "{uri}");
+        assert!(Socket::bind(&Place::Unix(path.clone())).is_err(), "a live socket is taken");
+        drop(socket);
+        assert!(!path.exists());
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(Socket::bind(&Place::Unix(path)).is_ok(), "a dead one is replaced");
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(Socket::bind(&Place::Unix(path.clone())).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+}
