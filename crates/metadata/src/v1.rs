@@ -252,13 +252,13 @@ impl Superblock {
     }
 
     /// The bytes to write at `super_offset`, with the right checksum: the fixed part and the
-    /// roles, filled up with zeros to whole sectors, as mdadm and the kernel write it.
+    /// roles, filled up with ones (unused roles) to whole sectors, as mdadm writes it.
     ///
     /// `max_dev` follows `dev_roles`.
     pub fn encode(&self) -> Vec<u8> {
         let max_dev = self.dev_roles.len().min(MAX_DEV as usize);
         let (len, written) = lengths(max_dev as u32);
-        let mut bytes = vec![0; written];
+        let mut bytes = vec![0xff; written];
         let (fixed, roles) = bytes.split_at_mut(Self::SIZE);
         let fixed: &mut [u8; 256] = fixed.try_into().expect("split at SIZE");
         self.encode_into(fixed, ByteOrder::Little);

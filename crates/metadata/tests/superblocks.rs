@@ -28,7 +28,7 @@ fn sound_v1(mut bytes: Vec<u8>, version: Version, roles: u16) -> Vec<u8> {
     put(224, &[0; 32]);
     let sum = v1::checksum(&bytes);
     bytes[216..220].copy_from_slice(&sum.to_le_bytes());
-    bytes.resize(len.next_multiple_of(512), 0);
+    bytes.resize(len.next_multiple_of(512), 0xff);
     bytes
 }
 

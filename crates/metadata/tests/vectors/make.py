@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Makes create.jsonl: what mdadm writes to new members, before any kernel starts the array.
 
-    make.py KERNEL_MD > create.jsonl
+    make.py KERNEL_MD [NUMBER...] > create.jsonl
 
 KERNEL_MD is a command that takes MEMBER_FILE... -- 'shell commands' and runs the commands in a
 guest with the kernel's md, mdadm (4.2 made the vectors kept here) and the members as /dev/ubda,
 /dev/ubdb, ...; the guest sees the host's files below /host.
 
+With numbers only these batches (see `batches`) are made.
+
 The personalities are unloaded first, so that RUN_ARRAY fails and nothing touches what mdadm
 wrote. Each line is one case: the request, and for each member the bytes written at its start
 and at its end, as runs of other than zero: [offset, hex], [offset, "byte*count"], or the number
-of an equal run of the first member. (The members are zeroed before each case.)
+of an equal run of the first member. (The members are zeroed before each case.) A missing member
+is null, and a number stands for so many in a row.
 """
 import json, os, subprocess, sys, tempfile
 
@@ -125,6 +128,14 @@ def batches():
                      case("linear", 2, v, order=order), case(1, 2, v, order=order, bitmap="internal")]
     yield [11 * K, 12 * K, 64 * K, 127 * K + 512, 1 * M, 1100 * K, 2 * M + 512, 3 * M], tiny
 
+    # The table of roles grows with the slots, whether devices hold them or not.
+    many = []
+    for v in versions:
+        for n in (26, 27, 28, 127, 128, 129, 384, 385, 1919, 1920, 1921):
+            many += [case(1, n, v, missing=range(2, n))]
+        many += [case(1, 2, v, spares=n, missing=range(2, n + 1)) for n in (25, 26, 126, 127, 128, 1918, 1919)]
+    yield [20000 * K] * 3, many
+
 
 def runs(data, base):
     """Runs of bytes other than zero, as [offset, hex]; a run may hold up to 15 zeros."""
@@ -160,6 +171,19 @@ def shorten(members):
         runs[:] = [members[0].index(run) if run in members[0] else run for run in runs]
 
 
+def count_missing(members):
+    """Replaces long stretches of missing members (null) by their number."""
+    out = []
+    for member in members:
+        if member is None and out and isinstance(out[-1], int):
+            out[-1] += 1
+        elif member is None and out[-3:] == [None] * 3:
+            out[-3:] = [4]
+        else:
+            out.append(member)
+    return out
+
+
 def guest_script(todo, sizes, out):
     say = ["for m in raid456 raid10 raid1 raid0 linear; do rmmod $m; done 2>/dev/null", f"cd /host{out}"]
     used = MEMBER[:len(sizes)]
@@ -184,7 +208,10 @@ def guest_script(todo, sizes, out):
 
 def main():
     kernel_md = sys.argv[1].split()
-    for sizes, todo in batches():
+    wanted = [int(number) for number in sys.argv[2:]]
+    for number, (sizes, todo) in enumerate(batches()):
+        if wanted and number not in wanted:
+            continue
         with tempfile.TemporaryDirectory() as tmp:
             files = []
             for i, size in enumerate(sizes):
@@ -220,6 +247,7 @@ def main():
                     line["refused"] = open(f"{out}/{i}.err").read().strip()
                     for m in result:
                         m and m.pop("runs")
+                line["members"] = count_missing(result)
                 if os.path.exists(f"{out}/{i}.bitmap"):
                     data = open(f"{out}/{i}.bitmap", "rb").read()
                     line["external_bitmap"] = dict(bytes=len(data), runs=runs(data, 0))
