@@ -13,15 +13,18 @@ fuzz_target!(|data: &[u8]| {
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     let gap = u64::from(u16::from_le_bytes([*low, *high])) * 512;
     let len = head.len() as u64 + gap + tail.len() as u64;
-    let byte = |at: u64| match at.checked_sub(head.len() as u64 + gap) {
-        Some(at) => tail[at as usize],
-        None => head.get(at as usize).copied().unwrap_or(0),
-    };
+    let parts = [(0, head), (head.len() as u64 + gap, tail)];
     let size = Sectors(len / 512);
     let found = probe(size, |offset, buffer: &mut [u8]| {
-        assert!(offset % 4096 == 0 && offset + buffer.len() as u64 <= size.bytes());
-        for (at, place) in (offset..).zip(buffer) {
-            *place = byte(at);
+        let end = offset + buffer.len() as u64;
+        assert!(offset % 4096 == 0 && end <= size.bytes());
+        buffer.fill(0);
+        for (at, part) in parts {
+            let (from, to) = (at.max(offset), (at + part.len() as u64).min(end));
+            if from < to {
+                let source = &part[(from - at) as usize..(to - at) as usize];
+                buffer[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
+            }
         }
         Ok::<(), ()>(())
     });
