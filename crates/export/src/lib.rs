@@ -1,5 +1,6 @@
 //! The front ends of an array: NBD and FUSE.
 
+pub mod fuse;
 pub mod nbd;
 mod session;
 

@@ -1,0 +1,286 @@
+//! The array as one file, by FUSE.
+//!
+//! The mount covers a regular file and its root is a regular file: no directory, no name to look
+//! up. The file can be read, written, mapped, given to a loop device or to a virtual machine.
+//! Its size is the array's and its contents are never cached in the kernel, so that direct I/O,
+//! and other clients of the same array, see one truth.
+//!
+//! - `fsync` flushes the array; writes with O_SYNC or O_DSYNC are durable when they return.
+//! - `fallocate` punches holes and zeroes ranges; both read as zeroes afterwards.
+//! - Any offset and length will do: parts of 512-byte blocks are read, merged and written, in
+//!   turn with all other writes through the mount ([`turns`]). Other clients that write to other
+//!   bytes of the same block at the same time are not waited for, as on any disk.
+//! - One thread takes requests from the kernel and hands them to the array; the shards answer,
+//!   another thread sends the long answers. (More threads to take requests gain nothing: a shard
+//!   is the busiest.) Memory for what is in flight is there before the first request.
+
+mod file;
+mod transfer;
+mod turns;
+
+use file::ArrayFile;
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use lapstrake_host::{Handle, Log};
+use std::{
+    ffi::CString,
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thiserror::Error;
+use transfer::Device;
+
+/// After an unmount the kernel ends the session at once, unless somebody has the file open.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// Why there is no mount, or why it did not end.
+#[derive(Debug, Error)]
+pub enum FuseError {
+    /// It is something else than a regular file.
+    #[error("{}: not a regular file; name one that is empty or does not exist yet", .path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It has contents, which the mount would hide.
+    #[error("{}: not empty; name a file that is, or that does not exist yet", .path.display())]
+    NotEmpty {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The mount point cannot be made or looked at.
+    #[error("{}: {source}{}", .path.display(), hint(source))]
+    MountPoint {
+        /// What was named.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The kernel, or fusermount3, refused.
+    #[error("{}: cannot mount there: {source}", .path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+    /// Memory or a thread was refused.
+    #[error("the system refused {what}: {source}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The mount did not go.
+    #[error("{}: cannot unmount: {source}", .path.display())]
+    Unmount {
+        /// Where.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+    /// The file is no longer to be found, but a program or a loop device has it open still.
+    #[error(
+        "{}: unmounted, but somebody has it open still (a loop device?); \
+         what they read or write when the array has stopped fails",
+        .path.display()
+    )]
+    InUse {
+        /// Where it was.
+        path: PathBuf,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENOTCONN) => " (the mount of a server that died; `fusermount3 -u` removes it)",
+        _ => "",
+    }
+}
+
+/// A mounted array. Dropping it unmounts too, without a word.
+pub struct Mount {
+    path: PathBuf,
+    unmounter: SessionUnmounter,
+    end: Arc<End>,
+}
+
+impl Mount {
+    /// Mounts the array, of `bytes`, over `file`: an empty regular file, or none, which is then
+    /// created and removed again at the end. Only the caller's user may use it.
+    ///
+    /// Root mounts by itself; others need `fusermount3`.
+    ///
+    /// # Errors
+    /// [`FuseError`], never its last two.
+    pub fn new(
+        handle: Handle,
+        bytes: u64,
+        read_only: bool,
+        file: &Path,
+        log: Log,
+    ) -> Result<Self, FuseError> {
+        let point = MountPoint::prepare(file)?;
+        let refused = |what| move |source| FuseError::System { what, source };
+        let device = Device::new(handle, bytes).map_err(refused("memory for FUSE requests"))?;
+        let path = point.path.clone();
+        let session =
+            Session::new(ArrayFile::new(Arc::new(device), read_only), &path, &config(read_only));
+        let mut session =
+            session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
+        let unmounter = session.unmount_callable();
+        let end = Arc::new(End::default());
+        let ending = end.clone();
+        let run = move || {
+            flush_others_last();
+            if let Err(error) = session.run() {
+                log.say(&format!("{}: the FUSE session failed: {error}", point.path.display()));
+            }
+            drop(point);
+            ending.happen();
+        };
+        std::thread::Builder::new().name("fuse".into()).spawn(run).map_err(refused("a thread"))?;
+        Ok(Self { path, unmounter, end })
+    }
+
+    /// Calls `act` when the mount has ended, whoever ended it; at once, on this thread, if it has.
+    pub fn on_end(&self, act: impl FnOnce() + Send + 'static) {
+        self.end.then(Box::new(act));
+    }
+
+    /// Ends the mount: what was begun is answered first. If the file is in use, it is taken out of
+    /// sight and served until its users close it.
+    ///
+    /// # Errors
+    /// [`FuseError::Unmount`]; [`FuseError::InUse`].
+    pub fn unmount(mut self) -> Result<(), FuseError> {
+        match self.unmounter.unmount() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.detach()?,
+            Err(source) => return Err(FuseError::Unmount { path: self.path.clone(), source }),
+            Ok(()) => {}
+        }
+        if self.end.wait(END_WAIT) {
+            return Ok(());
+        }
+        Err(FuseError::InUse { path: self.path.clone() })
+    }
+
+    fn detach(&self) -> Result<(), FuseError> {
+        let failed = |source| FuseError::Unmount { path: self.path.clone(), source };
+        let path = CString::new(self.path.as_os_str().as_bytes())
+            .map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+        // SAFETY: a terminated string that lives through the call.
+        if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } != 0 {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        Ok(())
+    }
+}
+
+fn config(read_only: bool) -> Config {
+    let mut config = Config::default();
+    config.acl = SessionACL::Owner;
+    config.mount_options = vec![
+        MountOption::FSName("lapstrake".into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoExec,
+        MountOption::NoAtime,
+        if read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    config
+}
+
+/// Tells the kernel that memory which this thread, and those that it starts, ask it for must not
+/// wait for dirty pages to be written: they may be this file's. Needs a privilege; without it
+/// what remains is that serving allocates next to nothing.
+fn flush_others_last() {
+    /// `PR_SET_IO_FLUSHER` of linux/prctl.h.
+    const SET_IO_FLUSHER: libc::c_int = 57;
+    // SAFETY: sets a flag of this thread.
+    unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
+}
+
+/// The file beneath the mount; removed with this if it was made here.
+struct MountPoint {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+impl MountPoint {
+    fn prepare(file: &Path) -> Result<Self, FuseError> {
+        let failed = |source| FuseError::MountPoint { path: file.to_path_buf(), source };
+        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+        let is_ours = match made {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(failed(error)),
+        };
+        let meta = fs::metadata(file).map_err(failed)?;
+        if !meta.is_file() {
+            return Err(FuseError::NotAFile { path: file.to_path_buf() });
+        }
+        if meta.len() != 0 {
+            return Err(FuseError::NotEmpty { path: file.to_path_buf() });
+        }
+        Ok(Self { path: fs::canonicalize(file).map_err(failed)?, is_ours })
+    }
+}
+
+impl Drop for MountPoint {
+    fn drop(&mut self) {
+        let empty = fs::metadata(&self.path).is_ok_and(|meta| meta.len() == 0);
+        if self.is_ours && empty {
+            // It may have been removed by somebody else.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The end of a mount, to wait for.
+#[derive(Default)]
+struct End {
+    state: Mutex<EndState>,
+    happened: Condvar,
+}
+
+#[derive(Default)]
+struct EndState {
+    over: bool,
+    acts: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl End {
+    fn lock(&self) -> MutexGuard<'_, EndState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn happen(&self) {
+        let mut state = self.lock();
+        state.over = true;
+        let acts = std::mem::take(&mut state.acts);
+        drop(state);
+        self.happened.notify_all();
+        for act in acts {
+            act();
+        }
+    }
+
+    fn then(&self, act: Box<dyn FnOnce() + Send>) {
+        let mut state = self.lock();
+        if !state.over {
+            return state.acts.push(act);
+        }
+        drop(state);
+        act();
+    }
+
+    /// False if it did not come in time.
+    fn wait(&self, limit: Duration) -> bool {
+        let going_on = |state: &mut EndState| !state.over;
+        let waited = self.happened.wait_timeout_while(self.lock(), limit, going_on);
+        waited.unwrap_or_else(PoisonError::into_inner).0.over
+    }
+}
