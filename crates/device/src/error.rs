@@ -2,6 +2,7 @@
 //! refuses. I/O errors of running operations are no `Err`: they arrive as negative results of a
 //! [`crate::Completion`].
 
+use crate::overlay::FormatError;
 use std::io;
 use std::path::PathBuf;
 
@@ -89,6 +90,99 @@ pub enum OpenError {
 
 fn by(holders: &[String]) -> String {
     if holders.is_empty() { String::new() } else { format!(" by {}", holders.join(", ")) }
+}
+
+/// An overlay file that cannot be used. It was not changed, and the members never are.
+#[derive(Debug, thiserror::Error)]
+pub enum OverlayError {
+    /// The system refused an operation on the file.
+    #[error("overlay {}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The overlay's path.
+        path: PathBuf,
+        /// What was tried, as a verb with its object.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No regular file.
+    #[error("overlay {}: not a regular file", path.display())]
+    Kind {
+        /// The overlay's path.
+        path: PathBuf,
+    },
+    /// One of the members that are not to be written.
+    #[error("overlay {}: is the member {member}", path.display())]
+    IsMember {
+        /// The overlay's path.
+        path: PathBuf,
+        /// The member.
+        member: String,
+    },
+    /// Somebody else uses it.
+    #[error("overlay {}: in use{}", path.display(), by(holders))]
+    Busy {
+        /// The overlay's path.
+        path: PathBuf,
+        /// Who, as far as it can be known.
+        holders: Vec<String>,
+    },
+    /// Something else, or damaged.
+    #[error("overlay {}: {error}", path.display())]
+    Format {
+        /// The overlay's path.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: FormatError,
+    },
+    /// Made over other members.
+    #[error("overlay {}: was made over other members, {member} is none of them", path.display())]
+    Foreign {
+        /// The overlay's path.
+        path: PathBuf,
+        /// The member that it does not know.
+        member: String,
+    },
+    /// Made over more members than are here.
+    #[error(
+        "overlay {}: was made over {bases} members, {absent} of them not given now",
+        path.display()
+    )]
+    Absent {
+        /// The overlay's path.
+        path: PathBuf,
+        /// Members that it was made over.
+        bases: usize,
+        /// Members of these that are not here.
+        absent: usize,
+    },
+    /// A member's size is another.
+    #[error(
+        "overlay {}: was made when {member} had {expected} bytes, and it has {found} now",
+        path.display()
+    )]
+    Resized {
+        /// The overlay's path.
+        path: PathBuf,
+        /// The member.
+        member: String,
+        /// Bytes now.
+        found: u64,
+        /// Bytes then.
+        expected: u64,
+    },
+    /// A member was written behind the overlay's back.
+    #[error(
+        "overlay {}: {member} was written to since the overlay was made, so that they do not fit \
+         together any more",
+        path.display()
+    )]
+    Changed {
+        /// The overlay's path.
+        path: PathBuf,
+        /// The member.
+        member: String,
+    },
 }
 
 /// A queue that cannot be made.

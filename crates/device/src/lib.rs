@@ -1,6 +1,7 @@
 //! Members and the queue that drives them.
 //!
-//! A [`Member`] is a file, a block device, a window of either, or memory: opened, locked against a
+//! A [`Member`] is a file, a block device, a window of either, memory, or one of these beneath a
+//! copy-on-write [`overlay`]: opened, locked against a
 //! second user, its alignment and kind known. A [`Queue`] is the one place where a shard waits: member
 //! I/O, client sockets and wake-ups from other threads all complete through it, so that a request is
 //! served from its first byte to its last on one thread. (A hand-over to another thread costs more than
@@ -21,6 +22,7 @@ mod lock;
 mod member;
 mod memory;
 mod op;
+pub mod overlay;
 mod poller;
 mod pool;
 mod probe;
@@ -32,7 +34,7 @@ mod spec;
 mod waker;
 mod workers;
 
-pub use error::{FaultError, OpenError, QueueError, SpecError};
+pub use error::{FaultError, OpenError, OverlayError, QueueError, SpecError};
 pub use fault::Faults;
 pub use member::{Access, Member, overlaps};
 pub use op::{Completion, IoVec, Op};

@@ -1,4 +1,4 @@
-//! A member: an open file or block device, a window of one, or memory.
+//! A member: an open file or block device, a window of one, memory, or one of these beneath an overlay.
 //!
 //! Invariants: every byte touched lies in `[base, base + size)` of the file; a member that is `direct`
 //! never goes through the page cache (mixing the two on one file is a way to lose writes), so its offsets
@@ -9,6 +9,7 @@ use crate::fault::{Kind, Layer, Outcome, PASS, Verdict, judge};
 use crate::lock::{Claim, claim, lock_range, open_raw, refuse_loop_backing};
 use crate::memory::MemoryStore;
 use crate::op::IoVec;
+use crate::overlay::{self, Task};
 use crate::probe::{self, DevNumber};
 use crate::spec::MemberSpec;
 use std::fs::File;
@@ -30,12 +31,13 @@ pub enum Access {
 /// The smallest unit of md, in bytes.
 const SECTOR: u32 = 512;
 /// Alignment of the buffers made here: satisfies every O_DIRECT known.
-const BOUNCE_ALIGN: usize = 4096;
+pub(crate) const BOUNCE_ALIGN: usize = 4096;
 
 #[derive(Debug)]
 enum Store {
     File(File),
     Memory(MemoryStore),
+    Overlay(overlay::Part),
 }
 
 /// See the module.
@@ -84,6 +86,21 @@ impl Member {
         let spec = MemberSpec::whole(format!("memory:{size}"));
         let mut member = Self::new(spec, Access::ReadWrite, Store::Memory(store), size);
         member.memory_backed = true;
+        member
+    }
+
+    /// The writable member that an overlay makes of its base.
+    pub(crate) fn layered(part: overlay::Part) -> Self {
+        let base = part.base().clone();
+        let in_memory = part.in_memory();
+        let store = Store::Overlay(part);
+        let mut member = Self::new(base.spec.clone(), Access::ReadWrite, store, base.size);
+        member.block_size = base.block_size;
+        member.memory_align = base.memory_align;
+        member.rotational = base.rotational;
+        member.memory_backed = in_memory;
+        // The base itself is read past its layers: they stand above the overlay now.
+        member.layers.clone_from(&base.layers);
         member
     }
 
@@ -234,19 +251,31 @@ impl Member {
         self.spec.offset
     }
 
-    /// -1 for a memory member.
+    /// -1 for a memory member and beneath an overlay.
     pub(crate) fn raw_fd(&self) -> RawFd {
         match &self.store {
             Store::File(file) => file.as_raw_fd(),
-            Store::Memory(_) => -1,
+            Store::Memory(_) | Store::Overlay(_) => -1,
         }
     }
 
     pub(crate) fn memory_store(&self) -> Option<&MemoryStore> {
         match &self.store {
-            Store::File(_) => None,
             Store::Memory(store) => Some(store),
+            Store::File(_) | Store::Overlay(_) => None,
         }
+    }
+
+    pub(crate) fn overlay_part(&self) -> Option<&overlay::Part> {
+        match &self.store {
+            Store::Overlay(part) => Some(part),
+            Store::File(_) | Store::Memory(_) => None,
+        }
+    }
+
+    /// Whether it is (a window of) the file with this device and inode.
+    pub(crate) fn is_file(&self, dev: u64, ino: u64) -> bool {
+        !self.is_block && self.id == (dev, ino)
     }
 
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {
@@ -268,6 +297,7 @@ impl Member {
                 unsafe { store.read(offset, &[iov]) };
                 return Ok(());
             }
+            Store::Overlay(part) => return self.read_layered(part, offset, buf),
             Store::File(file) => file,
         };
         if !self.direct {
@@ -298,6 +328,7 @@ impl Member {
                 unsafe { store.write(offset, &[iov]) };
                 return Ok(());
             }
+            Store::Overlay(part) => return self.write_layered(part, offset, buf),
             Store::File(file) => file,
         };
         if !self.direct {
@@ -321,7 +352,32 @@ impl Member {
         match &self.store {
             Store::File(file) => file.sync_all(),
             Store::Memory(_) => Ok(()),
+            // SAFETY: a flush names no memory.
+            Store::Overlay(part) => result(unsafe { part.perform(Task::Flush, &[], 0, 0) }),
         }
+    }
+
+    fn read_layered(&self, part: &overlay::Part, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let (start, len) = self.blocks_around(offset, buf.len());
+        let len = len.min((self.size - start) as usize);
+        let mut bounce = Bounce::new(len);
+        // SAFETY: the vector is the bounce buffer.
+        result(unsafe { part.perform(Task::Read, &[bounce.iov()], start, len as u64) })?;
+        buf.copy_from_slice(&bounce.bytes()[(offset - start) as usize..][..buf.len()]);
+        Ok(())
+    }
+
+    fn write_layered(&self, part: &overlay::Part, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let (start, len) = self.blocks_around(offset, buf.len());
+        let len = len.min((self.size - start) as usize);
+        let mut bounce = Bounce::new(len);
+        let iov = [bounce.iov()];
+        let len = len as u64;
+        // SAFETY: the vector is the bounce buffer.
+        result(unsafe { part.perform(Task::Read, &iov, start, len) })?;
+        bounce.bytes()[(offset - start) as usize..][..buf.len()].copy_from_slice(buf);
+        // SAFETY: as above.
+        result(unsafe { part.perform(Task::Write { fua: false }, &iov, start, len) })
     }
 
     fn check(&self, offset: u64, len: usize) -> io::Result<()> {
@@ -413,15 +469,19 @@ fn set_direct(fd: RawFd, on: bool) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+fn result(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
 /// Zeroed memory aligned for O_DIRECT.
-struct Bounce {
+pub(crate) struct Bounce {
     memory: Vec<u8>,
     start: usize,
     len: usize,
 }
 
 impl Bounce {
-    fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         let memory = vec![0u8; len + BOUNCE_ALIGN];
         let start = memory.as_ptr().align_offset(BOUNCE_ALIGN);
         Self { memory, start, len }
@@ -429,5 +489,10 @@ impl Bounce {
 
     fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..][..self.len]
+    }
+
+    /// All of it.
+    pub(crate) fn iov(&mut self) -> IoVec {
+        IoVec::new(self.bytes().as_mut_ptr(), self.len)
     }
 }

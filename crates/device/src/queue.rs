@@ -44,6 +44,9 @@ pub enum Backend {
     Auto,
 }
 
+/// Threads beside a ring: an overlay's flush must not hold up its reads.
+const HELPERS: usize = 4;
+
 enum Driver {
     Ring(Box<Ring>),
     Poller(Poller),
@@ -87,7 +90,7 @@ impl Queue {
             results: Vec::new(),
             delayed: BinaryHeap::new(),
             driver,
-            helpers: Workers::new(1, waker.clone()),
+            helpers: Workers::new(HELPERS, waker.clone()),
             waker,
             notice,
         })
@@ -318,7 +321,9 @@ impl Queue {
         // `submit` vouches for the rest, and `drop` waits for every result.
         unsafe {
             match &mut self.driver {
-                Driver::Ring(_) if matches!(raw, Raw::BlockDiscard { .. }) => {
+                Driver::Ring(_)
+                    if matches!(raw, Raw::BlockDiscard { .. } | Raw::Overlay { .. }) =>
+                {
                     self.helpers.start(key, *raw);
                 }
                 Driver::Ring(ring) => ring.start(key, raw),

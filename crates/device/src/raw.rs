@@ -1,9 +1,10 @@
-//! One system call's worth of work, and doing it at once.
+//! One system call's worth of work (an overlay's: a few), and doing it at once.
 //!
 //! A [`Raw`] is what a back end starts: io_uring encodes it, a worker thread performs it. Its pointers
 //! lead into a slot (see [`crate::slot`]) or into the caller's memory, both of which outlive it.
 
 use crate::op::IoVec;
+use crate::overlay;
 use std::os::fd::RawFd;
 
 /// The system takes no more vectors in one call (`UIO_MAXIOV`).
@@ -37,6 +38,15 @@ pub(crate) enum Raw {
     /// An ioctl, which a ring cannot carry (before Linux 6.12).
     BlockDiscard {
         fd: RawFd,
+        offset: u64,
+        len: u64,
+    },
+    /// Several calls, by an overlay's member; never carried by a ring.
+    Overlay {
+        part: *const overlay::Part,
+        task: overlay::Task,
+        iov: *const IoVec,
+        count: usize,
         offset: u64,
         len: u64,
     },
@@ -109,6 +119,10 @@ impl Raw {
                 Raw::BlockDiscard { fd, offset, len } => {
                     let range = [offset, len];
                     libc::ioctl(fd, BLKDISCARD, range.as_ptr()) as isize
+                }
+                Raw::Overlay { part, task, iov, count, offset, len } => {
+                    let iov = std::slice::from_raw_parts(iov, count);
+                    return (*part).perform(task, iov, offset, len);
                 }
                 Raw::Recv { fd, ptr, len } => libc::recv(fd, ptr.cast(), len, libc::MSG_DONTWAIT),
                 Raw::Send { fd, msg } => {

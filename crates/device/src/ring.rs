@@ -261,7 +261,9 @@ fn encode(raw: &Raw) -> squeue::Entry {
         Raw::Fallocate { fd, mode, offset, len } => {
             opcode::Fallocate::new(types::Fd(fd), len).offset(offset).mode(mode).build()
         }
-        Raw::BlockDiscard { .. } => unreachable!("the queue gives ioctls to a worker"),
+        Raw::BlockDiscard { .. } | Raw::Overlay { .. } => {
+            unreachable!("the queue gives them to a worker")
+        }
         Raw::Recv { fd, ptr, len } => {
             let len = len.min(i32::MAX as usize) as u32;
             opcode::Recv::new(types::Fd(fd), ptr, len).build()

@@ -10,6 +10,7 @@
 
 use crate::member::Member;
 use crate::op::IoVec;
+use crate::overlay::{self, Task};
 use crate::raw::{IOV_MAX, Raw};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -141,7 +142,7 @@ impl Slot {
         if self.fate.is_some() && self.total == 0 {
             return Some(0);
         }
-        if self.work == Work::Flush && member.memory_backed() {
+        if self.work == Work::Flush && member.memory_backed() && member.overlay_part().is_none() {
             return Some(0);
         }
         let store = member.memory_store()?;
@@ -175,6 +176,9 @@ impl Slot {
 
     fn storage_step(&mut self) -> Raw {
         let member = self.member.as_ref().expect("storage work names a member");
+        if let Some(part) = member.overlay_part() {
+            return self.overlay_step(part);
+        }
         let fd = member.raw_fd();
         let base = member.base();
         let at = base + self.offset;
@@ -208,6 +212,21 @@ impl Slot {
                 unreachable!("sockets are no storage")
             }
         }
+    }
+
+    fn overlay_step(&self, part: &overlay::Part) -> Raw {
+        let task = match self.work {
+            Work::Read => Task::Read,
+            Work::Write { fua } => Task::Write { fua },
+            Work::Flush => Task::Flush,
+            Work::Discard => Task::Discard,
+            Work::Zeroes(_) => Task::Zero,
+            Work::Recv | Work::Send | Work::Accept | Work::PollIn => {
+                unreachable!("sockets are no storage")
+            }
+        };
+        let (iov, count) = (self.iov.as_ptr(), self.iov.len());
+        Raw::Overlay { part, task, iov, count, offset: self.offset, len: self.total }
     }
 
     fn rest(&self) -> (*const IoVec, usize) {
