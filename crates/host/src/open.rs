@@ -2,19 +2,27 @@
 //! decide by md's rules, read the bitmap.
 //!
 //! Nothing is written, except where the user forced stale members into the array: then their
-//! superblocks are rewritten here, before anything else is.
+//! superblocks are rewritten here, before anything else is. With an overlay nothing is ever
+//! written but the overlay's file.
 
 use crate::array::{Part, Parts, uuid_text};
-use lapstrake_device::{Access, FaultError, Faults, Member, MemberSpec, OpenError, overlaps};
+use lapstrake_device::{
+    Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
+    overlay::{BaseId, overlay},
+};
 use lapstrake_engine::IntentConfig;
 use lapstrake_geometry::{GeometryError, Sectors};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
-    bitmap::{self, Bits, BitmapError},
+    bitmap::{self, BitmapError, Bits},
     detect::{self, Finding, Findings},
 };
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use thiserror::Error;
 
 /// What to open, and how far to go.
@@ -34,6 +42,8 @@ pub struct OpenRequest {
     pub set_name: Option<String>,
     /// The external bitmap's file.
     pub bitmap_file: Option<PathBuf>,
+    /// Open devices and bitmap file for reading only, and keep all writes in this file.
+    pub overlay: Option<PathBuf>,
     /// The name to serve it by; without one the superblocks' name, without its host.
     pub name: Option<String>,
 }
@@ -67,7 +77,9 @@ pub enum OpenArrayError {
     #[error("{}", join(.0))]
     Devices(Vec<OpenError>),
     /// The same device, or overlapping windows of it, twice.
-    #[error("{first} and {second} are, in part or as a whole, the same device; nothing was written")]
+    #[error(
+        "{first} and {second} are, in part or as a whole, the same device; nothing was written"
+    )]
     Twice {
         /// One of them.
         first: String,
@@ -119,6 +131,9 @@ pub enum OpenArrayError {
         /// Why.
         source: io::Error,
     },
+    /// The overlay's file cannot be used.
+    #[error("{0}; nothing was written")]
+    Overlay(#[from] OverlayError),
     /// `LAPSTRAKE_FAULT` is not understood.
     #[error(transparent)]
     Fault(#[from] FaultError),
@@ -134,12 +149,23 @@ fn join(errors: &[OpenError]) -> String {
 /// # Errors
 /// [`OpenArrayError`].
 pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
-    let access = if request.read_only { Access::ReadOnly } else { Access::ReadWrite };
-    let devices = open_all(&request.members, access)?;
-    let findings = devices
-        .iter()
-        .map(|device| probe(device).map_err(|source| read_error(device, source)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let read_only = request.read_only || request.overlay.is_some();
+    let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let mut devices = open_all(&request.members, access)?;
+    let mut bitmap_file = match &request.bitmap_file {
+        Some(path) => Some(open_all(&[MemberSpec::whole(path)], access)?.remove(0)),
+        None => None,
+    };
+    let mut findings = probe_all(&devices)?;
+    // A new overlay is made when the array is known to start: it will insist on its members.
+    let (known, new) = match &request.overlay {
+        Some(path) if path.metadata().is_ok_and(|meta| meta.len() > 0) => (Some(path), None),
+        path => (None, path.as_ref()),
+    };
+    if let Some(path) = known {
+        lay_over(path, &mut devices, &findings, &mut bitmap_file)?;
+        findings = probe_all(&devices)?;
+    }
     let candidates: Vec<Candidate<'_>> = findings
         .iter()
         .enumerate()
@@ -151,7 +177,8 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         uuid: request.uuid,
         name: request.set_name.clone(),
     };
-    let name = |id: usize| devices[id].spec().to_string();
+    let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
+    let name = |id: usize| names[id].clone();
     let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
         let found = unusable(&devices, &findings);
         let text = format!("{}{found}", error.describe(&name));
@@ -162,6 +189,9 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         let text = refusal.describe(&name);
         return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
     }
+    if let Some(path) = new {
+        lay_over(path, &mut devices, &findings, &mut bitmap_file)?;
+    }
     let mut superblocks: Vec<Option<Superblock>> =
         findings.iter().map(|found| found.best().cloned()).collect();
     for (id, superblock) in &assembly.rewrite {
@@ -170,7 +200,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         }
         superblocks[*id] = Some(superblock.clone());
     }
-    let parts = parts(request, &devices, &superblocks, &assembly)?;
+    let parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
     Ok(Opened { parts, assembly, report })
 }
 
@@ -196,6 +226,61 @@ pub(crate) fn open_all(
         }
     }
     if errors.is_empty() { Ok(devices) } else { Err(OpenArrayError::Devices(errors)) }
+}
+
+/// Puts the members and the bitmap file beneath an overlay. Devices without a superblock stay as they
+/// are, for reading only: no array takes them.
+fn lay_over(
+    path: &Path,
+    devices: &mut [Arc<Member>],
+    findings: &[Findings],
+    bitmap_file: &mut Option<Arc<Member>>,
+) -> Result<(), OpenArrayError> {
+    let mut tops: Vec<&mut Arc<Member>> = Vec::new();
+    let mut bases = Vec::new();
+    for (device, found) in devices.iter_mut().zip(findings) {
+        if let Some(superblock) = found.best() {
+            bases.push((device.clone(), base_id(device, superblock)));
+            tops.push(device);
+        }
+    }
+    if let Some(file) = bitmap_file {
+        let mut head = [0; 512];
+        file.read_at(0, &mut head).map_err(|source| read_error(file, source))?;
+        let mut id = [0xff; 32];
+        // What a bitmap cannot be is told later.
+        let found = bitmap::Superblock::parse(&head).ok();
+        let (uuid, events) = found.map_or_else(Default::default, |sb| (sb.uuid, sb.events));
+        id[..16].copy_from_slice(&uuid);
+        bases.push((file.clone(), BaseId { size: file.size(), stamp: [events, 0], id }));
+        tops.push(file);
+    }
+    if bases.is_empty() {
+        return Ok(());
+    }
+    for (top, layered) in tops.into_iter().zip(overlay(path, bases)?) {
+        *top = Arc::new(layered);
+    }
+    Ok(())
+}
+
+/// The array's UUID and the member's (0.90: its number); events and time of the last update, which
+/// every md that starts the array in earnest moves.
+fn base_id(device: &Member, superblock: &Superblock) -> BaseId {
+    let mut id = [0; 32];
+    id[..16].copy_from_slice(&superblock.set_uuid());
+    match superblock.device_uuid() {
+        Some(uuid) => id[16..].copy_from_slice(&uuid),
+        None => id[16..20].copy_from_slice(&superblock.dev_number().to_le_bytes()),
+    }
+    let (seconds, micros) = superblock.utime();
+    let stamp = [superblock.events(), seconds << 20 | u64::from(micros)];
+    BaseId { size: device.size(), stamp, id }
+}
+
+fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
+    let one = |device: &Arc<Member>| probe(device).map_err(|source| read_error(device, source));
+    devices.iter().map(one).collect()
 }
 
 /// Everything that can be recognised on a device.
@@ -271,6 +356,7 @@ fn rewrite(device: &Member, superblock: &Superblock) -> Result<(), OpenArrayErro
 fn parts(
     request: &OpenRequest,
     devices: &[Arc<Member>],
+    bitmap_file: Option<Arc<Member>>,
     superblocks: &[Option<Superblock>],
     assembly: &Assembly,
 ) -> Result<Parts, OpenArrayError> {
@@ -288,9 +374,9 @@ fn parts(
         Some(geometry) => geometry.clone(),
         None => lapstrake_geometry::Geometry::new(&assembly.config)?,
     };
-    let (intent, bitmap_file) = match freshest {
-        Some(sb) => intent(request, &devices[assembly.freshest], sb, assembly)?,
-        None => (None, None),
+    let intent = match freshest {
+        Some(sb) => intent(bitmap_file.as_ref(), &devices[assembly.freshest], sb, assembly)?,
+        None => None,
     };
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
     let resync_from = assembly.resync_from;
@@ -306,33 +392,26 @@ fn own_name(superblock: &Superblock) -> String {
     }
 }
 
-type Intent = (Option<IntentConfig>, Option<Arc<Member>>);
-
 fn intent(
-    request: &OpenRequest,
+    bitmap_file: Option<&Arc<Member>>,
     device: &Arc<Member>,
     superblock: &Superblock,
     assembly: &Assembly,
-) -> Result<Intent, OpenArrayError> {
-    let (source, start, external) = match (&request.bitmap_file, superblock.bitmap_sector()) {
-        (Some(path), _) => {
-            let spec = MemberSpec::whole(path);
-            let access = if request.read_only { Access::ReadOnly } else { Access::ReadWrite };
-            (open_all(&[spec], access)?.remove(0), 0, true)
-        }
-        (None, Some(sector)) => (device.clone(), sector.0 * 512, false),
-        (None, None) => return Ok((None, None)),
+) -> Result<Option<IntentConfig>, OpenArrayError> {
+    let (source, start, external) = match (bitmap_file, superblock.bitmap_sector()) {
+        (Some(file), _) => (file, 0, true),
+        (None, Some(sector)) => (device, sector.0 * 512, false),
+        (None, None) => return Ok(None),
     };
     let place = source.spec().to_string();
     let unusable = |error| OpenArrayError::Bitmap { place: place.clone(), error };
     let read = |len: u64| {
         let mut bytes = vec![0; len as usize];
-        source.read_at(start, &mut bytes).map_err(|error| read_error(&source, error))?;
+        source.read_at(start, &mut bytes).map_err(|error| read_error(source, error))?;
         Ok::<_, OpenArrayError>(bytes)
     };
     let sb = bitmap::Superblock::parse(&read(512)?).map_err(unusable)?;
-    let fresh =
-        sb.check_array(superblock.bitmap_uuid(), superblock.events()).map_err(unusable)?;
+    let fresh = sb.check_array(superblock.bitmap_uuid(), superblock.events()).map_err(unusable)?;
     let found = source.size().saturating_sub(start);
     let needed = sb.image_bytes().next_multiple_of(512);
     if found < needed {
@@ -344,6 +423,5 @@ fn intent(
         Bits::new(&sb, true)
     };
     let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
-    let config = IntentConfig { superblock: sb, bits, external, bits_need_resync };
-    Ok((Some(config), external.then_some(source)))
+    Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
 }
