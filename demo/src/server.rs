@@ -45,11 +45,15 @@ impl Server {
         command.arg("serve").args(members).args(["--name", "demo"]).args(more);
         command.arg("--nbd").arg(format!("unix:{}", socket.display()));
         command.arg("--control-dir").arg(dir);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn()?;
+        // What it says of each member is of interest only if it fails.
+        let log = dir.join("server.log");
+        let mut child =
+            command.stdout(Stdio::null()).stderr(std::fs::File::create(&log)?).spawn()?;
         let patience = Instant::now() + Duration::from_secs(20);
         while UnixStream::connect(&socket).is_err() {
             if let Some(status) = child.try_wait()? {
-                return Err(format!("{command:?} ended: {status}").into());
+                let said = std::fs::read_to_string(&log)?;
+                return Err(format!("{command:?} ended: {status}\n{said}").into());
             }
             if Instant::now() > patience {
                 return Err(format!("no server at {}", socket.display()).into());
