@@ -19,9 +19,17 @@
 //!
 //! Invariants of an [`Assembly`]: each candidate has one verdict; no candidate is in two of
 //! `members`, `recovering` and `spares`; nobody is forced, and nothing is to be rewritten, unless
-//! `start` is `Ok`. Where we are stricter than mdadm: `force` takes a member of the other half
-//! only if data would be missing without it; rule 2 also holds for 0.90; two equally fresh
-//! claimants of one slot are refused in every version.
+//! `start` is `Ok`.
+//!
+//! Where mdadm 4.2 and Linux 6.1 would risk data, this is stricter (`tests/assemble/kernel.rs`
+//! lists the cases):
+//! - `force` takes a member of the other half, or one that failed an event ago, only if data
+//!   would be missing without it; mdadm takes any that is one event behind.
+//! - `force` takes no stale copy beside a better one (raid1, raid10), and keeps the state of the
+//!   freshest superblock; under mdadm a stale member in a low slot gives its own.
+//! - Rule 2 also holds for 0.90, and only to a member's disadvantage: a spare that the freshest
+//!   superblock calls a member stays a spare.
+//! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
 
 mod conclude;
 mod force;

@@ -24,7 +24,25 @@ pub(super) fn raise(table: &mut Table<'_>) -> Vec<(usize, Verdict)> {
             break;
         }
     }
+    if table.enough() && !table.config.level.is_parity() {
+        spare_the_needless(table, &mut raised);
+    }
     raised
+}
+
+/// Lowers those without which nothing is missing, the least fresh first. A copy that is out of
+/// date does harm beside one that is not; parity and data that left together fit each other.
+fn spare_the_needless(table: &mut Table<'_>, raised: &mut Vec<(usize, Verdict)>) {
+    for place in (0..raised.len()).rev() {
+        let (i, verdict) = &mut raised[place];
+        core::mem::swap(&mut table.verdicts[*i], verdict);
+        if table.enough() {
+            raised.remove(place);
+        } else {
+            let (i, verdict) = &mut raised[place];
+            core::mem::swap(&mut table.verdicts[*i], verdict);
+        }
+    }
 }
 
 /// The freshest stale member of an empty slot, the lowest slot of equals; only of `events` if
