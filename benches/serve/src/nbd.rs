@@ -129,7 +129,7 @@ fn resident(kind: Kind, server: &Server, report: &mut Report) {
     let members = if kind == Kind::Raid6Of6 { 6.0 } else { 4.0 };
     let parity = matches!(kind, Kind::Raid5Of4 | Kind::Raid6Of6);
     let cache = if parity { members * shards } else { 0.0 };
-    // 40 MiB for requests in each shard, touched at the start.
-    let bound = 64.0 + cache + 40.0 * shards;
+    // Nothing is in flight any more.
+    let bound = 64.0 + cache;
     report.at_most(&format!("NBD {}: resident memory", kind.name()), "MiB", mib, bound);
 }

@@ -121,6 +121,11 @@ impl Pool {
         unsafe { self.start.as_ptr().add(buf.page as usize * PAGE) }
     }
 
+    /// The first byte of the arena, for a user that takes it as a whole and allocates nothing.
+    pub fn base(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     /// How full it is.
     pub fn stats(&self) -> PoolStats {
         self.stats

@@ -73,7 +73,7 @@ pub struct Options {
     pub shards: usize,
     /// md's `stripe_cache_size`: pages of 4 KiB for each member, in each shard.
     pub stripe_cache_size: u32,
-    /// Bytes for requests in flight, in each shard.
+    /// Bytes for requests in flight, in each shard; requests above 4 MiB get their own.
     pub buffer_bytes: usize,
     /// How long after the last write the superblocks say clean again; 0: at the stop only.
     pub safe_mode_delay_ms: u64,
@@ -88,7 +88,7 @@ impl Default for Options {
             read_only: false,
             shards,
             stripe_cache_size: 256,
-            buffer_bytes: 40 << 20,
+            buffer_bytes: 16 << 20,
             safe_mode_delay_ms: 200,
             backend: Backend::Auto,
         }

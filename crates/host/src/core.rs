@@ -415,7 +415,7 @@ impl Core {
             (&self.counters.rcw_writes, stats.rcw_writes),
             (&self.counters.recovered, stats.recovered),
             (&self.counters.cache_pages, u64::from(self.engine.scratch_pages().0)),
-            (&self.counters.pool_bytes, self.memory.stats().in_use as u64),
+            (&self.counters.pool_bytes, self.memory.in_use() as u64),
         ];
         for (counter, value) in pairs {
             counter.store(value, Ordering::Relaxed);

@@ -2,33 +2,51 @@
 //!
 //! Handle 0 is the stripe cache; every other handle names a request's memory: a run of this
 //! shard's pool, or memory that somebody else lends for the time of a request (another shard's
-//! client, a FUSE request). All of it is mapped, touched and, where allowed, locked before the
-//! first request, so that serving never waits for the kernel to find a page.
+//! client, a FUSE request). The pool is mapped, touched and, where allowed, locked before the
+//! first request, so that serving does not wait for the kernel to find a page.
 //!
 //! Invariant: memory behind a handle outlives every effect that names it, since the request
 //! that brought it is answered only after they are done.
 
-use lapstrake_device::{BufId as PoolId, IoVec, Pool, PoolStats};
+use lapstrake_device::{BufId as PoolId, IoVec, Pool};
 use lapstrake_engine::{Buf, BufId, Compute, Piece, ZERO_BYTES};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::io;
 
 const STRIPE_CACHE: BufId = BufId(0);
+/// Requests above this get a mapping of their own for the time that they take. What the kernel
+/// writes back to a device under memory pressure comes in smaller pieces, so that serving it
+/// needs no new memory.
+const LARGE_BYTES: usize = 4 << 20;
+/// Bound on such mappings together.
+const LARGE_BYTES_MAX: usize = 96 << 20;
+
+#[derive(Debug)]
+enum Owner {
+    /// A run of the pool.
+    Pool(PoolId),
+    /// A mapping of its own, for one large request.
+    Mapping(Pool),
+    /// Somebody else.
+    Lender,
+}
 
 #[derive(Debug)]
 struct Lent {
     start: *mut u8,
-    own: Option<PoolId>,
+    owner: Owner,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    cache: Pool,
+    /// Fresh mappings read as zeros, and nobody writes here.
+    zeros: Pool,
     pool: Pool,
-    scratch: PoolId,
-    zeros: PoolId,
     lent: Slab<Lent>,
+    large_bytes: usize,
 }
 
 // SAFETY: the raw pointers lead into the pool, which is Send, or into memory that its lender
@@ -38,18 +56,13 @@ unsafe impl Send for Memory {}
 impl Memory {
     /// `cache_bytes` for the stripe cache and `pool_bytes` for requests.
     pub(crate) fn new(cache_bytes: usize, pool_bytes: usize, lock: bool) -> io::Result<Self> {
-        let zeros_bytes = ZERO_BYTES as usize;
-        let cache_bytes = cache_bytes.max(4096);
-        // Room for the buddy method to place all three.
-        let total =
-            (cache_bytes.next_power_of_two() + zeros_bytes + pool_bytes).next_power_of_two();
-        let mut pool = Pool::new(total.min(cache_bytes * 2 + zeros_bytes + pool_bytes), lock)?;
-        let whole = || io::Error::from(io::ErrorKind::OutOfMemory);
-        let scratch = pool.alloc(cache_bytes).ok_or_else(whole)?;
-        let zeros = pool.alloc(zeros_bytes).ok_or_else(whole)?;
-        // SAFETY: a run of the pool, not shared yet.
-        unsafe { pool.ptr(zeros).write_bytes(0, zeros_bytes) };
-        Ok(Self { pool, scratch, zeros, lent: Slab::new() })
+        Ok(Self {
+            cache: Pool::new(cache_bytes, lock)?,
+            zeros: Pool::new(ZERO_BYTES as usize, lock)?,
+            pool: Pool::new(pool_bytes, lock)?,
+            lent: Slab::new(),
+            large_bytes: 0,
+        })
     }
 
     /// The stripe cache's handle.
@@ -57,42 +70,55 @@ impl Memory {
         STRIPE_CACHE
     }
 
-    /// Memory for a request, or none while the pool is full.
+    /// Memory for a request, or none while too much is in use.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Option<(BufId, *mut u8)> {
-        let own = self.pool.alloc(bytes)?;
-        let start = self.pool.ptr(own);
-        Some((self.enter(start, Some(own)), start))
+        if bytes <= LARGE_BYTES {
+            let own = self.pool.alloc(bytes)?;
+            let start = self.pool.ptr(own);
+            return Some((self.enter(start, Owner::Pool(own)), start));
+        }
+        if self.large_bytes + bytes > LARGE_BYTES_MAX {
+            return None;
+        }
+        let mut mapping = Pool::new(bytes, false).ok()?;
+        let run = mapping.alloc(bytes)?;
+        let start = mapping.ptr(run);
+        self.large_bytes += mapping.stats().capacity;
+        Some((self.enter(start, Owner::Mapping(mapping)), start))
     }
 
     /// Names foreign memory. It must stay valid, and be used by nobody else, until `free`.
     pub(crate) fn lend(&mut self, start: *mut u8) -> BufId {
-        self.enter(start, None)
+        self.enter(start, Owner::Lender)
     }
 
     /// Ends a handle.
     pub(crate) fn free(&mut self, id: BufId) {
-        if let Some(own) = self.lent.remove(id.0 as usize - 1).own {
-            self.pool.free(own);
+        match self.lent.remove(id.0 as usize - 1).owner {
+            Owner::Pool(run) => self.pool.free(run),
+            Owner::Mapping(mapping) => self.large_bytes -= mapping.stats().capacity,
+            Owner::Lender => {}
         }
     }
 
-    pub(crate) fn stats(&self) -> PoolStats {
-        self.pool.stats()
+    /// Bytes in use, of all.
+    pub(crate) fn in_use(&self) -> usize {
+        self.pool.stats().in_use + self.large_bytes
     }
 
     pub(crate) fn locked(&self) -> bool {
-        self.pool.locked()
+        self.cache.locked() && self.pool.locked()
     }
 
-    fn enter(&mut self, start: *mut u8, own: Option<PoolId>) -> BufId {
-        BufId(self.lent.insert(Lent { start, own }) as u32 + 1)
+    fn enter(&mut self, start: *mut u8, owner: Owner) -> BufId {
+        BufId(self.lent.insert(Lent { start, owner }) as u32 + 1)
     }
 
     /// Where a buffer lies.
     pub(crate) fn ptr(&self, buf: Buf) -> *mut u8 {
         let start = match buf.id {
-            BufId::ZERO => self.pool.ptr(self.zeros),
-            STRIPE_CACHE => self.pool.ptr(self.scratch),
+            BufId::ZERO => self.zeros.base(),
+            STRIPE_CACHE => self.cache.base(),
             BufId(id) => self.lent[id as usize - 1].start,
         };
         // SAFETY: the engine names only places inside of what it was given.
