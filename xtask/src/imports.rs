@@ -28,14 +28,15 @@ const CRATES: [(&str, &[&str]); 10] = [
 const TOOLS: [&str; 2] = ["xtask", JUDGE];
 /// The kernel's md for tests; it must not know what it judges, but any crate's tests may ask it.
 const JUDGE: &str = "lapstrake-kernel-md";
-/// Packages below this directory measure; they may import any crate, nothing imports them.
-const BENCHES: &str = "benches";
+/// Packages below these directories show, measure and test the whole; they may import any crate and
+/// the judge, nothing imports them.
+const ENDS: [&str; 3] = ["benches", "demo", "tests"];
 
 /// A package with its internal imports.
 #[derive(Debug, PartialEq, Eq)]
 struct Package {
     name: String,
-    is_bench: bool,
+    is_end: bool,
     imports: Vec<Import>,
 }
 
@@ -64,14 +65,14 @@ pub fn check() -> Result<(), Error> {
 }
 
 fn packages(metadata: &Metadata) -> Vec<Package> {
-    let benches = metadata.workspace_root.join(BENCHES);
+    let ends = ENDS.map(|directory| metadata.workspace_root.join(directory));
     let members = metadata.workspace_packages();
     let names: BTreeSet<&str> = members.iter().map(|package| package.name.as_str()).collect();
     members
         .iter()
         .map(|package| Package {
             name: package.name.to_string(),
-            is_bench: package.manifest_path.starts_with(&benches)
+            is_end: ends.iter().any(|end| package.manifest_path.starts_with(end))
                 && package.targets.iter().all(|target| !target.is_kind(TargetKind::Lib)),
             imports: package
                 .dependencies
@@ -88,13 +89,13 @@ fn packages(metadata: &Metadata) -> Vec<Package> {
 
 fn faults(package: &Package) -> Vec<String> {
     let name = package.name.as_str();
-    if !package.is_bench && !TOOLS.contains(&name) && row(name).is_none() {
+    if !package.is_end && !TOOLS.contains(&name) && row(name).is_none() {
         return vec![format!("{name} is not in the table of crates (xtask/src/imports.rs)")];
     }
     let allowed = |import: &Import| {
         let is_crate = row(&import.name).is_some();
-        let is_judge = import.name == JUDGE && import.in_tests_only;
-        is_judge || if package.is_bench { is_crate } else { below(name).contains(&*import.name) }
+        let is_judge = import.name == JUDGE && (import.in_tests_only || package.is_end);
+        is_judge || if package.is_end { is_crate } else { below(name).contains(&*import.name) }
     };
     let refused = package.imports.iter().filter(|import| !allowed(import));
     refused.map(|import| format!("{name} must not import {}", import.name)).collect()
@@ -125,7 +126,7 @@ mod tests {
             .iter()
             .map(|name| Import { name: (*name).to_owned(), in_tests_only: false })
             .collect();
-        Package { name: name.to_owned(), is_bench: false, imports }
+        Package { name: name.to_owned(), is_end: false, imports }
     }
 
     #[test]
@@ -166,9 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_imports_crates_but_no_tools() {
+    fn benches_and_suites_import_crates_but_no_tools() {
         let mut bench = package("any-name", &["lapstrake-parity", "lapstrake"]);
-        bench.is_bench = true;
+        bench.is_end = true;
         assert!(faults(&bench).is_empty());
         bench.imports[0].name = "xtask".to_owned();
         assert_eq!(faults(&bench).len(), 1);

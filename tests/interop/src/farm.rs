@@ -1,0 +1,157 @@
+//! Plays cases on as many guests as there are cores, and reports what failed.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use crate::Failure;
+use crate::case::{Case, Story};
+use crate::judge::Judge;
+use crate::story::{self, Stage};
+use crate::{ext4, ours};
+
+/// A guest takes half a core's work from another case's host side.
+const GUESTS_MAX: usize = 2;
+
+/// How much of a case is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// A few sets of missing members.
+    Sample,
+    /// All.
+    Everything,
+}
+
+/// What all guests take from and add to.
+struct Work {
+    ahead: VecDeque<Case>,
+    played: usize,
+    failures: Vec<(Case, String)>,
+}
+
+/// Plays them all; panics with the failures, if there are any.
+pub fn play(cases: Vec<Case>, depth: Depth) {
+    let (began, total) = (Instant::now(), cases.len());
+    let guests = thread::available_parallelism().map_or(1, usize::from);
+    let guests = guests.min(GUESTS_MAX).min(total);
+    let work = Mutex::new(Work { ahead: cases.into(), played: 0, failures: Vec::new() });
+    thread::scope(|scope| {
+        for _ in 0..guests {
+            scope.spawn(|| attend(&work, total, depth));
+        }
+    });
+    let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let seconds = began.elapsed().as_secs();
+    println!("{} cases in {seconds} s, {} failed", work.played, work.failures.len());
+    assert!(work.failures.is_empty(), "{}", report(&work.failures, total));
+    assert_eq!(work.played, total, "a guest was lost with its cases");
+}
+
+fn report(failures: &[(Case, String)], total: usize) -> String {
+    let mut text = format!("{} of {total} cases failed:\n", failures.len());
+    for (case, what) in failures {
+        let Case { level, layout, chunk, version, members, .. } = case;
+        text += &format!(
+            "\n{level}, layout {layout}, chunk {} KiB, metadata {version}, {members} members: \
+             {case}\n{}\nalone: LAPSTRAKE_CASE={case} cargo test -p lapstrake-interop -- each_reads\n",
+            chunk.0 / 2,
+            what.trim_end()
+        );
+    }
+    text
+}
+
+/// Plays cases on one guest until there are none left.
+fn attend(work: &Mutex<Work>, total: usize, depth: Depth) {
+    let lock = || work.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut judge = None;
+    loop {
+        // Not in the loop's head: the lock would be held for the whole turn.
+        let Some(case) = lock().ahead.pop_front() else { return };
+        let outcome = play_one(case, &mut judge, depth);
+        let mut work = lock();
+        work.played += 1;
+        if let Err(error) = outcome {
+            eprintln!("{case}: {error}");
+            work.failures.push((case, error.to_string()));
+        }
+        if work.played.is_multiple_of(50) {
+            eprintln!("{} of {total} cases, {} failed", work.played, work.failures.len());
+        }
+    }
+}
+
+/// Plays a case on this guest; after a failure the next case gets a new one.
+fn play_one(case: Case, kept: &mut Option<Judge>, depth: Depth) -> Result<(), Failure> {
+    let mut judge = match kept.take() {
+        Some(judge) => judge,
+        None => Judge::boot()?,
+    };
+    let began = Instant::now();
+    let directory = tempfile::tempdir_in(memory_directory())?;
+    let outcome = Stage::set(case, &mut judge, depth, directory.path())
+        .and_then(|mut stage| tell(&mut stage).map_err(|error| describe(&stage, &*error)));
+    println!("{case}: {} ms", began.elapsed().as_millis());
+    if outcome.is_ok() {
+        *kept = Some(judge);
+    }
+    if std::env::var_os("LAPSTRAKE_KEEP").is_some() {
+        println!("{case}: files kept in {}", directory.keep().display());
+    }
+    outcome
+}
+
+fn tell(stage: &mut Stage<'_>) -> Result<(), Failure> {
+    match stage.case.story {
+        Story::Kernel => story::made_by_kernel(stage),
+        Story::Ours => story::made_by_us(stage),
+        Story::KernelExt4 => ext4::made_by_kernel(stage),
+        Story::OursExt4 => ext4::made_by_us(stage),
+    }
+}
+
+fn describe(stage: &Stage<'_>, error: &(dyn std::error::Error + Send + Sync)) -> Failure {
+    let sizes: Vec<u64> = stage.shape.sizes.iter().map(|size| size.0).collect();
+    let begins = if stage.shape.resync { "junk, resynced" } else { "zeros, assumed clean" };
+    format!(
+        "{error}\nmembers of {sizes:?} sectors, bitmap {:?}, {begins}, {} shards",
+        stage.shape.bitmap, stage.shape.shards
+    )
+    .into()
+}
+
+/// Where files are memory, if there is such a place.
+fn memory_directory() -> &'static Path {
+    let memory = Path::new("/dev/shm");
+    if tempfile::tempfile_in(memory).is_ok() { memory } else { Path::new("/tmp") }
+}
+
+/// Plays a case whose members are changed behind everybody's back, which has to be noticed by
+/// our reading, the kernel's reading and its check.
+pub fn canary() {
+    let case: Case = "kernel/raid5/left-symmetric/64K/1.2/3".parse().expect("a name");
+    let directory = tempfile::tempdir_in(memory_directory()).expect("a directory");
+    let mut judge = Judge::boot().expect("a guest");
+    let stage = Stage::set(case, &mut judge, Depth::Sample, directory.path());
+    let mut stage = stage.expect("files");
+    let bytes = vec![0; stage.bytes_max() as usize];
+    stage.create_by_kernel(bytes).expect("an array");
+    stage.we_read().expect("zeros");
+    let agrees = stage.agrees(stage.script());
+    stage.judge.play(&agrees).expect("zeros");
+    // Left-symmetric: the array's first chunk is the first of member 0, after 1 MiB.
+    let member = fs::File::options().write(true).open(&stage.files[0]).expect("a member");
+    member.write_all_at(b"not zeros", 1 << 20).expect("written");
+    let array = stage.start_without(&[], ours::READ).expect("an array");
+    stage.compare(array).expect_err("we should see the change");
+    let equals = stage.script().assemble().equals(&stage.image);
+    let read = stage.judge.play(&equals).expect_err("the kernel should see the change");
+    assert!(read.to_string().contains("1 sectors differ"), "{read}");
+    let matches = stage.script().assemble().then("matches");
+    let counted = stage.judge.play(&matches).expect_err("the check should see the change");
+    assert!(counted.to_string().contains("check counts 8 mismatched sectors"), "{counted}");
+}

@@ -1,0 +1,57 @@
+//! Lapstrake against the kernel's md: what one makes and writes, the other reads, and the other way
+//! round, over the matrix of levels, layouts, chunks, metadata versions and member counts.
+//!
+//! `cargo test` plays a fixed sample in which every level and layout occurs; all of the matrix,
+//! which takes hours, needs both words of
+//!
+//! ```text
+//! LAPSTRAKE_SOAK=1 cargo test --release -p lapstrake-interop -- --include-ignored
+//! ```
+//!
+//! A case is named by what it is, such as `ours/raid6/ddf-N-continue/64K/1.1/5`, and everything that the
+//! name leaves open (sizes, bytes, which members go missing) is drawn from a digest of the name:
+//! a name alone replays a case, `LAPSTRAKE_CASE=NAME`; `LAPSTRAKE_KEEP=1` then leaves its files.
+
+mod case;
+mod draw;
+mod ext4;
+mod farm;
+mod judge;
+mod matrix;
+mod nbd;
+mod ours;
+mod shape;
+mod story;
+
+use lapstrake_kernel_md::available_or_say;
+
+/// What went wrong, for whoever reads the report.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[test]
+fn each_reads_and_writes_what_the_other_made() {
+    if !available_or_say("interop with the kernel's md") {
+        return;
+    }
+    match std::env::var("LAPSTRAKE_CASE") {
+        Ok(name) => farm::play(vec![name.parse().unwrap()], farm::Depth::Everything),
+        Err(_) => farm::play(matrix::sample(), farm::Depth::Sample),
+    }
+}
+
+#[test]
+#[ignore = "takes hours; make soak plays it"]
+fn each_reads_and_writes_what_the_other_made_everywhere() {
+    let wanted = std::env::var_os("LAPSTRAKE_SOAK").is_some();
+    let alone = std::env::var_os("LAPSTRAKE_CASE").is_some();
+    if wanted && !alone && available_or_say("all of interop with the kernel's md") {
+        farm::play(matrix::all(), farm::Depth::Everything);
+    }
+}
+
+#[test]
+fn a_difference_does_not_go_unseen() {
+    if available_or_say("the proof that interop sees differences") {
+        farm::canary();
+    }
+}

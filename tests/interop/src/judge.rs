@@ -1,0 +1,193 @@
+//! The kernel's side: a guest, and the words in which the stories speak to it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lapstrake_kernel_md::{Guest, Kernel};
+use lapstrake_metadata::Version;
+
+use crate::Failure;
+use crate::case::Case;
+use crate::draw::Draw;
+use crate::ours;
+use crate::shape::Shape;
+
+const WORDS: &str = include_str!("judge.sh");
+/// Between what a script prints.
+const RULE: &str = "== examined ==";
+const POKE_SECTORS_MAX: u64 = 512;
+
+/// A guest that plays one script after the other.
+pub struct Judge {
+    guest: Guest,
+}
+
+impl Judge {
+    pub fn boot() -> Result<Self, Failure> {
+        let kernel = Kernel::new().memory_mib(320).program("mke2fs").program("e2fsck");
+        Ok(Self { guest: kernel.boot()? })
+    }
+
+    /// Runs a script; an error unless it succeeds and reads what is expected. Gives what it
+    /// printed. Afterwards everything is stopped, and on the host.
+    pub fn play(&mut self, script: &Script) -> Result<String, Failure> {
+        let output = self.guest.run(&script.text)?;
+        let shown = output.text();
+        let checked = if output.success() {
+            script.check(&shown)
+        } else {
+            Err(format!("the kernel's side: {output}").into())
+        };
+        checked.map_err(|error| {
+            let lines: Vec<&str> = script.text[WORDS.len()..].lines().collect();
+            format!("{error}\nin {}", lines.join("; "))
+        })?;
+        Ok(shown)
+    }
+}
+
+/// A shell script in the making, and what should come of it.
+pub struct Script {
+    text: String,
+    directory: PathBuf,
+    /// What is to be in the files that the script dumps the array to.
+    dumps: Vec<(PathBuf, Vec<u8>)>,
+    members: usize,
+    version: Version,
+}
+
+impl Script {
+    /// Begins with these files as the script's devices; dumps go to the directory.
+    pub fn new(case: &Case, files: &[PathBuf], directory: &Path) -> Self {
+        let list: Vec<String> = files.iter().map(|file| quoted(file)).collect();
+        let script = Self {
+            text: WORDS.to_owned(),
+            directory: directory.to_owned(),
+            dumps: Vec::new(),
+            members: files.len(),
+            version: case.version,
+        };
+        script.then(&format!("show {}", list.join(" ")))
+    }
+
+    /// Adds a line.
+    pub fn then(mut self, line: &str) -> Self {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self
+    }
+
+    /// Makes the array.
+    pub fn create(self, case: &Case, shape: &Shape) -> Self {
+        let Case { level, layout, chunk, version, members, .. } = case;
+        let mut line = format!("quietly mdadm -CR /dev/md0 -l{level} -n{members} -e{version}");
+        if !chunk.is_zero() {
+            let _ = write!(line, " -c{}", chunk.0 / 2);
+        }
+        if layout.name() != "none" {
+            let _ = write!(line, " --layout={layout}");
+        }
+        match shape.bitmap {
+            Some(bytes) => {
+                let _ = write!(line, " --bitmap=internal --bitmap-chunk={}K", bytes / 1024);
+            }
+            None if level.has_redundancy() => line.push_str(" --bitmap=none"),
+            None => {}
+        }
+        if !shape.resync {
+            line.push_str(" --assume-clean");
+        }
+        self.then(&format!("{line} ${{devices[@]}}"))
+    }
+
+    /// Assembles the array of all devices.
+    pub fn assemble(self) -> Self {
+        self.then("quietly mdadm -A /dev/md0 ${devices[@]}")
+    }
+
+    /// Assembles the array of all devices but these, and insists.
+    pub fn assemble_without(self, missing: &[usize]) -> Self {
+        let mut line = String::from("quietly mdadm -A --run /dev/md0");
+        for member in (0..self.members).filter(|member| !missing.contains(member)) {
+            let _ = write!(line, " ${{devices[{member}]}}");
+        }
+        self.then(&line)
+    }
+
+    pub fn stop(self) -> Self {
+        self.then("quietly mdadm --stop /dev/md0")
+    }
+
+    /// All superblocks have right checksums, say clean and call every member active.
+    pub fn healthy(self) -> Self {
+        self.then(&format!("echo '{RULE}'; mdadm --examine ${{devices[@]}}; echo '{RULE}'"))
+    }
+
+    /// Reads the array, which has to hold these bytes.
+    pub fn equals(mut self, bytes: &[u8]) -> Self {
+        let path = self.directory.join(format!("dump-{}", self.dumps.len()));
+        let line = format!("dump {}", quoted(&path));
+        self.dumps.push((path, bytes.to_vec()));
+        self.then(&line)
+    }
+
+    /// Writes once at random. `bytes` get the new contents now; the file `image` has to hold
+    /// all of them when the script runs.
+    pub fn poke(self, image: &Path, bytes: &mut [u8], draw: &mut Draw) -> Self {
+        let sectors = bytes.len() as u64 / 512;
+        let start = draw.within(0..sectors);
+        let len = draw.length((sectors - start).min(POKE_SECTORS_MAX));
+        draw.fill(&mut bytes[start as usize * 512..][..len as usize * 512]);
+        let how = if draw.once_in(2) { "direct" } else { "" };
+        self.then(&format!("poke {} {start} {len} {how}", quoted(image)))
+    }
+
+    fn check(&self, shown: &str) -> Result<(), Failure> {
+        for examined in shown.split(RULE).skip(1).step_by(2) {
+            self.check_examined(examined)?;
+        }
+        for (path, expected) in &self.dumps {
+            ours::same(&fs::read(path)?, expected)
+                .map_err(|error| format!("the kernel reads otherwise: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// mdadm's report on all members.
+    fn check_examined(&self, report: &str) -> Result<(), Failure> {
+        let count = |sign: &dyn Fn(&str) -> bool| report.lines().filter(|line| sign(line)).count();
+        let value = |line: &str, key: &str| {
+            let (name, value) = line.split_once(" : ")?;
+            (name.trim() == key).then(|| value.trim().to_owned())
+        };
+        let is =
+            |line: &str, key: &str, wanted: &str| value(line, key).is_some_and(|v| v == wanted);
+        let checksums = count(&|line| {
+            value(line, "Checksum").is_some_and(|checksum| checksum.ends_with(" - correct"))
+        });
+        let clean = count(&|line| is(line, "State", "clean"));
+        let active = if self.version == Version::V090 {
+            let all = self.members.to_string();
+            count(&|line| is(line, "Active Devices", &all))
+        } else {
+            let all = "A".repeat(self.members);
+            count(&|line| {
+                value(line, "Array State").is_some_and(|s| s.split(' ').next() == Some(&*all))
+            })
+        };
+        if [checksums, clean, active] == [self.members; 3] {
+            return Ok(());
+        }
+        Err(format!(
+            "of {} members mdadm finds {checksums} with correct checksums, {clean} clean, \
+             {active} that call all active:\n{report}",
+            self.members
+        )
+        .into())
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display())
+}

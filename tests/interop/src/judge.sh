@@ -1,0 +1,63 @@
+# What the guest's scripts share. Every script begins with it, and ends with everything stopped.
+set -e
+md=/sys/block/md0/md
+trap 'status=$?; calm; exit $status' EXIT
+
+# show FILE...: makes devices of host files; the array devices has their names in order.
+show() { devices=$(attach "$@"); devices=($devices); }
+
+# quietly ...: runs a command that is heard only if it fails.
+quietly() { "$@" >/tmp/quietly.log 2>&1 || { echo "$*:"; cat /tmp/quietly.log /proc/mdstat; exit 1; }; }
+
+# settle: waits until no member is under recovery and no resync is due.
+settle() {
+    local patience=3000 action degraded resync
+    while :; do
+        read -r action <$md/sync_action
+        read -r degraded <$md/degraded
+        read -r resync <$md/resync_start
+        [ "$action $degraded $resync" = 'idle 0 none' ] && return
+        patience=$((patience - 1))
+        [ $patience -gt 0 ] || { echo "never settled:"; cat /proc/mdstat; exit 1; }
+        usleep 10000
+    done
+}
+
+# matches: redundancy agrees with the data everywhere.
+matches() {
+    local mismatches
+    mismatches=$(scrub /dev/md0)
+    [ "$mismatches" = 0 ] || { echo "check counts $mismatches mismatched sectors"; exit 1; }
+}
+
+# lacks N...: these of the devices, and no others, are no active members.
+lacks() {
+    local number expected found
+    for number in "${!devices[@]}"; do
+        case " $* " in *" $number "*) expected=out ;; *) expected=in_sync ;; esac
+        found=out
+        [ ! -e $md/dev-${devices[number]##*/}/state ] ||
+            read -r found <$md/dev-${devices[number]##*/}/state
+        [ "${found%%,*}" = $expected ] ||
+            { echo "member $number is $found, not $expected"; cat /proc/mdstat; exit 1; }
+    done
+}
+
+# dump FILE: the array's contents go to a host file.
+dump() { dd if=/dev/md0 of="/host$1" bs=1M status=none; }
+
+# fill FILE: writes as much of a host file as the array takes, and prints how many bytes it is.
+fill() {
+    local sectors
+    read -r sectors </sys/block/md0/size
+    echo $((sectors * 512))
+    dd if="/host$1" of=/dev/md0 bs=1M iflag=count_bytes,fullblock count=$((sectors * 512)) \
+        conv=fsync status=none
+}
+
+# poke FILE SECTOR COUNT [direct]: writes that part of a host file to the same place, at once.
+# Direct writes go round the cache, which would make whole pages of them.
+poke() {
+    dd if="/host$1" of=/dev/md0 bs=$(($3 * 512)) count=1 status=none conv=notrunc \
+        iflag=skip_bytes,fullblock skip=$(($2 * 512)) oflag=seek_bytes${4:+,$4} seek=$(($2 * 512))
+}

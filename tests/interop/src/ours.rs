@@ -1,0 +1,266 @@
+//! Lapstrake's side: makes, opens, serves, reads and writes arrays through the same calls as the
+//! command.
+
+use std::fs;
+use std::ops::Range;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lapstrake_device::MemberSpec;
+use lapstrake_export::{NbdSession, nbd};
+use lapstrake_geometry::Geometry;
+use lapstrake_host::create::{NewArray, NewBitmap, prepare};
+use lapstrake_host::{Array, Log, OpenRequest, Opened, Options, Outside};
+use lapstrake_metadata::assemble::{Reason, Verdict};
+
+use crate::Failure;
+use crate::case::Case;
+use crate::draw::Draw;
+use crate::nbd::{Client, Request};
+use crate::shape::Shape;
+
+const SECTOR: u64 = 512;
+const PAGE: usize = 4096;
+/// Enough for the requests that are kept in flight.
+const BUFFER_BYTES: usize = 4 << 20;
+const DEPTH: usize = 12;
+
+/// Makes an array of these files.
+pub fn create(case: &Case, shape: &Shape, files: &[PathBuf]) -> Result<(), Failure> {
+    let wanted = NewArray {
+        name: "interop".into(),
+        homehost: None,
+        level: case.level,
+        raid_devices: case.members,
+        spares: 0,
+        members: files.iter().map(|file| Some(MemberSpec::whole(file))).collect(),
+        version: case.version,
+        chunk: (!case.chunk.is_zero()).then_some(case.chunk),
+        layout: Some(case.layout),
+        bitmap: if shape.bitmap.is_some() { NewBitmap::Internal } else { NewBitmap::None },
+        bitmap_chunk: shape.bitmap,
+        size: None,
+        data_offset: None,
+        uuid: None,
+        assume_clean: !shape.resync,
+        force: false,
+        overwrite: false,
+        now: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+    };
+    let mut draw = Draw::new(case.seed());
+    prepare(&wanted, |bytes| draw.fill(bytes))?.write()?;
+    Ok(())
+}
+
+/// Whether to open an array for reading only, and whether members may be missing that it does not
+/// know to be missing.
+#[derive(Clone, Copy)]
+pub struct How {
+    pub read_only: bool,
+    pub degraded: bool,
+}
+
+pub const READ: How = How { read_only: true, degraded: false };
+pub const READ_DEGRADED: How = How { read_only: true, degraded: true };
+pub const WRITE: How = How { read_only: false, degraded: false };
+pub const WRITE_DEGRADED: How = How { read_only: false, degraded: true };
+
+/// A running array.
+pub struct Ours {
+    array: Array,
+    said: Arc<Mutex<Vec<String>>>,
+    geometry: Geometry,
+    /// What was decided about each file, in the order given.
+    verdicts: Vec<(Verdict, String)>,
+}
+
+impl Ours {
+    /// Opens and starts the array of these files.
+    pub fn start(files: &[&Path], how: How, shape: &Shape) -> Result<Self, Failure> {
+        let request = OpenRequest {
+            members: files.iter().map(MemberSpec::whole).collect(),
+            read_only: how.read_only,
+            degraded: how.degraded,
+            ..OpenRequest::default()
+        };
+        let Opened { parts, assembly, report } = lapstrake_host::open(&request)?;
+        let geometry = parts.geometry.clone();
+        let lines = report.into_iter().map(|line| line.verdict);
+        let verdicts = assembly.verdicts.into_iter().map(|(_, verdict)| verdict).zip(lines);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let ear = said.clone();
+        let log = Log::new(move |line| ear.lock().expect("no panic").push(line.to_owned()));
+        let options = Options {
+            read_only: how.read_only,
+            shards: shape.shards,
+            stripe_cache_size: shape.stripe_cache_size,
+            buffer_bytes: BUFFER_BYTES,
+            ..Options::default()
+        };
+        let array = Array::start(parts, &options, log)?;
+        Ok(Self { array, said, geometry, verdicts: verdicts.collect() })
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.array.bytes()
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Which of the files, by index, were left because they are out of date; an error if one was
+    /// left for another reason.
+    pub fn stale(&self) -> Result<Vec<usize>, Failure> {
+        let mut stale = Vec::new();
+        for (index, (verdict, line)) in self.verdicts.iter().enumerate() {
+            match verdict {
+                Verdict::Left(Reason::Stale { .. }) => stale.push(index),
+                Verdict::Left(_) => return Err(format!("member {index} is {line}").into()),
+                _ => {}
+            }
+        }
+        Ok(stale)
+    }
+
+    /// Reads everything, in pieces of random lengths.
+    pub fn read_all(&self, draw: &mut Draw) -> Result<Vec<u8>, Failure> {
+        let total = self.bytes() as usize;
+        let mut pages = vec![Page([0; PAGE]); total.div_ceil(PAGE)];
+        let mut bytes = Vec::with_capacity(total);
+        let handle = self.array.handle();
+        for cut in draw.cuts(self.bytes() / SECTOR) {
+            let (offset, len) = (cut.start * SECTOR, (cut.end - cut.start) * SECTOR);
+            let memory = pages.as_mut_ptr().cast::<u8>();
+            // SAFETY: the memory is page-aligned, at least as long as the array, and nothing
+            // else touches it until the call returns, which is after the array has done with it.
+            unsafe { handle.call(Outside::Read(memory), offset, len) }
+                .map_err(|error| format!("read of {len} at {offset}: {error}"))?;
+            let end = bytes.len() + len as usize;
+            for page in &pages[..(len as usize).div_ceil(PAGE)] {
+                bytes.extend_from_slice(&page.0);
+            }
+            bytes.truncate(end);
+        }
+        Ok(bytes)
+    }
+
+    /// Stops the array; an error if it could not be left clean.
+    pub fn stop(self) -> Result<(), Failure> {
+        if self.array.stop() {
+            return Ok(());
+        }
+        let said = self.said.lock().map_err(|_| "the log broke")?.join("\n");
+        Err(format!("the array did not stop clean; it said:\n{said}").into())
+    }
+
+    /// Serves the array over NBD to one customer, and stops it.
+    pub fn serve(
+        self,
+        socket: &Path,
+        customer: impl FnOnce(&mut Client) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let info = nbd::ExportInfo::new("", self.bytes());
+        let exports = Arc::new(nbd::Exports::new(vec![info])?);
+        let ear = self.said.clone();
+        let log = Log::new(move |line| ear.lock().expect("no panic").push(line.to_owned()));
+        let listener = UnixListener::bind(socket)?;
+        let limits = nbd::Limits::default();
+        let greet = move |fd| -> Box<dyn lapstrake_host::Client> {
+            Box::new(NbdSession::new(fd, exports.clone(), limits, log.clone()))
+        };
+        self.array.handle().listen(listener.into(), Box::new(greet));
+        let mut client = Client::connect(socket)?;
+        fs::remove_file(socket)?;
+        if client.size() != self.bytes() {
+            return Err(format!("the export has {} bytes", client.size()).into());
+        }
+        let outcome = customer(&mut client).and_then(|()| client.disconnect());
+        let detail = self.array.handle().detail();
+        let stopped = self.stop();
+        outcome.and(stopped)?;
+        let members = detail.ok_or("the array stopped by itself")?.members;
+        match members.iter().find(|member| member.state == "faulty") {
+            Some(member) => Err(format!("{} failed meanwhile", member.path).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Memory as requests want it.
+#[derive(Clone, Copy)]
+#[repr(align(4096))]
+struct Page([u8; PAGE]);
+
+/// Fills the export with `image` in pieces of random lengths and order.
+pub fn fill(client: &mut Client, image: &[u8], draw: &mut Draw) -> Result<(), Failure> {
+    let mut cuts = draw.cuts(image.len() as u64 / SECTOR);
+    draw.shuffle(&mut cuts);
+    let requests: Vec<_> = cuts.into_iter().map(|cut| write(image, cut, draw)).collect();
+    client.submit(&requests, DEPTH)
+}
+
+/// Writes `count` times at random, mostly bytes and sometimes zeros, and into `image` too.
+///
+/// Requests overlap while they are in flight: the array keeps their order.
+pub fn scribble(
+    client: &mut Client,
+    image: &mut [u8],
+    count: usize,
+    draw: &mut Draw,
+) -> Result<(), Failure> {
+    let sectors = image.len() as u64 / SECTOR;
+    let mut news = Vec::new();
+    for _ in 0..count {
+        let start = draw.within(0..sectors);
+        let len = draw.length(sectors - start);
+        let zeroes = draw.once_in(8);
+        let bytes =
+            if zeroes { vec![0; (len * SECTOR) as usize] } else { draw.bytes(len * SECTOR) };
+        let offset = start * SECTOR;
+        image[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        news.push((zeroes, offset, bytes));
+    }
+    let mut requests = Vec::new();
+    for (zeroes, offset, bytes) in &news {
+        requests.push(match zeroes {
+            true => Request::Zeroes { offset: *offset, len: bytes.len() as u32 },
+            false => Request::Write { offset: *offset, bytes, fua: draw.once_in(16) },
+        });
+        if draw.once_in(16) {
+            requests.push(Request::Flush);
+        }
+    }
+    client.submit(&requests, DEPTH)
+}
+
+/// Compares the export with `image`.
+pub fn verify(client: &mut Client, image: &[u8], draw: &mut Draw) -> Result<(), Failure> {
+    let cuts = draw.cuts(image.len() as u64 / SECTOR);
+    let bytes = |cut: &Range<u64>| cut.start * SECTOR..cut.end * SECTOR;
+    let ranges: Vec<_> = cuts.iter().map(bytes).collect();
+    let mut read = vec![0; image.len()];
+    client.read(&ranges, DEPTH, &mut read)?;
+    same(&read, image)
+}
+
+/// An error that tells where the two differ.
+pub fn same(found: &[u8], expected: &[u8]) -> Result<(), Failure> {
+    if found == expected {
+        return Ok(());
+    }
+    if found.len() != expected.len() {
+        return Err(format!("{} bytes, expected {}", found.len(), expected.len()).into());
+    }
+    let pairs = found.chunks(512).zip(expected.chunks(512)).enumerate();
+    let differing: Vec<usize> = pairs.filter(|(_, (a, b))| a != b).map(|(at, _)| at).collect();
+    let first = &differing[..differing.len().min(8)];
+    Err(format!("{} sectors differ, the first are array sectors {first:?}", differing.len()).into())
+}
+
+fn write<'a>(image: &'a [u8], cut: Range<u64>, draw: &mut Draw) -> Request<'a> {
+    let (offset, end) = (cut.start * SECTOR, cut.end * SECTOR);
+    Request::Write { offset, bytes: &image[offset as usize..end as usize], fua: draw.once_in(32) }
+}
