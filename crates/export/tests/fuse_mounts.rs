@@ -1,0 +1,143 @@
+//! Promise: mounts come and go without harm to what is there, whoever ends them.
+
+mod fuse_support;
+
+use fuse_support::{Served, Setup, has_fuse, is_root, not_run, serve_if_asked};
+use std::{os::unix::fs::FileExt, path::Path, process::Command};
+
+/// A user without rights.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn the_server_of_the_other_tests() {
+    serve_if_asked();
+}
+
+fn is_mounted(file: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+    mounts.lines().any(|line| line.split(' ').nth(1) == file.to_str())
+}
+
+/// The end is told to whoever asked to hear of it and to whoever unmounted, in any order.
+fn hear_both(served: &mut Served) {
+    let mut words = [served.hear(), served.hear()];
+    words.sort();
+    assert_eq!(words, ["the mount has ended", "unmounted"]);
+}
+
+#[test]
+fn a_file_that_the_mount_made_goes_with_it() {
+    if !has_fuse() {
+        return;
+    }
+    let mut served = Setup::default().serve();
+    assert!(is_mounted(&served.file));
+    served.say("unmount");
+    hear_both(&mut served);
+    assert!(!served.file.exists());
+    assert_eq!(served.end(), "stopped clean");
+}
+
+#[test]
+fn the_server_is_told_when_somebody_else_unmounts() {
+    if !has_fuse() {
+        return;
+    }
+    let mut served = Setup::default().serve();
+    let mut command = match is_root() {
+        true => Command::new("umount"),
+        false => Command::new("fusermount3"),
+    };
+    let args: &[&str] = if is_root() { &[] } else { &["-u"] };
+    let status = command.args(args).arg(&served.file).status().expect("runs");
+    assert!(status.success());
+    assert_eq!(served.hear(), "the mount has ended");
+    assert_eq!(served.end(), "stopped clean");
+}
+
+#[test]
+fn a_file_in_use_is_served_until_it_is_closed() {
+    if !has_fuse() {
+        return;
+    }
+    let mut served = Setup::default().serve();
+    let file = served.open();
+    served.say("unmount");
+    let said = served.hear();
+    assert!(said.contains("unmounted, but somebody has it open still"), "{said}");
+    assert!(!is_mounted(&served.file));
+    file.write_all_at(b"still", 1000).expect("served");
+    drop(file);
+    assert_eq!(served.hear(), "the mount has ended");
+    assert_eq!(served.end(), "stopped clean");
+}
+
+#[test]
+fn a_server_that_stops_fails_what_comes_later_and_hangs_nobody() {
+    if !has_fuse() {
+        return;
+    }
+    let mut served = Setup::default().serve();
+    let file = served.open();
+    served.say("unmount");
+    served.hear();
+    served.say("stop");
+    assert_eq!(served.hear(), "stopped clean");
+    while served.hear() != "the server has gone" {}
+    assert!(file.write_at(b"late", 0).is_err());
+    assert!(file.sync_all().is_err());
+}
+
+#[test]
+fn what_has_contents_or_is_no_file_is_refused() {
+    if !has_fuse() {
+        return;
+    }
+    let refused = |make: &dyn Fn(&Path)| {
+        let setup = Setup::default();
+        setup.try_serve_over(make).err().expect("refused")
+    };
+    let said = refused(&|file| std::fs::write(file, "dear").expect("written"));
+    assert!(said.contains("not empty"), "{said}");
+    let said = refused(&|file| std::fs::create_dir(file).expect("made"));
+    assert!(said.contains("not a regular file"), "{said}");
+    let said = refused(&|file| std::os::unix::fs::symlink("no/where", file).expect("made"));
+    assert!(said.contains("No such file"), "{said}");
+}
+
+#[test]
+fn an_empty_file_that_was_there_stays() {
+    if !has_fuse() {
+        return;
+    }
+    let setup = Setup::default();
+    let make = |file: &Path| std::fs::write(file, "").expect("written");
+    let mut served = setup.try_serve_over(&make).unwrap_or_else(|why| panic!("{why}"));
+    assert!(served.file.metadata().expect("stat").len() > 0);
+    served.say("unmount");
+    hear_both(&mut served);
+    assert_eq!(served.file.metadata().expect("stat").len(), 0);
+}
+
+#[test]
+fn a_plain_user_can_mount() {
+    if !has_fuse() {
+        return;
+    }
+    if Command::new("fusermount3").arg("--version").output().is_err() {
+        return not_run("mounting as a plain user: fusermount3 is not installed");
+    }
+    if !is_root() {
+        return not_run("mounting as another user: every other test does so as this plain user");
+    }
+    let mut served = match (Setup { user: Some(NOBODY), ..Setup::default() }).try_serve() {
+        Ok(served) => served,
+        Err(why) => return not_run(&format!("mounting as a plain user: {why}")),
+    };
+    assert!(is_mounted(&served.file));
+    // Nobody else may look, not even root.
+    assert!(std::fs::File::open(&served.file).is_err());
+    served.say("unmount");
+    hear_both(&mut served);
+    assert!(!is_mounted(&served.file));
+}

@@ -1,0 +1,272 @@
+//! Arrays served over FUSE by a process of their own, so that a fault here leaves no mount that
+//! waits for a server that waits for it: when that process dies, the kernel ends the mount.
+//!
+//! The process is this test program again, told by its environment to serve ([`serve_if_asked`]).
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use lapstrake_export::fuse::Mount;
+use lapstrake_geometry::{Level, Sectors};
+use lapstrake_host::{
+    Array, Log, OpenRequest, Options,
+    create::{NewArray, NewBitmap, prepare},
+};
+use lapstrake_metadata::Version;
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+use tempfile::TempDir;
+
+const SERVE: &str = "LAPSTRAKE_TEST_SERVE";
+const READ_ONLY: &str = "LAPSTRAKE_TEST_READ_ONLY";
+const WORD: &str = "served:";
+
+/// What a test program must have as a test of this very name.
+pub const SERVER_TEST: &str = "the_server_of_the_other_tests";
+
+/// Says why something was not tested, past the harness, which keeps the output of tests that pass.
+pub fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+/// False, said aloud, where nothing can be mounted.
+pub fn has_fuse() -> bool {
+    let there = File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !there {
+        not_run("/dev/fuse cannot be opened");
+    }
+    there
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: only asks.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// What to serve, and how.
+pub struct Setup {
+    pub level: Level,
+    pub members: usize,
+    /// Of each.
+    pub member_bytes: u64,
+    pub read_only: bool,
+    /// For `LAPSTRAKE_FAULT`.
+    pub faults: String,
+    /// Serve as this user.
+    pub user: Option<u32>,
+    /// The process enters this control group before it does anything else.
+    pub group: Option<PathBuf>,
+    /// Where the members and the file lie.
+    pub place: PathBuf,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            level: Level::Raid0,
+            members: 3,
+            member_bytes: 4 << 20,
+            read_only: false,
+            faults: String::new(),
+            user: None,
+            group: None,
+            place: std::env::temp_dir(),
+        }
+    }
+}
+
+/// A serving process.
+pub struct Served {
+    pub file: PathBuf,
+    pub dir: TempDir,
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Setup {
+    /// Creates the array and serves it.
+    pub fn serve(&self) -> Served {
+        self.try_serve().unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same, or what the server said.
+    pub fn try_serve(&self) -> Result<Served, String> {
+        self.try_serve_over(&|_| ())
+    }
+
+    /// The same over what `make` puts there.
+    pub fn try_serve_over(&self, make: &dyn Fn(&Path)) -> Result<Served, String> {
+        let dir = TempDir::new_in(&self.place).expect("a directory");
+        let members = self.create(dir.path());
+        let file = dir.path().join("array");
+        make(&file);
+        if let Some(user) = self.user {
+            for path in members.iter().map(PathBuf::as_path).chain([dir.path()]) {
+                std::os::unix::fs::chown(path, Some(user), Some(user)).expect("chown");
+            }
+        }
+        let list: Vec<_> =
+            [&file].into_iter().chain(&members).map(|p| p.to_string_lossy()).collect();
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
+            .args(["--exact", SERVER_TEST, "--nocapture"])
+            .env(SERVE, list.join("\n"))
+            .env("LAPSTRAKE_FAULT", &self.faults)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if self.read_only {
+            command.env(READ_ONLY, "1");
+        }
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        if let Some(group) = &self.group {
+            enter(&mut command, group);
+        }
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut served = Served { file, dir, child, input, output };
+        match served.hear() {
+            word if word == "ready" => Ok(served),
+            word => Err(word),
+        }
+    }
+
+    fn create(&self, dir: &Path) -> Vec<PathBuf> {
+        let paths: Vec<_> = (0..self.members).map(|i| dir.join(format!("member{i}"))).collect();
+        for path in &paths {
+            File::create(path).and_then(|f| f.set_len(self.member_bytes)).expect("a member");
+        }
+        let specs = paths.iter().map(|path| Some(path.to_string_lossy().parse().expect("a spec")));
+        let array = NewArray {
+            name: "fuse".into(),
+            homehost: None,
+            level: self.level,
+            raid_devices: self.members as u16,
+            spares: 0,
+            members: specs.collect(),
+            version: Version::V1_2,
+            chunk: Some(Sectors(128)),
+            layout: None,
+            bitmap: NewBitmap::None,
+            bitmap_chunk: None,
+            size: None,
+            data_offset: None,
+            uuid: None,
+            assume_clean: true,
+            force: false,
+            overwrite: false,
+            now: 1,
+        };
+        let prepared = prepare(&array, |bytes| bytes.fill(7)).expect("a possible array");
+        prepared.write().expect("written");
+        paths
+    }
+}
+
+/// Makes the command's process enter a control group first.
+pub fn enter(command: &mut Command, group: &Path) {
+    let procs = group.join("cgroup.procs");
+    let procs = std::ffi::CString::new(procs.to_str().expect("UTF-8")).expect("no zero byte");
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            let fd = libc::open(procs.as_ptr(), libc::O_WRONLY);
+            let written = libc::write(fd, c"0".as_ptr().cast(), 1);
+            libc::close(fd);
+            if written == 1 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        });
+    }
+}
+
+impl Served {
+    /// The server's next word.
+    pub fn hear(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.output.read_line(&mut line).expect("a pipe") == 0 {
+                return "the server has gone".into();
+            }
+            // The harness may have printed before it on the same line.
+            if let Some((_, word)) = line.split_once(WORD) {
+                return word.trim().into();
+            }
+        }
+    }
+
+    /// Tells the server something.
+    pub fn say(&mut self, word: &str) {
+        let input = self.input.as_mut().expect("not ended yet");
+        writeln!(input, "{word}").expect("the server listens");
+    }
+
+    /// Ends it; what it said last.
+    pub fn end(mut self) -> String {
+        drop(self.input.take());
+        self.hear()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn open(&self) -> File {
+        File::options().read(true).write(true).open(&self.file).expect("opens")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        if std::thread::panicking() {
+            // Whatever hangs in the mount is let go.
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// The other side: returns at once unless this process is to serve.
+pub fn serve_if_asked() {
+    let Ok(list) = std::env::var(SERVE) else { return };
+    let (file, members) = list.split_once('\n').expect("a file and members");
+    let say = |word: &str| println!("{WORD} {word}");
+    let read_only = std::env::var_os(READ_ONLY).is_some();
+    let members = members.lines().map(|member| member.parse().expect("a spec")).collect();
+    let request = OpenRequest { members, read_only, ..OpenRequest::default() };
+    let opened = lapstrake_host::open(&request).expect("an array");
+    let log = Log::new(|line| eprintln!("{line}"));
+    // Small pools: one of the tests limits this process's memory.
+    let options = Options { shards: 1, buffer_bytes: 4 << 20, read_only, ..Options::default() };
+    let array = Array::start(opened.parts, &options, log.clone()).expect("starts");
+    let mounted = Mount::new(array.handle(), array.bytes(), read_only, Path::new(file), log);
+    let mut mount = match mounted {
+        Ok(mount) => Some(mount),
+        Err(error) => return say(&error.to_string()),
+    };
+    if let Some(mount) = &mount {
+        mount.on_end(move || println!("{WORD} the mount has ended"));
+    }
+    say("ready");
+    for line in std::io::stdin().lines() {
+        match (line.as_deref(), mount.take()) {
+            (Ok("unmount"), Some(mount)) => match mount.unmount() {
+                Ok(()) => say("unmounted"),
+                Err(error) => say(&error.to_string()),
+            },
+            (Ok("stop"), _) => break,
+            _ => panic!("not a command"),
+        }
+    }
+    if let Some(Err(error)) = mount.map(Mount::unmount) {
+        say(&error.to_string());
+    }
+    say(if array.stop() { "stopped clean" } else { "stopped" });
+}
