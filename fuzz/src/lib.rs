@@ -1,7 +1,7 @@
 //! What several targets do with a superblock that was found sound.
 
 use lapstrake_geometry::{Sector, Sectors, Slot};
-use lapstrake_metadata::{Role, Superblock, read_at};
+use lapstrake_metadata::{Device, Role, Superblock, read_at};
 
 /// Asks everything of `superblock`, changes what a running array changes, and demands that the
 /// bytes lead back to the value.
@@ -27,10 +27,13 @@ pub fn exercise(superblock: &Superblock, device: Sectors) {
     changed.set_recovery_offset(Some(Sector(7)));
     changed.set_has_bad_blocks(true);
     let own = changed.dev_number();
-    for role in [Role::Faulty, Role::Spare, Role::Active(Slot(0))] {
+    for role in [Role::Active(Slot(0)), Role::Spare, Role::Faulty] {
         changed.set_role_of(own, role);
         assert_eq!(again(&changed).role(), role);
     }
+    let device = |role| Device { number: own, role, in_sync: true };
+    changed.set_roles(&[device(Role::Active(Slot(0)))], 0);
+    assert_eq!(again(&changed).role(), Role::Active(Slot(0)));
 }
 
 fn ask(superblock: &Superblock) {

@@ -102,12 +102,12 @@ impl Findings {
 }
 
 /// A device of known size behind a reader.
-struct Device<R> {
+struct Reader<R> {
     bytes: u64,
     read: R,
 }
 
-impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Device<R> {
+impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Reader<R> {
     /// `len` bytes at `offset`; fewer, perhaps none, at the end of the device.
     fn get(&mut self, offset: u64, len: u64) -> Result<Vec<u8>, E> {
         let start = (offset & !4095).min(self.bytes);
@@ -131,7 +131,7 @@ pub fn probe<E>(
     size: Sectors,
     read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<Findings, E> {
-    let mut device = Device { bytes: size.0.saturating_mul(512), read };
+    let mut device = Reader { bytes: size.0.saturating_mul(512), read };
     let mut found = Vec::new();
     for version in Version::ALL {
         let Some(sector) = version.place(size.0) else { continue };

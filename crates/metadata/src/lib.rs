@@ -25,7 +25,7 @@ mod version;
 mod wire;
 
 pub use error::SuperblockError;
-pub use role::Role;
+pub use role::{Device, Role};
 pub use superblock::{Superblock, read_at};
 pub use unsupported::Unsupported;
 pub use version::Version;

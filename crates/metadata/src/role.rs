@@ -28,3 +28,14 @@ impl fmt::Display for Role {
         }
     }
 }
+
+/// One device of an array, for [`crate::Superblock::set_roles`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Device {
+    /// Its device number so far.
+    pub number: u32,
+    /// Its role.
+    pub role: Role,
+    /// Whether a member that holds a slot has all its data; false while it is recovered.
+    pub in_sync: bool,
+}

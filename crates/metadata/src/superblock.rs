@@ -11,7 +11,7 @@ use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
 
 use crate::v1::{MAX_SECTOR, feature, role};
 use crate::wire::Field;
-use crate::{Role, SuperblockError, Unsupported, Version, v1, v090};
+use crate::{Device, Role, SuperblockError, Unsupported, Version, v1, v090};
 
 /// One member's superblock, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -353,8 +353,9 @@ impl Superblock {
 
     /// Sets the role of `dev_number`.
     ///
-    /// In 0.90 a failed device leaves an entry "faulty, removed", as the kernel writes it once
-    /// the member is out of the array, and the counts follow.
+    /// In 0.90 the counts follow; a failed device leaves an entry "faulty, removed", as the
+    /// kernel writes it once the member is out of the array; an entry without a device is no
+    /// spare and stays as it is. A running array uses [`Superblock::set_roles`].
     ///
     /// # Panics
     /// If the format has no room for `dev_number` (a superblock that was parsed has none
@@ -375,6 +376,25 @@ impl Superblock {
                     Role::Faulty => role::FAULTY,
                     Role::Journal => role::JOURNAL,
                 };
+            }
+        }
+    }
+
+    /// Fills the whole table of devices, as the kernel does at every update: what is not in
+    /// `devices` has no role. `own` is this member's index in `devices`.
+    ///
+    /// In 1.x the device numbers stay. 0.90 numbers anew: members in sync by their slots, all
+    /// others (also one that is being recovered, which 0.90 lists as a spare) behind these in
+    /// the order given, so [`Superblock::dev_number`] can change. Update all members alike.
+    ///
+    /// # Panics
+    /// As [`Superblock::set_role_of`].
+    pub fn set_roles(&mut self, devices: &[Device], own: usize) {
+        match self {
+            Self::V090(sb) => sb.set_roles(devices, own),
+            Self::V1(sb) => {
+                sb.dev_roles.fill(role::SPARE);
+                devices.iter().for_each(|device| self.set_role_of(device.number, device.role));
             }
         }
     }

@@ -14,9 +14,9 @@ use alloc::vec::Vec;
 
 use lapstrake_geometry::Slot;
 
-use crate::Role;
 use crate::error::SuperblockError;
 use crate::wire::{ByteOrder, Field, on_disk};
+use crate::{Device, Role};
 
 /// `md_magic`.
 pub const MAGIC: u32 = 0xa92b_4efc;
@@ -294,12 +294,15 @@ impl Superblock {
     /// If `number` is not in the table, or `role` is the journal's.
     pub fn set_role_of(&mut self, number: u32, role: Role) {
         use disk_state::{ACTIVE, FAULTY, REMOVED, SYNC};
+        let is_slot = number < self.raid_disks;
         let disk = &mut self.disks[number as usize];
         *disk = match role {
             Role::Active(Slot(slot)) => {
                 Disk { number, raid_disk: slot.into(), state: ACTIVE | SYNC, ..*disk }
             }
+            Role::Spare if !disk.is_used() => return,
             Role::Spare => Disk { number, raid_disk: number, state: 0, ..*disk },
+            Role::Faulty if is_slot => Disk::missing(number),
             Role::Faulty => {
                 Disk { number, raid_disk: number, state: FAULTY | REMOVED, ..Disk::default() }
             }
@@ -311,34 +314,131 @@ impl Superblock {
         self.recount();
     }
 
-    /// Recounts `nr_disks`, `active_disks`, `working_disks`, `failed_disks` and `spare_disks`
-    /// from the table, as the kernel does at every update.
-    pub fn recount(&mut self) {
-        use disk_state::{ACTIVE, FAULTY, REMOVED, SYNC};
-        (self.nr_disks, self.active_disks, self.working_disks) = (0, 0, 0);
-        (self.failed_disks, self.spare_disks) = (0, 0);
-        for (i, disk) in self.disks.iter().enumerate() {
-            let is_slot = (i as u32) < self.raid_disks;
-            // A spare with no device numbers of its own shows itself by its number.
-            let is_used = disk.state != 0 || disk.number != 0 || disk.major != 0;
-            match disk.state {
-                state if state & FAULTY != 0 && (is_slot || state & REMOVED == 0) => {
-                    self.failed_disks += 1;
+    /// Fills the whole table, and numbers the devices anew, as the kernel does at every update
+    /// (`super_90_sync`): a member in sync has its slot for a number, all others follow behind
+    /// the slots. `own` is this member's index in `devices`. Device numbers (`major`, `minor`)
+    /// and flags stay with the device.
+    ///
+    /// # Panics
+    /// If there are more devices than the table has entries, or a journal.
+    pub fn set_roles(&mut self, devices: &[Device], own: usize) {
+        use disk_state::{ACTIVE, FAILFAST, FAULTY, REMOVED, SYNC, WRITE_MOSTLY};
+        let old = core::mem::replace(&mut self.disks, [Disk::default(); MAX_DISKS]);
+        // So the kernel does; it stays if nobody has slot 0.
+        self.disks[0].state = REMOVED;
+        let mut next = self.raid_disks;
+        for (i, device) in devices.iter().enumerate() {
+            let holds = device.in_sync || self.minor_version > 90;
+            let (number, state) = match device.role {
+                Role::Active(Slot(slot)) if holds => {
+                    (slot.into(), if device.in_sync { ACTIVE | SYNC } else { ACTIVE })
                 }
-                state if state & (FAULTY | REMOVED) != 0 => continue,
-                state if state & (ACTIVE | SYNC) == ACTIVE | SYNC => {
-                    self.active_disks += 1;
-                    self.working_disks += 1;
-                }
-                _ if is_used => {
-                    self.spare_disks += 1;
-                    self.working_disks += 1;
-                }
-                _ => continue,
-            }
-            if disk.state & REMOVED == 0 {
-                self.nr_disks += 1;
+                Role::Journal => panic!("0.90 has no journal"),
+                Role::Faulty => (next, FAULTY),
+                Role::Active(_) | Role::Spare => (next, 0),
+            };
+            next += u32::from(number == next);
+            let known = old.get(device.number as usize).copied().unwrap_or_default();
+            let entry = &mut self.disks[number as usize];
+            *entry = Disk { number, raid_disk: number, ..known };
+            entry.state = state | known.state & (WRITE_MOSTLY | FAILFAST);
+            if i == own {
+                self.this_disk = *entry;
             }
         }
+        for number in 0..self.raid_disks {
+            let disk = &mut self.disks[number as usize];
+            if disk.state == 0 && disk.number == 0 {
+                *disk = Disk::missing(number);
+            }
+        }
+        self.recount();
+    }
+
+    /// Recounts `nr_disks`, `active_disks`, `working_disks`, `failed_disks` and `spare_disks`
+    /// from the table, as the kernel counts: of what failed only the slots that nobody holds.
+    fn recount(&mut self) {
+        use disk_state::{ACTIVE, FAULTY, REMOVED};
+        (self.nr_disks, self.active_disks, self.working_disks) = (0, 0, 0);
+        (self.failed_disks, self.spare_disks) = (0, 0);
+        for disk in &self.disks {
+            if disk.state & (FAULTY | REMOVED) == FAULTY | REMOVED {
+                self.failed_disks += u32::from(disk.number < self.raid_disks);
+            }
+            if !disk.is_used() {
+                continue;
+            }
+            self.nr_disks += 1;
+            if disk.state & FAULTY != 0 {
+                continue;
+            }
+            self.working_disks += 1;
+            if disk.state & ACTIVE != 0 {
+                self.active_disks += 1;
+            } else {
+                self.spare_disks += 1;
+            }
+        }
+    }
+}
+
+impl Disk {
+    /// A slot that nobody holds.
+    fn missing(number: u32) -> Self {
+        let state = disk_state::FAULTY | disk_state::REMOVED;
+        Self { number, raid_disk: number, state, ..Self::default() }
+    }
+
+    /// Whether a device is entered here.
+    fn is_used(&self) -> bool {
+        self.state & disk_state::REMOVED == 0
+            && (self.state != 0 || self.number != 0 || self.major != 0 || self.minor != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// Number, slot and state of every entry in use, and the counts.
+    fn table(sb: &Superblock) -> (Vec<(u32, u32, u32)>, [u32; 5]) {
+        let used = sb.disks.iter().filter(|disk| **disk != Disk::default());
+        let table = used.map(|disk| (disk.number, disk.raid_disk, disk.state)).collect();
+        let counts = [sb.active_disks, sb.working_disks, sb.failed_disks, sb.spare_disks];
+        (table, [sb.nr_disks, counts[0], counts[1], counts[2], counts[3]])
+    }
+
+    fn device(role: Role) -> Device {
+        Device { number: 0, role, in_sync: true }
+    }
+
+    /// As a kernel 6.1 wrote it for a raid5 of 4 with one failed member, still listed, and
+    /// another being recovered.
+    #[test]
+    fn the_table_is_the_kernels_during_a_recovery() {
+        let mut sb = Superblock::empty(ByteOrder::Little);
+        sb.raid_disks = 4;
+        let slot = |slot| device(Role::Active(Slot(slot)));
+        let recovering = Device { in_sync: false, ..slot(1) };
+        let devices = [recovering, slot(3), slot(0), slot(2), device(Role::Faulty)];
+        sb.set_roles(&devices, 0);
+        let expected = [(0, 0, 6), (1, 1, 9), (2, 2, 6), (3, 3, 6), (4, 4, 0), (5, 5, 1)].to_vec();
+        assert_eq!(table(&sb), (expected, [5, 3, 4, 1, 1]));
+        assert_eq!((sb.this_disk.number, sb.role_of(4)), (4, Role::Spare));
+        sb.set_roles(&devices, 2);
+        assert_eq!((sb.this_disk.number, sb.role_of(0)), (0, Role::Active(Slot(0))));
+    }
+
+    /// As a kernel 6.1 wrote it for a raid1 of 3 whose first members failed: nobody counts
+    /// slot 0.
+    #[test]
+    fn slot_0_is_no_failed_one_when_nobody_has_it() {
+        let mut sb = Superblock::empty(ByteOrder::Little);
+        sb.raid_disks = 3;
+        let faulty = device(Role::Faulty);
+        sb.set_roles(&[device(Role::Active(Slot(2))), faulty, faulty], 0);
+        let expected = [(0, 0, 8), (1, 1, 9), (2, 2, 6), (3, 3, 1), (4, 4, 1)].to_vec();
+        assert_eq!(table(&sb), (expected, [3, 1, 1, 1, 0]));
     }
 }
