@@ -45,4 +45,5 @@ fn ask(superblock: &Superblock) {
     let _ = (superblock.role(), superblock.role_of(u32::MAX), superblock.dev_of_slot(Slot(0)));
     let _ = (superblock.write_mostly(), superblock.data_offset(), superblock.data_size());
     let _ = (superblock.super_sector(), superblock.bitmap_sector(), superblock.badblock_log());
+    let _ = superblock.bitmap_room();
 }

@@ -464,6 +464,19 @@ impl Superblock {
         }
     }
 
+    /// Sectors that the internal bitmap may take: up to what lies behind it. Hold the size that
+    /// a bitmap claims against this before reading it.
+    pub fn bitmap_room(&self) -> Option<Sectors> {
+        let Sector(at) = self.bitmap_sector()?;
+        let Self::V1(sb) = self else { return Some(Sectors(v090::BITMAP_SECTORS)) };
+        let log = self.badblock_log().map(|(Sector(log), _)| log);
+        let neighbours = [Some(sb.super_offset), Some(sb.data_offset), log];
+        let next = neighbours.into_iter().flatten().filter(|&next| next > at).min();
+        // Behind a superblock at the end md uses the rest of its 4 KiB.
+        let end = next.unwrap_or(sb.super_offset.saturating_add(8));
+        Some(Sectors(end.saturating_sub(at)))
+    }
+
     /// The room for the bad-block log, if there is one.
     pub fn badblock_log(&self) -> Option<(Sector, Sectors)> {
         match self {

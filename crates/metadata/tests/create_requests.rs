@@ -280,6 +280,7 @@ proptest! {
                 prop_assert_eq!(member.writes[0].sector, sector);
                 let sb = bitmap::Superblock::parse(&member.writes[0].bytes).unwrap();
                 prop_assert!(sb.check_array(read.bitmap_uuid(), 0).unwrap());
+                prop_assert!(sb.image_bytes() <= read.bitmap_room().unwrap().bytes());
                 let bits = bitmap::Bits::from_image(&sb, &member.writes[0].bytes).unwrap();
                 prop_assert_eq!(bits.count_set(), bits.count());
             }
