@@ -6,6 +6,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 use tempfile::TempDir;
 
@@ -74,16 +75,20 @@ pub(crate) struct Files {
     pub members: Vec<PathBuf>,
 }
 
-/// The command that was built beside this program.
-pub(crate) fn lapstrake() -> PathBuf {
-    let own = std::env::current_exe().expect("this program has a path");
-    let path = own.with_file_name("lapstrake");
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["build", "--quiet", "--release", "--package", "lapstrake"])
-        .status()
-        .expect("cargo runs");
-    assert!(status.success() && path.exists(), "lapstrake was not built at {}", path.display());
-    path
+/// The command, built beside this program the first time that it is asked for.
+pub(crate) fn lapstrake() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let own = std::env::current_exe().expect("this program has a path");
+        let path = own.with_file_name("lapstrake");
+        let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+            .args(["build", "--quiet", "--release", "--package", "lapstrake"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(status.success() && path.exists(), "lapstrake was not built at {}", path.display());
+        path
+    })
 }
 
 /// A file of `mib` MiB of zeros, every page there.
