@@ -181,6 +181,8 @@ pub enum Refusal {
     DirtyDegraded {
         /// Slots without a member in sync.
         missing: Vec<Slot>,
+        /// Whether it only seems so, and `run` is enough.
+        run_helps: bool,
     },
     /// Members are missing that the array had when it was last in use.
     NewlyDegraded {

@@ -2,11 +2,12 @@
 
 use alloc::vec::Vec;
 
-use lapstrake_geometry::{Layout, Level, Slot};
+use lapstrake_geometry::{Level, Slot};
 
 use super::judge::{asked_for, freshest, judge, which_array};
 use super::table::Table;
 use super::{AssembleError, Assembly, Candidate, Options, Reason, Refusal, Verdict, force};
+use crate::Superblock;
 
 /// Decides which candidates make up an array, and whether it may be started.
 ///
@@ -62,9 +63,18 @@ struct Count {
     missing: Vec<Slot>,
     /// Whether parity is out of date where it has to stand in for data.
     is_dirty_degraded: bool,
+    /// Whether mdadm thinks so, unless told to run: it asks every member instead of the freshest
+    /// only, and does not see that what is under recovery may be parity.
+    seems_dirty_degraded: bool,
 }
 
-fn count(table: &Table<'_>, options: &Options) -> Count {
+impl Count {
+    fn refuses(&self, options: &Options) -> bool {
+        self.is_dirty_degraded || self.seems_dirty_degraded && !options.run
+    }
+}
+
+fn count(table: &Table<'_>) -> Count {
     let (holders, in_sync) = (table.holders(), table.in_sync());
     let slots = |is: &dyn Fn(Slot) -> bool| -> Vec<Slot> {
         (0..table.config.raid_disks).map(Slot).filter(|&slot| is(slot)).collect()
@@ -72,32 +82,36 @@ fn count(table: &Table<'_>, options: &Options) -> Count {
     let empty = slots(&|slot| holders[slot.index()].is_none());
     let missing = slots(&|slot| in_sync[slot.index()].is_none());
     let expected = slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some());
-    // The kernel asks the freshest only. mdadm asks every member, unless told to run.
-    let is_dirty = !table.freshest.superblock.clean()
-        || !options.run
-            && holders.iter().flatten().any(|&i| !table.candidates[i].superblock.clean());
+    let is_clean = |i: usize| table.candidates[i].superblock.clean();
     let lacks_data = missing.iter().any(|&slot| {
-        holders[slot.index()].is_none() || !has_only_parity(table.config.layout, table, slot)
+        holders[slot.index()].is_none() || !has_only_parity(table.freshest.superblock, slot)
     });
+    let has_parity = table.config.level.is_parity();
     Count {
         have: table.config.raid_disks - empty.len() as u16,
         expected: expected.len() as u16,
-        is_dirty_degraded: table.config.level.is_parity() && is_dirty && lacks_data,
+        is_dirty_degraded: has_parity && lacks_data && !table.freshest.superblock.clean(),
+        seems_dirty_degraded: has_parity
+            && !missing.is_empty()
+            && !holders.iter().flatten().all(|&i| is_clean(i)),
         empty,
         missing,
     }
 }
 
 /// Whether the member in `slot` never holds data, so that its recovery takes nothing from it.
-fn has_only_parity(layout: Layout, table: &Table<'_>, slot: Slot) -> bool {
-    let (raid_disks, last) = (table.config.raid_disks, table.config.raid_disks - 1);
-    match (table.config.level, layout.to_md()) {
-        (Level::Raid4, _) | (Level::Raid5, 5) => slot.0 == last,
-        (Level::Raid5, 4) => slot.0 == 0,
-        (Level::Raid6, 4) => slot.0 < 2,
-        (Level::Raid6, 5) => slot.0 + 2 >= raid_disks,
-        (Level::Raid6, 16..=19) => slot.0 == last,
-        (Level::Raid6, 20) => slot.0 == 0 || slot.0 == last,
+///
+/// The kernel goes by the layout word, which says nothing of a raid4's parity unless the array
+/// was once a raid5.
+fn has_only_parity(sb: &Superblock, slot: Slot) -> bool {
+    let (slot, last) = (slot.0, sb.raid_disks() - 1);
+    match (sb.level(), sb.layout_md()) {
+        (Some(Level::Raid4 | Level::Raid5), 5) => slot == last,
+        (Some(Level::Raid5), 4) => slot == 0,
+        (Some(Level::Raid6), 4) => slot < 2,
+        (Some(Level::Raid6), 5) => slot + 1 >= last,
+        (Some(Level::Raid6), 16..=19) => slot == last,
+        (Some(Level::Raid6), 20) => slot == 0 || slot == last,
         _ => false,
     }
 }
@@ -108,7 +122,7 @@ fn start(
     force_helps: bool,
     options: &Options,
 ) -> Option<Refusal> {
-    let Count { have, expected, empty, missing, is_dirty_degraded } = count;
+    let Count { have, expected, empty, missing, .. } = count;
     if let Some(refusal) = &table.ambiguous {
         return Some(refusal.clone());
     }
@@ -117,8 +131,9 @@ fn start(
         let (need, missing) = (table.fewest(), missing.clone());
         return Some(Refusal::NotEnough { have, need, missing, force_helps });
     }
-    if *is_dirty_degraded && !options.force {
-        return Some(Refusal::DirtyDegraded { missing: missing.clone() });
+    if count.refuses(options) && !options.force {
+        let (missing, run_helps) = (missing.clone(), !count.is_dirty_degraded);
+        return Some(Refusal::DirtyDegraded { missing, run_helps });
     }
     let is_welcome = options.run || options.force;
     (have < expected && !is_welcome).then(|| Refusal::NewlyDegraded {
@@ -134,9 +149,9 @@ fn conclude(
     force_helps: bool,
     options: &Options,
 ) -> Assembly {
-    let count = count(&table, options);
+    let count = count(&table);
     let start = start(&table, &count, force_helps, options).map_or(Ok(()), Err);
-    let make_clean = count.is_dirty_degraded && options.force;
+    let make_clean = options.force && (count.is_dirty_degraded || count.seems_dirty_degraded);
     let has_to_write = start.is_ok() && (make_clean || !forced.is_empty());
     let rewrite = has_to_write.then(|| force::rewrite(&table, &forced, make_clean));
     let forced = if start.is_ok() { forced } else { Vec::new() };

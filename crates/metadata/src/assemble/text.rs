@@ -126,7 +126,12 @@ impl Refusal {
                     format!("{what}. Add the missing members")
                 }
             }
-            Self::DirtyDegraded { missing } => format!(
+            Self::DirtyDegraded { missing, run_helps: true } => format!(
+                "not every member was stopped cleanly, and the array lacks {}, but the freshest \
+                 member and the parity at hand suffice. Use --run to start",
+                slots_text(missing)
+            ),
+            Self::DirtyDegraded { missing, run_helps: false } => format!(
                 "the array was not stopped cleanly and lacks {}: parity that is out of date cannot \
                  stand in for data. Add the missing members, or use --force to take the parity \
                  as it is: data in stripes that were being written may be wrong",

@@ -9,16 +9,19 @@ sees the host's files below /host.
 
 First guest: makes arrays, fails, kills and stops them, and keeps the superblocks ("states").
 Second guest: puts superblocks of those states on devices, some patched in between, and has mdadm
-assemble them read-only, plainly and with --run and --force.
+assemble them read-only, plainly and with --run and --force. Both take about half an hour.
 
-Each line is one case: the superblocks in the order given, and for each set of options what
-became of it: whether the array started, each device's slot and state, where a resync would start,
-the devices whose events were forced, and what mdadm said.
+The file: first every superblock that is used, by its name STATE.MEMBER (the bytes that differ
+from those of the state's first member, if that is shorter); then every case: the superblocks in
+the order given, each with its events if they were patched, and what became of it under each set
+of options ("=" is the same as plainly). That is, if the array started, each device's slot, "~"
+for one under recovery, "S" for a spare and "F" for a failed one; then "resync SECTOR"; then
+"forced DEVICE" for each whose events mdadm raised, and "cleared DEVICE" for each that it took
+back though the first member's superblock calls it failed; otherwise "refused: " and mdadm's last
+words.
 """
 import json, os, re, struct, subprocess, sys, tempfile
 
-SIZE = 16 << 20
-MAX = 8  # loop devices
 
 # ---- first guest ---------------------------------------------------------------------------
 
@@ -121,11 +124,11 @@ clean_slate; md -C /dev/md0 -R -e 1.2 -l 5 -n 3 --assume-clean $(devs 0 1 2); se
 md /dev/md0 -f /dev/loop1; settle; snap r5r.fail1; md /dev/md0 -r /dev/loop1; settle; write; settle; snap r5r.removed; stop; snap r5r.removed_stop
 # another shape later: grown by a slot
 clean_slate; md -C /dev/md0 -R -e 1.2 -l 1 -n 2 --assume-clean $(devs 0 1); settle; stop; snap r1g.old
-md -A -R /dev/md0 $(devs 0); md --grow /dev/md0 -n 3; settle; stop; snap r1g.new
+md -A -R /dev/md0 $(devs 0); md --grow /dev/md0 -n 3 --force; settle; stop; snap r1g.new
 # a replacement under way
 echo 1 >/proc/sys/dev/raid/speed_limit_max; echo 1 >/proc/sys/dev/raid/speed_limit_min
-clean_slate; md -C /dev/md0 -R -e 1.2 -l 1 -n 2 -x 1 --assume-clean $(devs 0 1 2); settle
-md /dev/md0 --replace /dev/loop1 --with /dev/loop2; settle; snap r1w.repl
+clean_slate; md -C /dev/md0 -R -e 1.2 -l 1 -n 2 --assume-clean $(devs 0 1); settle
+md /dev/md0 -a /dev/loop2; settle; md /dev/md0 --replace /dev/loop1; settle; snap r1w.repl
 cat /tmp/log >$OUT/log
 """
 
@@ -222,9 +225,12 @@ def cases():
     yield "r1w: replacement for the original", ["r1w.repl.0", "r1w.repl.2"], {}
     yield "two arrays", ["r1.clean.0", "r1t.clean.1"], {}
     yield "two arrays of one shape", ["r1.clean.0", "r1res.stop.1"], {}
+    # It missed the superblocks that made it a member: a crash between two writes.
+    for state in ("rec", "done_idle", "done_stop"):
+        d = [f"r5x.{state}.0", f"r5x.{state}.2", "r5x.fail1.3"]
+        yield f"r5x: spare of before its recovery, {state}", d, {}
+        yield f"r5x: spare of before its recovery, {state}, 1 behind", d, {2: {"events_of": (0, -1)}}
 
-
-OPTIONS = {"": "", "run": "--run", "force": "--force", "force run": "--force --run"}
 
 # ---- superblocks ---------------------------------------------------------------------------
 
@@ -284,23 +290,24 @@ def runs(data):
 # ---- second guest --------------------------------------------------------------------------
 
 ASSEMBLE = r"""
-for i in 0 1 2 3 4 5 6 7; do truncate -s 16M /tmp/m$i; done
-ask() { # case, number of devices, block of the superblock, options
-  k=0; all=
-  while [ $k -lt $2 ]; do
-    rm -f /tmp/m$k; truncate -s 16M /tmp/m$k
-    dd if=$OUT/in.$1.$k of=/tmp/m$k bs=4096 seek=$3 conv=notrunc 2>/dev/null
-    losetup /dev/loop$k /tmp/m$k; all="$all /dev/loop$k"; k=$((k+1))
+for i in 0 1 2 3 4 5 6 7; do truncate -s 16M /tmp/old$i /tmp/new$i; done
+put() {
+  k=0; while [ $k -lt $2 ]; do
+    dd if=$OUT/in.$1.$k of=/tmp/$3$k bs=4096 seek=$4 conv=notrunc 2>/dev/null
+    losetup /dev/loop$k /tmp/$3$k; k=$((k+1))
   done
-  echo "@@ $1 $4"
-  mdadm -A -o /dev/md0 $4 $all 2>&1 </dev/null | sed 's/^/say /'
-  m=/sys/block/md0/md
-  if [ -e $m ]; then
-    echo "state $(cat $m/array_state 2>/dev/null)"; echo "resync $(cat $m/resync_start 2>/dev/null)"
-    for d in $m/dev-*; do [ -e $d ] && echo "dev ${d##*loop} $(cat $d/slot) $(cat $d/state) @ $(cat $d/recovery_start)"; done
-  fi
-  mdadm -S /dev/md0 >/dev/null 2>&1
-  for k in 0 1 2 3 4 5 6 7; do losetup -d /dev/loop$k; done 2>/dev/null
+}
+take() { for d in $all; do losetup -d $d; done; }
+ask() { # case, options
+  echo "@@ $1 $2"
+  mdadm -A -o /dev/md0 $2 $all 2>&1 </dev/null
+  cd /sys/block/md0/md 2>/dev/null && { grep . array_state resync_start dev-*/slot dev-*/state 2>/dev/null; cd /; mdadm -S /dev/md0 >/dev/null 2>&1; }
+}
+case_() { # case, number of devices, which files, block of the superblock
+  all=; for k in $(seq 0 $(($2-1))); do all="$all /dev/loop$k"; done
+  put $*; ask $1; ask $1 --run; ask $1 --force; take
+  # mdadm --force wrote to them.
+  put $*; ask $1 "--force --run"; take
 }
 """
 
@@ -317,59 +324,102 @@ def guest(kernel_md, script, tmp):
 
 
 def outcome(lines):
-    out = dict(started=False, devices=[], resync=None, forced=[], said=[])
+    started, devices, resync, forced, said = False, {}, [], [], []
     for line in lines:
-        word, _, rest = line.partition(" ")
-        if word == "say":
-            out["said"].append(rest.removeprefix("mdadm: "))
-            if m := re.search(r"forcing event count in /dev/loop(\d+)", rest):
-                out["forced"].append(int(m[1]))
-        elif word == "state":
-            out["started"] = rest in ("readonly", "read-auto", "clean", "active")
-        elif word == "resync":
-            out["resync"] = None if rest in ("none", "") else int(rest)
-        elif word == "dev":
-            head, _, recovered = rest.partition(" @ ")
-            number, slot, state = head.split(" ", 2)
-            out["devices"].append([int(number), None if slot == "none" else int(slot), state,
-                                   None if recovered.strip() in ("none", "") else int(recovered)])
-    if not out["started"]:
-        out["devices"], out["resync"] = [], None
-    return out
+        if m := re.match(r"dev-loop(\d+)/(slot|state):(.*)", line):
+            devices.setdefault(m[1], {})[m[2]] = m[3]
+        elif m := re.match(r"array_state:(.*)", line):
+            started = m[1] in ("readonly", "read-auto", "clean", "active")
+        elif m := re.match(r"resync_start:(\d+)", line):
+            resync = [f"resync {m[1]}"]
+        elif not line.startswith("resync_start:"):
+            said.append(line.removeprefix("mdadm: ").removeprefix("/dev/md0 ").strip())
+            if m := re.search(r"forcing event count in /dev/loop(\d+)", line):
+                forced.append(f"forced {m[1]}")
+            if m := re.search(r"clearing FAULTY flag for .* for /dev/loop(\d+)", line):
+                forced.append(f"cleared {m[1]}")
+    if not started:
+        return f"refused: {said[-1] if said else ''}"
+
+    def what(slot, state):
+        if "faulty" in state:
+            return "F"
+        return "S" if slot == "none" else slot if "in_sync" in state else f"{slot}~"
+
+    devices = [f"{number}:{what(**about)}" for number, about in sorted(devices.items())]
+    return " ".join(devices + resync + sorted(set(forced)))
+
+
+def build(kernel_md, tmp):
+    said = guest(kernel_md, BUILD, tmp)
+    if said:
+        print(said, file=sys.stderr)
+
+
+def prepare(tmp):
+    """Each case with its superblocks, which are put where the second guest finds them."""
+    todo, script = [], [ASSEMBLE]
+    for name, devices, patches in cases():
+        if not devices:
+            continue
+        real = [open(f"{tmp}/{d}", "rb").read() for d in devices]
+        blobs = patched(real, patches)
+        where = "old 4080" if is_old(blobs[0]) else "new 1"
+        for k, blob in enumerate(blobs):
+            with open(f"{tmp}/in.{len(todo)}.{k}", "wb") as f:
+                f.write(blob)
+        script.append(f"case_ {len(todo)} {len(blobs)} {where}")
+        given = [d if a == b else [d, events(b)] for d, a, b in zip(devices, real, blobs)]
+        todo.append((name, given, {}))
+    return todo, "\n".join(script)
+
+
+def sort_out(todo, text):
+    """Outcomes from what the second guest said."""
+    current, lines = None, []
+    for line in text.splitlines() + ["@@ end"]:
+        if not line.startswith("@@ "):
+            lines.append(line)
+            continue
+        if current:
+            todo[current[0]][2][current[1]] = outcome(lines)
+        _, number, *options = line.split(" ")
+        if number != "end":
+            current, lines = (int(number), " ".join(o.removeprefix("--") for o in options if o)), []
+
+
+def dump(**what):
+    print(json.dumps(what, separators=(",", ":")))
+
+
+def write(todo, tmp):
+    used = {(g if isinstance(g, str) else g[0]) for _, given, _ in todo for g in given}
+    firsts = {}
+    for name in sorted(used):
+        sb = open(f"{tmp}/{name}", "rb").read()
+        state = name.rsplit(".", 1)[0]
+        whole, like = runs(sb), None
+        if state in firsts:
+            first, of = firsts[state]
+            part = runs(bytes(a ^ b for a, b in zip(sb, first)))
+            if len(str(part)) < len(str(whole)):
+                whole, like = part, of
+        else:
+            firsts[state] = sb, name
+        dump(superblock=name, version="0.90" if is_old(sb) else "1.2", xor=like, runs=whole)
+    for name, given, outcomes in todo:
+        plain = outcomes[""]
+        dump(case=name, members=given, outcomes={k: "=" if k and v == plain else v for k, v in outcomes.items()})
 
 
 def main():
     kernel_md = sys.argv[1].split()
     with tempfile.TemporaryDirectory() as tmp:
-        said = guest(kernel_md, BUILD, tmp)
-        if said:
-            print(said, file=sys.stderr)
-        print(open(f"{tmp}/log").read(), file=open("/tmp/assemble-build.log", "w"))
-        todo, script = [], [ASSEMBLE]
-        for name, devices, patches in cases():
-            blobs = [open(f"{tmp}/{d}", "rb").read() for d in devices]
-            blobs = patched(blobs, patches)
-            at = 4080 if is_old(blobs[0]) else 1
-            for k, blob in enumerate(blobs):
-                with open(f"{tmp}/in.{len(todo)}.{k}", "wb") as f:
-                    f.write(blob)
-            for options in OPTIONS.values():
-                script.append(f"ask {len(todo)} {len(blobs)} {at} '{options}'")
-            todo.append((name, devices, blobs, {}))
-        current = None
-        for line in guest(kernel_md, "\n".join(script), tmp).splitlines() + ["@@ end"]:
-            if line.startswith("@@ "):
-                if current:
-                    todo[current[0]][3][current[1]] = outcome(lines)
-                _, number, *options = line.split(" ")
-                if number == "end":
-                    break
-                current, lines = (int(number), " ".join(o.removeprefix("--") for o in options if o)), []
-            else:
-                lines.append(line)
-        for name, devices, blobs, outcomes in todo:
-            members = [dict(version="0.90" if is_old(b) else "1.2", runs=runs(b)) for b in blobs]
-            print(json.dumps(dict(name=name, members=members, outcomes=outcomes), separators=(",", ":")))
+        build(kernel_md, tmp)
+        todo, script = prepare(tmp)
+        sort_out(todo, guest(kernel_md, script, tmp))
+        write(todo, tmp)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+//! Truth tables. A row: the members in the words of [`Array::member`], then what is decided
+//! plainly, with `run` and with `force` in the words of [`super::model::words`]; "=" is the
+//! same as plainly.
+
+use lapstrake_geometry::{Layout, Level, Raid10Layout, Sector};
+use lapstrake_metadata::Version;
+use lapstrake_metadata::assemble::Options;
+
+use super::model::{Array, decide, words};
+
+type Row = (&'static str, &'static str, &'static str, &'static str);
+
+fn hold(array: Array, rows: &[Row]) {
+    let run = Options { run: true, ..Options::default() };
+    let force = Options { force: true, ..Options::default() };
+    for (members, plainly, with_run, with_force) in rows {
+        let made = array.members(members);
+        for (options, expected) in
+            [(Options::default(), plainly), (run.clone(), with_run), (force.clone(), with_force)]
+        {
+            let expected = if *expected == "=" { plainly } else { expected };
+            let got = decide(&made, &options).map(|assembly| words(&assembly)).unwrap();
+            assert_eq!(got, *expected, "{array:?} {members} {options:?}");
+        }
+    }
+}
+
+const VERSIONS: [Version; 2] = [Version::V1_2, Version::V090];
+
+#[test]
+fn events_of_raid1() {
+    for version in VERSIONS {
+        hold(
+            Array::new(version, Level::Raid1, 2),
+            &[
+                ("10 10", "0 1: ok", "=", "="),
+                ("10 11", "0 1: ok", "=", "="),
+                ("11 10", "0 1: ok", "=", "="),
+                ("10 12", "stale 1: new", "stale 1: ok", "stale 1: ok"),
+                ("12 10", "0 stale: new", "0 stale: ok", "0 stale: ok"),
+                ("12!1 10", "0 stale: ok", "=", "="),
+                ("10d 10d", "0 1: ok", "=", "="),
+                ("10d -", "0: new", "0: ok", "0: ok"),
+                ("10d!1 -", "0: ok", "=", "="),
+                ("- 10", "1: new", "1: ok", "1: ok"),
+                ("0 0", "0 1: ok", "=", "="),
+                ("18446744073709551615 18446744073709551614", "0 1: ok", "=", "="),
+                ("18446744073709551615 0", "0 stale: new", "0 stale: ok", "0 stale: ok"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn one_behind_has_the_role_that_the_freshest_gives() {
+    for version in VERSIONS {
+        hold(
+            Array::new(version, Level::Raid1, 2),
+            &[
+                ("11!1 10", "0 failed: ok", "=", "="),
+                ("10 11!0", "failed 1: ok", "=", "="),
+                ("11?1 10", "0 S: ok", "=", "="),
+                // Level with it, a member's own word counts.
+                ("10!1 10", "0 1: ok", "=", "="),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid5, 3),
+            &[
+                ("11!1 10 11!1", "0 failed 2: ok", "=", "="),
+                ("11!1!2 10 10", "0 failed failed: few+", "=", "0 1f 2f: ok"),
+                ("11?1?2 10 10", "0 S S: few+", "=", "0 1f 2f: ok"),
+            ],
+        );
+    }
+    hold(
+        Array::new(Version::V1_2, Level::Raid1, 2),
+        &[("11 10#200", "0 S: new", "0 S: ok", "0 S: ok")],
+    );
+}
+
+#[test]
+fn halves_of_a_split_array_are_not_joined() {
+    for version in VERSIONS {
+        hold(
+            Array::new(version, Level::Raid1, 2),
+            &[
+                ("20!1 22!0", "split 1: ok", "=", "="),
+                ("22!1 20!0", "0 split: ok", "=", "="),
+                ("22!1 21!0", "0 split: ok", "=", "="),
+                ("22!1 22!0", "0 split: ok", "=", "="),
+                ("22?1 22?0", "0 split: ok", "=", "="),
+                ("22!1 10", "0 stale: ok", "=", "="),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid10, 4),
+            &[
+                ("20!1!3 22!0!2 20!1!3 22!0!2", "split 1 split 3: ok", "=", "="),
+                ("20!1 20!0!2!3 20!1 20!1", "0 split 2 3: ok", "=", "="),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid6, 4),
+            &[("20!2!3 20!2!3 20!0!1 20!0!1", "0 1 split split: ok", "=", "=")],
+        );
+    }
+}
+
+#[test]
+fn levels_and_missing_members() {
+    for version in VERSIONS {
+        hold(
+            Array::new(version, Level::Linear, 2),
+            &[
+                ("5 5", "0 1: ok", "=", "="),
+                ("5 -", "0: few", "=", "="),
+                ("5 3", "0 stale: few+", "=", "0 1f: ok"),
+                ("5d 5d", "0 1: ok", "=", "="),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid0, 3),
+            &[
+                ("5 5 5", "0 1 2: ok", "=", "="),
+                ("5 - 5", "0 2: few", "=", "="),
+                ("5 4 3", "0 1 stale: few+", "=", "0 1 2f: ok"),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid4, 3),
+            &[
+                ("5 5 5", "0 1 2: ok", "=", "="),
+                ("5!2 5!2 -", "0 1: ok", "=", "="),
+                // mdadm knows that parity alone is missing, the kernel refuses all the same.
+                ("5d!2 5d!2 -", "0 1: dirty", "=", "0 1: ok"),
+                ("5 - -", "0: few", "=", "="),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid5, 4),
+            &[
+                ("5 5 5 5", "0 1 2 3: ok", "=", "="),
+                ("5 5 5 -", "0 1 2: new", "0 1 2: ok", "0 1 2: ok"),
+                ("5!3 5!3 5!3 -", "0 1 2: ok", "=", "="),
+                ("5 5 - -", "0 1: few", "=", "="),
+                ("5d 5d 5d 5d", "0 1 2 3: ok", "=", "="),
+                ("5d!3 5d!3 5d!3 -", "0 1 2: dirty", "=", "0 1 2: ok"),
+                ("5d 5d 5d -", "0 1 2: dirty", "=", "0 1 2: ok"),
+                // One whose superblock was not yet marked clean: mdadm minds, the kernel does not.
+                ("5!3 4d!3 5!3 -", "0 1 2: dirty", "0 1 2: ok", "0 1 2: ok"),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid6, 4),
+            &[
+                ("5 5 5 5", "0 1 2 3: ok", "=", "="),
+                ("5!2!3 5!2!3 - -", "0 1: ok", "=", "="),
+                ("5d!3 5d!3 5d!3 -", "0 1 2: dirty", "=", "0 1 2: ok"),
+                ("5 - - -", "0: few", "=", "="),
+                (
+                    "9!2 9!2 6 4",
+                    "0 1 stale stale: new",
+                    "0 1 stale stale: ok",
+                    "0 1 stale stale: ok",
+                ),
+            ],
+        );
+        hold(
+            Array::new(version, Level::Raid10, 4),
+            &[
+                ("5 - 5 -", "0 2: new", "0 2: ok", "0 2: ok"),
+                ("5!1!3 - 5!1!3 -", "0 2: ok", "=", "="),
+                ("5d!1!3 - 5d!1!3 -", "0 2: ok", "=", "="),
+                ("5 5 - -", "0 1: few", "=", "="),
+                ("5!1 3 5!1 5!1", "0 stale 2 3: ok", "=", "="),
+            ],
+        );
+        let far = Layout::Raid10(Raid10Layout::far(2));
+        hold(
+            Array { layout: far, ..Array::new(version, Level::Raid10, 4) },
+            &[
+                ("5!1!3 - 5!1!3 -", "0 2: ok", "=", "="),
+                ("- - 5 5", "2 3: few", "=", "="),
+                ("- 5 5 -", "1 2: few", "=", "="),
+            ],
+        );
+    }
+}
+
+#[test]
+fn force_takes_the_best_and_no_more_than_it_must() {
+    for version in VERSIONS {
+        hold(
+            Array::new(version, Level::Raid5, 4),
+            &[
+                ("9 7 5 3", "0 stale stale stale: few+", "=", "0 1f 2f stale: ok"),
+                ("3 5 7 9", "stale stale stale 3: few+", "=", "stale 1f 2f 3: ok"),
+                ("9 9 5 5", "0 1 stale stale: few+", "=", "0 1 2f 3f: ok"),
+                ("9d!2!3 9d!2!3 5d 4d", "0 1 stale stale: few+", "=", "0 1 2f stale: ok"),
+                ("9 9 5 -", "0 1 stale: few+", "=", "0 1 2f: ok"),
+                ("9 5 - -", "0 stale: few", "=", "="),
+                ("9 9 9 5", "0 1 2 stale: new", "0 1 2 stale: ok", "0 1 2 stale: ok"),
+                ("9 9 5x -", "0 1 faulty: few", "=", "="),
+                ("- 9 5 -", "1 stale: few", "=", "="),
+                ("9 9 5#2 7#2", "0 1 stale stale: few+", "=", "0 1 stale 2f: ok"),
+            ],
+        );
+    }
+    hold(
+        Array::new(Version::V1_2, Level::Raid5, 3),
+        &[
+            ("9 5r64 5", "0 stale stale: few+", "=", "0 stale 2f: ok"),
+            ("9 5r64 -", "0 stale: few", "=", "="),
+        ],
+    );
+}
+
+#[test]
+fn members_under_recovery() {
+    hold(
+        Array::new(Version::V1_2, Level::Raid5, 3),
+        &[
+            ("9 9 9r4096", "0 1 2~: ok", "=", "="),
+            ("9d 9d 9dr4096", "0 1 2~: dirty", "=", "0 1 2~: ok"),
+            ("9 - 9r4096", "0 2~: few", "=", "="),
+            ("9 9 8r4096", "0 1 2~: ok", "=", "="),
+            ("9!2 9!2 7r4096", "0 1 stale: ok", "=", "="),
+            ("- - 9r64", "2~: few", "=", "="),
+        ],
+    );
+    hold(
+        Array::new(Version::V1_2, Level::Raid4, 3),
+        &[
+            // The kernel does not see that this is parity.
+            ("9d 9d 9dr4096", "0 1 2~: dirty", "=", "0 1 2~: ok"),
+            ("9d 9dr4096 9d", "0 1~ 2: dirty", "=", "0 1~ 2: ok"),
+        ],
+    );
+    hold(
+        Array::new(Version::V1_2, Level::Raid1, 2),
+        &[
+            ("9 9r64", "0 1~: ok", "=", "="),
+            ("- 9r64", "1~: few", "=", "="),
+            ("5 9r64", "stale 1~: few+", "=", "0f 1~: ok"),
+        ],
+    );
+    for (name, slot) in [("parity-first", 0), ("parity-last", 2)] {
+        let layout = Layout::from_name(Level::Raid5, name).unwrap();
+        let array = Array { layout, ..Array::new(Version::V1_2, Level::Raid5, 3) };
+        for under in 0..3 {
+            let words: Vec<_> = (0..3).map(|i| if i == under { "9dr64" } else { "9d" }).collect();
+            let made = array.members(&words.join(" "));
+            assert!(decide(&made, &Options::default()).unwrap().start.is_err());
+            let run = Options { run: true, ..Options::default() };
+            let start = decide(&made, &run).unwrap().start;
+            assert_eq!(start.is_ok(), under == slot, "{name} {under}");
+        }
+    }
+}
+
+#[test]
+fn spares_do_not_vote_and_need_no_events() {
+    for version in VERSIONS {
+        hold(
+            Array::new(version, Level::Raid1, 2),
+            &[
+                ("10 10 10s", "0 1 S: ok", "=", "="),
+                ("10 10 2s", "0 1 S: ok", "=", "="),
+                ("10 10 99s", "0 1 S: ok", "=", "="),
+                ("10 10 99s 98s", "0 1 S S: ok", "=", "="),
+                ("- - 5s", "S: few", "=", "="),
+                ("10 - 10s", "0 S: new", "0 S: ok", "0 S: ok"),
+                ("10 10 10s 10s#2", "0 1 S twice: ok", "=", "="),
+                ("10 10x", "0 faulty: new", "0 faulty: ok", "0 faulty: ok"),
+            ],
+        );
+    }
+    // A spare that the freshest calls a member, since its own superblock missed that: how far
+    // its recovery came is not known.
+    let array = Array::new(Version::V1_2, Level::Raid1, 2);
+    let mut members = array.members("11!1 - 10s");
+    members[0].1.set_role_of(2, lapstrake_metadata::Role::Active(lapstrake_geometry::Slot(1)));
+    assert_eq!(words(&decide(&members, &Options::default()).unwrap()), "0 S: new");
+}
+
+#[test]
+fn one_device_cannot_be_two_members() {
+    for version in VERSIONS {
+        hold(
+            Array::new(version, Level::Raid1, 2),
+            &[
+                ("10 10 10#1", "0 1 twice: two", "=", "="),
+                ("10 10 10#0", "0 1 twice: two", "=", "="),
+                ("10 9 10#1", "0 twice 1: ok", "=", "="),
+                ("10 10 9#1", "0 1 twice: ok", "=", "="),
+                ("10 10 5#1", "0 1 stale: ok", "=", "="),
+            ],
+        );
+    }
+    // Two devices that were given one slot.
+    let array = Array::new(Version::V1_2, Level::Raid1, 2);
+    for (events, expected) in [(10, "0 1 slot: two"), (9, "0 1 slot: ok"), (11, "0 slot 1: ok")] {
+        let mut members = array.members("10 10");
+        let mut other = array.member(5, &format!("{events}"));
+        other.set_role_of(5, lapstrake_metadata::Role::Active(lapstrake_geometry::Slot(1)));
+        members.push((5, other.clone()));
+        if events == 9 {
+            let slot = lapstrake_metadata::Role::Active(lapstrake_geometry::Slot(1));
+            members[0].1.set_role_of(5, slot);
+        }
+        assert_eq!(words(&decide(&members, &Options::default()).unwrap()), expected);
+    }
+}
+
+#[test]
+fn what_a_resync_has_to_cover() {
+    let resync = |array: Array, members: &str, force: bool| {
+        let options = Options { force, ..Options::default() };
+        decide(&array.members(members), &options).unwrap().resync_from
+    };
+    for version in VERSIONS {
+        let all = Some(Sector(0));
+        let raid1 = Array::new(version, Level::Raid1, 2);
+        assert_eq!(resync(raid1, "10 10", false), None);
+        assert_eq!(resync(raid1, "10d 10d", false), all);
+        assert_eq!(resync(raid1, "10d!1 -", false), None, "one copy");
+        // The freshest says it.
+        assert_eq!(resync(raid1, "11 10d", false), None);
+        assert_eq!(resync(raid1, "10 11d", false), all);
+        let raid5 = Array::new(version, Level::Raid5, 3);
+        assert_eq!(resync(raid5, "10d 10d 10d", false), all);
+        assert_eq!(resync(raid5, "10d!2 10d!2 -", true), None, "declared clean");
+        let raid0 = Array::new(version, Level::Raid0, 2);
+        assert_eq!(resync(raid0, "10d 10d", false), None);
+        let mut partly = raid1.members("10 10");
+        for (_, sb) in &mut partly {
+            sb.set_resync_offset(Some(Sector(4096)));
+        }
+        let resync_from = decide(&partly, &Options::default()).unwrap().resync_from;
+        assert_eq!(resync_from, Some(Sector(4096)));
+        for (_, sb) in &mut partly {
+            let lapstrake_metadata::Superblock::V090(sb) = sb else { continue };
+            // A checkpoint of other events does not count.
+            sb.cp_events += 1;
+            let resync_from = decide(&raid1.members("10d"), &Options::default());
+            assert_eq!(resync_from.unwrap().resync_from, None);
+        }
+    }
+}
