@@ -78,7 +78,8 @@ fn mounts(dev: DevNumber) -> Vec<String> {
     // Fields (proc(5)): mount id, parent id, major:minor, root, mount point, ...
     let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let ours = fields.filter(|fields| fields.get(2) == Some(&number.as_str()));
-    ours.filter_map(|fields| fields.get(4).map(|at| at.replace("\\040", " "))).collect()
+    let at = |fields: Vec<&str>| Some(unescape(fields.get(4)?).display().to_string());
+    ours.filter_map(at).collect()
 }
 
 fn stacked(dev: DevNumber) -> Vec<String> {
@@ -93,18 +94,41 @@ fn swap(name: &str) -> Option<()> {
     table.lines().any(|line| line.split_whitespace().next() == Some(path.as_str())).then_some(())
 }
 
-/// The loop devices whose backing file is this one.
-pub(crate) fn loop_devices(id: (u64, u64)) -> Vec<String> {
+/// The loop devices whose backing file is this one: of this path, or this inode of this device.
+pub(crate) fn loop_devices(path: &Path, id: (u64, u64)) -> Vec<String> {
+    let own = fs::canonicalize(path).ok();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
             continue;
         };
-        if identity(&PathBuf::from(backing.trim_end_matches('\n'))) == Some(id) {
+        let backing = Path::new(backing.trim_end_matches('\n'));
+        // Asked of our own file system only: another may be served by a process that does not answer,
+        // and so could we wait for ourselves.
+        let near = || mounted(&table, backing) == Some(DevNumber::of(id.0));
+        if Some(backing) == own.as_deref() || (near() && identity(backing) == Some(id)) {
             found.push(format!("/dev/{}", entry.file_name().to_string_lossy()));
         }
     }
     found
+}
+
+/// The device of the file system that a path leads to, from a table of mounts alone.
+fn mounted(table: &str, path: &Path) -> Option<DevNumber> {
+    let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mounts = fields.filter_map(|fields| Some((*fields.get(2)?, unescape(fields.get(4)?))));
+    let above = mounts.filter(|(_, at)| path.starts_with(at));
+    // Of two at one place the later one hides the other.
+    let (dev, _) = above.max_by_key(|(_, at)| at.components().count())?;
+    let (major, minor) = dev.split_once(':')?;
+    Some(DevNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+}
+
+/// A path of the mount table: space, tab, newline and backslash are three octal digits there.
+fn unescape(text: &str) -> PathBuf {
+    let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    codes.iter().fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain)).into()
 }
 
 /// `"name (pid N)"` of the processes that have a descriptor for which `uses` holds.
@@ -122,4 +146,24 @@ fn processes(uses: impl Fn(u32, &str) -> bool) -> Vec<String> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_and_latest_mount_counts() {
+        let table = "1 0 8:1 / / rw - ext4 x rw\n\
+                     2 1 0:30 / /tmp rw - tmpfs x rw\n\
+                     3 2 0:31 / /tmp/a\\040b rw - fuse x rw\n\
+                     4 2 0:32 / /tmp rw - tmpfs x rw\n";
+        let dev = |path| mounted(table, Path::new(path)).map(|dev| (dev.major, dev.minor));
+        assert_eq!(dev("/var/x"), Some((8, 1)));
+        assert_eq!(dev("/tmp/x"), Some((0, 32)));
+        assert_eq!(dev("/tmpx"), Some((8, 1)));
+        assert_eq!(dev("/tmp/a b/c"), Some((0, 31)));
+        assert_eq!(mounted("", Path::new("/x")), None);
+        assert_eq!(mounted("? / :", Path::new("/x")), None);
+    }
 }

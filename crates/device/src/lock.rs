@@ -137,6 +137,6 @@ fn open_exclusive(path: &Path, rdev: u64) -> Result<OwnedFd, OpenError> {
 /// # Errors
 /// [`OpenError::Busy`] names the loop device.
 pub(crate) fn refuse_loop_backing(path: &Path, id: (u64, u64)) -> Result<(), OpenError> {
-    let holders = holder::loop_devices(id);
+    let holders = holder::loop_devices(path, id);
     if holders.is_empty() { Ok(()) } else { Err(OpenError::Busy { path: path.into(), holders }) }
 }
