@@ -159,7 +159,7 @@ const TOOLS: [(&str, &str, &[Foreign]); 17] = [
     ("mkfs.fat", "-F 16 FILE", &[Foreign::Fat]),
     ("mkfs.fat", "-F 32 FILE", &[Foreign::Fat]),
     ("mkswap", "FILE", &[Foreign::Swap]),
-    ("sgdisk", "-n 1 FILE", &[Foreign::Gpt, Foreign::Gpt]),
+    ("sfdisk", "-q -X gpt FILE", &[Foreign::Gpt, Foreign::Gpt]),
     (
         "cryptsetup",
         "-q --type luks2 --pbkdf-force-iterations 4 --pbkdf-memory 32 luksFormat FILE KEY",
