@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::Failure;
 use crate::draw::Draw;
 use crate::ours;
-use crate::story::{Stage, survivable};
+use crate::stage::{Stage, survivable};
 
 /// Files for a filesystem: from nothing to several chunks, some in directories.
 fn tree(root: &Path, draw: &mut Draw) -> Result<(), Failure> {

@@ -11,8 +11,8 @@ use std::time::Instant;
 use crate::Failure;
 use crate::case::{Case, Story};
 use crate::judge::Judge;
-use crate::story::{self, Stage};
-use crate::{ext4, ours};
+use crate::stage::Stage;
+use crate::{ext4, ours, story};
 
 /// A guest takes half a core's work from another case's host side.
 const GUESTS_MAX: usize = 2;

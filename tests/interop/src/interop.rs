@@ -21,6 +21,7 @@ mod matrix;
 mod nbd;
 mod ours;
 mod shape;
+mod stage;
 mod story;
 
 use lapstrake_kernel_md::available_or_say;

@@ -1,258 +1,56 @@
-//! The two stories of an array's life between the kernel and Lapstrake.
-
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-
-use lapstrake_geometry::{FarSets, Geometry, Layout, Level, Slot};
+//! Two stories of an array's life between the kernel and Lapstrake.
 
 use crate::Failure;
-use crate::case::Case;
-use crate::draw::Draw;
 use crate::farm::Depth;
-use crate::judge::{Judge, Script};
-use crate::ours::{self, Ours};
-use crate::shape::Shape;
+use crate::stage::{Stage, without};
 
-/// Sets of missing members that a case of the sample is read with, of up to 246.
-const MISSING_SETS: usize = 6;
-/// Writes of either side into an array that is full already.
-const SCRIBBLES: usize = 60;
-const POKES: usize = 12;
-
-/// An array of a case: its members' files, and what it should hold.
-pub struct Stage<'a> {
-    pub case: Case,
-    pub shape: Shape,
-    pub judge: &'a mut Judge,
-    pub draw: Draw,
-    pub depth: Depth,
-    pub files: Vec<PathBuf>,
-    pub directory: &'a Path,
-    /// What the array should hold; the guest sees it as the file [`Stage::image_file`].
-    pub image: Vec<u8>,
-}
-
-impl<'a> Stage<'a> {
-    /// Makes the members' files.
-    pub fn set(
-        case: Case,
-        judge: &'a mut Judge,
-        depth: Depth,
-        directory: &'a Path,
-    ) -> Result<Self, Failure> {
-        let mut draw = Draw::new(case.seed());
-        let shape = Shape::of(&case, &mut draw);
-        let mut files = Vec::new();
-        for (index, size) in shape.sizes.iter().enumerate() {
-            let path = directory.join(format!("member-{index}"));
-            let file = File::create(&path)?;
-            file.set_len(size.bytes())?;
-            if shape.resync {
-                file.write_all_at(&draw.bytes(size.bytes()), 0)?;
-            }
-            files.push(path);
-        }
-        Ok(Self { case, shape, judge, draw, depth, files, directory, image: Vec::new() })
-    }
-
-    pub fn image_file(&self) -> PathBuf {
-        self.directory.join("image")
-    }
-
-    pub fn script(&self) -> Script {
-        Script::new(&self.case, &self.files, self.directory)
-    }
-
-    /// Our array of all members but these.
-    pub fn start_without(&self, missing: &[usize], how: ours::How) -> Result<Ours, Failure> {
-        let files = self.files.iter().enumerate();
-        let present = files.filter(|(index, _)| !missing.contains(index));
-        let present: Vec<&Path> = present.map(|(_, file)| file.as_path()).collect();
-        Ours::start(&present, how, &self.shape)
-    }
-
-    /// Makes the array with mdadm, lets it settle, and fills it with the first of these bytes.
-    pub fn create_by_kernel(&mut self, mut bytes: Vec<u8>) -> Result<(), Failure> {
-        let image_file = self.image_file();
-        fs::write(&image_file, &bytes)?;
-        let mut script = self.script().create(&self.case, &self.shape);
-        if self.shape.resync {
-            script = script.then("settle");
-        }
-        let script = script.then(&format!("fill '{}'", image_file.display()));
-        bytes.truncate(self.judge.play(&script)?.trim().parse()?);
-        self.image = bytes;
-        Ok(())
-    }
-
-    /// Enough for any array of the files.
-    pub fn bytes_max(&self) -> u64 {
-        let all: u64 = self.shape.sizes.iter().map(|size| size.bytes()).sum();
-        let one = self.shape.sizes.iter().map(|size| size.bytes()).max().unwrap_or(0);
-        if self.case.level == Level::Raid1 { one } else { all }
-    }
-
-    /// We read all, and find no member out of date; then without each set of members that the
-    /// array can miss: these sets are given back.
-    pub fn we_read(&mut self) -> Result<Vec<Vec<usize>>, Failure> {
-        let array = self.start_without(&[], ours::READ)?;
-        let stale = array.stale()?;
-        if !stale.is_empty() {
-            return Err(format!("members {stale:?} are called stale").into());
-        }
-        let sets = survivable(array.geometry());
-        self.compare(array)?;
-        for missing in self.few(&sets) {
-            let array = self.start_without(&missing, ours::READ_DEGRADED)?;
-            self.compare(array).map_err(without(&missing))?;
-        }
-        Ok(sets)
-    }
-
-    /// At most so many of the sets as the depth allows.
-    fn few(&mut self, sets: &[Vec<usize>]) -> Vec<Vec<usize>> {
-        let mut sets = sets.to_vec();
-        if let Depth::Sample = self.depth {
-            self.draw.shuffle(&mut sets);
-            sets.truncate(MISSING_SETS);
-        }
-        sets
-    }
-
-    pub fn compare(&mut self, array: Ours) -> Result<(), Failure> {
-        let read = array.read_all(&mut self.draw);
-        array.stop()?;
-        ours::same(&read?, &self.image)
-    }
-
-    /// We write over NBD to the array without these members, and read back.
-    fn we_scribble(&mut self, missing: &[usize]) -> Result<(), Failure> {
-        let how = if missing.is_empty() { ours::WRITE } else { ours::WRITE_DEGRADED };
-        let array = self.start_without(missing, how)?;
-        let (image, draw) = (&mut self.image, &mut self.draw);
-        array.serve(&self.directory.join("nbd"), |client| {
-            ours::scribble(client, image, SCRIBBLES, draw)?;
-            ours::verify(client, image, draw)
-        })
-    }
-
-    /// The kernel finds every superblock in order, the same bytes as we, and every copy right.
-    pub fn agrees(&self, script: Script) -> Script {
-        let script = script.healthy().assemble().equals(&self.image);
-        if self.case.level.has_redundancy() { script.then("matches") } else { script }
-    }
-
-    /// The kernel writes.
-    fn pokes(&mut self, mut script: Script) -> Result<Script, Failure> {
-        for _ in 0..POKES {
-            script = script.poke(&self.image_file(), &mut self.image, &mut self.draw);
-        }
-        fs::write(self.image_file(), &self.image)?;
-        Ok(script)
-    }
-
-    /// One of the sets, if there is any, that md agrees the array can miss.
-    fn left_out(&mut self, mut sets: Vec<Vec<usize>>) -> Option<Vec<usize>> {
-        if let Layout::Raid10(layout) = self.case.layout
-            && layout.far_sets != FarSets::Whole
-        {
-            // With far sets md's own test of what is enough looks at other members than hold
-            // the copies; of a single one it is sure.
-            sets.retain(|set| set.len() == 1);
-        }
-        (!sets.is_empty()).then(|| self.draw.one(&sets).clone())
-    }
-
-    /// We make the array and fill it over NBD in random pieces, some of them more than once.
-    fn create_by_us(&mut self) -> Result<(), Failure> {
-        ours::create(&self.case, &self.shape, &self.files)?;
-        let array = self.start_without(&[], ours::WRITE)?;
-        self.image = self.draw.bytes(array.bytes());
-        let (image, draw) = (&mut self.image, &mut self.draw);
-        array.serve(&self.directory.join("nbd"), |client| {
-            ours::fill(client, image, draw)?;
-            ours::scribble(client, image, SCRIBBLES, draw)?;
-            ours::verify(client, image, draw)
-        })
-    }
-
-    /// A script whose array has had the resync or recovery that it may need.
-    pub fn settled(&self) -> Script {
-        let script = self.script();
-        if self.shape.resync { script.assemble().then("settle").stop() } else { script }
-    }
-
-    /// We see that these are stale, and read what was written without them.
-    fn we_know_stale(&mut self, missing: &[usize]) -> Result<(), Failure> {
-        let array = self.start_without(&[], ours::READ)?;
-        let stale = array.stale()?;
-        if stale != missing {
-            return Err(format!("{missing:?} missed writes, but we call {stale:?} stale").into());
-        }
-        self.compare(array)
-    }
-
-    /// The kernel sees that these are stale, reads the same, takes them back and finds every copy
-    /// right.
-    fn takes_back(&self, script: Script, missing: &[usize]) -> Script {
-        let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();
-        // With a bitmap only what it names is copied: the check below sees if it named enough.
-        let add = if self.shape.bitmap.is_some() { "--re-add" } else { "--add" };
-        let mut script =
-            script.assemble().then(&format!("lacks {}", numbers.join(" "))).equals(&self.image);
-        for number in numbers {
-            script = script.then(&format!("quietly mdadm /dev/md0 {add} ${{devices[{number}]}}"));
-        }
-        script.then("settle").equals(&self.image).then("matches").stop().healthy()
-    }
-}
-
-/// The kernel makes and fills, we read and write, and so on.
+/// The kernel makes and fills, we read and write, the kernel reads.
 pub fn made_by_kernel(stage: &mut Stage<'_>) -> Result<(), Failure> {
     let bytes = stage.draw.bytes(stage.bytes_max());
     stage.create_by_kernel(bytes)?;
     let sets = stage.we_read()?;
     stage.we_scribble(&[])?;
     let agrees = stage.agrees(stage.script());
-    let Some(missing) = stage.left_out(sets) else {
-        stage.judge.play(&agrees)?;
-        return Ok(());
-    };
-    let script = stage.pokes(agrees.stop().assemble_without(&missing))?;
-    stage.judge.play(&script).map_err(without(&missing))?;
-    stage.we_know_stale(&missing)?;
-    let script = stage.takes_back(stage.script(), &missing);
-    stage.judge.play(&script).map_err(without(&missing))?;
-    stage.we_read().map(drop)
+    stage.judge.play(&agrees)?;
+    lose_members(stage, &sets)
 }
 
-/// We make and fill, the kernel reads and writes, and so on.
+/// We make and fill, the kernel reads and writes, we read.
 pub fn made_by_us(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.create_by_us()?;
-    let agrees = stage.agrees(stage.settled());
-    let script = stage.pokes(agrees)?;
+    let script = stage.agrees(stage.settled());
+    let script = stage.pokes(script)?;
     stage.judge.play(&script)?;
     let sets = stage.we_read()?;
-    let Some(missing) = stage.left_out(sets) else { return Ok(()) };
-    stage.we_scribble(&missing).map_err(without(&missing))?;
-    stage.we_know_stale(&missing)?;
-    let script = stage.script().assemble_without(&missing).equals(&stage.image).stop();
-    let script = stage.takes_back(script, &missing);
-    stage.judge.play(&script).map_err(without(&missing))?;
-    stage.we_read().map(drop)
+    lose_members(stage, &sets)
 }
 
-fn without(missing: &[usize]) -> impl Fn(Failure) -> Failure {
-    move |error| format!("without members {missing:?}: {error}").into()
+/// One side, and then if all is played the other, writes without some members. Both sides see
+/// that these are stale, and read the rest; the kernel takes them back, and both read again.
+fn lose_members(stage: &mut Stage<'_>, sets: &[Vec<usize>]) -> Result<(), Failure> {
+    let first = stage.draw.once_in(2);
+    let rounds = if stage.depth == Depth::Everything { 2 } else { 1 };
+    for we_write in [first, !first].into_iter().take(rounds) {
+        let Some(missing) = stage.left_out(sets) else { return Ok(()) };
+        let writer = if we_write { "we write" } else { "the kernel writes" };
+        lose(stage, &missing, we_write)
+            .map_err(without(&missing))
+            .map_err(|error| format!("{writer} {error}"))?;
+        stage.we_read()?;
+    }
+    Ok(())
 }
 
-/// Every set of members, but the empty one, that the array can miss.
-pub fn survivable(geometry: &Geometry) -> Vec<Vec<usize>> {
-    let disks = usize::from(geometry.raid_disks());
-    let members = |set: usize| (0..disks).filter(move |member| set >> member & 1 == 1);
-    (1..1 << disks)
-        .filter(|set| geometry.survives(|Slot(slot)| set >> slot & 1 == 0))
-        .map(|set| members(set).collect())
-        .collect()
+fn lose(stage: &mut Stage<'_>, missing: &[usize], we_write: bool) -> Result<(), Failure> {
+    let mut script = stage.script();
+    if we_write {
+        stage.we_scribble(missing)?;
+        script = script.assemble_without(missing).equals(&stage.image).stop();
+    } else {
+        let pokes = stage.pokes(stage.script().assemble_without(missing))?;
+        stage.judge.play(&pokes)?;
+    }
+    stage.we_know_stale(missing)?;
+    let script = stage.takes_back(script, missing);
+    stage.judge.play(&script).map(drop)
 }
