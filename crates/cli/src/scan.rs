@@ -2,12 +2,13 @@
 
 use crate::create::quoted;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::serve::in_our_words;
 use crate::text;
 use lapstrake_device::MemberSpec;
 use lapstrake_host::describe;
 use lapstrake_host::scan::{self, Found, FoundArray, Look, Standing};
 use lapstrake_metadata::Superblock;
-use lapstrake_metadata::assemble::Verdict;
+use lapstrake_metadata::assemble::{Refusal, Verdict};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
@@ -107,16 +108,23 @@ fn verdicts(array: &FoundArray) -> Vec<(&Look, String, bool)> {
 fn obstacle(array: &FoundArray) -> Option<String> {
     let name = |id: usize| array.candidates[id].spec().to_string();
     match &array.assembly {
-        Ok(assembly) => assembly.start.as_ref().err().map(|refusal| refusal.describe(&name)),
+        Ok(assembly) => {
+            let refusal = assembly.start.as_ref().err()?;
+            Some(in_our_words(refusal, &refusal.describe(&name)))
+        }
         Err(error) => Some(error.describe(&name)),
     }
 }
 
 fn command(array: &FoundArray) -> Option<String> {
-    array.assembly.as_ref().ok().filter(|assembly| assembly.start.is_ok())?;
+    let option = match &array.assembly.as_ref().ok()?.start {
+        Ok(()) => "",
+        Err(Refusal::NewlyDegraded { .. }) => "--degraded ",
+        Err(_) => return None,
+    };
     let used = verdicts(array).into_iter().filter(|(.., used)| *used);
     let words: Vec<String> = used.map(|(look, ..)| quoted(&look.spec().to_string())).collect();
-    Some(format!("lapstrake serve {}", words.join(" ")))
+    Some(format!("lapstrake serve {option}{}", words.join(" ")))
 }
 
 fn text_of(found: &Found, by_default: bool) -> String {
@@ -156,7 +164,7 @@ fn array_text(array: &FoundArray) -> String {
         out += &format!("  {}: {verdict}\n", look.spec());
     }
     if let Some(obstacle) = obstacle(array) {
-        out += &format!("  cannot be started: {obstacle}\n");
+        out += &format!("  not to be started as it is: {obstacle}\n");
     }
     if let Some(command) = command(array) {
         out += &format!("  {command}\n");

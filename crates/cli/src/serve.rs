@@ -12,6 +12,7 @@ use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec};
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
+use lapstrake_metadata::assemble::Refusal;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -132,8 +133,6 @@ enum Event {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    // Before any thread is there, so that all inherit the mask.
-    signals::block()?;
     let (sender, events) = mpsc::channel();
     let request = OpenRequest {
         members: args.members.clone(),
@@ -155,6 +154,8 @@ pub fn run(args: &Args) -> Outcome {
     let prefix = name.clone();
     let log = Log::new(move |line| eprintln!("lapstrake: {prefix}: {line}"));
     let export = nbd::export(&opened.parts, args.read_only);
+    // Before any thread is there, so that all inherit the mask; until here a signal just ends us.
+    signals::block()?;
     let array = Array::start(opened.parts, &settings(args), log.clone())?;
     fronts.open(&array, export, &log)?;
     let stop = sender.clone();
@@ -209,7 +210,20 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    opened.map_err(Failure::new)
+    opened.map_err(|error| match &error {
+        OpenArrayError::Refused { refusal, text, .. } => {
+            Failure::new(format!("{}; nothing was written", in_our_words(refusal, text)))
+        }
+        _ => Failure::new(error),
+    })
+}
+
+/// mdadm's `--run` is our `--degraded`, since `--run` starts a command.
+pub fn in_our_words(refusal: &Refusal, text: &str) -> String {
+    match refusal {
+        Refusal::NewlyDegraded { .. } => text.replace("--run", "--degraded"),
+        _ => text.to_owned(),
+    }
 }
 
 fn announce(args: &Args, array: &Array, fronts: &Fronts, dir: &std::path::Path) {

@@ -8,7 +8,9 @@ mod look;
 
 use lapstrake_device::MemberSpec;
 use lapstrake_metadata::Superblock;
-use lapstrake_metadata::assemble::{AssembleError, Assembly, Candidate, Options, assemble};
+use lapstrake_metadata::assemble::{
+    AssembleError, Assembly, Candidate, Options, Refusal, assemble,
+};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -43,7 +45,7 @@ pub enum Standing {
     Complete,
     /// Its data is there, but not all of its redundancy.
     Degraded,
-    /// It cannot be started without the user's word, or at all.
+    /// It cannot be started, or only by --force.
     Incomplete,
 }
 
@@ -52,9 +54,11 @@ impl FoundArray {
     #[must_use]
     pub fn standing(&self) -> Standing {
         match &self.assembly {
-            Ok(assembly) if assembly.start.is_err() => Standing::Incomplete,
-            Ok(assembly) if assembly.degraded > 0 => Standing::Degraded,
-            Ok(_) => Standing::Complete,
+            Ok(assembly) => match &assembly.start {
+                Ok(()) if assembly.degraded == 0 => Standing::Complete,
+                Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Standing::Degraded,
+                Err(_) => Standing::Incomplete,
+            },
             Err(_) => Standing::Incomplete,
         }
     }

@@ -1,9 +1,11 @@
 //! A 0.90 superblock in mdadm's lines.
 
 use super::v1::{array_bytes, level_name};
+use crate::create::hostname;
 use crate::text;
 use lapstrake_geometry::Level;
 use lapstrake_metadata::v090::{Disk, Superblock, disk_state, state};
+use sha1::{Digest, Sha1};
 use std::fmt::Write;
 
 macro_rules! line {
@@ -30,7 +32,7 @@ fn identity(out: &mut String, sb: &Superblock) {
     let (major, minor, patch) = (sb.major_version, sb.minor_version, sb.patch_version);
     line!(out, "Magic", "{:08x}", sb.md_magic);
     line!(out, "Version", "{major}.{minor:02}.{patch:02}");
-    line!(out, "UUID", "{}", text::uuid(sb.set_uuid()));
+    line!(out, "UUID", "{}{}", text::uuid(sb.set_uuid()), local(sb));
     if sb.not_persistent != 0 {
         line!(out, "Eedk", "not persistent");
     }
@@ -47,6 +49,19 @@ fn identity(out: &mut String, sb: &Superblock) {
     line!(out, "Total Devices", "{}", sb.nr_disks);
     line!(out, "Preferred Minor", "{}", sb.md_minor);
     out.push('\n');
+}
+
+/// Whether the second half of the UUID is this host's: a digest of its name, word by word in the
+/// machine's order.
+fn local(sb: &Superblock) -> String {
+    let is_own = |host: &String| {
+        let uuid = sb.set_uuid();
+        let words = Sha1::digest(host.as_bytes());
+        let swapped = words[..8].chunks_exact(4).flat_map(|word| word.iter().rev());
+        swapped.eq(&uuid[8..])
+    };
+    let host = hostname().filter(is_own);
+    host.map_or_else(String::new, |host| format!(" (local to host {host})"))
 }
 
 fn reshape(out: &mut String, sb: &Superblock) {

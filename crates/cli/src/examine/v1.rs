@@ -23,9 +23,19 @@ pub fn lines(look: &Look, any: &Superblock, sb: &v1::Superblock) -> String {
 }
 
 macro_rules! line {
+    // These two stand one column to the left of all others.
+    ($out:expr, "Device Role", $($value:tt)*) => {
+        line!(@ $out, 14, "Device Role", $($value)*);
+    };
+    ($out:expr, "Array State", $($value:tt)*) => {
+        line!(@ $out, 14, "Array State", $($value)*);
+    };
     ($out:expr, $label:literal, $($value:tt)*) => {
+        line!(@ $out, 15, $label, $($value)*);
+    };
+    (@ $out:expr, $width:literal, $label:literal, $($value:tt)*) => {
         // A String takes any text.
-        let _ = writeln!($out, "{:>15} : {}", $label, format_args!($($value)*));
+        let _ = writeln!($out, "{:>1$} : {2}", $label, $width, format_args!($($value)*));
     };
 }
 

@@ -4,13 +4,14 @@ use crate::exit::Failure;
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_geometry::Geometry;
 use lapstrake_host::Parts;
-use std::io;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,12 +105,28 @@ fn remove_stale(path: &Path) -> Result<(), Failure> {
     if !meta.file_type().is_socket() {
         return Err(failed("is there already, and is no socket"));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|error| failed(&error.to_string()))
-        }
-        _ => Err(failed("another server listens there")),
+    if is_served(path) {
+        return Err(failed("another server listens there"));
     }
+    std::fs::remove_file(path).map_err(|error| failed(&error.to_string()))
+}
+
+/// Whether somebody answers at a socket. One that accepts and says nothing is given the benefit of
+/// the doubt; but the kernel may keep the socket of a server that was killed for a moment, until
+/// what it had asked of io_uring is undone, and then ends the connection.
+fn is_served(path: &Path) -> bool {
+    for _ in 0..20 {
+        let Ok(mut stream) = UnixStream::connect(path) else { return false };
+        // Refused, it waits for longer.
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+        match stream.read(&mut [0]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            _ => return true,
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    true
 }
 
 /// Percent-encoding of all but letters, digits and `plain`.

@@ -1,0 +1,92 @@
+//! Reading an array without serving it.
+
+mod support;
+
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
+use support::{Lab, pattern};
+
+/// A mirror whose contents are known, written past the array code: raid1 data lies as it is.
+fn mirror() -> (Lab, Vec<u8>) {
+    let lab = Lab::new(&[32, 32]);
+    let made = lab.run("create data -l1 --assume-clean --json m0 m1").ok().json();
+    let bytes = made["array_bytes"].as_u64().unwrap() as usize;
+    let start = made["members"][0]["data_offset_bytes"].as_u64().unwrap();
+    let mut contents = pattern(7, bytes);
+    contents[1 << 20..20 << 20].fill(0);
+    for member in ["m0", "m1"] {
+        lab.write_at(member, start, &contents);
+    }
+    (lab, contents)
+}
+
+#[test]
+fn all_of_it_any_part_of_it_and_nothing_are_read() {
+    let (lab, contents) = mirror();
+    let size = contents.len();
+    for (from, len) in
+        [(0, size), (1, 1), (511, 1026), (size - 7, 7), (5, 3 << 20), (9, 0), (size, 0)]
+    {
+        let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        command.args(["cat", "m0", "m1", "--offset", &from.to_string()]);
+        let output = command.args(["--length", &len.to_string()]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stdout == contents[from..from + len], "{len} bytes at {from}");
+    }
+    let ran = lab.run("cat --offset 1T m0 m1");
+    assert_eq!(ran.code, 2, "{}", ran.err);
+}
+
+#[test]
+fn zeros_become_holes_in_a_file() {
+    let (lab, contents) = mirror();
+    let told = lab.run("cat -o out --json m0 m1").ok().json();
+    assert!(lab.read("out") == contents);
+    assert_eq!(told["bytes"], contents.len());
+    assert_eq!(told["hole_bytes"], 19 << 20);
+    let blocks = std::fs::metadata(lab.path("out")).unwrap().blocks() * 512;
+    assert!(blocks < contents.len() as u64 - (18 << 20), "{blocks} bytes are allocated");
+}
+
+#[test]
+fn members_are_never_written() {
+    let (lab, _) = mirror();
+    let before = (lab.read("m0"), lab.read("m1"));
+    let mut permissions = std::fs::metadata(lab.path("m0")).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(lab.path("m0"), permissions).unwrap();
+    lab.run("cat -o out m0 m1").ok();
+    lab.run("cat -o out m1").ok();
+    let ran = lab.run("cat -o m1 m0 m1");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("m1: is the member m1"), "{ran:?}");
+    std::os::unix::fs::symlink("m1", lab.path("link")).unwrap();
+    assert_eq!(lab.run("cat -o link m0").code, 0, "m1 is not among the members then");
+    assert_eq!(lab.run("cat -o link m0 m1").code, 1);
+    assert!(lab.read("m0") == before.0);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_fault() {
+    let (lab, _) = mirror();
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let mut child = command
+        .args(["cat", "m0", "m1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn too_few_members_are_refused_and_explained() {
+    let lab = Lab::new(&[32, 32, 32]);
+    lab.run("create data -l5 --assume-clean m0 m1 m2").ok();
+    let ran = lab.run("cat -o out m0");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("at least 2 are needed"), "{ran:?}");
+    assert!(!support::exists(lab.path("out")), "no file is left for nothing");
+}

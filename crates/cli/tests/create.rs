@@ -1,0 +1,180 @@
+//! Making arrays: what is refused leaves every member as it was, what is made says so.
+
+mod support;
+
+use serde_json::json;
+use support::{Lab, exists, installed, not_run};
+
+/// Runs a `create` that must be refused, and sees that no byte of any member changed.
+fn refused(lab: &Lab, members: &[&str], line: &str, code: i32, words: &[&str]) {
+    let before: Vec<_> = members.iter().map(|name| lab.read(name)).collect();
+    let ran = lab.run(&format!("create data {line}"));
+    assert_eq!(ran.code, code, "{line}: {ran:?}");
+    for word in words {
+        assert!(ran.err.contains(word), "{line}: no {word:?} in {ran:?}");
+    }
+    for (name, before) in members.iter().zip(before) {
+        assert!(lab.read(name) == before, "{line}: {name} was written");
+    }
+}
+
+#[test]
+fn wrong_counts_chunks_layouts_and_levels_are_refused() {
+    let lab = Lab::new(&[16, 16, 16, 16]);
+    let all = ["m0", "m1", "m2", "m3"];
+    let cases: [(&str, i32, &[&str]); 17] = [
+        ("-l5 -n3 m0 m1", 1, &["3 devices are needed", "2 were given", "nothing was written"]),
+        ("-l5 -n3 m0 m1 m2 m3", 1, &["3 devices are needed", "4 were given"]),
+        ("-l6 m0 m1 m2", 1, &["raid6", "4"]),
+        ("-l5 -n3 -x1 m0 m1 m2", 1, &["4 devices are needed"]),
+        ("-l0 -x1 m0 m1 m2", 1, &["spare"]),
+        ("-l5 -x9 m0 m1 m2", 2, &["more spares than members"]),
+        ("-l1 m0", 1, &["--force"]),
+        ("-l5 -c3 m0 m1 m2", 1, &["chunk"]),
+        ("-l5 -c24 m0 m1 m2", 1, &["power of two"]),
+        ("-l1 -c64 m0 m1", 1, &["raid1 takes no chunk"]),
+        ("-l5 -p n2 m0 m1 m2", 2, &["layout"]),
+        ("-l5 -p nonsense m0 m1 m2", 2, &["nonsense"]),
+        ("-l0 m0 missing", 1, &["missing"]),
+        ("-l1 missing missing", 1, &["missing"]),
+        ("-l5 m0 m1 missing missing", 1, &["2 members missing"]),
+        ("-l0 -z 4M m0 m1", 1, &["all of each member"]),
+        ("-l0 -b internal m0 m1", 1, &["bitmap"]),
+    ];
+    for (line, code, words) in cases {
+        refused(&lab, &all, line, code, words);
+    }
+    for line in ["-l7 m0 m1", "-l5 -e2 m0 m1 m2", "-l1 -u12 m0 m1", "m0 m1", "-l1 -b file m0 m1"] {
+        refused(&lab, &all, line, 2, &[]);
+    }
+}
+
+#[test]
+fn members_that_are_too_small_twice_or_absent_are_refused_by_name() {
+    let lab = Lab::new(&[16, 16]);
+    lab.file("tiny", 8192);
+    std::os::unix::fs::symlink("m0", lab.path("link")).unwrap();
+    let all = ["m0", "m1", "tiny"];
+    refused(&lab, &all, "-l1 m0 tiny", 1, &["tiny: ", "too small", "nothing was written"]);
+    refused(&lab, &all, "-l1 -z 64M m0 m1", 1, &["m0: ", "nothing was written"]);
+    refused(&lab, &all, "-l1 m0 m0", 1, &["m0 and m0", "nothing was written"]);
+    refused(&lab, &all, "-l1 m0 link", 1, &["link", "the same device"]);
+    refused(&lab, &all, "-l1 m0@0+8M m0@4M+8M", 1, &["the same device"]);
+    refused(&lab, &all, "-l1 m0 m9", 1, &["m9", "No such file"]);
+    refused(&lab, &all, "-l1 m0 .", 1, &["not a file or block device"]);
+    refused(&lab, &all, "-l1 m0 m1@12M+8M", 1, &["window"]);
+}
+
+#[test]
+fn members_in_use_are_refused() {
+    let lab = Lab::new(&[16, 16, 16]);
+    lab.run("create used -l1 --assume-clean m0 m1").ok();
+    let server = lab.serve("m0 m1");
+    refused(&lab, &["m2"], "-l1 --force m1 m2", 1, &["m1: in use", "nothing was written"]);
+    server.stop();
+}
+
+#[test]
+fn what_is_there_is_refused_by_name_and_place_unless_forced() {
+    let lab = Lab::new(&[16, 16, 16]);
+    lab.run("create old -l1 --assume-clean m0 m1").ok();
+    let line = "-l1 --assume-clean m0 m2";
+    refused(&lab, &["m0", "m2"], line, 1, &["m0: holds an md superblock 1.2", "old", "--force"]);
+    if installed("mke2fs") {
+        lab.other("mke2fs -q -F m2").unwrap().ok();
+        let words = ["m2: holds an ext2 filesystem (at byte 1080)", "m0: holds an md superblock"];
+        refused(&lab, &["m0", "m2"], line, 1, &words);
+    } else {
+        not_run("refusal of a filesystem", "mke2fs is not installed");
+    }
+    let made = lab.run(&format!("create new --force {line}")).ok();
+    assert!(made.err.contains("m0: holds an md superblock 1.2 of array"), "{made:?}");
+    let found = lab.run("examine --json m0 m2").ok().json();
+    assert_eq!(found[0]["superblock"]["uuid"], found[1]["superblock"]["uuid"]);
+    assert!(found[0]["superblock"]["name"].as_str().unwrap().ends_with("new"));
+}
+
+#[test]
+fn an_older_superblock_elsewhere_is_erased() {
+    let lab = Lab::new(&[16, 16]);
+    lab.run("create old -l1 --assume-clean -e 1.0 m0 m1").ok();
+    lab.run("create new -l1 --assume-clean --run -e 1.2 m0 m1").ok();
+    let found = lab.run("examine --json m0").ok().json();
+    assert_eq!(found[0]["findings"].as_array().unwrap().len(), 1, "{found}");
+    assert_eq!(found[0]["superblock"]["version"], "1.2");
+}
+
+#[test]
+fn a_bitmap_file_that_exists_is_refused_unless_forced() {
+    let lab = Lab::new(&[16, 16]);
+    std::fs::write(lab.path("bits"), "precious").unwrap();
+    let line = "-l1 --assume-clean -b ./bits m0 m1";
+    refused(&lab, &["m0", "m1", "bits"], line, 1, &["./bits: exists already"]);
+    lab.run(&format!("create data --force {line}")).ok();
+    let printed = lab.run("examine --bitmap bits").ok();
+    assert!(printed.out.contains("Magic : 6d746962"), "{printed:?}");
+}
+
+#[test]
+fn one_missing_member_makes_a_degraded_array() {
+    let lab = Lab::new(&[16, 16, 16]);
+    let made = lab.run("create data -l5 -n3 --json m0 missing m2").ok().json();
+    assert_eq!(made["members"].as_array().unwrap().len(), 2);
+    let scanned = lab.run("scan m0 m2");
+    assert_eq!(scanned.code, 3, "{scanned:?}");
+    assert!(scanned.out.contains(": degraded"), "{scanned:?}");
+}
+
+#[test]
+fn members_of_different_sizes_are_warned_about() {
+    let lab = Lab::new(&[16, 24]);
+    let made = lab.run("create data -l1 --assume-clean m0 m1").ok();
+    assert!(made.err.contains("m1: more than 1 %"), "{made:?}");
+    let lab = Lab::new(&[16, 24]);
+    assert_eq!(lab.run("create data -l0 m0 m1").ok().err, "");
+}
+
+#[test]
+fn json_tells_what_was_made() {
+    let lab = Lab::new(&[64, 64, 64, 64, 64]);
+    let uuid = "00112233:44556677:8899aabb:ccddeeff";
+    let line = format!("create /dev/md/data -l6 -n4 -x1 -c64 --uuid {uuid} --homehost nas --json");
+    let made = lab.run(&format!("{line} --assume-clean m0 m1 m2 m3 m4")).ok().json();
+    for (field, value) in [
+        ("name", json!("data")),
+        ("set_name", json!("nas:data")),
+        ("uuid", json!(uuid)),
+        ("version", json!("1.2")),
+        ("level", json!("raid6")),
+        ("layout", json!("left-symmetric")),
+        ("chunk_bytes", json!(65536)),
+        ("raid_devices", json!(4)),
+        ("spare_devices", json!(1)),
+        ("component_bytes", json!(63 << 20)),
+        ("array_bytes", json!(126 << 20)),
+        ("bitmap", json!("none")),
+        ("warnings", json!([])),
+    ] {
+        assert_eq!(made[field], value, "{field} in {made}");
+    }
+    assert_eq!(made["members"][1]["path"], "m1");
+    assert_eq!(made["members"][1]["slot"], 1);
+    assert_eq!(made["members"][4]["role"], "spare");
+    assert!(!exists(lab.path("run")), "nothing was served");
+}
+
+#[test]
+fn windows_of_one_file_become_members() {
+    let lab = Lab::new(&[64]);
+    lab.run("create data -l1 --assume-clean m0@0+16M m0@16M+16M").ok();
+    let scanned = lab.run("scan --json m0@0+16M m0@16M").json();
+    assert_eq!(scanned["arrays"][0]["state"], "complete", "{scanned}");
+}
+
+#[test]
+fn an_array_that_is_not_in_sync_says_what_to_do() {
+    let lab = Lab::new(&[16, 16, 16]);
+    let made = lab.run("create data -l5 m0 m1 m2").ok();
+    assert!(made.out.contains("--assume-clean"), "{made:?}");
+    assert!(made.out.contains("lapstrake serve m0 m1 m2"), "{made:?}");
+}

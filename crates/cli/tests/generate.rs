@@ -1,0 +1,46 @@
+//! Completions and manual pages.
+
+mod support;
+
+use support::Lab;
+
+const COMMANDS: [&str; 8] =
+    ["create", "examine", "scan", "cat", "serve", "status", "detail", "stop"];
+
+#[test]
+fn every_shell_gets_every_command() {
+    let lab = Lab::new(&[]);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = lab.run(&format!("completions {shell}")).ok().out;
+        for command in COMMANDS {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+    assert_eq!(lab.run("completions tcsh").code, 2);
+}
+
+#[test]
+fn every_command_gets_a_page() {
+    let lab = Lab::new(&[]);
+    lab.run("man man1").ok();
+    for command in COMMANDS {
+        let page = lab.read(&format!("man1/lapstrake-{command}.1"));
+        let page = String::from_utf8(page).unwrap();
+        assert!(page.contains("Exit codes:"), "{command}: {page}");
+    }
+    assert!(support::exists(lab.path("man1/lapstrake.1")));
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_help_with_0() {
+    let lab = Lab::new(&[]);
+    assert_eq!(lab.run("").code, 2);
+    assert_eq!(lab.run("dance").code, 2);
+    assert_eq!(lab.run("serve").code, 2);
+    assert_eq!(lab.run("serve x --nbd nonsense").code, 2);
+    assert_eq!(lab.run("--version").ok().out.split(' ').next(), Some("lapstrake"));
+    for command in COMMANDS {
+        let help = lab.run(&format!("{command} --help")).ok().out;
+        assert!(help.contains("Exit codes:"), "{help}");
+    }
+}
