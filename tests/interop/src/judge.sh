@@ -43,6 +43,22 @@ lacks() {
     done
 }
 
+# recover_half N...: gives the array these devices to recover, and stops it when they are half done.
+recover_half() {
+    local number size chunk half completed
+    echo frozen >$md/sync_action
+    for number in "$@"; do quietly mdadm /dev/md0 --add ${devices[number]}; done
+    read -r size <$md/component_size # KiB, so half of it is as many sectors
+    read -r chunk <$md/chunk_size
+    half=$((chunk > 0 ? size - size % (chunk / 512) : size))
+    echo $half >$md/sync_max
+    echo idle >$md/sync_action
+    until read -r completed _ <$md/sync_completed && [ "${completed/none/0}" -ge $half ]; do
+        usleep 10000
+    done
+    quietly mdadm --stop /dev/md0
+}
+
 # dump FILE: the array's contents go to a host file.
 dump() { dd if=/dev/md0 of="/host$1" bs=1M status=none; }
 

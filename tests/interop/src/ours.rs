@@ -125,6 +125,15 @@ impl Ours {
         Ok(stale)
     }
 
+    /// Which of the files, by index, are members under recovery.
+    pub fn recovering(&self) -> Vec<usize> {
+        let verdicts = self.verdicts.iter().enumerate();
+        let under = verdicts.filter(|(_, (verdict, _))| {
+            matches!(verdict, Verdict::Taken { recovering: Some(_), .. })
+        });
+        under.map(|(index, _)| index).collect()
+    }
+
     /// Reads everything, in pieces of random lengths.
     pub fn read_all(&self, draw: &mut Draw) -> Result<Vec<u8>, Failure> {
         let total = self.bytes() as usize;

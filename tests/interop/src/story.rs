@@ -26,7 +26,8 @@ pub fn made_by_us(stage: &mut Stage<'_>) -> Result<(), Failure> {
 }
 
 /// One side, and then if all is played the other, writes without some members. Both sides see
-/// that these are stale, and read the rest; the kernel takes them back, and both read again.
+/// that these are stale, and read the rest; the kernel takes them back, or recovers blank ones in
+/// their place while we get in between, and both read again.
 fn lose_members(stage: &mut Stage<'_>, sets: &[Vec<usize>]) -> Result<(), Failure> {
     let first = stage.draw.once_in(2);
     let rounds = if stage.depth == Depth::Everything { 2 } else { 1 };
@@ -51,6 +52,11 @@ fn lose(stage: &mut Stage<'_>, missing: &[usize], we_write: bool) -> Result<(), 
         stage.judge.play(&pokes)?;
     }
     stage.we_know_stale(missing)?;
-    let script = stage.takes_back(script, missing);
+    let script = if stage.draw.once_in(3) {
+        stage.half_recovered(script, missing)?;
+        stage.recovers(stage.script())
+    } else {
+        stage.takes_back(script, missing)
+    };
     stage.judge.play(&script).map(drop)
 }
