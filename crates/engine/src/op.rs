@@ -107,13 +107,13 @@ impl Op {
     }
 
     /// What the chunk held before.
-    fn old(&self, slice: &Slice, data: u16) -> Option<Buf> {
+    fn before(&self, slice: &Slice, data: u16) -> Option<Buf> {
         let client = Self::client(slice, data).filter(|_| self.kind == OpKind::Read);
         client.or_else(|| self.block(What::Data(data), slice))
     }
 
     /// What the chunk will hold.
-    fn new(&self, slice: &Slice, data: u16) -> Option<Buf> {
+    fn after(&self, slice: &Slice, data: u16) -> Option<Buf> {
         Self::client(slice, data).or_else(|| self.block(What::Data(data), slice))
     }
 }
@@ -329,7 +329,7 @@ impl Shard {
         for (data, member) in present.data.iter().enumerate() {
             let Some(member) = *member else { continue };
             let from_slice = |slice: &Slice| {
-                let buf = op.old(slice, data as u16)?;
+                let buf = op.before(slice, data as u16)?;
                 Some(Piece { buf, len: (slice.hi - slice.lo) * 512 })
             };
             let mut pieces = Pieces::new();
@@ -434,7 +434,7 @@ impl Shard {
         let len = (slice.hi - slice.lo) * 512;
         let disks = self.parity().data_disks();
         let (p, q) = (op.block(What::P, slice), op.block(What::Q, slice));
-        let source = |data| op.new(slice, data);
+        let source = |data| op.after(slice, data);
         let Some(q) = q else {
             let srcs = (0..disks).filter_map(source).collect();
             return p.map(|dst| Compute::Xor { dst, srcs, len });
@@ -461,7 +461,7 @@ impl Shard {
         let mut coefs = Coefs::new();
         for src in &slice.srcs {
             let exp = self.parity().q_exponent(op.stripe, src.data);
-            srcs.extend(op.old(slice, src.data));
+            srcs.extend(op.before(slice, src.data));
             srcs.push(src.buf);
             coefs.extend([parity::gf::exp(exp); 2]);
         }
@@ -479,7 +479,7 @@ impl Shard {
         let exps = self.exponents(op.stripe);
         let mut srcs: Bufs = (0..exps.len())
             .filter(|data| !op.lost.contains(data))
-            .filter_map(|data| op.old(slice, data as u16))
+            .filter_map(|data| op.before(slice, data as u16))
             .collect();
         let mut rows: SmallVec<[Coefs; 2]> = smallvec![SmallVec::from_elem(0, exps.len()); 2];
         let (p, q) = (op.block(What::P, slice), op.block(What::Q, slice));
@@ -503,7 +503,7 @@ impl Shard {
         let mut used: SmallVec<[Coefs; 2]> = SmallVec::new();
         for (&data, row) in op.lost.iter().zip(rows) {
             // A lost chunk that is about to be overwritten as a whole needs no recovery.
-            if let Some(dst) = op.old(slice, data as u16) {
+            if let Some(dst) = op.before(slice, data as u16) {
                 dsts.push(dst);
                 used.push(row);
             }

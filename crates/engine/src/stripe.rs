@@ -360,23 +360,17 @@ impl Shard {
     fn start_group(&mut self, number: u64, kind: OpKind, slices: Slices) {
         let (lo, hi) = (slices[0].lo, slices[slices.len() - 1].hi);
         let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
-        let locked = stripe.locks.iter().any(|&(l, h)| l < hi && lo < h);
-        if !locked {
-            stripe.locks.push((lo, hi));
-            match self.start_op(StripeNo(number), kind, slices) {
-                Ok(()) => return,
-                Err(back) => {
-                    self.stats.scratch_waits += 1;
-                    if let Some(stripe) = self.stripes.open.get_mut(&number) {
-                        stripe.locks.retain(|lock| lock.0 != lo);
-                    }
-                    self.put_back(number, kind, &back);
-                    self.stripes.starved.push_back(number);
-                }
-            }
-        } else {
-            self.put_back(number, kind, &slices);
+        if stripe.locks.iter().any(|&(l, h)| l < hi && lo < h) {
+            return self.put_back(number, kind, &slices);
         }
+        stripe.locks.push((lo, hi));
+        let Err(slices) = self.start_op(StripeNo(number), kind, slices) else { return };
+        self.stats.scratch_waits += 1;
+        if let Some(stripe) = self.stripes.open.get_mut(&number) {
+            stripe.locks.retain(|lock| lock.0 != lo);
+        }
+        self.put_back(number, kind, &slices);
+        self.stripes.starved.push_back(number);
     }
 
     /// Turns a group into fragments again.

@@ -19,7 +19,7 @@ use crate::{
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Slot};
-use lapstrake_metadata::{Role, Superblock};
+use lapstrake_metadata::{Device, Role, Superblock};
 
 /// A member as the supervisor gets it.
 #[derive(Clone, Debug)]
@@ -449,7 +449,7 @@ impl Supervisor {
     fn send_superblocks(&mut self) {
         let Some(update) = &self.update else { return };
         let (active, bare) = (update.active, update.bare);
-        let roles: Vec<_> = self.members.iter().map(Member::role_entry).collect();
+        let devices: Vec<_> = self.members.iter().map(Member::device).collect();
         let utime = self.epoch_s + self.now.0 / 1_000_000_000;
         let resync = if active { Some(Sector(0)) } else { self.resync_from };
         let mut left = 0;
@@ -460,7 +460,7 @@ impl Supervisor {
             if member.standing == Standing::Faulty || asleep {
                 continue;
             }
-            member.write_state(self.events, utime, resync, &roles);
+            member.write_state(self.events, utime, resync, &devices, index);
             let (sector, data) = (member.superblock.super_sector(), member.superblock.encode());
             self.send(Target::Member(MemberId(index as u16)), sector, data, false);
             left += 1;
@@ -534,13 +534,15 @@ impl Supervisor {
 }
 
 impl Member {
-    fn role_entry(&self) -> (u32, Role) {
+    /// Its entry in every member's table of devices.
+    fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
             (Standing::Faulty, _) => Role::Faulty,
             (_, Some(slot)) => Role::Active(slot),
             (_, None) => Role::Spare,
         };
-        (self.superblock.dev_number(), role)
+        let in_sync = self.standing == Standing::InSync;
+        Device { number: self.superblock.dev_number(), role, in_sync }
     }
 
     fn write_state(
@@ -548,17 +550,14 @@ impl Member {
         events: u64,
         utime: u64,
         resync: Option<Sector>,
-        roles: &[(u32, Role)],
+        devices: &[Device],
+        own: usize,
     ) {
         let sb = &mut self.superblock;
         sb.set_events(events);
         sb.set_utime(utime);
         sb.set_resync_offset(resync);
-        // What is not here any more has the role of an unused number.
-        for number in 0..sb.table_len() {
-            let known = roles.iter().find(|entry| entry.0 == number);
-            sb.set_role_of(number, known.map_or(Role::Spare, |entry| entry.1));
-        }
+        sb.set_roles(devices, own);
         if self.standing == Standing::Recovering {
             // Writes go past it from now on, so nothing that it holds counts.
             sb.set_recovery_offset(Some(Sector(0)));

@@ -227,7 +227,7 @@ impl Core {
     }
 
     /// Work that another shard's client asked for and that is dealt to this one.
-    pub(crate) fn from_peer(&mut self, from: usize, key: usize, parcel: Parcel) {
+    pub(crate) fn take_over(&mut self, from: usize, key: usize, parcel: Parcel) {
         self.begin(From::Peer(from, key), parcel, vec![(self.index, parcel.sector, parcel.len)]);
     }
 

@@ -163,7 +163,6 @@ impl Memory {
             .collect()
     }
 
-    #[expect(clippy::mut_from_ref, reason = "distinct buffers behind one table")]
     fn out<'a>(&self, buf: Buf, len: u32) -> &'a mut [u8] {
         // SAFETY: as in `list`; results of one piece of work are distinct from each other and
         // from its sources.

@@ -412,7 +412,9 @@ fn intent(
     };
     let sb = bitmap::Superblock::parse(&read(512)?).map_err(unusable)?;
     let fresh = sb.check_array(superblock.bitmap_uuid(), superblock.events()).map_err(unusable)?;
-    let found = source.size().saturating_sub(start);
+    let room = source.size().saturating_sub(start);
+    let found =
+        superblock.bitmap_room().filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));
     let needed = sb.image_bytes().next_multiple_of(512);
     if found < needed {
         return Err(unusable(BitmapError::Truncated { found, needed }));

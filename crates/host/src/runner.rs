@@ -117,7 +117,7 @@ impl Runner {
     fn received(&mut self, message: Message) {
         let core = &mut self.core;
         match (message, &mut self.lead) {
-            (Message::Request { from, key, parcel }, _) => core.from_peer(from, key, parcel),
+            (Message::Request { from, key, parcel }, _) => core.take_over(from, key, parcel),
             (Message::Reply { key, result }, _) => core.peer_replied(key, result),
             (Message::External { parcel, done }, _) => core.external(parcel, done),
             (Message::Order(order), _) => {
