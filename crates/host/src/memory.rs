@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::io;
 
 const STRIPE_CACHE: BufId = BufId(0);
-/// Requests above this get a mapping of their own for the time that they take. What the kernel
+/// Requests above this, or above a quarter of the pool, get a mapping of their own for the time that they take. What the kernel
 /// writes back to a device under memory pressure comes in smaller pieces, so that serving it
 /// needs no new memory.
 const LARGE_BYTES: usize = 4 << 20;
@@ -72,7 +72,7 @@ impl Memory {
 
     /// Memory for a request, or none while too much is in use.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Option<(BufId, *mut u8)> {
-        if bytes <= LARGE_BYTES {
+        if bytes <= LARGE_BYTES.min(self.pool.stats().capacity / 4) {
             let own = self.pool.alloc(bytes)?;
             let start = self.pool.ptr(own);
             return Some((self.enter(start, Owner::Pool(own)), start));
@@ -80,9 +80,8 @@ impl Memory {
         if self.large_bytes + bytes > LARGE_BYTES_MAX {
             return None;
         }
-        let mut mapping = Pool::new(bytes, false).ok()?;
-        let run = mapping.alloc(bytes)?;
-        let start = mapping.ptr(run);
+        let mapping = Pool::new(bytes, false).ok()?;
+        let start = mapping.base();
         self.large_bytes += mapping.stats().capacity;
         Some((self.enter(start, Owner::Mapping(mapping)), start))
     }
