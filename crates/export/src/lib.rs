@@ -4,4 +4,4 @@ pub mod fuse;
 pub mod nbd;
 mod session;
 
-pub use session::NbdSession;
+pub use session::{NbdSession, Patience};

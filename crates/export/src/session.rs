@@ -22,13 +22,46 @@ const SEND: u32 = 1;
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Segments that go in one send; the kernel takes 1024.
 const SEGMENTS: usize = 128;
-/// A client has this long to finish the handshake.
-const HANDSHAKE: Duration = Duration::from_secs(30);
-/// A client that owes bytes, or does not take its replies, is cut off after this long without
-/// progress.
-const STALL: Duration = Duration::from_secs(60);
-/// When the server stops, a client whose requests are answered may linger this long to take them.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Who moves fewer bytes than this in all of a [`Patience`] has made no progress: a byte now and then
+/// holds nothing open.
+const PACE_BYTES: usize = 16 << 10;
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For the whole handshake.
+    pub handshake: Duration,
+    /// Without progress while it owes bytes, or does not take its replies.
+    pub stall: Duration,
+    /// To take its replies when the server stops.
+    pub farewell: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let [handshake, stall, farewell] = [30, 60, 5].map(Duration::from_secs);
+        Self { handshake, stall, farewell }
+    }
+}
+
+/// Progress in one direction.
+struct Pace {
+    since: Instant,
+    bytes: usize,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { since: Instant::now(), bytes: 0 }
+    }
+
+    fn moved(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes >= PACE_BYTES {
+            *self = Self::new();
+        }
+    }
+}
 
 struct Entry {
     request: Request,
@@ -52,12 +85,19 @@ pub struct NbdSession {
     input: std::ops::Range<usize>,
     receiving: Receiving,
     sending: bool,
+    /// There was output left after the last send.
+    flowing: bool,
     table: Vec<Option<Entry>>,
     /// Requests that wait for memory; while a write's payload does, nothing is read.
     waiting: VecDeque<RequestId>,
     open: bool,
     leaving: Option<Instant>,
-    progress: Instant,
+    patience: Patience,
+    began: Instant,
+    /// Of the message that is being received.
+    inward: Pace,
+    /// Of the replies that are being sent.
+    outward: Pace,
 }
 
 impl NbdSession {
@@ -72,12 +112,22 @@ impl NbdSession {
             input: 0..0,
             receiving: Receiving::No,
             sending: false,
+            flowing: false,
             table: (0..limits.requests).map(|_| None).collect(),
             waiting: VecDeque::new(),
             open: false,
             leaving: None,
-            progress: Instant::now(),
+            patience: Patience::default(),
+            began: Instant::now(),
+            inward: Pace::new(),
+            outward: Pace::new(),
         }
+    }
+
+    /// The same with other deadlines.
+    #[must_use]
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
     }
 
     fn go(&mut self, cx: &mut Context<'_>) {
@@ -110,6 +160,7 @@ impl NbdSession {
             match event {
                 Some(Event::Open { .. }) => self.open = true,
                 Some(Event::Payload(request)) => {
+                    self.inward = Pace::new();
                     self.enter(request);
                     if !self.give_memory(cx, request.id) {
                         self.waiting.push_back(request.id);
@@ -175,6 +226,8 @@ impl NbdSession {
                 return;
             }
             self.waiting.pop_front();
+            // A write's payload is awaited from now on.
+            self.inward = Pace::new();
             let entry = self.table[id.index()].as_ref();
             if entry.is_some_and(|entry| entry.request.command == Command::Read) {
                 self.submit(cx, id);
@@ -207,6 +260,9 @@ impl NbdSession {
     fn send(&mut self, cx: &mut Context<'_>) {
         if self.sending || !self.connection.has_output() {
             return;
+        }
+        if !std::mem::replace(&mut self.flowing, true) {
+            self.outward = Pace::new();
         }
         let mut iov: Vec<IoVec> = Vec::with_capacity(SEGMENTS);
         for segment in self.connection.segments().take(SEGMENTS) {
@@ -252,7 +308,11 @@ impl NbdSession {
 
     fn received(&mut self, cx: &mut Context<'_>, result: i32) {
         let how = std::mem::replace(&mut self.receiving, Receiving::No);
-        self.progress = Instant::now();
+        if self.connection.is_mid_message() {
+            self.inward.moved(result.max(0) as usize);
+        } else {
+            self.inward = Pace::new();
+        }
         match (result, how) {
             (1.., Receiving::Bytes) => self.input = 0..result as usize,
             (1.., Receiving::Payload(_)) => self.payload(cx, result as u32),
@@ -268,16 +328,18 @@ impl NbdSession {
 
     fn sent(&mut self, cx: &mut Context<'_>, result: i32) {
         self.sending = false;
-        self.progress = Instant::now();
         if result < 0 {
             return self.close(cx);
         }
-        let table = &mut self.table;
+        self.outward.moved(result as usize);
+        let (table, outward) = (&mut self.table, &mut self.outward);
         self.connection.sent(result as usize, |id| {
+            *outward = Pace::new();
             if let Some(memory) = table[id.index()].take().and_then(|entry| entry.memory) {
                 cx.free(memory);
             }
         });
+        self.flowing = self.connection.has_output();
         self.go(cx);
     }
 }
@@ -321,15 +383,28 @@ impl Client for NbdSession {
             return Some(leaving);
         }
         if !self.open {
-            return Some(self.progress + HANDSHAKE);
+            return Some(self.began + self.patience.handshake);
         }
         let owes = self.connection.is_mid_message() && self.receiving != Receiving::No;
-        (owes || self.sending).then(|| self.progress + STALL)
+        let inward = owes.then_some(self.inward.since);
+        let outward = self.sending.then_some(self.outward.since);
+        Some(inward.into_iter().chain(outward).min()? + self.patience.stall)
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let inward = matches!(self.receiving, Receiving::Payload(_)).then_some(self.inward.since);
+        let outward = self.sending.then_some(self.outward.since);
+        inward.into_iter().chain(outward).min()
+    }
+
+    fn cut_off(&mut self, cx: &mut Context<'_>) {
+        self.log.say("an NBD client was cut off: it held memory that others lacked");
+        self.close(cx);
     }
 
     fn shut_down(&mut self, cx: &mut Context<'_>) {
         self.connection.begin_shutdown();
-        self.leaving = Some(Instant::now() + FAREWELL);
+        self.leaving = Some(Instant::now() + self.patience.farewell);
         self.go(cx);
     }
 }

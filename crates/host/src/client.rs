@@ -20,6 +20,15 @@ pub trait Client: Send {
     fn handle_time(&mut self, cx: &mut Context<'_>);
     /// When the session wants to be called at the latest.
     fn deadline(&self) -> Option<Instant>;
+    /// Since when it has held memory and waited for its peer, if it does. While others lack memory,
+    /// who does so for long is closed.
+    fn idle_since(&self) -> Option<Instant> {
+        None
+    }
+    /// Others need the memory that it holds ([`Client::idle_since`]): close.
+    fn cut_off(&mut self, cx: &mut Context<'_>) {
+        cx.close();
+    }
     /// The server is about to stop: finish what runs, take nothing new, then close.
     fn shut_down(&mut self, cx: &mut Context<'_>);
 }

@@ -21,21 +21,21 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     os::fd::RawFd,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
 /// Who waits for a request.
-enum From {
+enum Origin {
     Client(usize, u64),
     Peer(usize, usize),
     External(Done),
 }
 
 struct Pending {
-    from: From,
+    from: Origin,
     parts: u32,
     result: Result<(), RequestError>,
     lent: Option<BufId>,
@@ -94,8 +94,10 @@ pub(crate) struct Core {
     pub clients: Slab<ClientState>,
     pub replies: VecDeque<(usize, u64, Result<(), RequestError>)>,
     pub notices: VecDeque<Notice>,
-    /// Clients that found the pool full.
-    pub starved: BTreeSet<usize>,
+    /// Clients that found the pool full, in the order in which they are fed.
+    pub starved: VecDeque<usize>,
+    /// The one that is being fed, and whether it got something. It goes before the others once.
+    pub fed: Option<(usize, bool)>,
     pub freed: bool,
     counters: Arc<Counters>,
     log: Log,
@@ -103,9 +105,9 @@ pub(crate) struct Core {
     deal: Vec<usize>,
     span: u64,
     paused: bool,
-    backlog: VecDeque<(From, Parcel)>,
+    backlog: VecDeque<(Origin, Parcel)>,
     pending: Slab<Pending>,
-    flushing: Slab<(IoId, bool)>,
+    flushing: Slab<IoId>,
     zeroing: Vec<(IoId, usize)>,
 }
 
@@ -138,7 +140,8 @@ impl Core {
             clients: Slab::new(),
             replies: VecDeque::new(),
             notices: VecDeque::new(),
-            starved: BTreeSet::new(),
+            starved: VecDeque::new(),
+            fed: None,
             freed: false,
             counters: parts.counters,
             log: parts.log,
@@ -153,6 +156,10 @@ impl Core {
         }
     }
 
+    pub(crate) fn say(&self, what: &str) {
+        self.log.say(&format!("shard {}: {what}", self.index));
+    }
+
     pub(crate) fn now(&self) -> Time {
         Time(self.began.elapsed().as_nanos() as u64)
     }
@@ -162,10 +169,20 @@ impl Core {
     }
 
     pub(crate) fn alloc_for(&mut self, client: usize, bytes: usize) -> Option<ClientMemory> {
-        let Some((id, start)) = self.memory.alloc(bytes) else {
-            self.starved.insert(client);
+        // Nobody takes what others have waited for, or a busy client would never let an idle one in.
+        let turn = self.fed == Some((client, false));
+        let memory = if turn || self.starved.is_empty() { self.memory.alloc(bytes) } else { None };
+        let Some((id, start)) = memory else {
+            match (turn, self.starved.contains(&client)) {
+                (_, true) => {}
+                (true, false) => self.starved.push_front(client),
+                (false, false) => self.starved.push_back(client),
+            }
             return None;
         };
+        if turn {
+            self.fed = Some((client, true));
+        }
         self.clients[client].memory.push(id);
         Some(ClientMemory { buf: Buf { id, offset: 0 }, start })
     }
@@ -181,9 +198,8 @@ impl Core {
     pub(crate) fn drop_client(&mut self, client: usize) {
         for id in self.clients.remove(client).memory {
             self.memory.free(id);
-            self.freed = true;
         }
-        self.starved.remove(&client);
+        self.forget_hunger(client);
     }
 
     pub(crate) fn request_from(
@@ -196,7 +212,7 @@ impl Core {
     ) {
         self.clients[client].busy += 1;
         let memory = buf_of(kind).map(|buf| Address(self.memory.ptr(buf)));
-        self.route(From::Client(client, id), Parcel { kind, memory, sector, len });
+        self.route(Origin::Client(client, id), Parcel { kind, memory, sector, len });
     }
 
     /// # Safety
@@ -220,15 +236,22 @@ impl Core {
 
     pub(crate) fn close_client(&mut self, client: usize) {
         self.clients[client].closing = true;
+        self.forget_hunger(client);
+    }
+
+    fn forget_hunger(&mut self, client: usize) {
+        self.starved.retain(|&other| other != client);
+        // Whoever stood behind it may find enough now.
+        self.freed = true;
     }
 
     pub(crate) fn external(&mut self, parcel: Parcel, done: Done) {
-        self.route(From::External(done), parcel);
+        self.route(Origin::External(done), parcel);
     }
 
     /// Work that another shard's client asked for and that is dealt to this one.
     pub(crate) fn take_over(&mut self, from: usize, key: usize, parcel: Parcel) {
-        self.begin(From::Peer(from, key), parcel, vec![(self.index, parcel.sector, parcel.len)]);
+        self.begin(Origin::Peer(from, key), parcel, vec![(self.index, parcel.sector, parcel.len)]);
     }
 
     pub(crate) fn peer_replied(&mut self, key: usize, result: Result<(), RequestError>) {
@@ -237,7 +260,7 @@ impl Core {
 
     /// Nothing that was routed from here is still running.
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused && self.pending.iter().all(|(_, p)| matches!(p.from, From::Peer(..)))
+        self.paused && self.pending.iter().all(|(_, p)| matches!(p.from, Origin::Peer(..)))
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -257,7 +280,7 @@ impl Core {
         }
     }
 
-    fn route(&mut self, from: From, parcel: Parcel) {
+    fn route(&mut self, from: Origin, parcel: Parcel) {
         if self.paused {
             self.backlog.push_back((from, parcel));
             return;
@@ -290,8 +313,8 @@ impl Core {
         parts
     }
 
-    fn begin(&mut self, from: From, parcel: Parcel, parts: Vec<(usize, u64, u64)>) {
-        let foreign = !matches!(from, From::Client(..));
+    fn begin(&mut self, from: Origin, parcel: Parcel, parts: Vec<(usize, u64, u64)>) {
+        let foreign = !matches!(from, Origin::Client(..));
         let lent = parcel.memory.filter(|_| foreign).map(|memory| self.memory.lend(memory.0));
         let kind = match lent {
             Some(id) => with_buf(parcel.kind, Buf { id, offset: 0 }),
@@ -334,9 +357,9 @@ impl Core {
             self.memory.free(id);
         }
         match pending.from {
-            From::Client(client, id) => self.replies.push_back((client, id, pending.result)),
-            From::External(done) => done(pending.result),
-            From::Peer(shard, key) => {
+            Origin::Client(client, id) => self.replies.push_back((client, id, pending.result)),
+            Origin::External(done) => done(pending.result),
+            Origin::Peer(shard, key) => {
                 self.peers[shard].send(Message::Reply { key, result: pending.result });
             }
         }
@@ -383,7 +406,7 @@ impl Core {
         {
             let (_, member) = self.zeroing.swap_remove(at);
             if result >= 0 {
-                let key = self.flushing.insert((id, true)) as u32;
+                let key = self.flushing.insert(id) as u32;
                 // SAFETY: a flush names no memory.
                 unsafe { self.queue.submit(Token::Flushing(key).pack(), Op::Flush { member }) };
                 return;
@@ -391,13 +414,13 @@ impl Core {
         }
         if result < 0 {
             let error = std::io::Error::from_raw_os_error(-result);
-            self.log.say(&format!("shard {}: a member I/O failed: {error}", self.index));
+            self.say(&format!("a member I/O failed: {error}"));
         }
         self.engine.handle_completion(self.now(), id, result >= 0);
     }
 
     pub(crate) fn flush_done(&mut self, key: u32, result: i32) {
-        let (id, _) = self.flushing.remove(key as usize);
+        let id = self.flushing.remove(key as usize);
         self.engine.handle_completion(self.now(), id, result >= 0);
     }
 

@@ -7,11 +7,16 @@ use crate::{
     message::Message,
 };
 use lapstrake_device::Completion;
+use lapstrake_engine::RequestError;
 use slab::Slab;
 use std::{
     sync::mpsc::{Receiver, TryRecvError},
     time::{Duration, Instant},
 };
+
+/// How long a client may keep memory that others lack while its peer neither sends nor takes
+/// anything.
+const HOARDING: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct Runner {
@@ -42,7 +47,8 @@ impl Runner {
             let timeout = self.timeout();
             if let Err(error) = self.core.queue.wait(&mut done, timeout) {
                 // Without a queue nothing can be said to anybody: members stay marked active.
-                panic!("shard {}: the I/O queue failed: {error}", self.core.index);
+                self.core.say(&format!("the I/O queue failed: {error}; the server ends"));
+                std::process::abort();
             }
             for completion in done.drain(..) {
                 self.completed(completion);
@@ -59,8 +65,18 @@ impl Runner {
         let lead = self.lead.as_ref().and_then(Lead::deadline);
         let own = engine.into_iter().chain(lead).min().map(|time| self.core.instant(time));
         let clients = self.sessions.iter().filter_map(|(_, session)| session.as_ref()?.deadline());
-        let due = clients.chain(own).min()?;
+        let hoarders = self.hoarders().map(|(_, since)| since + HOARDING);
+        let due = clients.chain(own).chain(hoarders).min()?;
         Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    /// While somebody lacks memory: who holds some and waits for its peer, and since when.
+    fn hoarders(&self) -> impl Iterator<Item = (usize, Instant)> {
+        let sessions = self.sessions.iter().filter(|_| !self.core.starved.is_empty());
+        sessions.filter_map(|(key, session)| {
+            let open = !self.core.clients[key].closing;
+            Some((key, session.as_ref().filter(|_| open)?.idle_since()?))
+        })
     }
 
     fn completed(&mut self, completion: Completion) {
@@ -119,6 +135,7 @@ impl Runner {
         match (message, &mut self.lead) {
             (Message::Request { from, key, parcel }, _) => core.take_over(from, key, parcel),
             (Message::Reply { key, result }, _) => core.peer_replied(key, result),
+            (Message::External { done, .. }, _) if self.leaving => done(Err(RequestError::Io)),
             (Message::External { parcel, done }, _) => core.external(parcel, done),
             (Message::Order(order), _) => {
                 let now = core.now();
@@ -186,6 +203,21 @@ impl Runner {
                 self.with(client, |session, cx| session.handle_time(cx));
             }
         }
+        if !self.core.starved.is_empty() {
+            self.close_hoarders();
+        }
+    }
+
+    fn close_hoarders(&mut self) {
+        let now = Instant::now();
+        let due: Vec<usize> = self
+            .hoarders()
+            .filter(|&(_, since)| since + HOARDING <= now)
+            .map(|(key, _)| key)
+            .collect();
+        for client in due {
+            self.with(client, |session, cx| session.cut_off(cx));
+        }
     }
 
     /// Goes on until nothing follows from anything any more.
@@ -247,8 +279,14 @@ impl Runner {
         if !std::mem::take(&mut self.core.freed) || self.core.starved.is_empty() {
             return false;
         }
-        for client in std::mem::take(&mut self.core.starved) {
+        // One piece for each in turn, up to the first who finds too little.
+        while let Some(client) = self.core.starved.pop_front() {
+            self.core.fed = Some((client, false));
             self.with(client, |session, cx| session.handle_time(cx));
+            self.core.fed = None;
+            if self.core.starved.front() == Some(&client) {
+                break;
+            }
         }
         true
     }
