@@ -13,7 +13,9 @@ use crate::{
     status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
 };
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
-use lapstrake_engine::{Event, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, Target};
+use lapstrake_engine::{
+    Event, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, Target, Time,
+};
 use slab::Slab;
 use std::{
     collections::VecDeque,
@@ -24,6 +26,11 @@ use std::{
 /// Memory for superblocks and bitmap pages on their way, set aside so that recording a failure
 /// never waits for memory.
 const META_BYTES: usize = 2 << 20;
+
+/// Clients at a time, those that shake hands counted: each costs a descriptor and some 30 KiB.
+const CLIENTS_MAX: usize = 256;
+/// How long to wait after the system has refused to accept a client.
+const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 
 enum Errand {
     /// The flush before a metadata write, then the write.
@@ -67,6 +74,9 @@ pub(crate) struct Lead {
     work: Slab<Errand>,
     waiting: VecDeque<MetaWrite>,
     listeners: Vec<Listener>,
+    /// Listeners whose last accept the system refused, and when they are tried again.
+    refused: Vec<usize>,
+    accept_at: Option<Time>,
     homes: Vec<usize>,
     dealt: Vec<usize>,
     pausing: Option<usize>,
@@ -92,6 +102,8 @@ impl Lead {
             work: Slab::new(),
             waiting: VecDeque::new(),
             listeners: Vec::new(),
+            refused: Vec::new(),
+            accept_at: None,
             dealt: vec![0],
             pausing: None,
             stop: Stop::No,
@@ -100,8 +112,9 @@ impl Lead {
         })
     }
 
-    pub(crate) fn deadline(&self) -> Option<lapstrake_engine::Time> {
-        self.supervisor.as_ref().and_then(Supervisor::poll_deadline)
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let supervisor = self.supervisor.as_ref().and_then(Supervisor::poll_deadline);
+        supervisor.into_iter().chain(self.accept_at).min()
     }
 
     pub(crate) fn notice(&mut self, core: &mut Core, notice: Notice) {
@@ -124,6 +137,9 @@ impl Lead {
             && supervisor.poll_deadline().is_some_and(|due| due <= now)
         {
             supervisor.handle_time(now);
+        }
+        if self.accept_at.is_some_and(|at| at <= now) {
+            self.accept_again(core);
         }
     }
 
@@ -245,21 +261,35 @@ impl Lead {
     }
 
     fn accepted(&mut self, core: &mut Core, listener: usize, result: i32) {
+        // SAFETY: the completion hands over a new descriptor.
+        let socket = (result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(result) });
         if self.stop != Stop::No {
             return;
         }
-        if result >= 0 {
-            // SAFETY: the completion hands over a new descriptor.
-            let socket = unsafe { OwnedFd::from_raw_fd(result) };
-            let client = (self.listeners[listener].greeter)(socket);
-            self.welcome(core, client);
-        } else if result == -libc::ECANCELED {
-            return;
-        } else {
-            let error = std::io::Error::from_raw_os_error(-result);
-            self.log.say(&format!("a client could not be accepted: {error}"));
+        match (socket, -result) {
+            (Some(socket), _) => self.greet(core, listener, socket),
+            (None, libc::ECANCELED) => return,
+            // The client was gone again before its turn.
+            (None, libc::ECONNABORTED | libc::EAGAIN | libc::EINTR) => {}
+            (None, errno) => {
+                // No descriptors or memory: that passes when clients leave, not by asking again.
+                let error = std::io::Error::from_raw_os_error(errno);
+                self.log.say(&format!("a client could not be accepted: {error}"));
+                self.refused.push(listener);
+                self.accept_at = Some(core.now().after(ACCEPT_PAUSE_NS));
+                return;
+            }
         }
         self.accept(core, listener);
+    }
+
+    fn greet(&mut self, core: &mut Core, listener: usize, socket: OwnedFd) {
+        if self.homes.iter().sum::<usize>() >= CLIENTS_MAX {
+            self.log.say(&format!("a client was turned away: {CLIENTS_MAX} are there already"));
+            return;
+        }
+        let client = (self.listeners[listener].greeter)(socket);
+        self.welcome(core, client);
     }
 
     /// Gives a client to the shard that has the fewest.
@@ -270,9 +300,19 @@ impl Lead {
         self.redeal(core);
     }
 
+    fn accept_again(&mut self, core: &mut Core) {
+        self.accept_at = None;
+        if self.stop == Stop::No {
+            for listener in std::mem::take(&mut self.refused) {
+                self.accept(core, listener);
+            }
+        }
+    }
+
     pub(crate) fn client_gone(&mut self, core: &mut Core, shard: usize) {
         self.homes[shard] -= 1;
         self.redeal(core);
+        self.accept_again(core);
     }
 
     /// Deals the spans to the shards that have clients, if that has changed.
