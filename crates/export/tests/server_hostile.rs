@@ -1,0 +1,325 @@
+//! Promise: clients that misbehave are answered or cut off, and do no harm to others: a load that
+//! checks all it reads runs beside them, on the same server.
+
+mod server_support;
+
+use lapstrake_device::Backend;
+use lapstrake_export::Patience;
+use lapstrake_geometry::Level;
+use server_support::client::{Ask, Client};
+use server_support::{KIB, Load, MIB, Rig, Server, backends, draw, until};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Requests that the load must get through after the hostile ones are at work.
+const GO_ON: u64 = 300;
+/// The longest that a request of the load may take meanwhile; the machine may be busy with other things.
+const SLOWEST: Duration = Duration::from_secs(10);
+
+fn rig(backend: Backend, shards: usize) -> Rig {
+    let patience = Patience {
+        handshake: Duration::from_millis(500),
+        stall: Duration::from_millis(800),
+        farewell: Duration::from_millis(500),
+    };
+    Rig { backend, shards, patience, ..Rig::new(Level::Raid5, 4) }
+}
+
+/// Runs `attack` beside loads on both kinds of socket. It gets the server, and the part of the array that
+/// the load leaves alone.
+fn beside_a_load(attack: impl Fn(&Server)) {
+    for backend in backends() {
+        for shards in [1, 2] {
+            let mut server = rig(backend, shards).serve();
+            let loads = [
+                Load::start(server.unix(), 0..2 * MIB, 5),
+                Load::start(server.tcp(), 2 * MIB..4 * MIB, 6),
+            ];
+            attack(&server);
+            for load in loads {
+                load.wait_for(GO_ON);
+                let report = load.finish();
+                assert!(report.slowest < SLOWEST, "{report:?}");
+            }
+            server.wait_for_clients(0);
+            until("the buffers to be given back", || server.detail().memory.buffers_used == 0);
+            assert!(server.stop(), "{:?}", server.said());
+        }
+    }
+}
+
+/// Where hostile clients write.
+const ELSEWHERE: u64 = 8 * MIB;
+
+fn connections(server: &Server) -> [Client; 2] {
+    [Client::raw_unix(&server.socket), Client::raw_tcp(server.address)]
+}
+
+#[test]
+fn garbage_at_every_stage_is_cut_off() {
+    // What is said before the garbage: nothing, flags, an option's beginning, all up to transmission, a
+    // good request.
+    let hello = Client::hello();
+    let mut after_request = hello.clone();
+    after_request.extend(Client::header(Ask::Read, 0, 1, ELSEWHERE, 4096));
+    let stages = [&[][..], &hello[..4], &hello[..12], &hello, &after_request].map(Vec::from);
+    beside_a_load(|server| {
+        let mut seed = 9;
+        for stage in &stages {
+            for mut client in connections(server) {
+                let mut bytes = stage.clone();
+                bytes.extend((0..3000).map(|_| draw(&mut seed) as u8));
+                // It may hang up before all is sent.
+                let _ = client.stream.write_all(&bytes);
+                assert!(client.is_cut_off());
+            }
+        }
+    });
+}
+
+#[test]
+fn oversize_options_and_writes_are_refused() {
+    beside_a_load(|server| {
+        for len in [20_000, 70_000, u32::MAX] {
+            for mut client in connections(server) {
+                let mut bytes = Client::hello()[..12].to_vec();
+                bytes.extend(7u32.to_be_bytes());
+                bytes.extend(len.to_be_bytes());
+                bytes.extend(vec![b'x'; 80_000]);
+                let _ = client.stream.write_all(&bytes);
+                // The first is answered, and what follows it is no option.
+                assert!(client.is_cut_off());
+            }
+        }
+        for mut client in [server.unix(), server.tcp()] {
+            let write = Client::header(Ask::Write, 0, 1, 0, u32::MAX);
+            let _ = client.stream.write_all(&write);
+            assert!(client.is_cut_off());
+        }
+        let mut client = server.unix();
+        // Beyond the end: refused, the payload taken off, and the connection goes on.
+        let end = client.size;
+        assert_eq!(client.write(end, &[1; 4096]), 28, "ENOSPC");
+        assert_eq!(client.read(end, 512), Err(22), "EINVAL");
+        assert_eq!(client.read(u64::MAX - 511, 512), Err(22), "EINVAL");
+        assert_eq!(client.read(ELSEWHERE + 1, 512), Err(22), "EINVAL");
+        assert_eq!(client.write(ELSEWHERE, &[3; 512]), 0);
+        assert_eq!(client.read(ELSEWHERE, 512), Ok(vec![3; 512]));
+        client.disconnect();
+    });
+}
+
+#[test]
+fn a_message_cut_short_ends_its_connection_and_is_not_carried_out() {
+    beside_a_load(|server| {
+        let payload = vec![0xAA; 32 << 10];
+        let mut whole = Client::hello();
+        whole.extend(Client::header(Ask::Write, 0, 1, ELSEWHERE, payload.len() as u32));
+        whole.extend(&payload);
+        let hello = Client::hello().len();
+        for cut in [1, 3, 10, 15, hello - 1, hello + 1, hello + 27, hello + 28, whole.len() - 1] {
+            for mut client in connections(server) {
+                client.stream.write_all(&whole[..cut]).expect("sends");
+                // Leaves without a word.
+            }
+        }
+        server.wait_for_clients(2);
+        let mut client = server.unix();
+        assert_eq!(client.read(ELSEWHERE, payload.len()), Ok(vec![0; payload.len()]));
+        client.disconnect();
+    });
+}
+
+#[test]
+fn a_client_that_sends_byte_by_byte_is_served() {
+    beside_a_load(|server| {
+        let mut whole = Client::hello();
+        whole.extend(Client::header(Ask::Write, 0, 1, ELSEWHERE, 512));
+        whole.extend([0x55; 512]);
+        for mut client in connections(server) {
+            for byte in &whole {
+                client.stream.write_all(&[*byte]).expect("sends");
+            }
+            let mut reply = [0; 16];
+            until("the reply", || {
+                let byte: [u8; 1] = client.take().expect("is there");
+                reply.rotate_left(1);
+                reply[15] = byte[0];
+                reply[..4] == 0x6744_6698u32.to_be_bytes()
+            });
+            assert_eq!(reply[4..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        }
+        let mut client = server.unix();
+        assert_eq!(client.read(ELSEWHERE, 512), Ok(vec![0x55; 512]));
+        client.disconnect();
+    });
+}
+
+#[test]
+fn who_is_silent_is_cut_off_in_time() {
+    beside_a_load(|server| {
+        let begun = Instant::now();
+        let mut silent = Vec::new();
+        silent.extend(connections(server));
+        for mut client in connections(server) {
+            client.stream.write_all(&Client::hello()[..9]).expect("sends");
+            silent.push(client);
+        }
+        // In transmission, within a header and within a payload.
+        for part in [10, 28 + 100] {
+            let mut message = Client::header(Ask::Write, 0, 1, ELSEWHERE, 4096);
+            message.extend([1; 4096]);
+            for mut client in [server.unix(), server.tcp()] {
+                client.stream.write_all(&message[..part]).expect("sends");
+                silent.push(client);
+            }
+        }
+        // One that is between two requests owes nothing and stays.
+        let mut idle = server.unix();
+        assert_eq!(idle.read(0, 0), Ok(vec![]));
+        for client in &mut silent {
+            assert!(client.is_cut_off());
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert_eq!(idle.read(ELSEWHERE, 512), Ok(vec![0; 512]));
+        idle.disconnect();
+    });
+}
+
+#[test]
+fn a_byte_now_and_then_holds_nothing_open() {
+    beside_a_load(|server| {
+        // Each byte comes well before any deadline that silence would meet.
+        let mut slow = Client::raw_unix(&server.socket);
+        let (mut sent, begun) = (0, Instant::now());
+        until("the handshake to be over", || {
+            std::thread::sleep(Duration::from_millis(50));
+            let byte = Client::hello()[sent % 4];
+            sent += 1;
+            sent > 3 && slow.stream.write_all(&[byte]).is_err()
+        });
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let mut slow = server.tcp();
+        let write = Client::header(Ask::Write, 0, 1, ELSEWHERE, 1 << 20);
+        slow.stream.write_all(&write).expect("sends");
+        until("the write to be given up", || {
+            std::thread::sleep(Duration::from_millis(50));
+            slow.stream.write_all(&[1]).is_err()
+        });
+    });
+}
+
+#[test]
+fn who_takes_no_replies_is_cut_off_and_starves_nobody() {
+    beside_a_load(|server| {
+        // More than all buffers, and than the sockets hold.
+        let greedy: Vec<Client> = [server.unix(), server.tcp(), server.unix()]
+            .into_iter()
+            .map(|mut client| {
+                for cookie in 0..60 {
+                    client.send(Ask::Read, 0, cookie, ELSEWHERE, MIB as u32, &[]).expect("sends");
+                }
+                client
+            })
+            .collect();
+        // Nobody reads on those; the load and this one need buffers.
+        let mut client = server.unix();
+        for nth in 0..16 {
+            let offset = ELSEWHERE + nth * MIB;
+            assert_eq!(client.read(offset, MIB as usize), Ok(vec![0; MIB as usize]));
+        }
+        client.disconnect();
+        server.wait_for_clients(2);
+        drop(greedy);
+    });
+}
+
+#[test]
+fn payloads_that_never_come_starve_nobody() {
+    beside_a_load(|server| {
+        let mut stuck: Vec<Client> = (0..12).map(|_| server.unix()).collect();
+        for (nth, client) in stuck.iter_mut().enumerate() {
+            let len = if nth < 8 { 4 * MIB } else { 32 * MIB };
+            let write = Client::header(Ask::Write, 0, 1, ELSEWHERE, len as u32);
+            client.stream.write_all(&write).expect("sends");
+        }
+        let mut client = server.tcp();
+        for len in [64 * KIB, MIB, 4 * MIB, 16 * MIB] {
+            assert_eq!(client.read(ELSEWHERE, len as usize), Ok(vec![0; len as usize]));
+        }
+        client.disconnect();
+        for client in &mut stuck {
+            assert!(client.is_cut_off());
+        }
+    });
+}
+
+#[test]
+fn sudden_ends_with_requests_in_flight_harm_nobody() {
+    beside_a_load(|server| {
+        let mut seed = 3;
+        for round in 0..30 {
+            let mut client = if round % 2 == 0 { server.unix() } else { server.tcp() };
+            for cookie in 0..20 {
+                let offset = ELSEWHERE + draw(&mut seed) % 100 * 64 * KIB;
+                let (ask, payload) = match draw(&mut seed) % 4 {
+                    0 => (Ask::Read, vec![]),
+                    1 => (Ask::Flush, vec![]),
+                    _ => (Ask::Write, vec![7; 64 << 10]),
+                };
+                let len = if ask == Ask::Flush { 0 } else { 64 << 10 };
+                client.send(ask, 0, cookie, offset, len, &payload).expect("sends");
+            }
+            if round % 3 == 0 {
+                // Reset instead of end: what is unread is thrown away.
+                let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+                let fd = std::os::fd::AsRawFd::as_raw_fd(&client.stream);
+                // SAFETY: the option's value outlives the call.
+                unsafe {
+                    libc::setsockopt(
+                        fd,
+                        libc::SOL_SOCKET,
+                        libc::SO_LINGER,
+                        (&raw const linger).cast(),
+                        size_of_val(&linger) as u32,
+                    );
+                }
+            }
+            drop(client);
+        }
+        server.wait_for_clients(2);
+        // What was written, was written whole or not at all, sector by sector.
+        let mut client = server.unix();
+        let bytes = client.read(ELSEWHERE, (100 * 64 * KIB) as usize).expect("reads");
+        for sector in bytes.chunks(512) {
+            assert!(sector == [0; 512] || sector == [7; 512]);
+        }
+        client.disconnect();
+    });
+}
+
+#[test]
+fn floods_of_connections_are_bounded_and_pass() {
+    beside_a_load(|server| {
+        let mut flood = Vec::new();
+        for _ in 0..150 {
+            flood.extend(connections(server));
+        }
+        // Each is either turned away, or silent until it is cut off.
+        let mut most = 0;
+        until("the flood to pass", || {
+            most = most.max(server.detail().clients);
+            server.said().len() == flood.len()
+        });
+        assert!(most <= 256, "{most} clients");
+        let said = server.said();
+        assert!(said.iter().any(|line| line.contains("turned away")), "{most} clients");
+        assert!(said.iter().any(|line| line.contains("no progress")), "{most} clients");
+        for client in &mut flood {
+            assert!(client.is_cut_off());
+        }
+        let mut client = server.tcp();
+        assert_eq!(client.read(ELSEWHERE, 512), Ok(vec![0; 512]));
+        client.disconnect();
+    });
+}
