@@ -10,6 +10,7 @@ use crate::{options, text};
 use captive::Captive;
 use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec};
+use lapstrake_export::nbd::ExportInfo;
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
 use lapstrake_metadata::assemble::Refusal;
@@ -23,11 +24,13 @@ const HELP: &str = "\
 Examples:
   lapstrake serve a.img b.img c.img d.img
   lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
+  lapstrake serve --fuse data.raw disk[0-3].img
+  lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]
   lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" array.img'
 
-Without --nbd the array is served on a Unix socket beside its control socket. Whoever can connect to
-a TCP port can read and write the array: NBD knows no passwords. --run sets $uri (and $nbd, the
-same), $unixsocket, $port and $exportname for its command.
+Without --nbd and --fuse the array is served by NBD on a Unix socket beside its control socket.
+Whoever can connect to a TCP port can read and write the array: NBD knows no passwords. --run sets
+$uri (and $nbd, the same), $unixsocket, $port, $exportname and $fuse for its command.
 
 Exit codes:
   0  stopped cleanly, after SIGTERM, SIGINT or `lapstrake stop`
@@ -35,7 +38,7 @@ Exit codes:
   2  usage
   With --run: the command's exit code, or 128 and its signal's number.";
 
-/// Serve an array as a block device over NBD, until SIGTERM, SIGINT or `lapstrake stop`.
+/// Serve an array over NBD or as a file, until SIGTERM, SIGINT or `lapstrake stop`.
 ///
 /// Members are locked against a second user. Each is told for what it was taken, or why it was
 /// left. A clean stop finishes what is in flight, flushes, and marks the array clean.
@@ -51,6 +54,14 @@ pub struct Args {
     /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated
     #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = nbd::Place::parse)]
     nbd: Vec<nbd::Place>,
+    /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
+    /// when it is unmounted and there is no --nbd, the server stops
+    #[arg(long, value_name = "FILE")]
+    fuse: Option<PathBuf>,
+    /// Never write to the members: keep all writes in this copy-on-write file, which is made if it
+    /// is not there and continued if it is
+    #[arg(long, value_name = "FILE")]
+    overlay: Option<PathBuf>,
     /// Refuse writes, and write nothing to the members
     #[arg(short = 'o', long, visible_alias = "readonly")]
     read_only: bool,
@@ -130,54 +141,149 @@ enum Event {
     Ended(ExitStatus),
     /// Somebody asked over the control socket, and wants to know whether it ended clean.
     Stop(Sender<bool>),
+    /// The file is mounted no more.
+    Unmounted,
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let (sender, events) = mpsc::channel();
-    let request = OpenRequest {
+    let opened = assembled(open(&request(args)), args.json)?;
+    let name = opened.parts.name.clone();
+    let dir = args.control_dir.clone().unwrap_or_else(control::directory);
+    let claim = Claim::new(&dir, &name)?;
+    let mut places = args.nbd.clone();
+    if places.is_empty() && args.fuse.is_none() {
+        places.push(nbd::Place::Unix(claim.path().with_extension("nbd")));
+    }
+    let fronts = Fronts::bind(&places, &name)?;
+    let export = nbd::export(&opened.parts, args.read_only);
+    let prefix = name.clone();
+    let log = Log::new(move |line| eprintln!("lapstrake: {prefix}: {line}"));
+    // Before any thread is there, so that all inherit the mask; until here a signal just ends us.
+    signals::block()?;
+    let array = Array::start(opened.parts, &settings(args), log.clone())?;
+    let server = Server { args, name, dir, array, fronts, log };
+    server.run(claim, export)
+}
+
+fn request(args: &Args) -> OpenRequest {
+    OpenRequest {
         members: args.members.clone(),
         read_only: args.read_only,
         force: args.force,
         degraded: args.degraded,
         name: args.name.clone(),
+        overlay: args.overlay.clone(),
         ..args.which.request()
-    };
-    let opened = assembled(open(&request), args.json)?;
-    let name = opened.parts.name.clone();
-    let dir = args.control_dir.clone().unwrap_or_else(control::directory);
-    let claim = Claim::new(&dir, &name)?;
-    let mut places = args.nbd.clone();
-    if places.is_empty() {
-        places.push(nbd::Place::Unix(claim.path().with_extension("nbd")));
     }
-    let fronts = Fronts::bind(&places, &name)?;
-    let prefix = name.clone();
-    let log = Log::new(move |line| eprintln!("lapstrake: {prefix}: {line}"));
-    let export = nbd::export(&opened.parts, args.read_only);
-    // Before any thread is there, so that all inherit the mask; until here a signal just ends us.
-    signals::block()?;
-    let array = Array::start(opened.parts, &settings(args), log.clone())?;
-    fronts.open(&array, export, &log)?;
-    let stop = sender.clone();
-    let stopper = Box::new(move |asker| {
-        // If nobody listens any more, the asker sees its sender dropped.
-        let _ = stop.send(Event::Stop(asker));
-    });
-    let control = Control::start(claim, array.handle(), fronts.uris(), stopper)?;
-    announce(args, &array, &fronts, &dir);
-    signals::forward(sender.clone())?;
-    let captive = match &args.run {
-        Some(command) => Some(Captive::start(command, &fronts, &name, sender)?),
-        None => None,
-    };
-    let (asker, status) = wait(&events, captive.as_ref());
-    let clean = finish(array, fronts, control, asker, &events);
-    match (status, clean) {
-        (_, false) => Err(Failure::new(format!(
-            "{name}: could not be stopped cleanly; its members are marked as in use"
-        ))),
-        (Some(status), true) => Ok(Exit::Of(captive::exit_code(status))),
-        (None, true) => Ok(Exit::Done),
+}
+
+/// An array that runs, with the places at which clients will find it.
+struct Server<'a> {
+    args: &'a Args,
+    name: String,
+    dir: PathBuf,
+    array: Array,
+    fronts: Fronts,
+    log: Log,
+}
+
+impl Server<'_> {
+    /// Serves until the end.
+    fn run(mut self, claim: Claim, export: ExportInfo) -> Outcome {
+        let (sender, events) = mpsc::channel();
+        let begun = self.begin(claim, export, sender);
+        let (control, captive) = match begun {
+            Ok(begun) => begun,
+            Err(failure) => {
+                // Nobody has written anything.
+                self.array.stop();
+                return Err(failure);
+            }
+        };
+        self.announce();
+        let (asker, status) = wait(&events, captive.as_ref(), self.fronts.has_sockets());
+        let name = self.name.clone();
+        match (status, self.finish(control, asker, &events)) {
+            (_, false) => Err(Failure::new(format!(
+                "{name}: could not be stopped cleanly; the messages above say why"
+            ))),
+            (Some(status), true) => Ok(Exit::Of(captive::exit_code(status))),
+            (None, true) => Ok(Exit::Done),
+        }
+    }
+
+    /// Lets everybody in: clients, `lapstrake stop`, signals, and starts the command of --run.
+    fn begin(
+        &mut self,
+        claim: Claim,
+        export: ExportInfo,
+        events: Sender<Event>,
+    ) -> Result<(Control, Option<Captive>), Failure> {
+        self.fronts.open(&self.array, export, &self.log)?;
+        if let Some(file) = &self.args.fuse {
+            self.fronts.mount(&self.array, file, &self.log, events.clone())?;
+        }
+        let stop = events.clone();
+        let stopper = Box::new(move |asker| {
+            // If nobody listens any more, the asker sees its sender dropped.
+            let _ = stop.send(Event::Stop(asker));
+        });
+        let control = Control::start(claim, self.array.handle(), self.fronts.uris(), stopper)?;
+        signals::forward(events.clone())?;
+        let captive = match &self.args.run {
+            Some(command) => Some(Captive::start(command, &self.fronts, &self.name, events)?),
+            None => None,
+        };
+        Ok((control, captive))
+    }
+
+    fn announce(&self) {
+        let facts = self.array.facts();
+        let uris = self.fronts.uris();
+        let read_only = self.args.read_only;
+        let text = if self.args.json {
+            let value = json!({
+                "name": facts.name,
+                "uuid": facts.uuid,
+                "level": facts.level,
+                "array_bytes": facts.array_bytes,
+                "read_only": read_only,
+                "exports": uris,
+                "control_dir": self.dir,
+                "pid": std::process::id(),
+            });
+            format!("{value}\n")
+        } else {
+            let (kib, size) = (facts.array_bytes >> 10, text::human(facts.array_bytes));
+            let how = if read_only { ", read-only" } else { "" };
+            let uris: String = uris.iter().map(|uri| format!("{uri}\n")).collect();
+            format!("{}: {}, {kib} KiB{size}{how}\n{uris}", facts.name, facts.level)
+        };
+        let mut out = std::io::stdout().lock();
+        // Whoever started the server may not read what it says.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
+    /// Stops the array, gives up every name, and then tells those who asked.
+    fn finish(
+        mut self,
+        mut control: Control,
+        asker: Option<Sender<bool>>,
+        events: &Receiver<Event>,
+    ) -> bool {
+        let unmounted = self.fronts.unmount(&self.log);
+        let clean = self.array.stop() && unmounted;
+        drop(self.fronts);
+        control.close();
+        let others = events.try_iter().filter_map(|event| match event {
+            Event::Stop(sender) => Some(sender),
+            _ => None,
+        });
+        for asker in asker.into_iter().chain(others) {
+            // It may have gone.
+            let _ = asker.send(clean);
+        }
+        clean
     }
 }
 
@@ -226,38 +332,11 @@ pub fn in_our_words(refusal: &Refusal, text: &str) -> String {
     }
 }
 
-fn announce(args: &Args, array: &Array, fronts: &Fronts, dir: &std::path::Path) {
-    let facts = array.facts();
-    let mut text = String::new();
-    if args.json {
-        let value = json!({
-            "name": facts.name,
-            "uuid": facts.uuid,
-            "level": facts.level,
-            "array_bytes": facts.array_bytes,
-            "read_only": args.read_only,
-            "exports": fronts.uris(),
-            "control_dir": dir,
-            "pid": std::process::id(),
-        });
-        text += &format!("{value}\n");
-    } else {
-        let size = text::human(facts.array_bytes);
-        text += &format!("{}: {}, {} KiB{size}", facts.name, facts.level, facts.array_bytes >> 10);
-        text += if args.read_only { ", read-only\n" } else { "\n" };
-        for uri in fronts.uris() {
-            text += &format!("{uri}\n");
-        }
-    }
-    let mut out = std::io::stdout().lock();
-    // Whoever started the server may not read what it says.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
 /// Waits for the end: who asked for it, and how the command of --run ended.
 fn wait(
     events: &Receiver<Event>,
     captive: Option<&Captive>,
+    has_sockets: bool,
 ) -> (Option<Sender<bool>>, Option<ExitStatus>) {
     let mut asker = None;
     loop {
@@ -265,6 +344,8 @@ fn wait(
             (Ok(Event::Ended(status)), _) => return (asker, Some(status)),
             (Ok(Event::Signal(_)) | Err(_), None) => return (asker, None),
             (Ok(Event::Stop(sender)), None) => return (Some(sender), None),
+            (Ok(Event::Unmounted), None) if !has_sockets => return (asker, None),
+            (Ok(Event::Unmounted), _) => {}
             // The command ends first, so that it does not lose its device.
             (Ok(Event::Signal(signal)), Some(captive)) => captive.signal(signal),
             (Ok(Event::Stop(sender)), Some(captive)) => {
@@ -274,26 +355,4 @@ fn wait(
             (Err(_), Some(_)) => return (asker, None),
         }
     }
-}
-
-/// Stops the array, gives up every name, and then tells those who asked.
-fn finish(
-    array: Array,
-    fronts: Fronts,
-    mut control: Control,
-    asker: Option<Sender<bool>>,
-    events: &Receiver<Event>,
-) -> bool {
-    let clean = array.stop();
-    drop(fronts);
-    control.close();
-    let others = events.try_iter().filter_map(|event| match event {
-        Event::Stop(sender) => Some(sender),
-        _ => None,
-    });
-    for asker in asker.into_iter().chain(others) {
-        // It may have gone.
-        let _ = asker.send(clean);
-    }
-    clean
 }

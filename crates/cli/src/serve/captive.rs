@@ -5,6 +5,7 @@ use super::Event;
 use super::fronts::Fronts;
 use crate::exit::Failure;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::Sender;
 
@@ -31,6 +32,7 @@ impl Captive {
             .env("unixsocket", unix)
             .env("port", port)
             .env("exportname", name)
+            .env("fuse", fronts.file().unwrap_or(Path::new("")))
             .spawn()
             .map_err(|error| Failure::new(format!("cannot run /bin/sh: {error}")))?;
         let pid = child.id() as libc::pid_t;

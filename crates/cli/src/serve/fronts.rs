@@ -1,17 +1,21 @@
 //! All places where an array is served. They are taken before the array starts, so that one that
 //! cannot be had costs nothing.
 
-use super::nbd::{At, Place, Socket, without_delay};
+use super::Event;
+use super::nbd::{At, Place, Socket, file_uri, without_delay};
 use crate::exit::Failure;
 use lapstrake_export::NbdSession;
+use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
 use lapstrake_host::{Array, Greeter, Log};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 /// See the module. Dropping it removes the sockets' files.
 pub struct Fronts {
     sockets: Vec<Socket>,
+    mount: Option<(PathBuf, Mount)>,
     name: String,
 }
 
@@ -19,7 +23,7 @@ impl Fronts {
     /// Listens at every place; connections wait until [`Fronts::open`].
     pub fn bind(places: &[Place], name: &str) -> Result<Self, Failure> {
         let sockets = places.iter().map(Socket::bind).collect::<Result<_, _>>()?;
-        Ok(Self { sockets, name: name.to_owned() })
+        Ok(Self { sockets, mount: None, name: name.to_owned() })
     }
 
     /// Lets clients in.
@@ -33,9 +37,50 @@ impl Fronts {
         Ok(())
     }
 
+    /// Mounts the array as a file; the end of the mount becomes an event.
+    pub fn mount(
+        &mut self,
+        array: &Array,
+        file: &Path,
+        log: &Log,
+        events: Sender<Event>,
+    ) -> Result<(), Failure> {
+        let (handle, bytes) = (array.handle(), array.bytes());
+        let mount = Mount::new(handle, bytes, array.is_read_only(), file, log.clone())?;
+        mount.on_end(move || {
+            // At the server's own end nobody listens any more.
+            let _ = events.send(Event::Unmounted);
+        });
+        let path = std::path::absolute(file)?;
+        self.mount = Some((path, mount));
+        Ok(())
+    }
+
+    /// Ends the mount, if there is one. False if it is still in use.
+    pub fn unmount(&mut self, log: &Log) -> bool {
+        match self.mount.take().map(|(_, mount)| mount.unmount()) {
+            None | Some(Ok(())) => true,
+            Some(Err(error)) => {
+                log.say(&error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Whether clients can come over sockets.
+    pub fn has_sockets(&self) -> bool {
+        !self.sockets.is_empty()
+    }
+
+    /// The mounted file.
+    pub fn file(&self) -> Option<&Path> {
+        self.mount.as_ref().map(|(path, _)| &**path)
+    }
+
     /// URIs by which clients find the array.
     pub fn uris(&self) -> Vec<String> {
-        self.sockets.iter().map(|socket| socket.uri(&self.name)).collect()
+        let sockets = self.sockets.iter().map(|socket| socket.uri(&self.name));
+        sockets.chain(self.file().map(file_uri)).collect()
     }
 
     /// The first Unix socket.

@@ -140,6 +140,11 @@ fn escaped(bytes: &[u8], plain: &[u8]) -> String {
     bytes.iter().map(one).collect()
 }
 
+/// The URI of a file.
+pub fn file_uri(path: &Path) -> String {
+    format!("file://{}", escaped(path.as_os_str().as_bytes(), b"-._~/"))
+}
+
 /// Turns off the wait for fuller packets: replies are small, and clients wait for them.
 pub fn without_delay(socket: &OwnedFd) {
     let on: libc::c_int = 1;

@@ -1,0 +1,99 @@
+//! An array as a file, and an array whose members nobody writes.
+
+mod support;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use support::{Lab, exists, installed, not_run, pattern};
+
+fn three() -> Lab {
+    let lab = Lab::new(&[32, 32, 32]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    lab
+}
+
+/// Whether a FUSE file system can be mounted here.
+fn fuse_or_say(what: &str) -> bool {
+    // SAFETY: only asks.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let opens = OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    if !opens {
+        not_run(what, "/dev/fuse cannot be opened");
+    } else if !is_root && !installed("fusermount3") {
+        not_run(what, "neither root nor fusermount3");
+        return false;
+    }
+    opens
+}
+
+#[test]
+fn the_array_is_a_file_until_the_stop() {
+    if !fuse_or_say("serving by FUSE") {
+        return;
+    }
+    let lab = three();
+    let server = lab.serve("m0 m1 m2 --fuse data.raw");
+    assert!(server.uri().starts_with("file:///"), "{}", server.facts);
+    let bytes = pattern(5, 3 << 20);
+    let file = OpenOptions::new().read(true).write(true).open(lab.path("data.raw")).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), server.facts["array_bytes"]);
+    file.write_all_at(&bytes, 12345).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    lab.run("stop data").ok();
+    drop(server);
+    assert!(!exists(lab.path("data.raw")), "what was made is removed");
+    lab.run("cat -o out m0 m1 m2").ok();
+    assert!(lab.read("out")[12345..][..bytes.len()] == bytes);
+}
+
+#[test]
+fn an_unmount_by_hand_is_a_stop() {
+    if !fuse_or_say("unmounting by hand") || !installed("umount") {
+        return;
+    }
+    let lab = three();
+    let mut server = lab.serve("m0 m1 m2 --fuse data.raw");
+    let mut by_hand = lab.other("umount data.raw").unwrap();
+    if by_hand.code != 0 {
+        by_hand = lab.other("fusermount3 -u data.raw").unwrap();
+    }
+    by_hand.ok();
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn a_file_with_contents_is_not_covered() {
+    if !fuse_or_say("refusing a mount point") {
+        return;
+    }
+    let lab = three();
+    std::fs::write(lab.path("precious"), "x").unwrap();
+    let ran = lab.run("serve m0 m1 m2 --fuse precious");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("not empty"), "{ran:?}");
+    assert_eq!(lab.read("precious"), b"x");
+}
+
+#[test]
+fn an_overlay_takes_all_writes_and_keeps_them() {
+    if !installed("nbdcopy") {
+        return not_run("serving beneath an overlay", "nbdcopy is not installed");
+    }
+    let lab = three();
+    let before: Vec<_> = ["m0", "m1", "m2"].map(|name| lab.read(name)).into();
+    let server = lab.serve("m0 m1 m2 --overlay rescue.cow");
+    let bytes = pattern(6, 2 << 20);
+    std::fs::write(lab.path("in"), &bytes).unwrap();
+    lab.other(&format!("nbdcopy --flush in {}", server.uri())).unwrap().ok();
+    server.stop();
+    for (name, before) in ["m0", "m1", "m2"].iter().zip(&before) {
+        assert!(lab.read(name) == *before, "{name} was written");
+    }
+    let server = lab.serve("m0 m1 m2 --overlay rescue.cow");
+    lab.other(&format!("nbdcopy {} out", server.uri())).unwrap().ok();
+    server.stop();
+    assert!(lab.read("out")[..bytes.len()] == bytes);
+    let used = File::open(lab.path("rescue.cow")).unwrap().metadata().unwrap().len();
+    assert!(used < 16 << 20, "{used} bytes");
+}
