@@ -16,7 +16,7 @@ use core::mem;
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::bitmap::{Bits, PAGE, Superblock};
 
-/// Bytes of a page of the bitmap's area, the unit in which it is written.
+/// Sectors of a page of the bitmap's area, the unit in which it is written.
 const PAGE_SECTORS: u64 = 8;
 
 /// The bitmap at the array's start.

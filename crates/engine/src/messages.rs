@@ -30,6 +30,9 @@ pub enum Order {
 pub enum Notice {
     /// An I/O of this member failed; the shard uses it no more.
     Failed(MemberId),
+    /// A write of a stripe failed on a member that the array cannot do without: what that stripe
+    /// holds is not known any more.
+    Lost,
     /// A write waits for [`Order::Active`].
     NeedActive,
     /// No write is or was running since the time that [`Order::TryIdle`] named; the next one

@@ -178,6 +178,14 @@ impl Shard {
         self.op_part_done(key);
     }
 
+    /// A stripe write failed on a member that the array cannot do without. Its data and parity do
+    /// not agree any more, so nothing may be recovered from them: without the member, reads of
+    /// what is lost fail instead of giving something else.
+    pub(crate) fn stripe_lost(&mut self, member: MemberId) {
+        self.members.fail(member);
+        self.break_off();
+    }
+
     fn op_part_done(&mut self, key: u32) {
         let op = &mut self.ops[key as usize];
         op.pending -= 1;
@@ -241,7 +249,7 @@ impl Shard {
         }
         let lost = lost_touched + lost_other;
         if lost > parities {
-            // Chunks that are there can still be read, and written where no parity is left.
+            // Chunks that are there can still be read.
             return (op.kind == OpKind::Read && lost_touched == 0).then_some(Plan::Bare);
         }
         if op.kind == OpKind::Read {
@@ -360,6 +368,11 @@ impl Shard {
         let present = self.present(op);
         let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
         let height = u64::from(op.height());
+        let top = Sector(sector + height);
+        if !self.geometry.survives(|slot| self.members.usable(slot, top).is_some()) {
+            self.ops[key as usize].error = true;
+            return;
+        }
         let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req as usize].fua());
         let mut ios: SmallVec<[(MemberId, Pieces); 8]> = SmallVec::new();
         for src in &op.slices[0].srcs {

@@ -88,6 +88,8 @@ pub(crate) struct Req {
     pub pending: u32,
     pub error: Option<RequestError>,
     pub bits: Option<(u64, u64)>,
+    /// Bits that the supervisor was asked for.
+    pub asked: Option<(u64, u64)>,
 }
 
 impl Req {
@@ -212,6 +214,7 @@ impl Shard {
             pending: 0,
             error: None,
             bits: None,
+            asked: None,
         }) as u32;
         match request.kind {
             RequestKind::Flush => self.flush(key),
@@ -233,6 +236,10 @@ impl Shard {
             self.members.read_ended(io.member);
         }
         let survived = ok || self.fail_if_survivable(io.member);
+        let parity_write = matches!(io.owner, Owner::Op(_)) && !io.read;
+        if parity_write && !survived {
+            self.stripe_lost(io.member);
+        }
         match io.owner {
             Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
             Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
@@ -293,6 +300,12 @@ impl Shard {
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
         self.next_hold()
+    }
+
+    /// Whether a member is out of use since an I/O of it failed.
+    #[must_use]
+    pub fn has_failed(&self, member: MemberId) -> bool {
+        self.members.has_failed(member)
     }
 
     /// Counts of work done.
@@ -373,6 +386,12 @@ impl Shard {
         survives
     }
 
+    /// Fails every write from now on, and has all other shards do so.
+    pub(crate) fn break_off(&mut self) {
+        self.notices.push_back(Notice::Lost);
+        self.open_gate(Gate::Broken);
+    }
+
     fn flush(&mut self, key: u32) {
         let members: Vec<_> = self.members.in_slots().collect();
         self.reqs[key as usize].pending = 1;
@@ -400,11 +419,14 @@ impl Shard {
             let Some(bits) = &mut self.bits else { return };
             let wanted = bits.covering(range.0, range.1);
             if !bits.begin(wanted) {
-                self.notices.push_back(Notice::BitsWanted(wanted.0, wanted.1));
+                if self.reqs[key as usize].asked.replace(wanted) != Some(wanted) {
+                    self.notices.push_back(Notice::BitsWanted(wanted.0, wanted.1));
+                }
                 self.gated.push(key);
                 return;
             }
             self.reqs[key as usize].bits = Some(wanted);
+            self.reqs[key as usize].asked = None;
         }
         self.advance(key);
     }
@@ -486,11 +508,15 @@ impl Shard {
     fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
         let req = self.reqs.remove(key as usize);
         self.stats.requests += 1;
-        let reply = Reply { id: req.id, result };
-        let reads = matches!(req.kind, RequestKind::Read(_));
-        if !reads && self.members.unrecorded() && self.gate != Gate::Broken {
+        let mut reply = Reply { id: req.id, result };
+        let covered = !matches!(req.kind, RequestKind::Read(_)) && self.members.unrecorded();
+        if covered && self.gate != Gate::Broken {
             self.held_replies.push(reply);
         } else {
+            if covered {
+                // The failure can never be recorded, so this may be lost.
+                reply.result = Err(RequestError::Io);
+            }
             self.effects.push_back(Effect::Reply(reply));
         }
         if req.kind.is_write() {

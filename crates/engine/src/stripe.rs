@@ -201,7 +201,7 @@ impl Shard {
         }
     }
 
-    /// Adds one fragment; pieces of the shared zeros are no longer than an operation.
+    /// Adds one fragment; reads need no company and are queued at once.
     fn add_frags(
         &mut self,
         key: u32,
@@ -359,7 +359,8 @@ impl Shard {
     /// Starts an operation, or puts its fragments back until the range or memory is free.
     fn start_group(&mut self, number: u64, kind: OpKind, slices: Slices) {
         let (lo, hi) = (slices[0].lo, slices[slices.len() - 1].hi);
-        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
+        // An operation that ended at once may have closed the stripe.
+        let stripe = self.stripes.open.entry(number).or_default();
         if stripe.locks.iter().any(|&(l, h)| l < hi && lo < h) {
             return self.put_back(number, kind, &slices);
         }
@@ -375,7 +376,7 @@ impl Shard {
 
     /// Turns a group into fragments again.
     pub(crate) fn put_back(&mut self, number: u64, kind: OpKind, slices: &Slices) {
-        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
+        let stripe = self.stripes.open.entry(number).or_default();
         for slice in slices {
             stripe.frags.extend(slice.srcs.iter().map(|src| Frag {
                 req: src.req,

@@ -64,8 +64,8 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteId(pub u32);
 
-/// A metadata write. Everything that completed on its target before it, and the write itself,
-/// are stable when it is reported done.
+/// A metadata write. Everything that completed on any member before it is stable before it is
+/// written, and the write itself is stable when it is reported done.
 #[derive(Clone, Debug)]
 pub struct MetaWrite {
     /// For [`Supervisor::handle_written`].
@@ -117,6 +117,8 @@ struct Update {
     /// Superblocks not stable yet; none before they were sent.
     left: Option<u32>,
     refused: bool,
+    /// The highest event count that a superblock may hold if this is refused.
+    events_max: u64,
 }
 
 #[derive(Debug)]
@@ -207,7 +209,11 @@ impl Supervisor {
     pub fn handle_notice(&mut self, now: Time, notice: Notice) {
         self.now = now;
         match notice {
-            Notice::Failed(member) => self.fail(member),
+            // Shards judge by themselves; two may have dropped members that are too many together.
+            Notice::Failed(member) if !self.fail_if_survivable(member) => self.give_up(),
+            Notice::Failed(_) => {}
+            Notice::Lost => self.give_up(),
+            Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
                 self.want_active = true;
                 self.asked = true;
@@ -438,9 +444,11 @@ impl Supervisor {
     fn begin_update(&mut self) {
         let covers = mem::take(&mut self.unrecorded);
         let bare = covers.is_empty() && !self.is_degraded();
+        let before = self.events;
         self.count_event(self.want_active, bare);
         let active = self.want_active;
-        self.update = Some(Update { active, bare, covers, left: None, refused: false });
+        let events_max = before.max(self.events);
+        self.update = Some(Update { active, bare, covers, left: None, refused: false, events_max });
         if let Some(intent) = &mut self.intent {
             intent.array_events(self.events);
         }
@@ -465,8 +473,12 @@ impl Supervisor {
             self.send(Target::Member(MemberId(index as u16)), sector, data, false);
             left += 1;
         }
-        if let Some(update) = &mut self.update {
-            update.left = Some(left);
+        match &mut self.update {
+            Some(update) if left > 0 => update.left = Some(left),
+            _ => {
+                self.update = None;
+                self.give_up();
+            }
         }
     }
 
@@ -485,8 +497,11 @@ impl Supervisor {
 
     fn end_update(&mut self, update: Update) {
         if update.refused {
-            // Not every survivor has it: what it should have recorded is still to be recorded.
+            // Not every survivor has it: what it should have recorded is still to be recorded, and
+            // by more events than any member that missed it can hold, even after a step back.
             self.unrecorded.extend(update.covers);
+            self.events = update.events_max;
+            self.can_step_back = false;
             return;
         }
         self.orders.extend(update.covers.into_iter().map(Order::Recorded));

@@ -21,8 +21,8 @@ struct Story {
 
 /// What a metadata write says.
 enum Said {
-    Superblock(Superblock),
-    Bitmap(bitmap::Superblock),
+    Superblock(Box<Superblock>),
+    Bitmap(Box<bitmap::Superblock>),
 }
 
 impl Story {
@@ -128,11 +128,11 @@ impl Story {
 
 fn said(write: &MetaWrite) -> Said {
     match bitmap::Superblock::parse(&write.data) {
-        Ok(sb) => Said::Bitmap(sb),
+        Ok(sb) => Said::Bitmap(Box::new(sb)),
         Err(_) => {
             let at = write.sector.0;
             let sb = lapstrake_metadata::v1::Superblock::parse(&write.data, 2, at).expect("either");
-            Said::Superblock(Superblock::V1(sb))
+            Said::Superblock(Box::new(Superblock::V1(sb)))
         }
     }
 }
@@ -141,7 +141,7 @@ fn superblocks(writes: &[MetaWrite]) -> Vec<(MemberId, Superblock)> {
     writes
         .iter()
         .filter_map(|write| match (write.target, said(write)) {
-            (Target::Member(member), Said::Superblock(sb)) => Some((member, sb)),
+            (Target::Member(member), Said::Superblock(sb)) => Some((member, *sb)),
             _ => None,
         })
         .collect()
@@ -357,4 +357,42 @@ fn an_array_without_redundancy_is_never_rewritten() {
     assert!(story.pending.is_empty());
     story.supervisor.handle_stop(story.now);
     assert!(story.supervisor.is_stopped());
+}
+
+#[test]
+fn members_that_are_too_many_together_are_not_recorded_as_failed() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.activate();
+    // Two shards, each of which could do without the one that it dropped.
+    story.notice(Notice::Failed(MemberId(0)));
+    story.notice(Notice::Failed(MemberId(1)));
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::Broken), "{orders:?}");
+    story.settle();
+    assert!(!story.take_orders().contains(&Order::Recorded(MemberId(1))));
+}
+
+/// What would be lost: a member that kept "active, N+1" when the others said "clean, N" would
+/// count as current once they had recorded its failure as N+1 too.
+#[test]
+fn a_member_that_missed_a_step_back_is_left_behind() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    for _ in 0..2 {
+        story.activate();
+        story.wait(DELAY_NS);
+        story.notice(Notice::Idle);
+        story.settle();
+    }
+    story.activate();
+    let active = story.supervisor.events();
+    story.wait(DELAY_NS);
+    story.notice(Notice::Idle);
+    let clean = std::mem::take(&mut story.pending);
+    assert!(superblocks(&clean).iter().all(|(_, sb)| sb.events() == active - 1), "a step back");
+    for write in &clean {
+        story.end(write, write.target != Target::Member(MemberId(1)));
+    }
+    story.settle();
+    assert!(story.supervisor.events() > active);
+    assert!(story.take_orders().contains(&Order::Recorded(MemberId(1))));
 }

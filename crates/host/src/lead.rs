@@ -33,9 +33,8 @@ const CLIENTS_MAX: usize = 256;
 const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 
 enum Errand {
-    /// The flush before a metadata write, then the write.
+    /// One of the flushes before a batch of metadata writes.
     Flush {
-        write: MetaWrite,
         member: usize,
     },
     Write {
@@ -48,6 +47,13 @@ enum Errand {
     FinalFlush {
         member: usize,
     },
+}
+
+/// Metadata writes that wait for every member to flush.
+struct Batch {
+    writes: VecDeque<MetaWrite>,
+    left: usize,
+    refused: Vec<(usize, i32)>,
 }
 
 struct Listener {
@@ -73,6 +79,9 @@ pub(crate) struct Lead {
     pool: Pool,
     work: Slab<Errand>,
     waiting: VecDeque<MetaWrite>,
+    flushing: Option<Batch>,
+    /// May be written as memory allows.
+    ready: VecDeque<MetaWrite>,
     listeners: Vec<Listener>,
     /// Listeners whose last accept the system refused, and when they are tried again.
     refused: Vec<usize>,
@@ -101,6 +110,8 @@ impl Lead {
             pool: Pool::new(META_BYTES, true)?,
             work: Slab::new(),
             waiting: VecDeque::new(),
+            flushing: None,
+            ready: VecDeque::new(),
             listeners: Vec::new(),
             refused: Vec::new(),
             accept_at: None,
@@ -197,44 +208,83 @@ impl Lead {
         core.engine.handle_order(now, order);
     }
 
+    /// Metadata says what is so on all members ("clean", "this bit is clear"), so before a batch of
+    /// it is written every member has flushed, not only the one that it is written to.
     fn send_waiting(&mut self, core: &mut Core) {
-        while let Some(write) = self.waiting.front() {
-            let member = match write.target {
-                Target::Member(id) => usize::from(id.0),
-                Target::BitmapFile => self.facts.members.len(),
-            };
-            let Some(buf) = self.pool.alloc(write.data.len()) else { return };
-            self.pool.free(buf);
-            let Some(write) = self.waiting.pop_front() else { return };
-            let key = self.work.insert(Errand::Flush { write, member }) as u32;
+        if self.waiting.is_empty() || self.flushing.is_some() {
+            return;
+        }
+        let writes = std::mem::take(&mut self.waiting);
+        let members: Vec<usize> = (0..self.facts.members.len())
+            .filter(|&member| !core.engine.has_failed(MemberId(member as u16)))
+            .collect();
+        self.flushing = Some(Batch { writes, left: members.len(), refused: Vec::new() });
+        for member in members {
+            let key = self.work.insert(Errand::Flush { member }) as u32;
             // SAFETY: a flush names no memory.
             unsafe { core.lead_op(key, Op::Flush { member }) };
         }
+        self.batch_flushed(core);
     }
 
     pub(crate) fn op_done(&mut self, core: &mut Core, key: u32, result: i32) {
         match self.work.remove(key as usize) {
-            Errand::Flush { write, member } => self.flushed(core, write, member, result),
+            Errand::Flush { member } => {
+                if let Some(batch) = &mut self.flushing {
+                    batch.left -= 1;
+                    batch.refused.extend((result < 0).then_some((member, result)));
+                }
+                self.batch_flushed(core);
+            }
             Errand::Write { write, buf } => {
                 self.pool.free(buf);
                 self.written(core, &write, result);
+                self.write_ready(core);
             }
             Errand::Accept { listener } => self.accepted(core, listener, result),
             Errand::FinalFlush { member } => self.final_flush_done(core, member, result),
         }
     }
 
-    fn flushed(&mut self, core: &mut Core, write: MetaWrite, member: usize, result: i32) {
-        let buf = self.pool.alloc(write.data.len()).filter(|_| result >= 0);
-        let Some(buf) = buf else { return self.written(core, &write, result.min(-libc::ENOMEM)) };
-        let start = self.pool.ptr(buf);
-        // SAFETY: the run is at least as long as the data, and nobody else has it.
-        unsafe { start.copy_from_nonoverlapping(write.data.as_ptr(), write.data.len()) };
-        let iov = [IoVec::new(start, write.data.len())];
-        let offset = write.sector.0 * 512;
-        let key = self.work.insert(Errand::Write { write, buf }) as u32;
-        // SAFETY: the run stays ours until the completion.
-        unsafe { core.lead_op(key, Op::Write { member, offset, iov: &iov, fua: true }) };
+    fn batch_flushed(&mut self, core: &mut Core) {
+        let Some(batch) = self.flushing.take_if(|batch| batch.left == 0) else { return };
+        for write in batch.writes {
+            let member = self.member_of(write.target);
+            match batch.refused.iter().find(|refused| refused.0 == member) {
+                Some(&(_, result)) => self.written(core, &write, result),
+                None => self.ready.push_back(write),
+            }
+        }
+        self.write_ready(core);
+    }
+
+    fn member_of(&self, target: Target) -> usize {
+        match target {
+            Target::Member(id) => usize::from(id.0),
+            Target::BitmapFile => self.facts.members.len(),
+        }
+    }
+
+    /// Writes as much as the memory set aside holds; the rest follows when some of it has ended.
+    fn write_ready(&mut self, core: &mut Core) {
+        while let Some(write) = self.ready.front() {
+            let member = self.member_of(write.target);
+            let block = core.queue.member(member).map_or(512, |m| m.block_size() as usize);
+            let len = write.data.len().next_multiple_of(block);
+            let Some(buf) = self.pool.alloc(len) else { return };
+            let Some(write) = self.ready.pop_front() else { return };
+            let start = self.pool.ptr(buf);
+            // SAFETY: the run is `len` long, which is no less than the data, and nobody else has it.
+            unsafe {
+                start.write_bytes(0, len);
+                start.copy_from_nonoverlapping(write.data.as_ptr(), write.data.len());
+            }
+            let iov = [IoVec::new(start, len)];
+            let offset = write.sector.0 * 512;
+            let key = self.work.insert(Errand::Write { write, buf }) as u32;
+            // SAFETY: the run stays ours until the completion.
+            unsafe { core.lead_op(key, Op::Write { member, offset, iov: &iov, fua: true }) };
+        }
     }
 
     fn written(&mut self, core: &mut Core, write: &MetaWrite, result: i32) {
@@ -430,6 +480,9 @@ impl Lead {
         }
         if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");
+        }
+        if detail.resync_from_bytes.is_some() {
+            detail.state.push("resync=PENDING");
         }
         if self.broken {
             detail.state.push("failed");

@@ -11,7 +11,7 @@ use lapstrake_device::{
     overlay::{BaseId, overlay},
 };
 use lapstrake_engine::IntentConfig;
-use lapstrake_geometry::{GeometryError, Sectors};
+use lapstrake_geometry::{GeometryError, Sectors, size};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
@@ -123,6 +123,19 @@ pub enum OpenArrayError {
         /// What is wrong with it.
         error: BitmapError,
     },
+    /// The write-intent bitmap is one of an array of another size.
+    #[error(
+        "the write-intent bitmap of {place} covers {} sectors, the array has {}; nothing was \
+         written. `mdadm --grow --bitmap=none` on the kernel's side removes it", .found.0, .expected.0
+    )]
+    BitmapSize {
+        /// Where it was read.
+        place: String,
+        /// What it covers.
+        found: Sectors,
+        /// What it should cover.
+        expected: Sectors,
+    },
     /// The forced members' superblocks could not be written.
     #[error("{member}: cannot rewrite its superblock: {source}; `--force` again resumes")]
     Force {
@@ -152,6 +165,9 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let read_only = request.read_only || request.overlay.is_some();
     let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut devices = open_all(&request.members, access)?;
+    if let Some(path) = request.bitmap_file.as_ref().filter(|_| access == Access::ReadWrite) {
+        whole_pages(path)?;
+    }
     let mut bitmap_file = match &request.bitmap_file {
         Some(path) => Some(open_all(&[MemberSpec::whole(path)], access)?.remove(0)),
         None => None,
@@ -392,6 +408,17 @@ fn own_name(superblock: &Superblock) -> String {
     }
 }
 
+/// The bitmap is written in pages; a file that mdadm made may end within one.
+fn whole_pages(path: &Path) -> Result<(), OpenArrayError> {
+    let extend = || {
+        let file = std::fs::OpenOptions::new().write(true).open(path)?;
+        let meta = file.metadata()?;
+        let whole = meta.len().next_multiple_of(bitmap::PAGE as u64);
+        if meta.is_file() && whole > meta.len() { file.set_len(whole) } else { Ok(()) }
+    };
+    extend().map_err(|source| OpenArrayError::Read { member: path.display().to_string(), source })
+}
+
 fn intent(
     bitmap_file: Option<&Arc<Member>>,
     device: &Arc<Member>,
@@ -410,12 +437,21 @@ fn intent(
         source.read_at(start, &mut bytes).map_err(|error| read_error(source, error))?;
         Ok::<_, OpenArrayError>(bytes)
     };
-    let sb = bitmap::Superblock::parse(&read(512)?).map_err(unusable)?;
+    let sb = bitmap::Superblock::parse(&read(256)?).map_err(unusable)?;
     let fresh = sb.check_array(superblock.bitmap_uuid(), superblock.events()).map_err(unusable)?;
+    let expected = size::sync_size(
+        assembly.config.level,
+        assembly.config.layout,
+        assembly.config.raid_disks,
+        superblock.component(),
+    );
+    if sb.sync_size != expected.0 {
+        return Err(OpenArrayError::BitmapSize { place, found: Sectors(sb.sync_size), expected });
+    }
     let room = source.size().saturating_sub(start);
     let found =
         superblock.bitmap_room().filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));
-    let needed = sb.image_bytes().next_multiple_of(512);
+    let needed = sb.image_bytes();
     if found < needed {
         return Err(unusable(BitmapError::Truncated { found, needed }));
     }

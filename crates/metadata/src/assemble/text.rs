@@ -128,7 +128,7 @@ impl Refusal {
             }
             Self::DirtyDegraded { missing, run_helps: true } => format!(
                 "not every member was stopped cleanly, and the array lacks {}, but the freshest \
-                 member and the parity at hand suffice. Use --run to start",
+                 member and the parity at hand suffice. Use --degraded to start",
                 slots_text(missing)
             ),
             Self::DirtyDegraded { missing, run_helps: false } => format!(
@@ -139,7 +139,7 @@ impl Refusal {
             ),
             Self::NewlyDegraded { have, expected, missing } => format!(
                 "{} found of {expected} that were there when the array was last in use; {} \
-                 empty. Add the missing ones, or use --run to start without",
+                 empty. Add the missing ones, or use --degraded to start without",
                 match have {
                     1 => "1 member is".to_string(),
                     _ => format!("{} are", members(*have)),

@@ -179,12 +179,12 @@ fn refusals_say_what_to_do() {
     assert_eq!(
         say(Level::Raid5, "9!1 - 8d!1 9!1"),
         "not every member was stopped cleanly, and the array lacks slot 1, but the freshest \
-         member and the parity at hand suffice. Use --run to start"
+         member and the parity at hand suffice. Use --degraded to start"
     );
     assert_eq!(
         say(Level::Raid6, "9 - 9 -"),
         "2 members are found of 4 that were there when the array was last in use; \
-         slots 1 and 3 are empty. Add the missing ones, or use --run to start without"
+         slots 1 and 3 are empty. Add the missing ones, or use --degraded to start without"
     );
     assert_eq!(
         say(Level::Raid5, "9 9 9 9 9#2"),
