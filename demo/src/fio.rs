@@ -41,12 +41,6 @@ impl From<&Run> for Stamped {
     }
 }
 
-impl From<&Stamped> for Stamped {
-    fn from(run: &Stamped) -> Self {
-        *run
-    }
-}
-
 /// What fio measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate {

@@ -130,13 +130,13 @@ fn measure(
     let size = server.export_bytes()?;
     let whole = |rw: &'static str| Run { rw, load: Load::Sequential, size, seconds: None };
     let timed = |rw: &'static str, load| Run { rw, load, size, seconds: Some(scale.seconds) };
-    let write = fio::run(&server, &whole("write").stamped())?;
-    fio::run(&server, &whole("read").stamped())?;
+    let write = fio::run(&server, whole("write").stamped())?;
+    fio::run(&server, whole("read").stamped())?;
     server.stop()?;
     let missing = if redundant {
         let some: Vec<&Path> = all.iter().copied().skip(1).collect();
         let server = Server::start(dir, &some, &["--degraded", "--read-only"])?;
-        let read = fio::run(&server, &whole("read").stamped())?;
+        let read = fio::run(&server, whole("read").stamped())?;
         server.stop()?;
         format!("verified, {:.0} MB/s", read.bytes / 1e6)
     } else {
