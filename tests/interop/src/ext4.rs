@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::Failure;
 use crate::draw::Draw;
 use crate::ours;
-use crate::stage::{Stage, survivable};
+use crate::stage::Stage;
 
 /// Files for a filesystem: from nothing to several chunks, some in directories.
 fn tree(root: &Path, draw: &mut Draw) -> Result<(), Failure> {
@@ -55,7 +55,7 @@ impl Stage<'_> {
     /// has these files.
     fn we_check(&mut self, root: &Path) -> Result<(), Failure> {
         let array = self.start_without(&[], ours::READ)?;
-        let mut sets = survivable(array.geometry());
+        let mut sets = array.survivable();
         self.draw.shuffle(&mut sets);
         self.image = array.read_all(&mut self.draw)?;
         array.stop()?;

@@ -140,7 +140,7 @@ pub fn canary() {
     let mut stage = stage.expect("files");
     let bytes = vec![0; stage.bytes_max() as usize];
     stage.create_by_kernel(bytes).expect("an array");
-    stage.we_read().expect("zeros");
+    stage.we_read(Depth::Sample).expect("zeros");
     let agrees = stage.agrees(stage.script());
     stage.judge.play(&agrees).expect("zeros");
     // Left-symmetric: the array's first chunk is the first of member 0, after 1 MiB.

@@ -13,6 +13,7 @@
 //! a name alone replays a case, `LAPSTRAKE_CASE=NAME`; `LAPSTRAKE_KEEP=1` then leaves its files.
 
 mod case;
+mod cut;
 mod draw;
 mod ext4;
 mod farm;

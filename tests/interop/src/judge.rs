@@ -124,6 +124,16 @@ impl Script {
         self.then(&format!("echo '{RULE}'; mdadm --examine ${{devices[@]}}; echo '{RULE}'"))
     }
 
+    /// Every superblock says active.
+    pub fn active(self) -> Self {
+        self.then(
+            "for one in ${devices[@]}; do
+                mdadm --examine $one >/tmp/examine.log
+                grep -q 'State : active' /tmp/examine.log || { cat /tmp/examine.log; exit 1; }
+            done",
+        )
+    }
+
     /// Reads the array, which has to hold these bytes.
     pub fn equals(mut self, bytes: &[u8]) -> Self {
         let path = self.directory.join(format!("dump-{}", self.dumps.len()));

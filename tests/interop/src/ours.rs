@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lapstrake_device::MemberSpec;
 use lapstrake_export::{NbdSession, nbd};
-use lapstrake_geometry::Geometry;
+use lapstrake_geometry::{Geometry, Slot};
 use lapstrake_host::create::{NewArray, NewBitmap, prepare};
 use lapstrake_host::{Array, Log, OpenRequest, Opened, Options, Outside};
 use lapstrake_metadata::assemble::{Reason, Verdict};
@@ -107,8 +107,25 @@ impl Ours {
         self.array.bytes()
     }
 
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+    /// Every set of files, by index, but the empty one, that the array can miss. (The kernel gives a
+    /// member that comes back whatever slot is free, so files may be in any order.)
+    pub fn survivable(&self) -> Vec<Vec<usize>> {
+        let slots: Vec<Option<Slot>> = self
+            .verdicts
+            .iter()
+            .map(|(verdict, _)| match verdict {
+                Verdict::Taken { slot, .. } => Some(*slot),
+                _ => None,
+            })
+            .collect();
+        let has = |set: usize, index: usize| set >> index & 1 == 1;
+        let left = |set: usize, slot: Slot| {
+            slots.iter().enumerate().any(|(index, s)| *s == Some(slot) && !has(set, index))
+        };
+        (1..1 << slots.len())
+            .filter(|set| self.geometry.survives(|slot| left(*set, slot)))
+            .map(|set| (0..slots.len()).filter(|index| has(set, *index)).collect())
+            .collect()
     }
 
     /// Which of the files, by index, were left because they are out of date; an error if one was
@@ -209,6 +226,15 @@ pub fn fill(client: &mut Client, image: &[u8], draw: &mut Draw) -> Result<(), Fa
     draw.shuffle(&mut cuts);
     let requests: Vec<_> = cuts.into_iter().map(|cut| write(image, cut, draw)).collect();
     client.submit(&requests, DEPTH)
+}
+
+/// Writes these runs of sectors of `image` to their places.
+pub fn write_parts(client: &mut Client, image: &[u8], parts: &[Range<u64>]) -> Result<(), Failure> {
+    let part = |part: &Range<u64>| {
+        let (offset, end) = (part.start * SECTOR, part.end * SECTOR);
+        Request::Write { offset, bytes: &image[offset as usize..end as usize], fua: false }
+    };
+    client.submit(&parts.iter().map(part).collect::<Vec<_>>(), DEPTH)
 }
 
 /// Writes `count` times at random, mostly bytes and sometimes zeros, and into `image` too.

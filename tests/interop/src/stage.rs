@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use lapstrake_geometry::{FarSets, Geometry, Layout, Level, Slot};
+use lapstrake_geometry::{FarSets, Layout, Level};
 use lapstrake_metadata::Version;
 
 use crate::Failure;
@@ -96,26 +96,25 @@ impl<'a> Stage<'a> {
     }
 
     /// We read all, and find no member out of date; then without each set of members that the
-    /// array can miss: these sets are given back.
-    pub fn we_read(&mut self) -> Result<Vec<Vec<usize>>, Failure> {
+    /// array can miss, or a few of them: all the sets are given back.
+    pub fn we_read(&mut self, depth: Depth) -> Result<Vec<Vec<usize>>, Failure> {
         let array = self.start_without(&[], ours::READ)?;
         let stale = array.stale()?;
         if !stale.is_empty() {
             return Err(format!("members {stale:?} are called stale").into());
         }
-        let sets = survivable(array.geometry());
+        let sets = array.survivable();
         self.compare(array)?;
-        for missing in self.few(&sets) {
+        for missing in self.few(&sets, depth) {
             let array = self.start_without(&missing, ours::READ_DEGRADED)?;
             self.compare(array).map_err(without(&missing))?;
         }
         Ok(sets)
     }
 
-    /// At most so many of the sets as the depth allows.
-    fn few(&mut self, sets: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    fn few(&mut self, sets: &[Vec<usize>], depth: Depth) -> Vec<Vec<usize>> {
         let mut sets = sets.to_vec();
-        if let Depth::Sample = self.depth {
+        if depth == Depth::Sample {
             self.draw.shuffle(&mut sets);
             sets.truncate(MISSING_SETS);
         }
@@ -241,14 +240,4 @@ impl<'a> Stage<'a> {
 
 pub fn without(missing: &[usize]) -> impl Fn(Failure) -> Failure {
     move |error| format!("without members {missing:?}: {error}").into()
-}
-
-/// Every set of members, but the empty one, that the array can miss.
-pub fn survivable(geometry: &Geometry) -> Vec<Vec<usize>> {
-    let disks = usize::from(geometry.raid_disks());
-    let members = |set: usize| (0..disks).filter(move |member| set >> member & 1 == 1);
-    (1..1 << disks)
-        .filter(|set| geometry.survives(|Slot(slot)| set >> slot & 1 == 0))
-        .map(|set| members(set).collect())
-        .collect()
 }
