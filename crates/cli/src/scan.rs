@@ -2,7 +2,6 @@
 
 use crate::create::quoted;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::serve::in_our_words;
 use crate::text;
 use lapstrake_device::MemberSpec;
 use lapstrake_host::describe;
@@ -104,14 +103,15 @@ fn verdicts(array: &FoundArray) -> Vec<(&Look, String, bool)> {
     .collect()
 }
 
+fn resync_due(array: &FoundArray) -> bool {
+    array.assembly.as_ref().is_ok_and(|assembly| assembly.resync_from.is_some())
+}
+
 /// Why the array cannot be started as it is.
 fn obstacle(array: &FoundArray) -> Option<String> {
     let name = |id: usize| array.candidates[id].spec().to_string();
     match &array.assembly {
-        Ok(assembly) => {
-            let refusal = assembly.start.as_ref().err()?;
-            Some(in_our_words(refusal, &refusal.describe(&name)))
-        }
+        Ok(assembly) => Some(assembly.start.as_ref().err()?.describe(&name)),
         Err(error) => Some(error.describe(&name)),
     }
 }
@@ -163,6 +163,9 @@ fn array_text(array: &FoundArray) -> String {
     for (look, verdict, _) in verdicts(array) {
         out += &format!("  {}: {verdict}\n", look.spec());
     }
+    if resync_due(array) {
+        out += "  not stopped cleanly, or its first sync is not done: a resync is due\n";
+    }
     if let Some(obstacle) = obstacle(array) {
         out += &format!("  not to be started as it is: {obstacle}\n");
     }
@@ -203,6 +206,7 @@ fn array_json(array: &FoundArray) -> Value {
         "level": sb.and_then(Superblock::level).map(|level| level.name()),
         "raid_devices": sb.map(Superblock::raid_disks),
         "state": word(array.standing()),
+        "resync_due": resync_due(array),
         "obstacle": obstacle(array),
         "candidates": candidates.collect::<Vec<_>>(),
         "serve": command(array),

@@ -13,7 +13,6 @@ use lapstrake_device::{Backend, MemberSpec};
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
-use lapstrake_metadata::assemble::Refusal;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -312,24 +311,28 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         Err(_) => &[],
     };
     for line in report {
-        if !line.taken || !quiet || opened.is_err() {
+        if !line.taken || line.forced || !quiet || opened.is_err() {
             eprintln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
+    if let Ok(Opened { assembly, .. }) = &opened {
+        if assembly.degraded > 0 {
+            let slots = assembly.config.raid_disks;
+            eprintln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
+        }
+        if assembly.resync_from.is_some() {
+            eprintln!(
+                "lapstrake: the array was not stopped cleanly, or its first sync is not done: its \
+                 redundancy may not agree with its data until a resync, which the kernel's md does"
+            );
+        }
+    }
     opened.map_err(|error| match &error {
-        OpenArrayError::Refused { refusal, text, .. } => {
-            Failure::new(format!("{}; nothing was written", in_our_words(refusal, text)))
+        OpenArrayError::Refused { text, .. } => {
+            Failure::new(format!("{text}; nothing was written"))
         }
         _ => Failure::new(error),
     })
-}
-
-/// mdadm's `--run` is our `--degraded`, since `--run` starts a command.
-pub fn in_our_words(refusal: &Refusal, text: &str) -> String {
-    match refusal {
-        Refusal::NewlyDegraded { .. } => text.replace("--run", "--degraded"),
-        _ => text.to_owned(),
-    }
 }
 
 /// Waits for the end: who asked for it, and how the command of --run ended.

@@ -482,7 +482,7 @@ impl Lead {
             detail.state.push("degraded");
         }
         if detail.resync_from_bytes.is_some() {
-            detail.state.push("resync=PENDING");
+            detail.state.push("resyncing (PENDING)");
         }
         if self.broken {
             detail.state.push("failed");

@@ -55,6 +55,8 @@ pub struct Line {
     pub member: String,
     /// Whether it is part of the array.
     pub taken: bool,
+    /// It is part of it only because that was forced.
+    pub forced: bool,
     /// Why, with numbers.
     pub verdict: String,
 }
@@ -351,6 +353,7 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
         Line {
             member: device.spec().to_string(),
             taken: verdict.is_some_and(|v| !matches!(v.1, Verdict::Left(_))),
+            forced: assembly.forced.contains(&id),
             verdict: match verdict {
                 Some((_, verdict)) => format!("{}{forced}", verdict.describe(&name)),
                 None => format!("left: {}", describe(&findings[id])),

@@ -15,6 +15,9 @@ pub fn stanza(view: &View) -> String {
         version => format!(" super {version}"),
     };
     text += &format!("      {} blocks{superblock}{}\n", view.array_bytes >> 10, shape(view));
+    if view.state.iter().any(|word| word == "resyncing (PENDING)") {
+        text += "      \tresync=PENDING\n";
+    }
     if let Some((dirty, bits)) = view.bitmap_bits {
         text += &format!("      bitmap: {dirty}/{bits} chunks dirty\n");
     }
