@@ -234,9 +234,10 @@ impl Runner {
             }
             if let Some(lead) = &mut self.lead {
                 lead.pump(&mut self.core);
+                // Its orders may have released replies, which nothing else would bring to light.
+                self.core.pump();
             }
             let moved = self.deliver_replies() | self.feed_starved();
-            self.core.pump();
             if !moved && self.core.notices.is_empty() {
                 break;
             }
