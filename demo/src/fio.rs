@@ -67,7 +67,12 @@ pub(crate) fn run(server: &Server, run: impl Into<Stamped>) -> Result<Rate, Box<
         command.arg("--time_based").arg(format!("--runtime={seconds}"));
     }
     if stamps {
-        command.args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=0"]);
+        command.args([
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--do_verify=0",
+            "--verify_state_save=0",
+        ]);
         if run.rw == "read" {
             command.arg("--do_verify=1");
         }
