@@ -8,7 +8,7 @@
 //! - `fsync` flushes the array; writes with O_SYNC or O_DSYNC are durable when they return.
 //! - `fallocate` punches holes and zeroes ranges; both read as zeroes afterwards.
 //! - Any offset and length will do: parts of 512-byte blocks are read, merged and written, in
-//!   turn with all other writes through the mount ([`turns`]). Other clients that write to other
+//!   turn with all other writes through the mount (`turns`). Other clients that write to other
 //!   bytes of the same block at the same time are not waited for, as on any disk.
 //! - One thread takes requests from the kernel and hands them to the array; the shards answer,
 //!   another thread sends the long answers. (More threads to take requests gain nothing: a shard
