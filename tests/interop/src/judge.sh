@@ -1,10 +1,23 @@
-# What the guest's scripts share. Every script begins with it, and ends with everything stopped.
+# What the guest's scripts share. Every script begins with it, and ends with the array stopped and
+# all that was written on the host.
 set -e
 md=/sys/block/md0/md
-trap 'status=$?; calm; exit $status' EXIT
+trap 'status=$?; [ ! -e $md ] || mdadm --quiet --stop /dev/md0; sync; exit $status' EXIT
 
-# show FILE...: makes devices of host files; the array devices has their names in order.
-show() { devices=$(attach "$@"); devices=($devices); }
+# show FILE...: makes devices of host files; the array devices has their names in order. The devices
+# stay for the next script that shows the same files, which may have changed meanwhile.
+show() {
+    local shown
+    [ ! -e /tmp/shown ] || read -r shown </tmp/shown
+    if [ "$shown" = "$*" ]; then
+        echo 3 >/proc/sys/vm/drop_caches
+    else
+        calm
+        attach "$@" >/tmp/devices
+        echo "$*" >/tmp/shown
+    fi
+    devices=($(</tmp/devices))
+}
 
 # quietly ...: runs a command that is heard only if it fails.
 quietly() { "$@" >/tmp/quietly.log 2>&1 || { echo "$*:"; cat /tmp/quietly.log /proc/mdstat; exit 1; }; }
@@ -25,8 +38,10 @@ settle() {
 
 # matches: redundancy agrees with the data everywhere.
 matches() {
-    local mismatches
-    mismatches=$(scrub /dev/md0)
+    local action mismatches
+    echo check >$md/sync_action
+    until read -r action <$md/sync_action && [ "$action" = idle ]; do usleep 5000; done
+    read -r mismatches <$md/mismatch_cnt
     [ "$mismatches" = 0 ] || { echo "check counts $mismatches mismatched sectors"; exit 1; }
 }
 
