@@ -22,6 +22,10 @@ pub enum Story {
 impl Story {
     pub const ALL: [Self; 4] = [Self::Kernel, Self::Ours, Self::KernelExt4, Self::OursExt4];
 
+    pub const fn has_filesystem(self) -> bool {
+        matches!(self, Self::KernelExt4 | Self::OursExt4)
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",

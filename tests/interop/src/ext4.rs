@@ -12,6 +12,17 @@ use crate::draw::Draw;
 use crate::ours;
 use crate::stage::Stage;
 
+const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+/// All of the package e2fsprogs.
+const PROGRAMS: [&str; 3] = ["mke2fs", "e2fsck", "debugfs"];
+
+/// The first program that is not installed.
+pub fn lacking() -> Option<&'static str> {
+    let found =
+        |name: &&str| PATH.split(':').any(|directory| Path::new(directory).join(name).is_file());
+    PROGRAMS.into_iter().find(|name| !found(name))
+}
+
 /// Files for a filesystem: from nothing to several chunks, some in directories.
 fn tree(root: &Path, draw: &mut Draw) -> Result<(), Failure> {
     for directory in ["", "a", "a/b", "c"] {
@@ -26,9 +37,8 @@ fn tree(root: &Path, draw: &mut Draw) -> Result<(), Failure> {
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<String, Failure> {
-    let system = "/usr/sbin:/sbin:/usr/bin:/bin";
     let output = Command::new(program)
-        .env("PATH", system)
+        .env("PATH", PATH)
         .args(arguments)
         .output()
         .map_err(|error| format!("{program}: {error}"))?;

@@ -10,8 +10,8 @@ use lapstrake_metadata::Version;
 use crate::Failure;
 use crate::case::Case;
 use crate::draw::Draw;
-use crate::ours;
 use crate::shape::Shape;
+use crate::{ext4, ours};
 
 const WORDS: &str = include_str!("judge.sh");
 /// Between what a script prints.
@@ -25,7 +25,10 @@ pub struct Judge {
 
 impl Judge {
     pub fn boot() -> Result<Self, Failure> {
-        let kernel = Kernel::new().memory_mib(320).program("mke2fs").program("e2fsck");
+        let mut kernel = Kernel::new().memory_mib(320);
+        if ext4::lacking().is_none() {
+            kernel = kernel.program("mke2fs").program("e2fsck");
+        }
         Ok(Self { guest: kernel.boot()? })
     }
 

@@ -3,7 +3,7 @@
 use lapstrake_geometry::{Layout, Level, Raid0Layout, Sectors};
 use lapstrake_metadata::Version;
 
-use crate::case::{Case, Story};
+use crate::case::Case;
 use crate::draw::Draw;
 
 /// The open ends of a case.
@@ -53,10 +53,7 @@ fn sizes(case: &Case, draw: &mut Draw) -> Vec<Sectors> {
 
 /// Chunks on a member: few for large ones, which cost time, but enough for every far copy.
 fn rows(case: &Case, chunk: u64, draw: &mut Draw) -> u64 {
-    let (least, most) = match case.story {
-        Story::Kernel | Story::Ours => (320, 2048),
-        Story::KernelExt4 | Story::OursExt4 => (8192, 12288),
-    };
+    let (least, most) = if case.story.has_filesystem() { (8192, 12288) } else { (320, 2048) };
     (draw.within(least..most) / chunk).max(draw.within(3..6))
 }
 
