@@ -5,6 +5,7 @@
 //! with ENOSYS, which the kernel remembers and does not ask for again (extended attributes, flush
 //! at close, access).
 
+use super::memory::warm_heap;
 use super::transfer::{BLOCK, Device, TRANSFER_MAX};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo,
@@ -15,7 +16,7 @@ use std::{
     ffi::OsStr,
     io,
     sync::{
-        Arc,
+        Arc, Once,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -36,6 +37,7 @@ pub(super) struct ArrayFile {
     began: SystemTime,
     /// Nanoseconds since 1970.
     written_ns: AtomicU64,
+    warm: Once,
 }
 
 impl ArrayFile {
@@ -43,7 +45,8 @@ impl ArrayFile {
         let began = SystemTime::now();
         // SAFETY: both only ask.
         let owner = unsafe { (libc::geteuid(), libc::getegid()) };
-        Self { device, read_only, owner, began, written_ns: AtomicU64::new(nanos(began)) }
+        let written_ns = AtomicU64::new(nanos(began));
+        Self { device, read_only, owner, began, written_ns, warm: Once::new() }
     }
 
     fn attributes(&self) -> FileAttr {
@@ -89,6 +92,8 @@ impl Filesystem for ArrayFile {
     }
 
     fn getattr(&self, _: &Request, _: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        // The mount is looked at before anybody can use it: on the thread that takes requests.
+        self.warm.call_once(warm_heap);
         reply.attr(&BELIEVE, &self.attributes());
     }
 

@@ -15,12 +15,14 @@
 //!   is the busiest.) Memory for what is in flight is there before the first request.
 
 mod file;
+mod memory;
 mod transfer;
 mod turns;
 
 use file::ArrayFile;
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use lapstrake_host::{Handle, Log};
+use memory::{flush_others_last, lock_all};
 use std::{
     ffi::CString,
     fs, io,
@@ -133,20 +135,30 @@ impl Mount {
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
         let end = Arc::new(End::default());
-        let ending = end.clone();
+        let (ending, words) = (end.clone(), log.clone());
         let run = move || {
             flush_others_last();
             if let Err(error) = session.run() {
-                log.say(&format!("{}: the FUSE session failed: {error}", point.path.display()));
+                words.say(&format!("{}: the FUSE session failed: {error}", point.path.display()));
             }
             drop(point);
             ending.happen();
         };
         std::thread::Builder::new().name("fuse".into()).spawn(run).map_err(refused("a thread"))?;
+        // Its answer shows that all is there that serving needs.
+        fs::metadata(&path).map_err(|source| FuseError::Mount { path: path.clone(), source })?;
+        if let Err(error) = lock_all() {
+            log.say(&format!(
+                "{}: the server's memory cannot be locked ({error}); a filesystem on the file may \
+                 hang when memory runs out",
+                path.display()
+            ));
+        }
         Ok(Self { path, unmounter, end })
     }
 
     /// Calls `act` when the mount has ended, whoever ended it; at once, on this thread, if it has.
+    /// [`Mount::unmount`] returns after it, so it must not wait for that.
     pub fn on_end(&self, act: impl FnOnce() + Send + 'static) {
         self.end.then(Box::new(act));
     }
@@ -193,16 +205,6 @@ fn config(read_only: bool) -> Config {
     config
 }
 
-/// Tells the kernel that memory which this thread, and those that it starts, ask it for must not
-/// wait for dirty pages to be written: they may be this file's. Needs a privilege; without it
-/// what remains is that serving allocates next to nothing.
-fn flush_others_last() {
-    /// `PR_SET_IO_FLUSHER` of linux/prctl.h.
-    const SET_IO_FLUSHER: libc::c_int = 57;
-    // SAFETY: sets a flag of this thread.
-    unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
-}
-
 /// The file beneath the mount; removed with this if it was made here.
 struct MountPoint {
     path: PathBuf,
@@ -243,12 +245,15 @@ impl Drop for MountPoint {
 #[derive(Default)]
 struct End {
     state: Mutex<EndState>,
-    happened: Condvar,
+    told: Condvar,
 }
 
 #[derive(Default)]
 struct EndState {
-    over: bool,
+    /// It has come: acts are done at once.
+    is_here: bool,
+    /// Those who wanted to be told have been.
+    is_told: bool,
     acts: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -259,18 +264,19 @@ impl End {
 
     fn happen(&self) {
         let mut state = self.lock();
-        state.over = true;
+        state.is_here = true;
         let acts = std::mem::take(&mut state.acts);
         drop(state);
-        self.happened.notify_all();
         for act in acts {
             act();
         }
+        self.lock().is_told = true;
+        self.told.notify_all();
     }
 
     fn then(&self, act: Box<dyn FnOnce() + Send>) {
         let mut state = self.lock();
-        if !state.over {
+        if !state.is_here {
             return state.acts.push(act);
         }
         drop(state);
@@ -279,8 +285,8 @@ impl End {
 
     /// False if it did not come in time.
     fn wait(&self, limit: Duration) -> bool {
-        let going_on = |state: &mut EndState| !state.over;
-        let waited = self.happened.wait_timeout_while(self.lock(), limit, going_on);
-        waited.unwrap_or_else(PoisonError::into_inner).0.over
+        let going_on = |state: &mut EndState| !state.is_told;
+        let waited = self.told.wait_timeout_while(self.lock(), limit, going_on);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_told
     }
 }

@@ -9,7 +9,10 @@
 //! - a transfer's memory and its turn are given back when it is dropped, answered or not, thus also
 //!   when the array has stopped and drops what it was sent.
 
-use super::{flush_others_last, turns::Turns};
+use super::{
+    memory::{flush_others_last, warm_heap},
+    turns::Turns,
+};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use lapstrake_device::{BufId, Pool};
 use lapstrake_host::{Handle, Outside, RequestError};
@@ -65,9 +68,21 @@ impl Device {
         let (long, answers) = mpsc::channel::<Box<Transfer>>();
         let send = move || {
             flush_others_last();
+            warm_heap();
             answers.into_iter().for_each(|transfer| transfer.answer(Ok(())));
         };
         std::thread::Builder::new().name("fuse-answers".into()).spawn(send)?;
+        // A request of nothing, to meet the shard's thread.
+        let (met, meeting) = mpsc::channel();
+        let warm = Box::new(move |_| {
+            warm_heap();
+            // The receiver waits below.
+            let _ = met.send(());
+        });
+        // SAFETY: a flush names no memory.
+        unsafe { handle.request(Outside::Flush, 0, 0, warm) };
+        // Without an answer the array has stopped; requests will say so.
+        let _ = meeting.recv();
         Ok(Self { handle, bytes, state, freed: Condvar::new(), long })
     }
 

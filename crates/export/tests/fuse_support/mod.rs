@@ -53,6 +53,8 @@ pub struct Setup {
     pub members: usize,
     /// Of each.
     pub member_bytes: u64,
+    /// Their files have no holes.
+    pub is_dense: bool,
     pub read_only: bool,
     /// For `LAPSTRAKE_FAULT`.
     pub faults: String,
@@ -70,6 +72,7 @@ impl Default for Setup {
             level: Level::Raid0,
             members: 3,
             member_bytes: 4 << 20,
+            is_dense: false,
             read_only: false,
             faults: String::new(),
             user: None,
@@ -141,7 +144,13 @@ impl Setup {
     fn create(&self, dir: &Path) -> Vec<PathBuf> {
         let paths: Vec<_> = (0..self.members).map(|i| dir.join(format!("member{i}"))).collect();
         for path in &paths {
-            File::create(path).and_then(|f| f.set_len(self.member_bytes)).expect("a member");
+            let mut file = File::create(path).expect("a member");
+            if self.is_dense {
+                let mib = vec![1; 1 << 20];
+                (0..self.member_bytes >> 20).for_each(|_| file.write_all(&mib).expect("written"));
+                file.sync_all().expect("written");
+            }
+            file.set_len(self.member_bytes).expect("its size");
         }
         let specs = paths.iter().map(|path| Some(path.to_string_lossy().parse().expect("a spec")));
         let array = NewArray {
@@ -213,8 +222,12 @@ impl Served {
         self.hear()
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    /// Ends the mount by force: who waits for it gets an error.
+    pub fn abort(&mut self) {
+        let path = self.file.to_str().expect("UTF-8");
+        let args = if is_root() { ["umount", "-f", "-l"] } else { ["fusermount3", "-u", "-z"] };
+        let _ = Command::new(args[0]).args(&args[1..]).arg(path).status();
+        let _ = self.child.kill();
     }
 
     pub fn open(&self) -> File {
@@ -226,8 +239,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.input.take());
         if std::thread::panicking() {
-            // Whatever hangs in the mount is let go.
-            let _ = self.child.kill();
+            self.abort();
         }
         let _ = self.child.wait();
     }
