@@ -54,18 +54,21 @@ pub fn create(case: &Case, shape: &Shape, files: &[PathBuf]) -> Result<(), Failu
     Ok(())
 }
 
-/// Whether to open an array for reading only, and whether members may be missing that it does not
-/// know to be missing.
+/// How to open an array.
 #[derive(Clone, Copy)]
 pub struct How {
     pub read_only: bool,
+    /// Members may be missing that it does not know to be missing.
     pub degraded: bool,
+    /// Superblocks say clean again soon after the last write; otherwise not before the stop.
+    pub rests: bool,
 }
 
-pub const READ: How = How { read_only: true, degraded: false };
-pub const READ_DEGRADED: How = How { read_only: true, degraded: true };
-pub const WRITE: How = How { read_only: false, degraded: false };
-pub const WRITE_DEGRADED: How = How { read_only: false, degraded: true };
+pub const READ: How = How { read_only: true, degraded: false, rests: true };
+pub const READ_DEGRADED: How = How { degraded: true, ..READ };
+pub const WRITE: How = How { read_only: false, ..READ };
+pub const WRITE_DEGRADED: How = How { degraded: true, ..WRITE };
+pub const WRITE_WITHOUT_REST: How = How { rests: false, ..WRITE };
 
 /// A running array.
 pub struct Ours {
@@ -92,7 +95,9 @@ impl Ours {
         let said = Arc::new(Mutex::new(Vec::new()));
         let ear = said.clone();
         let log = Log::new(move |line| ear.lock().expect("no panic").push(line.to_owned()));
+        let safe_mode_delay_ms = if how.rests { Options::default().safe_mode_delay_ms } else { 0 };
         let options = Options {
+            safe_mode_delay_ms,
             read_only: how.read_only,
             shards: shape.shards,
             stripe_cache_size: shape.stripe_cache_size,
