@@ -7,8 +7,9 @@ use lapstrake_device::Backend;
 use lapstrake_geometry::{Level, Slot};
 use lapstrake_metadata::Role;
 use server_support::client::Client;
+use server_support::load::Load;
 use server_support::members::superblock;
-use server_support::{Load, MIB, Rig, Server, backends, until};
+use server_support::{MIB, Rig, Server, backends, until};
 use std::time::{Duration, Instant};
 
 /// Level, members, and one that is to fail.

@@ -7,7 +7,8 @@ use lapstrake_device::Backend;
 use lapstrake_export::Patience;
 use lapstrake_geometry::Level;
 use server_support::client::{Ask, Client};
-use server_support::{KIB, Load, MIB, Rig, Server, backends, draw, until};
+use server_support::load::Load;
+use server_support::{KIB, MIB, Rig, Server, backends, draw, until};
 use std::io::Write;
 use std::time::{Duration, Instant};
 

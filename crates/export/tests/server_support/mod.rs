@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub use client::Client;
-pub use load::Load;
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
