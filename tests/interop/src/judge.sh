@@ -2,7 +2,16 @@
 # all that was written on the host.
 set -e
 md=/sys/block/md0/md
-trap 'status=$?; [ ! -e $md ] || mdadm --quiet --stop /dev/md0; sync; exit $status' EXIT
+trap finish EXIT
+
+finish() {
+    local status=$?
+    # It may be stopped, and its names may not be gone yet: what counts is that it is not there.
+    mdadm --quiet --stop /dev/md0 2>/dev/null || :
+    [[ $(</proc/mdstat) != *md0* ]] || { echo "md0 does not stop"; status=1; }
+    sync
+    exit $status
+}
 
 # show FILE...: makes devices of host files; the array devices has their names in order. The devices
 # stay for the next script that shows the same files, which may have changed meanwhile.
