@@ -153,7 +153,7 @@ fn a_write_past_a_failed_member_is_answered_after_the_record_is_stable() {
             let mut client = server.unix();
             // As much as touches every member.
             let begun = Instant::now();
-            let len = (2 * 64 << 10) * usize::from(disks);
+            let len = (128 << 10) * usize::from(disks);
             assert_eq!(client.write(0, &vec![9; len]), 0, "{level:?}");
             // At this moment, not later:
             assert!(is_on_record(&server, fails), "{level:?}: answered before the record");
