@@ -324,3 +324,62 @@ fn floods_of_connections_are_bounded_and_pass() {
         client.disconnect();
     });
 }
+
+const SERVED: &str = "LAPSTRAKE_TEST_FEW_DESCRIPTORS";
+
+/// Not a test of its own: serves with few descriptors left until it is killed.
+#[test]
+fn server_of_few_descriptors() {
+    let Some(dir) = std::env::var_os(SERVED).map(std::path::PathBuf::from) else { return };
+    let rig = Rig::new(Level::Raid1, 2);
+    let holder = std::sync::Arc::new(tempfile::tempdir().expect("a directory"));
+    let server = rig.serve_in(&holder, &rig.members(&dir));
+    let open = std::fs::read_dir("/proc/self/fd").expect("is there").count() as u64;
+    let limit = libc::rlimit { rlim_cur: open + 3, rlim_max: open + 3 };
+    // SAFETY: the limit outlives the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    println!("at {}", server.socket.display());
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_server_out_of_descriptors_waits_for_some() {
+    use std::io::{BufRead, BufReader};
+    let dir = Rig::new(Level::Raid1, 2).create();
+    let mut child = std::process::Command::new(std::env::current_exe().expect("known"))
+        .args(["--exact", "server_of_few_descriptors", "--nocapture", "--test-threads=1"])
+        .env(SERVED, dir.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let socket = lines
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.split_once("at ")?.1.to_owned()))
+        .expect("it says where it listens");
+    let mut client = Client::unix(socket.as_ref());
+    // These wait in the system's queue.
+    let flood: Vec<Client> = (0..20).map(|_| Client::raw_unix(socket.as_ref())).collect();
+    let cpu = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("runs");
+        let fields: Vec<&str> = stat.rsplit(')').next().expect("has one").split(' ').collect();
+        // utime and stime (proc(5): fields 14 and 15), in ticks of 10 ms.
+        fields[12].parse::<u64>().expect("a number") + fields[13].parse::<u64>().expect("a number")
+    };
+    let (before, begun) = (cpu(), Instant::now());
+    until("a second of it", || {
+        assert_eq!(client.write(0, &[1; 512]), 0);
+        begun.elapsed() > Duration::from_secs(1)
+    });
+    let idle = cpu();
+    until("a second of nothing", || begun.elapsed() > Duration::from_secs(2));
+    assert!(cpu() - idle < 50, "{} and {} ticks: it spins", idle - before, cpu() - idle);
+    drop(flood);
+    let mut late = Client::unix(socket.as_ref());
+    assert_eq!(late.read(0, 512), Ok(vec![1; 512]));
+    assert_eq!(client.read(0, 512), Ok(vec![1; 512]));
+    child.kill().expect("is there");
+    child.wait().expect("is there");
+}
