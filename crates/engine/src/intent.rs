@@ -160,8 +160,8 @@ impl Intent {
             return Vec::new();
         }
         for (first, last) in mem::take(&mut self.wanted) {
-            let last = last.min(self.bits.count() - 1);
-            for bit in first..=last {
+            // mdadm sizes some RAID10 bitmaps a chunk short; what lies beyond is granted unrecorded.
+            for bit in first..=last.min(self.last_bit()) {
                 self.bits.set(bit);
                 self.holders.insert(bit, u32::MAX);
             }
@@ -212,9 +212,13 @@ impl Intent {
         self.stable_events == Some(events)
     }
 
+    fn last_bit(&self) -> u64 {
+        self.bits.count().saturating_sub(1)
+    }
+
     fn grant(&mut self, orders: &mut VecDeque<Order>) {
         for (first, last) in mem::take(&mut self.granted_next) {
-            for bit in first..=last {
+            for bit in first..=last.min(self.last_bit()) {
                 self.holders.insert(bit, self.shards);
             }
             orders.push_back(Order::BitsSet(first, last));

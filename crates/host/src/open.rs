@@ -11,7 +11,7 @@ use lapstrake_device::{
     overlay::{BaseId, overlay},
 };
 use lapstrake_engine::IntentConfig;
-use lapstrake_geometry::{GeometryError, Sectors, size};
+use lapstrake_geometry::{GeometryError, Sectors};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
@@ -125,18 +125,11 @@ pub enum OpenArrayError {
         /// What is wrong with it.
         error: BitmapError,
     },
-    /// The write-intent bitmap is one of an array of another size.
-    #[error(
-        "the write-intent bitmap of {place} covers {} sectors, the array has {}; nothing was \
-         written. `mdadm --grow --bitmap=none` on the kernel's side removes it", .found.0, .expected.0
-    )]
+    /// The write-intent bitmap covers nothing.
+    #[error("the write-intent bitmap of {place} covers 0 sectors; nothing was written")]
     BitmapSize {
         /// Where it was read.
         place: String,
-        /// What it covers.
-        found: Sectors,
-        /// What it should cover.
-        expected: Sectors,
     },
     /// The forced members' superblocks could not be written.
     #[error("{member}: cannot rewrite its superblock: {source}; `--force` again resumes")]
@@ -442,14 +435,8 @@ fn intent(
     };
     let sb = bitmap::Superblock::parse(&read(256)?).map_err(unusable)?;
     let fresh = sb.check_array(superblock.bitmap_uuid(), superblock.events()).map_err(unusable)?;
-    let expected = size::sync_size(
-        assembly.config.level,
-        assembly.config.layout,
-        assembly.config.raid_disks,
-        superblock.component(),
-    );
-    if sb.sync_size != expected.0 {
-        return Err(OpenArrayError::BitmapSize { place, found: Sectors(sb.sync_size), expected });
+    if sb.sync_size == 0 {
+        return Err(OpenArrayError::BitmapSize { place });
     }
     let room = source.size().saturating_sub(start);
     let found =
