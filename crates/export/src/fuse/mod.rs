@@ -192,6 +192,13 @@ impl Mount {
     }
 }
 
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // After `unmount` there is nothing left to do.
+        let _ = self.unmounter.unmount();
+    }
+}
+
 fn config(read_only: bool) -> Config {
     let mut config = Config::default();
     config.acl = SessionACL::Owner;
