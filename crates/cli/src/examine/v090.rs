@@ -154,16 +154,5 @@ fn row(out: &mut String, label: &str, disk: &Disk) {
     if disk.state & !(WRITE_MOSTLY | FAILFAST) == 0 {
         out.push_str(" spare");
     }
-    if let Some(path) = device_path(disk.major, disk.minor) {
-        out.push_str("   ");
-        out.push_str(&path);
-    }
     out.push('\n');
-}
-
-/// The name that a device has on this machine.
-fn device_path(major: u32, minor: u32) -> Option<String> {
-    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    let path = format!("/dev/{}", link.file_name()?.to_str()?);
-    std::path::Path::new(&path).exists().then_some(path)
 }
