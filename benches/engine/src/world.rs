@@ -107,8 +107,11 @@ impl World {
     /// Sends a request whose memory begins at `place` of the client's.
     pub fn send(&mut self, write: bool, place: u32, sector: u64, len: u64) {
         let buf = Buf { id: BufId(1), offset: place };
-        let kind =
-            if write { RequestKind::Write { buf, fua: false } } else { RequestKind::Read(buf) };
+        let kind = if write {
+            RequestKind::Write { buf, fua: false, followed: false }
+        } else {
+            RequestKind::Read(buf)
+        };
         let id = RequestId(u64::from(place));
         let request = Request { id, kind, sector: Sector(sector), len: Sectors(len) };
         self.shard.handle_request(Time(0), request);

@@ -43,7 +43,10 @@ impl Driver {
             return;
         }
         let memory = self.memory[slot as usize];
-        let kind = if self.write { Request::Write(memory, false) } else { Request::Read(memory) };
+        let kind = match self.write {
+            true => Request::Write { memory, fua: false, followed: false },
+            false => Request::Read(memory),
+        };
         self.running += 1;
         cx.request(slot, kind, self.at, BLOCK);
         self.at += BLOCK;
@@ -142,7 +145,7 @@ pub(crate) fn compare(
             let opened = lapstrake_host::open(&request).expect("the array opens");
             let array = Array::start(opened.parts, &Options::default(), Log::new(|_| {}))
                 .expect("the array starts");
-            pairs.ours.push(drive(&array, write, plan.seconds) * per_byte / 1e6);
+            pairs.ours.push(drive(&array, write, plan.time) * per_byte / 1e6);
             assert!(array.stop(), "the array was left active");
             // Past the superblocks, so that the next round finds its array.
             let mut more = vec!["--ioengine=io_uring".into(), "--direct=1".into()];
@@ -156,7 +159,7 @@ pub(crate) fn compare(
                 }
                 more.push(format!("--filename={name}"));
             }
-            pairs.peer.push(run(load, plan.seconds, &more).bytes / 1e6);
+            pairs.peer.push(run(load, plan.time, &more).bytes / 1e6);
         }
         let what = format!("in process, {}, {} {}", place.name, kind.name(), load.name);
         report.add(&what, "MB/s", &pairs, gate);
@@ -165,13 +168,12 @@ pub(crate) fn compare(
 
 /// A further job of the same kind: fio's options do not carry over.
 fn fio_job(rw: &str, block: &str, depth: u32, plan: &Plan) -> Vec<String> {
-    let seconds = plan.seconds.as_secs();
     let size = plan.member_mib - 16;
     [
         format!("--rw={rw}"),
         format!("--bs={block}"),
         format!("--iodepth={depth}"),
-        format!("--runtime={seconds}"),
+        format!("--runtime={}ms", plan.time.as_millis()),
         format!("--size={size}M"),
         "--time_based".into(),
         "--ioengine=io_uring".into(),

@@ -33,11 +33,11 @@ pub(crate) struct Rate {
 }
 
 /// Runs a load with these further arguments; the sum over all jobs.
-pub(crate) fn run(load: &Load, seconds: Duration, more: &[String]) -> Rate {
+pub(crate) fn run(load: &Load, time: Duration, more: &[String]) -> Rate {
     let out = Command::new("fio")
         .args(["--name=bench", "--output-format=json", "--time_based", "--group_reporting"])
         .args(["--norandommap", "--randrepeat=0", "--fallocate=none"])
-        .arg(format!("--runtime={}", seconds.as_secs()))
+        .arg(format!("--runtime={}ms", time.as_millis()))
         .arg(format!("--rw={}", load.rw))
         .arg(format!("--bs={}", load.block))
         .arg(format!("--iodepth={}", load.depth))

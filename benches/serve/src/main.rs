@@ -22,7 +22,7 @@ use std::{process::ExitCode, time::Duration};
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     rounds: usize,
-    seconds: Duration,
+    time: Duration,
     member_mib: u64,
 }
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let quick = has("--quick");
     let plan = Plan {
         rounds: if quick { 1 } else { 5 },
-        seconds: Duration::from_secs(if quick { 1 } else { 3 }),
+        time: Duration::from_millis(if quick { 200 } else { 3000 }),
         member_mib: if quick { 64 } else { 256 },
     };
     let mut report = Report::default();

@@ -79,13 +79,18 @@ pub(crate) fn compare(
     filled(&plain, plan.member_mib * 3 / 2);
     let socket = files.dir.path().join("peer");
     let mut command = Command::new("nbdkit");
-    command.args(["--foreground", "--unix"]).arg(&socket).arg("file").arg(&plain);
+    command
+        .args(["--foreground", "--unix"])
+        .arg(&socket)
+        .arg("file")
+        .arg(&plain)
+        .stderr(Stdio::null());
     let peer = Server::start(command, &socket);
     for (load, gate) in LOADS.iter().zip(gates) {
         let mut pairs = Pairs::default();
         for _ in 0..plan.rounds {
-            let a = run(load, plan.seconds, &client(&ours, plan));
-            let b = run(load, plan.seconds, &client(&peer, plan));
+            let a = run(load, plan.time, &client(&ours, plan));
+            let b = run(load, plan.time, &client(&peer, plan));
             let of = |rate: crate::fio::Rate| {
                 if load.is_sequential() { rate.bytes / 1e6 } else { rate.iops }
             };
@@ -110,9 +115,9 @@ fn depth_one(plan: &Plan, ours: &Server, peer: &Server, report: &mut Report) {
     for _ in 0..plan.rounds {
         for (server, samples, sum) in [(ours, &mut pairs.ours, 0), (peer, &mut pairs.peer, 1)] {
             let before = server.status("voluntary_ctxt_switches");
-            let rate = run(&load, plan.seconds, &client(server, plan));
+            let rate = run(&load, plan.time, &client(server, plan));
             samples.push(rate.iops);
-            let requests = rate.iops * plan.seconds.as_secs_f64();
+            let requests = rate.iops * plan.time.as_secs_f64();
             let switched = server.status("voluntary_ctxt_switches") - before;
             switches[sum] += switched / requests / plan.rounds as f64;
         }

@@ -7,10 +7,11 @@
 //! Invariants:
 //! - each submitted operation yields exactly one [`Completion`], never from within `submit`;
 //! - a slot is free, or its one step is with the back end, or it waits in `delayed`;
-//! - `submit` never blocks on storage, except that memory (tmpfs, ramfs, memory members) is moved there
-//!   and then: the kernel would hand such I/O to a worker thread of its own (tmpfs knows no `NOWAIT`),
-//!   which costs more than moving a few pages (4 KiB: half the processor time and twice the rate of the
-//!   ring's way, `examples/members.rs`). The completion still comes from `wait`.
+//! - `submit` never blocks on storage, except that few pages of memory (tmpfs, ramfs, memory members) are
+//!   moved there and then: the kernel would hand such I/O to a worker thread of its own (tmpfs knows no
+//!   `NOWAIT`), which costs more than the copy (4 KiB: half the processor time and twice the rate of the
+//!   ring's way, `examples/members.rs`). From [`COPIED_MAX`] on the worker pays: another core copies
+//!   while this one receives the next request. The completion always comes from `wait`.
 //!
 //! A queue belongs to one thread. It may be built on another and moved before its first use.
 
@@ -43,6 +44,9 @@ pub enum Backend {
     /// refused, with a [`Queue::notice`].
     Auto,
 }
+
+/// Longest transfer, in bytes, between memory and memory that the submitting thread does itself.
+const COPIED_MAX: u64 = 32 << 10;
 
 /// Threads beside a ring: an overlay's flush must not hold up its reads.
 const HELPERS: usize = 4;
@@ -303,7 +307,8 @@ impl Queue {
                 return self.finish(key, result);
             }
             let raw = slot.step();
-            let inline = slot.member.as_ref().is_some_and(|member| member.memory_backed());
+            let in_memory = slot.member.as_ref().is_some_and(|member| member.memory_backed());
+            let inline = in_memory && slot.total <= COPIED_MAX;
             if !inline {
                 return self.start(key, &raw);
             }

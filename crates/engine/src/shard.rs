@@ -204,6 +204,7 @@ impl Shard {
             self.effects.push_back(Effect::Reply(Reply { id: request.id, result }));
             return;
         }
+        self.note_followed(request.kind);
         let start = request.sector.0;
         let key = self.reqs.insert(Req {
             id: request.id,

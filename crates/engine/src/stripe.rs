@@ -6,9 +6,10 @@
 //! [`OP_SECTORS_MAX`] high, which becomes one operation. So a group that covers all data chunks
 //! is a full-stripe write straight from the callers' buffers, whoever they were.
 //!
-//! A sequential writer's last, incomplete stripe is held back for up to [`HOLD_NS`] while more
-//! of its writes are on their way, and let go at once when none can be (everything in flight is
-//! held and the writer's depth is reached).
+//! A sequential writer's last, incomplete stripe is held back while more of its writes may be on
+//! their way: [`HOLD_NS`], and up to [`HOLD_NS_MAX`] while its caller receives another request or
+//! operations run whose replies may bring one. It is let go at once when none can come: everything
+//! in flight is held, the writer's depth is reached and nothing is being received.
 //!
 //! Invariants: `locks` are disjoint height ranges, one for each running operation of the stripe;
 //! a fragment waits in `frags` until its range is free and the stripe cache has room for it.
@@ -25,8 +26,10 @@ use smallvec::SmallVec;
 /// Height of the largest operation: 128 KiB of each member, so that its blocks stay in a core's
 /// cache between parity work and I/O, and eight fit into the default stripe cache.
 pub(crate) const OP_SECTORS_MAX: u32 = 256;
-/// How long an incomplete stripe of a sequential writer waits for its neighbours.
+/// How long an incomplete stripe of a sequential writer waits for neighbours without a sign of them.
 const HOLD_NS: u64 = 500_000;
+/// How long at all: time to receive a large payload on a busy machine.
+const HOLD_NS_MAX: u64 = 3_000_000;
 /// Ends of recent writes, to know a sequential writer by.
 const STREAMS: usize = 8;
 /// Marks a fragment that zeroes its whole stripe.
@@ -66,7 +69,7 @@ pub(crate) type Slices = SmallVec<[Slice; 1]>;
 pub(crate) struct Stripe {
     frags: SmallVec<[Frag; 4]>,
     locks: SmallVec<[(u32, u32); 4]>,
-    held: bool,
+    held_since: Option<Time>,
     queued: bool,
 }
 
@@ -76,16 +79,19 @@ pub(crate) struct Stripes {
     open: BTreeMap<u64, Stripe>,
     ready: VecDeque<u64>,
     starved: VecDeque<u64>,
+    /// When to look at a held stripe again, in order.
     holds: VecDeque<(Time, u64)>,
     recent_ends: [u64; STREAMS],
     next_end: usize,
     depth: u32,
+    /// What the latest request said.
+    followed: bool,
 }
 
 impl Stripes {
     fn queue(&mut self, number: u64) {
         let stripe = self.open.entry(number).or_default();
-        stripe.held = false;
+        stripe.held_since = None;
         if !mem::replace(&mut stripe.queued, true) {
             self.ready.push_back(number);
         }
@@ -107,7 +113,7 @@ impl Stripes {
         stripe.locks.retain(|lock| lock.0 != lo);
         if stripe.frags.is_empty() && stripe.locks.is_empty() {
             self.open.remove(&number);
-        } else if !stripe.frags.is_empty() && !stripe.held {
+        } else if !stripe.frags.is_empty() && stripe.held_since.is_none() {
             self.queue(number);
         }
         while let Some(number) = self.starved.pop_front() {
@@ -175,7 +181,7 @@ impl Shard {
         let kind = self.reqs[key as usize].kind;
         let zeroes = !matches!(kind, RequestKind::Write { .. });
         let sequential = !zeroes && self.stripes.is_sequential(start, end);
-        let may_hold = sequential && self.writes_in_flight > 1;
+        let may_hold = sequential && (self.writes_in_flight > 1 || self.stripes.followed);
         self.stripes.depth = self.stripes.depth.max(self.writes_in_flight);
         let mut at = start;
         while at < end {
@@ -236,7 +242,8 @@ impl Shard {
         let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
         let covered: u64 = stripe.frags.iter().map(|frag| u64::from(frag.hi - frag.lo)).sum();
         if hold && covered < stripe_data && !stripe.queued {
-            if !mem::replace(&mut stripe.held, true) {
+            if stripe.held_since.is_none() {
+                stripe.held_since = Some(self.now);
                 self.stripes.holds.push_back((self.now.after(HOLD_NS), number));
             }
         } else {
@@ -244,28 +251,38 @@ impl Shard {
         }
     }
 
+    /// Notes whether another request is being received behind one that has just come.
+    pub(crate) fn note_followed(&mut self, kind: RequestKind) {
+        self.stripes.followed = matches!(kind, RequestKind::Write { followed: true, .. });
+    }
+
     pub(crate) fn next_hold(&self) -> Option<Time> {
         self.stripes.holds.front().map(|hold| hold.0)
     }
 
     pub(crate) fn release_due_holds(&mut self) {
+        let hopeful = self.stripes.followed || !self.ops.is_empty();
         while let Some(&(due, number)) = self.stripes.holds.front() {
-            let held = self.stripes.open.get(&number).is_some_and(|stripe| stripe.held);
-            if due > self.now && held {
+            let held = self.stripes.open.get(&number).and_then(|stripe| stripe.held_since);
+            if due > self.now && held.is_some() {
                 return;
             }
             self.stripes.holds.pop_front();
-            if held {
-                // No neighbour came in time: the writer's depth is less than was thought.
-                self.stripes.depth = self.writes_in_flight;
-                self.stripes.queue(number);
+            let Some(since) = held else { continue };
+            if hopeful && self.now < since.after(HOLD_NS_MAX) {
+                self.stripes.holds.push_back((self.now.after(HOLD_NS), number));
+                continue;
             }
+            // No neighbour came in time: the writer's depth is less than was thought.
+            self.stripes.depth = self.writes_in_flight;
+            self.stripes.followed = false;
+            self.stripes.queue(number);
         }
     }
 
     pub(crate) fn release_all_holds(&mut self) {
         for (_, number) in mem::take(&mut self.stripes.holds) {
-            if self.stripes.open.get(&number).is_some_and(|stripe| stripe.held) {
+            if self.stripes.open.get(&number).is_some_and(|stripe| stripe.held_since.is_some()) {
                 self.stripes.queue(number);
             }
         }
@@ -273,7 +290,7 @@ impl Shard {
 
     /// Starts what can be started. Called when a batch of input has been taken in.
     pub(crate) fn launch_ready(&mut self) {
-        let all_here = self.writes_in_flight >= self.stripes.depth;
+        let all_here = self.writes_in_flight >= self.stripes.depth && !self.stripes.followed;
         if all_here && self.stripes.ready.is_empty() && self.ops.is_empty() {
             self.release_all_holds();
         }
@@ -285,7 +302,7 @@ impl Shard {
     fn launch(&mut self, number: u64) {
         let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
         stripe.queued = false;
-        stripe.held = false;
+        stripe.held_since = None;
         let frags = mem::take(&mut stripe.frags);
         let whole = |frag: &&Frag| frag.data == WHOLE_STRIPE;
         for frag in frags.iter().filter(whole) {

@@ -86,6 +86,8 @@ pub enum RequestKind {
         buf: Buf,
         /// Stable before the reply.
         fua: bool,
+        /// The caller is already sending another request: it may be worth waiting for.
+        followed: bool,
     },
     /// Everything whose reply was given before is on stable storage.
     Flush,

@@ -59,9 +59,10 @@ fn send_any(world: &mut World, sequential: &mut u64) {
         *sequential = at + len;
     }
     let fua = world.rng.below(4) == 0;
+    let followed = world.rng.below(3) == 0;
     match world.rng.below(12) {
         0..4 => world.send(RequestKind::Read, at, len),
-        4..10 => world.send(|buf| RequestKind::Write { buf, fua }, at, len),
+        4..10 => world.send(|buf| RequestKind::Write { buf, fua, followed }, at, len),
         10 => world.send(|_| RequestKind::WriteZeroes { fua, unmap: true }, at, len),
         _ => world.send(|_| RequestKind::Flush, 0, 0),
     }

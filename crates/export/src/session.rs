@@ -238,9 +238,10 @@ impl NbdSession {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Some(Entry { request, memory }) = &self.table[id.index()] else { return };
         let fua = request.fua;
+        let followed = request.command == Command::Write && self.more_is_here();
         let kind = match (request.command, *memory) {
             (Command::Read, Some(memory)) => Kind::Read(memory),
-            (Command::Write, Some(memory)) => Kind::Write(memory, fua),
+            (Command::Write, Some(memory)) => Kind::Write { memory, fua, followed },
             (Command::Flush, _) => Kind::Flush,
             (Command::Trim, _) => Kind::Discard,
             (Command::WriteZeroes { no_hole }, _) => Kind::WriteZeroes { fua, unmap: !no_hole },
@@ -255,6 +256,17 @@ impl NbdSession {
             }
         };
         cx.request(id.to_bits().into(), kind, request.offset, request.len.into());
+    }
+
+    /// Whether the client has begun to send what comes after the request at hand.
+    fn more_is_here(&self) -> bool {
+        if !self.input.is_empty() {
+            return true;
+        }
+        let mut waiting: libc::c_int = 0;
+        // SAFETY: the descriptor is ours, and the kernel writes one int.
+        let asked = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::FIONREAD, &mut waiting) };
+        asked == 0 && waiting > 0
     }
 
     fn send(&mut self, cx: &mut Context<'_>) {

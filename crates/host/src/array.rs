@@ -254,9 +254,10 @@ impl Handle {
         let placeholder = Buf { id: BufId(0), offset: 0 };
         let (kind, memory) = match what {
             Outside::Read(start) => (RequestKind::Read(placeholder), Some(Address(start))),
-            Outside::Write(start, fua) => {
-                (RequestKind::Write { buf: placeholder, fua }, Some(Address(start)))
-            }
+            Outside::Write(start, fua) => (
+                RequestKind::Write { buf: placeholder, fua, followed: false },
+                Some(Address(start)),
+            ),
             Outside::Flush => (RequestKind::Flush, None),
             Outside::Discard => (RequestKind::Discard, None),
             Outside::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),

@@ -68,7 +68,9 @@ impl Context<'_> {
     pub fn request(&mut self, id: u64, kind: Kind, offset: u64, len: u64) {
         let kind = match kind {
             Kind::Read(memory) => RequestKind::Read(memory.buf),
-            Kind::Write(memory, fua) => RequestKind::Write { buf: memory.buf, fua },
+            Kind::Write { memory, fua, followed } => {
+                RequestKind::Write { buf: memory.buf, fua, followed }
+            }
             Kind::Flush => RequestKind::Flush,
             Kind::Discard => RequestKind::Discard,
             Kind::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
@@ -111,8 +113,15 @@ impl Context<'_> {
 pub enum Kind {
     /// Fill the memory.
     Read(Memory),
-    /// Write it; with true, durably.
-    Write(Memory, bool),
+    /// Write it.
+    Write {
+        /// What.
+        memory: Memory,
+        /// Durable before the reply.
+        fua: bool,
+        /// The client has begun to send another request.
+        followed: bool,
+    },
     /// Make durable what was answered.
     Flush,
     /// Not needed any more.

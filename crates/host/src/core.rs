@@ -456,7 +456,7 @@ fn buf_of(kind: RequestKind) -> Option<Buf> {
 fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
     match kind {
         RequestKind::Read(_) => RequestKind::Read(buf),
-        RequestKind::Write { fua, .. } => RequestKind::Write { buf, fua },
+        RequestKind::Write { fua, followed, .. } => RequestKind::Write { buf, fua, followed },
         other => other,
     }
 }

@@ -4,6 +4,8 @@
 //! The supervisor's part is played by answers that say yes at once; the real one has tests of
 //! its own.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
 use lapstrake_engine::*;
 use lapstrake_geometry::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,6 +102,15 @@ impl World {
 
     pub fn sectors(&self) -> u64 {
         self.geometry.array_sectors().0
+    }
+
+    /// Member I/Os that have begun and not ended.
+    pub fn members_busy(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub fn now(&self) -> Time {
+        self.now
     }
 
     /// Sends a request; its memory is made here.

@@ -1,0 +1,85 @@
+//! A sequential writer's requests become full-stripe writes, and nobody waits for what does not come.
+
+mod world;
+
+use lapstrake_engine::*;
+use lapstrake_geometry::*;
+use world::World;
+
+const CHUNK: u64 = 64;
+/// Three data chunks.
+const STRIPE: u64 = 3 * CHUNK;
+
+fn world() -> World {
+    let config = Config {
+        level: Level::Raid5,
+        layout: Layout::Parity(ParityLayout::LeftSymmetric),
+        chunk: Sectors(CHUNK),
+        raid_disks: 4,
+        component: Sectors(CHUNK * 32),
+        member_sizes: Vec::new(),
+    };
+    World::new(&config, 1)
+}
+
+fn write(world: &mut World, at: u64, len: u64, followed: bool) {
+    world.send(|buf| RequestKind::Write { buf, fua: false, followed }, at, len);
+    world.drain();
+}
+
+#[test]
+fn a_request_that_is_followed_waits_for_its_neighbour() {
+    let mut world = world();
+    write(&mut world, 0, STRIPE, false);
+    world.settle();
+    for stripe in 1..20 {
+        let at = stripe * STRIPE;
+        write(&mut world, at, 2 * CHUNK, true);
+        assert_eq!(world.members_busy(), 0, "an incomplete stripe was begun");
+        write(&mut world, at + 2 * CHUNK, CHUNK, false);
+        world.settle();
+    }
+    let stats = world.shard.stats();
+    assert_eq!((stats.full_writes, stats.rmw_writes, stats.rcw_writes), (20, 0, 0));
+    world.settle();
+}
+
+#[test]
+fn one_request_at_a_time_never_waits() {
+    let mut world = world();
+    for at in (0..10 * STRIPE).step_by(CHUNK as usize) {
+        write(&mut world, at, CHUNK, false);
+        assert!(world.members_busy() > 0 && world.shard.poll_deadline().is_none());
+        world.settle();
+    }
+    world.settle();
+}
+
+#[test]
+fn a_neighbour_that_does_not_come_is_not_waited_for_longer_than_stated() {
+    let mut world = world();
+    write(&mut world, 0, CHUNK, true);
+    world.settle();
+    write(&mut world, CHUNK, CHUNK, true);
+    let began = world.now();
+    assert_eq!(world.members_busy(), 0);
+    while world.members_busy() == 0 {
+        assert!(world.step(), "it waits for time");
+    }
+    let waited = world.now().0 - began.0;
+    assert!((500_000..=3_500_000).contains(&waited), "{waited} ns");
+    world.settle();
+}
+
+#[test]
+fn what_comes_instead_of_a_neighbour_ends_the_wait() {
+    let mut world = world();
+    write(&mut world, 0, CHUNK, false);
+    world.settle();
+    write(&mut world, CHUNK, CHUNK, true);
+    assert_eq!(world.members_busy(), 0);
+    world.send(RequestKind::Read, 9 * STRIPE, 1);
+    world.drain();
+    assert!(world.members_busy() > 1, "the held write waits still");
+    world.settle();
+}
