@@ -3,7 +3,7 @@
 use crate::exit::{Exit, Outcome};
 use crate::status::{self, view::MemberView, view::View};
 use crate::text;
-use lapstrake_geometry::{Layout, Level};
+use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -76,14 +76,14 @@ fn identity(out: &mut String, view: &View) {
     }
     line!(out, "Raid Devices", "{}", view.raid_devices);
     line!(out, "Total Devices", "{}", view.members.len());
+    if let Some(minor) = view.preferred_minor {
+        line!(out, "Preferred Minor", "{minor}");
+    }
     line!(out, "Persistence", "Superblock is persistent");
     out.push('\n');
     if let Some(place) = &view.bitmap_place {
         let place = if place == "internal" { "Internal" } else { "External" };
-        let bits = view.bitmap_bits;
-        let dirty = bits
-            .map_or_else(String::new, |(dirty, all)| format!(" ({dirty} of {all} chunks dirty)"));
-        line!(out, "Intent Bitmap", "{place}{dirty}");
+        line!(out, "Intent Bitmap", "{place}");
         out.push('\n');
     }
 }
@@ -105,6 +105,10 @@ fn shape(out: &mut String, view: &View) {
     match (view.level(), view.layout()) {
         (Some(Level::Raid10), Some(Layout::Raid10(layout))) => {
             line!(out, "Layout", "{}", text::copies(layout));
+        }
+        // In mdadm's words.
+        (_, Some(Layout::Raid0(Raid0Layout::Unset))) => {
+            line!(out, "Layout", "-unknown-");
         }
         (Some(Level::Raid0 | Level::Raid5 | Level::Raid6), Some(layout)) => {
             line!(out, "Layout", "{layout}");
@@ -171,11 +175,12 @@ fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
         other => other,
     };
     let set = slot.and_then(|slot| set_of(view, slot)).unwrap_or_default();
+    let mostly = if member.write_mostly { " writemostly" } else { "" };
     let direct = if member.direct { "" } else { "  (buffered)" };
     // As above.
     let _ = writeln!(
         out,
-        "   {:5}   {major:5}    {minor:5}    {slot_text}      {state}{set}   {}{direct}",
+        "   {:5}   {major:5}    {minor:5}    {slot_text}      {state}{set}{mostly}   {}{direct}",
         member.number, member.path
     );
 }
@@ -199,6 +204,9 @@ fn service(out: &mut String, view: &View) {
     let (work, memory) = (&view.work, &view.memory);
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     line!(out, "Clients", "{}", view.clients);
+    if let Some((dirty, all)) = view.bitmap_bits {
+        line!(out, "Bitmap", "{dirty} of {all} chunks dirty");
+    }
     line!(out, "I/O", "{}, {} shards", view.backend, view.shards);
     line!(out, "Requests", "{}", work.requests);
     line!(out, "Member Reads", "{} ({})", work.member_reads, mib(work.member_read_bytes));

@@ -418,6 +418,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
                 (_, true) => "in_sync",
                 (_, false) => "recovering",
             },
+            write_mostly: part.superblock.write_mostly(),
             direct: part.device.direct(),
         })
         .collect();
@@ -439,6 +440,10 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         component_bytes: sb.component().0 * 512,
         raid_devices: geometry.raid_disks(),
         state: vec![if options.read_only { "read-only" } else { "clean" }],
+        preferred_minor: match sb {
+            Superblock::V090(sb) => Some(sb.md_minor),
+            Superblock::V1(_) => None,
+        },
         events: sb.events(),
         consistency_policy: match (&parts.intent, redundant) {
             (Some(_), _) => "bitmap",

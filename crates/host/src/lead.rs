@@ -92,6 +92,8 @@ pub(crate) struct Lead {
     stop: Stop,
     stop_answers: Vec<Sender<Answer>>,
     broken: bool,
+    /// Members that failed in a read-only array, which has no supervisor to know.
+    failed: Vec<MemberId>,
 }
 
 impl Lead {
@@ -120,6 +122,7 @@ impl Lead {
             stop: Stop::No,
             stop_answers: Vec::new(),
             broken: false,
+            failed: Vec::new(),
         })
     }
 
@@ -137,6 +140,7 @@ impl Lead {
                 if let Notice::Failed(member) = notice {
                     self.tell(core, &Order::Recorded(member));
                     self.say_failed(member);
+                    self.failed.push(member);
                 }
             }
         }
@@ -477,6 +481,9 @@ impl Lead {
             detail.bitmap_bits = supervisor.bitmap_bits();
             degraded = supervisor.is_degraded() && self.facts.redundant;
             detail.state = vec![if supervisor.is_active() { "active" } else { "clean" }];
+        }
+        for member in &self.failed {
+            detail.members[usize::from(member.0)].state = standing_name(Standing::Faulty);
         }
         if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");

@@ -104,6 +104,8 @@ pub struct MemberDetail {
     pub slot: Option<u16>,
     /// `in_sync`, `recovering`, `spare` or `faulty`.
     pub state: &'static str,
+    /// Reads go to others where they can.
+    pub write_mostly: bool,
     /// Opened with O_DIRECT.
     pub direct: bool,
 }
@@ -137,6 +139,8 @@ pub struct Detail {
     pub raid_devices: u16,
     /// `clean` or `active`, with `degraded`, `failed`, `read-only`.
     pub state: Vec<&'static str>,
+    /// The number of the kernel's device for it, which a 0.90 superblock holds.
+    pub preferred_minor: Option<u32>,
     /// Event counter.
     pub events: u64,
     /// As mdadm names it: `bitmap`, `resync` or `none`.

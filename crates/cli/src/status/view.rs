@@ -19,6 +19,7 @@ pub struct View {
     pub component_bytes: u64,
     pub raid_devices: u16,
     pub state: Vec<String>,
+    pub preferred_minor: Option<u32>,
     pub events: u64,
     pub consistency_policy: String,
     pub bitmap_bits: Option<(u64, u64)>,
@@ -42,6 +43,7 @@ pub struct MemberView {
     pub number: u32,
     pub slot: Option<u16>,
     pub state: String,
+    pub write_mostly: bool,
     pub direct: bool,
 }
 
