@@ -230,6 +230,9 @@ impl Queue {
     /// One round with the back end; true if anything moved, be it only inside.
     fn turn(&mut self, patience: Patience) -> io::Result<bool> {
         let mut results = std::mem::take(&mut self.results);
+        // Before blocking: what a helper finished while the loop was awake has left no other trace.
+        self.helpers.collect(&mut results);
+        let patience = if results.is_empty() { patience } else { Patience::None };
         let turned = match &mut self.driver {
             Driver::Ring(ring) => ring.turn(patience, &mut results),
             Driver::Poller(poller) => poller.turn(patience, &mut results),

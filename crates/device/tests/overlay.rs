@@ -5,12 +5,15 @@ mod common;
 
 use common::{Buffer, Caller, byte_at, everywhere, file, places};
 use lapstrake_device::overlay::{BaseId, FormatError, overlay};
-use lapstrake_device::{Access, Backend, Faults, Member, MemberSpec, Op, OverlayError};
+use lapstrake_device::{
+    Access, Backend, Completion, Faults, Member, MemberSpec, Op, OverlayError, Queue,
+};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 
@@ -372,4 +375,37 @@ fn flushed_writes_survive_a_kill() {
         }
         assert_eq!(std::fs::read(&path).unwrap(), vec![0; MIB]);
     }
+}
+
+/// A helper ends its work in the last turn of a busy loop, after which nothing comes that would wake it.
+#[test]
+fn no_completion_is_missed_by_a_loop_that_was_busy() {
+    everywhere(|dir, backend| {
+        let (_, specs, _) = pair(dir);
+        let mut members = open_pair(dir, &specs);
+        members.push(Arc::new(Member::memory(4096)));
+        let mut queue = Queue::new(members, backend, 32).unwrap();
+        let (mut buffer, mut done, mut turns) = (Buffer::new(512, 0), Vec::new(), usize::MAX);
+        let is_over = |done: &[Completion]| done.iter().any(|completion| completion.token == 1);
+        for round in 0..20_000 {
+            let iov = [buffer.iov()];
+            // SAFETY: the buffer lives until the operation has ended, below.
+            unsafe { queue.submit(1, Op::Read { member: 0, offset: 0, iov: &iov }) };
+            let mut taken = 0;
+            while taken < turns && !is_over(&done) {
+                // SAFETY: a flush names no memory.
+                unsafe { queue.submit(2, Op::Flush { member: 2 }) };
+                queue.wait(&mut done, None).unwrap();
+                taken += 1;
+            }
+            let began = Instant::now();
+            while !is_over(&done) {
+                queue.wait(&mut done, Some(Duration::from_secs(6))).unwrap();
+            }
+            assert!(began.elapsed() < Duration::from_secs(5), "{backend:?}: missed in {round}");
+            // Every other time as many turns as the helper needed the last time.
+            turns = if turns == usize::MAX { taken } else { usize::MAX };
+            done.clear();
+        }
+    });
 }
