@@ -24,6 +24,9 @@ demo: setup ## every level on four disk image files, checked and measured
 
 test: lint ## everything that gates a change, within minutes
 	$(CARGO) test --locked --workspace
+	# As where io_uring is refused; the other suites run on both back ends by themselves.
+	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake --tests
+	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake-export --test 'fuse_*'
 	$(MAKE) --no-print-directory smoke
 
 lint: ## format, warnings, imports, no_std, documentation

@@ -6,11 +6,11 @@ pub mod client;
 pub mod load;
 pub mod members;
 
-use lapstrake_device::{Backend, Faults, MemberSpec, Queue};
+use lapstrake_device::{Backend, Faults, MemberSpec, OpenError, Queue};
 use lapstrake_export::{NbdSession, Patience, nbd};
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, prepare};
-use lapstrake_host::{Array, Log, OpenRequest, Options};
+use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options};
 use lapstrake_metadata::Version;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -158,17 +158,26 @@ impl Rig {
         Server { dir, array: Some(array), socket, address, said, members }
     }
 
-    pub fn open(
-        &self,
-        members: &[PathBuf],
-    ) -> Result<lapstrake_host::Opened, lapstrake_host::OpenArrayError> {
-        lapstrake_host::open(&OpenRequest {
-            members: members.iter().map(MemberSpec::whole).collect(),
-            overlay: self.overlay.clone(),
-            force: self.force,
-            degraded: self.degraded,
-            ..OpenRequest::default()
-        })
+    /// Opens it. A program that another test starts holds copies of our descriptors, and so our locks,
+    /// between its fork and its exec: members that a server has just let go may be locked for that long.
+    pub fn open(&self, members: &[PathBuf]) -> Result<Opened, OpenArrayError> {
+        let began = Instant::now();
+        loop {
+            let opened = lapstrake_host::open(&OpenRequest {
+                members: members.iter().map(MemberSpec::whole).collect(),
+                overlay: self.overlay.clone(),
+                force: self.force,
+                degraded: self.degraded,
+                ..OpenRequest::default()
+            });
+            let busy = |error: &OpenError| matches!(error, OpenError::Busy { .. });
+            match opened {
+                Err(OpenArrayError::Devices(errors))
+                    if errors.iter().all(busy) && began.elapsed() < Duration::from_secs(5) => {}
+                opened => return opened,
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
