@@ -70,7 +70,8 @@ pub fn serve(file: &str, members: &[&str]) -> Result<(), Failure> {
     let opened = lapstrake_host::open(&OpenRequest { members, ..OpenRequest::default() })?;
     let log = Log::new(|line| eprintln!("{line}"));
     let array = Array::start(opened.parts, &Options::default(), log.clone())?;
-    let mount = Mount::new(array.handle(), array.bytes(), false, Path::new(file), log)?;
+    let (bytes, block) = (array.bytes(), array.facts().block_bytes);
+    let mount = Mount::new(array.handle(), bytes, block, false, Path::new(file), log)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     mount.unmount()?;
     if array.stop() { Ok(()) } else { Err("the array did not stop cleanly".into()) }

@@ -97,3 +97,61 @@ fn an_overlay_takes_all_writes_and_keeps_them() {
     let used = File::open(lab.path("rescue.cow")).unwrap().metadata().unwrap().len();
     assert!(used < 16 << 20, "{used} bytes");
 }
+
+/// Loop devices with 4096-byte blocks; detached when dropped.
+struct BigBlocks(Vec<String>);
+
+impl BigBlocks {
+    /// None, said aloud, where there are no loop devices.
+    fn over(lab: &Lab, files: &[&str], what: &str) -> Option<Self> {
+        let mut made = Self(Vec::new());
+        for file in files {
+            let ran = lab.other(&format!("losetup --sector-size 4096 --find --show {file}"))?;
+            if ran.code != 0 {
+                not_run(what, &format!("losetup: {}", ran.err.trim()));
+                return None;
+            }
+            made.0.push(ran.out.trim().into());
+        }
+        Some(made)
+    }
+}
+
+impl Drop for BigBlocks {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            // Whatever is left of it shows in `losetup`.
+            let _ = std::process::Command::new("losetup").args(["--detach", device]).status();
+        }
+    }
+}
+
+#[test]
+fn members_with_large_blocks_serve_any_byte_as_a_file() {
+    let what = "an array on devices with 4096-byte blocks";
+    if !fuse_or_say(what) {
+        return;
+    }
+    let lab = Lab::new(&[32, 32, 32]);
+    let Some(devices) = BigBlocks::over(&lab, &["m0", "m1", "m2"], what) else { return };
+    let members = devices.0.join(" ");
+    lab.run(&format!("create data -l5 -c64 --assume-clean {members}")).ok();
+    let server = lab.serve(&format!("{members} --name data --fuse data.raw"));
+    let file = OpenOptions::new().read(true).write(true).open(lab.path("data.raw")).unwrap();
+    let mut expected = vec![0; 2 << 20];
+    for (at, len) in [(513usize, 1usize), (4095, 2), (70_000, 100_001), (1 << 20, 4096)] {
+        let bytes = pattern(at as u64, len);
+        file.write_all_at(&bytes, at as u64).unwrap();
+        expected[at..at + len].copy_from_slice(&bytes);
+    }
+    file.sync_all().unwrap();
+    let mut read = vec![0; 777];
+    file.read_exact_at(&mut read, 69_999).unwrap();
+    assert_eq!(read, expected[69_999..][..777]);
+    drop(file);
+    lab.run("stop data").ok();
+    drop(server);
+    lab.run(&format!("cat -o out {members}")).ok();
+    assert!(lab.read("out")[..2 << 20] == expected);
+    assert_eq!(lab.run(&format!("scan {members}")).code, 0, "whole");
+}

@@ -64,6 +64,14 @@ pub struct Parts {
     pub bitmap_file: Option<Arc<Member>>,
 }
 
+impl Parts {
+    /// The largest of the members' logical blocks, bytes: requests must start at and be multiples of it.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.members.iter().map(|member| member.device.block_size()).max().unwrap_or(512)
+    }
+}
+
 /// How to run it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -436,6 +444,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         level: geometry.level().to_string(),
         layout: layout.filter(|_| has_layout),
         chunk_bytes: sb.chunk().0 * 512,
+        block_bytes: parts.block_bytes(),
         array_bytes: geometry.array_sectors().0 * 512,
         component_bytes: sb.component().0 * 512,
         raid_devices: geometry.raid_disks(),

@@ -131,6 +131,8 @@ pub struct Detail {
     pub layout: Option<String>,
     /// Bytes; 0 where the level has none.
     pub chunk_bytes: u64,
+    /// The unit of requests, bytes: the largest logical block of a member.
+    pub block_bytes: u32,
     /// Bytes.
     pub array_bytes: u64,
     /// Bytes used of each member; 0 where all is used.

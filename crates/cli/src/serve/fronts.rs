@@ -46,7 +46,8 @@ impl Fronts {
         events: Sender<Event>,
     ) -> Result<(), Failure> {
         let (handle, bytes) = (array.handle(), array.bytes());
-        let mount = Mount::new(handle, bytes, array.is_read_only(), file, log.clone())?;
+        let block = array.facts().block_bytes;
+        let mount = Mount::new(handle, bytes, block, array.is_read_only(), file, log.clone())?;
         mount.on_end(move || {
             // At the server's own end nobody listens any more.
             let _ = events.send(Event::Unmounted);

@@ -167,8 +167,7 @@ pub fn export(parts: &Parts, read_only: bool) -> ExportInfo {
     export.description = format!("{} of {} members", parts.geometry.level(), members.len());
     export.read_only = read_only;
     export.rotational = members.iter().any(|member| member.device.rotational());
-    let blocks = members.iter().map(|member| member.device.block_size());
-    export.min_block = blocks.max().unwrap_or(512);
+    export.min_block = parts.block_bytes();
     let chunk = match &parts.geometry {
         Geometry::Raid0(raid0) => raid0.chunk().bytes(),
         Geometry::Raid10(raid10) => raid10.chunk().bytes(),

@@ -6,7 +6,7 @@
 //! at close, access).
 
 use super::memory::warm_heap;
-use super::transfer::{BLOCK, Device, TRANSFER_MAX};
+use super::transfer::{Device, TRANSFER_MAX};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen,
@@ -28,6 +28,9 @@ const BELIEVE: Duration = Duration::from_secs(1);
 /// Requests that the kernel sends without waiting for the answers of earlier ones. What it sends
 /// beyond our memory stays in its queue.
 const BACKGROUND_MAX: u16 = 256;
+
+/// What stat(2) counts in, bytes.
+const STAT_BLOCK: u64 = 512;
 
 /// The array as the only file of a file system.
 pub(super) struct ArrayFile {
@@ -54,7 +57,7 @@ impl ArrayFile {
         FileAttr {
             ino: INodeNo::ROOT,
             size: self.device.bytes,
-            blocks: self.device.bytes / BLOCK,
+            blocks: self.device.bytes / STAT_BLOCK,
             atime: self.began,
             mtime: UNIX_EPOCH + written,
             ctime: UNIX_EPOCH + written,
@@ -212,8 +215,8 @@ impl Filesystem for ArrayFile {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.device.bytes / BLOCK;
-        reply.statfs(blocks, 0, 0, 1, 0, BLOCK as u32, 255, BLOCK as u32);
+        let blocks = self.device.bytes / STAT_BLOCK;
+        reply.statfs(blocks, 0, 0, 1, 0, STAT_BLOCK as u32, 255, STAT_BLOCK as u32);
     }
 
     fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {

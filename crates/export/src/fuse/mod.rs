@@ -7,7 +7,7 @@
 //!
 //! - `fsync` flushes the array; writes with O_SYNC or O_DSYNC are durable when they return.
 //! - `fallocate` punches holes and zeroes ranges; both read as zeroes afterwards.
-//! - Any offset and length will do: parts of 512-byte blocks are read, merged and written, in
+//! - Any offset and length will do: parts of the members' blocks are read, merged and written, in
 //!   turn with all other writes through the mount (`turns`). Other clients that write to other
 //!   bytes of the same block at the same time are not waited for, as on any disk.
 //! - One thread takes requests from the kernel and hands them to the array; the shards answer,
@@ -111,7 +111,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts the array, of `bytes`, over `file`: an empty regular file, or none, which is then
+    /// Mounts the array, of `bytes` and with members whose unit is `block` bytes, over `file`: an empty regular file, or none, which is then
     /// created and removed again at the end. Only the caller's user may use it.
     ///
     /// Root mounts by itself; others need `fusermount3`.
@@ -121,13 +121,15 @@ impl Mount {
     pub fn new(
         handle: Handle,
         bytes: u64,
+        block: u32,
         read_only: bool,
         file: &Path,
         log: Log,
     ) -> Result<Self, FuseError> {
         let point = MountPoint::prepare(file)?;
         let refused = |what| move |source| FuseError::System { what, source };
-        let device = Device::new(handle, bytes).map_err(refused("memory for FUSE requests"))?;
+        let device = Device::new(handle, bytes, block.into())
+            .map_err(refused("memory for FUSE requests"))?;
         let path = point.path.clone();
         let session =
             Session::new(ArrayFile::new(Arc::new(device), read_only), &path, &config(read_only));

@@ -25,8 +25,6 @@ use std::{
     },
 };
 
-/// The array's unit: its requests start at and are multiples of it.
-pub(super) const BLOCK: u64 = 512;
 /// Memory of a request starts at a multiple of this.
 const PAGE: usize = 4096;
 /// Longest read or write of the kernel, as agreed with it, in bytes.
@@ -44,8 +42,10 @@ const ZEROES_MAX: u64 = 64 << 20;
 /// The array as the mount's threads see it.
 pub(super) struct Device {
     handle: Handle,
-    /// Size of the array, a multiple of [`BLOCK`].
+    /// Size of the array, a multiple of `block`.
     pub(super) bytes: u64,
+    /// The members' unit, 512 or more: requests to the array start at and are multiples of it.
+    block: u64,
     state: Mutex<State>,
     freed: Condvar,
     /// To the thread that sends long answers.
@@ -62,7 +62,7 @@ struct State {
 impl Device {
     /// # Errors
     /// Memory for transfers is refused.
-    pub(super) fn new(handle: Handle, bytes: u64) -> io::Result<Self> {
+    pub(super) fn new(handle: Handle, bytes: u64, block: u64) -> io::Result<Self> {
         let pool = Pool::new(POOL_BYTES, true)?;
         let state = Mutex::new(State { pool, turns: Turns::default(), hungry: 0 });
         let (long, answers) = mpsc::channel::<Box<Transfer>>();
@@ -83,7 +83,8 @@ impl Device {
         unsafe { handle.request(Outside::Flush, 0, 0, warm) };
         // Without an answer the array has stopped; requests will say so.
         let _ = meeting.recv();
-        Ok(Self { handle, bytes, state, freed: Condvar::new(), long })
+        let bytes = bytes / block * block;
+        Ok(Self { handle, bytes, block, state, freed: Condvar::new(), long })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -97,7 +98,7 @@ impl Device {
         if offset >= end {
             return reply.data(&[]);
         }
-        let around = around(offset..end);
+        let around = around(offset..end, self.block);
         let skip = (offset - around.start) as usize;
         let len = (end - offset) as usize;
         let size = (around.end - around.start) as usize;
@@ -116,13 +117,13 @@ impl Device {
             return if data.is_empty() { reply.written(0) } else { reply.error(Errno::ENOSPC) };
         }
         let data = &data[..(end - offset) as usize];
-        let around = around(offset..end);
+        let around = around(offset..end, self.block);
         let size = (around.end - around.start) as usize;
         let skip = (offset - around.start) as usize;
         let mut steps = vec![Step::Write { offset: around.start, at: 0, len: size, fua }];
-        let edges = edges(offset..end);
+        let edges = edges(offset..end, self.block);
         steps.extend(edges.map(|edge| edge.fetch(&around)));
-        let scratch = if steps.len() > 1 { PAGE } else { 0 };
+        let scratch = if steps.len() > 1 { self.page() } else { 0 };
         let hold = Hold::take(self, size.next_multiple_of(PAGE) + scratch);
         hold.copy_in(skip, data);
         let answer = Some(Answer::Written(reply, data.len() as u32));
@@ -132,8 +133,8 @@ impl Device {
     /// Makes `range`, which lies within the array, read as zeroes; `unmap` lets the members give
     /// its space back.
     pub(super) fn zero(self: &Arc<Self>, range: Range<u64>, unmap: bool, reply: ReplyEmpty) {
-        let around = around(range.clone());
-        let inside = range.start.next_multiple_of(BLOCK)..range.end / BLOCK * BLOCK;
+        let around = around(range.clone(), self.block);
+        let inside = range.start.next_multiple_of(self.block)..range.end / self.block * self.block;
         let mut hold = Hold::empty(self);
         // The last step comes first.
         let mut steps = Vec::new();
@@ -143,16 +144,17 @@ impl Device {
             steps.push(Step::Zeroes { offset: start, len: at - start, unmap });
             at = start;
         }
-        let edges: Vec<Edge> = edges(range.clone()).collect();
+        let edges: Vec<Edge> = edges(range.clone(), self.block).collect();
         if !edges.is_empty() {
-            // One page for each edge's block, one to fetch into.
-            hold = Hold::take(self, 3 * PAGE);
+            // A page for each edge's block, one to fetch into.
+            let page = self.page();
+            hold = Hold::take(self, 3 * page);
             hold.clear();
             let mut blocks: Vec<u64> = edges.iter().map(|edge| edge.block).collect();
             blocks.dedup();
-            for (page, &offset) in blocks.iter().enumerate() {
-                let at = page * PAGE;
-                steps.push(Step::Write { offset, at, len: BLOCK as usize, fua: false });
+            for (index, &offset) in blocks.iter().enumerate() {
+                let at = index * page;
+                steps.push(Step::Write { offset, at, len: self.block as usize, fua: false });
                 let of_block = edges.iter().filter(|edge| edge.block == offset);
                 steps.extend(of_block.map(|edge| edge.fetch_to(at)));
             }
@@ -166,6 +168,11 @@ impl Device {
         Box::new(Transfer { hold, steps, answer: Some(Answer::Empty(reply)) }).go();
     }
 
+    /// Memory that a block takes, bytes.
+    fn page(&self) -> usize {
+        PAGE.max(self.block as usize)
+    }
+
     fn in_turn(&self, range: Range<u64>, mut transfer: Transfer) {
         transfer.hold.turn = Some(range.start);
         let ready = self.lock().turns.begin(range, Box::new(transfer));
@@ -176,8 +183,8 @@ impl Device {
 }
 
 /// The whole blocks that hold a range.
-fn around(range: Range<u64>) -> Range<u64> {
-    range.start / BLOCK * BLOCK..range.end.next_multiple_of(BLOCK)
+fn around(range: Range<u64>, block: u64) -> Range<u64> {
+    range.start / block * block..range.end.next_multiple_of(block)
 }
 
 /// Part of a block that a change leaves as it is.
@@ -200,11 +207,11 @@ impl Edge {
 }
 
 /// What a change of `range` leaves of the first and the last block.
-fn edges(range: Range<u64>) -> impl Iterator<Item = Edge> {
-    let part = |at: u64| (at % BLOCK) as usize;
-    let head = Edge { block: range.start / BLOCK * BLOCK, keep: 0..part(range.start) };
-    let tail_keep = if part(range.end) == 0 { 0..0 } else { part(range.end)..BLOCK as usize };
-    let tail = Edge { block: range.end / BLOCK * BLOCK, keep: tail_keep };
+fn edges(range: Range<u64>, block: u64) -> impl Iterator<Item = Edge> {
+    let part = |at: u64| (at % block) as usize;
+    let head = Edge { block: range.start / block * block, keep: 0..part(range.start) };
+    let tail_keep = if part(range.end) == 0 { 0..0 } else { part(range.end)..block as usize };
+    let tail = Edge { block: range.end / block * block, keep: tail_keep };
     [head, tail].into_iter().filter(|edge| !edge.keep.is_empty())
 }
 
@@ -267,7 +274,7 @@ impl Hold {
 
     /// Where a block is fetched to before it is merged: the memory's last page.
     fn scratch(&self) -> usize {
-        self.len() - PAGE
+        self.len() - self.device.page()
     }
 }
 
@@ -331,7 +338,7 @@ impl Transfer {
                 (Outside::Write(self.hold.at(at), fua), offset, len as u64)
             }
             Step::Fetch { block, .. } => {
-                (Outside::Read(self.hold.at(self.hold.scratch())), block, BLOCK)
+                (Outside::Read(self.hold.at(self.hold.scratch())), block, self.hold.device.block)
             }
             Step::Zeroes { offset, len, unmap } => {
                 (Outside::WriteZeroes { fua: false, unmap }, offset, len)
@@ -403,7 +410,7 @@ mod tests {
     #[test]
     fn a_change_keeps_what_it_does_not_cover_of_its_blocks() {
         let kept = |range: Range<u64>| -> Vec<(u64, Range<usize>)> {
-            edges(range).map(|edge| (edge.block, edge.keep)).collect()
+            edges(range, 512).map(|edge| (edge.block, edge.keep)).collect()
         };
         assert_eq!(kept(512..1024), vec![]);
         assert_eq!(kept(0..1), vec![(0, 1..512)]);
@@ -414,8 +421,9 @@ mod tests {
 
     #[test]
     fn whole_blocks_around_a_range() {
-        assert_eq!(around(0..1), 0..512);
-        assert_eq!(around(511..513), 0..1024);
-        assert_eq!(around(512..1024), 512..1024);
+        assert_eq!(around(0..1, 512), 0..512);
+        assert_eq!(around(511..513, 512), 0..1024);
+        assert_eq!(around(512..1024, 512), 512..1024);
+        assert_eq!(around(512..1024, 4096), 0..4096);
     }
 }

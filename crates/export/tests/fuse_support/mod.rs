@@ -258,7 +258,8 @@ pub fn serve_if_asked() {
     // Small pools: one of the tests limits this process's memory.
     let options = Options { shards: 1, buffer_bytes: 4 << 20, read_only, ..Options::default() };
     let array = Array::start(opened.parts, &options, log.clone()).expect("starts");
-    let mounted = Mount::new(array.handle(), array.bytes(), read_only, Path::new(file), log);
+    let (bytes, block) = (array.bytes(), array.facts().block_bytes);
+    let mounted = Mount::new(array.handle(), bytes, block, read_only, Path::new(file), log);
     let mut mount = match mounted {
         Ok(mount) => Some(mount),
         Err(error) => return say(&error.to_string()),
