@@ -53,7 +53,7 @@ pub struct Args {
     force: bool,
     /// Report in JSON when done
     #[arg(long, requires = "output")]
-    json: bool,
+    pub json: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {
@@ -114,6 +114,9 @@ fn copy(args: &Args, array: &Array) -> Result<(u64, u64), Failure> {
         )));
     }
     let len = args.length.unwrap_or(u64::MAX).min(size - args.offset);
+    if args.length.is_some_and(|wanted| wanted > len) {
+        eprintln!("lapstrake: the array ends after {len} of the bytes asked for");
+    }
     let mut output = match &args.output {
         Some(path) => Output::file(path)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,

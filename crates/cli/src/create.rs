@@ -2,7 +2,6 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
-use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, Prepared, prepare};
 use lapstrake_metadata::create::MemberPlan;
@@ -89,7 +88,7 @@ pub struct Args {
     run: bool,
     /// Report in JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -143,7 +142,7 @@ pub fn run(args: &Args) -> Outcome {
 fn wanted(args: &Args) -> Result<NewArray, Failure> {
     let members = args.members.iter().map(|text| match text.to_str() {
         Some("missing") => Ok(None),
-        _ => MemberSpec::from_os_str(text).map(Some),
+        _ => options::spec(text).map(Some).map_err(|why| format!("{}: {why}", text.display())),
     });
     let members = members.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
     let slots = match args.raid_devices {

@@ -33,7 +33,7 @@ pub struct Args {
     place: status::Place,
     /// Report in JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {

@@ -10,7 +10,7 @@ use crate::options;
 use lapstrake_device::MemberSpec;
 use lapstrake_host::scan::Look;
 use lapstrake_metadata::Superblock;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const HELP: &str = "\
 Examples:
@@ -42,7 +42,7 @@ pub struct Args {
     badblocks: bool,
     /// Print all of it in JSON, an array with an object for each member
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {
@@ -61,6 +61,7 @@ pub fn run(args: &Args) -> Outcome {
             }
             Err(error) => {
                 eprintln!("lapstrake: {error}");
+                values.push(json!({ "member": spec.to_string(), "error": error.to_string() }));
                 false
             }
         };

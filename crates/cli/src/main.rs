@@ -67,8 +67,26 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Whether its report was asked for in JSON.
+    fn json(&self) -> bool {
+        match self {
+            Self::Create(args) => args.json,
+            Self::Examine(args) => args.json,
+            Self::Scan(args) => args.json,
+            Self::Cat(args) => args.json,
+            Self::Serve(args) => args.json,
+            Self::Status(args) => args.json,
+            Self::Detail(args) => args.json,
+            Self::Stop(args) => args.json,
+            Self::Completions(_) | Self::Man(_) => false,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let json = cli.command.json();
     if !matches!(cli.command, Command::Serve(_)) {
         end_quietly_without_reader();
     }
@@ -77,6 +95,9 @@ fn main() -> ExitCode {
         Err(failure) => {
             for line in failure.message.lines() {
                 eprintln!("lapstrake: {line}");
+            }
+            if json {
+                println!("{}", serde_json::json!({ "error": failure.message }));
             }
             failure.exit.into()
         }

@@ -3,11 +3,13 @@
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_device::{MemberSpec, parse_size};
 use lapstrake_geometry::Sectors;
+use std::{ffi::OsStr, path::Path};
 
 /// The end of `lapstrake --help`.
 pub const MEMBERS_AND_CODES: &str = "\
 Members:
   A MEMBER is a file or a block device, or a window of one: PATH@OFFSET or PATH@OFFSET+SIZE.
+  A file whose own name ends in @ and a digit is written with a window of its own: snap@2026@0.
 
 Sizes:
   Digits, then K, M, G or T for powers of 1024.
@@ -20,7 +22,22 @@ Exit codes:
 
 /// Reads a MEMBER, which need not be UTF-8.
 pub fn member() -> impl TypedValueParser<Value = MemberSpec> {
-    OsStringValueParser::new().try_map(|text| MemberSpec::from_os_str(&text))
+    OsStringValueParser::new().try_map(|text| spec(&text))
+}
+
+/// The member that a user means. Where a file is named as a window of another is written, it cannot be
+/// known which is meant.
+pub fn spec(text: &OsStr) -> Result<MemberSpec, String> {
+    let spec = MemberSpec::from_os_str(text).map_err(|error| error.to_string())?;
+    if spec.path.as_os_str() != text && Path::new(text).exists() {
+        let text = text.to_string_lossy();
+        return Err(format!(
+            "there is a file of this name: write {text}@0 for it, or rename it if a window of {} is \
+             meant",
+            spec.path.display()
+        ));
+    }
+    Ok(spec)
 }
 
 /// Reads a size in bytes where a bare number is KiB, as in mdadm.

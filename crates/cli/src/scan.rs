@@ -2,6 +2,7 @@
 
 use crate::create::quoted;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::options;
 use crate::text;
 use lapstrake_device::MemberSpec;
 use lapstrake_host::describe;
@@ -37,7 +38,7 @@ pub struct Args {
     places: Vec<OsString>,
     /// Report in JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {
@@ -74,7 +75,8 @@ fn specs(places: &[OsString]) -> Result<Vec<MemberSpec>, Failure> {
             })?;
             specs.extend(inside);
         } else {
-            specs.push(MemberSpec::from_os_str(place).map_err(Failure::usage)?);
+            let told = |why| Failure::usage(format!("{}: {why}", place.display()));
+            specs.push(options::spec(place).map_err(told)?);
         }
     }
     Ok(specs)

@@ -95,7 +95,7 @@ pub struct Args {
     control_dir: Option<PathBuf>,
     /// Report in JSON, on one line, once the array is served
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// Which of the arrays on the members is meant.

@@ -34,7 +34,7 @@ pub struct Args {
     place: Place,
     /// Report in JSON: all that is known about each array
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// Where control sockets are.

@@ -27,7 +27,7 @@ pub struct Args {
     place: Place,
     /// Report in JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {

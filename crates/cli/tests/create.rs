@@ -178,3 +178,32 @@ fn an_array_that_is_not_in_sync_says_what_to_do() {
     assert!(made.out.contains("--assume-clean"), "{made:?}");
     assert!(made.out.contains("lapstrake serve m0 m1 m2"), "{made:?}");
 }
+
+#[test]
+fn a_file_named_as_a_window_is_not_taken_for_another() {
+    let lab = Lab::new(&[32, 32]);
+    lab.file("m0@2026", 32 << 20);
+    let before = lab.read("m0");
+    for line in ["create data -l1 m0@2026 m1", "examine m0@2026", "scan m0@2026"] {
+        let ran = lab.run(line);
+        assert_eq!(ran.code, 2, "{line}: {ran:?}");
+        assert!(ran.err.contains("m0@2026@0"), "{line}: {ran:?}");
+    }
+    assert!(lab.read("m0") == before);
+    lab.run("create data -l1 --assume-clean m0@2026@0 m1").ok();
+    lab.run("examine m0@2026@0").ok();
+    assert!(lab.read("m0") == before);
+}
+
+#[test]
+fn what_fails_is_told_in_json_too() {
+    let lab = Lab::new(&[32, 32]);
+    let ran = lab.run("create data -l1 --json m0 nothing");
+    assert_eq!(ran.code, 1);
+    assert!(ran.json()["error"].as_str().unwrap().contains("nothing"), "{ran:?}");
+    let ran = lab.run("examine --json m0 nothing");
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.json()[1]["member"], "nothing");
+    assert!(ran.json()[1]["error"].as_str().unwrap().contains("No such file"), "{ran:?}");
+    assert!(lab.run("detail --json nowhere").json()["error"].is_string());
+}
