@@ -16,7 +16,6 @@ use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, o
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 const HELP: &str = "\
@@ -137,7 +136,8 @@ enum BackendName {
 /// What a server waits for.
 enum Event {
     Signal(i32),
-    Ended(ExitStatus),
+    /// The command of --run.
+    Ended,
     /// Somebody asked over the control socket, and wants to know whether it ended clean.
     Stop(Sender<bool>),
     /// The file is mounted no more.
@@ -200,13 +200,14 @@ impl Server<'_> {
             }
         };
         self.announce();
-        let (asker, status) = wait(&events, captive.as_ref(), self.fronts.has_sockets());
+        let asker = wait(&events, captive.as_ref(), self.fronts.has_sockets());
+        let status = captive.map(Captive::end);
         let name = self.name.clone();
         match (status, self.finish(control, asker, &events)) {
             (_, false) => Err(Failure::new(format!(
                 "{name}: could not be stopped cleanly; the messages above say why"
             ))),
-            (Some(status), true) => Ok(Exit::Of(captive::exit_code(status))),
+            (Some(status), true) => Ok(Exit::Of(captive::exit_code(status?))),
             (None, true) => Ok(Exit::Done),
         }
     }
@@ -335,19 +336,18 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
     })
 }
 
-/// Waits for the end: who asked for it, and how the command of --run ended.
+/// Waits for the end, which is that of the command of --run if there is one; who asked for it.
 fn wait(
     events: &Receiver<Event>,
     captive: Option<&Captive>,
     has_sockets: bool,
-) -> (Option<Sender<bool>>, Option<ExitStatus>) {
+) -> Option<Sender<bool>> {
     let mut asker = None;
     loop {
         match (events.recv(), captive) {
-            (Ok(Event::Ended(status)), _) => return (asker, Some(status)),
-            (Ok(Event::Signal(_)) | Err(_), None) => return (asker, None),
-            (Ok(Event::Stop(sender)), None) => return (Some(sender), None),
-            (Ok(Event::Unmounted), None) if !has_sockets => return (asker, None),
+            (Ok(Event::Ended) | Err(_), _) | (Ok(Event::Signal(_)), None) => return asker,
+            (Ok(Event::Stop(sender)), None) => return Some(sender),
+            (Ok(Event::Unmounted), None) if !has_sockets => return asker,
             (Ok(Event::Unmounted), _) => {}
             // The command ends first, so that it does not lose its device.
             (Ok(Event::Signal(signal)), Some(captive)) => captive.signal(signal),
@@ -355,7 +355,6 @@ fn wait(
                 asker = Some(sender);
                 captive.signal(libc::SIGTERM);
             }
-            (Err(_), Some(_)) => return (asker, None),
         }
     }
 }

@@ -6,12 +6,12 @@ use super::fronts::Fronts;
 use crate::exit::Failure;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::Sender;
 
 /// A command that runs.
 pub struct Captive {
-    pid: libc::pid_t,
+    child: Child,
 }
 
 impl Captive {
@@ -25,7 +25,7 @@ impl Captive {
         let uri = fronts.uris().into_iter().next().unwrap_or_default();
         let unix = fronts.unix().map(|path| path.as_os_str().to_owned()).unwrap_or_default();
         let port = fronts.port().map(|port| port.to_string()).unwrap_or_default();
-        let mut child = Command::new("/bin/sh")
+        let child = Command::new("/bin/sh")
             .args(["-c", command])
             .env("uri", &uri)
             .env("nbd", &uri)
@@ -35,21 +35,40 @@ impl Captive {
             .env("fuse", fronts.file().unwrap_or(Path::new("")))
             .spawn()
             .map_err(|error| Failure::new(format!("cannot run /bin/sh: {error}")))?;
-        let pid = child.id() as libc::pid_t;
+        let pid = child.id();
         let wait = move || {
-            if let Ok(status) = child.wait() {
-                // The main loop waits for nothing else.
-                let _ = events.send(Event::Ended(status));
-            }
+            await_end(pid);
+            // The main loop waits for nothing else.
+            let _ = events.send(Event::Ended);
         };
         std::thread::Builder::new().name("captive".into()).spawn(wait)?;
-        Ok(Self { pid })
+        Ok(Self { child })
     }
 
     /// Passes a signal on.
     pub fn signal(&self, signal: i32) {
-        // SAFETY: sends a signal. Its end has not reached the main loop, which calls this.
-        unsafe { libc::kill(self.pid, signal) };
+        // SAFETY: sends a signal. The number is the child's own as long as `end` has not reaped it.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+    }
+
+    /// How it ended.
+    pub fn end(mut self) -> Result<ExitStatus, Failure> {
+        Ok(self.child.wait()?)
+    }
+}
+
+/// Waits until a child has ended, and leaves it to be reaped.
+fn await_end(pid: u32) {
+    loop {
+        // SAFETY: all zeroes is a value of this plain structure.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure outlives the call.
+        let ended =
+            unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, libc::WEXITED | libc::WNOWAIT) };
+        let error = std::io::Error::last_os_error();
+        if ended == 0 || error.kind() != std::io::ErrorKind::Interrupted {
+            return;
+        }
     }
 }
 
