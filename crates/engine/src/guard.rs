@@ -8,46 +8,58 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
+use core::ops::Range;
 
-/// Half-open ranges of array sectors under write.
-#[derive(Debug, Default)]
-pub struct Guard {
+/// Half-open ranges under write, and the jobs that wait for theirs.
+#[derive(Debug)]
+pub struct Guard<J> {
     /// Start to end.
     active: BTreeMap<u64, u64>,
-    waiting: VecDeque<(u64, u64, u32)>,
+    waiting: VecDeque<(Range<u64>, J)>,
 }
 
-impl Guard {
-    /// Claims `start..end` for `key`. False: it waits, and [`Self::release`] will name it.
-    pub fn claim(&mut self, start: u64, end: u64, key: u32) -> bool {
-        let behind = self.waiting.iter().any(|&(s, e, _)| s < end && start < e);
-        if behind || self.is_busy(start, end) {
-            self.waiting.push_back((start, end, key));
-            return false;
+impl<J> Default for Guard<J> {
+    fn default() -> Self {
+        Self { active: BTreeMap::new(), waiting: VecDeque::new() }
+    }
+}
+
+impl<J> Guard<J> {
+    /// Gives the job back if its range is free, which it then claims. Else the job is kept, and
+    /// [`Guard::release`] gives it out.
+    pub fn claim(&mut self, range: Range<u64>, job: J) -> Option<J> {
+        if self.is_behind(&range, self.waiting.len()) || self.is_busy(&range) {
+            self.waiting.push_back((range, job));
+            return None;
         }
-        self.active.insert(start, end);
-        true
+        self.active.insert(range.start, range.end);
+        Some(job)
     }
 
-    /// Ends the write that started at `start`; `ready` gets the waiters that may start now.
-    pub fn release(&mut self, start: u64, ready: &mut Vec<u32>) {
+    /// Ends the claim that began at `start`; returns the jobs that have theirs now.
+    pub fn release(&mut self, start: u64) -> Vec<J> {
         self.active.remove(&start);
-        let mut i = 0;
-        while i < self.waiting.len() {
-            let (start, end, key) = self.waiting[i];
-            let behind = self.waiting.iter().take(i).any(|&(s, e, _)| s < end && start < e);
-            if behind || self.is_busy(start, end) {
-                i += 1;
-            } else {
-                self.waiting.remove(i);
-                self.active.insert(start, end);
-                ready.push(key);
+        let mut ready = Vec::new();
+        let mut at = 0;
+        while at < self.waiting.len() {
+            let range = self.waiting[at].0.clone();
+            if self.is_behind(&range, at) || self.is_busy(&range) {
+                at += 1;
+            } else if let Some((range, job)) = self.waiting.remove(at) {
+                self.active.insert(range.start, range.end);
+                ready.push(job);
             }
         }
+        ready
     }
 
-    fn is_busy(&self, start: u64, end: u64) -> bool {
-        self.active.range(..end).next_back().is_some_and(|(_, &e)| e > start)
+    /// Whether it overlaps one of the first `count` waiters.
+    fn is_behind(&self, range: &Range<u64>, count: usize) -> bool {
+        self.waiting.iter().take(count).any(|(w, _)| w.start < range.end && range.start < w.end)
+    }
+
+    fn is_busy(&self, range: &Range<u64>) -> bool {
+        self.active.range(..range.end).next_back().is_some_and(|(_, &end)| end > range.start)
     }
 }
 
@@ -58,17 +70,26 @@ mod tests {
     #[test]
     fn overlapping_writes_start_in_the_order_they_came() {
         let mut guard = Guard::default();
-        assert!(guard.claim(0, 8, 1));
-        assert!(guard.claim(8, 16, 2));
-        assert!(!guard.claim(4, 12, 3));
-        assert!(!guard.claim(10, 20, 4), "4 overlaps the waiting 3");
-        assert!(guard.claim(20, 24, 5));
-        let mut ready = Vec::new();
-        guard.release(0, &mut ready);
-        assert!(ready.is_empty());
-        guard.release(8, &mut ready);
-        assert_eq!(ready, [3]);
-        guard.release(4, &mut ready);
-        assert_eq!(ready, [3, 4]);
+        assert_eq!(guard.claim(0..512, 'a'), Some('a'));
+        assert_eq!(guard.claim(512..1024, 'b'), Some('b'));
+        assert_eq!(guard.claim(0..1024, 'c'), None);
+        assert_eq!(guard.claim(512..1024, 'd'), None, "behind the waiting c");
+        assert_eq!(guard.claim(1024..1536, 'e'), Some('e'));
+        assert_eq!(guard.release(0), []);
+        assert_eq!(guard.release(512), ['c']);
+        assert_eq!(guard.release(1024), []);
+        assert_eq!(guard.release(0), ['d']);
+        assert_eq!(guard.release(512), []);
+    }
+
+    #[test]
+    fn waiters_that_do_not_overlap_start_together() {
+        let mut guard = Guard::default();
+        assert_eq!(guard.claim(0..4096, 1), Some(1));
+        assert_eq!(guard.claim(0..512, 2), None);
+        assert_eq!(guard.claim(512..1024, 3), None);
+        assert_eq!(guard.claim(0..512, 4), None);
+        assert_eq!(guard.release(0), [2, 3]);
+        assert_eq!(guard.release(0), [4]);
     }
 }

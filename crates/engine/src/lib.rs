@@ -54,6 +54,7 @@ mod stripe;
 mod supervisor;
 mod types;
 
+pub use guard::Guard;
 pub use intent::IntentConfig;
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{Notice, Order};

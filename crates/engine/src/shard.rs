@@ -143,7 +143,7 @@ pub struct Shard {
     pub(crate) now: Time,
     effects: VecDeque<Effect>,
     notices: VecDeque<Notice>,
-    guard: Guard,
+    guard: Guard<u32>,
     bits: Option<Bits>,
     read_only: bool,
     gate: Gate,
@@ -222,7 +222,7 @@ impl Shard {
             RequestKind::Read(_) => self.advance(key),
             _ => {
                 self.writes_in_flight += 1;
-                if self.guard.claim(start, start + request.len.0, key) {
+                if let Some(key) = self.guard.claim(start..start + request.len.0, key) {
                     self.pass_gates(key);
                 }
             }
@@ -523,9 +523,7 @@ impl Shard {
         if req.kind.is_write() {
             self.writes_in_flight -= 1;
             self.members.last_write = self.now;
-            let mut ready = Vec::new();
-            self.guard.release(req.start, &mut ready);
-            for key in ready {
+            for key in self.guard.release(req.start) {
                 self.pass_gates(key);
             }
         }

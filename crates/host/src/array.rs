@@ -341,10 +341,10 @@ pub enum Outside {
     },
 }
 
-/// Tells the kernel that this thread's memory allocations must not wait for dirty pages to be
-/// written, which may be our own device's. Needs a privilege; without it the pools, which are
-/// allocated and touched before, are what keeps serving from waiting.
-fn flush_others_last() {
+/// Tells the kernel that memory allocations of this thread, and of those that it starts, must not wait
+/// for dirty pages to be written, which may be our own device's. Needs CAP_SYS_RESOURCE; without it the
+/// pools, which are allocated and touched before, are what keeps serving from waiting.
+pub fn flush_others_last() {
     /// `PR_SET_IO_FLUSHER` of linux/prctl.h.
     const SET_IO_FLUSHER: libc::c_int = 57;
     // SAFETY: sets a flag of this thread.

@@ -20,10 +20,12 @@ mod runner;
 pub mod scan;
 mod status;
 
-pub use array::{Array, Handle, Options, Outside, Part, Parts, StartError, uuid_text};
+pub use array::{
+    Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last, uuid_text,
+};
 pub use client::{Client, Context, Kind, Memory};
 pub use lapstrake_device::IoVec;
-pub use lapstrake_engine::RequestError;
+pub use lapstrake_engine::{Guard, RequestError};
 pub use message::{Done, Greeter};
 pub use open::{Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
 pub use status::{Detail, Log, MemberDetail, MemoryUse, Work};

@@ -8,7 +8,7 @@
 //!
 //! So: what a thread of the server will touch is touched before ([`warm_heap`]) and kept
 //! ([`lock_all`]); and where the system allows, the kernel is told not to let us wait
-//! ([`flush_others_last`]).
+//! ([`lapstrake_host::flush_others_last`]).
 
 use std::{hint::black_box, io};
 
@@ -37,14 +37,4 @@ pub(super) fn lock_all() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// Tells the kernel that memory which this thread, and those that it starts, ask it for must not
-/// wait for dirty pages to be written. Needs CAP_SYS_RESOURCE; without it the other measures
-/// must do.
-pub(super) fn flush_others_last() {
-    /// `PR_SET_IO_FLUSHER` of linux/prctl.h.
-    const SET_IO_FLUSHER: libc::c_int = 57;
-    // SAFETY: sets a flag of this thread.
-    unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
 }

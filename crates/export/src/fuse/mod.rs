@@ -8,7 +8,7 @@
 //! - `fsync` flushes the array; writes with O_SYNC or O_DSYNC are durable when they return.
 //! - `fallocate` punches holes and zeroes ranges; both read as zeroes afterwards.
 //! - Any offset and length will do: parts of the members' blocks are read, merged and written, in
-//!   turn with all other writes through the mount (`turns`). Other clients that write to other
+//!   turn with all other writes through the mount ([`Guard`](lapstrake_host::Guard)). Other clients that write to other
 //!   bytes of the same block at the same time are not waited for, as on any disk.
 //! - One thread takes requests from the kernel and hands them to the array; the shards answer,
 //!   another thread sends the long answers. (More threads to take requests gain nothing: a shard
@@ -17,12 +17,11 @@
 mod file;
 mod memory;
 mod transfer;
-mod turns;
 
 use file::ArrayFile;
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use lapstrake_host::{Handle, Log};
-use memory::{flush_others_last, lock_all};
+use lapstrake_host::{Handle, Log, flush_others_last};
+use memory::lock_all;
 use std::{
     ffi::CString,
     fs, io,

@@ -9,13 +9,10 @@
 //! - a transfer's memory and its turn are given back when it is dropped, answered or not, thus also
 //!   when the array has stopped and drops what it was sent.
 
-use super::{
-    memory::{flush_others_last, warm_heap},
-    turns::Turns,
-};
+use super::memory::warm_heap;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use lapstrake_device::{BufId, Pool};
-use lapstrake_host::{Handle, Outside, RequestError};
+use lapstrake_host::{Guard, Handle, Outside, RequestError, flush_others_last};
 use std::{
     io,
     ops::Range,
@@ -54,7 +51,9 @@ pub(super) struct Device {
 
 struct State {
     pool: Pool,
-    turns: Turns<Box<Transfer>>,
+    /// The array orders overlapping writes by itself, but not the read, merge and write of a block
+    /// that is written in part: nothing may change the block in between.
+    guard: Guard<Box<Transfer>>,
     /// Threads that wait for memory.
     hungry: u32,
 }
@@ -64,7 +63,7 @@ impl Device {
     /// Memory for transfers is refused.
     pub(super) fn new(handle: Handle, bytes: u64, block: u64) -> io::Result<Self> {
         let pool = Pool::new(POOL_BYTES, true)?;
-        let state = Mutex::new(State { pool, turns: Turns::default(), hungry: 0 });
+        let state = Mutex::new(State { pool, guard: Guard::default(), hungry: 0 });
         let (long, answers) = mpsc::channel::<Box<Transfer>>();
         let send = move || {
             flush_others_last();
@@ -175,7 +174,7 @@ impl Device {
 
     fn in_turn(&self, range: Range<u64>, mut transfer: Transfer) {
         transfer.hold.turn = Some(range.start);
-        let ready = self.lock().turns.begin(range, Box::new(transfer));
+        let ready = self.lock().guard.claim(range, Box::new(transfer));
         if let Some(transfer) = ready {
             transfer.go();
         }
@@ -284,7 +283,7 @@ impl Drop for Hold {
         if let Some((run, _)) = self.memory.take() {
             state.pool.free(run);
         }
-        let ready = self.turn.map(|start| state.turns.end(start)).unwrap_or_default();
+        let ready = self.turn.map(|start| state.guard.release(start)).unwrap_or_default();
         let hungry = state.hungry > 0;
         drop(state);
         if hungry {
