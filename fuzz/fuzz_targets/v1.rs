@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = bytes.to_vec();
     if kind & 0x80 != 0 && bytes.len() >= 256 {
         bytes[..8].copy_from_slice(b"\xfc\x4e\x2b\xa9\x01\0\0\0");
-        let place = version.place(DEVICE.0).expect("large");
+        let place = version.superblock(DEVICE).expect("large").0;
         bytes[144..152].copy_from_slice(&place.to_le_bytes());
         bytes[12..16].fill(0);
         bytes[224..256].fill(0);

@@ -33,6 +33,7 @@ mod run;
 pub mod size;
 mod stripe;
 mod units;
+mod version;
 
 pub use config::{Config, MIN_CHUNK};
 pub use error::GeometryError;
@@ -48,3 +49,4 @@ pub use raid10::Raid10;
 pub use run::{Content, Home, Run};
 pub use stripe::{StripeRole, StripeSlots};
 pub use units::{ChunkNo, MAX_SECTORS, SECTOR_BYTES, Sector, Sectors, Slot, StripeNo};
+pub use version::Version;

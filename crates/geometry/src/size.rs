@@ -16,20 +16,8 @@
 use crate::error::GeometryError;
 use crate::layout::Layout;
 use crate::level::Level;
-use crate::units::{MAX_SECTORS, Sector, Sectors};
-
-/// A superblock version, by where it lies and what lies around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// 0.90: the last whole 64 KiB of the device.
-    V090,
-    /// 1.0: 8 to 12 KiB before the end.
-    V1_0,
-    /// 1.1: at the start.
-    V1_1,
-    /// 1.2: at 4 KiB.
-    V1_2,
-}
+use crate::units::{Sector, Sectors};
+use crate::version::{SMALLEST_1, Version};
 
 /// What a superblock takes, in each version of 1.x.
 const SUPERBLOCK: Sectors = Sectors(8);
@@ -37,12 +25,8 @@ const SUPERBLOCK: Sectors = Sectors(8);
 pub const BAD_BLOCK_LOG: Sectors = Sectors(8);
 /// Room for partial parity logs.
 pub const PPL_SPACE: Sectors = Sectors(2048);
-/// Room at the end of a device that 0.90 takes for superblock and bitmap, and its alignment.
-const RESERVED_090: u64 = 128;
 /// From this size on, 0.90 refuses a component: 4 TiB.
 const LIMIT_090: Sectors = Sectors(1 << 33);
-/// The smallest device that a superblock of 1.x is written to.
-const SMALLEST_1: Sectors = Sectors(24);
 /// Data offsets that mdadm chooses are whole mebibytes.
 const MEBIBYTE: Sectors = Sectors(2048);
 /// RAID1's component is rounded so that the array could become a RAID5 one day.
@@ -51,26 +35,6 @@ const RAID1_ROUNDING: Sectors = Sectors(128);
 pub const BITMAP_FROM: Sectors = Sectors(100 << 21);
 
 impl Version {
-    /// Where the superblock lies on a device of this size.
-    pub fn superblock(self, device: Sectors) -> Result<Sector, GeometryError> {
-        let needed = match self {
-            Version::V090 => Sectors(RESERVED_090),
-            _ => SMALLEST_1,
-        };
-        if device < needed {
-            return Err(GeometryError::DeviceTooSmall { found: device, needed });
-        }
-        if device > MAX_SECTORS {
-            return Err(GeometryError::TooLarge);
-        }
-        Ok(Sector(match self {
-            Version::V090 => (device.0 & !(RESERVED_090 - 1)) - RESERVED_090,
-            Version::V1_0 => (device.0 - 16) & !7,
-            Version::V1_1 => 0,
-            Version::V1_2 => 8,
-        }))
-    }
-
     /// How much of a member's data size the kernel uses: 0.90 cannot record a size of 4 TiB or
     /// more. RAID0 is spared, which records none; so is linear in intention, but not in fact.
     pub fn usable(self, level: Level, data_size: Sectors) -> Sectors {

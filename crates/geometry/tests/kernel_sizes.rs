@@ -2,7 +2,8 @@
 //!
 //! `vectors/make.sh` made that file; `vectors/sizes.py` describes its form.
 
-use lapstrake_geometry::size::{self, Log, Sizing, Version};
+use lapstrake_geometry::Version;
+use lapstrake_geometry::size::{self, Log, Sizing};
 use lapstrake_geometry::*;
 
 /// A line of the file: what was asked, and what was made unless it was refused.

@@ -1,6 +1,7 @@
 //! What holds of the sizes of every device: nothing overlaps, and all of it fits.
 
-use lapstrake_geometry::size::{self, BAD_BLOCK_LOG, Log, PPL_SPACE, Sizing, Version};
+use lapstrake_geometry::Version;
+use lapstrake_geometry::size::{self, BAD_BLOCK_LOG, Log, PPL_SPACE, Sizing};
 use lapstrake_geometry::*;
 use proptest::prelude::*;
 

@@ -169,7 +169,7 @@ pub fn plan(
     };
     let log = placement.map_or(Log::None, |placement| Log::Bitmap(placement.sectors));
     let places = each_member(request, |member| {
-        size::member(request.version.into(), member.size, data_offset, component, log)
+        size::member(request.version, member.size, data_offset, component, log)
     })?;
     let geometry = geometry(request, chunk, layout, component, &places)?;
     check_redundancy(request, &geometry)?;
@@ -222,7 +222,7 @@ fn check_counts(request: &CreateRequest) -> Result<(), CreateError> {
     if members.len() != expected {
         return Err(CreateError::DeviceCount { expected, found: members.len() });
     }
-    let max = size::Version::from(request.version).max_members().into();
+    let max = request.version.max_members().into();
     if expected > max {
         let version = request.version;
         return Err(CreateError::TooManyDevices { found: expected, version, max });
@@ -239,7 +239,7 @@ fn check_counts(request: &CreateRequest) -> Result<(), CreateError> {
 
 /// The spare that mdadm makes takes one number more.
 fn check_numbers(request: &CreateRequest, numbering: &Numbering) -> Result<(), CreateError> {
-    let max = size::Version::from(request.version).max_members().into();
+    let max = request.version.max_members().into();
     let numbers = numbering.devices.iter().flatten().map(|device| device.number as usize + 1);
     match numbers.max() {
         Some(found) if found > max => {
@@ -294,7 +294,7 @@ fn measure(request: &CreateRequest, chunk: Sectors) -> Result<Measured, CreateEr
         return Err(CreateError::SizeNotAllowed { level });
     }
     let sizing = Sizing {
-        version: request.version.into(),
+        version: request.version,
         level,
         chunk,
         ppl: false,

@@ -134,7 +134,7 @@ pub fn probe<E>(
     let mut device = Reader { bytes: size.0.saturating_mul(512), read };
     let mut found = Vec::new();
     for version in Version::ALL {
-        let Some(sector) = version.place(size.0) else { continue };
+        let Ok(Sector(sector)) = version.superblock(size) else { continue };
         let superblock = read_at(version, size, &device.get(sector.saturating_mul(512), 4096)?);
         let is_elsewhere = found.iter().any(|finding| {
             matches!(finding, Finding::Md { sector: Sector(at), superblock: Ok(_), .. } if *at == sector)

@@ -21,12 +21,11 @@ mod superblock;
 mod unsupported;
 pub mod v090;
 pub mod v1;
-mod version;
 mod wire;
 
 pub use error::SuperblockError;
+pub use lapstrake_geometry::Version;
 pub use role::{Device, Role};
 pub use superblock::{Superblock, read_at};
 pub use unsupported::Unsupported;
-pub use version::Version;
 pub use wire::ByteOrder;

@@ -34,8 +34,9 @@ pub fn read_at(
     bytes: &[u8],
 ) -> Result<Superblock, SuperblockError> {
     let at = version
-        .place(device_size.0)
-        .ok_or(SuperblockError::MemberTooSmall { sectors: device_size.0, version })?;
+        .superblock(device_size)
+        .map_err(|_| SuperblockError::MemberTooSmall { sectors: device_size.0, version })?
+        .0;
     let minor = match version {
         Version::V090 => return v090::Superblock::parse(bytes, at).map(Superblock::V090),
         Version::V1_0 => 0,

@@ -171,7 +171,7 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
         .zip(&stored)
         .map(|(m, bytes)| {
             let size = m["sectors"].as_u64().unwrap();
-            let at = request.version.place(size).unwrap() * 512;
+            let at = request.version.superblock(Sectors(size)).unwrap().0 * 512;
             read_at(request.version, Sectors(size), &slice(bytes, at, 4096)).unwrap()
         })
         .collect();

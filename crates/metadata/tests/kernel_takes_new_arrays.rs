@@ -144,7 +144,7 @@ fn stored(path: &Path, version: Version) -> (Superblock, Option<(bitmap::Superbl
         file.read_exact_at(&mut bytes, sector * 512).unwrap();
         bytes
     };
-    let at = version.place(SIZE.0).unwrap();
+    let at = version.superblock(SIZE).unwrap().0;
     let mut superblock = read_at(version, SIZE, &read(at, 4096)).unwrap();
     let bitmap = superblock.bitmap_sector().map(|sector| {
         let mut found = bitmap::Superblock::parse(&read(sector.0, 256)).unwrap();

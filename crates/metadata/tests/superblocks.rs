@@ -11,7 +11,7 @@ const DEVICE: Sectors = Sectors(1 << 33);
 
 /// Random bytes with what a parser insists on put right.
 fn sound_v1(mut bytes: Vec<u8>, version: Version, roles: u16) -> Vec<u8> {
-    let at = version.place(DEVICE.0).unwrap();
+    let at = version.superblock(DEVICE).unwrap().0;
     let len = 256 + 2 * usize::from(roles);
     bytes.resize(len, 0xff);
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);

@@ -79,7 +79,7 @@ impl Array {
     }
 
     fn v090(&self, number: u32) -> Superblock {
-        let at = Version::V090.place(DEVICE.0).unwrap();
+        let at = Version::V090.superblock(DEVICE).unwrap().0;
         let mut bytes = [0; 4096];
         for (offset, value) in [
             (0, v090::MAGIC),

@@ -3,7 +3,13 @@
 use core::fmt;
 use core::str::FromStr;
 
-use lapstrake_geometry::{Sectors, size};
+use crate::error::GeometryError;
+use crate::units::{MAX_SECTORS, Sector, Sectors};
+
+/// Room at the end of a device that 0.90 takes for superblock and bitmap, and its alignment.
+pub(crate) const RESERVED_090: u64 = 128;
+/// The smallest device that a superblock of 1.x is written to.
+pub(crate) const SMALLEST_1: Sectors = Sectors(24);
 
 /// A superblock version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,12 +25,27 @@ pub enum Version {
 }
 
 impl Version {
-    /// Every version, in the order in which [`crate::detect::probe`] looks for them.
+    /// Every version, in the order in which md looks for them.
     pub const ALL: [Self; 4] = [Self::V1_2, Self::V1_1, Self::V1_0, Self::V090];
 
-    /// The sector of the superblock on a member of `sectors`; None if it is too small.
-    pub fn place(self, sectors: u64) -> Option<u64> {
-        size::Version::from(self).superblock(Sectors(sectors)).ok().map(|sector| sector.0)
+    /// Where the superblock lies on a device of this size.
+    pub fn superblock(self, device: Sectors) -> Result<Sector, GeometryError> {
+        let needed = match self {
+            Version::V090 => Sectors(RESERVED_090),
+            _ => SMALLEST_1,
+        };
+        if device < needed {
+            return Err(GeometryError::DeviceTooSmall { found: device, needed });
+        }
+        if device > MAX_SECTORS {
+            return Err(GeometryError::TooLarge);
+        }
+        Ok(Sector(match self {
+            Version::V090 => (device.0 & !(RESERVED_090 - 1)) - RESERVED_090,
+            Version::V1_0 => (device.0 - 16) & !7,
+            Version::V1_1 => 0,
+            Version::V1_2 => 8,
+        }))
     }
 
     /// md's spelling: "0.90", "1.0", "1.1" or "1.2".
@@ -34,17 +55,6 @@ impl Version {
             Self::V1_0 => "1.0",
             Self::V1_1 => "1.1",
             Self::V1_2 => "1.2",
-        }
-    }
-}
-
-impl From<Version> for size::Version {
-    fn from(version: Version) -> Self {
-        match version {
-            Version::V090 => Self::V090,
-            Version::V1_0 => Self::V1_0,
-            Version::V1_1 => Self::V1_1,
-            Version::V1_2 => Self::V1_2,
         }
     }
 }
