@@ -24,7 +24,7 @@ pub enum Superblock {
 }
 
 /// Reads the superblock of `version` on a member of `device_size` from `bytes`, which begin at
-/// [`Version::place`]; 4096 bytes always suffice.
+/// [`Version::superblock`]; 4096 bytes always suffice.
 ///
 /// The checks are the kernel's when it loads one member. `Err` with
 /// [`SuperblockError::Magic`] means that there is none.
