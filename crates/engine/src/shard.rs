@@ -19,7 +19,7 @@ use crate::{
     messages::{Notice, Order},
     op::Op,
     scratch::Scratch,
-    stripe::Stripes,
+    stripe::{StreamId, Stripes},
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
@@ -90,6 +90,8 @@ pub(crate) struct Req {
     pub bits: Option<(u64, u64)>,
     /// Bits that the supervisor was asked for.
     pub asked: Option<(u64, u64)>,
+    /// The stream that the write is part of.
+    pub stream: Option<StreamId>,
 }
 
 impl Req {
@@ -148,6 +150,8 @@ pub struct Shard {
     read_only: bool,
     gate: Gate,
     gated: Vec<u32>,
+    /// Writes whose range has become free.
+    released: VecDeque<u32>,
     held_replies: Vec<Reply>,
     pub(crate) writes_in_flight: u32,
 }
@@ -184,6 +188,7 @@ impl Shard {
             read_only: config.read_only,
             gate: Gate::Idle,
             gated: Vec::new(),
+            released: VecDeque::new(),
             held_replies: Vec::new(),
             writes_in_flight: 0,
         }
@@ -216,6 +221,7 @@ impl Shard {
             error: None,
             bits: None,
             asked: None,
+            stream: None,
         }) as u32;
         match request.kind {
             RequestKind::Flush => self.flush(key),
@@ -286,8 +292,14 @@ impl Shard {
 
     /// What to do next, in this order, until there is nothing.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        if self.effects.is_empty() {
+        while self.effects.is_empty() {
+            while let Some(key) = self.released.pop_front() {
+                self.pass_gates(key);
+            }
             self.launch_ready();
+            if self.released.is_empty() {
+                break;
+            }
         }
         self.effects.pop_front()
     }
@@ -523,9 +535,11 @@ impl Shard {
         if req.kind.is_write() {
             self.writes_in_flight -= 1;
             self.members.last_write = self.now;
-            for key in self.guard.release(req.start) {
-                self.pass_gates(key);
+            if let Some(stream) = req.stream {
+                self.stripes.leave_stream(stream);
             }
+            // Not from here: a long queue of writes that end at once would be as deep a recursion.
+            self.released.extend(self.guard.release(req.start));
         }
     }
 

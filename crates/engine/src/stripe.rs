@@ -6,10 +6,11 @@
 //! [`OP_SECTORS_MAX`] high, which becomes one operation. So a group that covers all data chunks
 //! is a full-stripe write straight from the callers' buffers, whoever they were.
 //!
-//! A sequential writer's last, incomplete stripe is held back while more of its writes may be on
-//! their way: [`HOLD_NS`], and up to [`HOLD_NS_MAX`] while its caller receives another request or
-//! operations run whose replies may bring one. It is let go at once when none can come: everything
-//! in flight is held, the writer's depth is reached and nothing is being received.
+//! The last, incomplete stripe of a sequential writer with several writes in flight is held back
+//! while more may be on their way: [`HOLD_NS`], and up to [`HOLD_NS_MAX`] while its caller receives
+//! another request or operations run whose replies may bring one. It is let go at once when none
+//! can come: nothing runs, the writer's depth is reached and nothing is being received. A writer
+//! whose neighbour did not come is not held for a while ([`REST`]).
 //!
 //! Invariants: `locks` are disjoint height ranges, one for each running operation of the stripe;
 //! a fragment waits in `frags` until its range is free and the stripe cache has room for it.
@@ -30,8 +31,10 @@ pub(crate) const OP_SECTORS_MAX: u32 = 256;
 const HOLD_NS: u64 = 500_000;
 /// How long at all: time to receive a large payload on a busy machine.
 const HOLD_NS_MAX: u64 = 3_000_000;
-/// Ends of recent writes, to know a sequential writer by.
+/// Writers that are told apart, by where their last writes ended.
 const STREAMS: usize = 8;
+/// So many writes of a writer are not held after one was held in vain.
+const REST: u32 = 16;
 /// Marks a fragment that zeroes its whole stripe.
 const WHOLE_STRIPE: u16 = u16::MAX;
 
@@ -69,8 +72,31 @@ pub(crate) type Slices = SmallVec<[Slice; 1]>;
 pub(crate) struct Stripe {
     frags: SmallVec<[Frag; 4]>,
     locks: SmallVec<[(u32, u32); 4]>,
-    held_since: Option<Time>,
+    held: Option<Hold>,
     queued: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hold {
+    since: Time,
+    stream: StreamId,
+}
+
+/// Names a [`Stream`]; others come to take its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StreamId(u32);
+
+/// Writes of which each goes on where another ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    id: StreamId,
+    /// Where the last one ended.
+    end: u64,
+    in_flight: u32,
+    /// The most in flight, since the last hold in vain.
+    depth: u32,
+    /// Writes that are not to be held.
+    rest: u32,
 }
 
 /// The stripes that are being worked on, and the state of holding back.
@@ -79,11 +105,10 @@ pub(crate) struct Stripes {
     open: BTreeMap<u64, Stripe>,
     ready: VecDeque<u64>,
     starved: VecDeque<u64>,
-    /// When to look at a held stripe again, in order.
-    holds: VecDeque<(Time, u64)>,
-    recent_ends: [u64; STREAMS],
-    next_end: usize,
-    depth: u32,
+    /// When to look at a held stripe again, in order; stale when the stripe's hold is another.
+    holds: VecDeque<(Time, u64, Hold)>,
+    streams: [Stream; STREAMS],
+    streams_seen: u32,
     /// What the latest request said.
     followed: bool,
 }
@@ -91,21 +116,46 @@ pub(crate) struct Stripes {
 impl Stripes {
     fn queue(&mut self, number: u64) {
         let stripe = self.open.entry(number).or_default();
-        stripe.held_since = None;
+        stripe.held = None;
         if !mem::replace(&mut stripe.queued, true) {
             self.ready.push_back(number);
         }
     }
 
-    /// Whether a write goes on where a recent one ended; remembers its own end.
-    fn is_sequential(&mut self, start: u64, end: u64) -> bool {
-        if let Some(known) = self.recent_ends.iter_mut().find(|known| **known == start) {
-            *known = end;
-            return true;
+    /// Takes a write into the stream that it goes on, or begins one; true if it goes on.
+    fn join_stream(&mut self, start: u64, end: u64) -> (StreamId, bool) {
+        let known = self.streams.iter().position(|stream| stream.end == start && stream.depth > 0);
+        let at = known.unwrap_or(self.streams_seen as usize % STREAMS);
+        let stream = &mut self.streams[at];
+        if known.is_none() {
+            self.streams_seen = self.streams_seen.wrapping_add(1);
+            *stream = Stream { id: StreamId(self.streams_seen), ..Stream::default() };
         }
-        self.recent_ends[self.next_end] = end;
-        self.next_end = (self.next_end + 1) % STREAMS;
-        false
+        stream.end = end;
+        stream.in_flight += 1;
+        stream.depth = stream.depth.max(stream.in_flight);
+        stream.rest = stream.rest.saturating_sub(1);
+        (stream.id, known.is_some())
+    }
+
+    fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.streams.iter_mut().find(|stream| stream.id == id && stream.depth > 0)
+    }
+
+    /// A write of a stream has ended.
+    pub(crate) fn leave_stream(&mut self, id: StreamId) {
+        if let Some(stream) = self.stream(id) {
+            stream.in_flight -= 1;
+        }
+    }
+
+    /// Whether more of the stream's writes than are in flight cannot be expected.
+    fn is_all_here(&mut self, id: StreamId) -> bool {
+        self.stream(id).is_none_or(|stream| stream.in_flight >= stream.depth)
+    }
+
+    fn is_held(&self, number: u64, hold: Hold) -> bool {
+        self.open.get(&number).is_some_and(|stripe| stripe.held == Some(hold))
     }
 
     pub(crate) fn unlock(&mut self, number: u64, lo: u32) {
@@ -113,7 +163,7 @@ impl Stripes {
         stripe.locks.retain(|lock| lock.0 != lo);
         if stripe.frags.is_empty() && stripe.locks.is_empty() {
             self.open.remove(&number);
-        } else if !stripe.frags.is_empty() && stripe.held_since.is_none() {
+        } else if !stripe.frags.is_empty() && stripe.held.is_none() {
             self.queue(number);
         }
         while let Some(number) = self.starved.pop_front() {
@@ -180,9 +230,7 @@ impl Shard {
         let stripe_data = self.parity().stripe_data().0;
         let kind = self.reqs[key as usize].kind;
         let zeroes = !matches!(kind, RequestKind::Write { .. });
-        let sequential = !zeroes && self.stripes.is_sequential(start, end);
-        let may_hold = sequential && (self.writes_in_flight > 1 || self.stripes.followed);
-        self.stripes.depth = self.stripes.depth.max(self.writes_in_flight);
+        let may_hold = self.stream_to_hold(key, start, end);
         let mut at = start;
         while at < end {
             let (stripe, data, offset) = self.parity().locate(Sector(at));
@@ -202,9 +250,25 @@ impl Shard {
             self.add_frags(key, (stripe, data), offset, len, buf, true);
             let stripe_ends = offset.0 + len == chunk && data + 1 == self.parity().data_disks();
             if at == end || stripe_ends {
-                self.queue_or_hold(stripe.0, may_hold && at == end && !stripe_ends);
+                self.queue_or_hold(stripe.0, may_hold.filter(|_| at == end && !stripe_ends));
             }
         }
+    }
+
+    /// The stream of a write whose last stripe may be held.
+    fn stream_to_hold(&mut self, key: u32, start: u64, end: u64) -> Option<StreamId> {
+        let req = &mut self.reqs[key as usize];
+        let RequestKind::Write { followed, .. } = req.kind else { return None };
+        let (id, goes_on) = match req.stream {
+            // A later window of a long request.
+            Some(id) => (id, true),
+            None => self.stripes.join_stream(start, end),
+        };
+        req.stream = Some(id);
+        let stream = self.stripes.stream(id)?;
+        stream.end = end;
+        let in_company = stream.in_flight > 1 && stream.rest == 0;
+        (goes_on && (in_company || followed)).then_some(id)
     }
 
     /// Adds one fragment; reads need no company and are queued at once.
@@ -237,17 +301,21 @@ impl Shard {
         stripe.frags.push(Frag { req, data, lo, hi, buf, write });
     }
 
-    fn queue_or_hold(&mut self, number: u64, hold: bool) {
+    fn queue_or_hold(&mut self, number: u64, stream: Option<StreamId>) {
         let stripe_data = self.parity().stripe_data().0;
         let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
         let covered: u64 = stripe.frags.iter().map(|frag| u64::from(frag.hi - frag.lo)).sum();
-        if hold && covered < stripe_data && !stripe.queued {
-            if stripe.held_since.is_none() {
-                stripe.held_since = Some(self.now);
-                self.stripes.holds.push_back((self.now.after(HOLD_NS), number));
+        // What was put back when its range was locked must not wait for more than that.
+        let may_wait = covered < stripe_data && !stripe.queued && stripe.locks.is_empty();
+        match stream {
+            Some(stream) if may_wait => {
+                if stripe.held.is_none() {
+                    let hold = Hold { since: self.now, stream };
+                    stripe.held = Some(hold);
+                    self.stripes.holds.push_back((self.now.after(HOLD_NS), number, hold));
+                }
             }
-        } else {
-            self.stripes.queue(number);
+            _ => self.stripes.queue(number),
         }
     }
 
@@ -262,37 +330,52 @@ impl Shard {
 
     pub(crate) fn release_due_holds(&mut self) {
         let hopeful = self.stripes.followed || !self.ops.is_empty();
-        while let Some(&(due, number)) = self.stripes.holds.front() {
-            let held = self.stripes.open.get(&number).and_then(|stripe| stripe.held_since);
-            if due > self.now && held.is_some() {
+        while let Some(&(due, number, hold)) = self.stripes.holds.front() {
+            let is_held = self.stripes.is_held(number, hold);
+            if due > self.now && is_held {
                 return;
             }
             self.stripes.holds.pop_front();
-            let Some(since) = held else { continue };
-            if hopeful && self.now < since.after(HOLD_NS_MAX) {
-                self.stripes.holds.push_back((self.now.after(HOLD_NS), number));
+            if !is_held {
+                continue;
+            }
+            if hopeful && self.now < hold.since.after(HOLD_NS_MAX) {
+                self.stripes.holds.push_back((self.now.after(HOLD_NS), number, hold));
                 continue;
             }
             // No neighbour came in time: the writer's depth is less than was thought.
-            self.stripes.depth = self.writes_in_flight;
+            if let Some(stream) = self.stripes.stream(hold.stream) {
+                stream.depth = stream.in_flight.max(1);
+                stream.rest = REST;
+            }
             self.stripes.followed = false;
             self.stripes.queue(number);
         }
     }
 
-    pub(crate) fn release_all_holds(&mut self) {
-        for (_, number) in mem::take(&mut self.stripes.holds) {
-            if self.stripes.open.get(&number).is_some_and(|stripe| stripe.held_since.is_some()) {
+    /// Lets stripes go that wait for more of a stream, or all.
+    fn release_holds(&mut self, all: bool) {
+        for (due, number, hold) in mem::take(&mut self.stripes.holds) {
+            if !self.stripes.is_held(number, hold) {
+                continue;
+            }
+            if all || self.stripes.is_all_here(hold.stream) {
                 self.stripes.queue(number);
+            } else {
+                self.stripes.holds.push_back((due, number, hold));
             }
         }
     }
 
+    pub(crate) fn release_all_holds(&mut self) {
+        self.release_holds(true);
+    }
+
     /// Starts what can be started. Called when a batch of input has been taken in.
     pub(crate) fn launch_ready(&mut self) {
-        let all_here = self.writes_in_flight >= self.stripes.depth && !self.stripes.followed;
-        if all_here && self.stripes.ready.is_empty() && self.ops.is_empty() {
-            self.release_all_holds();
+        let is_idle = self.stripes.ready.is_empty() && self.ops.is_empty();
+        if is_idle && !self.stripes.followed && !self.stripes.holds.is_empty() {
+            self.release_holds(false);
         }
         while let Some(number) = self.stripes.ready.pop_front() {
             self.launch(number);
@@ -302,7 +385,7 @@ impl Shard {
     fn launch(&mut self, number: u64) {
         let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
         stripe.queued = false;
-        stripe.held_since = None;
+        stripe.held = None;
         let frags = mem::take(&mut stripe.frags);
         let whole = |frag: &&Frag| frag.data == WHOLE_STRIPE;
         for frag in frags.iter().filter(whole) {
@@ -380,6 +463,11 @@ impl Shard {
         let stripe = self.stripes.open.entry(number).or_default();
         if stripe.locks.iter().any(|&(l, h)| l < hi && lo < h) {
             return self.put_back(number, kind, &slices);
+        }
+        // In turn, or an operation that needs much memory would wait for ever behind small ones.
+        if !self.stripes.starved.is_empty() {
+            self.put_back(number, kind, &slices);
+            return self.stripes.starved.push_back(number);
         }
         stripe.locks.push((lo, hi));
         let Err(slices) = self.start_op(StripeNo(number), kind, slices) else { return };

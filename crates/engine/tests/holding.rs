@@ -83,3 +83,43 @@ fn what_comes_instead_of_a_neighbour_ends_the_wait() {
     assert!(world.members_busy() > 1, "the held write waits still");
     world.settle();
 }
+
+#[test]
+fn one_request_at_a_time_never_waits_though_others_write() {
+    let mut world = world();
+    for at in (0..10 * STRIPE).step_by(CHUNK as usize) {
+        // Somebody else's, which goes on all the time.
+        write(&mut world, 20 * STRIPE + at * 7 % STRIPE, 1, false);
+        let busy = world.members_busy();
+        write(&mut world, at, CHUNK, false);
+        assert!(world.members_busy() > busy && world.shard.poll_deadline().is_none());
+        world.settle();
+    }
+}
+
+#[test]
+fn a_writer_whose_neighbour_did_not_come_is_not_held_for_a_while() {
+    let mut world = world();
+    write(&mut world, 0, STRIPE, false);
+    let mut held = 0;
+    for stripe in 1..16 {
+        let at = stripe * STRIPE;
+        write(&mut world, at, CHUNK, false);
+        write(&mut world, at + CHUNK, CHUNK / 2, false);
+        held += u32::from(world.shard.poll_deadline().is_some());
+        world.settle();
+        write(&mut world, at + CHUNK * 3 / 2, STRIPE - CHUNK * 3 / 2, false);
+        world.settle();
+    }
+    assert!((1..=2).contains(&held), "held {held} times");
+}
+
+#[test]
+fn a_long_queue_of_overlapping_writes_takes_no_stack() {
+    let mut world = world();
+    write(&mut world, 0, 1, false);
+    for _ in 0..20_000 {
+        world.send(|_| RequestKind::Discard, 0, 1);
+    }
+    world.settle();
+}
