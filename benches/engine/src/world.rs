@@ -86,6 +86,7 @@ impl World {
             geometry: disks.geometry.clone(),
             members: members.collect(),
             read_only: false,
+            block: Sectors(1),
             in_sync_to: FULLY_TRUSTED,
             bitmap_chunk: None,
             scratch: SCRATCH,

@@ -123,7 +123,7 @@ fn copy(args: &Args, array: &Array) -> Result<(u64, u64), Failure> {
         None => Output::stdout()?,
     };
     let mut progress = Progress::new(len, args.output.is_some());
-    let mut reader = Reader::new(array.handle(), args.offset, len);
+    let mut reader = Reader::new(array, args.offset, len);
     while let Some(block) = reader.next() {
         let (offset, bytes) = block.map_err(|(offset, error)| {
             Failure::new(format!("cannot read the array at byte {offset}: {error}"))

@@ -267,8 +267,9 @@ impl Queue {
     fn absorb(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
         let socket = slot.member.is_none();
-        let next = if std::mem::take(&mut slot.polling) && result >= 0 && !slot.cancelled {
-            Next::Step
+        let next = if std::mem::take(&mut slot.polling) && result >= 0 {
+            // What it is ready for is no result.
+            if slot.cancelled { Next::Done(-libc::ECANCELED) } else { Next::Step }
         } else if socket && result == -libc::EAGAIN && !slot.cancelled {
             self.poll_then_retry(key);
             return;
@@ -465,7 +466,7 @@ impl Queue {
             let raw = slot.step();
             // SAFETY: the pointers are the slot's own and those that `submit`'s caller vouches for.
             let result = unsafe { raw.perform() };
-            if result != -libc::EAGAIN {
+            if result != -libc::EAGAIN && result != -libc::EINTR {
                 return self.finish(key, result);
             }
         }

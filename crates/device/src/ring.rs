@@ -154,8 +154,11 @@ impl Ring {
     ) -> io::Result<()> {
         self.enable();
         self.push_backlog();
-        let stuck = !self.backlog.is_empty();
-        let patience = if self.reap(results) || stuck { Patience::None } else { patience };
+        let patience = if self.reap(results) { Patience::None } else { patience };
+        if patience != Patience::None {
+            self.arm_wake();
+        }
+        let patience = if self.backlog.is_empty() { patience } else { Patience::None };
         let entered = match patience {
             Patience::None => {
                 let queue = self.ring.submission();
@@ -164,15 +167,11 @@ impl Ring {
                 if idle { Ok(0) } else { self.ring.submit() }
             }
             Patience::Until(time) => {
-                self.arm_wake();
                 let time = types::Timespec::from(time);
                 let args = types::SubmitArgs::new().timespec(&time);
                 self.ring.submitter().submit_with_args(1, &args)
             }
-            Patience::Forever => {
-                self.arm_wake();
-                self.ring.submit_and_wait(1)
-            }
+            Patience::Forever => self.ring.submit_and_wait(1),
         };
         self.reap(results);
         match entered {
@@ -189,17 +188,24 @@ impl Ring {
         self.in_kernel == usize::from(self.wake_armed) && self.backlog.is_empty()
     }
 
+    /// Whether there was anything to tell, be it a wake-up.
     fn reap(&mut self, results: &mut Vec<(usize, i32)>) -> bool {
-        let before = results.len();
+        let mut any = false;
         for entry in self.ring.completion() {
             self.in_kernel -= 1;
             match entry.user_data() {
-                WAKE => self.wake_armed = false,
+                WAKE => {
+                    self.wake_armed = false;
+                    any = true;
+                }
                 CANCEL => {}
-                key => results.push((key as usize, entry.result())),
+                key => {
+                    results.push((key as usize, entry.result()));
+                    any = true;
+                }
             }
         }
-        results.len() > before
+        any
     }
 }
 

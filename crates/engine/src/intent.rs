@@ -45,6 +45,11 @@ pub(crate) struct Intent {
     wanted: Vec<(u64, u64)>,
     granted_next: Vec<(u64, u64)>,
     writes_left: u32,
+    /// Pages on their way, the bits that they clear for the first time, and whether some of them were not
+    /// written at all.
+    sent_pages: Vec<usize>,
+    clearing: Vec<u64>,
+    is_dropped: bool,
     answers_left: u32,
     next_sweep: Option<Time>,
     sleep_ns: u64,
@@ -71,6 +76,9 @@ impl Intent {
             wanted: Vec::new(),
             granted_next: Vec::new(),
             writes_left: 0,
+            sent_pages: Vec::new(),
+            clearing: Vec::new(),
+            is_dropped: false,
             answers_left: 0,
             next_sweep: None,
             shards,
@@ -114,6 +122,7 @@ impl Intent {
             self.holders.remove(&bit);
             if !self.needed.contains(&bit) {
                 self.bits.clear(bit);
+                self.clearing.push(bit);
                 self.superblock.events_cleared = events;
                 self.superblock_dirty = true;
             }
@@ -177,6 +186,7 @@ impl Intent {
         if pages.contains(&0) {
             self.sent_events = Some(self.superblock.events);
         }
+        self.sent_pages.extend(&pages);
         pages.into_iter().map(|page| self.image(page)).collect()
     }
 
@@ -195,10 +205,38 @@ impl Intent {
 
     /// Grants what was wanted and needed no writing.
     pub(crate) fn grant_if_written(&mut self, orders: &mut VecDeque<Order>) {
-        if self.writes_left == 0 {
-            self.stable_events = self.sent_events.take().or(self.stable_events);
-            self.grant(orders);
+        if self.writes_left > 0 {
+            return;
         }
+        if mem::take(&mut self.is_dropped) {
+            return self.take_back();
+        }
+        self.sent_pages.clear();
+        if !self.superblock_dirty && self.bits.dirty_pages().next().is_none() {
+            self.clearing.clear();
+        }
+        self.stable_events = self.sent_events.take().or(self.stable_events);
+        self.grant(orders);
+    }
+
+    /// A page was not written on one target: a member turned out not to hold what the page says of it.
+    pub(crate) fn page_dropped(&mut self, orders: &mut VecDeque<Order>) {
+        self.is_dropped = true;
+        self.page_written(orders);
+    }
+
+    /// Nothing of what was sent counts: it is all to be sent again, with the bits set that it cleared.
+    fn take_back(&mut self) {
+        for page in mem::take(&mut self.sent_pages) {
+            self.bits.mark_dirty(page);
+        }
+        for bit in mem::take(&mut self.clearing) {
+            self.bits.set(bit);
+            self.holders.entry(bit).or_insert(0);
+        }
+        self.superblock_dirty = true;
+        self.sent_events = None;
+        self.wanted.append(&mut self.granted_next);
     }
 
     /// A page is stable on one target (or that target has failed and counts no more).

@@ -40,6 +40,8 @@ pub struct ShardConfig {
     pub members: Vec<MemberConfig>,
     /// Refuse writes.
     pub read_only: bool,
+    /// What requests start at and are multiples of.
+    pub block: Sectors,
     /// Redundancy is right below this member (RAID10: array) sector; above it a resync is due.
     pub in_sync_to: Sector,
     /// Sectors for each bit of the write-intent bitmap, if there is one.
@@ -148,6 +150,7 @@ pub struct Shard {
     guard: Guard<u32>,
     bits: Option<Bits>,
     read_only: bool,
+    block: Sectors,
     gate: Gate,
     gated: Vec<u32>,
     /// Writes whose range has become free.
@@ -186,6 +189,7 @@ impl Shard {
             guard: Guard::default(),
             bits: config.bitmap_chunk.map(|chunk| Bits::new(chunk.0)),
             read_only: config.read_only,
+            block: config.block,
             gate: Gate::Idle,
             gated: Vec::new(),
             released: VecDeque::new(),
@@ -199,8 +203,10 @@ impl Shard {
         self.now = now;
         let end = request.sector.0.checked_add(request.len.0);
         let fits = end.is_some_and(|end| end <= self.geometry.array_sectors().0);
+        let aligned = (request.sector.0 | request.len.0).is_multiple_of(self.block.0);
         let refused = match (fits, request.kind.is_write() && self.read_only) {
             (false, _) => Some(Err(RequestError::OutOfRange)),
+            _ if !aligned => Some(Err(RequestError::Misaligned)),
             (_, true) => Some(Err(RequestError::ReadOnly)),
             _ if request.len.0 == 0 && request.kind != RequestKind::Flush => Some(Ok(())),
             _ => None,

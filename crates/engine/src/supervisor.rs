@@ -261,6 +261,29 @@ impl Supervisor {
         self.proceed();
     }
 
+    /// Members could not flush before these writes were to begin, so that what the writes say of them may
+    /// not be so. The writes were dropped; others follow in their place, without the members.
+    pub fn handle_unflushed(&mut self, now: Time, members: &[MemberId], dropped: &[WriteId]) {
+        self.now = now;
+        for &member in members {
+            if !self.fail_if_survivable(member) {
+                self.give_up();
+            }
+        }
+        for id in dropped {
+            let Some((_, is_bitmap)) = self.in_flight[id.0 as usize].take() else { continue };
+            if is_bitmap {
+                if let Some(intent) = &mut self.intent {
+                    intent.page_dropped(&mut self.orders);
+                }
+            } else if let Some(update) = &mut self.update {
+                update.left = update.left.map(|left| left - 1);
+                update.refused = true;
+            }
+        }
+        self.proceed();
+    }
+
     /// Time has come to [`Self::poll_deadline`].
     pub fn handle_time(&mut self, now: Time) {
         self.now = now;
@@ -513,6 +536,9 @@ impl Supervisor {
     }
 
     fn send_bitmap_pages(&mut self) {
+        if self.broken {
+            return;
+        }
         let Some(intent) = &mut self.intent else { return };
         let pages = intent.pages_to_write(self.now);
         for (offset, data) in pages {

@@ -128,6 +128,8 @@ pub struct Request {
 pub enum RequestError {
     /// Beyond the end of the array.
     OutOfRange,
+    /// Not in whole blocks of the members.
+    Misaligned,
     /// The array is read-only.
     ReadOnly,
     /// More members failed than the level survives, or a member of a level without redundancy.
@@ -138,6 +140,7 @@ impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OutOfRange => "beyond the end of the array",
+            Self::Misaligned => "not in whole blocks of the members",
             Self::ReadOnly => "the array is read-only",
             Self::Io => "no redundancy is left to serve this range",
         })

@@ -4,7 +4,7 @@
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{
-    Superblock, Version,
+    Role, Superblock, Version,
     bitmap::{self, Bits},
     create::{BitmapChoice, CreateRequest, NewMember, plan},
 };
@@ -301,6 +301,48 @@ fn bits_are_cleared_when_they_were_given_up_but_not_while_a_member_is_missing() 
         let dirty = story.supervisor.bitmap_bits().map(|bits| bits.0);
         assert_eq!(dirty, Some(u64::from(degraded)));
     }
+}
+
+#[test]
+fn what_a_member_that_cannot_flush_makes_untrue_is_not_written() {
+    let mut story = Story::new(Level::Raid1, 3, true);
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    story.settle();
+    story.wait(5 * SECOND_NS);
+    story.notice(Notice::BitsIdle(vec![3]));
+    assert!(!story.pending.is_empty(), "the bit is about to be cleared");
+    story.take_orders();
+    let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+    story.supervisor.handle_unflushed(story.now, &[MemberId(2)], &dropped);
+    story.drain();
+    assert!(story.take_orders().contains(&Order::MemberFailed(MemberId(2))));
+    let mut recorded = 0;
+    while !story.pending.is_empty() {
+        let write = story.pending.remove(0);
+        assert_ne!(write.target, Target::Member(MemberId(2)));
+        match said(&write) {
+            Said::Bitmap(_) => assert_eq!(write.data[256] & 1 << 3, 1 << 3, "the bit stays"),
+            Said::Superblock(sb) => recorded += u32::from(sb.role_of(2) == Role::Faulty),
+        }
+        story.end(&write, true);
+    }
+    assert_eq!(recorded, 2);
+    assert!(story.take_orders().contains(&Order::Recorded(MemberId(2))));
+    assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(1));
+}
+
+#[test]
+fn when_the_last_member_cannot_flush_nothing_more_is_written() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    story.activate();
+    story.notice(Notice::Failed(MemberId(0)));
+    let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+    story.take_orders();
+    story.supervisor.handle_unflushed(story.now, &[MemberId(1)], &dropped);
+    story.drain();
+    assert!(story.pending.is_empty());
+    assert_eq!(story.take_orders(), [Order::Broken]);
 }
 
 #[test]

@@ -373,7 +373,9 @@ impl Client for NbdSession {
             Ok(()) => Outcome::Done,
             Err(RequestError::Io) => Outcome::Error(Errno::Io),
             Err(RequestError::ReadOnly) => Outcome::Error(Errno::Perm),
-            Err(RequestError::OutOfRange) => Outcome::Error(Errno::Inval),
+            Err(RequestError::OutOfRange | RequestError::Misaligned) => {
+                Outcome::Error(Errno::Inval)
+            }
         };
         self.connection.reply(RequestId::from_bits(id as u32), outcome);
     }

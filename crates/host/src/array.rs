@@ -14,7 +14,7 @@ use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
     Shard, ShardConfig, Supervisor, SupervisorConfig,
 };
-use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::Superblock;
 use std::{
     io,
@@ -31,6 +31,8 @@ use thiserror::Error;
 /// The least length of a span that one shard is dealt: long enough that a sequential reader's
 /// requests mostly stay on one shard.
 const SPAN_SECTORS_MIN: u64 = (4 << 20) / 512;
+/// Pages of a shard's whole stripe cache: just below 4 GiB.
+const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
 /// Pages per member that the largest parity operation takes.
 const CACHE_PAGES_MIN: u32 = 32;
 
@@ -69,6 +71,13 @@ impl Parts {
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.members.iter().map(|member| member.device.block_size()).max().unwrap_or(512)
+    }
+
+    /// Bytes that clients can use: the array's, in whole blocks.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.geometry.array_sectors().bytes() / u64::from(self.block_bytes())
+            * u64::from(self.block_bytes())
     }
 }
 
@@ -136,7 +145,7 @@ pub(crate) struct MemberFact {
 pub struct Array {
     peers: Arc<[Peer]>,
     threads: Vec<JoinHandle<()>>,
-    sectors: u64,
+    bytes: u64,
     facts: Arc<Facts>,
     read_only: bool,
 }
@@ -172,7 +181,7 @@ impl Array {
             Lead::new(supervisor, facts.clone(), counters.clone(), log.clone())
                 .map_err(refused("memory for superblocks"))?,
         );
-        let mut threads = Vec::new();
+        let mut runners = Vec::new();
         for (index, (queue, inbox)) in setups.into_iter().enumerate() {
             let (engine, memory) = shard(&parts, options)?;
             let core = Core::new(CoreParts {
@@ -186,24 +195,31 @@ impl Array {
                 span: span(&parts.geometry),
                 queue,
             });
-            let lead = lead.take();
-            let thread = std::thread::Builder::new()
-                .name(format!("shard-{index}"))
-                .spawn(move || {
-                    flush_others_last();
-                    Runner::new(core, lead, inbox).run();
-                })
-                .map_err(refused("a thread"))?;
-            threads.push(thread);
+            runners.push(Runner::new(core, lead.take(), inbox));
         }
-        let sectors = parts.geometry.array_sectors().0;
-        Ok(Self { peers, threads, sectors, facts, read_only: options.read_only })
+        let mut threads = Vec::new();
+        for (index, runner) in runners.into_iter().enumerate() {
+            let run = move || {
+                flush_others_last();
+                runner.run();
+            };
+            match std::thread::Builder::new().name(format!("shard-{index}")).spawn(run) {
+                Ok(thread) => threads.push(thread),
+                Err(source) => {
+                    for peer in peers.iter() {
+                        peer.send(Message::Exit);
+                    }
+                    return Err(StartError::System { what: "a thread", source });
+                }
+            }
+        }
+        Ok(Self { peers, threads, bytes: parts.bytes(), facts, read_only: options.read_only })
     }
 
-    /// Size in bytes.
+    /// Bytes that clients can use: the array's, in whole blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.sectors * 512
+        self.bytes
     }
 
     /// Whether writes are refused.
@@ -364,7 +380,10 @@ fn span(geometry: &Geometry) -> u64 {
 fn cache_pages(parts: &Parts, options: &Options) -> u32 {
     let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
     match &parts.geometry {
-        Geometry::Parity(parity) => per_member * u32::from(parity.raid_disks()),
+        // The engine names a place in it by 32 bits.
+        Geometry::Parity(parity) => {
+            per_member.saturating_mul(parity.raid_disks().into()).min(CACHE_PAGES_MAX)
+        }
         _ => 0,
     }
 }
@@ -384,6 +403,7 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
         geometry: parts.geometry.clone(),
         members: members.collect(),
         read_only: options.read_only,
+        block: Sectors(u64::from(parts.block_bytes()) / 512),
         in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
         bitmap_chunk: intent.map(|intent| intent.bits.chunk()),
         scratch: memory.scratch(),
@@ -403,7 +423,7 @@ fn supervisor(parts: &Parts, options: &Options, shards: usize) -> SupervisorConf
         geometry: parts.geometry.clone(),
         members: members.collect(),
         shards: shards as u32,
-        safe_mode_delay_ns: options.safe_mode_delay_ms * 1_000_000,
+        safe_mode_delay_ns: options.safe_mode_delay_ms.saturating_mul(1_000_000),
         resync_from: parts.resync_from,
         intent: parts.intent.clone(),
         epoch_s: now.as_secs(),

@@ -252,14 +252,22 @@ impl Lead {
 
     fn batch_flushed(&mut self, core: &mut Core) {
         let Some(batch) = self.flushing.take_if(|batch| batch.left == 0) else { return };
-        for write in batch.writes {
-            let member = self.member_of(write.target);
-            match batch.refused.iter().find(|refused| refused.0 == member) {
-                Some(&(_, result)) => self.written(core, &write, result),
-                None => self.ready.push_back(write),
-            }
+        if batch.refused.is_empty() {
+            self.ready.extend(batch.writes);
+            return self.write_ready(core);
         }
-        self.write_ready(core);
+        for &(member, result) in &batch.refused {
+            let error = std::io::Error::from_raw_os_error(-result);
+            let path = &self.facts.members[member].path;
+            self.log
+                .say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
+        }
+        let members: Vec<_> = batch.refused.iter().map(|&(m, _)| MemberId(m as u16)).collect();
+        let dropped: Vec<_> = batch.writes.iter().map(|write| write.id).collect();
+        let now = core.now();
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_unflushed(now, &members, &dropped);
+        }
     }
 
     fn member_of(&self, target: Target) -> usize {

@@ -18,6 +18,9 @@ use std::{
 /// anything.
 const HOARDING: Duration = Duration::from_secs(1);
 
+/// After this time those who lack memory are tried again, though nobody gave any back.
+const HUNGER: Duration = Duration::from_millis(500);
+
 /// See the module.
 pub(crate) struct Runner {
     pub core: Core,
@@ -64,19 +67,23 @@ impl Runner {
         let engine = self.core.engine.poll_deadline();
         let lead = self.lead.as_ref().and_then(Lead::deadline);
         let own = engine.into_iter().chain(lead).min().map(|time| self.core.instant(time));
-        let clients = self.sessions.iter().filter_map(|(_, session)| session.as_ref()?.deadline());
+        let clients = self.open_sessions().filter_map(|(_, session)| session.deadline());
         let hoarders = self.hoarders().map(|(_, since)| since + HOARDING);
-        let due = clients.chain(own).chain(hoarders).min()?;
+        let again = (!self.core.starved.is_empty()).then(|| Instant::now() + HUNGER);
+        let due = clients.chain(own).chain(hoarders).chain(again).min()?;
         Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Those that are not being closed; who is waits for its operations to end, and for no time.
+    fn open_sessions(&self) -> impl Iterator<Item = (usize, &dyn Client)> {
+        let open = self.sessions.iter().filter(|&(key, _)| !self.core.clients[key].closing);
+        open.filter_map(|(key, session)| Some((key, &**session.as_ref()?)))
     }
 
     /// While somebody lacks memory: who holds some and waits for its peer, and since when.
     fn hoarders(&self) -> impl Iterator<Item = (usize, Instant)> {
-        let sessions = self.sessions.iter().filter(|_| !self.core.starved.is_empty());
-        sessions.filter_map(|(key, session)| {
-            let open = !self.core.clients[key].closing;
-            Some((key, session.as_ref().filter(|_| open)?.idle_since()?))
-        })
+        let sessions = self.open_sessions().filter(|_| !self.core.starved.is_empty());
+        sessions.filter_map(|(key, session)| Some((key, session.idle_since()?)))
     }
 
     fn completed(&mut self, completion: Completion) {
@@ -191,19 +198,17 @@ impl Runner {
         if let Some(lead) = &mut self.lead {
             lead.time(&mut self.core);
         }
-        if self.sessions.iter().any(|(_, s)| s.as_ref().is_some_and(|s| s.deadline().is_some())) {
+        if self.open_sessions().any(|(_, session)| session.deadline().is_some()) {
             let now = Instant::now();
-            let due: Vec<usize> = self
-                .sessions
-                .iter()
-                .filter(|(_, s)| s.as_ref().and_then(|s| s.deadline()).is_some_and(|d| d <= now))
-                .map(|(key, _)| key)
-                .collect();
-            for client in due {
+            let is_due = |session: &dyn Client| session.deadline().is_some_and(|due| due <= now);
+            let due = self.open_sessions().filter(|(_, session)| is_due(*session));
+            for client in due.map(|(key, _)| key).collect::<Vec<_>>() {
                 self.with(client, |session, cx| session.handle_time(cx));
             }
         }
         if !self.core.starved.is_empty() {
+            // The system may have what it lacked, which nobody here gives back.
+            self.core.freed = true;
             self.close_hoarders();
         }
     }
@@ -252,6 +257,7 @@ impl Runner {
             self.core.peers[0].send(Message::Quiet);
         } else if gone {
             self.core.engine.hurry();
+            self.core.pump();
         }
     }
 

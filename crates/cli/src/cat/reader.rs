@@ -2,7 +2,7 @@
 //!
 //! Invariant: a block's memory is not freed before the request into it has ended.
 
-use lapstrake_host::{Handle, Outside, RequestError};
+use lapstrake_host::{Array, Handle, Outside, RequestError};
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver};
@@ -11,8 +11,6 @@ use std::sync::mpsc::{self, Receiver};
 const BLOCK: usize = 1 << 20;
 /// Requests in flight.
 const DEPTH: usize = 8;
-/// Requests are in whole sectors.
-const SECTOR: u64 = 512;
 
 /// Memory at a page's boundary, as requests want it.
 struct Block(*mut u8);
@@ -42,7 +40,7 @@ impl Drop for Block {
 
 struct Pending {
     block: Block,
-    /// Whole sectors that were asked for.
+    /// Whole blocks that were asked for.
     offset: u64,
     len: usize,
     answer: Receiver<Result<(), RequestError>>,
@@ -51,6 +49,8 @@ struct Pending {
 /// See the module.
 pub struct Reader {
     handle: Handle,
+    /// Requests are in whole blocks of so many bytes.
+    unit: u64,
     /// What is wanted of the array.
     start: u64,
     end: u64,
@@ -66,10 +66,11 @@ pub type Piece<'a> = Result<(u64, &'a [u8]), (u64, RequestError)>;
 
 impl Reader {
     /// Reads `len` bytes from `offset`, which lie within the array.
-    pub fn new(handle: Handle, offset: u64, len: u64) -> Self {
+    pub fn new(array: &Array, offset: u64, len: u64) -> Self {
+        let (handle, unit) = (array.handle(), array.facts().block_bytes.into());
         let end = offset + len;
-        let next = if len > 0 { offset / SECTOR * SECTOR } else { end };
-        Self { handle, start: offset, end, next, pending: VecDeque::new(), spent: None }
+        let next = if len > 0 { offset / unit * unit } else { end };
+        Self { handle, unit, start: offset, end, next, pending: VecDeque::new(), spent: None }
     }
 
     /// The next piece; None at the end.
@@ -93,7 +94,7 @@ impl Reader {
     fn ask(&mut self) {
         let block = self.spent.take().unwrap_or_else(Block::new);
         let offset = self.next;
-        let whole = self.end.next_multiple_of(SECTOR) - offset;
+        let whole = self.end.next_multiple_of(self.unit) - offset;
         let len = whole.min(BLOCK as u64);
         let (sender, answer) = mpsc::channel();
         let done = Box::new(move |result| {

@@ -162,7 +162,7 @@ pub fn without_delay(socket: &OwnedFd) {
 
 /// The array as an export.
 pub fn export(parts: &Parts, read_only: bool) -> ExportInfo {
-    let mut export = ExportInfo::new(&*parts.name, parts.geometry.array_sectors().bytes());
+    let mut export = ExportInfo::new(&*parts.name, parts.bytes());
     let members = &parts.members;
     export.description = format!("{} of {} members", parts.geometry.level(), members.len());
     export.read_only = read_only;

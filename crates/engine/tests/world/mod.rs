@@ -78,6 +78,7 @@ impl World {
             geometry: geometry.clone(),
             members: members.collect(),
             read_only: false,
+            block: Sectors(1),
             in_sync_to: Sector(u64::MAX),
             bitmap_chunk: None,
             scratch: SCRATCH,

@@ -146,8 +146,11 @@ impl Mount {
             ending.happen();
         };
         std::thread::Builder::new().name("fuse".into()).spawn(run).map_err(refused("a thread"))?;
+        // Unmounts when dropped.
+        let mount = Self { path, unmounter, end };
+        let path = &mount.path;
         // Its answer shows that all is there that serving needs.
-        fs::metadata(&path).map_err(|source| FuseError::Mount { path: path.clone(), source })?;
+        fs::metadata(path).map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         if let Err(error) = lock_all() {
             log.say(&format!(
                 "{}: the server's memory cannot be locked ({error}); a filesystem on the file may \
@@ -155,7 +158,7 @@ impl Mount {
                 path.display()
             ));
         }
-        Ok(Self { path, unmounter, end })
+        Ok(mount)
     }
 
     /// Calls `act` when the mount has ended, whoever ended it; at once, on this thread, if it has.

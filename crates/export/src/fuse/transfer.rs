@@ -82,7 +82,6 @@ impl Device {
         unsafe { handle.request(Outside::Flush, 0, 0, warm) };
         // Without an answer the array has stopped; requests will say so.
         let _ = meeting.recv();
-        let bytes = bytes / block * block;
         Ok(Self { handle, bytes, block, state, freed: Condvar::new(), long })
     }
 
@@ -398,7 +397,7 @@ fn errno(error: RequestError) -> Errno {
     match error {
         RequestError::Io => Errno::EIO,
         RequestError::ReadOnly => Errno::EROFS,
-        RequestError::OutOfRange => Errno::EINVAL,
+        RequestError::OutOfRange | RequestError::Misaligned => Errno::EINVAL,
     }
 }
 

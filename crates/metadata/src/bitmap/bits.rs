@@ -30,7 +30,8 @@ fn pages_for(count: u64) -> usize {
 }
 
 impl Bits {
-    /// All bits of `sb` set, or clear; the rest of the last page is filled with the same.
+    /// All bits of `sb` set, every page dirty, or clear as on a new array; the rest of the last page is
+    /// filled with the same.
     ///
     /// The memory is in proportion to [`Superblock::bits`], which the caller has to have held
     /// against the room that the bitmap has.
@@ -40,7 +41,7 @@ impl Bits {
             chunk: Sectors(u64::from(sb.chunksize) / 512),
             count: sb.bits(),
             bytes: vec![if set { 0xff } else { 0 }; pages * PAGE - Superblock::SIZE],
-            dirty: vec![false; pages],
+            dirty: vec![set; pages],
         }
     }
 
@@ -55,6 +56,7 @@ impl Bits {
         let stored = &image[Superblock::SIZE..];
         let len = stored.len().min(bits.bytes.len());
         bits.bytes[..len].copy_from_slice(&stored[..len]);
+        bits.dirty.fill(false);
         Ok(bits)
     }
 
@@ -151,7 +153,16 @@ impl Bits {
 
     /// Says that `page` as it is now is on stable storage.
     pub fn mark_stable(&mut self, page: usize) {
-        self.dirty[page] = false;
+        self.mark(page, false);
+    }
+
+    /// The page is not stable as it is.
+    pub fn mark_dirty(&mut self, page: usize) {
+        self.mark(page, true);
+    }
+
+    fn mark(&mut self, page: usize, dirty: bool) {
+        self.dirty[page] = dirty;
     }
 
     /// Writes page `page` of the image into `out`; the first begins with `sb`. It belongs
