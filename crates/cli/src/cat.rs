@@ -5,13 +5,16 @@ mod writer;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, serve};
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{Access, Member, MemberSpec};
+use lapstrake_host::create::name;
+use lapstrake_host::scan::Look;
 use lapstrake_host::{Array, Log, OpenRequest, Options, open};
 use reader::Reader;
 use serde_json::json;
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use writer::Output;
@@ -51,6 +54,9 @@ pub struct Args {
     /// Also use members that are out of date, and an array that is dirty and degraded
     #[arg(short, long)]
     force: bool,
+    /// Write to FILE though it holds an array's superblock, a filesystem or the like
+    #[arg(long, requires = "output")]
+    overwrite: bool,
     /// Report in JSON when done
     #[arg(long, requires = "output")]
     pub json: bool,
@@ -72,12 +78,15 @@ pub fn run(args: &Args) -> Outcome {
     let opened = serve::assembled(open(&request), true)?;
     let log = Log::new(|line| eprintln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };
+    let mut held = None;
     if let Some(path) = &args.output {
         refuse_member(path, &args.members)?;
+        held = hold_output(path, args.overwrite)?;
     }
     let array = Array::start(opened.parts, &settings, log)?;
     let copied = copy(args, &array);
     array.stop();
+    drop(held);
     let (bytes, holes) = copied?;
     if args.json {
         println!("{:#}", json!({ "offset": args.offset, "bytes": bytes, "hole_bytes": holes }));
@@ -101,6 +110,31 @@ fn refuse_member(output: &Path, members: &[MemberSpec]) -> Result<(), Failure> {
             output.display()
         ))),
         None => Ok(()),
+    }
+}
+
+/// Keeps others off an output that exists, and looks at what would be lost.
+fn hold_output(path: &Path, overwrite: bool) -> Result<Option<Member>, Failure> {
+    let there = fs::metadata(path).ok();
+    let kind = there.as_ref().map(|meta| (meta.file_type(), meta.len()));
+    let holds_bytes =
+        kind.is_some_and(|(kind, len)| kind.is_block_device() || kind.is_file() && len > 0);
+    if !holds_bytes {
+        return Ok(None);
+    }
+    let untouched = |what: &dyn Display| {
+        Failure::new(format!("{what}; nothing was written: choose another file"))
+    };
+    let spec = MemberSpec::whole(path);
+    let member = Member::open(&spec, Access::ReadWrite).map_err(|error| untouched(&error))?;
+    let look = Look::at(&spec).map_err(|error| untouched(&error))?;
+    match look.findings().0.iter().map(name).next() {
+        Some((what, at)) if !overwrite => Err(Failure::new(format!(
+            "{}: holds {what} at byte {at}; nothing was written: choose another file, or say \
+             --overwrite",
+            path.display()
+        ))),
+        _ => Ok(Some(member)),
     }
 }
 

@@ -61,9 +61,9 @@ fn members_are_never_written() {
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("m1: is the member m1"), "{ran:?}");
     std::os::unix::fs::symlink("m1", lab.path("link")).unwrap();
-    assert_eq!(lab.run("cat -o link m0").code, 0, "m1 is not among the members then");
+    assert_eq!(lab.run("cat -o link m0").code, 1, "m1 is a member, listed or not");
     assert_eq!(lab.run("cat -o link m0 m1").code, 1);
-    assert!(lab.read("m0") == before.0);
+    assert!((lab.read("m0"), lab.read("m1")) == before);
 }
 
 #[test]
@@ -89,4 +89,28 @@ fn too_few_members_are_refused_and_explained() {
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("at least 2 are needed"), "{ran:?}");
     assert!(!support::exists(lab.path("out")), "no file is left for nothing");
+}
+
+#[test]
+fn an_output_in_use_or_of_worth_is_not_overwritten() {
+    let lab = Lab::new(&[32, 32, 32, 32]);
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    lab.run("create other -l1 --assume-clean m2 m3").ok();
+    let before = lab.read("m2");
+    let ran = lab.run("cat -o m2 m0 m1");
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.err.contains("md superblock") && ran.err.contains("nothing was written"),
+        "{ran:?}"
+    );
+    assert!(lab.read("m2") == before);
+    let server = lab.serve("m2 m3 --name other");
+    let ran = lab.run("cat -o m2 --overwrite m0 m1");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("in use by lapstrake"), "{ran:?}");
+    server.stop();
+    assert_eq!(lab.run("scan m2 m3").code, 0, "the other array is whole");
+    lab.run("cat -o m2 --overwrite m0 m1").ok();
+    lab.run("cat -o plain m0 m1").ok();
+    assert!(lab.read("m2") == lab.read("plain"));
 }

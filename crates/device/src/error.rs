@@ -48,6 +48,12 @@ pub enum OpenError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A block device that refuses writes.
+    #[error("{}: the device is read-only: read it with --read-only, or write to an --overlay", path.display())]
+    ReadOnly {
+        /// The member's path.
+        path: PathBuf,
+    },
     /// Neither a regular file nor a block device.
     #[error("{}: is {found}, not a file or block device", path.display())]
     Kind {

@@ -114,6 +114,21 @@ pub(crate) fn loop_devices(path: &Path, id: (u64, u64)) -> Vec<String> {
     found
 }
 
+/// The file behind a loop device, or behind a partition of one, and the device's first byte in it.
+pub(crate) fn loop_backing(dev: DevNumber) -> Option<(PathBuf, u64)> {
+    let mut dir = fs::canonicalize(dev.sysfs()).ok()?;
+    let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let mut first = 0;
+    if dir.join("partition").exists() {
+        first = number(dir.join("start"))? * 512;
+        dir.pop();
+    }
+    let file = fs::read_to_string(dir.join("loop/backing_file")).ok()?;
+    let file = PathBuf::from(file.trim_end_matches('\n'));
+    let is_file = fs::metadata(&file).ok()?.is_file();
+    is_file.then_some((file, first + number(dir.join("loop/offset"))?))
+}
+
 /// The device of the file system that a path leads to, from a table of mounts alone.
 fn mounted(table: &str, path: &Path) -> Option<DevNumber> {
     let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -142,7 +157,8 @@ fn processes(uses: impl Fn(u32, &str) -> bool) -> Vec<String> {
         let mut numbers = numbers.into_iter().flatten().flatten();
         if numbers.any(|number| uses(pid, &number.file_name().to_string_lossy())) {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            found.push(format!("{} (pid {pid})", name.trim()));
+            let ours = if pid == std::process::id() { ", this command itself" } else { "" };
+            found.push(format!("{} (pid {pid}{ours})", name.trim()));
         }
     }
     found

@@ -7,7 +7,11 @@
 //!   mapper or another such claim has it. The claim is one per device and process, shared by its
 //!   windows; their bytes are told apart by locks as above. A read-only member only tries whether the
 //!   claim is to be had, so that several readers may share a device, and holds the shared lock.
-//! - A file behind a loop device is in use by that device's users, which no lock shows.
+//! - A file behind a loop device is in use by that device's users, which no lock shows. A loop device that
+//!   is a member locks its bytes of the file behind it, so that neither the file nor another loop device on
+//!   it becomes a member too.
+//! - A program that is being started holds copies of all descriptors, and so the locks, between its fork and
+//!   its exec. So a lock is asked for a while before its holder is believed.
 
 use crate::error::OpenError;
 use crate::holder;
@@ -17,11 +21,14 @@ use crate::raw::errno;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+
+/// Five milliseconds apart.
+const LOCK_TRIES: u32 = 40;
 
 /// A block device held by `O_EXCL`; ends when the last member on the device is dropped.
 #[derive(Debug)]
@@ -62,7 +69,17 @@ pub(crate) fn lock_range(
         Access::ReadOnly => libc::F_RDLCK,
         Access::ReadWrite => libc::F_WRLCK,
     };
-    match set_lock(fd.as_raw_fd(), kind as i16, start, len) {
+    let refused =
+        |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES));
+    let mut asked = set_lock(fd.as_raw_fd(), kind as i16, start, len);
+    for _ in 0..LOCK_TRIES {
+        if !asked.as_ref().is_err_and(refused) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        asked = set_lock(fd.as_raw_fd(), kind as i16, start, len);
+    }
+    match asked {
         Ok(()) => Ok(()),
         Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Err(OpenError::Busy { path: path.into(), holders: holder::lockers(fd) })
@@ -130,6 +147,28 @@ fn open_exclusive(path: &Path, rdev: u64) -> Result<OwnedFd, OpenError> {
         }
     }
     unreachable!("the loop ends by returning")
+}
+
+/// Locks the bytes of the file behind a loop device, or behind a partition of one, that a window of the
+/// device is; none if it is no such device, or the file cannot be reached from here.
+///
+/// # Errors
+/// As [`lock_range`].
+pub(crate) fn lock_backing(
+    path: &Path,
+    dev: DevNumber,
+    access: Access,
+    start: u64,
+    len: u64,
+) -> Result<Option<OwnedFd>, OpenError> {
+    let Some((file, offset)) = holder::loop_backing(dev) else { return Ok(None) };
+    let flags = match access {
+        Access::ReadOnly => libc::O_RDONLY,
+        Access::ReadWrite => libc::O_RDWR,
+    };
+    let Ok(fd) = open_raw(&file, flags | libc::O_NONBLOCK) else { return Ok(None) };
+    lock_range(fd.as_fd(), path, access, offset + start, len)?;
+    Ok(Some(fd))
 }
 
 /// Refuses a file that is the backing of a loop device.

@@ -6,7 +6,7 @@
 
 use crate::error::OpenError;
 use crate::fault::{Kind, Layer, Outcome, PASS, Verdict, judge};
-use crate::lock::{Claim, claim, lock_range, open_raw, refuse_loop_backing};
+use crate::lock::{Claim, claim, lock_backing, lock_range, open_raw, refuse_loop_backing};
 use crate::memory::MemoryStore;
 use crate::op::IoVec;
 use crate::overlay::{self, Task};
@@ -14,7 +14,7 @@ use crate::probe::{self, DevNumber};
 use crate::spec::MemberSpec;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -56,6 +56,8 @@ pub struct Member {
     /// Device and inode of a file, device number of a block device.
     id: (u64, u64),
     _claim: Option<Arc<Claim>>,
+    /// The file behind a loop device, whose lock is held.
+    _behind: Option<OwnedFd>,
     layers: Vec<Arc<Layer>>,
     pub(crate) no_discard: AtomicBool,
     pub(crate) no_punch: AtomicBool,
@@ -126,6 +128,7 @@ impl Member {
             is_block: false,
             id: (0, 0),
             _claim: None,
+            _behind: None,
             layers: Vec::new(),
             no_discard: AtomicBool::new(false),
             no_punch: AtomicBool::new(false),
@@ -153,11 +156,18 @@ impl Member {
         };
         let size = window_size(spec, len, block_size)?;
         let id = if is_block { (meta.rdev(), 0) } else { (meta.dev(), meta.ino()) };
-        let mut held = None;
+        let (mut held, mut behind) = (None, None);
         if lock {
             let lock_len = spec.size.unwrap_or(0);
             lock_range(file.as_fd(), &spec.path, access, spec.offset, lock_len)?;
             if is_block {
+                if access == Access::ReadWrite
+                    && probe::block_device_read_only(file.as_fd()).map_err(io("look at it"))?
+                {
+                    return Err(OpenError::ReadOnly { path: spec.path.clone() });
+                }
+                let dev = DevNumber::of(meta.rdev());
+                behind = lock_backing(&spec.path, dev, access, spec.offset, size)?;
                 held = claim(&spec.path, meta.rdev(), access)?;
             } else if access == Access::ReadWrite {
                 refuse_loop_backing(&spec.path, id)?;
@@ -171,6 +181,7 @@ impl Member {
         member.is_block = is_block;
         member.id = id;
         member._claim = held;
+        member._behind = behind;
         member.memory_backed = memory_backed;
         member.rotational = rotational && !memory_backed;
         if !memory_backed {

@@ -47,6 +47,18 @@ pub(crate) fn block_device_block_size(fd: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(size).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// Whether a block device refuses writes, though it may be opened for them.
+pub(crate) fn block_device_read_only(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    /// `BLKROGET` of linux/fs.h.
+    const BLKROGET: libc::Ioctl = 0x125e;
+    let mut read_only: libc::c_int = 0;
+    // SAFETY: the ioctl writes an int.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), BLKROGET, &raw mut read_only) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(read_only != 0)
+}
+
 /// What O_DIRECT demands of memory and of offsets and lengths, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirectAlign {

@@ -147,7 +147,11 @@ struct Loop(String);
 
 impl Loop {
     fn new(file: &str) -> Option<Self> {
-        let out = Command::new("losetup").args(["--find", "--show", file]).output();
+        Self::with(&["--find", "--show", file])
+    }
+
+    fn with(args: &[&str]) -> Option<Self> {
+        let out = Command::new("losetup").args(args).output();
         match out {
             Ok(out) if out.status.success() => {
                 Some(Self(String::from_utf8(out.stdout).unwrap().trim().into()))
@@ -228,4 +232,39 @@ fn a_mounted_block_device_is_refused_and_the_mount_named() {
         let named = format!("the file system mounted on {}", at.display());
         assert!(holders.contains(&named), "{holders:?}");
     }
+}
+
+#[test]
+fn loop_devices_on_one_file_are_one_member() {
+    let _alone = alone();
+    let place = &places()[0];
+    let path = place.path().join("behind");
+    std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();
+    let text = path.to_str().unwrap();
+    let file = try_open(text, Access::ReadWrite).unwrap();
+    let (Some(first), Some(second)) = (Loop::new(text), Loop::new(text)) else { return };
+    assert!(try_open(&first.0, Access::ReadWrite).is_err(), "the file behind it is a member");
+    drop(file);
+    let held = try_open(&first.0, Access::ReadWrite).unwrap();
+    let holders = try_open(&second.0, Access::ReadWrite).unwrap_err();
+    assert!(holders.iter().any(|holder| holder.contains("this command itself")), "{holders:?}");
+    assert!(try_open(text, Access::ReadOnly).is_err());
+    drop(held);
+    let apart = format!("{}@0+1M", first.0);
+    let low = try_open(&apart, Access::ReadWrite).unwrap();
+    assert!(try_open(&format!("{}@4M+1M", second.0), Access::ReadWrite).is_ok(), "other bytes");
+    drop(low);
+}
+
+#[test]
+fn a_read_only_device_is_no_member_to_write_to() {
+    let _alone = alone();
+    let place = &places()[0];
+    let path = place.path().join("ro");
+    std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();
+    let text = path.to_str().unwrap();
+    let Some(device) = Loop::with(&["--read-only", "--find", "--show", text]) else { return };
+    let spec: MemberSpec = device.0.parse().unwrap();
+    assert!(matches!(Member::open(&spec, Access::ReadWrite), Err(OpenError::ReadOnly { .. })));
+    assert!(Member::open(&spec, Access::ReadOnly).is_ok());
 }

@@ -251,7 +251,8 @@ fn culprit(wanted: &NewArray, error: &CreateError) -> Option<MemberSpec> {
 }
 
 /// A finding in words, and the byte at which it shows.
-fn name(finding: &Finding) -> (String, u64) {
+#[must_use]
+pub fn name(finding: &Finding) -> (String, u64) {
     match finding {
         Finding::Md { version, sector, superblock: Ok(sb) } => {
             let level = sb.level().map_or("unknown level".into(), |level| level.to_string());
