@@ -61,6 +61,6 @@ pub use messages::{Notice, Order};
 pub use scratch::PAGE_BYTES;
 pub use shard::{Shard, ShardConfig, Stats};
 pub use supervisor::{
-    Event, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target, WriteId,
+    Event, Loss, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target, WriteId,
 };
 pub use types::*;

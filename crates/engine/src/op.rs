@@ -178,11 +178,12 @@ impl Shard {
         self.op_part_done(key);
     }
 
-    /// A stripe write failed on a member that the array cannot do without. Its data and parity do
-    /// not agree any more, so nothing may be recovered from them: without the member, reads of
-    /// what is lost fail instead of giving something else.
-    pub(crate) fn stripe_lost(&mut self, member: MemberId) {
-        self.members.fail(member);
+    /// A write of an operation failed on a member that the array cannot do without. Data and parity of
+    /// its stripe do not agree any more, so nothing may be recovered from them: reads of what is lost
+    /// there fail instead of giving something else.
+    pub(crate) fn stripe_lost(&mut self, op: u32) {
+        let stripe = self.ops[op as usize].stripe.0;
+        self.stripes.lost.insert(stripe);
         self.break_off();
     }
 

@@ -125,6 +125,7 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 struct Io {
     member: MemberId,
+    sector: Sector,
     owner: Owner,
     read: bool,
     /// Of a request's own read, to ask for them elsewhere when it fails.
@@ -249,9 +250,8 @@ impl Shard {
             self.members.read_ended(io.member);
         }
         let survived = ok || self.fail_if_survivable(io.member);
-        let parity_write = matches!(io.owner, Owner::Op(_)) && !io.read;
-        if parity_write && !survived {
-            self.stripe_lost(io.member);
+        if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
+            self.stripe_lost(op);
         }
         match io.owner {
             Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
@@ -321,6 +321,12 @@ impl Shard {
         self.next_hold()
     }
 
+    /// The member of an I/O in flight, and where on it the I/O begins.
+    #[must_use]
+    pub fn place_of(&self, id: IoId) -> Option<(MemberId, Sector)> {
+        self.ios.get(id.0 as usize).map(|io| (io.member, io.sector))
+    }
+
     /// Whether a member is out of use since an I/O of it failed.
     #[must_use]
     pub fn has_failed(&self, member: MemberId) -> bool {
@@ -377,7 +383,7 @@ impl Shard {
             Owner::Request(_) if read => pieces.clone(),
             _ => Pieces::new(),
         };
-        let id = IoId(self.ios.insert(Io { member, owner, read, pieces: kept }) as u32);
+        let id = IoId(self.ios.insert(Io { member, sector, owner, read, pieces: kept }) as u32);
         self.effects.push_back(Effect::Io(MemberIo {
             id,
             member,

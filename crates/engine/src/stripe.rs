@@ -17,7 +17,7 @@
 
 use crate::{op::OpKind, shard::Shard, types::*};
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 use core::mem;
@@ -105,6 +105,8 @@ pub(crate) struct Stripes {
     open: BTreeMap<u64, Stripe>,
     ready: VecDeque<u64>,
     starved: VecDeque<u64>,
+    /// Stripes in which lost blocks cannot be recovered, since a write of them was cut off.
+    pub(crate) lost: BTreeSet<u64>,
     /// When to look at a held stripe again, in order; stale when the stripe's hold is another.
     holds: VecDeque<(Time, u64, Hold)>,
     streams: [Stream; STREAMS],
@@ -458,6 +460,12 @@ impl Shard {
 
     /// Starts an operation, or puts its fragments back until the range or memory is free.
     fn start_group(&mut self, number: u64, kind: OpKind, slices: Slices) {
+        if kind == OpKind::Read && self.stripes.lost.contains(&number) {
+            for req in requests_of(&slices) {
+                self.child_done(req, Some(RequestError::Io));
+            }
+            return;
+        }
         let (lo, hi) = (slices[0].lo, slices[slices.len() - 1].hi);
         // An operation that ended at once may have closed the stripe.
         let stripe = self.stripes.open.entry(number).or_default();

@@ -83,8 +83,17 @@ pub struct MetaWrite {
 pub enum Event {
     /// The member failed and is used no more.
     MemberFailed(MemberId),
-    /// The superblocks can no longer be written; every write fails from now on.
-    Broken,
+    /// Every write fails from now on.
+    Broken(Loss),
+}
+
+/// Why nothing can be written any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// A write failed on a member that the array cannot do without.
+    Data,
+    /// What has to be recorded cannot be.
+    Metadata,
 }
 
 /// Where a member stands.
@@ -210,9 +219,9 @@ impl Supervisor {
         self.now = now;
         match notice {
             // Shards judge by themselves; two may have dropped members that are too many together.
-            Notice::Failed(member) if !self.fail_if_survivable(member) => self.give_up(),
+            Notice::Failed(member) if !self.fail_if_survivable(member) => self.give_up(Loss::Data),
             Notice::Failed(_) => {}
-            Notice::Lost => self.give_up(),
+            Notice::Lost => self.give_up(Loss::Data),
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
                 self.want_active = true;
@@ -248,7 +257,7 @@ impl Supervisor {
             Target::Member(_) => false,
         };
         if lost {
-            self.give_up();
+            self.give_up(Loss::Metadata);
         }
         if is_bitmap {
             if let Some(intent) = &mut self.intent {
@@ -267,7 +276,7 @@ impl Supervisor {
         self.now = now;
         for &member in members {
             if !self.fail_if_survivable(member) {
-                self.give_up();
+                self.give_up(Loss::Data);
             }
         }
         for id in dropped {
@@ -410,10 +419,10 @@ impl Supervisor {
         false
     }
 
-    fn give_up(&mut self) {
+    fn give_up(&mut self, loss: Loss) {
         if !mem::replace(&mut self.broken, true) {
             self.orders.push_back(Order::Broken);
-            self.happened.push_back(Event::Broken);
+            self.happened.push_back(Event::Broken(loss));
         }
     }
 
@@ -500,7 +509,7 @@ impl Supervisor {
             Some(update) if left > 0 => update.left = Some(left),
             _ => {
                 self.update = None;
-                self.give_up();
+                self.give_up(Loss::Metadata);
             }
         }
     }

@@ -412,9 +412,14 @@ impl Core {
                 return;
             }
         }
-        if result < 0 {
+        if result < 0
+            && let Some((member, sector)) = self.engine.place_of(id)
+            && !self.engine.has_failed(member)
+            && let Some(device) = self.queue.member(usize::from(member.0))
+        {
             let error = std::io::Error::from_raw_os_error(-result);
-            self.say(&format!("a member I/O failed: {error}"));
+            let (path, offset) = (device.spec(), sector.0 * 512);
+            self.log.say(&format!("{path}: I/O at byte {offset} failed: {error}"));
         }
         self.engine.handle_completion(self.now(), id, result >= 0);
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
-    Event, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, Target, Time,
+    Event, Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, Target, Time,
 };
 use slab::Slab;
 use std::{
@@ -175,12 +175,19 @@ impl Lead {
         for event in events {
             match event {
                 Event::MemberFailed(member) => self.say_failed(member),
-                Event::Broken => {
+                Event::Broken(loss) => {
                     self.broken = true;
-                    self.log.say(
-                        "the superblocks can no longer be written: every write fails from now on; \
-                         what was answered before is on the members",
-                    );
+                    self.log.say(match loss {
+                        Loss::Data => {
+                            "a write failed on a member that the array cannot do without: every write \
+                             fails from now on, reads go on; what was flushed before is safe; mend \
+                             the cause (is there room left?), then start it again with --force"
+                        }
+                        Loss::Metadata => {
+                            "superblocks or bitmap can no longer be written: every write fails from \
+                             now on, reads go on; what was flushed before is safe"
+                        }
+                    });
                 }
             }
         }
@@ -302,7 +309,12 @@ impl Lead {
     fn written(&mut self, core: &mut Core, write: &MetaWrite, result: i32) {
         if result < 0 {
             let error = std::io::Error::from_raw_os_error(-result);
-            self.log.say(&format!("metadata write to {:?} failed: {error}", write.target));
+            let place = match write.target {
+                Target::Member(id) => &*self.facts.members[usize::from(id.0)].path,
+                Target::BitmapFile => "the bitmap file",
+            };
+            let offset = write.sector.0 * 512;
+            self.log.say(&format!("{place}: metadata at byte {offset} cannot be written: {error}"));
         }
         let now = core.now();
         if let Some(supervisor) = &mut self.supervisor {
