@@ -219,7 +219,10 @@ impl Superblock {
         if self.layout().is_none() {
             return Some(Unsupported::Layout(self.layout_md()));
         }
-        self.has(feature::REPLACEMENT).then_some(Unsupported::Replacement)
+        if self.has(feature::REPLACEMENT) {
+            return Some(Unsupported::Replacement);
+        }
+        self.has_bad_blocks().then_some(Unsupported::BadBlocks)
     }
 }
 

@@ -101,10 +101,13 @@ fn features_that_are_not_supported() {
     ] {
         assert_eq!(with(bits), Err(AssembleError::Unsupported { id: 0, what }));
     }
-    for bits in [feature::BAD_BLOCKS, feature::BITMAP_OFFSET, feature::RESHAPE_BACKWARDS] {
+    for bits in [feature::BITMAP_OFFSET, feature::RESHAPE_BACKWARDS] {
         assert_eq!(with(bits).as_deref(), Ok("0 1: ok"));
     }
     // What concerns one member only leaves that member.
+    let mut members = RAID1().members("10 10");
+    v1(&mut members[1].1).feature_map |= feature::BAD_BLOCKS;
+    assert_eq!(plain(&members).as_deref(), Ok("0 unsupported: new"));
     let mut members = RAID1().members("10 10 99#2");
     v1(&mut members[2].1).feature_map |= feature::REPLACEMENT;
     v1(&mut members[2].1).dev_roles[2] = 1;
