@@ -221,7 +221,8 @@ fn service(out: &mut String, view: &View) {
     );
     line!(out, "Recovered Blocks", "{}", work.recovered);
     let of = |used: u64, all: u64| format!("{} of {} in use", mib(used), mib(all));
-    line!(out, "Stripe Cache", "{}", of(memory.stripe_cache_used, memory.stripe_cache));
+    let used = of(memory.stripe_cache_used, memory.stripe_cache);
+    line!(out, "Stripe Cache", "{used}, waited for {} times", work.stripe_cache_waits);
     line!(out, "Buffers", "{}", of(memory.buffers_used, memory.buffers));
     line!(out, "Memory Locked", "{}", if memory.locked { "yes" } else { "no" });
 }

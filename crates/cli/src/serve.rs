@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long)]
     degraded: bool,
     /// Pages of 4 KiB for each member, in each shard, as md's stripe_cache_size
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(17..=32768))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(32..=32768))]
     stripe_cache_size: u32,
     /// Milliseconds after the last write until the superblocks say clean; 0: at the stop only
     #[arg(long, value_name = "MS", default_value_t = 200)]
@@ -194,7 +194,7 @@ impl Server<'_> {
         let (control, captive) = match begun {
             Ok(begun) => begun,
             Err(failure) => {
-                // Nobody has written anything.
+                // Clients who came in before are seen off, and what they wrote is flushed.
                 self.array.stop();
                 return Err(failure);
             }

@@ -228,11 +228,6 @@ impl Member {
         self.block_size
     }
 
-    /// Multiple of memory addresses in bytes; a page satisfies it.
-    pub fn memory_align(&self) -> u32 {
-        self.memory_align
-    }
-
     /// Whether the page cache is passed by.
     pub fn direct(&self) -> bool {
         self.direct
@@ -241,6 +236,11 @@ impl Member {
     /// Whether seeks are dear.
     pub fn rotational(&self) -> bool {
         self.rotational
+    }
+
+    /// Whether an overlay takes its writes.
+    pub fn is_overlaid(&self) -> bool {
+        matches!(self.store, Store::Overlay(_))
     }
 
     /// Whether its bytes are in memory (a memory member, or a file on tmpfs or ramfs).

@@ -31,8 +31,6 @@ impl BufId {
 pub struct PoolStats {
     /// Given out now.
     pub in_use: usize,
-    /// The most that was given out at any time.
-    pub in_use_max: usize,
     /// All there is.
     pub capacity: usize,
 }
@@ -82,7 +80,7 @@ impl Pool {
             pages: vec![Page::Inside; count],
             free: vec![Vec::new(); orders],
             locked,
-            stats: PoolStats { in_use: 0, in_use_max: 0, capacity: len },
+            stats: PoolStats { in_use: 0, capacity: len },
         };
         pool.put_back(0, pages);
         Ok(pool)
@@ -98,7 +96,6 @@ impl Pool {
         self.put_back(page + pages, (1 << found) - pages);
         self.pages[page as usize] = Page::Used { pages };
         self.stats.in_use += pages as usize * PAGE;
-        self.stats.in_use_max = self.stats.in_use_max.max(self.stats.in_use);
         Some(BufId { page, pages })
     }
 

@@ -1,5 +1,5 @@
 //! Threads that perform storage steps where no ring can: the whole of storage in the fallback back end,
-//! and ioctls beside a ring.
+//! and ioctls and overlays beside a ring.
 //!
 //! Results go to a shared list; the loop is woken through its [`Waker`], which costs nothing while it is
 //! awake. Threads start on the first job and end when the pool is dropped, after the jobs queued.

@@ -321,6 +321,12 @@ impl Shard {
         self.next_hold()
     }
 
+    /// Whether writes gain by waiting for their neighbours.
+    #[must_use]
+    pub fn joins_writes(&self) -> bool {
+        matches!(self.geometry, Geometry::Parity(_))
+    }
+
     /// The member of an I/O in flight, and where on it the I/O begins.
     #[must_use]
     pub fn place_of(&self, id: IoId) -> Option<(MemberId, Sector)> {

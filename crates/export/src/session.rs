@@ -238,7 +238,8 @@ impl NbdSession {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Some(Entry { request, memory }) = &self.table[id.index()] else { return };
         let fua = request.fua;
-        let followed = request.command == Command::Write && self.more_is_here();
+        let writes = request.command == Command::Write;
+        let followed = writes && cx.joins_writes() && self.more_is_here();
         let kind = match (request.command, *memory) {
             (Command::Read, Some(memory)) => Kind::Read(memory),
             (Command::Write, Some(memory)) => Kind::Write { memory, fua, followed },

@@ -9,7 +9,7 @@ use crate::{
     runner::Runner,
     status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
 };
-use lapstrake_device::{Backend, Member, Queue, QueueError, Waker};
+use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
     Shard, ShardConfig, Supervisor, SupervisorConfig,
@@ -283,7 +283,6 @@ impl Handle {
                 Some(Address(start)),
             ),
             Outside::Flush => (RequestKind::Flush, None),
-            Outside::Discard => (RequestKind::Discard, None),
             Outside::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),
         };
         let parcel = Parcel { kind, memory, sector: offset / 512, len: len / 512 };
@@ -329,12 +328,6 @@ impl Handle {
         self.peers[0].send(Message::Command { command, answer });
         receiver
     }
-
-    /// Wakes the first shard's loop.
-    #[must_use]
-    pub fn waker(&self) -> Waker {
-        self.peers[0].waker.clone()
-    }
 }
 
 /// A request from outside the shards.
@@ -346,8 +339,6 @@ pub enum Outside {
     Write(*mut u8, bool),
     /// Make durable what was answered.
     Flush,
-    /// Not needed any more.
-    Discard,
     /// Reads as zeros afterwards.
     WriteZeroes {
         /// Durable before the answer.

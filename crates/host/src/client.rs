@@ -78,6 +78,12 @@ impl Context<'_> {
         self.core.request_from(self.client, id, kind, offset / 512, len / 512);
     }
 
+    /// Whether it is worth finding out if a write is followed by another request.
+    #[must_use]
+    pub fn joins_writes(&self) -> bool {
+        self.core.engine.joins_writes()
+    }
+
     /// Receives up to `len` bytes.
     ///
     /// # Safety

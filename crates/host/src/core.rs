@@ -419,7 +419,8 @@ impl Core {
         {
             let error = std::io::Error::from_raw_os_error(-result);
             let (path, offset) = (device.spec(), sector.0 * 512);
-            self.log.say(&format!("{path}: I/O at byte {offset} failed: {error}"));
+            let place = if device.is_overlaid() { " (its overlay)" } else { "" };
+            self.log.say(&format!("{path}{place}: I/O at byte {offset} failed: {error}"));
         }
         self.engine.handle_completion(self.now(), id, result >= 0);
     }
@@ -442,6 +443,7 @@ impl Core {
             (&self.counters.rmw_writes, stats.rmw_writes),
             (&self.counters.rcw_writes, stats.rcw_writes),
             (&self.counters.recovered, stats.recovered),
+            (&self.counters.scratch_waits, stats.scratch_waits),
             (&self.counters.cache_pages, u64::from(self.engine.scratch_pages().0)),
             (&self.counters.pool_bytes, self.memory.in_use() as u64),
         ];

@@ -34,6 +34,7 @@ pub(crate) struct Counters {
     pub rmw_writes: AtomicU64,
     pub rcw_writes: AtomicU64,
     pub recovered: AtomicU64,
+    pub scratch_waits: AtomicU64,
     pub cache_pages: AtomicU64,
     pub pool_bytes: AtomicU64,
 }
@@ -59,6 +60,8 @@ pub struct Work {
     pub reconstruct_writes: u64,
     /// Parts of stripes for which lost blocks were recovered.
     pub recovered: u64,
+    /// Times that work on a stripe waited for room in the stripe cache.
+    pub stripe_cache_waits: u64,
 }
 
 /// Memory of an array, bytes.
@@ -88,6 +91,7 @@ impl Counters {
         work.read_modify_writes += get(&self.rmw_writes);
         work.reconstruct_writes += get(&self.rcw_writes);
         work.recovered += get(&self.recovered);
+        work.stripe_cache_waits += get(&self.scratch_waits);
         memory.stripe_cache_used += get(&self.cache_pages) * 4096;
         memory.buffers_used += get(&self.pool_bytes);
     }
@@ -104,7 +108,7 @@ pub struct MemberDetail {
     pub slot: Option<u16>,
     /// `in_sync`, `recovering`, `spare` or `faulty`.
     pub state: &'static str,
-    /// Reads go to others where they can.
+    /// Marked so in its superblock; reads do not heed it yet.
     pub write_mostly: bool,
     /// Opened with O_DIRECT.
     pub direct: bool,
@@ -139,7 +143,7 @@ pub struct Detail {
     pub component_bytes: u64,
     /// Slots.
     pub raid_devices: u16,
-    /// `clean` or `active`, with `degraded`, `failed`, `read-only`.
+    /// `clean`, `active` or `read-only`, then perhaps `degraded`, `resyncing (PENDING)`, `failed`.
     pub state: Vec<&'static str>,
     /// The number of the kernel's device for it, which a 0.90 superblock holds.
     pub preferred_minor: Option<u32>,
@@ -153,7 +157,7 @@ pub struct Detail {
     pub bitmap_place: Option<&'static str>,
     /// From which byte on a resync is due.
     pub resync_from_bytes: Option<u64>,
-    /// The members in the order of their numbers.
+    /// The members: those with slots in their order, then those that recover, then spares.
     pub members: Vec<MemberDetail>,
     /// The queue's back end.
     pub backend: &'static str,

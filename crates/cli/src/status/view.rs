@@ -59,6 +59,7 @@ pub struct WorkView {
     pub read_modify_writes: u64,
     pub reconstruct_writes: u64,
     pub recovered: u64,
+    pub stripe_cache_waits: u64,
 }
 
 /// Memory, bytes.
