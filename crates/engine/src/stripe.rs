@@ -168,6 +168,10 @@ impl Stripes {
         } else if !stripe.frags.is_empty() && stripe.held.is_none() {
             self.queue(number);
         }
+        self.queue_starved();
+    }
+
+    fn queue_starved(&mut self) {
         while let Some(number) = self.starved.pop_front() {
             self.queue(number);
         }
@@ -378,6 +382,9 @@ impl Shard {
         let is_idle = self.stripes.ready.is_empty() && self.ops.is_empty();
         if is_idle && !self.stripes.followed && !self.stripes.holds.is_empty() {
             self.release_holds(false);
+        }
+        if self.ops.is_empty() {
+            self.stripes.queue_starved();
         }
         while let Some(number) = self.stripes.ready.pop_front() {
             self.launch(number);

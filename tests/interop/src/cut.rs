@@ -52,7 +52,8 @@ impl Stage<'_> {
         self.draw.fill(&mut self.image);
         let mut cuts = self.draw.cuts(old.len() as u64 / 512);
         self.draw.shuffle(&mut cuts);
-        let enough = cuts.len() / 3;
+        // One at least: before that the superblocks may say clean.
+        let enough = (cuts.len() / 3).max(1);
         let writer = Writer { cuts, answered: AtomicUsize::new(0) };
         // On a busy machine writes may pause for longer than md's delay.
         let array = self.start_without(&[], ours::WRITE_WITHOUT_REST)?;
