@@ -231,6 +231,10 @@ impl Shard {
             stream: None,
         }) as u32;
         match request.kind {
+            // Nobody is to take what was cut off for stable.
+            RequestKind::Flush if self.gate == Gate::Broken => {
+                self.finish(key, Err(RequestError::Io));
+            }
             RequestKind::Flush => self.flush(key),
             RequestKind::Read(_) => self.advance(key),
             _ => {
