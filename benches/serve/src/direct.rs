@@ -44,7 +44,8 @@ impl Driver {
         }
         let memory = self.memory[slot as usize];
         let kind = match self.write {
-            true => Request::Write { memory, fua: false, followed: false },
+            // There is always another one to come.
+            true => Request::Write { memory, fua: false, followed: true },
             false => Request::Read(memory),
         };
         self.running += 1;

@@ -274,6 +274,8 @@ impl Shard {
         let stream = self.stripes.stream(id)?;
         stream.end = end;
         let in_company = stream.in_flight > 1 && stream.rest == 0;
+        // A writer that comes from another shard's span begins a stripe here.
+        let goes_on = goes_on || start.is_multiple_of(self.parity().stripe_data().0);
         (goes_on && (in_company || followed)).then_some(id)
     }
 
