@@ -6,7 +6,7 @@ mod writer;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, serve};
 use lapstrake_device::{Access, Member, MemberSpec};
-use lapstrake_host::create::name;
+use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
 use lapstrake_host::{Array, Log, OpenRequest, Options, open};
 use reader::Reader;
@@ -128,7 +128,7 @@ fn hold_output(path: &Path, overwrite: bool) -> Result<Option<Member>, Failure> 
     let spec = MemberSpec::whole(path);
     let member = Member::open(&spec, Access::ReadWrite).map_err(|error| untouched(&error))?;
     let look = Look::at(&spec).map_err(|error| untouched(&error))?;
-    match look.findings().0.iter().map(name).next() {
+    match look.findings().0.iter().map(describe_finding).next() {
         Some((what, at)) if !overwrite => Err(Failure::new(format!(
             "{}: holds {what} at byte {at}; nothing was written: choose another file, or say \
              --overwrite",

@@ -4,13 +4,12 @@
 
 mod server_support;
 
-use lapstrake_device::Backend;
 use lapstrake_geometry::Level;
 use lapstrake_metadata::Superblock;
 use server_support::client::{Ask, Client};
 use server_support::load::Load;
 use server_support::members::superblock;
-use server_support::{KIB, MIB, Rig, backends, draw, until};
+use server_support::{KIB, MIB, Rig, draw, everywhere, start_server, until};
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,22 +23,13 @@ const LEVELS: [(Level, u16); 5] = [
     (Level::Raid10, 4),
 ];
 
-/// Every back end with one shard, two and three.
-fn everywhere(mut test: impl FnMut(Backend, usize)) {
-    for backend in backends() {
-        for shards in [1, 2, 3] {
-            test(backend, shards);
-        }
-    }
-}
-
 fn superblocks(members: &[PathBuf]) -> Vec<Superblock> {
     members.iter().map(|path| superblock(path)).collect()
 }
 
 #[test]
 fn what_one_connection_flushed_the_others_read() {
-    everywhere(|backend, shards| {
+    everywhere(3, |backend, shards| {
         let mut server = Rig { backend, shards, ..Rig::new(Level::Raid5, 3) }.serve();
         let mut clients = [server.unix(), server.tcp(), server.unix(), server.tcp()];
         let mut seed = 4;
@@ -62,7 +52,7 @@ fn what_one_connection_flushed_the_others_read() {
 #[test]
 fn four_connections_read_what_they_wrote() {
     for (level, disks) in LEVELS {
-        everywhere(|backend, shards| {
+        everywhere(3, |backend, shards| {
             let rig = Rig { backend, shards, member_bytes: 12 * MIB, ..Rig::new(level, disks) };
             let mut server = rig.serve();
             let part = server.bytes() / 4 / MIB * MIB;
@@ -88,7 +78,7 @@ fn four_connections_read_what_they_wrote() {
 /// right.
 #[test]
 fn connections_share_stripes_without_harm() {
-    everywhere(|backend, shards| {
+    everywhere(3, |backend, shards| {
         let mut server = Rig { backend, shards, ..Rig::new(Level::Raid5, 4) }.serve();
         // Each has a quarter of every 64 KiB in turn, of the same few stripes.
         std::thread::scope(|scope| {
@@ -128,7 +118,7 @@ fn assert_parity_holds(members: &[PathBuf]) {
 
 #[test]
 fn clients_come_and_go_while_others_work() {
-    everywhere(|backend, shards| {
+    everywhere(3, |backend, shards| {
         let mut server = Rig { backend, shards, ..Rig::new(Level::Raid5, 4) }.serve();
         let loads = [
             Load::start(server.unix(), 0..12 * MIB, 21),
@@ -200,7 +190,7 @@ fn write_on(mut client: Client, acked: &AtomicU64, salt: u8) -> bool {
 
 #[test]
 fn a_stop_amid_requests_keeps_what_was_answered_and_marks_clean() {
-    everywhere(|backend, shards| {
+    everywhere(3, |backend, shards| {
         for (level, disks) in LEVELS {
             let rig = Rig { backend, shards, ..Rig::new(level, disks) };
             let mut server = rig.serve();
@@ -234,7 +224,7 @@ fn a_stop_amid_requests_keeps_what_was_answered_and_marks_clean() {
 
 #[test]
 fn a_stop_waits_for_no_client_that_takes_nothing() {
-    everywhere(|backend, shards| {
+    everywhere(3, |backend, shards| {
         let mut rig = Rig { backend, shards, ..Rig::new(Level::Raid1, 2) };
         rig.patience.farewell = std::time::Duration::from_millis(300);
         let mut server = rig.serve();
@@ -256,7 +246,7 @@ fn a_stop_waits_for_no_client_that_takes_nothing() {
 
 #[test]
 fn a_disconnect_waits_for_what_was_asked_before_it() {
-    everywhere(|backend, shards| {
+    everywhere(3, |backend, shards| {
         let mut server = Rig { backend, shards, ..Rig::new(Level::Raid5, 3) }.serve();
         let mut client = server.tcp();
         for cookie in 0..50u64 {
@@ -292,22 +282,13 @@ fn a_served_array_is_left_by_a_killed_server_as_active_and_comes_back() {
 }
 
 fn kill_a_server() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
     let rig = Rig::new(Level::Raid5, 3);
     let dir = Arc::new(rig.create());
-    let mut child = Command::new(std::env::current_exe().expect("known"))
-        .args(["--exact", "a_served_array_is_left_by_a_killed_server_as_active_and_comes_back"])
-        .args(["--nocapture", "--test-threads=1"])
-        .env("LAPSTRAKE_TEST_SERVED", dir.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let socket = lines
-        .map_while(Result::ok)
-        .find_map(|line| Some(line.split_once("at ")?.1.to_owned()))
-        .expect("it says where it listens");
+    let (mut child, socket) = start_server(
+        "a_served_array_is_left_by_a_killed_server_as_active_and_comes_back",
+        "LAPSTRAKE_TEST_SERVED",
+        dir.path(),
+    );
     let client = Client::unix(socket.as_ref());
     let acked = AtomicU64::new(0);
     std::thread::scope(|scope| {

@@ -3,13 +3,12 @@
 
 mod server_support;
 
-use lapstrake_device::Backend;
 use lapstrake_geometry::{Level, Slot};
 use lapstrake_metadata::Role;
 use server_support::client::Client;
 use server_support::load::Load;
 use server_support::members::superblock;
-use server_support::{MIB, Rig, Server, backends, until};
+use server_support::{MIB, Rig, Server, backends, everywhere, until};
 use std::time::{Duration, Instant};
 
 /// Level, members, and one that is to fail.
@@ -25,14 +24,6 @@ const EIO: u32 = 5;
 
 /// Where the data of these small members starts; superblocks lie before it.
 const DATA: u64 = MIB;
-
-fn everywhere(mut test: impl FnMut(Backend, usize)) {
-    for backend in backends() {
-        for shards in [1, 2] {
-            test(backend, shards);
-        }
-    }
-}
 
 /// Whether every other member's superblock calls this one failed.
 fn is_on_record(server: &Server, slot: u16) -> bool {
@@ -109,7 +100,7 @@ fn survivors_hold_everything(server: &Server, level: Level, disks: u16, fails: u
 
 #[test]
 fn two_members_of_a_raid6_may_fail() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         let faults = format!(
             "member=0,op=write,range={DATA}+1G,after=30,errno=EIO; \
              member=3,op=read,range={DATA}+1G,after=60,vanish"
@@ -140,7 +131,7 @@ fn is_on_record_both(server: &Server, slots: [u16; 2]) -> bool {
 #[test]
 fn a_write_past_a_failed_member_is_answered_after_the_record_is_stable() {
     const DELAY: Duration = Duration::from_millis(400);
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks, fails) in REDUNDANT {
             // The survivors' second superblock write, which is the record, takes its time; the first
             // one made the array active.
@@ -167,7 +158,7 @@ fn a_write_past_a_failed_member_is_answered_after_the_record_is_stable() {
 
 #[test]
 fn a_flush_past_a_failed_member_is_answered_after_the_record_is_stable() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks, fails) in REDUNDANT {
             let slow = (0..disks).filter(|slot| *slot != fails).map(|slot| {
                 format!("member={slot},op=write,range=4K+4K,after=1,count=1,delay=300ms;")
@@ -191,7 +182,7 @@ fn a_flush_past_a_failed_member_is_answered_after_the_record_is_stable() {
 
 #[test]
 fn a_member_whose_superblock_cannot_be_written_is_a_failed_one() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks, fails) in REDUNDANT {
             let faults = format!("member={fails},op=write,range=4K+4K,errno=EIO");
             let mut server = Rig { backend, shards, faults, ..Rig::new(level, disks) }.serve();
@@ -208,7 +199,7 @@ fn a_member_whose_superblock_cannot_be_written_is_a_failed_one() {
 
 #[test]
 fn without_redundancy_an_error_is_the_clients() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks) in [(Level::Raid0, 3), (Level::Linear, 2)] {
             let faults = format!("member=0,range={DATA}+64K,count=4,errno=EIO");
             let rig = Rig { backend, shards, faults, chunk: None, ..Rig::new(level, disks) };
@@ -236,7 +227,7 @@ fn without_redundancy_an_error_is_the_clients() {
 
 #[test]
 fn one_failure_too_many_is_an_error_and_destroys_nothing() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks, first, second) in
             [(Level::Raid1, 2, 0, 1), (Level::Raid5, 4, 1, 3), (Level::Raid10, 4, 2, 3)]
         {
@@ -296,7 +287,7 @@ fn one_failure_too_many_is_an_error_and_destroys_nothing() {
 
 #[test]
 fn slow_members_are_waited_for() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         let faults = "member=1,op=write+read+flush,delay=3ms; member=2,op=read,delay=1ms".into();
         let mut server = Rig { backend, shards, faults, ..Rig::new(Level::Raid5, 4) }.serve();
         let load = Load::start(server.unix(), 0..2 * MIB, 51);

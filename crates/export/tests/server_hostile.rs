@@ -8,7 +8,7 @@ use lapstrake_export::Patience;
 use lapstrake_geometry::Level;
 use server_support::client::{Ask, Client};
 use server_support::load::Load;
-use server_support::{KIB, MIB, Rig, Server, backends, draw, until};
+use server_support::{KIB, MIB, Rig, Server, backends, draw, start_server, until};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -346,19 +346,8 @@ fn server_of_few_descriptors() {
 
 #[test]
 fn a_server_out_of_descriptors_waits_for_some() {
-    use std::io::{BufRead, BufReader};
     let dir = Rig::new(Level::Raid1, 2).create();
-    let mut child = std::process::Command::new(std::env::current_exe().expect("known"))
-        .args(["--exact", "server_of_few_descriptors", "--nocapture", "--test-threads=1"])
-        .env(SERVED, dir.path())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let socket = lines
-        .map_while(Result::ok)
-        .find_map(|line| Some(line.split_once("at ")?.1.to_owned()))
-        .expect("it says where it listens");
+    let (mut child, socket) = start_server("server_of_few_descriptors", SERVED, dir.path());
     let mut client = Client::unix(socket.as_ref());
     // These wait in the system's queue.
     let flood: Vec<Client> = (0..20).map(|_| Client::raw_unix(socket.as_ref())).collect();

@@ -3,13 +3,13 @@
 
 mod server_support;
 
-use lapstrake_device::{Backend, OverlayError};
+use lapstrake_device::OverlayError;
 use lapstrake_geometry::Level;
 use lapstrake_host::OpenArrayError;
 use server_support::client::Client;
 use server_support::load::Load;
 use server_support::members::{digest, superblock};
-use server_support::{MIB, Rig, Server, backends, until};
+use server_support::{MIB, Rig, Server, everywhere, start_server, until};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,14 +24,6 @@ const LEVELS: [(Level, u16); 6] = [
     (Level::Raid6, 5),
     (Level::Raid10, 4),
 ];
-
-fn everywhere(mut test: impl FnMut(Backend, usize)) {
-    for backend in backends() {
-        for shards in [1, 2] {
-            test(backend, shards);
-        }
-    }
-}
 
 fn digests(members: &[PathBuf]) -> Vec<u64> {
     members.iter().map(|path| digest(path)).collect()
@@ -53,7 +45,7 @@ fn with_overlay(rig: &Rig, server: &Server) -> Rig {
 
 #[test]
 fn members_are_never_written_and_all_is_there_after_a_restart() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks) in LEVELS {
             let bitmap = level.has_redundancy();
             let base = Rig {
@@ -204,7 +196,7 @@ fn wreck(rig: &Rig) -> Server {
 
 #[test]
 fn a_dirty_degraded_array_is_rescued_by_force_without_touching_its_members() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         let base = Rig { backend, shards, ..Rig::new(Level::Raid5, 4) };
         let wreck = wreck(&base);
         let left = &wreck.members[..3];
@@ -234,7 +226,7 @@ fn a_dirty_degraded_array_is_rescued_by_force_without_touching_its_members() {
 
 #[test]
 fn a_member_that_fails_is_recorded_in_the_overlay_only() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         let base = Rig { backend, shards, ..Rig::new(Level::Raid1, 2) };
         let first = used(&base);
         let before = digests(&first.members);
@@ -417,22 +409,11 @@ fn server_that_is_killed() {
 
 #[test]
 fn what_a_killed_server_had_flushed_is_in_the_overlay() {
-    use std::io::{BufRead, BufReader};
     let base = Rig::new(Level::Raid5, 3);
     let first = used(&base);
     let before = digests(&first.members);
     for round in 1..=3u8 {
-        let mut child = Command::new(std::env::current_exe().expect("known"))
-            .args(["--exact", "server_that_is_killed", "--nocapture", "--test-threads=1"])
-            .env(SERVED, first.dir.path())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let socket = lines
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.split_once("at ")?.1.to_owned()))
-            .expect("it says where it listens");
+        let (mut child, socket) = start_server("server_that_is_killed", SERVED, first.dir.path());
         let mut client = Client::unix(socket.as_ref());
         if round > 1 {
             for nth in 0..64 {

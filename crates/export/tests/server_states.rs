@@ -3,12 +3,11 @@
 
 mod server_support;
 
-use lapstrake_device::Backend;
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_metadata::Superblock;
 use server_support::client::Ask;
 use server_support::members::{bits, read, superblock};
-use server_support::{Client, KIB, MIB, Rig, Server, backends, draw, until};
+use server_support::{Client, KIB, MIB, Rig, Server, draw, everywhere, until};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,14 +18,6 @@ const LEVELS: [(Level, u16); 5] = [
     (Level::Raid6, 5),
     (Level::Raid10, 4),
 ];
-
-fn everywhere(mut test: impl FnMut(Backend, usize)) {
-    for backend in backends() {
-        for shards in [1, 2] {
-            test(backend, shards);
-        }
-    }
-}
 
 fn superblocks(server: &Server) -> Vec<Superblock> {
     server.members.iter().map(|path| superblock(path)).collect()
@@ -63,7 +54,7 @@ fn watch_a_write(server: &Server, client: &mut Client, mut look: impl FnMut()) -
 
 #[test]
 fn superblocks_say_active_on_all_members_before_data_is_on_any() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks) in LEVELS {
             // One member is slow to take its superblock.
             let faults = "member=1,op=write,range=4K+4K,delay=150ms".into();
@@ -92,7 +83,7 @@ fn superblocks_say_active_on_all_members_before_data_is_on_any() {
 
 #[test]
 fn a_quiet_array_becomes_clean_and_its_events_swing_as_mds() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks) in LEVELS {
             let rig = Rig { backend, shards, safe_mode_delay_ms: 20, ..Rig::new(level, disks) };
             let mut server = rig.serve();
@@ -131,7 +122,7 @@ fn a_quiet_array_becomes_clean_and_its_events_swing_as_mds() {
 
 #[test]
 fn an_array_without_redundancy_keeps_its_superblocks_as_they_are() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         let mut server = Rig { backend, shards, ..Rig::new(Level::Raid0, 3) }.serve();
         let before: Vec<_> = server.members.iter().map(|path| read(path, 0, 8192)).collect();
         let mut client = server.unix();
@@ -164,7 +155,7 @@ fn serve_clear(rig: &Rig) -> Server {
 
 #[test]
 fn a_bit_is_set_on_all_members_before_data_is_on_any() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks) in LEVELS {
             // The bitmap lies 4 KiB behind the superblock. Its second write within a run sets the bits;
             // the first goes with the superblocks.
@@ -201,7 +192,7 @@ fn a_bit_is_set_on_all_members_before_data_is_on_any() {
 
 #[test]
 fn bits_are_cleared_lazily_and_at_a_stop() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         for (level, disks) in [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid10, 4)] {
             let rig = Rig { backend, shards, ..with_bitmap(level, disks) };
             let mut server = serve_clear(&rig);
@@ -239,7 +230,7 @@ fn bits_are_cleared_lazily_and_at_a_stop() {
 
 #[test]
 fn bits_stay_set_while_a_member_is_missing() {
-    everywhere(|backend, shards| {
+    everywhere(2, |backend, shards| {
         let faults = "member=1,op=write,range=1M+1G,errno=EIO".into();
         let rig = Rig { backend, shards, faults, ..with_bitmap(Level::Raid1, 2) };
         let mut server = serve_clear(&rig);

@@ -175,7 +175,7 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
         let findings = probe(member)
             .map_err(|source| OpenArrayError::Read { member: member.spec().to_string(), source })?;
         for finding in &findings.0 {
-            let (what, offset) = name(finding);
+            let (what, offset) = describe_finding(finding);
             lost.push(Occupied { member: member.spec().clone(), what, offset });
             if let Finding::Md { .. } = finding {
                 old.push((index, offset, 4096.min(member.size() - offset) as usize));
@@ -252,7 +252,7 @@ fn culprit(wanted: &NewArray, error: &CreateError) -> Option<MemberSpec> {
 
 /// A finding in words, and the byte at which it shows.
 #[must_use]
-pub fn name(finding: &Finding) -> (String, u64) {
+pub fn describe_finding(finding: &Finding) -> (String, u64) {
     match finding {
         Finding::Md { version, sector, superblock: Ok(sb) } => {
             let level = sb.level().map_or("unknown level".into(), |level| level.to_string());

@@ -13,9 +13,11 @@ use lapstrake_host::create::{NewArray, NewBitmap, prepare};
 use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options};
 use lapstrake_metadata::Version;
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -26,6 +28,30 @@ pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 /// Longer than anything takes here; what takes longer hangs.
 pub const BOUND: Duration = Duration::from_secs(30);
+
+/// Every back end with one shard and with more.
+pub fn everywhere(shards_max: usize, mut test: impl FnMut(Backend, usize)) {
+    for backend in backends() {
+        (1..=shards_max).for_each(|shards| test(backend, shards));
+    }
+}
+
+/// Runs a test of this program as a server of its own, which is told by `key` what to serve and says where
+/// it listens; the process and the socket.
+pub fn start_server(test: &str, key: &str, dir: &Path) -> (Child, PathBuf) {
+    let mut child = Command::new(std::env::current_exe().expect("known"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(key, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let socket = lines
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.split_once("at ")?.1.into()))
+        .expect("it says where it listens");
+    (child, socket)
+}
 
 /// What array, and how it is run.
 #[derive(Clone)]
