@@ -10,8 +10,10 @@
 //! - `submit` never blocks on storage, except that few pages of memory (tmpfs, ramfs, memory members) are
 //!   moved there and then: the kernel would hand such I/O to a worker thread of its own (tmpfs knows no
 //!   `NOWAIT`), which costs more than the copy (4 KiB: half the processor time and twice the rate of the
-//!   ring's way, `examples/members.rs`). From [`COPIED_MAX`] on the worker pays: another core copies
-//!   while this one receives the next request. The completion always comes from `wait`.
+//!   ring's way, `examples/members.rs`). Beyond [`COPIED_MAX`] the worker pays while a queue of this
+//!   process blocks: its core copies while this one receives the next request. While none does, the
+//!   worker would only wait for this core, and copy what has left its cache. The completion always comes
+//!   from `wait`.
 //!
 //! A queue belongs to one thread. It may be built on another and moved before its first use.
 
@@ -30,7 +32,7 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What drives the I/O.
@@ -45,8 +47,11 @@ pub enum Backend {
     Auto,
 }
 
-/// Longest transfer, in bytes, between memory and memory that the submitting thread does itself.
+/// Longest transfer, in bytes, between memory and memory that the submitting thread does itself in any
+/// case.
 const COPIED_MAX: u64 = 32 << 10;
+/// The process's queues that block in [`Queue::wait`]. A hint: nothing but speed hangs on it.
+static BLOCKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Threads beside a ring: an overlay's flush must not hold up its reads.
 const HELPERS: usize = 4;
@@ -233,10 +238,13 @@ impl Queue {
         // Before blocking: what a helper finished while the loop was awake has left no other trace.
         self.helpers.collect(&mut results);
         let patience = if results.is_empty() { patience } else { Patience::None };
+        let blocks = usize::from(patience != Patience::None);
+        BLOCKED.fetch_add(blocks, Ordering::Relaxed);
         let turned = match &mut self.driver {
             Driver::Ring(ring) => ring.turn(patience, &mut results),
             Driver::Poller(poller) => poller.turn(patience, &mut results),
         };
+        BLOCKED.fetch_sub(blocks, Ordering::Relaxed);
         self.helpers.collect(&mut results);
         let mut progress = !results.is_empty();
         for (key, result) in results.drain(..) {
@@ -312,7 +320,8 @@ impl Queue {
             }
             let raw = slot.step();
             let in_memory = slot.member.as_ref().is_some_and(|member| member.memory_backed());
-            let inline = in_memory && slot.total <= COPIED_MAX;
+            let inline = in_memory
+                && (slot.total <= COPIED_MAX || BLOCKED.load(Ordering::Relaxed) == 0);
             if !inline {
                 return self.start(key, &raw);
             }

@@ -28,9 +28,9 @@ use std::{
 };
 use thiserror::Error;
 
-/// The least length of a span that one shard is dealt: long enough that a sequential reader's
-/// requests mostly stay on one shard.
-const SPAN_SECTORS_MIN: u64 = (4 << 20) / 512;
+/// The least length of a span that one shard is dealt: long enough that most requests stay on one
+/// shard, short enough that a few sequential ones in flight keep every shard busy.
+const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
 /// Pages of a shard's whole stripe cache: just below 4 GiB.
 const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
 /// Pages per member that the largest parity operation takes.
