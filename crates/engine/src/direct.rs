@@ -96,14 +96,15 @@ impl Shard {
             let run = self.geometry.map(Sector(at));
             let len = self.clip(&run.homes, run.len.0.min(end - at));
             let buf = data.then(|| self.reqs[key as usize].buf_at(at));
-            let mut copies = 0;
+            let mut is_kept = false;
             for home in &run.homes {
-                if let Some(member) = self.members.usable(home.slot, Sector(home.sector.0 + len)) {
+                if let Some(member) = self.members.writable(home.slot) {
                     self.builder.add(member, home.sector.0, len, buf);
-                    copies += 1;
+                    let end = Sector(home.sector.0 + len);
+                    is_kept |= self.members.usable(home.slot, end).is_some();
                 }
             }
-            if copies == 0 {
+            if !is_kept {
                 self.reqs[key as usize].error = Some(RequestError::Io);
             }
             at += len;
@@ -112,7 +113,7 @@ impl Shard {
     }
 
     /// Cuts a run where a member under recovery stops being trusted.
-    fn clip(&self, homes: &[Home], len: u64) -> u64 {
+    pub(crate) fn clip(&self, homes: &[Home], len: u64) -> u64 {
         homes.iter().fold(len, |len, home| {
             let trusted = self.members.trusted_to(home.slot).0;
             if trusted > home.sector.0 { len.min(trusted - home.sector.0) } else { len }

@@ -7,7 +7,7 @@ use alloc::{vec, vec::Vec};
 use lapstrake_geometry::{Sector, Slot};
 
 /// A member as the engine is told of it at the start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
     /// Where its data begins.
     pub data_offset: Sector,
@@ -68,6 +68,32 @@ impl Members {
     pub fn usable(&self, slot: Slot, end: Sector) -> Option<MemberId> {
         let id = self.slots[slot.0 as usize]?;
         (end <= self.all[id.0 as usize].config.trusted_to).then_some(id)
+    }
+
+    /// The member that writes to `slot` go to, however far its data can be trusted.
+    #[must_use]
+    pub fn writable(&self, slot: Slot) -> Option<MemberId> {
+        self.slots[slot.0 as usize]
+    }
+
+    /// Takes in another member.
+    pub fn add(&mut self, config: MemberConfig) {
+        self.all.push(Member { config, failed: false, reads: 0, head: Sector(0) });
+    }
+
+    /// Puts a member that has failed nowhere into a slot that is empty.
+    pub fn put(&mut self, member: MemberId, slot: Slot) {
+        let entry = &mut self.all[member.0 as usize];
+        if !entry.failed {
+            entry.config.slot = Some(slot);
+            entry.config.trusted_to = Sector(0);
+            self.slots[slot.0 as usize] = Some(member);
+        }
+    }
+
+    /// Reads may go to the member below `sector`.
+    pub fn trust(&mut self, member: MemberId, sector: Sector) {
+        self.all[member.0 as usize].config.trusted_to = sector;
     }
 
     /// How far the member of `slot` can be trusted; nothing of an empty slot.

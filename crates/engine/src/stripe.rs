@@ -37,6 +37,8 @@ const STREAMS: usize = 8;
 const REST: u32 = 16;
 /// Marks a fragment that zeroes its whole stripe.
 const WHOLE_STRIPE: u16 = u16::MAX;
+/// Marks a unit of a sync action, whose piece stands in the place of a request.
+const SYNC: u16 = u16::MAX - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frag {
@@ -309,6 +311,13 @@ impl Shard {
         stripe.frags.push(Frag { req, data, lo, hi, buf, write });
     }
 
+    /// Adds a unit of a sync action.
+    pub(crate) fn add_sync_frag(&mut self, piece: u32, stripe: StripeNo, (lo, hi): (u32, u32)) {
+        let frag = Frag { req: piece, data: SYNC, lo, hi, buf: Buf::ZERO, write: true };
+        self.stripes.open.entry(stripe.0).or_default().frags.push(frag);
+        self.stripes.queue(stripe.0);
+    }
+
     fn queue_or_hold(&mut self, number: u64, stream: Option<StreamId>) {
         let stripe_data = self.parity().stripe_data().0;
         let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
@@ -404,8 +413,13 @@ impl Shard {
             let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
             self.start_group(number, OpKind::Zero, SmallVec::from_elem(slice, 1));
         }
+        for frag in frags.iter().filter(|frag| frag.data == SYNC) {
+            let src = Src { data: SYNC, req: frag.req, buf: frag.buf };
+            let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
+            self.start_group(number, OpKind::Sync, SmallVec::from_elem(slice, 1));
+        }
         let mut writes: SmallVec<[Frag; 8]> =
-            frags.iter().filter(|f| f.write && !whole(f)).copied().collect();
+            frags.iter().filter(|f| f.write && f.data < SYNC).copied().collect();
         self.start_groups(number, OpKind::Write, &mut writes);
         // Reads may overlap each other, so each request's go by themselves.
         let reads: SmallVec<[Frag; 8]> = frags.iter().filter(|f| !f.write).copied().collect();

@@ -9,6 +9,8 @@
 //! socket is removed when the server ends.
 
 use crate::array::Handle;
+use crate::join::{Join, join};
+use crate::message::{Answer, Command};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -380,9 +382,69 @@ fn answer(line: &[u8], served: &Served) -> Value {
                 Err(_) => refuse("the array is being stopped already".into()),
             }
         }
-        Some(other) => refuse(format!("unknown command {other:?}; known are detail and stop")),
+        Some(command) => match carry_out(command, &request, &served.handle) {
+            Ok(mut reply) => {
+                reply["ok"] = true.into();
+                reply
+            }
+            Err(why) => refuse(why),
+        },
         None => refuse("no \"command\" in the request".into()),
     }
+}
+
+/// What changes an array while it is served.
+fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, String> {
+    let text = |key: &str| {
+        let value = request.get(key).and_then(Value::as_str);
+        value.map(str::to_owned).ok_or_else(|| format!("no {key:?} in the request"))
+    };
+    let flag = |key: &str| request.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let answer = match command {
+        "fail" => handle.command(Command::Fail(text("member")?))?,
+        "remove" => handle.command(Command::Remove(text("member")?))?,
+        "sync" => handle.command(Command::Sync(text("action")?))?,
+        "add" => {
+            let spec = text("member")?.parse().map_err(|error| format!("{error}"))?;
+            let (force, write_mostly, re_add) =
+                (flag("force"), flag("write_mostly"), flag("re_add"));
+            join(handle, &spec, Join { force, write_mostly, re_add })?
+        }
+        "set" => handle.command(settings(&request["settings"])?)?,
+        other => {
+            return Err(format!(
+                "unknown command {other:?}; known are detail, stop, add, remove, fail, sync and set"
+            ));
+        }
+    };
+    Ok(match answer {
+        Answer::Member(member) => json!({ "member": member }),
+        Answer::Added(member, how) => json!({ "member": member, "how": how }),
+        Answer::Removed(paths) => json!({ "removed": paths }),
+        Answer::SyncSpeed { min, max } => {
+            json!({ "settings": { "sync_speed_min": min, "sync_speed_max": max } })
+        }
+        _ => json!({}),
+    })
+}
+
+fn settings(wanted: &Value) -> Result<Command, String> {
+    let (mut min, mut max) = (None, None);
+    for (key, value) in wanted.as_object().ok_or("no \"settings\" in the request")? {
+        let place = match key.as_str() {
+            "sync_speed_min" => &mut min,
+            "sync_speed_max" => &mut max,
+            other => {
+                return Err(format!(
+                    "unknown setting {other:?}; known are sync_speed_min and sync_speed_max"
+                ));
+            }
+        };
+        let number =
+            value.as_u64().ok_or_else(|| format!("{key}: {value} is no number of KiB/s"))?;
+        *place = Some(number);
+    }
+    Ok(Command::SetSyncSpeed { min, max })
 }
 
 /// Sends a command to the server of an array and returns its answer.

@@ -10,8 +10,8 @@ use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
     overlay::{BaseId, overlay},
 };
-use lapstrake_engine::IntentConfig;
-use lapstrake_geometry::{GeometryError, Sectors};
+use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
+use lapstrake_geometry::{GeometryError, Sector, Sectors};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
@@ -372,14 +372,14 @@ fn parts(
     superblocks: &[Option<Superblock>],
     assembly: &Assembly,
 ) -> Result<Parts, OpenArrayError> {
-    let part = |id: usize, slot, in_sync| {
+    let part = |id: usize, slot, trusted_to| {
         let superblock = superblocks[id].clone()?;
-        Some(Part { device: devices[id].clone(), superblock, slot, in_sync })
+        Some(Part { device: devices[id].clone(), superblock, slot, trusted_to })
     };
     let slots = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
-    let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), true));
-    let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), false));
-    let spares = assembly.spares.iter().filter_map(|&id| part(id, None, false));
+    let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), FULLY_TRUSTED));
+    let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), r.2));
+    let spares = assembly.spares.iter().filter_map(|&id| part(id, None, Sector(0)));
     let members: Vec<Part> = in_sync.chain(recovering).chain(spares).collect();
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {

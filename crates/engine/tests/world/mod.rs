@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod draw;
+
 use lapstrake_engine::*;
 use lapstrake_geometry::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,10 +59,18 @@ pub struct World {
     next: u32,
     now: Time,
     pub errors: usize,
+    /// Ends of sync pieces.
+    pub reports: Vec<SyncReport>,
 }
 
 impl World {
     pub fn new(config: &Config, seed: u64) -> Self {
+        Self::with(config, seed, &[], true)
+    }
+
+    /// Members in the slots `recovering` have junk, as have all parities and further copies if redundancy is not
+    /// `in_sync`.
+    pub fn with(config: &Config, seed: u64, recovering: &[u16], in_sync: bool) -> Self {
         let geometry = Geometry::new(config).expect("a valid geometry");
         let disks = config.raid_disks;
         let sizes: Vec<u64> = match config.member_sizes.len() {
@@ -70,7 +80,7 @@ impl World {
         let members = (0..disks).map(|slot| MemberConfig {
             data_offset: Sector(DATA_OFFSET),
             slot: Some(Slot(slot)),
-            trusted_to: FULLY_TRUSTED,
+            trusted_to: if recovering.contains(&slot) { Sector(0) } else { FULLY_TRUSTED },
             rotational: slot % 2 == 0,
         });
         let pages = 33 * 32 * u32::from(disks).div_ceil(8);
@@ -79,13 +89,13 @@ impl World {
             members: members.collect(),
             read_only: false,
             block: Sectors(1),
-            in_sync_to: Sector(u64::MAX),
+            in_sync_to: if in_sync { FULLY_TRUSTED } else { Sector(0) },
             bitmap_chunk: None,
             scratch: SCRATCH,
             scratch_pages: pages,
         });
         let sectors = geometry.array_sectors().0 as usize;
-        Self {
+        let mut world = Self {
             shard,
             members: sizes.iter().map(|s| vec![0; (s + DATA_OFFSET) as usize * SECTOR]).collect(),
             dead: BTreeSet::new(),
@@ -98,7 +108,63 @@ impl World {
             next: 1,
             now: Time(0),
             errors: 0,
+            reports: Vec::new(),
+        };
+        for &slot in recovering {
+            world.members[usize::from(slot)].fill(0x5a);
         }
+        if !in_sync {
+            world.spoil_redundancy();
+        }
+        world
+    }
+
+    fn spoil_redundancy(&mut self) {
+        for slot in 0..self.geometry.raid_disks() {
+            for sector in 0..self.geometry.component().0 {
+                let spoiled = match self.geometry.content(Slot(slot), Sector(sector)) {
+                    Content::P(_) | Content::Q(_) => true,
+                    Content::Data(at) => self.geometry.map(at).homes[0].slot != Slot(slot),
+                    Content::Unused => false,
+                };
+                if spoiled {
+                    self.spoil(slot, sector);
+                }
+            }
+        }
+    }
+
+    /// Changes a sector of a member behind everybody's back.
+    pub fn spoil(&mut self, slot: u16, sector: u64) {
+        let at = (sector + DATA_OFFSET) as usize * SECTOR;
+        self.members[usize::from(slot)][at..at + SECTOR]
+            .iter_mut()
+            .for_each(|byte| *byte ^= 0xa7 ^ (slot as u8));
+    }
+
+    /// Begins a piece of a sync action.
+    pub fn sync(&mut self, action: SyncAction, start: u64, len: u64) {
+        let id = PieceId(self.next);
+        self.next += 1;
+        let (start, len) = (Sector(start), Sectors(len));
+        let piece = SyncPiece { id, action, start, len, within: 0..u64::MAX };
+        self.shard.handle_sync(self.now, piece);
+    }
+
+    /// What pieces of a sync action are made of.
+    pub fn sync_unit(&self) -> u64 {
+        match &self.geometry {
+            Geometry::Parity(parity) => parity.stripe_data().0,
+            _ => 24,
+        }
+    }
+
+    /// The supervisor's word that all has been gone through.
+    pub fn end_sync(&mut self, recovered: &[u16]) {
+        for &slot in recovered {
+            self.shard.handle_order(self.now, &Order::Trusted(MemberId(slot), FULLY_TRUSTED));
+        }
+        self.shard.handle_order(self.now, &Order::InSync(FULLY_TRUSTED));
     }
 
     pub fn sectors(&self) -> u64 {
@@ -156,6 +222,11 @@ impl World {
                     Effect::Io(io) => self.pending.push(io),
                     Effect::Compute(compute) => self.compute(&compute),
                     Effect::Reply(reply) => self.answered(reply),
+                    Effect::Compare(compare) => {
+                        let found = compare
+                            .run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len));
+                        self.shard.handle_compared(self.now, compare.id, &found);
+                    }
                 }
             }
             let Some(notice) = self.shard.poll_notice() else { return };
@@ -163,6 +234,10 @@ impl World {
                 Notice::NeedActive => Order::Active,
                 Notice::Failed(member) => Order::Recorded(member),
                 Notice::BitsWanted(first, last) => Order::BitsSet(first, last),
+                Notice::Synced(report) => {
+                    self.reports.push(report);
+                    continue;
+                }
                 other => panic!("unasked: {other:?}"),
             };
             self.shard.handle_order(self.now, &order);
@@ -226,6 +301,10 @@ impl World {
                 }
             }
         }
+    }
+
+    fn slice(&self, buf: Buf, len: u32) -> &[u8] {
+        &self.buffers[&buf.id.0][buf.offset as usize..(buf.offset + len) as usize]
     }
 
     fn bytes(&self, buf: Buf, len: u32) -> Vec<u8> {
