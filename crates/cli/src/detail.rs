@@ -1,7 +1,8 @@
 //! `lapstrake detail`.
 
 use crate::exit::{Exit, Outcome};
-use crate::status::{self, view::MemberView, view::View};
+use crate::status::view::{MemberView, View};
+use crate::target::Target;
 use crate::text;
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use std::fmt::Write;
@@ -27,19 +28,14 @@ Exit codes:
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The array's name
-    name: String,
     #[command(flatten)]
-    place: status::Place,
-    /// Report in JSON
-    #[arg(long)]
-    pub json: bool,
+    pub target: Target,
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let detail = status::detail(&args.place.dir(), &args.name)?;
+    let detail = args.target.detail()?;
     let view: View = serde_json::from_value(detail.clone())?;
-    if args.json {
+    if args.target.json {
         println!("{detail:#}");
     } else {
         print!("{}", lines(&view));

@@ -12,6 +12,7 @@ mod scan;
 mod serve;
 mod status;
 mod stop;
+mod target;
 mod text;
 
 use clap::{Parser, Subcommand};
@@ -77,8 +78,8 @@ impl Command {
             Self::Cat(args) => args.json,
             Self::Serve(args) => args.json,
             Self::Status(args) => args.json,
-            Self::Detail(args) => args.json,
-            Self::Stop(args) => args.json,
+            Self::Detail(args) => args.target.json,
+            Self::Stop(args) => args.target.json,
             Self::Completions(_) | Self::Man(_) => false,
         }
     }
