@@ -30,6 +30,15 @@ pub struct View {
     pub clients: usize,
     pub work: WorkView,
     pub memory: MemoryView,
+    /// What runs now, or is frozen half done.
+    #[serde(default)]
+    pub sync: Option<SyncView>,
+    /// What ran last.
+    #[serde(default)]
+    pub last_sync: Option<LastSyncView>,
+    /// Of the last or running check or repair.
+    #[serde(default)]
+    pub mismatch_sectors: u64,
     #[serde(default)]
     pub pid: Option<u32>,
     #[serde(default)]
@@ -45,6 +54,40 @@ pub struct MemberView {
     pub state: String,
     pub write_mostly: bool,
     pub direct: bool,
+}
+
+/// A sync action.
+#[derive(Debug, Deserialize)]
+pub struct SyncView {
+    pub action: String,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    /// A second.
+    pub speed_bytes: u64,
+    pub finish_s: Option<u64>,
+    pub frozen: bool,
+}
+
+/// How a sync action ended.
+#[derive(Debug, Deserialize)]
+pub struct LastSyncView {
+    pub action: String,
+    pub result: String,
+}
+
+impl SyncView {
+    /// How much is done.
+    pub fn per_mille(&self) -> u64 {
+        let total = u128::from(self.total_bytes.max(1));
+        // At most 1000.
+        (u128::from(self.done_bytes) * 1000 / total).min(1000) as u64
+    }
+
+    /// When it will be done, if that can be told, and how fast it is; in md's words.
+    pub fn pace(&self) -> String {
+        let finish = self.finish_s.map(|s| format!("finish={}.{}min ", s / 60, s % 60 / 6));
+        format!("{}speed={}K/sec", finish.unwrap_or_default(), self.speed_bytes >> 10)
+    }
 }
 
 /// Sums since the start.
@@ -83,9 +126,14 @@ impl View {
         Layout::from_name(self.level()?, self.layout.as_deref()?).ok()
     }
 
+    /// Whether a word is in the array's state.
+    pub fn is(&self, word: &str) -> bool {
+        self.state.iter().any(|other| other == word)
+    }
+
     /// Whether the array is neither degraded nor failed.
     pub fn is_whole(&self) -> bool {
-        !self.state.iter().any(|word| word == "degraded" || word == "failed")
+        !self.is("degraded") && !self.is("failed")
     }
 
     /// For each slot the member in sync.
@@ -100,5 +148,72 @@ impl View {
     /// Members in a state.
     pub fn count(&self, state: &str) -> usize {
         self.members.iter().filter(|member| member.state == state).count()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A RAID5 of three and a spare as its server tells it, with some fields changed.
+    pub fn raid5(changes: Value) -> View {
+        let member = |number: u32, slot: Option<u16>, state: &str| {
+            json!({
+                "path": format!("m{number}"), "number": number, "slot": slot, "state": state,
+                "write_mostly": false, "direct": true,
+            })
+        };
+        let mut view = json!({
+            "name": "data", "version": "1.2", "set_name": "nas:data", "uuid": "0:0:0:0",
+            "creation_time": 0, "update_time": 0, "level": "raid5", "layout": "left-symmetric",
+            "chunk_bytes": 64 << 10, "array_bytes": 62 << 20, "component_bytes": 31 << 20,
+            "raid_devices": 3, "state": ["clean"], "preferred_minor": null, "events": 7,
+            "consistency_policy": "resync", "bitmap_bits": null, "bitmap_place": null,
+            "members": [
+                member(0, Some(0), "in_sync"), member(1, Some(1), "in_sync"),
+                member(3, Some(2), "in_sync"), member(4, None, "spare"),
+            ],
+            "backend": "threads", "shards": 1, "clients": 0,
+            "work": {
+                "requests": 0, "member_reads": 0, "member_writes": 0, "member_read_bytes": 0,
+                "member_write_bytes": 0, "full_stripe_writes": 0, "read_modify_writes": 0,
+                "reconstruct_writes": 0, "recovered": 0, "stripe_cache_waits": 0,
+            },
+            "memory": {
+                "stripe_cache": 0, "stripe_cache_used": 0, "buffers": 0, "buffers_used": 0,
+                "locked": true,
+            },
+        });
+        for (field, value) in changes.as_object().unwrap() {
+            view[field] = value.clone();
+        }
+        serde_json::from_value(view).unwrap()
+    }
+
+    /// A sync action 12.6 per cent done, of 64512 KiB.
+    pub fn sync(action: &str, frozen: bool) -> Value {
+        json!({
+            "action": action, "done_bytes": 8144 << 10, "total_bytes": 64512 << 10,
+            "speed_bytes": 33440 << 10, "finish_s": 7650, "frozen": frozen,
+        })
+    }
+
+    #[test]
+    fn progress_is_told_however_odd_the_numbers() {
+        let view = |done: u64, total: u64| SyncView {
+            action: "check".into(),
+            done_bytes: done,
+            total_bytes: total,
+            speed_bytes: 0,
+            finish_s: None,
+            frozen: false,
+        };
+        for (done, total, per_mille) in
+            [(0, 0, 0), (999, 1000, 999), (2, 1, 1000), (u64::MAX, u64::MAX, 1000)]
+        {
+            assert_eq!(view(done, total).per_mille(), per_mille);
+        }
+        assert_eq!(view(0, 1).pace(), "speed=0K/sec");
     }
 }
