@@ -7,11 +7,14 @@ mod detail;
 mod examine;
 mod exit;
 mod generate;
+mod members;
 mod options;
 mod scan;
 mod serve;
+mod set;
 mod status;
 mod stop;
+mod sync;
 mod target;
 mod text;
 
@@ -46,6 +49,11 @@ enum Command {
     Serve(Box<serve::Args>),
     Status(status::Args),
     Detail(detail::Args),
+    #[command(flatten)]
+    Members(members::Command),
+    #[command(flatten)]
+    Sync(sync::Command),
+    Set(set::Args),
     Stop(stop::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
@@ -61,6 +69,9 @@ impl Command {
             Self::Serve(args) => serve::run(&args),
             Self::Status(args) => status::run(&args),
             Self::Detail(args) => detail::run(&args),
+            Self::Members(command) => command.run(),
+            Self::Sync(command) => command.run(),
+            Self::Set(args) => set::run(&args),
             Self::Stop(args) => stop::run(&args),
             Self::Completions(args) => generate::completions(&args),
             Self::Man(args) => generate::man(&args),
@@ -79,6 +90,9 @@ impl Command {
             Self::Serve(args) => args.json,
             Self::Status(args) => args.json,
             Self::Detail(args) => args.target.json,
+            Self::Members(command) => command.target().json,
+            Self::Sync(command) => command.target().json,
+            Self::Set(args) => args.target.json,
             Self::Stop(args) => args.target.json,
             Self::Completions(_) | Self::Man(_) => false,
         }

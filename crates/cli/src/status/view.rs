@@ -158,33 +158,8 @@ pub mod tests {
 
     /// A RAID5 of three and a spare as its server tells it, with some fields changed.
     pub fn raid5(changes: Value) -> View {
-        let member = |number: u32, slot: Option<u16>, state: &str| {
-            json!({
-                "path": format!("m{number}"), "number": number, "slot": slot, "state": state,
-                "write_mostly": false, "direct": true,
-            })
-        };
-        let mut view = json!({
-            "name": "data", "version": "1.2", "set_name": "nas:data", "uuid": "0:0:0:0",
-            "creation_time": 0, "update_time": 0, "level": "raid5", "layout": "left-symmetric",
-            "chunk_bytes": 64 << 10, "array_bytes": 62 << 20, "component_bytes": 31 << 20,
-            "raid_devices": 3, "state": ["clean"], "preferred_minor": null, "events": 7,
-            "consistency_policy": "resync", "bitmap_bits": null, "bitmap_place": null,
-            "members": [
-                member(0, Some(0), "in_sync"), member(1, Some(1), "in_sync"),
-                member(3, Some(2), "in_sync"), member(4, None, "spare"),
-            ],
-            "backend": "threads", "shards": 1, "clients": 0,
-            "work": {
-                "requests": 0, "member_reads": 0, "member_writes": 0, "member_read_bytes": 0,
-                "member_write_bytes": 0, "full_stripe_writes": 0, "read_modify_writes": 0,
-                "reconstruct_writes": 0, "recovered": 0, "stripe_cache_waits": 0,
-            },
-            "memory": {
-                "stripe_cache": 0, "stripe_cache_used": 0, "buffers": 0, "buffers_used": 0,
-                "locked": true,
-            },
-        });
+        let sample = include_str!("../../tests/support/detail.json");
+        let mut view: Value = serde_json::from_str(sample).unwrap();
         for (field, value) in changes.as_object().unwrap() {
             view[field] = value.clone();
         }
