@@ -17,6 +17,7 @@ mod stop;
 mod sync;
 mod target;
 mod text;
+mod wait;
 
 use clap::{Parser, Subcommand};
 use exit::Outcome;
@@ -53,6 +54,7 @@ enum Command {
     Members(members::Command),
     #[command(flatten)]
     Sync(sync::Command),
+    Wait(wait::Args),
     Set(set::Args),
     Stop(stop::Args),
     Completions(generate::CompletionsArgs),
@@ -71,6 +73,7 @@ impl Command {
             Self::Detail(args) => detail::run(&args),
             Self::Members(command) => command.run(),
             Self::Sync(command) => command.run(),
+            Self::Wait(args) => wait::run(&args),
             Self::Set(args) => set::run(&args),
             Self::Stop(args) => stop::run(&args),
             Self::Completions(args) => generate::completions(&args),
@@ -92,6 +95,7 @@ impl Command {
             Self::Detail(args) => args.target.json,
             Self::Members(command) => command.target().json,
             Self::Sync(command) => command.target().json,
+            Self::Wait(args) => args.target.json,
             Self::Set(args) => args.target.json,
             Self::Stop(args) => args.target.json,
             Self::Completions(_) | Self::Man(_) => false,

@@ -77,6 +77,22 @@ fn whole() -> Value {
     detail(json!({}))
 }
 
+fn running(action: &str, frozen: bool) -> Value {
+    let sync = json!({
+        "action": action, "done_bytes": 8 << 20, "total_bytes": 31 << 20, "speed_bytes": 1 << 20,
+        "finish_s": 23, "frozen": frozen,
+    });
+    detail(json!({ "state": ["clean"], "sync": sync }))
+}
+
+fn ended(action: &str, result: &str, mismatches: Value) -> Value {
+    let sectors = mismatches.as_array().unwrap().len() * 8;
+    detail(json!({
+        "last_sync": { "action": action, "result": result },
+        "mismatch_sectors": sectors, "mismatches": mismatches,
+    }))
+}
+
 #[test]
 fn members_are_added_by_their_absolute_paths() {
     let fake = Fake::new();
@@ -213,11 +229,9 @@ fn an_array_that_is_not_served_is_said_once() {
 fn status_and_detail_show_a_rebuild() {
     let fake = Fake::new();
     let recovering = || {
-        let sync = json!({
-            "action": "recovery", "done_bytes": 8 << 20, "total_bytes": 31 << 20,
-            "speed_bytes": 1 << 20, "finish_s": 23, "frozen": false,
-        });
-        detail(json!({ "state": ["clean", "degraded", "recovering"], "sync": sync }))
+        let mut answer = running("recovery", false);
+        answer["detail"]["state"] = json!(["clean", "degraded", "recovering"]);
+        answer
     };
     let (ran, _) = fake.run("status", [recovering()]);
     assert_eq!(ran.code, 3);
@@ -227,4 +241,52 @@ fn status_and_detail_show_a_rebuild() {
     let (ran, _) = fake.run("detail data", [recovering()]);
     assert_eq!(ran.code, 3);
     assert!(ran.out.contains("\n    Rebuild Status : 25% complete\n"), "{ran:?}");
+}
+
+#[test]
+fn wait_ends_when_nothing_runs() {
+    let fake = Fake::new();
+    let (ran, asked) =
+        fake.run("wait data", [running("resync", false), ended("resync", "done", json!([]))]);
+    let ran = ran.ok();
+    assert_eq!(ran.out, "data: resync done; the array is clean\n");
+    assert_eq!(ran.err, "", "no progress bar without a terminal");
+    assert_eq!(asked, vec![json!({ "command": "detail" }); 2]);
+    let (ran, _) = fake.run("wait data", [ended("recovery", "failed", json!([]))]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.err, "lapstrake: data: recovery failed; the array is clean\n");
+    let (ran, _) = fake.run("wait data", [running("recovery", true)]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("recovery is frozen until `lapstrake idle data`"), "{ran:?}");
+    let (ran, _) = fake.run("wait data --timeout 0 --json", [running("recovery", false)]);
+    assert_eq!(ran.code, 1);
+    let still = "data: recovery still runs: 25.8% finish=0.3min speed=1024K/sec";
+    assert_eq!(ran.json(), json!({ "error": still }));
+}
+
+#[test]
+fn wait_reports_what_a_check_found() {
+    let fake = Fake::new();
+    let found = json!([
+        { "offset_bytes": 65536, "len_bytes": 4096, "member": "m1" },
+        { "offset_bytes": 131_072, "len_bytes": 4096, "member": null },
+    ]);
+    let checked = || [running("check", false), ended("check", "done", found.clone())];
+    let (ran, _) = fake.run("wait data --report found.json", checked());
+    assert_eq!(ran.code, 3);
+    assert_eq!(
+        ran.out,
+        "data: check done, 16 sectors do not match; the array is clean\n  \
+         4096 bytes at 65536: m1 disagrees\n  \
+         4096 bytes at 131072: it cannot be told who disagrees\n"
+    );
+    let report: Value = serde_json::from_slice(&fake.lab.read("found.json")).unwrap();
+    assert_eq!((&report["mismatch_sectors"], &report["mismatches"]), (&json!(16), &found));
+    let (ran, _) = fake.run("wait data --json", checked());
+    assert_eq!((ran.code, ran.json()), (3, report));
+    let (ran, _) = fake.run("wait data", [ended("check", "done", json!([]))]);
+    assert_eq!(ran.ok().out, "data: check done, everything matches; the array is clean\n");
+    let (ran, _) = fake.run("wait data --report no/dir", [ended("check", "done", json!([]))]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("no/dir: cannot write it"), "{ran:?}");
 }

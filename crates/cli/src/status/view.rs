@@ -1,7 +1,7 @@
 //! What a server tells about its array, as far as it is printed.
 
 use lapstrake_geometry::{Layout, Level};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// One array; fields as in `lapstrake_host::Detail`.
 #[derive(Debug, Deserialize)]
@@ -40,6 +40,8 @@ pub struct View {
     #[serde(default)]
     pub mismatch_sectors: u64,
     #[serde(default)]
+    pub mismatches: Vec<MismatchView>,
+    #[serde(default)]
     pub pid: Option<u32>,
     #[serde(default)]
     pub exports: Vec<String>,
@@ -69,10 +71,19 @@ pub struct SyncView {
 }
 
 /// How a sync action ended.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct LastSyncView {
     pub action: String,
     pub result: String,
+}
+
+/// A range of the array whose redundancy does not agree with its data.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct MismatchView {
+    pub offset_bytes: u64,
+    pub len_bytes: u64,
+    /// Who disagrees, if that can be told.
+    pub member: Option<String>,
 }
 
 impl SyncView {
