@@ -447,11 +447,12 @@ fn settings(wanted: &Value) -> Result<Command, String> {
     Ok(Command::SetSyncSpeed { min, max })
 }
 
-/// Sends a command to the server of an array and returns its answer.
+/// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the
+/// answer.
 ///
 /// # Errors
 /// [`ControlError`].
-pub fn ask(dir: &Path, name: &str, command: &str) -> Result<Value, ControlError> {
+pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlError> {
     let path = socket_path(dir, name)?;
     let at = &path;
     let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
@@ -462,9 +463,7 @@ pub fn ask(dir: &Path, name: &str, command: &str) -> Result<Value, ControlError>
         }
         Err(error) => return Err(io("connect to it")(error)),
     };
-    let mut request = json!({ "command": command }).to_string();
-    request.push('\n');
-    stream.write_all(request.as_bytes()).map_err(io("write to it"))?;
+    stream.write_all(format!("{request}\n").as_bytes()).map_err(io("write to it"))?;
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply).map_err(io("read from it"))?;
     let value: Value = serde_json::from_str(&reply)
@@ -527,7 +526,7 @@ mod tests {
         drop(first);
         // A socket that a killed server left.
         drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
-        assert!(matches!(ask(&dir, "md0", "detail"), Err(ControlError::NotServed { .. })));
+        assert!(matches!(ask(&dir, "md0", &Value::Null), Err(ControlError::NotServed { .. })));
         let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
         drop(again);
@@ -547,6 +546,6 @@ mod tests {
     #[test]
     fn a_path_too_long_is_said() {
         let dir = Path::new("/tmp").join("x".repeat(120));
-        assert!(matches!(ask(&dir, "md0", "detail"), Err(ControlError::TooLong(_))));
+        assert!(matches!(ask(&dir, "md0", &Value::Null), Err(ControlError::TooLong(_))));
     }
 }
