@@ -149,11 +149,16 @@ pub(crate) struct Update {
     bare: bool,
     /// It records something besides failures.
     more: bool,
+    /// It only gives all members one count.
+    levels: bool,
     covers: Vec<MemberId>,
     /// Superblocks not stable yet; none before they were sent.
     left: Option<u32>,
     refused: bool,
-    /// The highest event count that a superblock may hold if this is refused.
+    /// Some superblock of it may have been written.
+    begun: bool,
+    /// The count before it, and the highest that a superblock may hold if it is refused.
+    events_before: u64,
     events_max: u64,
 }
 
@@ -176,6 +181,8 @@ pub struct Supervisor {
     events: u64,
     /// The last update was a bare step from clean to active, which a step back may take back.
     can_step_back: bool,
+    /// Members may hold different counts.
+    is_uneven: bool,
     active_on_disk: bool,
     want_active: bool,
     /// A shard waits for [`Order::Active`].
@@ -219,6 +226,8 @@ impl Supervisor {
             })
             .collect();
         let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
+        let in_sync = members.iter().filter(|member| member.standing == Standing::InSync);
+        let is_uneven = in_sync.map(|m| m.superblock.events()).any(|count| count != events);
         Self {
             geometry: config.geometry,
             members,
@@ -228,6 +237,7 @@ impl Supervisor {
             epoch_s: config.epoch_s,
             events,
             can_step_back: false,
+            is_uneven,
             active_on_disk: false,
             want_active: false,
             asked: false,
@@ -301,6 +311,7 @@ impl Supervisor {
         } else if let Some(update) = &mut self.update {
             update.left = update.left.map(|left| left - 1);
             update.refused |= !ok;
+            update.begun = true;
         }
         self.proceed();
     }
@@ -606,15 +617,29 @@ impl Supervisor {
     }
 
     fn begin_update(&mut self) {
-        let covers = mem::take(&mut self.unrecorded);
-        let more = mem::take(&mut self.record);
-        let bare = covers.is_empty() && !more && !self.is_degraded();
-        let before = self.events;
-        self.count_event(self.want_active, bare);
-        let active = self.want_active;
-        let events_max = before.max(self.events);
-        self.update =
-            Some(Update { active, bare, more, covers, left: None, refused: false, events_max });
+        // All have one count before the next begins: two apart they would not start together.
+        let levels = mem::take(&mut self.is_uneven);
+        let events_before = self.events;
+        let mut update = Update {
+            active: self.want_active || (levels && self.active_on_disk),
+            bare: false,
+            more: false,
+            levels,
+            covers: Vec::new(),
+            left: None,
+            refused: false,
+            begun: false,
+            events_before,
+            events_max: events_before,
+        };
+        if !levels {
+            update.covers = mem::take(&mut self.unrecorded);
+            update.more = mem::take(&mut self.record);
+            update.bare = update.covers.is_empty() && !update.more && !self.is_degraded();
+            self.count_event(update.active, update.bare);
+            update.events_max = events_before.max(self.events);
+        }
+        self.update = Some(update);
         if let Some(intent) = &mut self.intent {
             intent.array_events(self.events);
         }
@@ -670,9 +695,16 @@ impl Supervisor {
             // by more events than any member that missed it can hold, even after a step back.
             self.unrecorded.extend(update.covers);
             self.record |= update.more;
+            self.events = if update.begun { update.events_max } else { update.events_before };
+            self.can_step_back = false;
+            self.is_uneven |= update.begun || update.levels;
+            return;
+        }
+        if !self.unrecorded.is_empty() {
+            // Who failed meanwhile may hold the count that this one took a step back from.
+            self.is_uneven |= update.events_max > self.events;
             self.events = update.events_max;
             self.can_step_back = false;
-            return;
         }
         self.orders.extend(update.covers.into_iter().map(Order::Recorded));
         self.active_on_disk = update.active;

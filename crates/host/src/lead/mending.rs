@@ -278,7 +278,7 @@ impl Lead {
             number: superblock.dev_number(),
             slot: slot.map(|slot| slot.0),
             state: super::standing_name(standing),
-            recovered_bytes: (standing == Standing::Recovering).then_some(recovered.0 * 512),
+            recovered_bytes: (standing == Standing::Recovering).then(|| recovered.0 * 512),
             write_mostly: superblock.write_mostly(),
             direct: part.direct,
         })
