@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses a part
 
+pub mod md;
+
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
