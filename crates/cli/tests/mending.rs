@@ -170,9 +170,7 @@ fn leave_our_recovery(md: &mut Md, shape: Shape) {
          done"
     );
     let starts = format!(
-        "echo 1 >/sys/module/md_mod/parameters/start_ro
-         quietly mdadm --assemble /dev/md0 ${{devices[@]}}
-         echo 0 >/sys/module/md_mod/parameters/start_ro
+        "waiting quietly mdadm --assemble /dev/md0 ${{devices[@]}}
          for one in ${{devices[@]: -{targets}}}; do
              cat $md/dev-${{one##*/}}/recovery_start
          done
@@ -254,9 +252,7 @@ fn leave_our_resync(md: &mut Md, (options, members): (&str, &str)) {
     let (done, total) = progress(&detail);
     lab.run("stop data").ok();
     assert!(done < total * 2 / 3, "{options}: too quick to be caught");
-    let begins = "echo 1 >/sys/module/md_mod/parameters/start_ro
-        quietly mdadm --assemble /dev/md0 ${devices[@]}
-        echo 0 >/sys/module/md_mod/parameters/start_ro
+    let begins = "waiting quietly mdadm --assemble /dev/md0 ${devices[@]}
         cat $md/resync_start";
     let start = md.play(&lab, members, begins).trim().parse::<u64>().unwrap() * 512;
     assert!((done..total).contains(&start), "{options}: {start}");

@@ -82,16 +82,26 @@ lacks() {
     done
 }
 
-# stop_at SECTOR: lets what is frozen run that far, and stops the array there.
+# waiting COMMAND...: what it starts begins nothing until it is written to.
+waiting() {
+    echo 1 >/sys/module/md_mod/parameters/start_ro
+    "$@"
+    echo 0 >/sys/module/md_mod/parameters/start_ro
+}
+
+# stop_at SECTOR COMMAND...: lets run that far what the command begins, and stops the array there.
 stop_at() {
     local completed
     echo $1 >$md/sync_max
-    echo idle >$md/sync_action
+    "${@:2}"
     until read -r completed _ <$md/sync_completed && [ "${completed/none/0}" -ge $1 ]; do
         usleep 10000
     done
     quietly mdadm --stop /dev/md0
 }
+
+# thaw: what is frozen goes on.
+thaw() { echo idle >$md/sync_action; }
 
 # half SECTORS: half of it, in whole chunks.
 half() {
@@ -106,25 +116,23 @@ recover_half() {
     echo frozen >$md/sync_action
     for number in "$@"; do quietly mdadm /dev/md0 --add ${devices[number]}; done
     read -r size <$md/component_size # KiB
-    stop_at $(half $((size * 2)))
+    stop_at $(half $((size * 2))) thaw
 }
 
 # resync_half OPTION...: makes an array of the devices, which are not in sync, and stops it when
 # they are half done.
 resync_half() {
     local size
-    echo 1 >/sys/module/md_mod/parameters/start_ro
-    quietly mdadm --create /dev/md0 --run "$@" ${devices[@]}
-    echo 0 >/sys/module/md_mod/parameters/start_ro
-    echo frozen >$md/sync_action
-    quietly mdadm --readwrite /dev/md0
+    quietly mdadm --create /dev/md0 --run --assume-clean "$@" ${devices[@]}
+    quietly mdadm --stop /dev/md0
+    waiting quietly mdadm --assemble /dev/md0 --update=resync ${devices[@]}
     read -r size <$md/component_size
     # RAID10 counts the array's sectors.
     case $(<$md/level) in
     raid10) read -r size </sys/block/md0/size ;;
     *) size=$((size * 2)) ;;
     esac
-    stop_at $(half $size)
+    stop_at $(half $size) quietly mdadm --readwrite /dev/md0
 }
 
 # dump FILE: the array's contents go to a host file.

@@ -33,15 +33,14 @@ impl Md {
 
     /// The kernel finds these members whole and clean, with these bytes, and all copies right.
     pub fn agrees(&mut self, lab: &Lab, members: &str, bytes: &[u8]) {
+        self.play(lab, members, "healthy");
         self.finishes(lab, members, bytes, "");
     }
 
-    /// As [`Md::agrees`], once it has done what was left to do; then a script.
+    /// As [`Md::agrees`], once it has done what was left to do; then a script, for what it prints.
     pub fn finishes(&mut self, lab: &Lab, members: &str, bytes: &[u8], script: &str) -> String {
-        let first = if script.is_empty() { "healthy" } else { "" };
         let script = format!(
-            "{first}
-             quietly mdadm --assemble /dev/md0 ${{devices[@]}}
+            "quietly mdadm --assemble /dev/md0 ${{devices[@]}}
              settle
              {script}
              dump $dir/dump
