@@ -43,7 +43,7 @@ const SHAPES: [Shape; 9] = [
     shape("-l6 -n4 -c64", "m0 m1 m2 m3", "m3", "r0"),
 ];
 /// What `cargo test` plays of them.
-const SAMPLE: usize = 3;
+const SAMPLE: usize = 2;
 
 impl Shape {
     fn lab(self) -> Lab {
@@ -112,10 +112,11 @@ fn finish_their_recovery(md: &mut Md, shape: Shape) {
     let whole = shape.whole();
     let server = lab.serve_data(&format!("--frozen {whole}"));
     let detail = lab.detail();
-    let (done, total) = progress(&detail);
-    if shape.keeps_count() {
-        assert!(done >= total / 2 - MIB && done <= total / 2, "{}: {detail:#}", shape.options);
-    }
+    let total = detail["component_bytes"].as_u64().unwrap();
+    // Without a place for it, it is a spare that gets its slot when nothing is frozen any more.
+    let done = if shape.keeps_count() { progress(&detail).0 } else { 0 };
+    let about_half = total / 2 - MIB..=total / 2;
+    assert!(about_half.contains(&done) == shape.keeps_count(), "{}: {detail:#}", shape.options);
     assert!(lab.contents(&server) == pattern(7, bytes), "{}: half done", shape.options);
     // Written on either side of where it stopped.
     let news = bytes_of(&detail, 8);

@@ -148,6 +148,12 @@ impl Server {
         (child.wait().unwrap().code().unwrap_or(-1), said)
     }
 
+    /// SIGKILL, and its end.
+    pub fn kill(mut self) {
+        self.signal("-KILL");
+        self.end();
+    }
+
     /// SIGTERM, and a clean end.
     pub fn stop(mut self) {
         self.signal("-TERM");
