@@ -100,8 +100,8 @@ impl Shard {
             for home in &run.homes {
                 if let Some(member) = self.members.writable(home.slot) {
                     self.builder.add(member, home.sector.0, len, buf);
-                    let end = Sector(home.sector.0 + len);
-                    is_kept |= self.members.usable(home.slot, end).is_some();
+                    let range = home.sector.0..home.sector.0 + len;
+                    is_kept |= self.members.usable(home.slot, range).is_some();
                 }
             }
             if !is_kept {
@@ -112,20 +112,17 @@ impl Shard {
         self.send_built(key, kind);
     }
 
-    /// Cuts a run where a member under recovery stops being trusted.
+    /// Cuts a run where a member under recovery stops being trusted, or begins or ends to be readable.
     pub(crate) fn clip(&self, homes: &[Home], len: u64) -> u64 {
-        homes.iter().fold(len, |len, home| {
-            let trusted = self.members.trusted_to(home.slot).0;
-            if trusted > home.sector.0 { len.min(trusted - home.sector.0) } else { len }
-        })
+        homes.iter().fold(len, |len, home| len.min(self.members.alike(home.slot, home.sector.0)))
     }
 
     /// The copy to read: before a resync has come by always the first, since copies may differ;
     /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest.
     fn choose(&self, homes: &[Home], at: u64, len: u64) -> Option<(MemberId, u64)> {
         let mut usable = homes.iter().filter_map(|home| {
-            let end = Sector(home.sector.0 + len);
-            Some((self.members.usable(home.slot, end)?, home.sector.0))
+            let range = home.sector.0..home.sector.0 + len;
+            Some((self.members.usable(home.slot, range)?, home.sector.0))
         });
         let (far, bound) = match &self.geometry {
             Geometry::Raid10(raid10) => (raid10.layout().far > 1, at + len),

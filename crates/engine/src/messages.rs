@@ -7,7 +7,7 @@ use crate::{
     types::{MemberId, Time},
 };
 use alloc::vec::Vec;
-use lapstrake_geometry::{Sector, Slot};
+use lapstrake_geometry::{Sector, Sectors, Slot};
 
 /// From the supervisor to every shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,4 +59,6 @@ pub enum Notice {
     BitsIdle(Vec<u64>),
     /// A piece of a sync action has ended.
     Synced(SyncReport),
+    /// What a member could not read was written anew: from this sector (from its data offset), so many.
+    Rewritten(MemberId, Sector, Sectors),
 }

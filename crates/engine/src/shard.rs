@@ -136,6 +136,7 @@ pub(crate) enum Job {
 struct Io {
     member: MemberId,
     sector: Sector,
+    len: u64,
     owner: Owner,
     read: bool,
     /// Of a request's own read, to ask for them elsewhere when it fails.
@@ -263,7 +264,11 @@ impl Shard {
         if io.read {
             self.members.read_ended(io.member);
         }
-        let survived = ok || self.fail_if_survivable(io.member);
+        let survived = ok
+            || match io.read && !self.is_verifying(io.owner) {
+                true => self.read_failed(&io),
+                false => self.fail_if_survivable(io.member),
+            };
         if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
             self.stripe_lost(op);
         }
@@ -440,7 +445,8 @@ impl Shard {
             Owner::Request(_) if read => pieces.clone(),
             _ => Pieces::new(),
         };
-        let id = IoId(self.ios.insert(Io { member, sector, owner, read, pieces: kept }) as u32);
+        let id =
+            IoId(self.ios.insert(Io { member, sector, len, owner, read, pieces: kept }) as u32);
         self.effects.push_back(Effect::Io(MemberIo {
             id,
             member,
@@ -457,15 +463,32 @@ impl Shard {
         if self.members.has_failed(member) {
             return true;
         }
-        let Some(slot) = self.members.slot_of(member) else { return false };
-        let members = &self.members;
-        let survives = self.geometry.survives(|other| {
-            other != slot && members.trusted_to(other) == crate::members::FULLY_TRUSTED
-        });
+        let survives = self.survives_without(member);
         if survives && self.members.fail(member) {
             self.notices.push_back(Notice::Failed(member));
         }
         survives
+    }
+
+    fn survives_without(&self, member: MemberId) -> bool {
+        let Some(slot) = self.members.slot_of(member) else { return false };
+        let members = &self.members;
+        self.geometry.survives(|other| {
+            other != slot && members.trusted_to(other) == crate::members::FULLY_TRUSTED
+        })
+    }
+
+    /// After a read error: reads the range elsewhere and writes it anew. False: nobody else has the data.
+    fn read_failed(&mut self, io: &Io) -> bool {
+        if self.members.has_failed(io.member) {
+            return true;
+        }
+        if !self.survives_without(io.member) {
+            return false;
+        }
+        let start = io.sector.0 - self.members.data_offset(io.member).0;
+        self.rewrite(io.member, start..start + io.len);
+        true
     }
 
     /// Fails every write from now on, and has all other shards do so.

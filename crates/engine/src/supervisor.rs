@@ -21,7 +21,7 @@ use crate::{
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
-use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{Device, Role, Superblock};
 
 /// A member as the supervisor gets it.
@@ -91,6 +91,8 @@ pub enum Event {
     MemberFailed(MemberId),
     /// Every write fails from now on.
     Broken(Loss),
+    /// What the member could not read was written anew: from this sector (from its data offset), so many.
+    Rewritten(MemberId, Sector, Sectors),
     /// A recovery, resync, check or repair has begun.
     SyncBegan(SyncAction),
     /// It has ended.
@@ -267,6 +269,11 @@ impl Supervisor {
             Notice::Failed(_) => {}
             Notice::Lost => self.give_up(Loss::Data),
             Notice::Synced(report) => self.synced(report),
+            Notice::Rewritten(member, sector, len) => {
+                let entry = &mut self.members[usize::from(member.0)];
+                entry.superblock.add_corrected(len);
+                self.happened.push_back(Event::Rewritten(member, sector, len));
+            }
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
                 self.want_active = true;

@@ -19,7 +19,7 @@ use crate::{
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::{mem, ops::Range};
-use lapstrake_geometry::{Geometry, Home, Sector, Sectors, StripeNo};
+use lapstrake_geometry::{Content, Geometry, Home, Sector, Sectors, StripeNo};
 use slab::Slab;
 use smallvec::{SmallVec, smallvec};
 
@@ -43,6 +43,8 @@ pub enum SyncAction {
     Check,
     /// Differences are counted and mended.
     Repair,
+    /// What a member could not read is written anew, and read again. Shards do this by themselves.
+    Rewrite,
 }
 
 /// Names a piece.
@@ -97,6 +99,8 @@ struct Errand {
     rest: Range<u64>,
     units: u32,
     report: SyncReport,
+    /// Of a rewrite: whose sectors.
+    mends: Option<(MemberId, Range<u64>)>,
 }
 
 /// A unit on a level with copies.
@@ -119,6 +123,8 @@ enum Stage {
     Reading,
     Comparing,
     Writing,
+    /// What was written is read again.
+    Verifying,
 }
 
 /// Pieces and units of a shard.
@@ -170,7 +176,8 @@ impl Shard {
             mismatches: Vec::new(),
             requests: 0,
         };
-        let key = self.syncs.pieces.insert(Errand { what: piece, rest, units: 0, report }) as u32;
+        let errand = Errand { what: piece, rest, units: 0, report, mends: None };
+        let key = self.syncs.pieces.insert(errand) as u32;
         self.syncs.queue.push_back(key);
     }
 
@@ -206,7 +213,10 @@ impl Shard {
     fn end_piece_if_done(&mut self, key: u32) {
         let piece = &self.syncs.pieces[key as usize];
         if piece.units == 0 && piece.rest.is_empty() && !self.syncs.queue.contains(&key) {
-            let mut report = self.syncs.pieces.remove(key as usize).report;
+            let Errand { mut report, mends, .. } = self.syncs.pieces.remove(key as usize);
+            if let Some((member, range)) = mends {
+                return self.end_rewrite(member, range, report.ok);
+            }
             report.requests = self.stats.requests - self.syncs.requests_told;
             self.syncs.requests_told = self.stats.requests;
             self.note(Notice::Synced(report));
@@ -230,7 +240,8 @@ impl Shard {
         let parity = self.parity();
         let at = self.syncs.pieces[key as usize].rest.start;
         let (stripe, offset) = parity.stripe_at(Sector(at));
-        let len = (parity.chunk().0 - offset.0).min(u64::from(OP_SECTORS_MAX));
+        let rest = &self.syncs.pieces[key as usize].rest;
+        let len = (parity.chunk().0 - offset.0).min(u64::from(OP_SECTORS_MAX)).min(rest.end - at);
         self.syncs.pieces[key as usize].rest.start += len;
         let (lo, hi) = (offset.0 as u32, (offset.0 + len) as u32);
         self.add_sync_frag(key, stripe, (lo, hi));
@@ -299,17 +310,17 @@ impl Shard {
     pub(crate) fn read_copies(&mut self, key: u32) {
         let Unit { piece, start, len, .. } = self.syncs.units[key as usize];
         let homes = self.geometry.map(Sector(start)).homes;
-        let end = |home: &Home| Sector(home.sector.0 + len);
+        let range = |home: &Home| home.sector.0..home.sector.0 + len;
         let sources = homes
             .iter()
-            .filter_map(|home| Some((*home, self.members.usable(home.slot, end(home))?)));
+            .filter_map(|home| Some((*home, self.members.usable(home.slot, range(home))?)));
         let mut sources: SmallVec<[(Home, MemberId); 4]> = sources.collect();
         let targets = self.copy_targets(key, &homes);
         match self.syncs.action(piece) {
-            SyncAction::Recovery | SyncAction::Resync if targets.is_empty() => sources.clear(),
-            SyncAction::Recovery | SyncAction::Resync => sources.truncate(1),
             SyncAction::Check | SyncAction::Repair if sources.len() < 2 => sources.clear(),
             SyncAction::Check | SyncAction::Repair => {}
+            _ if targets.is_empty() => sources.clear(),
+            _ => sources.truncate(1),
         }
         let is_lost = sources.is_empty() && !targets.is_empty();
         let compares = matches!(self.syncs.action(piece), SyncAction::Check | SyncAction::Repair);
@@ -333,12 +344,12 @@ impl Shard {
     fn copy_targets(&self, key: u32, homes: &[Home]) -> SmallVec<[(Home, MemberId); 4]> {
         let unit = &self.syncs.units[key as usize];
         let piece = &self.syncs.pieces[unit.piece as usize].what;
-        let end = |home: &Home| Sector(home.sector.0 + unit.len);
-        let first = homes.iter().find(|home| self.members.usable(home.slot, end(home)).is_some());
+        let range = |home: &Home| home.sector.0..home.sector.0 + unit.len;
+        let is_usable = |home: &Home| self.members.usable(home.slot, range(home)).is_some();
+        let first = homes.iter().find(|home| is_usable(home));
         let is_target = |home: &Home| match piece.action {
-            SyncAction::Recovery => {
-                self.members.usable(home.slot, end(home)).is_none()
-                    && piece.within.contains(&home.sector.0)
+            SyncAction::Recovery | SyncAction::Rewrite => {
+                !is_usable(home) && piece.within.contains(&home.sector.0)
             }
             _ => Some(home) != first,
         };
@@ -360,17 +371,24 @@ impl Shard {
         if unit.pending > 0 {
             return;
         }
-        if unit.failed || unit.stage == Stage::Writing || (unit.copies.is_empty() && !unit.again) {
+        let is_over = match unit.stage {
+            Stage::Writing => self.syncs.pieces[unit.piece as usize].mends.is_none(),
+            stage => stage == Stage::Verifying,
+        };
+        if unit.failed || is_over || (unit.copies.is_empty() && !unit.again) {
             return self.end_unit(key);
         }
         unit.pending = 1;
+        if unit.stage == Stage::Writing {
+            return self.read_again(key);
+        }
         if mem::take(&mut unit.again) {
             self.give_copies(key);
             return self.read_copies(key);
         }
         match self.syncs.action(self.syncs.units[key as usize].piece) {
-            SyncAction::Recovery | SyncAction::Resync => self.write_copies(key),
             SyncAction::Check | SyncAction::Repair => self.compare_copies(key),
+            _ => self.write_copies(key),
         }
     }
 
@@ -433,6 +451,74 @@ impl Shard {
             }
         }
         self.unit_part_done(key);
+    }
+
+    fn read_again(&mut self, key: u32) {
+        let unit = &mut self.syncs.units[key as usize];
+        unit.stage = Stage::Verifying;
+        let (len, buf) = (unit.len, unit.copies[0].2);
+        let homes = self.geometry.map(Sector(unit.start)).homes;
+        // One after the other would do, but there is hardly ever more than one.
+        for (home, member) in self.copy_targets(key, &homes) {
+            self.syncs.units[key as usize].pending += 1;
+            let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
+            self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);
+        }
+        self.unit_part_done(key);
+    }
+
+    /// Whether an I/O reads again what was just written.
+    pub(crate) fn is_verifying(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Unit(key) => self.syncs.units[key as usize].stage == Stage::Verifying,
+            Owner::Op(key) => self.ops[key as usize].verifying,
+            Owner::Request(_) => false,
+        }
+    }
+
+    /// A member could not read this: nothing is read there until it has been written anew.
+    pub(crate) fn rewrite(&mut self, member: MemberId, range: Range<u64>) {
+        self.members.mark_bad(member, range.clone());
+        let Some(slot) = self.members.slot_of(member) else { return };
+        let mut at = range.start;
+        while at < range.end {
+            // On parity levels member sectors; else the array's, chunk by chunk.
+            let (rest, len) = match &self.geometry {
+                Geometry::Parity(_) => (range.clone(), range.end - at),
+                Geometry::Raid10(raid10) => {
+                    let len = (raid10.chunk().0 - at % raid10.chunk().0).min(range.end - at);
+                    let Content::Data(start) = raid10.content(slot, Sector(at)) else { return };
+                    (start.0..start.0 + len, len)
+                }
+                _ => (range.clone(), range.end - at),
+            };
+            let what = SyncPiece {
+                id: PieceId(u32::MAX),
+                action: SyncAction::Rewrite,
+                start: Sector(rest.start),
+                len: Sectors(rest.end - rest.start),
+                within: at..at + len,
+            };
+            let report = SyncReport {
+                id: what.id,
+                ok: true,
+                mismatch_sectors: 0,
+                mismatches: Vec::new(),
+                requests: 0,
+            };
+            let mends = Some((member, at..at + len));
+            let key = self.syncs.pieces.insert(Errand { what, rest, units: 0, report, mends });
+            self.syncs.queue.push_front(key as u32);
+            at += len;
+        }
+    }
+
+    fn end_rewrite(&mut self, member: MemberId, range: Range<u64>, ok: bool) {
+        if ok && !self.members.has_failed(member) {
+            self.members.clear_bad(member, range.clone());
+            let (start, len) = (Sector(range.start), Sectors(range.end - range.start));
+            self.note(Notice::Rewritten(member, start, len));
+        }
     }
 
     fn give_copies(&mut self, key: u32) {

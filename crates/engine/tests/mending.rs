@@ -82,6 +82,57 @@ fn resyncs(seed: u64) {
     assert_eq!(world.errors, 0);
 }
 
+/// An array one member of which has sectors that cannot be read.
+fn with_unreadable(seed: u64) -> (World, u16) {
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let config = config(&mut rng);
+    let mut world = World::new(&config, rng.next());
+    load(&mut world, &mut 0);
+    let member = rng.below(u64::from(config.raid_disks)) as u16;
+    for _ in 0..1 + rng.below(40) {
+        let sector = world::DATA_OFFSET + rng.below(world.geometry.component().0);
+        world.unreadable.insert((member, sector));
+    }
+    (world, member)
+}
+
+fn rewrites(seed: u64) {
+    let (mut world, member) = with_unreadable(seed);
+    load(&mut world, &mut 0);
+    world.check_contents();
+    world.check_redundancy();
+    assert_eq!(world.errors, 0);
+    assert!(!world.shard.has_failed(MemberId(member)), "a member fails for what can be mended");
+    let total = world.sectors();
+    for _ in 0..2 {
+        world.sync(SyncAction::Check, 0, total);
+        world.settle();
+    }
+    assert!(world.reports.iter().all(|report| report.ok && report.mismatch_sectors == 0));
+    let used = |&(slot, at): &(u16, u64)| {
+        let at = Sector(at - world::DATA_OFFSET);
+        world.geometry.content(Slot(slot), at) != Content::Unused
+    };
+    assert!(!world.unreadable.iter().any(used), "a check reads, and so mends, everything");
+}
+
+fn drops(seed: u64) {
+    let (mut world, member) = with_unreadable(seed);
+    world.worn.insert(member);
+    let used = |&(slot, at): &(u16, u64)| {
+        let at = Sector(at - world::DATA_OFFSET);
+        world.geometry.content(Slot(slot), at) != Content::Unused
+    };
+    let any = world.unreadable.iter().any(used);
+    let total = world.sectors();
+    world.sync(SyncAction::Check, 0, total);
+    world.settle();
+    assert_eq!(world.shard.has_failed(MemberId(member)), any);
+    world.dead.insert(member);
+    world.check_contents();
+    assert_eq!(world.errors, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
@@ -92,6 +143,16 @@ proptest! {
     #[test]
     fn resync_under_load_makes_redundancy_right(seed: u64) {
         resyncs(seed);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_written_anew_and_nobody_sees_it(seed: u64) {
+        rewrites(seed);
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_mended_is_used_no_more(seed: u64) {
+        drops(seed);
     }
 }
 

@@ -51,6 +51,10 @@ pub struct World {
     pub geometry: Geometry,
     pub members: Vec<Vec<u8>>,
     pub dead: BTreeSet<u16>,
+    /// Members' sectors that cannot be read until they are written.
+    pub unreadable: BTreeSet<(u16, u64)>,
+    /// Members whose writes do not help.
+    pub worn: BTreeSet<u16>,
     pub rng: Rng,
     buffers: BTreeMap<u32, Vec<u8>>,
     history: Vec<History>,
@@ -99,6 +103,8 @@ impl World {
             shard,
             members: sizes.iter().map(|s| vec![0; (s + DATA_OFFSET) as usize * SECTOR]).collect(),
             dead: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            worn: BTreeSet::new(),
             rng: Rng(seed | 1),
             buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
             history: vec![History { stamps: vec![0], answered: 0 }; sectors],
@@ -238,6 +244,7 @@ impl World {
                     self.reports.push(report);
                     continue;
                 }
+                Notice::Rewritten(..) => continue,
                 other => panic!("unasked: {other:?}"),
             };
             self.shard.handle_order(self.now, &order);
@@ -256,7 +263,7 @@ impl World {
         }
         let at = self.rng.below(self.pending.len() as u64) as usize;
         let io = self.pending.swap_remove(at);
-        let ok = !self.dead.contains(&io.member.0);
+        let ok = !self.dead.contains(&io.member.0) && !self.hits_unreadable(&io);
         if ok {
             self.perform(&io);
         }
@@ -271,6 +278,18 @@ impl World {
         assert!(self.shard.is_quiet(), "requests were left without an answer");
         assert!(self.running.is_empty());
         assert_eq!(self.shard.scratch_pages().0, 0, "stripe cache memory was lost");
+    }
+
+    /// Whether it reads what cannot be read; a write mends that.
+    fn hits_unreadable(&mut self, io: &MemberIo) -> bool {
+        let member = io.member.0;
+        let range = (member, io.sector.0)..(member, io.sector.0 + io.len.0);
+        let hits = self.unreadable.range(range.clone()).next().is_some();
+        let writes = matches!(io.kind, IoKind::Write { .. } | IoKind::WriteZeroes { .. });
+        if writes && !self.worn.contains(&member) {
+            self.unreadable.retain(|place| !range.contains(place));
+        }
+        hits && io.kind == IoKind::Read
     }
 
     fn perform(&mut self, io: &MemberIo) {

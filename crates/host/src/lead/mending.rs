@@ -52,6 +52,13 @@ impl Lead {
                     }
                 });
             }
+            Event::Rewritten(member, sector, len) => self.log.say(&format!(
+                "{}: {} bytes from byte {} of its data could not be read; they were written anew from \
+                 the other members, and can be read",
+                self.members[usize::from(member.0)].path,
+                len.0 * 512,
+                sector.0 * 512,
+            )),
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
         }
@@ -325,6 +332,7 @@ pub(super) fn action_name(action: SyncAction) -> &'static str {
         SyncAction::Resync => "resync",
         SyncAction::Check => "check",
         SyncAction::Repair => "repair",
+        SyncAction::Rewrite => "rewrite",
     }
 }
 
