@@ -579,10 +579,22 @@ impl Supervisor {
             return;
         }
         member.standing = Standing::Faulty;
+        self.call_off_step_back();
         self.mending.members_changed();
         self.unrecorded.push(id);
         self.orders.push_back(Order::MemberFailed(id));
         self.happened.push_back(Event::MemberFailed(id));
+    }
+
+    /// A step back whose superblocks are not sent yet would record a failure by fewer events than the member
+    /// that failed has seen.
+    fn call_off_step_back(&mut self) {
+        let events = self.events;
+        let is_due = |update: &mut Update| update.left.is_none() && events < update.events_before;
+        if let Some(update) = self.update.take_if(is_due) {
+            self.events = update.events_before;
+            self.can_step_back = false;
+        }
     }
 
     fn fail_if_survivable(&mut self, id: MemberId) -> bool {
