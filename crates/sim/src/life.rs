@@ -58,6 +58,21 @@ pub(crate) enum End {
     Known,
 }
 
+/// What a life leaves behind, beside its disks.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub end: End,
+    /// Member I/Os.
+    pub ios: u64,
+    /// The stamp that the last write took.
+    pub stamp: u32,
+    /// Disks that faults have hit.
+    pub hit: BTreeSet<usize>,
+    /// Disks whose failure is on record.
+    pub recorded: BTreeSet<usize>,
+    pub wrote_superblocks: bool,
+}
+
 #[derive(Debug)]
 enum Event {
     Submit,
@@ -159,14 +174,13 @@ pub(crate) struct Life<'a> {
     vanished: BTreeSet<MemberId>,
     /// Members that faults have hit.
     hit: BTreeSet<MemberId>,
-    /// Disks whose failure is on record.
-    pub recorded: BTreeSet<usize>,
-    pub ios: u64,
+    recorded: BTreeSet<usize>,
+    ios: u64,
     events: u64,
     /// The highest event count that a superblock was given.
     events_max: u64,
     is_known: bool,
-    pub wrote_superblocks: bool,
+    wrote_superblocks: bool,
     trace: bool,
 }
 
@@ -269,7 +283,9 @@ impl<'a> Life<'a> {
         }
         while self.phase != Phase::Done {
             if cut_after.is_some_and(|events| self.events >= events) {
-                self.cut();
+                let kept = [Cut::Nothing, Cut::Everything, Cut::AnySectors, Cut::AnySectors];
+                let how = self.dice.pick(&kept);
+                self.cut(how);
                 return Ok(End::Cut);
             }
             self.step().map_err(|error| format!("at {} ns: {error}", self.now.0))?;
@@ -281,14 +297,16 @@ impl<'a> Life<'a> {
         Ok(End::Stopped)
     }
 
-    /// Disks that faults have hit.
-    pub(crate) fn hit_disks(&self) -> impl Iterator<Item = usize> + '_ {
-        self.hit.iter().map(|member| self.disk_of[usize::from(member.0)])
-    }
-
-    /// The stamp that the last write took.
-    pub(crate) fn next_stamp(&self) -> u32 {
-        self.stamp
+    /// What is left of it.
+    pub(crate) fn report(self, end: End) -> Report {
+        Report {
+            end,
+            ios: self.ios,
+            stamp: self.stamp,
+            hit: self.hit.iter().map(|member| self.disk_of[usize::from(member.0)]).collect(),
+            recorded: self.recorded,
+            wrote_superblocks: self.wrote_superblocks,
+        }
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
@@ -484,9 +502,7 @@ impl<'a> Life<'a> {
     }
 
     /// The power goes off under everything.
-    fn cut(&mut self) {
-        let how =
-            self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors, Cut::AnySectors]);
+    pub(crate) fn cut(&mut self, how: Cut) {
         self.say(|| format!("the power is cut; kept of caches: {how:?}"));
         for event in std::mem::take(&mut self.queue).into_values() {
             match event {
@@ -545,7 +561,7 @@ impl Life<'_> {
         Wish { ask, sector, len }
     }
 
-    fn ask(&mut self, wish: Wish) {
+    pub(crate) fn ask(&mut self, wish: Wish) {
         let home = self.dice.below(self.shards.len() as u64) as usize;
         let client = self.next_id;
         self.next_id += 1;
@@ -883,4 +899,39 @@ fn span(plan: &Plan, geometry: &Geometry) -> u64 {
         Geometry::Linear(_) | Geometry::Mirror(_) => 8,
     };
     unit * plan.span_units
+}
+
+/// What a scenario does by hand.
+#[cfg(test)]
+impl Life<'_> {
+    /// The member answers no more.
+    pub(crate) fn vanish(&mut self, member: MemberId) {
+        self.vanished.insert(member);
+        self.hit.insert(member);
+        self.budget.gone.extend(self.slot_of[usize::from(member.0)]);
+    }
+
+    pub(crate) fn has_failed(&self, member: MemberId) -> bool {
+        self.shards.iter().all(|shard| shard.has_failed(member))
+    }
+
+    pub(crate) fn step_until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), String> {
+        while !is_so(self) {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Until every request has its answer.
+    pub(crate) fn settle(&mut self) -> Result<(), String> {
+        self.pump()?;
+        self.step_until(|life| life.clients.is_empty())
+    }
+
+    /// Lets time pass.
+    pub(crate) fn rest(&mut self, ns: u64) -> Result<(), String> {
+        let until = self.now.after(ns);
+        self.at(ns, Event::Submit);
+        self.step_until(|life| life.now >= until)
+    }
 }
