@@ -125,6 +125,7 @@ impl World {
                 match effect {
                     Effect::Io(io) => self.perform(&io),
                     Effect::Compute(compute) => self.compute(&compute),
+                    Effect::Compare(_) => unreachable!("nothing is checked"),
                     Effect::Reply(reply) => {
                         assert_eq!(reply.result, Ok(()));
                         self.finished += 1;
@@ -141,7 +142,7 @@ impl World {
                 match self.shard.poll_effect() {
                     Some(Effect::Io(io)) => self.perform(&io),
                     Some(Effect::Compute(compute)) => self.compute(&compute),
-                    Some(Effect::Reply(_)) => unreachable!("replies follow completions"),
+                    Some(other) => unreachable!("{other:?} follows completions or checks"),
                     None => return,
                 }
                 continue;

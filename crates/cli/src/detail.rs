@@ -1,7 +1,8 @@
 //! `lapstrake detail`.
 
 use crate::exit::{Exit, Outcome};
-use crate::status::{self, view::MemberView, view::View};
+use crate::status::view::{MemberView, View};
+use crate::target::Target;
 use crate::text;
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use std::fmt::Write;
@@ -27,19 +28,14 @@ Exit codes:
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The array's name
-    name: String,
     #[command(flatten)]
-    place: status::Place,
-    /// Report in JSON
-    #[arg(long)]
-    pub json: bool,
+    pub target: Target,
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let detail = status::detail(&args.place.dir(), &args.name)?;
+    let detail = args.target.detail()?;
     let view: View = serde_json::from_value(detail.clone())?;
-    if args.json {
+    if args.target.json {
         println!("{detail:#}");
     } else {
         print!("{}", lines(&view));
@@ -48,7 +44,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 macro_rules! line {
-    ($out:expr, $label:literal, $($value:tt)*) => {
+    ($out:expr, $label:expr, $($value:tt)*) => {
         // A String takes any text.
         let _ = writeln!($out, "{:>18} : {}", $label, format_args!($($value)*));
     };
@@ -90,13 +86,13 @@ fn identity(out: &mut String, view: &View) {
 
 fn state(out: &mut String, view: &View) {
     let (faulty, spare) = (view.count("faulty"), view.count("spare"));
-    let recovering = view.count("recovering");
+    let rebuilding = view.count("recovering") + view.count("replacement");
     line!(out, "Update Time", "{}", text::time(view.update_time));
     line!(out, "State", "{} ", view.state.join(", "));
     line!(out, "Active Devices", "{}", view.count("in_sync"));
     line!(out, "Working Devices", "{}", view.members.len() - faulty);
     line!(out, "Failed Devices", "{faulty}");
-    line!(out, "Spare Devices", "{}", spare + recovering);
+    line!(out, "Spare Devices", "{}", spare + rebuilding);
     out.push('\n');
 }
 
@@ -126,6 +122,14 @@ fn shape(out: &mut String, view: &View) {
     }
     line!(out, "Consistency Policy", "{}", view.consistency_policy);
     out.push('\n');
+    if let Some(sync) = &view.sync {
+        let what = match &*sync.action {
+            "recovery" => "Rebuild Status",
+            "check" => "Check Status",
+            _ => "Resync Status",
+        };
+        line!(out, what, "{}% complete\n", sync.per_mille() / 10);
+    }
     if view.version != "0.90" {
         line!(out, "Name", "{}", view.set_name);
     }
@@ -143,15 +147,16 @@ fn shape(out: &mut String, view: &View) {
 
 fn table(out: &mut String, view: &View) {
     out.push_str("    Number   Major   Minor   RaidDevice State\n");
-    let holders =
-        |slot| view.members.iter().find(move |m| m.slot == Some(slot) && m.state != "faulty");
     for slot in 0..view.raid_devices {
-        match holders(slot) {
-            Some(member) => row(out, view, member, Some(slot)),
-            None => {
-                // As above.
-                let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
-            }
+        let holds = |m: &&MemberView| m.slot == Some(slot) && m.state != "faulty";
+        let mut holders: Vec<_> = view.members.iter().filter(holds).collect();
+        holders.sort_by_key(|member| member.state == "replacement");
+        for member in &holders {
+            row(out, view, member, Some(slot));
+        }
+        if holders.is_empty() {
+            // As above.
+            let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
         }
     }
     let rest = |m: &&MemberView| m.slot.is_none() || m.state == "faulty";
@@ -171,7 +176,7 @@ fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
     let slot_text = slot.map_or_else(|| "    -".to_owned(), |slot| format!("{slot:5}"));
     let state = match &*member.state {
         "in_sync" => "active sync",
-        "recovering" => "spare rebuilding",
+        "recovering" | "replacement" => "spare rebuilding",
         other => other,
     };
     let set = slot.and_then(|slot| set_of(view, slot)).unwrap_or_default();
@@ -207,6 +212,12 @@ fn service(out: &mut String, view: &View) {
     if let Some((dirty, all)) = view.bitmap_bits {
         line!(out, "Bitmap", "{dirty} of {all} chunks dirty");
     }
+    if let Some(last) = &view.last_sync {
+        line!(out, "Last Sync", "{}, {}", last.action, last.result);
+    }
+    if view.consistency_policy != "none" {
+        line!(out, "Mismatch Count", "{} sectors", view.mismatch_sectors);
+    }
     line!(out, "I/O", "{}, {} shards", view.backend, view.shards);
     line!(out, "Requests", "{}", work.requests);
     line!(out, "Member Reads", "{} ({})", work.member_reads, mib(work.member_read_bytes));
@@ -225,4 +236,55 @@ fn service(out: &mut String, view: &View) {
     line!(out, "Stripe Cache", "{used}, waited for {} times", work.stripe_cache_waits);
     line!(out, "Buffers", "{}", of(memory.buffers_used, memory.buffers));
     line!(out, "Memory Locked", "{}", if memory.locked { "yes" } else { "no" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::view::tests::{raid5, sync};
+    use serde_json::json;
+
+    #[test]
+    fn a_rebuild_is_told_as_mdadm_does() {
+        let mut view = raid5(json!({
+            "state": ["clean", "degraded", "recovering"],
+            "sync": sync("recovery", false),
+            "last_sync": { "action": "check", "result": "interrupted" },
+            "mismatch_sectors": 24,
+        }));
+        view.members[2].state = "recovering".into();
+        let text = lines(&view);
+        for part in [
+            "\n             State : clean, degraded, recovering \n    Active Devices : 2\n",
+            "\n     Spare Devices : 2\n",
+            "\nConsistency Policy : resync\n\n    Rebuild Status : 12% complete\n\n",
+            "\n       3       0        0        2      spare rebuilding   m3\n",
+            "\n         Last Sync : check, interrupted\n    Mismatch Count : 24 sectors\n",
+        ] {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn each_sync_action_has_a_status() {
+        for (action, line) in [
+            ("resync", "\n     Resync Status : 12% complete\n"),
+            ("repair", "\n     Resync Status : 12% complete\n"),
+            ("check", "\n      Check Status : 12% complete\n"),
+        ] {
+            assert!(lines(&raid5(json!({ "sync": sync(action, false) }))).contains(line));
+        }
+        assert!(!lines(&raid5(json!({}))).contains("complete"));
+    }
+
+    #[test]
+    fn a_replacement_follows_whom_it_replaces() {
+        let mut view = raid5(json!({}));
+        view.members[3].slot = Some(1);
+        view.members[3].state = "replacement".into();
+        view.members.rotate_right(1);
+        let rows = "   1      active sync   m1\n\
+            \x20      4       0        0        1      spare rebuilding   m4\n";
+        assert!(lines(&view).contains(rows), "{}", lines(&view));
+    }
 }

@@ -7,12 +7,17 @@ mod detail;
 mod examine;
 mod exit;
 mod generate;
+mod members;
 mod options;
 mod scan;
 mod serve;
+mod set;
 mod status;
 mod stop;
+mod sync;
+mod target;
 mod text;
+mod wait;
 
 use clap::{Parser, Subcommand};
 use exit::Outcome;
@@ -45,6 +50,12 @@ enum Command {
     Serve(Box<serve::Args>),
     Status(status::Args),
     Detail(detail::Args),
+    #[command(flatten)]
+    Members(members::Command),
+    #[command(flatten)]
+    Sync(sync::Command),
+    Wait(wait::Args),
+    Set(set::Args),
     Stop(stop::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
@@ -60,6 +71,10 @@ impl Command {
             Self::Serve(args) => serve::run(&args),
             Self::Status(args) => status::run(&args),
             Self::Detail(args) => detail::run(&args),
+            Self::Members(command) => command.run(),
+            Self::Sync(command) => command.run(),
+            Self::Wait(args) => wait::run(&args),
+            Self::Set(args) => set::run(&args),
             Self::Stop(args) => stop::run(&args),
             Self::Completions(args) => generate::completions(&args),
             Self::Man(args) => generate::man(&args),
@@ -77,8 +92,12 @@ impl Command {
             Self::Cat(args) => args.json,
             Self::Serve(args) => args.json,
             Self::Status(args) => args.json,
-            Self::Detail(args) => args.json,
-            Self::Stop(args) => args.json,
+            Self::Detail(args) => args.target.json,
+            Self::Members(command) => command.target().json,
+            Self::Sync(command) => command.target().json,
+            Self::Wait(args) => args.target.json,
+            Self::Set(args) => args.target.json,
+            Self::Stop(args) => args.target.json,
             Self::Completions(_) | Self::Man(_) => false,
         }
     }

@@ -82,6 +82,15 @@ pub struct Args {
     /// Milliseconds after the last write until the superblocks say clean; 0: at the stop only
     #[arg(long, value_name = "MS", default_value_t = 200)]
     safe_mode_delay: u64,
+    /// Start no recovery or resync until `lapstrake idle`
+    #[arg(long)]
+    frozen: bool,
+    /// KiB/s that a recovery, resync, check or repair has of each member even while clients are busy
+    #[arg(long, value_name = "KIB", default_value_t = 1000)]
+    sync_speed_min: u64,
+    /// KiB/s that it has at most; 0: no limit
+    #[arg(long, value_name = "KIB", default_value_t = 0)]
+    sync_speed_max: u64,
     /// Threads, each with a part of the array [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     shards: Option<u16>,
@@ -294,6 +303,9 @@ fn settings(args: &Args) -> Options {
         shards: args.shards.map_or(defaults.shards, usize::from),
         stripe_cache_size: args.stripe_cache_size,
         safe_mode_delay_ms: args.safe_mode_delay,
+        frozen: args.frozen,
+        sync_speed_min_kib: args.sync_speed_min,
+        sync_speed_max_kib: args.sync_speed_max,
         backend: match args.backend {
             BackendName::Uring => Backend::IoUring,
             BackendName::Threads => Backend::Threads,

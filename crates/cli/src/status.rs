@@ -4,9 +4,9 @@ mod mdstat;
 pub mod view;
 
 use crate::exit::{Exit, Outcome};
-use lapstrake_host::control::{self, ControlError, ask};
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use crate::target::{self, Place};
+use lapstrake_host::control::{self, ControlError};
+use serde_json::json;
 use view::View;
 
 const HELP: &str = "\
@@ -37,30 +37,6 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Where control sockets are.
-#[derive(clap::Args)]
-pub struct Place {
-    /// Where the control sockets are [default: as for serve]
-    #[arg(long, value_name = "DIR")]
-    control_dir: Option<PathBuf>,
-}
-
-impl Place {
-    /// The directory.
-    pub fn dir(&self) -> PathBuf {
-        self.control_dir.clone().unwrap_or_else(control::directory)
-    }
-}
-
-/// All that a server tells about its array: its own object with the process and the exports.
-pub fn detail(dir: &Path, name: &str) -> Result<Value, ControlError> {
-    let mut reply = ask(dir, name, "detail")?;
-    let mut detail = reply["detail"].take();
-    detail["pid"] = reply["pid"].take();
-    detail["exports"] = reply["exports"].take();
-    Ok(detail)
-}
-
 pub fn run(args: &Args) -> Outcome {
     let dir = args.place.dir();
     let names = match &args.name {
@@ -69,7 +45,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let mut arrays = Vec::new();
     for name in &names {
-        match detail(&dir, name) {
+        match target::detail(&dir, name) {
             Ok(detail) => arrays.push(detail),
             // It has been stopped since it was listed.
             Err(ControlError::NotServed { .. }) if args.name.is_none() => {}

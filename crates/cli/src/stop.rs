@@ -1,8 +1,8 @@
 //! `lapstrake stop`.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::status::Place;
-use lapstrake_host::control::{ControlError, ask};
+use crate::target::Target;
+use lapstrake_host::control::ControlError;
 use serde_json::json;
 
 const HELP: &str = "\
@@ -21,23 +21,18 @@ Exit codes:
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// The array's name
-    name: String,
     #[command(flatten)]
-    place: Place,
-    /// Report in JSON
-    #[arg(long)]
-    pub json: bool,
+    pub target: Target,
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let name = &args.name;
-    let (served, clean) = match ask(&args.place.dir(), name, "stop") {
+    let name = &args.target.name;
+    let (served, clean) = match args.target.ask(&json!({ "command": "stop" })) {
         Ok(reply) => (true, reply["clean"] == true),
         Err(ControlError::NotServed { .. }) => (false, true),
         Err(error) => return Err(error.into()),
     };
-    if args.json {
+    if args.target.json {
         println!("{}", json!({ "name": name, "was_served": served, "clean": clean }));
     } else if !served {
         println!("{name}: not being served, nothing to stop");

@@ -4,8 +4,10 @@ mod support;
 
 use support::Lab;
 
-const COMMANDS: [&str; 8] =
-    ["create", "examine", "scan", "cat", "serve", "status", "detail", "stop"];
+const COMMANDS: [&str; 20] = [
+    "create", "examine", "scan", "cat", "serve", "status", "detail", "add", "re-add", "fail",
+    "remove", "replace", "check", "repair", "resync", "idle", "freeze", "wait", "set", "stop",
+];
 
 #[test]
 fn every_shell_gets_every_command() {

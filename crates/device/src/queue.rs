@@ -320,8 +320,8 @@ impl Queue {
             }
             let raw = slot.step();
             let in_memory = slot.member.as_ref().is_some_and(|member| member.memory_backed());
-            let inline = in_memory
-                && (slot.total <= COPIED_MAX || BLOCKED.load(Ordering::Relaxed) == 0);
+            let inline =
+                in_memory && (slot.total <= COPIED_MAX || BLOCKED.load(Ordering::Relaxed) == 0);
             if !inline {
                 return self.start(key, &raw);
             }

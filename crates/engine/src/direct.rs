@@ -96,14 +96,15 @@ impl Shard {
             let run = self.geometry.map(Sector(at));
             let len = self.clip(&run.homes, run.len.0.min(end - at));
             let buf = data.then(|| self.reqs[key as usize].buf_at(at));
-            let mut copies = 0;
+            let mut is_kept = false;
             for home in &run.homes {
-                if let Some(member) = self.members.usable(home.slot, Sector(home.sector.0 + len)) {
+                if let Some(member) = self.members.writable(home.slot) {
                     self.builder.add(member, home.sector.0, len, buf);
-                    copies += 1;
+                    let range = home.sector.0..home.sector.0 + len;
+                    is_kept |= self.members.usable(home.slot, range).is_some();
                 }
             }
-            if copies == 0 {
+            if !is_kept {
                 self.reqs[key as usize].error = Some(RequestError::Io);
             }
             at += len;
@@ -111,20 +112,17 @@ impl Shard {
         self.send_built(key, kind);
     }
 
-    /// Cuts a run where a member under recovery stops being trusted.
-    fn clip(&self, homes: &[Home], len: u64) -> u64 {
-        homes.iter().fold(len, |len, home| {
-            let trusted = self.members.trusted_to(home.slot).0;
-            if trusted > home.sector.0 { len.min(trusted - home.sector.0) } else { len }
-        })
+    /// Cuts a run where a member under recovery stops being trusted, or begins or ends to be readable.
+    pub(crate) fn clip(&self, homes: &[Home], len: u64) -> u64 {
+        homes.iter().fold(len, |len, home| len.min(self.members.alike(home.slot, home.sector.0)))
     }
 
     /// The copy to read: before a resync has come by always the first, since copies may differ;
     /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest.
     fn choose(&self, homes: &[Home], at: u64, len: u64) -> Option<(MemberId, u64)> {
         let mut usable = homes.iter().filter_map(|home| {
-            let end = Sector(home.sector.0 + len);
-            Some((self.members.usable(home.slot, end)?, home.sector.0))
+            let range = home.sector.0..home.sector.0 + len;
+            Some((self.members.usable(home.slot, range)?, home.sector.0))
         });
         let (far, bound) = match &self.geometry {
             Geometry::Raid10(raid10) => (raid10.layout().far > 1, at + len),

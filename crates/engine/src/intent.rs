@@ -13,7 +13,7 @@ use alloc::{
     vec::Vec,
 };
 use core::mem;
-use lapstrake_geometry::Sectors;
+use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::bitmap::{Bits, PAGE, Superblock};
 
 /// Sectors of a page of the bitmap's area, the unit in which it is written.
@@ -94,6 +94,37 @@ impl Intent {
 
     pub(crate) fn count(&self) -> (u64, u64) {
         (self.bits.count_set(), self.bits.count())
+    }
+
+    /// Whether a set bit covers any of these sectors.
+    pub(crate) fn is_any_set(&self, start: u64, end: u64) -> bool {
+        let mut covering = self.bits.covering(Sector(start), Sectors(end - start));
+        covering.any(|bit| self.bits.get(bit))
+    }
+
+    /// The first sector from `from` on that a set bit covers.
+    pub(crate) fn next_set(&self, from: u64) -> Option<u64> {
+        let chunk = self.bits.chunk().0;
+        let bit = self.bits.iter_set(from / chunk).next()?;
+        Some(from.max(bit * chunk))
+    }
+
+    /// Set bits stand for nothing any more but writes of late.
+    pub(crate) fn resynced(&mut self) {
+        for bit in mem::take(&mut self.needed) {
+            self.holders.entry(bit).or_insert(0);
+        }
+    }
+
+    /// All pages are to be written, as a new member has none.
+    pub(crate) fn rewrite(&mut self) {
+        (0..self.bits.pages()).for_each(|page| self.bits.mark_dirty(page));
+        self.superblock_dirty = true;
+    }
+
+    /// Whether the bits tell all that a member has missed whose superblock says this event count.
+    pub(crate) fn covers(&self, events: u64) -> bool {
+        events >= self.superblock.events_cleared
     }
 
     /// A shard waits for bits.

@@ -42,25 +42,32 @@ extern crate alloc;
 extern crate std;
 
 mod bits;
+mod compare;
 mod direct;
 mod guard;
 mod intent;
 mod members;
 mod messages;
 mod op;
+mod recovery;
 mod scratch;
 mod shard;
 mod stripe;
 mod supervisor;
+mod sync;
 mod types;
 
+pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
 pub use intent::IntentConfig;
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{Notice, Order};
+pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use scratch::PAGE_BYTES;
 pub use shard::{Shard, ShardConfig, Stats};
 pub use supervisor::{
-    Event, Loss, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target, WriteId,
+    Added, Event, Loss, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target,
+    WriteId,
 };
+pub use sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport};
 pub use types::*;

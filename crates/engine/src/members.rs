@@ -1,13 +1,15 @@
 //! Which member serves which slot, and how far it can be trusted, as one shard sees it.
 //!
-//! Invariant: a member that failed is in no slot, so that nothing is sent to it again.
+//! Invariants: a member that failed is in no slot, so that nothing is sent to it again; nothing is read from
+//! ranges that a member could not read, until they have been written anew.
 
 use crate::types::{MemberId, Time};
-use alloc::{vec, vec::Vec};
+use alloc::{collections::BTreeMap, vec, vec::Vec};
+use core::ops::Range;
 use lapstrake_geometry::{Sector, Slot};
 
 /// A member as the engine is told of it at the start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
     /// Where its data begins.
     pub data_offset: Sector,
@@ -27,6 +29,8 @@ pub const FULLY_TRUSTED: Sector = Sector(u64::MAX);
 struct Member {
     config: MemberConfig,
     failed: bool,
+    /// Ranges that cannot be read, by their starts; from the data offset.
+    bad: BTreeMap<u64, u64>,
     reads: u32,
     head: Sector,
 }
@@ -56,6 +60,7 @@ impl Members {
             .map(|config| Member {
                 config: config.clone(),
                 failed: false,
+                bad: BTreeMap::new(),
                 reads: 0,
                 head: Sector(0),
             })
@@ -63,11 +68,80 @@ impl Members {
         Self { all, slots, unrecorded: Vec::new(), last_write: Time(0) }
     }
 
-    /// The member that holds good data of `slot` in all sectors below `end`.
+    /// The member that holds good data of `slot` in all these sectors.
     #[must_use]
-    pub fn usable(&self, slot: Slot, end: Sector) -> Option<MemberId> {
+    pub fn usable(&self, slot: Slot, range: Range<u64>) -> Option<MemberId> {
         let id = self.slots[slot.0 as usize]?;
-        (end <= self.all[id.0 as usize].config.trusted_to).then_some(id)
+        let member = &self.all[id.0 as usize];
+        let trusted = range.end <= member.config.trusted_to.0;
+        let last = member.bad.range(..range.end).next_back();
+        let is_bad = last.is_some_and(|(_, &end)| end > range.start);
+        (trusted && !is_bad).then_some(id)
+    }
+
+    /// How many sectors from `at` on a member is as good, or as bad, as there.
+    #[must_use]
+    pub fn alike(&self, slot: Slot, at: u64) -> u64 {
+        let Some(id) = self.slots[slot.0 as usize] else { return u64::MAX };
+        let member = &self.all[id.0 as usize];
+        let trust = member.config.trusted_to.0.checked_sub(at).filter(|&len| len > 0);
+        let before = member.bad.range(..=at).next_back().map(|(_, &end)| end);
+        let inside = before.filter(|&end| end > at).map(|end| end - at);
+        let next = member.bad.range(at + 1..).next().map(|(&start, _)| start - at);
+        [trust, inside, next].into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
+    /// A range cannot be read.
+    pub fn mark_bad(&mut self, member: MemberId, range: Range<u64>) {
+        self.clear_bad(member, range.clone());
+        self.all[member.0 as usize].bad.insert(range.start, range.end);
+    }
+
+    /// A range has been written.
+    pub fn clear_bad(&mut self, member: MemberId, range: Range<u64>) {
+        let bad = &mut self.all[member.0 as usize].bad;
+        let touched: Vec<_> = bad.range(..range.end).map(|(&s, &e)| (s, e)).rev().collect();
+        for (start, end) in touched.into_iter().take_while(|&(_, end)| end > range.start) {
+            bad.remove(&start);
+            if start < range.start {
+                bad.insert(start, range.start);
+            }
+            if end > range.end {
+                bad.insert(range.end, end);
+            }
+        }
+    }
+
+    /// The member that writes to `slot` go to, however far its data can be trusted.
+    #[must_use]
+    pub fn writable(&self, slot: Slot) -> Option<MemberId> {
+        self.slots[slot.0 as usize]
+    }
+
+    /// Takes in another member.
+    pub fn add(&mut self, config: MemberConfig) {
+        self.all.push(Member {
+            config,
+            failed: false,
+            bad: BTreeMap::new(),
+            reads: 0,
+            head: Sector(0),
+        });
+    }
+
+    /// Puts a member that has failed nowhere into a slot that is empty.
+    pub fn put(&mut self, member: MemberId, slot: Slot) {
+        let entry = &mut self.all[member.0 as usize];
+        if !entry.failed {
+            entry.config.slot = Some(slot);
+            entry.config.trusted_to = Sector(0);
+            self.slots[slot.0 as usize] = Some(member);
+        }
+    }
+
+    /// Reads may go to the member below `sector`.
+    pub fn trust(&mut self, member: MemberId, sector: Sector) {
+        self.all[member.0 as usize].config.trusted_to = sector;
     }
 
     /// How far the member of `slot` can be trusted; nothing of an empty slot.
@@ -77,11 +151,14 @@ impl Members {
         id.map_or(Sector(0), |id| self.all[id.0 as usize].config.trusted_to)
     }
 
-    /// Whether every slot holds a member that is in sync as a whole.
+    /// Whether every slot holds a member that is in sync and readable as a whole.
     #[must_use]
     pub fn complete(&self) -> bool {
         self.slots.iter().all(|slot| {
-            slot.is_some_and(|id| self.all[id.0 as usize].config.trusted_to == FULLY_TRUSTED)
+            slot.is_some_and(|id| {
+                let member = &self.all[id.0 as usize];
+                member.config.trusted_to == FULLY_TRUSTED && member.bad.is_empty()
+            })
         })
     }
 

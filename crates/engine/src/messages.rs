@@ -1,8 +1,13 @@
 //! What the shards and the supervisor tell each other. A host may carry these between threads;
 //! order is kept for each pair of ends, nothing is lost, and that is all that is asked of it.
 
-use crate::types::{MemberId, Time};
+use crate::{
+    members::MemberConfig,
+    sync::SyncReport,
+    types::{MemberId, Time},
+};
 use alloc::vec::Vec;
+use lapstrake_geometry::{Sector, Sectors, Slot};
 
 /// From the supervisor to every shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +28,14 @@ pub enum Order {
     SweepBits,
     /// The superblocks can no longer be written: every write fails from now on.
     Broken,
+    /// The next member, in no slot.
+    MemberAdded(MemberConfig),
+    /// The member fills this slot from now on: writes go to it too, reads do not yet.
+    Slotted(MemberId, Slot),
+    /// The member's data is right below this sector (from its data offset).
+    Trusted(MemberId, Sector),
+    /// Redundancy is right below this sector; RAID10: of the array, else of members.
+    InSync(Sector),
 }
 
 /// From a shard to the supervisor.
@@ -44,4 +57,8 @@ pub enum Notice {
     BitsWanted(u64, u64),
     /// The shard writes under these bits no more until it asks again.
     BitsIdle(Vec<u64>),
+    /// A piece of a sync action has ended.
+    Synced(SyncReport),
+    /// What a member could not read was written anew: from this sector (from its data offset), so many.
+    Rewritten(MemberId, Sector, Sectors),
 }

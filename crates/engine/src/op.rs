@@ -8,18 +8,24 @@
 //! | rmw | cheaper, and the written chunks' members are there | old data and parity | old parity + old + new |
 //! | rcw | cheaper, and the other chunks' members are there | the other data | new and other data |
 //! | restore | neither can be | everything that is left | recovered data, then as rcw |
+//! | compare | a check, repair or resync | everything | where it does not fit: all data |
 //!
 //! Invariants: the operation owns its height range of the stripe (`Stripe::locks`) and its
 //! scratch blocks from plan to end. Nothing is written before every read has come. A member
 //! that fails while reading makes the operation start over under a new plan; one that fails
-//! while writing does not, since what the others now hold already implies its data.
+//! while writing does not, since what the others now hold already implies its data. Writes go to
+//! members under recovery too, and parity is made for them, though nothing is read from them.
 
 use crate::{
+    compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
+    scratch::PAGE_BYTES,
     shard::{Owner, Shard},
     stripe::{Slice, Slices, requests_of},
+    sync::SyncAction,
     types::*,
 };
-use lapstrake_geometry::{Sector, Sectors, StripeNo};
+use core::ops::Range;
+use lapstrake_geometry::{Sectors, Slot, StripeNo};
 use lapstrake_parity as parity;
 use smallvec::{SmallVec, smallvec};
 
@@ -29,6 +35,8 @@ pub(crate) enum OpKind {
     Write,
     /// The whole stripe becomes zeros; so does its parity.
     Zero,
+    /// A unit of a sync action.
+    Sync,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +46,7 @@ enum Plan {
     Rmw,
     Rcw,
     Restore,
+    Compare,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +77,13 @@ impl Compute {
     }
 }
 
+/// Of each parity, whether it is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Parities {
+    p: bool,
+    q: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Op {
     stripe: StripeNo,
@@ -77,9 +93,13 @@ pub(crate) struct Op {
     blocks: SmallVec<[Block; 4]>,
     /// Data chunks without a member when the plan was made.
     lost: SmallVec<[usize; 2]>,
+    /// Parities that could be read when the plan was made.
+    known: Parities,
     pending: u32,
     writing: bool,
     read_failed: bool,
+    /// What was written is read again.
+    pub(crate) verifying: bool,
     error: bool,
 }
 
@@ -140,9 +160,11 @@ impl Shard {
             slices,
             blocks: SmallVec::new(),
             lost: SmallVec::new(),
+            known: Parities::default(),
             pending: 1,
             writing: false,
             read_failed: false,
+            verifying: false,
             error: false,
         };
         if kind == OpKind::Zero {
@@ -153,11 +175,19 @@ impl Shard {
         }
         let present = self.present(&op);
         op.lost = (0..present.data.len()).filter(|&data| present.data[data].is_none()).collect();
-        let Some(plan) = self.plan(&op, &present) else {
-            op.error = true;
-            let key = self.ops.insert(op) as u32;
-            self.finish_op(key);
-            return Ok(());
+        op.known = Parities { p: present.p.is_some(), q: present.q.is_some() };
+        let plan = match kind {
+            OpKind::Sync => self.sync_plan(&op),
+            _ => self.plan(&op, &present).ok_or(false),
+        };
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(is_done) => {
+                op.error = !is_done;
+                let key = self.ops.insert(op) as u32;
+                self.finish_op(key);
+                return Ok(());
+            }
         };
         op.plan = plan;
         if !self.take_blocks(&mut op, &present) {
@@ -193,11 +223,17 @@ impl Shard {
         if op.pending > 0 {
             return;
         }
-        if op.error || op.writing || op.kind == OpKind::Zero {
+        if op.error || op.verifying || op.kind == OpKind::Zero {
             return self.finish_op(key);
+        }
+        if op.writing {
+            return self.end_writing(key);
         }
         if op.read_failed {
             return self.start_over(key);
+        }
+        if op.plan == Plan::Compare {
+            return self.compare(key);
         }
         self.compute(key);
         if self.ops[key as usize].kind == OpKind::Read {
@@ -206,6 +242,26 @@ impl Shard {
         self.ops[key as usize].writing = true;
         self.ops[key as usize].pending = 1;
         self.send_writes(key);
+        self.op_part_done(key);
+    }
+
+    fn end_writing(&mut self, key: u32) {
+        let op = &mut self.ops[key as usize];
+        let rewrites = |op: &Op| self.syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite;
+        if op.kind != OpKind::Sync || !rewrites(op) {
+            return self.finish_op(key);
+        }
+        (op.verifying, op.pending) = (true, 1);
+        let op = &self.ops[key as usize];
+        let (range, slice) = (self.member_range(op), op.slices[0].clone());
+        for (what, member) in self.recovered_blocks(op) {
+            let op = &mut self.ops[key as usize];
+            let Some(buf) = op.block(what, &slice) else { continue };
+            op.pending += 1;
+            let len = range.end - range.start;
+            let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
+            self.start_io(Owner::Op(key), member, IoKind::Read, (range.start, len), pieces);
+        }
         self.op_part_done(key);
     }
 
@@ -221,6 +277,9 @@ impl Shard {
         let mut op = self.ops.remove(key as usize);
         self.give_blocks(&mut op);
         self.stripes.unlock(op.stripe.0, op.lo());
+        if op.kind == OpKind::Sync {
+            return self.sync_unit_done(op.slices[0].srcs[0].req, !op.error);
+        }
         let error = op.error.then_some(RequestError::Io);
         for req in requests_of(&op.slices) {
             self.child_done(req, error);
@@ -229,13 +288,156 @@ impl Shard {
 
     fn present(&self, op: &Op) -> Present {
         let parity = self.parity();
-        let top = parity.member_sector(op.stripe, Sectors(u64::from(op.lo() + op.height())));
+        let range = self.member_range(op);
+        let usable = |slot| self.members.usable(slot, range.clone());
         let data = (0..parity.data_disks())
-            .map(|data| self.members.usable(parity.slot_of_data(op.stripe, data), top))
+            .map(|data| usable(parity.slot_of_data(op.stripe, data)))
             .collect();
-        let p = self.members.usable(parity.slot_of_p(op.stripe), top);
-        let q = parity.slot_of_q(op.stripe).and_then(|slot| self.members.usable(slot, top));
+        let p = usable(parity.slot_of_p(op.stripe));
+        let q = parity.slot_of_q(op.stripe).and_then(usable);
         Present { data, p, q }
+    }
+
+    /// The operation's sectors on every member.
+    fn member_range(&self, op: &Op) -> Range<u64> {
+        let start = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
+        start..start + u64::from(op.height())
+    }
+
+    fn slot_of(&self, stripe: StripeNo, what: What) -> Option<Slot> {
+        match what {
+            What::Data(data) => Some(self.parity().slot_of_data(stripe, data)),
+            What::P => Some(self.parity().slot_of_p(stripe)),
+            What::Q => self.parity().slot_of_q(stripe),
+        }
+    }
+
+    fn writable(&self, stripe: StripeNo, what: What) -> Option<MemberId> {
+        self.members.writable(self.slot_of(stripe, what)?)
+    }
+
+    /// The parities that are written.
+    fn kept(&self, stripe: StripeNo) -> Parities {
+        let is_kept = |what| self.writable(stripe, what).is_some();
+        Parities { p: is_kept(What::P), q: is_kept(What::Q) }
+    }
+
+    /// How to do a unit of a sync action; else whether nothing is to be done, or nothing can be.
+    fn sync_plan(&self, op: &Op) -> Result<Plan, bool> {
+        let parities = usize::from(op.known.p) + usize::from(op.known.q);
+        match self.syncs.action(op.slices[0].srcs[0].req) {
+            SyncAction::Recovery | SyncAction::Rewrite => {
+                if self.recovered_blocks(op).is_empty() {
+                    Err(true)
+                } else if op.lost.len() > parities {
+                    Err(false)
+                } else {
+                    Ok(Plan::Restore)
+                }
+            }
+            // There is nothing to compare with.
+            _ if !op.lost.is_empty() || parities == 0 => Err(true),
+            _ => Ok(Plan::Compare),
+        }
+    }
+
+    /// What members under recovery lack of the operation's range.
+    fn recovered_blocks(&self, op: &Op) -> SmallVec<[(What, MemberId); 2]> {
+        let parity = self.parity();
+        let range = self.member_range(op);
+        let all = (0..parity.data_disks()).map(What::Data).chain([What::P, What::Q]);
+        all.filter_map(|what| {
+            let slot = self.slot_of(op.stripe, what)?;
+            let member = self.members.writable(slot)?;
+            self.members.usable(slot, range.clone()).is_none().then_some((what, member))
+        })
+        .collect()
+    }
+
+    fn send_recovered(&mut self, key: u32) {
+        let op = &self.ops[key as usize];
+        let (lo, hi) = (op.lo(), op.lo() + op.height());
+        for (what, member) in self.recovered_blocks(op) {
+            self.write_block(key, what, member, (lo, hi));
+        }
+    }
+
+    /// Writes a height range of one of the operation's blocks.
+    fn write_block(&mut self, key: u32, what: What, member: MemberId, (lo, hi): (u32, u32)) {
+        let op = &self.ops[key as usize];
+        let Some(buf) = op.block(what, &Slice { lo, hi, srcs: SmallVec::new() }) else { return };
+        let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(lo))).0;
+        let pieces = smallvec![Piece { buf, len: (hi - lo) * 512 }];
+        self.ops[key as usize].pending += 1;
+        let range = (sector, u64::from(hi - lo));
+        self.start_io(Owner::Op(key), member, IoKind::Write { fua: false }, range, pieces);
+    }
+
+    fn compare(&mut self, key: u32) {
+        let op = &mut self.ops[key as usize];
+        op.pending = 1;
+        let op = &self.ops[key as usize];
+        let slice = &op.slices[0];
+        let disks = self.parity().data_disks();
+        let what = Subject::Parity {
+            data: (0..disks).filter_map(|data| op.block(What::Data(data), slice)).collect(),
+            coefs: self.exponents(op.stripe).iter().map(|&exp| parity::gf::exp(exp)).collect(),
+            p: op.block(What::P, slice).filter(|_| op.known.p),
+            q: op.block(What::Q, slice).filter(|_| op.known.q),
+        };
+        let len = op.height() * 512;
+        self.emit(Effect::Compare(Comparison { id: CompareId(Compared::Op(key)), what, len }));
+    }
+
+    /// The operation's blocks were compared.
+    pub(crate) fn op_compared(&mut self, key: u32, found: &[Finding]) {
+        let op = &mut self.ops[key as usize];
+        op.writing = true;
+        let (piece, stripe, lo) = (op.slices[0].srcs[0].req, op.stripe, op.lo());
+        self.note_stripe_mismatches(piece, stripe, lo, found);
+        let action = self.syncs.action(piece);
+        if action != SyncAction::Check {
+            // Pages that follow each other and are mended alike go together.
+            let alike = |a: &Finding, b: &Finding| (a.suspect, a.page + 1) == (b.suspect, b.page);
+            for pages in found.chunk_by(alike) {
+                self.mend(key, pages, action == SyncAction::Repair);
+            }
+        }
+        self.op_part_done(key);
+    }
+
+    /// Mends pages: the one block that is known to be wrong, else the parities.
+    fn mend(&mut self, key: u32, pages: &[Finding], trusts_parity: bool) {
+        let op = &self.ops[key as usize];
+        let page = PAGE_BYTES / 512;
+        let lo = op.lo() + pages[0].page * page;
+        let hi = (lo + page * pages.len() as u32).min(op.lo() + op.height());
+        let slice = Slice { lo, hi, srcs: SmallVec::new() };
+        let (len, disks) = ((hi - lo) * 512, self.parity().data_disks());
+        let (work, written) = match pages[0].suspect {
+            Suspect::Block(wrong) if trusts_parity => {
+                let others = (0..disks).filter(|&data| data != wrong).map(What::Data);
+                let srcs = others.chain([What::P]).filter_map(|what| op.block(what, &slice));
+                let wrong = What::Data(wrong);
+                let work = op.block(wrong, &slice).map(|dst| Compute::Xor {
+                    dst,
+                    srcs: srcs.collect(),
+                    len,
+                });
+                (work, [Some(wrong), None])
+            }
+            _ => (self.make_parity(op, &slice), [Some(What::P), Some(What::Q)]),
+        };
+        let stripe = op.stripe;
+        if let Some(work) = work {
+            self.stats.compute_bytes += work.bytes_read();
+            self.emit(Effect::Compute(work));
+        }
+        for what in written.into_iter().flatten() {
+            if let Some(member) = self.writable(stripe, what) {
+                self.write_block(key, what, member, (lo, hi));
+            }
+        }
     }
 
     /// The cheapest plan that can be; none when too much is lost.
@@ -257,16 +459,17 @@ impl Shard {
             return Some(if lost_touched == 0 { Plan::Bare } else { Plan::Restore });
         }
         let others = present.data.len() as u32 - touched;
-        if parities == 0 {
+        let kept = self.kept(op.stripe);
+        if kept == Parities::default() {
             return Some(Plan::Bare);
         }
         if others == 0 {
             return Some(Plan::Full);
         }
-        // Before a resync has come by, parity cannot be updated, only made anew.
+        // Before a resync or a recovery has come by, parity cannot be updated, only made anew.
         let parity = self.parity();
         let top = parity.member_sector(op.stripe, Sectors(u64::from(op.lo() + op.height())));
-        let rmw = lost_touched == 0 && top <= self.in_sync_to;
+        let rmw = lost_touched == 0 && top <= self.in_sync_to && kept == op.known;
         match (rmw, lost_other == 0) {
             (true, true) if touched + parities < others => Some(Plan::Rmw),
             (_, true) => Some(Plan::Rcw),
@@ -278,10 +481,11 @@ impl Shard {
     fn count_plan(&mut self, plan: Plan, kind: OpKind) {
         match plan {
             Plan::Restore => self.stats.recovered += 1,
-            _ if kind == OpKind::Read => {}
+            _ if matches!(kind, OpKind::Read | OpKind::Sync) => {}
             Plan::Full | Plan::Bare => self.stats.full_writes += 1,
             Plan::Rmw => self.stats.rmw_writes += 1,
             Plan::Rcw => self.stats.rcw_writes += 1,
+            Plan::Compare => {}
         }
     }
 
@@ -298,14 +502,19 @@ impl Shard {
                 // about to be overwritten is not needed.
                 Plan::Restore if op.touches(data) => !read && present.data[data as usize].is_some(),
                 Plan::Restore => !read || present.data[data as usize].is_some(),
+                Plan::Compare => true,
             };
             if needed {
                 wanted.push(What::Data(data));
             }
         }
         if op.plan != Plan::Bare {
-            wanted.extend(present.p.map(|_| What::P));
-            wanted.extend(present.q.map(|_| What::Q));
+            let kept = match op.kind {
+                OpKind::Read => op.known,
+                _ => self.kept(op.stripe),
+            };
+            wanted.extend(kept.p.then_some(What::P));
+            wanted.extend(kept.q.then_some(What::Q));
         }
         let bytes = op.height() * 512;
         for what in wanted {
@@ -329,7 +538,7 @@ impl Shard {
         let op = &self.ops[key as usize];
         let parities_needed = match op.plan {
             Plan::Full | Plan::Bare | Plan::Rcw => 0,
-            Plan::Rmw => 2,
+            Plan::Rmw | Plan::Compare => 2,
             Plan::Restore => op.lost.len(),
         };
         let (lo, height) = (op.lo(), op.height());
@@ -366,18 +575,22 @@ impl Shard {
 
     fn send_writes(&mut self, key: u32) {
         let op = &self.ops[key as usize];
-        let present = self.present(op);
+        if op.kind == OpKind::Sync {
+            return self.send_recovered(key);
+        }
         let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
         let height = u64::from(op.height());
-        let top = Sector(sector + height);
-        if !self.geometry.survives(|slot| self.members.usable(slot, top).is_some()) {
+        let range = sector..sector + height;
+        let is_there = |slot| self.members.usable(slot, range.clone()).is_some();
+        if !self.geometry.survives(is_there) {
             self.ops[key as usize].error = true;
             return;
         }
         let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req as usize].fua());
         let mut ios: SmallVec<[(MemberId, Pieces); 8]> = SmallVec::new();
         for src in &op.slices[0].srcs {
-            let Some(member) = present.data[src.data as usize] else { continue };
+            let slot = self.parity().slot_of_data(op.stripe, src.data);
+            let Some(member) = self.members.writable(slot) else { continue };
             let mut pieces = Pieces::new();
             for slice in &op.slices {
                 let len = (slice.hi - slice.lo) * 512;
@@ -387,7 +600,8 @@ impl Shard {
             }
             ios.push((member, pieces));
         }
-        for (what, member) in [(What::P, present.p), (What::Q, present.q)] {
+        for what in [What::P, What::Q] {
+            let member = self.writable(op.stripe, what);
             let buf = op.block(what, &op.slices[0]);
             if let (Some(member), Some(buf)) = (member, buf) {
                 ios.push((member, smallvec![Piece { buf, len: op.height() * 512 }]));
@@ -408,13 +622,14 @@ impl Shard {
             _ => (false, true),
         };
         let range = (self.parity().member_sector(op.stripe, Sectors(0)).0, u64::from(op.height()));
-        let top = Sector(range.0 + range.1);
-        if !self.geometry.survives(|slot| self.members.usable(slot, top).is_some()) {
+        let sectors = range.0..range.0 + range.1;
+        let is_there = |slot| self.members.usable(slot, sectors.clone()).is_some();
+        if !self.geometry.survives(is_there) {
             self.ops[key as usize].error = true;
             return;
         }
         for slot in 0..self.geometry.raid_disks() {
-            if let Some(member) = self.members.usable(lapstrake_geometry::Slot(slot), top) {
+            if let Some(member) = self.members.writable(Slot(slot)) {
                 self.ops[key as usize].pending += 1;
                 let kind = IoKind::WriteZeroes { fua, unmap };
                 self.start_io(Owner::Op(key), member, kind, range, Pieces::new());
@@ -432,7 +647,8 @@ impl Shard {
             }
             match op.plan {
                 _ if op.kind == OpKind::Read => {}
-                Plan::Bare => {}
+                Plan::Bare | Plan::Compare => {}
+                Plan::Restore if op.kind == OpKind::Sync && op.known == self.kept(op.stripe) => {}
                 Plan::Rmw => self.update_parity(op, slice, &mut work),
                 Plan::Full | Plan::Rcw | Plan::Restore => work.extend(self.make_parity(op, slice)),
             }
@@ -496,7 +712,8 @@ impl Shard {
             .filter_map(|data| op.before(slice, data as u16))
             .collect();
         let mut rows: SmallVec<[Coefs; 2]> = smallvec![SmallVec::from_elem(0, exps.len()); 2];
-        let (p, q) = (op.block(What::P, slice), op.block(What::Q, slice));
+        let p = op.block(What::P, slice).filter(|_| op.known.p);
+        let q = op.block(What::Q, slice).filter(|_| op.known.q);
         let (first, second) = rows.split_at_mut(1);
         match (op.lost.as_slice(), p, q) {
             (&[_], Some(p), _) => {

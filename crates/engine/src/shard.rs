@@ -20,6 +20,7 @@ use crate::{
     op::Op,
     scratch::Scratch,
     stripe::{StreamId, Stripes},
+    sync::Syncs,
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
@@ -120,12 +121,22 @@ impl Req {
 pub(crate) enum Owner {
     Request(u32),
     Op(u32),
+    /// A unit of a sync action.
+    Unit(u32),
+}
+
+/// Who claims an array range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    Write(u32),
+    Sync(u32),
 }
 
 #[derive(Debug)]
 struct Io {
     member: MemberId,
     sector: Sector,
+    len: u64,
     owner: Owner,
     read: bool,
     /// Of a request's own read, to ask for them elsewhere when it fails.
@@ -143,19 +154,20 @@ pub struct Shard {
     pub(crate) ops: Slab<Op>,
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
+    pub(crate) syncs: Syncs,
     pub(crate) builder: Builder,
     pub(crate) stats: Stats,
     pub(crate) now: Time,
     effects: VecDeque<Effect>,
     notices: VecDeque<Notice>,
-    guard: Guard<u32>,
+    guard: Guard<Job>,
     bits: Option<Bits>,
     read_only: bool,
     block: Sectors,
     gate: Gate,
     gated: Vec<u32>,
-    /// Writes whose range has become free.
-    released: VecDeque<u32>,
+    /// Those whose range has become free.
+    released: VecDeque<Job>,
     held_replies: Vec<Reply>,
     pub(crate) writes_in_flight: u32,
 }
@@ -182,6 +194,7 @@ impl Shard {
             ops: Slab::new(),
             stripes: Stripes::default(),
             scratch: Scratch::new(config.scratch, config.scratch_pages),
+            syncs: Syncs::default(),
             builder: Builder::default(),
             stats: Stats::default(),
             now: Time::default(),
@@ -239,9 +252,7 @@ impl Shard {
             RequestKind::Read(_) => self.advance(key),
             _ => {
                 self.writes_in_flight += 1;
-                if let Some(key) = self.guard.claim(start..start + request.len.0, key) {
-                    self.pass_gates(key);
-                }
+                self.claim(start..start + request.len.0, Job::Write(key));
             }
         }
     }
@@ -253,12 +264,17 @@ impl Shard {
         if io.read {
             self.members.read_ended(io.member);
         }
-        let survived = ok || self.fail_if_survivable(io.member);
+        let survived = ok
+            || match io.read && !self.is_verifying(io.owner) {
+                true => self.read_failed(&io),
+                false => self.fail_if_survivable(io.member),
+            };
         if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
             self.stripe_lost(op);
         }
         match io.owner {
             Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
+            Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, io.read),
             Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
             Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
@@ -287,6 +303,10 @@ impl Shard {
                 }
                 self.retry_gated();
             }
+            Order::MemberAdded(ref config) => self.members.add(config.clone()),
+            Order::Slotted(member, slot) => self.members.put(member, slot),
+            Order::Trusted(member, sector) => self.members.trust(member, sector),
+            Order::InSync(sector) => self.in_sync_to = sector,
             Order::SweepBits => {
                 let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
                 self.notices.push_back(Notice::BitsIdle(idle));
@@ -303,11 +323,12 @@ impl Shard {
     /// What to do next, in this order, until there is nothing.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         while self.effects.is_empty() {
-            while let Some(key) = self.released.pop_front() {
-                self.pass_gates(key);
+            while let Some(job) = self.released.pop_front() {
+                self.begin(job);
             }
+            self.begin_units();
             self.launch_ready();
-            if self.released.is_empty() {
+            if self.released.is_empty() && !self.syncs.can_begin() {
                 break;
             }
         }
@@ -358,12 +379,43 @@ impl Shard {
     /// No request is in work or held back.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.reqs.is_empty() && self.held_replies.is_empty() && self.effects.is_empty()
+        let no_request = self.reqs.is_empty() && self.held_replies.is_empty();
+        no_request && self.effects.is_empty() && self.syncs.is_idle()
+    }
+
+    /// No piece of a sync action is in work.
+    #[must_use]
+    pub fn is_sync_idle(&self) -> bool {
+        self.syncs.is_idle()
     }
 
     /// Sends writes out without waiting for neighbours: no more will come.
     pub fn hurry(&mut self) {
         self.release_all_holds();
+    }
+
+    pub(crate) fn note(&mut self, notice: Notice) {
+        self.notices.push_back(notice);
+    }
+
+    /// Begins when nothing overlapping runs, in turn.
+    pub(crate) fn claim(&mut self, range: core::ops::Range<u64>, job: Job) {
+        if let Some(job) = self.guard.claim(range, job) {
+            self.begin(job);
+        }
+    }
+
+    /// Ends the claim that began at `start`.
+    pub(crate) fn release(&mut self, start: u64) {
+        // They do not begin from here: a long queue of those that end at once would be as deep a recursion.
+        self.released.extend(self.guard.release(start));
+    }
+
+    fn begin(&mut self, job: Job) {
+        match job {
+            Job::Write(key) => self.pass_gates(key),
+            Job::Sync(unit) => self.read_copies(unit),
+        }
     }
 
     pub(crate) fn emit(&mut self, effect: Effect) {
@@ -393,7 +445,8 @@ impl Shard {
             Owner::Request(_) if read => pieces.clone(),
             _ => Pieces::new(),
         };
-        let id = IoId(self.ios.insert(Io { member, sector, owner, read, pieces: kept }) as u32);
+        let id =
+            IoId(self.ios.insert(Io { member, sector, len, owner, read, pieces: kept }) as u32);
         self.effects.push_back(Effect::Io(MemberIo {
             id,
             member,
@@ -410,15 +463,32 @@ impl Shard {
         if self.members.has_failed(member) {
             return true;
         }
-        let Some(slot) = self.members.slot_of(member) else { return false };
-        let members = &self.members;
-        let survives = self.geometry.survives(|other| {
-            other != slot && members.trusted_to(other) == crate::members::FULLY_TRUSTED
-        });
+        let survives = self.survives_without(member);
         if survives && self.members.fail(member) {
             self.notices.push_back(Notice::Failed(member));
         }
         survives
+    }
+
+    fn survives_without(&self, member: MemberId) -> bool {
+        let Some(slot) = self.members.slot_of(member) else { return false };
+        let members = &self.members;
+        self.geometry.survives(|other| {
+            other != slot && members.trusted_to(other) == crate::members::FULLY_TRUSTED
+        })
+    }
+
+    /// After a read error: reads the range elsewhere and writes it anew. False: nobody else has the data.
+    fn read_failed(&mut self, io: &Io) -> bool {
+        if self.members.has_failed(io.member) {
+            return true;
+        }
+        if !self.survives_without(io.member) {
+            return false;
+        }
+        let start = io.sector.0 - self.members.data_offset(io.member).0;
+        self.rewrite(io.member, start..start + io.len);
+        true
     }
 
     /// Fails every write from now on, and has all other shards do so.
@@ -560,8 +630,7 @@ impl Shard {
             if let Some(stream) = req.stream {
                 self.stripes.leave_stream(stream);
             }
-            // Not from here: a long queue of writes that end at once would be as deep a recursion.
-            self.released.extend(self.guard.release(req.start));
+            self.release(req.start);
         }
     }
 

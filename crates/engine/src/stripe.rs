@@ -37,6 +37,8 @@ const STREAMS: usize = 8;
 const REST: u32 = 16;
 /// Marks a fragment that zeroes its whole stripe.
 const WHOLE_STRIPE: u16 = u16::MAX;
+/// Marks a unit of a sync action, whose piece stands in the place of a request.
+const SYNC: u16 = u16::MAX - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frag {
@@ -204,7 +206,7 @@ impl Shard {
             let sector = self.parity().member_sector(stripe, offset).0;
             let slot = self.parity().slot_of_data(stripe, data);
             let buf = self.reqs[key as usize].buf_at(at);
-            let home = self.members.usable(slot, Sector(sector + len));
+            let home = self.members.usable(slot, sector..sector + len);
             // In a degraded stripe the healthy parts of this request are sources for the lost
             // ones, so they go together.
             match home {
@@ -225,9 +227,10 @@ impl Shard {
         let begin = parity.array_sector(stripe, 0, Sectors(0)).0;
         let first = start.saturating_sub(begin) / chunk.0;
         let last = (end - begin).div_ceil(chunk.0).min(u64::from(parity.data_disks()));
-        let below = Sector(parity.member_sector(stripe, Sectors(0)).0 + chunk.0);
+        let start = parity.member_sector(stripe, Sectors(0)).0;
         (first..last).any(|data| {
-            self.members.usable(parity.slot_of_data(stripe, data as u16), below).is_none()
+            let slot = parity.slot_of_data(stripe, data as u16);
+            self.members.usable(slot, start..start + chunk.0).is_none()
         })
     }
 
@@ -307,6 +310,13 @@ impl Shard {
         self.reqs[req as usize].pending += 1;
         let stripe = self.stripes.open.entry(stripe.0).or_default();
         stripe.frags.push(Frag { req, data, lo, hi, buf, write });
+    }
+
+    /// Adds a unit of a sync action.
+    pub(crate) fn add_sync_frag(&mut self, piece: u32, stripe: StripeNo, (lo, hi): (u32, u32)) {
+        let frag = Frag { req: piece, data: SYNC, lo, hi, buf: Buf::ZERO, write: true };
+        self.stripes.open.entry(stripe.0).or_default().frags.push(frag);
+        self.stripes.queue(stripe.0);
     }
 
     fn queue_or_hold(&mut self, number: u64, stream: Option<StreamId>) {
@@ -404,8 +414,13 @@ impl Shard {
             let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
             self.start_group(number, OpKind::Zero, SmallVec::from_elem(slice, 1));
         }
+        for frag in frags.iter().filter(|frag| frag.data == SYNC) {
+            let src = Src { data: SYNC, req: frag.req, buf: frag.buf };
+            let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
+            self.start_group(number, OpKind::Sync, SmallVec::from_elem(slice, 1));
+        }
         let mut writes: SmallVec<[Frag; 8]> =
-            frags.iter().filter(|f| f.write && !whole(f)).copied().collect();
+            frags.iter().filter(|f| f.write && f.data < SYNC).copied().collect();
         self.start_groups(number, OpKind::Write, &mut writes);
         // Reads may overlap each other, so each request's go by themselves.
         let reads: SmallVec<[Frag; 8]> = frags.iter().filter(|f| !f.write).copied().collect();

@@ -13,12 +13,15 @@
 
 use crate::{
     intent::{Intent, IntentConfig},
+    members::{FULLY_TRUSTED, MemberConfig},
     messages::{Notice, Order},
+    recovery::{Mending, SyncConfig, SyncEnd},
+    sync::SyncAction,
     types::{MemberId, Time},
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
-use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{Device, Role, Superblock};
 
 /// A member as the supervisor gets it.
@@ -28,8 +31,9 @@ pub struct MemberRecord {
     pub superblock: Superblock,
     /// The slot that it serves; none for a spare.
     pub slot: Option<Slot>,
-    /// Its data is complete. A member under recovery is not, and starts over.
-    pub in_sync: bool,
+    /// Its data is right below this sector (from its data offset); all of it when
+    /// [`FULLY_TRUSTED`].
+    pub trusted_to: Sector,
 }
 
 /// What a supervisor needs to know at its start.
@@ -47,6 +51,8 @@ pub struct SupervisorConfig {
     pub resync_from: Option<Sector>,
     /// The write-intent bitmap, if the array has one.
     pub intent: Option<IntentConfig>,
+    /// Recovery and resync.
+    pub sync: SyncConfig,
     /// Seconds since 1970 at [`Time`] 0, for update times.
     pub epoch_s: u64,
 }
@@ -85,6 +91,21 @@ pub enum Event {
     MemberFailed(MemberId),
     /// Every write fails from now on.
     Broken(Loss),
+    /// What the member could not read was written anew: from this sector (from its data offset), so many.
+    Rewritten(MemberId, Sector, Sectors),
+    /// A recovery, resync, check or repair has begun.
+    SyncBegan(SyncAction),
+    /// It has ended.
+    SyncEnded(SyncAction, SyncEnd),
+}
+
+/// What becomes of a member that was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It waits, or fills a slot and is recovered from its beginning.
+    Spare,
+    /// It is in its old slot, and gets only what it has missed.
+    CatchesUp,
 }
 
 /// Why nothing can be written any more.
@@ -107,26 +128,39 @@ pub enum Standing {
     Spare,
     /// Failed since the array was started.
     Faulty,
+    /// Taken out: no member any more.
+    Removed,
 }
 
 #[derive(Debug)]
-struct Member {
+pub(crate) struct Member {
     superblock: Superblock,
-    slot: Option<Slot>,
-    standing: Standing,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) standing: Standing,
+    /// While it recovers.
+    pub(crate) recovered_to: Sector,
+    /// What it lacks is under set bits.
+    pub(crate) by_bitmap: bool,
 }
 
 /// A superblock update on its way. With a bitmap, its page with the new event count goes first:
 /// a bitmap behind its array would count as stale.
 #[derive(Debug)]
-struct Update {
+pub(crate) struct Update {
     active: bool,
     bare: bool,
+    /// It records something besides failures.
+    more: bool,
+    /// It only gives all members one count.
+    levels: bool,
     covers: Vec<MemberId>,
     /// Superblocks not stable yet; none before they were sent.
     left: Option<u32>,
     refused: bool,
-    /// The highest event count that a superblock may hold if this is refused.
+    /// Some superblock of it may have been written.
+    begun: bool,
+    /// The count before it, and the highest that a superblock may hold if it is refused.
+    events_before: u64,
     events_max: u64,
 }
 
@@ -140,32 +174,37 @@ struct Round {
 /// See the module's head.
 #[derive(Debug)]
 pub struct Supervisor {
-    geometry: Geometry,
-    members: Vec<Member>,
+    pub(crate) geometry: Geometry,
+    pub(crate) members: Vec<Member>,
     shards: u32,
     safe_mode_delay_ns: u64,
-    resync_from: Option<Sector>,
+    pub(crate) resync_from: Option<Sector>,
     epoch_s: u64,
     events: u64,
     /// The last update was a bare step from clean to active, which a step back may take back.
     can_step_back: bool,
+    /// Members may hold different counts.
+    is_uneven: bool,
     active_on_disk: bool,
     want_active: bool,
     /// A shard waits for [`Order::Active`].
     asked: bool,
-    stopping: bool,
-    broken: bool,
+    pub(crate) stopping: bool,
+    pub(crate) broken: bool,
     unrecorded: Vec<MemberId>,
-    update: Option<Update>,
+    /// Something besides failures is to be put on record.
+    pub(crate) record: bool,
+    pub(crate) update: Option<Update>,
+    pub(crate) mending: Mending,
     round: Option<Round>,
     safe_at: Option<Time>,
     pub(crate) intent: Option<Intent>,
     pub(crate) orders: VecDeque<Order>,
     writes: VecDeque<MetaWrite>,
-    happened: VecDeque<Event>,
+    pub(crate) happened: VecDeque<Event>,
     /// Targets of writes in flight, by id; true where a bitmap page is written.
     in_flight: Vec<Option<(Target, bool)>>,
-    now: Time,
+    pub(crate) now: Time,
 }
 
 impl Supervisor {
@@ -177,16 +216,20 @@ impl Supervisor {
             .members
             .into_iter()
             .map(|record| Member {
-                standing: match (record.slot, record.in_sync) {
-                    (None, _) => Standing::Spare,
-                    (_, true) => Standing::InSync,
-                    (_, false) => Standing::Recovering,
+                standing: match record.slot {
+                    None => Standing::Spare,
+                    Some(_) if record.trusted_to == FULLY_TRUSTED => Standing::InSync,
+                    Some(_) => Standing::Recovering,
                 },
+                recovered_to: record.trusted_to,
+                by_bitmap: false,
                 superblock: record.superblock,
                 slot: record.slot,
             })
             .collect();
         let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
+        let in_sync = members.iter().filter(|member| member.standing == Standing::InSync);
+        let is_uneven = in_sync.map(|m| m.superblock.events()).any(|count| count != events);
         Self {
             geometry: config.geometry,
             members,
@@ -196,13 +239,16 @@ impl Supervisor {
             epoch_s: config.epoch_s,
             events,
             can_step_back: false,
+            is_uneven,
             active_on_disk: false,
             want_active: false,
             asked: false,
             stopping: false,
             broken: false,
             unrecorded: Vec::new(),
+            record: false,
             update: None,
+            mending: Mending::new(&config.sync),
             round: None,
             safe_at: None,
             intent: config.intent.map(|intent| Intent::new(intent, config.shards)),
@@ -222,6 +268,12 @@ impl Supervisor {
             Notice::Failed(member) if !self.fail_if_survivable(member) => self.give_up(Loss::Data),
             Notice::Failed(_) => {}
             Notice::Lost => self.give_up(Loss::Data),
+            Notice::Synced(report) => self.synced(report),
+            Notice::Rewritten(member, sector, len) => {
+                let entry = &mut self.members[usize::from(member.0)];
+                entry.superblock.add_corrected(len);
+                self.happened.push_back(Event::Rewritten(member, sector, len));
+            }
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
                 self.want_active = true;
@@ -266,6 +318,7 @@ impl Supervisor {
         } else if let Some(update) = &mut self.update {
             update.left = update.left.map(|left| left - 1);
             update.refused |= !ok;
+            update.begun = true;
         }
         self.proceed();
     }
@@ -309,6 +362,80 @@ impl Supervisor {
         self.proceed();
     }
 
+    /// Begins what there is to do, once the world is ready.
+    pub fn handle_start(&mut self, now: Time) {
+        self.act(now);
+    }
+
+    pub(crate) fn act(&mut self, now: Time) {
+        self.now = now;
+        self.proceed();
+    }
+
+    /// Takes in a member: one that was in the array and says so itself, or one that nothing is known
+    /// of. Its superblock is written in any case.
+    pub fn handle_add(
+        &mut self,
+        now: Time,
+        superblock: Superblock,
+        config: MemberConfig,
+    ) -> (MemberId, Added) {
+        let id = MemberId(self.members.len() as u16);
+        let slot = match superblock.role() {
+            Role::Active(slot) if self.can_catch_up(&superblock) => Some(slot),
+            _ => None,
+        };
+        self.orders.push_back(Order::MemberAdded(MemberConfig { slot: None, ..config }));
+        if let Some(slot) = slot {
+            self.orders.push_back(Order::Slotted(id, slot));
+        }
+        self.members.push(Member {
+            superblock,
+            slot,
+            standing: if slot.is_some() { Standing::Recovering } else { Standing::Spare },
+            recovered_to: Sector(0),
+            by_bitmap: slot.is_some(),
+        });
+        if let Some(intent) = &mut self.intent {
+            intent.rewrite();
+        }
+        self.record = true;
+        self.mending.members_changed();
+        self.act(now);
+        (id, if slot.is_some() { Added::CatchesUp } else { Added::Spare })
+    }
+
+    /// Whether a member that says so of itself can be put back and get only what it has missed.
+    #[must_use]
+    pub fn can_catch_up(&self, superblock: &Superblock) -> bool {
+        let Role::Active(slot) = superblock.role() else { return false };
+        let in_the_way = |m: &Member| {
+            m.is_present()
+                && (m.slot == Some(slot) || m.superblock.dev_number() == superblock.dev_number())
+        };
+        let knows = self.intent.as_ref().is_some_and(|i| i.covers(superblock.events()));
+        let whole = superblock.recovery_offset().is_none();
+        // A half that was run by itself has writes of its own, which no bit of ours covers.
+        let calls_failed = |m: &Member| {
+            let its = superblock.role_of(m.superblock.dev_number());
+            m.standing == Standing::InSync && m.slot.is_some_and(|slot| its != Role::Active(slot))
+        };
+        let is_ours = superblock.events() <= self.events && !self.members.iter().any(calls_failed);
+        knows && whole && is_ours && !self.members.iter().any(in_the_way)
+    }
+
+    /// Takes a member out for good. False: it is in use.
+    pub fn handle_remove(&mut self, now: Time, member: MemberId) -> bool {
+        let entry = &mut self.members[usize::from(member.0)];
+        if !matches!(entry.standing, Standing::Faulty | Standing::Spare) {
+            return entry.standing == Standing::Removed;
+        }
+        entry.standing = Standing::Removed;
+        self.record = true;
+        self.act(now);
+        true
+    }
+
     /// Takes a member out on the operator's word. False: the array needs it.
     pub fn handle_fail(&mut self, now: Time, member: MemberId) -> bool {
         self.now = now;
@@ -335,7 +462,7 @@ impl Supervisor {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         let resting = self.intent.as_ref().is_none_or(Intent::is_quiet);
-        self.stopping && (self.broken || (!self.active_on_disk && self.update.is_none() && resting))
+        self.stopping && (self.broken || (!self.active_on_disk && self.is_recorded() && resting))
     }
 
     /// For every shard.
@@ -358,7 +485,27 @@ impl Supervisor {
     pub fn poll_deadline(&self) -> Option<Time> {
         let sweep = self.intent.as_ref().and_then(Intent::deadline);
         let safe = self.safe_at.filter(|_| self.round.is_none());
-        [safe, sweep].into_iter().flatten().min()
+        let sync = self.mending.deadline(self.now);
+        [safe, sweep, sync].into_iter().flatten().min()
+    }
+
+    /// Where a member stands, its slot, and how far its data is right while it recovers.
+    #[must_use]
+    pub fn standing(&self, member: MemberId) -> (Standing, Option<Slot>, Sector) {
+        let member = &self.members[usize::from(member.0)];
+        (member.standing, member.slot, member.recovered_to)
+    }
+
+    /// From where on a resync is due.
+    #[must_use]
+    pub fn resync_from(&self) -> Option<Sector> {
+        self.resync_from
+    }
+
+    /// Whether the superblocks say all that there is to say of the members.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.update.is_none() && !self.record && self.unrecorded.is_empty()
     }
 
     /// The members' superblocks as last sent, and where each stands.
@@ -393,9 +540,11 @@ impl Supervisor {
 
     fn fail(&mut self, id: MemberId) {
         let member = &mut self.members[usize::from(id.0)];
-        if mem::replace(&mut member.standing, Standing::Faulty) == Standing::Faulty {
+        if !member.is_present() {
             return;
         }
+        member.standing = Standing::Faulty;
+        self.mending.members_changed();
         self.unrecorded.push(id);
         self.orders.push_back(Order::MemberFailed(id));
         self.happened.push_back(Event::MemberFailed(id));
@@ -403,7 +552,7 @@ impl Supervisor {
 
     fn fail_if_survivable(&mut self, id: MemberId) -> bool {
         let member = &self.members[usize::from(id.0)];
-        if member.standing == Standing::Faulty {
+        if !member.is_present() {
             return true;
         }
         let slot = member.slot;
@@ -458,9 +607,10 @@ impl Supervisor {
         {
             self.end_update(update);
         }
+        self.mend();
         if self.update.is_none() && !self.broken {
             let turn = self.want_active != self.active_on_disk && self.round.is_none();
-            if turn || !self.unrecorded.is_empty() {
+            if turn || self.record || !self.unrecorded.is_empty() {
                 self.begin_update();
             } else if self.active_on_disk && mem::take(&mut self.asked) {
                 self.orders.push_back(Order::Active);
@@ -474,13 +624,29 @@ impl Supervisor {
     }
 
     fn begin_update(&mut self) {
-        let covers = mem::take(&mut self.unrecorded);
-        let bare = covers.is_empty() && !self.is_degraded();
-        let before = self.events;
-        self.count_event(self.want_active, bare);
-        let active = self.want_active;
-        let events_max = before.max(self.events);
-        self.update = Some(Update { active, bare, covers, left: None, refused: false, events_max });
+        // All have one count before the next begins: two apart they would not start together.
+        let levels = mem::take(&mut self.is_uneven);
+        let events_before = self.events;
+        let mut update = Update {
+            active: self.want_active || (levels && self.active_on_disk),
+            bare: false,
+            more: false,
+            levels,
+            covers: Vec::new(),
+            left: None,
+            refused: false,
+            begun: false,
+            events_before,
+            events_max: events_before,
+        };
+        if !levels {
+            update.covers = mem::take(&mut self.unrecorded);
+            update.more = mem::take(&mut self.record);
+            update.bare = update.covers.is_empty() && !update.more && !self.is_degraded();
+            self.count_event(update.active, update.bare);
+            update.events_max = events_before.max(self.events);
+        }
+        self.update = Some(update);
         if let Some(intent) = &mut self.intent {
             intent.array_events(self.events);
         }
@@ -489,18 +655,21 @@ impl Supervisor {
     fn send_superblocks(&mut self) {
         let Some(update) = &self.update else { return };
         let (active, bare) = (update.active, update.bare);
-        let devices: Vec<_> = self.members.iter().map(Member::device).collect();
+        let there = |member: &&Member| member.standing != Standing::Removed;
+        let devices: Vec<_> = self.members.iter().filter(there).map(Member::device).collect();
         let utime = self.epoch_s + self.now.0 / 1_000_000_000;
         let resync = if active { Some(Sector(0)) } else { self.resync_from };
-        let mut left = 0;
+        let (mut left, mut gone) = (0, 0);
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
+            gone += usize::from(member.standing == Standing::Removed);
             // A spare may sleep through a mere change between clean and active.
             let asleep = bare && member.standing == Standing::Spare;
-            if member.standing == Standing::Faulty || asleep {
+            if !member.is_present() || asleep {
                 continue;
             }
-            member.write_state(self.events, utime, resync, &devices, index);
+            let own = index - gone;
+            member.write_state(self.events, utime, resync, &devices, own);
             let (sector, data) = (member.superblock.super_sector(), member.superblock.encode());
             self.send(Target::Member(MemberId(index as u16)), sector, data, false);
             left += 1;
@@ -532,9 +701,17 @@ impl Supervisor {
             // Not every survivor has it: what it should have recorded is still to be recorded, and
             // by more events than any member that missed it can hold, even after a step back.
             self.unrecorded.extend(update.covers);
+            self.record |= update.more;
+            self.events = if update.begun { update.events_max } else { update.events_before };
+            self.can_step_back = false;
+            self.is_uneven |= update.begun || update.levels;
+            return;
+        }
+        if !self.unrecorded.is_empty() {
+            // Who failed meanwhile may hold the count that this one took a step back from.
+            self.is_uneven |= update.events_max > self.events;
             self.events = update.events_max;
             self.can_step_back = false;
-            return;
         }
         self.orders.extend(update.covers.into_iter().map(Order::Recorded));
         self.active_on_disk = update.active;
@@ -555,7 +732,7 @@ impl Supervisor {
             let targets: Vec<_> = if intent.is_external() {
                 [(Target::BitmapFile, Sector(0))].to_vec()
             } else {
-                let serving = |m: &Member| m.standing != Standing::Faulty;
+                let serving = Member::is_present;
                 let place = |(i, m): (usize, &Member)| {
                     Some((Target::Member(MemberId(i as u16)), m.superblock.bitmap_sector()?))
                 };
@@ -584,6 +761,11 @@ impl Supervisor {
 }
 
 impl Member {
+    /// It takes part, be it as a spare.
+    fn is_present(&self) -> bool {
+        !matches!(self.standing, Standing::Faulty | Standing::Removed)
+    }
+
     /// Its entry in every member's table of devices.
     fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
@@ -609,8 +791,9 @@ impl Member {
         sb.set_resync_offset(resync);
         sb.set_roles(devices, own);
         if self.standing == Standing::Recovering {
-            // Writes go past it from now on, so nothing that it holds counts.
-            sb.set_recovery_offset(Some(Sector(0)));
+            sb.set_recovery_offset(Some(self.recovered_to));
+        } else {
+            sb.set_recovery_offset(None);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! parity work, replies. None of them holds data bytes: a [`Buf`] is a handle, the world owns
 //! the memory, and a world without memory (the predictor) can ignore it.
 
+use crate::compare::Comparison;
 use core::fmt;
 use lapstrake_geometry::{Sector, Sectors};
 use smallvec::SmallVec;
@@ -271,6 +272,8 @@ pub enum Effect {
     Io(MemberIo),
     /// Do this before the next effect.
     Compute(Compute),
+    /// Do this before the next effect, and bring the result to `handle_compared`.
+    Compare(Comparison),
     /// Tell the client.
     Reply(Reply),
 }

@@ -60,7 +60,7 @@ impl Story {
             .map(|slot| MemberRecord {
                 superblock: made.members[usize::from(slot)].superblock.clone(),
                 slot: Some(Slot(slot)),
-                in_sync: true,
+                trusted_to: FULLY_TRUSTED,
             })
             .collect();
         let intent = bitmap.then(|| {
@@ -76,6 +76,11 @@ impl Story {
             safe_mode_delay_ns: DELAY_NS,
             resync_from: None,
             intent,
+            sync: SyncConfig {
+                speed: SyncSpeed::default(),
+                frozen: false,
+                span: Sectors(u64::MAX),
+            },
             epoch_s: 1_800_000_000,
         });
         Self { supervisor, pending: Vec::new(), orders: Vec::new(), now: Time(0) }

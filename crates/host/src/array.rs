@@ -12,7 +12,7 @@ use crate::{
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
-    Shard, ShardConfig, Supervisor, SupervisorConfig,
+    Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::Superblock;
@@ -45,8 +45,8 @@ pub struct Part {
     pub superblock: Superblock,
     /// The slot that it serves.
     pub slot: Option<Slot>,
-    /// Its data is complete.
-    pub in_sync: bool,
+    /// Its data is right below this sector; all of it when [`FULLY_TRUSTED`].
+    pub trusted_to: Sector,
 }
 
 /// All that makes up an array before it is started.
@@ -94,6 +94,13 @@ pub struct Options {
     pub buffer_bytes: usize,
     /// How long after the last write the superblocks say clean again; 0: at the stop only.
     pub safe_mode_delay_ms: u64,
+    /// Begin no recovery or resync until told.
+    pub frozen: bool,
+    /// md's `sync_speed_min`: KiB a second of each member that recovery and resync are given beside
+    /// requests.
+    pub sync_speed_min_kib: u64,
+    /// md's `sync_speed_max`: what they take at most; 0: as much as can be.
+    pub sync_speed_max_kib: u64,
     /// What drives the I/O.
     pub backend: Backend,
 }
@@ -107,6 +114,9 @@ impl Default for Options {
             stripe_cache_size: 256,
             buffer_bytes: 16 << 20,
             safe_mode_delay_ms: 200,
+            frozen: false,
+            sync_speed_min_kib: 1000,
+            sync_speed_max_kib: 0,
             backend: Backend::Auto,
         }
     }
@@ -136,9 +146,12 @@ pub(crate) struct Facts {
     pub detail: Detail,
 }
 
+#[derive(Clone)]
 pub(crate) struct MemberFact {
     pub path: String,
-    pub slot: Option<u16>,
+    pub direct: bool,
+    /// It was removed.
+    pub gone: bool,
 }
 
 /// A running array. Dropping it does not stop it cleanly; [`Array::stop`] does.
@@ -193,6 +206,7 @@ impl Array {
                 log: log.clone(),
                 began,
                 span: span(&parts.geometry),
+                members: parts.members.len(),
                 queue,
             });
             runners.push(Runner::new(core, lead.take(), inbox));
@@ -312,7 +326,19 @@ impl Handle {
     pub fn detail(&self) -> Option<Detail> {
         match self.ask(Command::Detail).recv().ok()? {
             Answer::Detail(detail) => Some(*detail),
-            Answer::Stopped(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Carries out a command; a refusal says why. An array that has stopped refuses.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn command(&self, command: Command) -> Result<Answer, String> {
+        match self.ask(command).recv() {
+            Ok(Answer::Refused(why)) => Err(why),
+            Ok(answer) => Ok(answer),
+            Err(_) => Err("the array has stopped".into()),
         }
     }
 
@@ -372,8 +398,9 @@ fn cache_pages(parts: &Parts, options: &Options) -> u32 {
     let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
     match &parts.geometry {
         // The engine names a place in it by 32 bits.
-        Geometry::Parity(parity) => {
-            per_member.saturating_mul(parity.raid_disks().into()).min(CACHE_PAGES_MAX)
+        // Levels with copies need it for recovery and the like.
+        geometry if geometry.level().has_redundancy() => {
+            per_member.saturating_mul(geometry.raid_disks().into()).min(CACHE_PAGES_MAX)
         }
         _ => 0,
     }
@@ -386,7 +413,7 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
     let members = parts.members.iter().map(|part| MemberConfig {
         data_offset: part.superblock.data_offset(),
         slot: part.slot,
-        trusted_to: if part.in_sync { FULLY_TRUSTED } else { Sector(0) },
+        trusted_to: part.trusted_to,
         rotational: part.device.rotational(),
     });
     let intent = parts.intent.as_ref().filter(|_| !options.read_only);
@@ -407,7 +434,7 @@ fn supervisor(parts: &Parts, options: &Options, shards: usize) -> SupervisorConf
     let members = parts.members.iter().map(|part| MemberRecord {
         superblock: part.superblock.clone(),
         slot: part.slot,
-        in_sync: part.in_sync,
+        trusted_to: part.trusted_to,
     });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     SupervisorConfig {
@@ -417,6 +444,14 @@ fn supervisor(parts: &Parts, options: &Options, shards: usize) -> SupervisorConf
         safe_mode_delay_ns: options.safe_mode_delay_ms.saturating_mul(1_000_000),
         resync_from: parts.resync_from,
         intent: parts.intent.clone(),
+        sync: SyncConfig {
+            speed: SyncSpeed {
+                min: options.sync_speed_min_kib.saturating_mul(2),
+                max: options.sync_speed_max_kib.saturating_mul(2),
+            },
+            frozen: options.frozen,
+            span: Sectors(span(&parts.geometry)),
+        },
         epoch_s: now.as_secs(),
     }
 }
@@ -432,11 +467,14 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             path: part.device.spec().to_string(),
             number: part.superblock.dev_number(),
             slot: part.slot.map(|slot| slot.0),
-            state: match (part.slot, part.in_sync) {
-                (None, _) => "spare",
-                (_, true) => "in_sync",
-                (_, false) => "recovering",
+            state: match part.slot {
+                None => "spare",
+                Some(_) if part.trusted_to == FULLY_TRUSTED => "in_sync",
+                Some(_) => "recovering",
             },
+            recovered_bytes: Some(part.trusted_to)
+                .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
+                .map(|to| to.0 * 512),
             write_mostly: part.superblock.write_mostly(),
             direct: part.device.direct(),
         })
@@ -476,6 +514,12 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             .as_ref()
             .map(|i| if i.external { "external" } else { "internal" }),
         resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
+        sync: None,
+        last_sync: None,
+        mismatch_sectors: 0,
+        mismatches: Vec::new(),
+        sync_speed_min_kib: options.sync_speed_min_kib,
+        sync_speed_max_kib: options.sync_speed_max_kib,
         members: members.clone(),
         backend: "",
         shards,
@@ -487,7 +531,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             ..MemoryUse::default()
         },
     };
-    let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), slot: m.slot };
+    let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
     Facts { name: parts.name.clone(), redundant, members: members.iter().map(of).collect(), detail }
 }
 

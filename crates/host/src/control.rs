@@ -9,6 +9,8 @@
 //! socket is removed when the server ends.
 
 use crate::array::Handle;
+use crate::join::{Join, join};
+use crate::message::{Answer, Command};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -380,16 +382,77 @@ fn answer(line: &[u8], served: &Served) -> Value {
                 Err(_) => refuse("the array is being stopped already".into()),
             }
         }
-        Some(other) => refuse(format!("unknown command {other:?}; known are detail and stop")),
+        Some(command) => match carry_out(command, &request, &served.handle) {
+            Ok(mut reply) => {
+                reply["ok"] = true.into();
+                reply
+            }
+            Err(why) => refuse(why),
+        },
         None => refuse("no \"command\" in the request".into()),
     }
 }
 
-/// Sends a command to the server of an array and returns its answer.
+/// What changes an array while it is served.
+fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, String> {
+    let text = |key: &str| {
+        let value = request.get(key).and_then(Value::as_str);
+        value.map(str::to_owned).ok_or_else(|| format!("no {key:?} in the request"))
+    };
+    let flag = |key: &str| request.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let answer = match command {
+        "fail" => handle.command(Command::Fail(text("member")?))?,
+        "remove" => handle.command(Command::Remove(text("member")?))?,
+        "sync" => handle.command(Command::Sync(text("action")?))?,
+        "add" => {
+            let spec = text("member")?.parse().map_err(|error| format!("{error}"))?;
+            let (force, write_mostly, re_add) =
+                (flag("force"), flag("write_mostly"), flag("re_add"));
+            join(handle, &spec, Join { force, write_mostly, re_add })?
+        }
+        "set" => handle.command(settings(&request["settings"])?)?,
+        other => {
+            return Err(format!(
+                "unknown command {other:?}; known are detail, stop, add, remove, fail, sync and set"
+            ));
+        }
+    };
+    Ok(match answer {
+        Answer::Member(member) => json!({ "member": member }),
+        Answer::Added(member, how) => json!({ "member": member, "how": how }),
+        Answer::Removed(paths) => json!({ "removed": paths }),
+        Answer::SyncSpeed { min, max } => {
+            json!({ "settings": { "sync_speed_min": min, "sync_speed_max": max } })
+        }
+        _ => json!({}),
+    })
+}
+
+fn settings(wanted: &Value) -> Result<Command, String> {
+    let (mut min, mut max) = (None, None);
+    for (key, value) in wanted.as_object().ok_or("no \"settings\" in the request")? {
+        let place = match key.as_str() {
+            "sync_speed_min" => &mut min,
+            "sync_speed_max" => &mut max,
+            other => {
+                return Err(format!(
+                    "unknown setting {other:?}; known are sync_speed_min and sync_speed_max"
+                ));
+            }
+        };
+        let number =
+            value.as_u64().ok_or_else(|| format!("{key}: {value} is no number of KiB/s"))?;
+        *place = Some(number);
+    }
+    Ok(Command::SetSyncSpeed { min, max })
+}
+
+/// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the
+/// answer.
 ///
 /// # Errors
 /// [`ControlError`].
-pub fn ask(dir: &Path, name: &str, command: &str) -> Result<Value, ControlError> {
+pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlError> {
     let path = socket_path(dir, name)?;
     let at = &path;
     let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
@@ -400,9 +463,7 @@ pub fn ask(dir: &Path, name: &str, command: &str) -> Result<Value, ControlError>
         }
         Err(error) => return Err(io("connect to it")(error)),
     };
-    let mut request = json!({ "command": command }).to_string();
-    request.push('\n');
-    stream.write_all(request.as_bytes()).map_err(io("write to it"))?;
+    stream.write_all(format!("{request}\n").as_bytes()).map_err(io("write to it"))?;
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply).map_err(io("read from it"))?;
     let value: Value = serde_json::from_str(&reply)
@@ -465,7 +526,7 @@ mod tests {
         drop(first);
         // A socket that a killed server left.
         drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
-        assert!(matches!(ask(&dir, "md0", "detail"), Err(ControlError::NotServed { .. })));
+        assert!(matches!(ask(&dir, "md0", &Value::Null), Err(ControlError::NotServed { .. })));
         let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
         drop(again);
@@ -485,6 +546,6 @@ mod tests {
     #[test]
     fn a_path_too_long_is_said() {
         let dir = Path::new("/tmp").join("x".repeat(120));
-        assert!(matches!(ask(&dir, "md0", "detail"), Err(ControlError::TooLong(_))));
+        assert!(matches!(ask(&dir, "md0", &Value::Null), Err(ControlError::TooLong(_))));
     }
 }

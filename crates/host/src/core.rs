@@ -13,10 +13,10 @@ use crate::{
     message::{Address, Done, Message, Parcel, Peer},
     status::{Counters, Log},
 };
-use lapstrake_device::{Op, Queue};
+use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
-    Buf, BufId, Effect, IoId, IoKind, MemberIo, Notice, Reply, Request, RequestError, RequestId,
-    RequestKind, Shard, Time,
+    Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Reply, Request, RequestError,
+    RequestId, RequestKind, Shard, Time,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
@@ -104,6 +104,8 @@ pub(crate) struct Core {
     began: Instant,
     deal: Vec<usize>,
     span: u64,
+    /// The queue's index of each member's device.
+    devices: Vec<usize>,
     paused: bool,
     backlog: VecDeque<(Origin, Parcel)>,
     pending: Slab<Pending>,
@@ -127,6 +129,8 @@ pub(crate) struct CoreParts {
     pub log: Log,
     pub began: Instant,
     pub span: u64,
+    /// How many members there are.
+    pub members: usize,
 }
 
 impl Core {
@@ -148,12 +152,33 @@ impl Core {
             began: parts.began,
             deal: vec![0],
             span: parts.span,
+            devices: (0..parts.members).collect(),
             paused: false,
             backlog: VecDeque::new(),
             pending: Slab::new(),
             flushing: Slab::new(),
             zeroing: Vec::new(),
         }
+    }
+
+    pub(crate) fn span(&self) -> u64 {
+        self.span
+    }
+
+    /// The queue's index of a member's device.
+    pub(crate) fn device(&self, member: MemberId) -> usize {
+        self.devices[usize::from(member.0)]
+    }
+
+    /// The next member's device.
+    pub(crate) fn add_device(&mut self, device: Arc<Member>) {
+        let index = self.queue.add_member(device);
+        self.devices.push(index);
+    }
+
+    /// The member's device is no longer used.
+    pub(crate) fn remove_device(&mut self, member: MemberId) {
+        self.queue.remove_member(self.device(member));
     }
 
     pub(crate) fn say(&self, what: &str) {
@@ -260,7 +285,10 @@ impl Core {
 
     /// Nothing that was routed from here is still running.
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused && self.pending.iter().all(|(_, p)| matches!(p.from, Origin::Peer(..)))
+        let is_idle = self.engine.is_sync_idle();
+        self.paused
+            && is_idle
+            && self.pending.iter().all(|(_, p)| matches!(p.from, Origin::Peer(..)))
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -371,6 +399,10 @@ impl Core {
             match effect {
                 Effect::Io(io) => self.start(&io),
                 Effect::Compute(compute) => self.memory.compute(&compute),
+                Effect::Compare(comparison) => {
+                    let found = self.memory.compare(&comparison);
+                    self.engine.handle_compared(self.now(), comparison.id, &found);
+                }
                 Effect::Reply(Reply { id, result }) => self.part_done(id.0 as usize, result),
             }
         }
@@ -380,7 +412,7 @@ impl Core {
     }
 
     fn start(&mut self, io: &MemberIo) {
-        let member = usize::from(io.member.0);
+        let member = self.device(io.member);
         let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
         let iov = self.memory.iov(&io.pieces);
         let op = match io.kind {
@@ -415,7 +447,7 @@ impl Core {
         if result < 0
             && let Some((member, sector)) = self.engine.place_of(id)
             && !self.engine.has_failed(member)
-            && let Some(device) = self.queue.member(usize::from(member.0))
+            && let Some(device) = self.queue.member(self.device(member))
         {
             let error = std::io::Error::from_raw_os_error(-result);
             let (path, offset) = (device.spec(), sector.0 * 512);

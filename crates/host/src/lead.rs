@@ -5,16 +5,18 @@
 //! - spans are dealt anew only while every shard is paused, so no stripe ever has two owners;
 //! - the array is marked clean only after every shard is quiet and every member has flushed.
 
+mod mending;
+
 use crate::{
-    array::Facts,
+    array::{Facts, MemberFact},
     client::Client,
     core::Core,
     message::{Answer, Command, Greeter, Message},
-    status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
+    status::{Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
 };
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
-    Event, Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, Target, Time,
+    MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
 use slab::Slab;
 use std::{
@@ -74,6 +76,12 @@ enum Stop {
 pub(crate) struct Lead {
     supervisor: Option<Supervisor>,
     facts: Arc<Facts>,
+    /// All that there have been, indexed by [`MemberId`].
+    members: Vec<MemberFact>,
+    /// Those that are to be closed.
+    leaving: Vec<usize>,
+    /// The queue's index of an external bitmap's file.
+    bitmap_file: usize,
     counters: Vec<Arc<Counters>>,
     log: Log,
     pool: Pool,
@@ -106,6 +114,9 @@ impl Lead {
         Ok(Self {
             homes: vec![0; counters.len()],
             supervisor,
+            members: facts.members.clone(),
+            leaving: Vec::new(),
+            bitmap_file: facts.members.len(),
             facts,
             counters,
             log,
@@ -173,27 +184,13 @@ impl Lead {
             events.push(event);
         }
         for event in events {
-            match event {
-                Event::MemberFailed(member) => self.say_failed(member),
-                Event::Broken(loss) => {
-                    self.broken = true;
-                    self.log.say(match loss {
-                        Loss::Data => {
-                            "a write failed on a member that the array cannot do without: every write \
-                             fails from now on, reads go on; what was flushed before is safe; mend \
-                             the cause (is there room left?), then start it again with --force"
-                        }
-                        Loss::Metadata => {
-                            "superblocks or bitmap can no longer be written: every write fails from \
-                             now on, reads go on; what was flushed before is safe"
-                        }
-                    });
-                }
-            }
+            self.happened(event);
         }
         for order in orders {
             self.tell(core, &order);
         }
+        self.send_pieces(core);
+        self.close_removed(core);
         self.send_waiting(core);
         let marked = self.supervisor.as_ref().is_some_and(Supervisor::is_stopped);
         if self.stop == Stop::Marking && marked {
@@ -202,12 +199,11 @@ impl Lead {
     }
 
     fn say_failed(&self, member: MemberId) {
-        let part = &self.facts.members[usize::from(member.0)];
-        let slot = part.slot.map_or_else(|| "a spare".into(), |slot| format!("slot {slot}"));
         self.log.say(&format!(
-            "member {} ({slot}) failed and is used no more; the array goes on without it; \
-             `lapstrake detail {}` shows what is left",
-            part.path, self.facts.name,
+            "member {} failed and is used no more; the array goes on without it; `lapstrake detail \
+             {}` shows what is left",
+            self.members[usize::from(member.0)].path,
+            self.facts.name,
         ));
     }
 
@@ -226,14 +222,17 @@ impl Lead {
             return;
         }
         let writes = std::mem::take(&mut self.waiting);
-        let members: Vec<usize> = (0..self.facts.members.len())
-            .filter(|&member| !core.engine.has_failed(MemberId(member as u16)))
-            .collect();
+        let serves = |&member: &usize| {
+            !self.members[member].gone && !core.engine.has_failed(MemberId(member as u16))
+        };
+        let members: Vec<usize> = (0..self.members.len()).filter(serves).collect();
         self.flushing = Some(Batch { writes, left: members.len(), refused: Vec::new() });
         for member in members {
             let key = self.work.insert(Errand::Flush { member }) as u32;
             // SAFETY: a flush names no memory.
-            unsafe { core.lead_op(key, Op::Flush { member }) };
+            unsafe {
+                core.lead_op(key, Op::Flush { member: core.device(MemberId(member as u16)) })
+            };
         }
         self.batch_flushed(core);
     }
@@ -265,7 +264,7 @@ impl Lead {
         }
         for &(member, result) in &batch.refused {
             let error = std::io::Error::from_raw_os_error(-result);
-            let path = &self.facts.members[member].path;
+            let path = &self.members[member].path;
             self.log
                 .say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
         }
@@ -277,17 +276,17 @@ impl Lead {
         }
     }
 
-    fn member_of(&self, target: Target) -> usize {
+    fn device_of(&self, core: &Core, target: Target) -> usize {
         match target {
-            Target::Member(id) => usize::from(id.0),
-            Target::BitmapFile => self.facts.members.len(),
+            Target::Member(id) => core.device(id),
+            Target::BitmapFile => self.bitmap_file,
         }
     }
 
     /// Writes as much as the memory set aside holds; the rest follows when some of it has ended.
     fn write_ready(&mut self, core: &mut Core) {
         while let Some(write) = self.ready.front() {
-            let member = self.member_of(write.target);
+            let member = self.device_of(core, write.target);
             let block = core.queue.member(member).map_or(512, |m| m.block_size() as usize);
             let len = write.data.len().next_multiple_of(block);
             let Some(buf) = self.pool.alloc(len) else { return };
@@ -310,7 +309,7 @@ impl Lead {
         if result < 0 {
             let error = std::io::Error::from_raw_os_error(-result);
             let place = match write.target {
-                Target::Member(id) => &*self.facts.members[usize::from(id.0)].path,
+                Target::Member(id) => &*self.members[usize::from(id.0)].path,
                 Target::BitmapFile => "the bitmap file",
             };
             let offset = write.sector.0 * 512;
@@ -416,24 +415,49 @@ impl Lead {
         }
     }
 
-    pub(crate) fn command(&mut self, core: &mut Core, command: &Command, answer: Sender<Answer>) {
-        match command {
-            Command::Detail => {
-                // The asker may have gone.
-                let _ = answer.send(Answer::Detail(Box::new(self.detail(core))));
+    /// Begins what the array needs.
+    pub(crate) fn start(&mut self, core: &Core) {
+        let now = core.now();
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_start(now);
+        }
+    }
+
+    pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {
+        let done = match command {
+            Command::Detail => Ok(Answer::Detail(Box::new(self.detail(core)))),
+            Command::Fail(name) => {
+                self.fail(core, &name).map(|member| Answer::Member(Box::new(member)))
             }
-            Command::Stop => {
-                self.stop_answers.push(answer);
-                if self.stop == Stop::No {
-                    self.stop = Stop::Leaving { shards_left: core.peers.len() };
-                    for listener in &self.listeners {
-                        core.cancel_fd(listener.fd.as_raw_fd());
-                    }
-                    for peer in core.peers.iter() {
-                        peer.send(Message::ShutDown);
-                    }
-                }
+            Command::Remove(name) => self.remove(core, &name).map(Answer::Removed),
+            Command::Template => {
+                self.template().map(|(like, number)| Answer::Template(like, number))
             }
+            Command::Add(addition) => {
+                self.add(core, &addition).map(|(member, how)| Answer::Added(Box::new(member), how))
+            }
+            Command::Sync(action) => self.sync(core, &action).map(|()| Answer::Done),
+            Command::SetSyncSpeed { min, max } => self
+                .set_speed(core, min, max)
+                .map(|speed| Answer::SyncSpeed { min: speed.min / 2, max: speed.max / 2 }),
+            Command::Stop => return self.begin_stop(core, answer),
+        };
+        // The asker may have gone.
+        let _ = answer.send(done.unwrap_or_else(Answer::Refused));
+    }
+
+    fn begin_stop(&mut self, core: &mut Core, answer: Sender<Answer>) {
+        self.stop_answers.push(answer);
+        if self.stop != Stop::No {
+            return;
+        }
+        self.freeze(core);
+        self.stop = Stop::Leaving { shards_left: core.peers.len() };
+        for listener in &self.listeners {
+            core.cancel_fd(listener.fd.as_raw_fd());
+        }
+        for peer in core.peers.iter() {
+            peer.send(Message::ShutDown);
         }
     }
 
@@ -447,12 +471,15 @@ impl Lead {
         if self.supervisor.is_none() {
             return self.finish(core);
         }
-        let members_left = self.facts.members.len();
-        self.stop = Stop::Flushing { members_left };
-        for member in 0..members_left {
+        let members: Vec<usize> =
+            (0..self.members.len()).filter(|&member| !self.members[member].gone).collect();
+        self.stop = Stop::Flushing { members_left: members.len() };
+        for member in members {
             let key = self.work.insert(Errand::FinalFlush { member }) as u32;
             // SAFETY: a flush names no memory.
-            unsafe { core.lead_op(key, Op::Flush { member }) };
+            unsafe {
+                core.lead_op(key, Op::Flush { member: core.device(MemberId(member as u16)) })
+            };
         }
     }
 
@@ -463,7 +490,7 @@ impl Lead {
             self.broken = true;
             self.log.say(&format!(
                 "member {} could not flush at the end; the array is left marked active",
-                self.facts.members[member].path
+                self.members[member].path
             ));
         }
         let Stop::Flushing { members_left } = &mut self.stop else { return };
@@ -493,11 +520,21 @@ impl Lead {
         let mut detail = self.facts.detail.clone();
         let mut degraded = false;
         if let Some(supervisor) = &self.supervisor {
-            for (shown, (sb, standing)) in detail.members.iter_mut().zip(supervisor.members()) {
-                shown.state = standing_name(standing);
-                detail.update_time = detail.update_time.max(sb.utime().0);
-            }
+            let there = (0..self.members.len()).filter(|&id| !self.members[id].gone);
+            detail.members = there.filter_map(|id| self.member_detail(id)).collect();
+            let times = supervisor.members().map(|(sb, _)| sb.utime().0);
+            detail.update_time = times.max().unwrap_or_default();
             detail.events = supervisor.events();
+            detail.resync_from_bytes = supervisor.resync_from().map(|sector| sector.0 * 512);
+            detail.sync = self.sync_detail(core);
+            let (sectors, mismatches) = supervisor.mismatches();
+            (detail.mismatch_sectors, detail.mismatches) = (sectors, self.ranges(mismatches));
+            detail.last_sync = supervisor.last_sync().map(|(action, end)| LastSync {
+                action: mending::action_name(action),
+                result: mending::end_name(end),
+            });
+            let speed = supervisor.sync_speed();
+            (detail.sync_speed_min_kib, detail.sync_speed_max_kib) = (speed.min / 2, speed.max / 2);
             detail.bitmap_bits = supervisor.bitmap_bits();
             degraded = supervisor.is_degraded() && self.facts.redundant;
             detail.state = vec![if supervisor.is_active() { "active" } else { "clean" }];
@@ -508,8 +545,19 @@ impl Lead {
         if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");
         }
-        if detail.resync_from_bytes.is_some() {
-            detail.state.push("resyncing (PENDING)");
+        let action = self.supervisor.as_ref().and_then(|s| s.sync_progress(core.now()));
+        match action.map(|progress| progress.action) {
+            Some(SyncAction::Recovery) => detail.state.push("recovering"),
+            Some(SyncAction::Resync) => detail.state.push("resyncing"),
+            Some(SyncAction::Check) => detail.state.push("checking"),
+            Some(SyncAction::Repair) => detail.state.push("repairing"),
+            None | Some(SyncAction::Rewrite) if detail.resync_from_bytes.is_some() => {
+                detail.state.push("resyncing (PENDING)")
+            }
+            None | Some(SyncAction::Rewrite) => {}
+        }
+        if self.supervisor.as_ref().is_some_and(Supervisor::is_frozen) {
+            detail.state.push("frozen");
         }
         if self.broken {
             detail.state.push("failed");
@@ -538,5 +586,6 @@ pub(crate) fn standing_name(standing: Standing) -> &'static str {
         Standing::Recovering => "recovering",
         Standing::Spare => "spare",
         Standing::Faulty => "faulty",
+        Standing::Removed => "removed",
     }
 }

@@ -9,7 +9,7 @@
 //! that brought it is answered only after they are done.
 
 use lapstrake_device::{BufId as PoolId, IoVec, Pool};
-use lapstrake_engine::{Buf, BufId, Compute, Piece, ZERO_BYTES};
+use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, ZERO_BYTES};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::io;
@@ -152,6 +152,14 @@ impl Memory {
                 kernels.mul(&mut outs, &rows, &self.list(srcs, *len));
             }
         }
+    }
+
+    /// Compares.
+    pub(crate) fn compare(&self, comparison: &Comparison) -> Vec<Finding> {
+        // SAFETY: as in `list`.
+        comparison.run(lapstrake_parity::kernels(), |buf, len| unsafe {
+            std::slice::from_raw_parts(self.ptr(buf), len as usize)
+        })
     }
 
     fn list(&self, bufs: &[Buf], len: u32) -> SmallVec<[&[u8]; 16]> {

@@ -1,12 +1,19 @@
 //! What shard threads tell each other. Each shard has one inbox; a sender puts its message there
 //! and wakes the shard, which costs nothing while it is awake.
 
-use crate::{client::Client, status::Detail};
-use lapstrake_device::Waker;
-use lapstrake_engine::{Notice, Order, RequestError, RequestKind};
+use crate::{
+    client::Client,
+    status::{Detail, MemberDetail},
+};
+use lapstrake_device::{Member, Waker};
+use lapstrake_engine::{MemberId, Notice, Order, RequestError, RequestKind, SyncPiece};
+use lapstrake_metadata::Superblock;
 use std::{
     os::fd::OwnedFd,
-    sync::mpsc::{self, Sender},
+    sync::{
+        Arc,
+        mpsc::{self, Sender},
+    },
 };
 
 /// Makes the session of a client that connected.
@@ -42,6 +49,12 @@ pub(crate) enum Message {
     Notice { notice: Notice },
     /// From the lead.
     Order(Order),
+    /// From the lead: a piece of a sync action whose sectors are this shard's.
+    Sync(SyncPiece),
+    /// From the lead: the next member's device.
+    AddDevice(Arc<Member>),
+    /// From the lead: the device of a member that is none any more.
+    RemoveDevice(MemberId),
     /// To the lead: a client to find a shard for.
     Welcome(Box<dyn Client>),
     /// A client to take in.
@@ -67,12 +80,40 @@ pub(crate) enum Message {
 }
 
 /// What an operator can ask of a running array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Command {
     /// Everything about it.
     Detail,
+    /// Use a member no more: its path, or its slot.
+    Fail(String),
+    /// Take out a faulty member or a spare, or all that are "failed".
+    Remove(String),
+    /// What a new member's superblock is made after.
+    Template,
+    /// Take in a member.
+    Add(Addition),
+    /// `check`, `repair`, `resync`, `idle` or `frozen`.
+    Sync(String),
+    /// Bounds of the speed of recovery and resync, KiB a second.
+    SetSyncSpeed {
+        /// While there are requests.
+        min: Option<u64>,
+        /// At all times; 0: none.
+        max: Option<u64>,
+    },
     /// Stop serving: clients leave, the superblocks say clean.
     Stop,
+}
+
+/// A member to be taken in.
+#[derive(Debug)]
+pub struct Addition {
+    /// Open and locked.
+    pub device: Arc<Member>,
+    /// Its own superblock, if it was a member before.
+    pub superblock: Option<Box<Superblock>>,
+    /// The one that it gets as a new member, if it may become one.
+    pub fallback: Option<Box<Superblock>>,
 }
 
 /// The answer to a [`Command`].
@@ -80,6 +121,25 @@ pub enum Command {
 pub enum Answer {
     /// To [`Command::Detail`].
     Detail(Box<Detail>),
+    /// Why it was not done.
+    Refused(String),
+    /// It is done, or has begun.
+    Done,
+    /// To [`Command::Fail`].
+    Member(Box<MemberDetail>),
+    /// To [`Command::Add`], and how it joined.
+    Added(Box<MemberDetail>, &'static str),
+    /// To [`Command::Remove`]: the paths.
+    Removed(Vec<String>),
+    /// To [`Command::Template`]: a superblock and the next free number.
+    Template(Box<Superblock>, u32),
+    /// To [`Command::SetSyncSpeed`]: KiB a second.
+    SyncSpeed {
+        /// While there are requests.
+        min: u64,
+        /// At all times; 0: none.
+        max: u64,
+    },
     /// To [`Command::Stop`], when all is stable; false if the superblocks could not say clean.
     Stopped(bool),
 }

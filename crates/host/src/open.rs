@@ -10,8 +10,8 @@ use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
     overlay::{BaseId, overlay},
 };
-use lapstrake_engine::IntentConfig;
-use lapstrake_geometry::{GeometryError, Sectors};
+use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
+use lapstrake_geometry::{GeometryError, Sector, Sectors};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
@@ -372,14 +372,14 @@ fn parts(
     superblocks: &[Option<Superblock>],
     assembly: &Assembly,
 ) -> Result<Parts, OpenArrayError> {
-    let part = |id: usize, slot, in_sync| {
+    let part = |id: usize, slot, trusted_to| {
         let superblock = superblocks[id].clone()?;
-        Some(Part { device: devices[id].clone(), superblock, slot, in_sync })
+        Some(Part { device: devices[id].clone(), superblock, slot, trusted_to })
     };
     let slots = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
-    let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), true));
-    let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), false));
-    let spares = assembly.spares.iter().filter_map(|&id| part(id, None, false));
+    let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), FULLY_TRUSTED));
+    let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), r.2));
+    let spares = assembly.spares.iter().filter_map(|&id| part(id, None, Sector(0)));
     let members: Vec<Part> = in_sync.chain(recovering).chain(spares).collect();
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {
@@ -387,7 +387,7 @@ fn parts(
         None => lapstrake_geometry::Geometry::new(&assembly.config)?,
     };
     let intent = match freshest {
-        Some(sb) => intent(bitmap_file.as_ref(), &devices[assembly.freshest], sb, assembly)?,
+        Some(sb) => intent(bitmap_file.as_ref(), devices, superblocks, sb, assembly)?,
         None => None,
     };
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
@@ -417,15 +417,41 @@ fn whole_pages(path: &Path) -> Result<(), OpenArrayError> {
 
 fn intent(
     bitmap_file: Option<&Arc<Member>>,
-    device: &Arc<Member>,
-    superblock: &Superblock,
+    devices: &[Arc<Member>],
+    superblocks: &[Option<Superblock>],
+    freshest: &Superblock,
     assembly: &Assembly,
 ) -> Result<Option<IntentConfig>, OpenArrayError> {
-    let (source, start, external) = match (bitmap_file, superblock.bitmap_sector()) {
+    let (source, start, external) = match (bitmap_file, freshest.bitmap_sector()) {
         (Some(file), _) => (file, 0, true),
-        (None, Some(sector)) => (device, sector.0 * 512, false),
+        (None, Some(sector)) => (&devices[assembly.freshest], sector.0 * 512, false),
         (None, None) => return Ok(None),
     };
+    let (sb, mut bits) = read_bitmap(source, start, external, freshest)?;
+    let fresh = sb
+        .check_array(freshest.bitmap_uuid(), freshest.events())
+        .map_err(|error| OpenArrayError::Bitmap { place: source.spec().to_string(), error })?;
+    if !fresh {
+        bits = Bits::new(&sb, true);
+    }
+    // A member that failed before that was put on record lacks the bits that were set since.
+    for &id in assembly.members.iter().flatten().filter(|_| !external) {
+        if let Some(sector) = superblocks[id].as_ref().and_then(Superblock::bitmap_sector)
+            && let Ok((_, others)) = read_bitmap(&devices[id], sector.0 * 512, false, freshest)
+        {
+            bits.unite(&others);
+        }
+    }
+    let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
+    Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
+}
+
+fn read_bitmap(
+    source: &Arc<Member>,
+    start: u64,
+    external: bool,
+    superblock: &Superblock,
+) -> Result<(bitmap::Superblock, Bits), OpenArrayError> {
     let place = source.spec().to_string();
     let unusable = |error| OpenArrayError::Bitmap { place: place.clone(), error };
     let read = |len: u64| {
@@ -434,7 +460,6 @@ fn intent(
         Ok::<_, OpenArrayError>(bytes)
     };
     let sb = bitmap::Superblock::parse(&read(256)?).map_err(unusable)?;
-    let fresh = sb.check_array(superblock.bitmap_uuid(), superblock.events()).map_err(unusable)?;
     if sb.sync_size == 0 {
         return Err(OpenArrayError::BitmapSize { place });
     }
@@ -445,11 +470,6 @@ fn intent(
     if found < needed {
         return Err(unusable(BitmapError::Truncated { found, needed }));
     }
-    let bits = if fresh {
-        Bits::from_image(&sb, &read(needed)?).map_err(unusable)?
-    } else {
-        Bits::new(&sb, true)
-    };
-    let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
-    Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
+    let bits = Bits::from_image(&sb, &read(needed)?).map_err(unusable)?;
+    Ok((sb, bits))
 }

@@ -46,6 +46,10 @@ impl Runner {
     /// Serves until [`Message::Exit`].
     pub(crate) fn run(mut self) {
         let mut done: Vec<Completion> = Vec::new();
+        if let Some(lead) = &mut self.lead {
+            lead.start(&self.core);
+        }
+        self.settle();
         while !self.ended {
             let timeout = self.timeout();
             if let Err(error) = self.core.queue.wait(&mut done, timeout) {
@@ -148,6 +152,12 @@ impl Runner {
                 let now = core.now();
                 core.engine.handle_order(now, &order);
             }
+            (Message::Sync(piece), _) => {
+                let now = core.now();
+                core.engine.handle_sync(now, piece);
+            }
+            (Message::AddDevice(device), _) => core.add_device(device),
+            (Message::RemoveDevice(member), _) => core.remove_device(member),
             (Message::Client(client), _) => self.welcome(client),
             (Message::Pause, _) => {
                 core.pause();
@@ -165,7 +175,7 @@ impl Runner {
                 lead.listen(core, listener, greeter);
             }
             (Message::Command { command, answer }, Some(lead)) => {
-                lead.command(core, &command, answer);
+                lead.command(core, command, answer);
             }
             (_, None) => unreachable!("a message for the lead reached another shard"),
         }

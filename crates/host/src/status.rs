@@ -108,10 +108,50 @@ pub struct MemberDetail {
     pub slot: Option<u16>,
     /// `in_sync`, `recovering`, `spare` or `faulty`.
     pub state: &'static str,
+    /// While it recovers: up to where, of its data.
+    pub recovered_bytes: Option<u64>,
     /// Marked so in its superblock; reads do not heed it yet.
     pub write_mostly: bool,
     /// Opened with O_DIRECT.
     pub direct: bool,
+}
+
+/// A recovery, resync, check or repair that runs. Bytes of a member; of the array for a RAID10 that is not
+/// recovering.
+#[derive(Clone, Debug, Serialize)]
+pub struct SyncDetail {
+    /// `recovery`, `resync`, `check` or `repair`.
+    pub action: &'static str,
+    /// How far it has come.
+    pub done_bytes: u64,
+    /// To where it goes.
+    pub total_bytes: u64,
+    /// A second, over the last seconds.
+    pub speed_bytes: u64,
+    /// Seconds to its end at this speed.
+    pub finish_s: Option<u64>,
+    /// It stands still.
+    pub frozen: bool,
+}
+
+/// How the last one ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct LastSync {
+    /// As in [`SyncDetail`].
+    pub action: &'static str,
+    /// `done`, `interrupted` or `failed`.
+    pub result: &'static str,
+}
+
+/// A range of the array whose copies or parity differ.
+#[derive(Clone, Debug, Serialize)]
+pub struct Range {
+    /// From the array's start.
+    pub offset_bytes: u64,
+    /// Its length.
+    pub len_bytes: u64,
+    /// Who is wrong, if that can be told.
+    pub member: Option<String>,
 }
 
 /// Everything about a running array.
@@ -143,7 +183,8 @@ pub struct Detail {
     pub component_bytes: u64,
     /// Slots.
     pub raid_devices: u16,
-    /// `clean`, `active` or `read-only`, then perhaps `degraded`, `resyncing (PENDING)`, `failed`.
+    /// `clean`, `active` or `read-only`, then perhaps `degraded`; `recovering`, `resyncing`, `checking`,
+    /// `repairing` or `resyncing (PENDING)`; `frozen`; `failed`.
     pub state: Vec<&'static str>,
     /// The number of the kernel's device for it, which a 0.90 superblock holds.
     pub preferred_minor: Option<u32>,
@@ -157,6 +198,18 @@ pub struct Detail {
     pub bitmap_place: Option<&'static str>,
     /// From which byte on a resync is due.
     pub resync_from_bytes: Option<u64>,
+    /// What is being mended.
+    pub sync: Option<SyncDetail>,
+    /// How the last mending ended.
+    pub last_sync: Option<LastSync>,
+    /// What the last check, repair or resync found to differ, as md counts it.
+    pub mismatch_sectors: u64,
+    /// The first thousand ranges of that.
+    pub mismatches: Vec<Range>,
+    /// The least speed of recovery and resync beside requests, KiB a second of a member.
+    pub sync_speed_min_kib: u64,
+    /// The greatest at all times; 0: as fast as can be.
+    pub sync_speed_max_kib: u64,
     /// The members: those with slots in their order, then those that recover, then spares.
     pub members: Vec<MemberDetail>,
     /// The queue's back end.

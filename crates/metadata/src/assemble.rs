@@ -9,7 +9,8 @@
 //! 2. A member may be one event behind, because superblocks are not written at one instant. Its
 //!    role then comes from the freshest superblock: perhaps its failure was the event it missed.
 //! 3. A member whose own superblock calls the freshest one failed belongs to the other half of
-//!    an array that was split, and is left.
+//!    an array that was split, and is left. So is one of as many events that the freshest calls failed,
+//!    and of equals it is the one that is called failed that does not vote.
 //! 4. Of two that claim one slot or one number the fresher is taken.
 //! 5. The array may start if its data is complete, if it lacks no member that the freshest
 //!    superblock counts upon (else only with `run`), and, for the levels with parity, if it is
@@ -29,6 +30,7 @@
 //!   freshest superblock; under mdadm a stale member in a low slot gives its own.
 //! - Rule 2 also holds for 0.90, and only to a member's disadvantage: a spare that the freshest
 //!   superblock calls a member stays a spare.
+//! - Of equals one that another calls failed is left; under md its old data would serve.
 //! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
 
 mod conclude;
@@ -109,7 +111,7 @@ pub enum Reason {
         /// The freshest one's slot.
         slot: Slot,
     },
-    /// One event behind, and that event was its failure.
+    /// Not more than one event behind, and called failed.
     CalledFailedBy {
         /// The freshest.
         by: usize,

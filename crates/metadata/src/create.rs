@@ -9,6 +9,7 @@
 mod error;
 mod fill;
 mod numbering;
+mod spare;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,6 +24,7 @@ use crate::{Superblock, Version};
 
 pub use error::{CreateError, Warning};
 use numbering::Numbering;
+pub use spare::spare;
 
 /// Chunk of striped levels if none is asked for.
 pub const DEFAULT_CHUNK: Sectors = Sectors(1024);

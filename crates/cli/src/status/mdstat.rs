@@ -1,11 +1,11 @@
 //! A stanza of `/proc/mdstat` (the kernel's `md_seq_show` and each level's `status`).
 
-use super::view::{MemberView, View};
+use super::view::{MemberView, SyncView, View};
 use lapstrake_geometry::{FarSets, Layout, Level, Raid10Layout};
 
 /// The stanza of one array, with the empty line after it.
 pub fn stanza(view: &View) -> String {
-    let read_only = if view.state.iter().any(|s| s == "read-only") { " (read-only)" } else { "" };
+    let read_only = if view.is("read-only") { " (read-only)" } else { "" };
     let mut members: Vec<&MemberView> = view.members.iter().collect();
     members.sort_by_key(|member| std::cmp::Reverse(member.number));
     let members: String = members.into_iter().map(member).collect();
@@ -15,8 +15,12 @@ pub fn stanza(view: &View) -> String {
         version => format!(" super {version}"),
     };
     text += &format!("      {} blocks{superblock}{}\n", view.array_bytes >> 10, shape(view));
-    if view.state.iter().any(|word| word == "resyncing (PENDING)") {
-        text += "      \tresync=PENDING\n";
+    match &view.sync {
+        Some(sync) if !sync.frozen => text += &format!("      {}\n", progress(sync)),
+        // md has one word for all that waits.
+        Some(_) => text += "      \tresync=PENDING\n",
+        None if view.is("resyncing (PENDING)") => text += "      \tresync=PENDING\n",
+        None => {}
     }
     if let Some((dirty, bits)) = view.bitmap_bits {
         text += &format!("      bitmap: {dirty}/{bits} chunks dirty\n");
@@ -25,12 +29,24 @@ pub fn stanza(view: &View) -> String {
 }
 
 fn member(member: &MemberView) -> String {
+    let mostly = if member.write_mostly { "(W)" } else { "" };
     let flag = match &*member.state {
         "faulty" => "(F)",
         "spare" => "(S)",
+        "replacement" => "(R)",
         _ => "",
     };
-    format!(" {}[{}]{flag}", member.path, member.number)
+    format!(" {}[{}]{mostly}{flag}", member.path, member.number)
+}
+
+fn progress(sync: &SyncView) -> String {
+    let per_mille = sync.per_mille();
+    let cells = (per_mille / 50) as usize;
+    let bar = format!("[{}>{}]", "=".repeat(cells), ".".repeat(20 - cells));
+    let word = if sync.action == "repair" { "resync" } else { &sync.action };
+    let (percent, tenth) = (per_mille / 10, per_mille % 10);
+    let (done, total) = (sync.done_bytes >> 10, sync.total_bytes >> 10);
+    format!("{bar}  {word} ={percent:3}.{tenth}% ({done}/{total}) {}", sync.pace())
 }
 
 fn shape(view: &View) -> String {
@@ -66,4 +82,61 @@ fn copies(layout: Raid10Layout) -> String {
         text += " in far sets";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests::{raid5, sync};
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn progress_is_told_as_the_kernel_does() {
+        for (action, word) in [
+            ("recovery", "recovery"),
+            ("resync", "resync"),
+            ("check", "check"),
+            ("repair", "resync"),
+        ] {
+            let text = stanza(&raid5(json!({ "sync": sync(action, false) })));
+            let line = text.lines().nth(2).unwrap();
+            let rest = "= 12.6% (8144/64512) finish=127.5min speed=33440K/sec";
+            assert_eq!(line, format!("      [==>..................]  {word} {rest}"));
+        }
+        for (done, bar) in [
+            (0, "[>....................]  check =  0.0% "),
+            (1024, "[====================>]  check =100.0% "),
+        ] {
+            let mut sync = sync("check", false);
+            sync["done_bytes"] = json!(done);
+            sync["total_bytes"] = json!(1024);
+            assert!(stanza(&raid5(json!({ "sync": sync }))).contains(bar), "{bar}");
+        }
+    }
+
+    #[test]
+    fn what_waits_is_pending() {
+        for changes in [
+            json!({ "sync": sync("recovery", true) }),
+            json!({ "state": ["read-only", "resyncing (PENDING)"] }),
+        ] {
+            assert_eq!(stanza(&raid5(changes)).lines().nth(2), Some("      \tresync=PENDING"));
+        }
+    }
+
+    #[test]
+    fn members_have_flags() {
+        let member = |state: &str, write_mostly: bool| {
+            let state = json!({
+                "path": "x", "number": 7, "slot": 0, "state": state, "write_mostly": write_mostly,
+                "direct": true,
+            });
+            super::member(&serde_json::from_value(state).unwrap())
+        };
+        assert_eq!(member("in_sync", false), " x[7]");
+        assert_eq!(member("recovering", true), " x[7](W)");
+        assert_eq!(member("faulty", true), " x[7](W)(F)");
+        assert_eq!(member("spare", false), " x[7](S)");
+        assert_eq!(member("replacement", false), " x[7](R)");
+    }
 }

@@ -1,7 +1,7 @@
 //! What a server tells about its array, as far as it is printed.
 
 use lapstrake_geometry::{Layout, Level};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// One array; fields as in `lapstrake_host::Detail`.
 #[derive(Debug, Deserialize)]
@@ -30,6 +30,17 @@ pub struct View {
     pub clients: usize,
     pub work: WorkView,
     pub memory: MemoryView,
+    /// What runs now, or is frozen half done.
+    #[serde(default)]
+    pub sync: Option<SyncView>,
+    /// What ran last.
+    #[serde(default)]
+    pub last_sync: Option<LastSyncView>,
+    /// Of the last or running check or repair.
+    #[serde(default)]
+    pub mismatch_sectors: u64,
+    #[serde(default)]
+    pub mismatches: Vec<MismatchView>,
     #[serde(default)]
     pub pid: Option<u32>,
     #[serde(default)]
@@ -45,6 +56,49 @@ pub struct MemberView {
     pub state: String,
     pub write_mostly: bool,
     pub direct: bool,
+}
+
+/// A sync action.
+#[derive(Debug, Deserialize)]
+pub struct SyncView {
+    pub action: String,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    /// A second.
+    pub speed_bytes: u64,
+    pub finish_s: Option<u64>,
+    pub frozen: bool,
+}
+
+/// How a sync action ended.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct LastSyncView {
+    pub action: String,
+    pub result: String,
+}
+
+/// A range of the array whose redundancy does not agree with its data.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct MismatchView {
+    pub offset_bytes: u64,
+    pub len_bytes: u64,
+    /// Who disagrees, if that can be told.
+    pub member: Option<String>,
+}
+
+impl SyncView {
+    /// How much is done.
+    pub fn per_mille(&self) -> u64 {
+        let total = u128::from(self.total_bytes.max(1));
+        // At most 1000.
+        (u128::from(self.done_bytes) * 1000 / total).min(1000) as u64
+    }
+
+    /// When it will be done, if that can be told, and how fast it is; in md's words.
+    pub fn pace(&self) -> String {
+        let finish = self.finish_s.map(|s| format!("finish={}.{}min ", s / 60, s % 60 / 6));
+        format!("{}speed={}K/sec", finish.unwrap_or_default(), self.speed_bytes >> 10)
+    }
 }
 
 /// Sums since the start.
@@ -83,9 +137,14 @@ impl View {
         Layout::from_name(self.level()?, self.layout.as_deref()?).ok()
     }
 
+    /// Whether a word is in the array's state.
+    pub fn is(&self, word: &str) -> bool {
+        self.state.iter().any(|other| other == word)
+    }
+
     /// Whether the array is neither degraded nor failed.
     pub fn is_whole(&self) -> bool {
-        !self.state.iter().any(|word| word == "degraded" || word == "failed")
+        !self.is("degraded") && !self.is("failed")
     }
 
     /// For each slot the member in sync.
@@ -100,5 +159,47 @@ impl View {
     /// Members in a state.
     pub fn count(&self, state: &str) -> usize {
         self.members.iter().filter(|member| member.state == state).count()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A RAID5 of three and a spare as its server tells it, with some fields changed.
+    pub fn raid5(changes: Value) -> View {
+        let sample = include_str!("../../tests/support/detail.json");
+        let mut view: Value = serde_json::from_str(sample).unwrap();
+        for (field, value) in changes.as_object().unwrap() {
+            view[field] = value.clone();
+        }
+        serde_json::from_value(view).unwrap()
+    }
+
+    /// A sync action 12.6 per cent done, of 64512 KiB.
+    pub fn sync(action: &str, frozen: bool) -> Value {
+        json!({
+            "action": action, "done_bytes": 8144 << 10, "total_bytes": 64512 << 10,
+            "speed_bytes": 33440 << 10, "finish_s": 7650, "frozen": frozen,
+        })
+    }
+
+    #[test]
+    fn progress_is_told_however_odd_the_numbers() {
+        let view = |done: u64, total: u64| SyncView {
+            action: "check".into(),
+            done_bytes: done,
+            total_bytes: total,
+            speed_bytes: 0,
+            finish_s: None,
+            frozen: false,
+        };
+        for (done, total, per_mille) in
+            [(0, 0, 0), (999, 1000, 999), (2, 1, 1000), (u64::MAX, u64::MAX, 1000)]
+        {
+            assert_eq!(view(done, total).per_mille(), per_mille);
+        }
+        assert_eq!(view(0, 1).pace(), "speed=0K/sec");
     }
 }

@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod draw;
+
 use lapstrake_engine::*;
 use lapstrake_geometry::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +51,10 @@ pub struct World {
     pub geometry: Geometry,
     pub members: Vec<Vec<u8>>,
     pub dead: BTreeSet<u16>,
+    /// Members' sectors that cannot be read until they are written.
+    pub unreadable: BTreeSet<(u16, u64)>,
+    /// Members whose writes do not help.
+    pub worn: BTreeSet<u16>,
     pub rng: Rng,
     buffers: BTreeMap<u32, Vec<u8>>,
     history: Vec<History>,
@@ -57,10 +63,18 @@ pub struct World {
     next: u32,
     now: Time,
     pub errors: usize,
+    /// Ends of sync pieces.
+    pub reports: Vec<SyncReport>,
 }
 
 impl World {
     pub fn new(config: &Config, seed: u64) -> Self {
+        Self::with(config, seed, &[], true)
+    }
+
+    /// Members in the slots `recovering` have junk, as have all parities and further copies if redundancy is not
+    /// `in_sync`.
+    pub fn with(config: &Config, seed: u64, recovering: &[u16], in_sync: bool) -> Self {
         let geometry = Geometry::new(config).expect("a valid geometry");
         let disks = config.raid_disks;
         let sizes: Vec<u64> = match config.member_sizes.len() {
@@ -70,7 +84,7 @@ impl World {
         let members = (0..disks).map(|slot| MemberConfig {
             data_offset: Sector(DATA_OFFSET),
             slot: Some(Slot(slot)),
-            trusted_to: FULLY_TRUSTED,
+            trusted_to: if recovering.contains(&slot) { Sector(0) } else { FULLY_TRUSTED },
             rotational: slot % 2 == 0,
         });
         let pages = 33 * 32 * u32::from(disks).div_ceil(8);
@@ -79,16 +93,18 @@ impl World {
             members: members.collect(),
             read_only: false,
             block: Sectors(1),
-            in_sync_to: Sector(u64::MAX),
+            in_sync_to: if in_sync { FULLY_TRUSTED } else { Sector(0) },
             bitmap_chunk: None,
             scratch: SCRATCH,
             scratch_pages: pages,
         });
         let sectors = geometry.array_sectors().0 as usize;
-        Self {
+        let mut world = Self {
             shard,
             members: sizes.iter().map(|s| vec![0; (s + DATA_OFFSET) as usize * SECTOR]).collect(),
             dead: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            worn: BTreeSet::new(),
             rng: Rng(seed | 1),
             buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
             history: vec![History { stamps: vec![0], answered: 0 }; sectors],
@@ -98,7 +114,63 @@ impl World {
             next: 1,
             now: Time(0),
             errors: 0,
+            reports: Vec::new(),
+        };
+        for &slot in recovering {
+            world.members[usize::from(slot)].fill(0x5a);
         }
+        if !in_sync {
+            world.spoil_redundancy();
+        }
+        world
+    }
+
+    fn spoil_redundancy(&mut self) {
+        for slot in 0..self.geometry.raid_disks() {
+            for sector in 0..self.geometry.component().0 {
+                let spoiled = match self.geometry.content(Slot(slot), Sector(sector)) {
+                    Content::P(_) | Content::Q(_) => true,
+                    Content::Data(at) => self.geometry.map(at).homes[0].slot != Slot(slot),
+                    Content::Unused => false,
+                };
+                if spoiled {
+                    self.spoil(slot, sector);
+                }
+            }
+        }
+    }
+
+    /// Changes a sector of a member behind everybody's back.
+    pub fn spoil(&mut self, slot: u16, sector: u64) {
+        let at = (sector + DATA_OFFSET) as usize * SECTOR;
+        self.members[usize::from(slot)][at..at + SECTOR]
+            .iter_mut()
+            .for_each(|byte| *byte ^= 0xa7 ^ (slot as u8));
+    }
+
+    /// Begins a piece of a sync action.
+    pub fn sync(&mut self, action: SyncAction, start: u64, len: u64) {
+        let id = PieceId(self.next);
+        self.next += 1;
+        let (start, len) = (Sector(start), Sectors(len));
+        let piece = SyncPiece { id, action, start, len, within: 0..u64::MAX };
+        self.shard.handle_sync(self.now, piece);
+    }
+
+    /// What pieces of a sync action are made of.
+    pub fn sync_unit(&self) -> u64 {
+        match &self.geometry {
+            Geometry::Parity(parity) => parity.stripe_data().0,
+            _ => 24,
+        }
+    }
+
+    /// The supervisor's word that all has been gone through.
+    pub fn end_sync(&mut self, recovered: &[u16]) {
+        for &slot in recovered {
+            self.shard.handle_order(self.now, &Order::Trusted(MemberId(slot), FULLY_TRUSTED));
+        }
+        self.shard.handle_order(self.now, &Order::InSync(FULLY_TRUSTED));
     }
 
     pub fn sectors(&self) -> u64 {
@@ -156,6 +228,11 @@ impl World {
                     Effect::Io(io) => self.pending.push(io),
                     Effect::Compute(compute) => self.compute(&compute),
                     Effect::Reply(reply) => self.answered(reply),
+                    Effect::Compare(compare) => {
+                        let found = compare
+                            .run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len));
+                        self.shard.handle_compared(self.now, compare.id, &found);
+                    }
                 }
             }
             let Some(notice) = self.shard.poll_notice() else { return };
@@ -163,6 +240,11 @@ impl World {
                 Notice::NeedActive => Order::Active,
                 Notice::Failed(member) => Order::Recorded(member),
                 Notice::BitsWanted(first, last) => Order::BitsSet(first, last),
+                Notice::Synced(report) => {
+                    self.reports.push(report);
+                    continue;
+                }
+                Notice::Rewritten(..) => continue,
                 other => panic!("unasked: {other:?}"),
             };
             self.shard.handle_order(self.now, &order);
@@ -181,7 +263,7 @@ impl World {
         }
         let at = self.rng.below(self.pending.len() as u64) as usize;
         let io = self.pending.swap_remove(at);
-        let ok = !self.dead.contains(&io.member.0);
+        let ok = !self.dead.contains(&io.member.0) && !self.hits_unreadable(&io);
         if ok {
             self.perform(&io);
         }
@@ -196,6 +278,18 @@ impl World {
         assert!(self.shard.is_quiet(), "requests were left without an answer");
         assert!(self.running.is_empty());
         assert_eq!(self.shard.scratch_pages().0, 0, "stripe cache memory was lost");
+    }
+
+    /// Whether it reads what cannot be read; a write mends that.
+    fn hits_unreadable(&mut self, io: &MemberIo) -> bool {
+        let member = io.member.0;
+        let range = (member, io.sector.0)..(member, io.sector.0 + io.len.0);
+        let hits = self.unreadable.range(range.clone()).next().is_some();
+        let writes = matches!(io.kind, IoKind::Write { .. } | IoKind::WriteZeroes { .. });
+        if writes && !self.worn.contains(&member) {
+            self.unreadable.retain(|place| !range.contains(place));
+        }
+        hits && io.kind == IoKind::Read
     }
 
     fn perform(&mut self, io: &MemberIo) {
@@ -226,6 +320,10 @@ impl World {
                 }
             }
         }
+    }
+
+    fn slice(&self, buf: Buf, len: u32) -> &[u8] {
+        &self.buffers[&buf.id.0][buf.offset as usize..(buf.offset + len) as usize]
     }
 
     fn bytes(&self, buf: Buf, len: u32) -> Vec<u8> {

@@ -44,7 +44,8 @@ pub(super) fn which_array(
     }
 }
 
-/// The one of most events that holds a slot, the first of equals. If none holds one, of all.
+/// The one of most events that holds a slot, the first of equals, but one that another of them calls
+/// failed after that one. If none holds a slot, of all.
 pub(super) fn freshest<'a, 'b>(
     ours: impl Iterator<Item = &'a Candidate<'b>> + Clone,
 ) -> Option<&'a Candidate<'b>> {
@@ -55,8 +56,14 @@ pub(super) fn freshest<'a, 'b>(
         Some(best) if best.superblock.events() >= c.superblock.events() => Some(best),
         _ => Some(c),
     };
-    let voter = ours.clone().filter(votes).fold(None, first_of_most);
-    voter.or_else(|| ours.fold(None, first_of_most))
+    let most = ours.clone().filter(votes).fold(None, first_of_most);
+    let Some(most) = most else { return ours.fold(None, first_of_most) };
+    let equals = ours.filter(votes).filter(|c| c.superblock.events() == most.superblock.events());
+    let is_called_failed = |c: &&Candidate<'_>| match c.superblock.role() {
+        Role::Active(slot) => equals.clone().any(|e| e.superblock.dev_of_slot(slot).is_none()),
+        _ => false,
+    };
+    equals.clone().find(|c| !is_called_failed(c)).or(Some(most))
 }
 
 /// The verdict on a candidate of the freshest one's array, its rivals not considered.
@@ -129,10 +136,12 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
     if sb.events().saturating_add(EVENT_MARGIN) < fresh.events() {
         return Verdict::Left(Reason::Stale { events: sb.events(), freshest: fresh.events() });
     }
-    if sb.events() >= fresh.events() {
-        return in_slot(sb, sb.role());
-    }
     let (by, dev_number) = (freshest.id, sb.dev_number());
+    if sb.events() >= fresh.events() {
+        let called_failed = fresh.dev_of_slot(slot).is_none();
+        let reason = Verdict::Left(Reason::CalledFailedBy { by });
+        return if called_failed { reason } else { in_slot(sb, sb.role()) };
+    }
     if dev_number >= fresh.table_len() {
         return Verdict::Left(Reason::Unlisted { by, dev_number });
     }

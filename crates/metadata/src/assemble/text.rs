@@ -75,7 +75,7 @@ impl Reason {
                 name(*whom)
             ),
             Self::CalledFailedBy { by } => {
-                format!("{} has seen one event more, and calls it failed", name(*by))
+                format!("{}, as fresh or fresher, calls it failed", name(*by))
             }
             Self::Unlisted { by, dev_number } => format!(
                 "{} has seen one event more, and knows no device number {dev_number}",

@@ -116,6 +116,14 @@ impl Bits {
         changes
     }
 
+    /// Sets the bits that another of the same size has.
+    pub fn unite(&mut self, other: &Self) {
+        let count = self.count;
+        for bit in other.iter_set(0).take_while(|&bit| bit < count) {
+            self.set(bit);
+        }
+    }
+
     /// Number of set bits.
     pub fn count_set(&self) -> u64 {
         let whole = (self.count / 8) as usize;

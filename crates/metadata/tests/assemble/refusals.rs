@@ -211,7 +211,7 @@ fn reasons_have_numbers() {
         "left: it reports device 0 in slot 0, the freshest member, as failed: \
          it belongs to the other part of an array that was split"
     );
-    assert_eq!(say("9!1 8"), "left: device 0 has seen one event more, and calls it failed");
+    assert_eq!(say("9!1 8"), "left: device 0, as fresh or fresher, calls it failed");
     assert_eq!(say("9 9x"), "left: it failed, as its own superblock says");
     assert_eq!(say("9 9 8#1"), "left: it is the same member as device 1, or a copy");
 }

@@ -60,8 +60,9 @@ fn one_behind_has_the_role_that_the_freshest_gives() {
                 ("11!1 10", "0 failed: ok", "=", "="),
                 ("10 11!0", "failed 1: ok", "=", "="),
                 ("11?1 10", "0 S: ok", "=", "="),
-                // Level with it, a member's own word counts.
-                ("10!1 10", "0 1: ok", "=", "="),
+                // Level with it, who is called failed has old data.
+                ("10!1 10", "0 failed: ok", "=", "="),
+                ("10 10!0", "failed 1: ok", "=", "="),
             ],
         );
         hold(

@@ -1,0 +1,250 @@
+//! `lapstrake add`, `re-add`, `fail`, `remove` and `replace`: the members of a served array.
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::{options, target::Target};
+use lapstrake_device::MemberSpec;
+use serde_json::{Value, json};
+use std::fmt::Display;
+
+const ADD_HELP: &str = "\
+Examples:
+  lapstrake add data disk4.img
+  lapstrake add data /dev/sdf /dev/sdg --write-mostly
+
+Exit codes:
+  0  each is in: re-added, as a spare, or being rebuilt (`lapstrake wait` waits for that)
+  1  one could not be added, or the array is not served
+  2  usage";
+
+const RE_ADD_HELP: &str = "\
+Examples:
+  lapstrake re-add data disk2.img
+
+Exit codes:
+  0  each is back
+  1  one is no former member, or missed more than is on record; it is left as it was
+  2  usage";
+
+const FAIL_HELP: &str = "\
+Examples:
+  lapstrake fail data disk2.img
+  lapstrake fail data 2            (its number, as status shows it)
+
+Exit codes:
+  0  each is faulty now
+  1  one is not, or the array is not served
+  2  usage";
+
+const REMOVE_HELP: &str = "\
+Examples:
+  lapstrake remove data disk2.img
+  lapstrake remove data failed
+
+Exit codes:
+  0  none of them is in the array any more
+  1  one still is, or the array is not served
+  2  usage";
+
+const REPLACE_HELP: &str = "\
+Examples:
+  lapstrake add data disk4.img && lapstrake replace data disk2.img --with disk4.img
+  lapstrake wait data && lapstrake remove data failed
+
+Exit codes:
+  0  the copy has begun (`lapstrake wait` waits for its end)
+  1  it has not: no spare will do, or the array is not served
+  2  usage";
+
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Add members to an array that is being served.
+    ///
+    /// A former member is re-added if that can be done. Any other is made a spare, with a new
+    /// superblock; if the array is degraded, a spare is rebuilt at once.
+    #[command(after_long_help = ADD_HELP)]
+    Add {
+        #[command(flatten)]
+        target: Target,
+        /// What to add
+        #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+        members: Vec<MemberSpec>,
+        /// Read from them only if there is no other way (RAID1)
+        #[arg(short = 'W', long)]
+        write_mostly: bool,
+        /// Take them even if they hold something: a file system, a member of another array
+        #[arg(short, long)]
+        force: bool,
+    },
+    /// Take former members back.
+    ///
+    /// Only what they missed is written, as far as the write-intent bitmap tells it.
+    #[command(after_long_help = RE_ADD_HELP)]
+    ReAdd {
+        #[command(flatten)]
+        target: Target,
+        /// What to take back
+        #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+        members: Vec<MemberSpec>,
+    },
+    /// Declare members faulty: the array goes on without them.
+    #[command(after_long_help = FAIL_HELP)]
+    Fail {
+        #[command(flatten)]
+        target: Target,
+        /// Paths, or numbers as status shows them
+        #[arg(required = true, value_name = "MEMBER")]
+        members: Vec<String>,
+    },
+    /// Remove members that are faulty or spare; their files and devices are free then.
+    #[command(after_long_help = REMOVE_HELP)]
+    Remove {
+        #[command(flatten)]
+        target: Target,
+        /// Paths, or numbers as status shows them; `failed` is all that are faulty
+        #[arg(required = true, value_name = "MEMBER|failed")]
+        members: Vec<String>,
+    },
+    /// Copy a member to a spare, which then takes its place; until then it stays in use.
+    #[command(after_long_help = REPLACE_HELP)]
+    Replace {
+        #[command(flatten)]
+        target: Target,
+        /// Its path, or its number as status shows it
+        member: String,
+        /// Which spare [default: any]
+        #[arg(long, value_name = "MEMBER")]
+        with: Option<String>,
+    },
+}
+
+impl Command {
+    pub fn target(&self) -> &Target {
+        match self {
+            Self::Add { target, .. }
+            | Self::ReAdd { target, .. }
+            | Self::Fail { target, .. }
+            | Self::Remove { target, .. }
+            | Self::Replace { target, .. } => target,
+        }
+    }
+
+    pub fn run(&self) -> Outcome {
+        let target = self.target();
+        // Also tells, once, that the array is not served.
+        let detail = target.detail()?;
+        let add = |spec: &MemberSpec, force: bool, write_mostly: bool, re_add: bool| {
+            Ok(json!({
+                "command": "add", "member": absolute(spec)?, "force": force,
+                "write_mostly": write_mostly, "re_add": re_add,
+            }))
+        };
+        let shown = |text: &str| shown(&detail, text);
+        match self {
+            Self::Add { members, write_mostly, force, .. } => {
+                each(target, members, |spec| add(spec, *force, *write_mostly, false), added)
+            }
+            Self::ReAdd { members, .. } => {
+                each(target, members, |spec| add(spec, false, false, true), added)
+            }
+            Self::Fail { members, .. } => {
+                let request = |text: &String| json!({ "command": "fail", "member": shown(text) });
+                each(target, members, |text| Ok(request(text)), failed)
+            }
+            Self::Remove { members, .. } => {
+                let request = |text: &String| json!({ "command": "remove", "member": shown(text) });
+                each(target, members, |text| Ok(request(text)), removed)
+            }
+            Self::Replace { member, with, .. } => {
+                let (member, with) = (shown(member), with.as_deref().map(shown));
+                let request = json!({ "command": "replace", "member": member, "with": with });
+                each(target, &[member], |_| Ok(request.clone()), replacing)
+            }
+        }
+    }
+}
+
+/// Asks the same for each member; one that is refused does not keep the others from it. `tell` makes a
+/// sentence of an answer and of what the user called the member.
+fn each<M: Display>(
+    target: &Target,
+    members: &[M],
+    request: impl Fn(&M) -> Result<Value, Failure>,
+    tell: fn(&Value, &str) -> String,
+) -> Outcome {
+    let mut exit = Exit::Done;
+    let mut reports = Vec::new();
+    for member in members {
+        let given = member.to_string();
+        let done = request(member).and_then(|request| {
+            let reply = target.ask(&request)?;
+            Ok((tell(&reply, &given), reply))
+        });
+        let mut report = match done {
+            Ok((text, reply)) => {
+                if !target.json {
+                    println!("{}: {text}", target.name);
+                }
+                reply
+            }
+            Err(failure) => {
+                eprintln!("lapstrake: {}", failure.message);
+                exit = Exit::Failed;
+                json!({ "ok": false, "error": failure.message })
+            }
+        };
+        report["given"] = given.into();
+        reports.push(report);
+    }
+    if target.json {
+        println!("{:#}", json!({ "name": target.name, "members": reports }));
+    }
+    Ok(exit)
+}
+
+fn added(reply: &Value, given: &str) -> String {
+    let how = match reply["how"].as_str() {
+        Some("recovery") => "added, and is being rebuilt",
+        Some("re-added") => "re-added",
+        _ => "added as a spare",
+    };
+    format!("{given}: {how}")
+}
+
+fn failed(_: &Value, given: &str) -> String {
+    format!("{given}: faulty")
+}
+
+fn removed(reply: &Value, _: &str) -> String {
+    let paths: Vec<&str> =
+        reply["removed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if paths.is_empty() {
+        return "no member is faulty".into();
+    }
+    format!("{}: removed", paths.join(", "))
+}
+
+fn replacing(_: &Value, given: &str) -> String {
+    format!("{given}: being replaced")
+}
+
+/// What to call a member when speaking to its server, which has another working directory.
+fn absolute(spec: &MemberSpec) -> Result<String, Failure> {
+    let path = std::path::absolute(&spec.path)?;
+    if path.to_str().is_none() {
+        return Err(Failure::new(format!(
+            "{}: not UTF-8, which the control socket speaks; make a link with another name",
+            path.display()
+        )));
+    }
+    Ok(MemberSpec { path, ..spec.clone() }.to_string())
+}
+
+/// A member's name as its server shows it. That is what the user wrote, or the absolute path of it
+/// (as `add` sends it), or else it is a word of the server's own: a number, or `failed`.
+fn shown(detail: &Value, text: &str) -> String {
+    let members = detail["members"].as_array();
+    let shows = |path: &str| members.is_some_and(|all| all.iter().any(|m| m["path"] == path));
+    let spec: Option<MemberSpec> = text.parse().ok();
+    let absolute = spec.and_then(|spec| absolute(&spec).ok());
+    absolute.filter(|path| !shows(text) && shows(path)).unwrap_or_else(|| text.to_owned())
+}

@@ -1,0 +1,52 @@
+//! `lapstrake set`.
+
+use crate::exit::{Exit, Outcome};
+use crate::target::Target;
+use serde_json::{Map, Value, json};
+
+const HELP: &str = "\
+Settings:
+  sync_speed_min  KiB/s that a sync action has of each member even while clients are busy
+  sync_speed_max  KiB/s that it has at most; 0 is no limit
+
+Examples:
+  lapstrake set data sync_speed_max=50000
+  lapstrake set data sync_speed_min=100000 sync_speed_max=0
+
+Exit codes:
+  0  all are set
+  1  none is: one is not known or out of range, or the array is not served
+  2  usage";
+
+/// Change settings of an array that is being served, until it is stopped.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    #[command(flatten)]
+    pub target: Target,
+    /// What to set
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<(String, u64)>,
+}
+
+fn setting(text: &str) -> Result<(String, u64), String> {
+    let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
+    let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
+    Ok((key.to_owned(), value))
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let target = &args.target;
+    let settings: Map<String, Value> =
+        args.settings.iter().map(|(key, value)| (key.clone(), (*value).into())).collect();
+    let reply = target.ask(&json!({ "command": "set", "settings": settings }))?;
+    let settings = &reply["settings"];
+    if target.json {
+        println!("{}", json!({ "name": target.name, "settings": settings }));
+    } else {
+        for (key, value) in settings.as_object().into_iter().flatten() {
+            println!("{}: {key}={value}", target.name);
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,117 @@
+//! `lapstrake check`, `repair`, `resync`, `idle` and `freeze`: mdadm's `--action`.
+
+use crate::exit::{Exit, Outcome};
+use crate::target::Target;
+use serde_json::json;
+
+const CHECK_HELP: &str = "\
+Examples:
+  lapstrake check data && lapstrake wait data --report mismatches.json
+
+Exit codes:
+  0  it has begun (`lapstrake wait` waits for its end, and tells what it found)
+  1  it has not: something else runs, or the array is not served
+  2  usage";
+
+const REPAIR_HELP: &str = "\
+Examples:
+  lapstrake repair data && lapstrake wait data
+
+Exit codes:
+  0  it has begun (`lapstrake wait` waits for its end)
+  1  it has not: something else runs, or the array is not served
+  2  usage";
+
+const RESYNC_HELP: &str = "\
+Examples:
+  lapstrake resync data && lapstrake wait data
+
+Exit codes:
+  0  it has begun (`lapstrake wait` waits for its end)
+  1  it has not: something else runs, or the array is not served
+  2  usage";
+
+const IDLE_HELP: &str = "\
+Examples:
+  lapstrake idle data
+
+Exit codes:
+  0  no check or repair runs, and nothing is frozen
+  1  the array is not served, or its server did not answer
+  2  usage";
+
+const FREEZE_HELP: &str = "\
+Examples:
+  lapstrake freeze data && sleep 3600 && lapstrake idle data
+
+Exit codes:
+  0  nothing runs
+  1  the array is not served, or its server did not answer
+  2  usage";
+
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Read everything and count what does not match; write nothing.
+    ///
+    /// What cannot be read is recovered and rewritten. Returns when it has begun.
+    #[command(after_long_help = CHECK_HELP)]
+    Check(Target),
+    /// Read everything, and rewrite redundancy that does not match its data.
+    ///
+    /// As md does it, parity is taken to be wrong and data right; of copies, the first is taken to
+    /// be right. Returns when it has begun.
+    #[command(after_long_help = REPAIR_HELP)]
+    Repair(Target),
+    /// Compute all redundancy anew.
+    ///
+    /// Returns when it has begun.
+    #[command(after_long_help = RESYNC_HELP)]
+    Resync(Target),
+    /// End a check or repair, and let what was frozen go on.
+    ///
+    /// A recovery or resync that is needed goes on, or begins by itself.
+    #[command(after_long_help = IDLE_HELP)]
+    Idle(Target),
+    /// Pause whatever runs, and let nothing begin, until `lapstrake idle`.
+    #[command(after_long_help = FREEZE_HELP)]
+    Freeze(Target),
+}
+
+impl Command {
+    pub fn target(&self) -> &Target {
+        match self {
+            Self::Check(target)
+            | Self::Repair(target)
+            | Self::Resync(target)
+            | Self::Idle(target)
+            | Self::Freeze(target) => target,
+        }
+    }
+
+    /// In md's words.
+    fn action(&self) -> &'static str {
+        match self {
+            Self::Check(_) => "check",
+            Self::Repair(_) => "repair",
+            Self::Resync(_) => "resync",
+            Self::Idle(_) => "idle",
+            Self::Freeze(_) => "frozen",
+        }
+    }
+
+    pub fn run(&self) -> Outcome {
+        let (target, action) = (self.target(), self.action());
+        let name = &target.name;
+        target.ask(&json!({ "command": "sync", "action": action }))?;
+        if target.json {
+            println!("{}", json!({ "name": name, "action": action }));
+        } else {
+            match self {
+                Self::Idle(_) => println!("{name}: idle"),
+                Self::Freeze(_) => println!("{name}: frozen until `lapstrake idle {name}`"),
+                _ => println!("{name}: {action} has begun; `lapstrake wait {name}` waits for it"),
+            }
+        }
+        Ok(Exit::Done)
+    }
+}

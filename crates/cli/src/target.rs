@@ -1,0 +1,53 @@
+//! A served array, as the commands that speak to its server name it.
+
+use lapstrake_host::control::{self, ControlError};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Where control sockets are.
+#[derive(clap::Args)]
+pub struct Place {
+    /// Where the control sockets are [default: as for serve]
+    #[arg(long, value_name = "DIR")]
+    control_dir: Option<PathBuf>,
+}
+
+impl Place {
+    /// The directory.
+    pub fn dir(&self) -> PathBuf {
+        self.control_dir.clone().unwrap_or_else(control::directory)
+    }
+}
+
+/// One array, and how to report about it.
+#[derive(clap::Args)]
+pub struct Target {
+    /// The array's name
+    pub name: String,
+    #[command(flatten)]
+    place: Place,
+    /// Report in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Target {
+    /// Sends a request to the array's server.
+    pub fn ask(&self, request: &Value) -> Result<Value, ControlError> {
+        control::ask(&self.place.dir(), &self.name, request)
+    }
+
+    /// All that the server tells.
+    pub fn detail(&self) -> Result<Value, ControlError> {
+        detail(&self.place.dir(), &self.name)
+    }
+}
+
+/// All that a server tells about its array: its own object with the process and the exports.
+pub fn detail(dir: &Path, name: &str) -> Result<Value, ControlError> {
+    let mut reply = control::ask(dir, name, &json!({ "command": "detail" }))?;
+    let mut detail = reply["detail"].take();
+    detail["pid"] = reply["pid"].take();
+    detail["exports"] = reply["exports"].take();
+    Ok(detail)
+}

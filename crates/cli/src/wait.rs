@@ -1,0 +1,258 @@
+//! `lapstrake wait`.
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::status::view::{SyncView, View};
+use crate::target::Target;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+Examples:
+  lapstrake add data disk4.img && lapstrake wait data
+  lapstrake check data && lapstrake wait data --report mismatches.json
+
+Exit codes:
+  0  nothing runs, the array is whole, and if a check was the last to run, everything matched
+  1  what ran last failed or was interrupted, the array failed, it is frozen half done, the time was
+     over, or its server did not answer
+  2  usage
+  3  the array is degraded, a resync is pending, or a check found what does not match";
+
+/// How often the server is asked.
+const PACE: Duration = Duration::from_millis(500);
+/// Ranges that are printed.
+const RANGES_MAX: usize = 20;
+
+/// Wait until no recovery, resync, check or repair runs, and tell what the last one came to.
+///
+/// On a terminal it shows how far it is. Ranges of the array that do not match are printed, up to
+/// 20, with the member that disagrees, if that can be told.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    #[command(flatten)]
+    pub target: Target,
+    /// Wait no longer than this
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Write all ranges that do not match into this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let name = &args.target.name;
+    let view = rest(args)?;
+    let report = json!({
+        "name": name,
+        "state": view.state,
+        "last_sync": view.last_sync,
+        "mismatch_sectors": view.mismatch_sectors,
+        "mismatches": view.mismatches,
+    });
+    if let Some(file) = &args.report {
+        write(file, &format!("{report:#}\n"))?;
+    }
+    let exit = exit(&view);
+    if exit == Exit::Failed {
+        return Err(Failure::new(format!("{name}: {}", told(&view))));
+    }
+    if args.target.json {
+        println!("{report:#}");
+    } else {
+        println!("{name}: {}", told(&view));
+        print!("{}", ranges(&view));
+    }
+    Ok(exit)
+}
+
+/// The array once nothing runs.
+fn rest(args: &Args) -> Result<View, Failure> {
+    let name = &args.target.name;
+    let seconds = args.timeout.map(Duration::from_secs);
+    // None is never, which a time beyond the clock's end is too.
+    let end = seconds.and_then(|seconds| Instant::now().checked_add(seconds));
+    // Invisible without a terminal; gone when dropped.
+    let bar = ProgressBar::new(1000);
+    let style = ProgressStyle::with_template("{prefix} [{bar:20}] {msg}")?.progress_chars("=>.");
+    bar.set_style(style);
+    loop {
+        let view: View = serde_json::from_value(args.target.detail()?)?;
+        let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else { return Ok(view) };
+        bar.set_prefix(format!("{name}: {}", sync.action));
+        bar.set_message(progress(sync));
+        bar.set_position(sync.per_mille());
+        let left = end.map_or(PACE, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            let (action, progress) = (&sync.action, progress(sync));
+            return Err(Failure::new(format!("{name}: {action} still runs: {progress}")));
+        }
+        std::thread::sleep(PACE.min(left));
+    }
+}
+
+fn progress(sync: &SyncView) -> String {
+    let per_mille = sync.per_mille();
+    format!("{}.{}% {}", per_mille / 10, per_mille % 10, sync.pace())
+}
+
+/// Whether what does not match was found by a check, so that it still does not.
+fn has_mismatches(view: &View) -> bool {
+    view.mismatch_sectors > 0 && view.last_sync.as_ref().is_some_and(|last| last.action == "check")
+}
+
+fn exit(view: &View) -> Exit {
+    let is_done = view.last_sync.as_ref().is_none_or(|last| last.result == "done");
+    // What is not done now is frozen.
+    if view.is("failed") || view.sync.is_some() || !is_done {
+        Exit::Failed
+    } else if !view.is_whole() || view.is("resyncing (PENDING)") || has_mismatches(view) {
+        Exit::Degraded
+    } else {
+        Exit::Done
+    }
+}
+
+/// What the last action came to, and how the array is.
+fn told(view: &View) -> String {
+    let state = view.state.join(", ");
+    if let Some(sync) = &view.sync {
+        let (action, name) = (&sync.action, &view.name);
+        return format!("{action} is frozen until `lapstrake idle {name}`; the array is {state}");
+    }
+    let last = view.last_sync.as_ref().map(|last| format!("{} {}", last.action, last.result));
+    let sectors = view.mismatch_sectors;
+    let found = match view.last_sync.as_ref().map(|last| &*last.action) {
+        Some("check") if sectors > 0 => format!(", {sectors} sectors do not match"),
+        Some("check") => ", everything matches".into(),
+        Some("repair") if sectors > 0 => format!(", {sectors} sectors did not match"),
+        _ => String::new(),
+    };
+    match last {
+        Some(last) => format!("{last}{found}; the array is {state}"),
+        None => format!("the array is {state}"),
+    }
+}
+
+/// Where it does not match.
+fn ranges(view: &View) -> String {
+    if !has_mismatches(view) {
+        return String::new();
+    }
+    let shown = view.mismatches.iter().take(RANGES_MAX).map(|range| {
+        let disagrees = range.member.as_ref().map(|member| format!("{member} disagrees"));
+        let who = disagrees.as_deref().unwrap_or("it cannot be told who disagrees");
+        format!("  {} bytes at {}: {who}\n", range.len_bytes, range.offset_bytes)
+    });
+    let mut text: String = shown.collect();
+    let more = view.mismatches.len().saturating_sub(RANGES_MAX);
+    if more > 0 {
+        text += &format!("  and {more} more ranges, which --report FILE has\n");
+    }
+    text
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text)
+        .map_err(|error| Failure::new(format!("{}: cannot write it: {error}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::view::tests::{raid5, sync};
+    use serde_json::Value;
+
+    fn last(action: &str, result: &str, sectors: u64, state: &[&str]) -> View {
+        let last = json!({ "action": action, "result": result });
+        raid5(json!({ "last_sync": last, "mismatch_sectors": sectors, "state": state }))
+    }
+
+    #[test]
+    fn the_end_is_told_with_its_exit_code() {
+        let frozen = json!({ "sync": sync("recovery", true), "state": ["clean", "frozen"] });
+        for (view, code, text) in [
+            (raid5(json!({})), Exit::Done, "the array is clean"),
+            (
+                last("recovery", "done", 0, &["clean"]),
+                Exit::Done,
+                "recovery done; the array is clean",
+            ),
+            (
+                last("check", "done", 0, &["clean"]),
+                Exit::Done,
+                "check done, everything matches; the array is clean",
+            ),
+            (
+                last("check", "done", 24, &["clean"]),
+                Exit::Degraded,
+                "check done, 24 sectors do not match; the array is clean",
+            ),
+            (
+                last("repair", "done", 24, &["clean"]),
+                Exit::Done,
+                "repair done, 24 sectors did not match; the array is clean",
+            ),
+            (
+                last("recovery", "done", 24, &["clean", "degraded"]),
+                Exit::Degraded,
+                "recovery done; the array is clean, degraded",
+            ),
+            (
+                last("check", "interrupted", 24, &["clean", "degraded"]),
+                Exit::Failed,
+                "check interrupted, 24 sectors do not match; the array is clean, degraded",
+            ),
+            (
+                last("recovery", "failed", 0, &["clean", "degraded"]),
+                Exit::Failed,
+                "recovery failed; the array is clean, degraded",
+            ),
+            (
+                raid5(json!({ "state": ["read-only", "resyncing (PENDING)"] })),
+                Exit::Degraded,
+                "the array is read-only, resyncing (PENDING)",
+            ),
+            (
+                raid5(json!({ "state": ["clean", "failed"] })),
+                Exit::Failed,
+                "the array is clean, failed",
+            ),
+            (
+                raid5(frozen),
+                Exit::Failed,
+                "recovery is frozen until `lapstrake idle data`; the array is clean, frozen",
+            ),
+        ] {
+            assert_eq!((exit(&view), &*told(&view)), (code, text));
+        }
+    }
+
+    #[test]
+    fn ranges_name_who_disagrees_and_are_not_too_many() {
+        let mut view = last("check", "done", 168, &["clean"]);
+        let range = |at: u64| {
+            let member = if at == 0 { Value::Null } else { "m1".into() };
+            json!({ "offset_bytes": at << 16, "len_bytes": 4096, "member": member })
+        };
+        let all: Vec<Value> = (0..23).map(range).collect();
+        view.mismatches = serde_json::from_value(all.into()).unwrap();
+        let text = ranges(&view);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "  4096 bytes at 0: it cannot be told who disagrees");
+        assert_eq!(lines[19], "  4096 bytes at 1245184: m1 disagrees");
+        assert_eq!(lines[20..], ["  and 3 more ranges, which --report FILE has"]);
+        view.last_sync.as_mut().unwrap().action = "repair".into();
+        assert_eq!(ranges(&view), "");
+    }
+
+    #[test]
+    fn progress_says_only_what_is_known() {
+        let mut running: SyncView = serde_json::from_value(sync("check", false)).unwrap();
+        assert_eq!(progress(&running), "12.6% finish=127.5min speed=33440K/sec");
+        running.finish_s = None;
+        assert_eq!(progress(&running), "12.6% speed=33440K/sec");
+    }
+}

@@ -1,0 +1,627 @@
+//! What an array lacks and how far its mending has come: recovery of members, resync after an
+//! unclean stop, check and repair on request.
+//!
+//! One course of action runs at a time; recovery goes before resync, and that before what was asked
+//! for, as in md. A course goes over the array in windows, in order, a few at a time. `done` is where the
+//! first window begins that has not ended: below it all is right, above nothing counts.
+//!
+//! Invariants:
+//! - a slot is given to a spare on record before the spare's recovery begins;
+//! - what superblocks say of `done` was read after the windows below it had ended, and members flush
+//!   before superblocks are written, so a checkpoint is never ahead of stable data;
+//! - a member is in sync on record only after its course has ended well.
+
+use crate::{
+    members::FULLY_TRUSTED,
+    messages::Order,
+    supervisor::{Event, Standing, Supervisor},
+    sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport},
+    types::{MemberId, Time},
+};
+use alloc::{collections::VecDeque, vec::Vec};
+use core::{mem, ops::Range};
+use lapstrake_geometry::{Content, Geometry, Sector, Sectors, Slot, StripeNo};
+
+/// Height of a window: 1 MiB, or a chunk if that is more.
+const WINDOW_SECTORS: u64 = 2048;
+/// Windows in flight while no request comes.
+const WINDOWS_MAX: usize = 4;
+/// Windows begun in one go: those without anything to do end at once.
+const WINDOWS_AT_ONCE: usize = 1000;
+/// Checkpoints are so many parts of the range apart, as md's, or so long.
+const CHECKPOINTS: u64 = 16;
+const CHECKPOINT_NS: u64 = 60_000_000_000;
+/// Who was seen at work is taken to be at work so much longer.
+const BUSY_NS: u64 = 1_000_000_000;
+/// Differences that are kept one by one.
+const MISMATCHES_MAX: usize = 1000;
+/// The speed is that of the last so many marks, so far apart, as md's.
+const MARKS: usize = 10;
+const MARK_NS: u64 = 3_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How a course ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncEnd {
+    /// It came to its end.
+    Done,
+    /// It was asked to end, or members came or went; what is still needed begins again.
+    Interrupted,
+    /// Something could neither be read nor recovered, or not be written.
+    Failed,
+}
+
+/// How far a course has come. Sectors of members; of the array for a RAID10 that is not recovering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncProgress {
+    /// What is done.
+    pub action: SyncAction,
+    /// How far.
+    pub done: Sector,
+    /// To where.
+    pub end: Sector,
+    /// Sectors a second, over the last seconds.
+    pub speed: u64,
+}
+
+/// Bounds of a course's speed, in sectors a second of each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncSpeed {
+    /// While there are requests.
+    pub min: u64,
+    /// At all times; 0: as fast as can be.
+    pub max: u64,
+}
+
+impl Default for SyncSpeed {
+    /// md's least, and no other bound.
+    fn default() -> Self {
+        Self { min: 2000, max: 0 }
+    }
+}
+
+/// How courses are to go.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncConfig {
+    /// Bounds of speed.
+    pub speed: SyncSpeed,
+    /// Begin nothing until told.
+    pub frozen: bool,
+    /// No piece crosses a multiple of so many array sectors; on parity levels whole stripes.
+    pub span: Sectors,
+}
+
+#[derive(Debug)]
+struct Window {
+    start: u64,
+    /// Its pieces' numbers.
+    pieces: Range<u32>,
+    left: u32,
+    ok: bool,
+}
+
+#[derive(Debug)]
+struct Course {
+    action: SyncAction,
+    targets: Vec<MemberId>,
+    /// Only what the bitmap's set bits cover.
+    by_bitmap: bool,
+    next: u64,
+    end: u64,
+    windows: VecDeque<Window>,
+    ending: Option<SyncEnd>,
+    checkpoint: (u64, Time),
+    marks: VecDeque<(Time, u64)>,
+}
+
+impl Course {
+    fn done(&self) -> u64 {
+        self.windows.front().map_or(self.next, |window| window.start)
+    }
+
+    /// A piece has ended. True if that brings `done` further.
+    fn piece_ended(&mut self, id: PieceId, ok: bool) -> bool {
+        let window = self.windows.iter_mut().find(|window| window.pieces.contains(&id.0));
+        let Some(window) = window else { return false };
+        window.left -= 1;
+        window.ok &= ok;
+        self.pop_ended()
+    }
+
+    /// Windows at the front that have ended well are done.
+    fn pop_ended(&mut self) -> bool {
+        let before = self.done();
+        while self.windows.front().is_some_and(|window| window.left == 0 && window.ok) {
+            self.windows.pop_front();
+        }
+        self.done() > before
+    }
+
+    fn is_over(&self) -> bool {
+        let goes_on = self.ending.is_none() && self.next < self.end;
+        !goes_on && self.windows.iter().all(|window| window.left == 0)
+    }
+
+    fn speed(&self, now: Time) -> u64 {
+        let Some(&(since, from)) = self.marks.front() else { return 0 };
+        let ns = u128::from(now.0.saturating_sub(since.0)).max(1);
+        (u128::from(self.done() - from) * u128::from(SECOND_NS) / ns) as u64
+    }
+}
+
+/// What is to be done next.
+struct NextCourse {
+    action: SyncAction,
+    from: u64,
+    end: u64,
+}
+
+/// What the supervisor knows of mending.
+#[derive(Debug)]
+pub(crate) struct Mending {
+    course: Option<Course>,
+    /// Nothing is begun.
+    frozen: bool,
+    wanted: Option<SyncAction>,
+    /// A recovery or resync failed; another would too, until members come or go.
+    halted: bool,
+    speed: SyncSpeed,
+    next_at: Time,
+    busy_until: Time,
+    pieces: VecDeque<SyncPiece>,
+    next_piece: u32,
+    mismatch_sectors: u64,
+    mismatches: Vec<Mismatch>,
+    last: Option<(SyncAction, SyncEnd)>,
+    /// Pieces do not cross multiples of it.
+    span: u64,
+}
+
+impl Mending {
+    pub(crate) fn new(config: &SyncConfig) -> Self {
+        Self {
+            course: None,
+            frozen: config.frozen,
+            wanted: None,
+            halted: false,
+            speed: config.speed,
+            next_at: Time(0),
+            busy_until: Time(0),
+            pieces: VecDeque::new(),
+            next_piece: 0,
+            mismatch_sectors: 0,
+            mismatches: Vec::new(),
+            last: None,
+            span: config.span.0,
+        }
+    }
+
+    /// Members have come or gone: what is needed begins anew.
+    pub(crate) fn members_changed(&mut self) {
+        self.halted = false;
+        self.interrupt();
+    }
+
+    fn interrupt(&mut self) {
+        let Some(course) = &mut self.course else { return };
+        course.ending.get_or_insert(SyncEnd::Interrupted);
+        for piece in mem::take(&mut self.pieces) {
+            course.piece_ended(piece.id, false);
+        }
+    }
+
+    /// When the next window may begin, if that is to be waited for.
+    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+        let course = self.course.as_ref()?;
+        let waits = course.ending.is_none() && course.next < course.end && self.next_at > now;
+        waits.then_some(self.next_at)
+    }
+
+    /// Takes in a report. True if a checkpoint is due.
+    fn reported(&mut self, now: Time, report: SyncReport) -> bool {
+        if report.requests > 0 {
+            self.busy_until = now.after(BUSY_NS);
+        }
+        self.mismatch_sectors += report.mismatch_sectors;
+        let room = MISMATCHES_MAX - self.mismatches.len();
+        self.mismatches.extend(report.mismatches.into_iter().take(room));
+        let Some(course) = &mut self.course else { return false };
+        if !report.ok {
+            course.ending.get_or_insert(SyncEnd::Failed);
+        }
+        course.piece_ended(report.id, report.ok);
+        let done = course.done();
+        if course.marks.back().is_none_or(|mark| mark.0.after(MARK_NS) <= now) {
+            course.marks.push_back((now, done));
+            if course.marks.len() > MARKS {
+                course.marks.pop_front();
+            }
+        }
+        let (from, at) = course.checkpoint;
+        done - from >= (course.end / CHECKPOINTS).max(1)
+            || (done > from && at.after(CHECKPOINT_NS) <= now)
+    }
+
+    fn may_begin(&self, now: Time) -> bool {
+        let Some(course) = &self.course else { return false };
+        let at_once = if self.busy_until > now { 1 } else { WINDOWS_MAX };
+        let goes_on = course.ending.is_none() && course.next < course.end;
+        goes_on && course.windows.len() < at_once && self.next_at <= now && !self.frozen
+    }
+
+    fn pace(&mut self, now: Time, sectors: u64) {
+        let rate = if self.busy_until > now { self.speed.min.max(1) } else { self.speed.max };
+        if let Some(ns) = (sectors * SECOND_NS).checked_div(rate) {
+            self.next_at = self.next_at.max(now).after(ns);
+        }
+    }
+}
+
+impl Supervisor {
+    /// The next piece for the shard that owns its array sectors.
+    pub fn poll_sync(&mut self) -> Option<SyncPiece> {
+        self.mending.pieces.pop_front()
+    }
+
+    /// Begins a check, repair or resync when nothing that is needed runs. False: the array has
+    /// nothing to compare, or something else runs.
+    pub fn handle_sync(&mut self, now: Time, action: SyncAction) -> bool {
+        let possible = self.geometry.level().has_redundancy() && action != SyncAction::Recovery;
+        if !possible || self.mending.course.is_some() || self.mending.wanted.is_some() {
+            return false;
+        }
+        self.mending.wanted = Some(action);
+        self.mending.frozen = false;
+        self.act(now);
+        true
+    }
+
+    /// Ends what runs; with `frozen` nothing begins again until this is called without.
+    pub fn handle_idle(&mut self, now: Time, frozen: bool) {
+        self.mending.frozen = frozen;
+        self.mending.wanted = None;
+        self.mending.halted = false;
+        self.mending.interrupt();
+        self.act(now);
+    }
+
+    /// Changes the bounds of speed.
+    pub fn set_sync_speed(&mut self, now: Time, speed: SyncSpeed) {
+        self.mending.speed = speed;
+        self.mending.next_at = now;
+        self.act(now);
+    }
+
+    /// The bounds of speed.
+    #[must_use]
+    pub fn sync_speed(&self) -> SyncSpeed {
+        self.mending.speed
+    }
+
+    /// What runs or is about to, if anything is.
+    #[must_use]
+    pub fn sync_progress(&self, now: Time) -> Option<SyncProgress> {
+        let Some(course) = &self.mending.course else {
+            let next = self.next_course().filter(|_| !self.broken)?;
+            let (done, end) = (Sector(next.from), Sector(next.end));
+            return Some(SyncProgress { action: next.action, done, end, speed: 0 });
+        };
+        Some(SyncProgress {
+            action: course.action,
+            done: Sector(course.done()),
+            end: Sector(course.end),
+            speed: course.speed(now),
+        })
+    }
+
+    /// Whether nothing is begun, though it may be needed.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.mending.frozen
+    }
+
+    /// How the last course ended.
+    #[must_use]
+    pub fn last_sync(&self) -> Option<(SyncAction, SyncEnd)> {
+        self.mending.last
+    }
+
+    /// What the last course but a recovery found to differ: sectors as md counts them, and the first
+    /// ranges.
+    #[must_use]
+    pub fn mismatches(&self) -> (u64, &[Mismatch]) {
+        (self.mending.mismatch_sectors, &self.mending.mismatches)
+    }
+
+    /// A shard has ended a piece.
+    pub(crate) fn synced(&mut self, report: SyncReport) {
+        let is_due = self.mending.reported(self.now, report);
+        self.raise_done();
+        if is_due && let Some(course) = &mut self.mending.course {
+            course.checkpoint = (course.done(), self.now);
+            self.record |= matches!(course.action, SyncAction::Recovery | SyncAction::Resync);
+        }
+    }
+
+    /// Tells members and shards how far the course has come.
+    fn raise_done(&mut self) {
+        let Some(course) = &self.mending.course else { return };
+        let done = Sector(course.done());
+        match course.action {
+            SyncAction::Recovery => {
+                for &id in &course.targets {
+                    let member = &mut self.members[usize::from(id.0)];
+                    if member.standing == Standing::Recovering && member.recovered_to < done {
+                        member.recovered_to = done;
+                        self.orders.push_back(Order::Trusted(id, done));
+                    }
+                }
+            }
+            SyncAction::Resync if self.resync_from.is_some_and(|from| from < done) => {
+                self.resync_from = Some(done);
+                self.orders.push_back(Order::InSync(done));
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives empty slots to spares, begins a course, sends windows, ends it.
+    pub(crate) fn mend(&mut self) {
+        if self.mending.course.as_ref().is_some_and(Course::is_over) {
+            self.end_course();
+        }
+        if self.broken || self.stopping {
+            return self.mending.interrupt();
+        }
+        if self.mending.course.is_none() && !self.mending.frozen {
+            self.fill_slots();
+            // What is on record comes first.
+            if !self.record && self.update.is_none() {
+                self.begin_course();
+            }
+        }
+        for _ in 0..WINDOWS_AT_ONCE {
+            if !self.mending.may_begin(self.now) {
+                break;
+            }
+            self.begin_window();
+        }
+        if self.mending.may_begin(self.now) {
+            // The rest of a long way over clean ground.
+            self.mending.next_at = self.now.after(1);
+        }
+        if self.mending.course.as_ref().is_some_and(Course::is_over) {
+            self.end_course();
+        }
+    }
+
+    fn fill_slots(&mut self) {
+        for slot in (0..self.geometry.raid_disks()).map(Slot) {
+            let holds = |m: &crate::supervisor::Member| {
+                m.slot == Some(slot)
+                    && matches!(m.standing, Standing::InSync | Standing::Recovering)
+            };
+            if self.members.iter().any(holds) {
+                continue;
+            }
+            let spare = self.members.iter().position(|m| m.standing == Standing::Spare);
+            let Some(index) = spare else { return };
+            let member = &mut self.members[index];
+            (member.standing, member.slot) = (Standing::Recovering, Some(slot));
+            member.recovered_to = Sector(0);
+            self.orders.push_back(Order::Slotted(MemberId(index as u16), slot));
+            self.record = true;
+            self.mending.halted = false;
+        }
+    }
+
+    fn recovering(&self) -> Vec<MemberId> {
+        let all = self.members.iter().enumerate();
+        let recovering = all.filter(|(_, m)| m.standing == Standing::Recovering);
+        recovering.map(|(index, _)| MemberId(index as u16)).collect()
+    }
+
+    fn next_course(&self) -> Option<NextCourse> {
+        let targets = self.recovering();
+        let needed = !self.mending.halted;
+        let of_member = self.geometry.component().0;
+        let of_array = match &self.geometry {
+            Geometry::Raid10(raid10) => raid10.array_sectors().0,
+            _ => of_member,
+        };
+        let (action, from, end) = if needed && !targets.is_empty() {
+            let of = |id: &MemberId| self.members[usize::from(id.0)].recovered_to.0;
+            (SyncAction::Recovery, targets.iter().map(of).min().unwrap_or(0), of_member)
+        } else if needed && let Some(from) = self.resync_from {
+            (SyncAction::Resync, from.0, of_array)
+        } else {
+            (self.mending.wanted?, 0, of_array)
+        };
+        Some(NextCourse { action, from: from.min(end), end })
+    }
+
+    fn begin_course(&mut self) {
+        let Some(NextCourse { action, from, end }) = self.next_course() else { return };
+        let targets = self.recovering();
+        if action != SyncAction::Recovery && self.mending.wanted == Some(action) {
+            self.mending.wanted = None;
+        }
+        let by_bitmap = self.intent.is_some()
+            && match action {
+                SyncAction::Recovery => {
+                    targets.iter().all(|id| self.members[usize::from(id.0)].by_bitmap)
+                }
+                // A repair that is called a resync goes everywhere.
+                SyncAction::Resync => self.resync_from.is_some(),
+                _ => false,
+            };
+        if action != SyncAction::Recovery {
+            (self.mending.mismatch_sectors, self.mending.mismatches) = (0, Vec::new());
+        }
+        self.mending.course = Some(Course {
+            action,
+            targets: if action == SyncAction::Recovery { targets } else { Vec::new() },
+            by_bitmap,
+            next: from,
+            end,
+            windows: VecDeque::new(),
+            ending: None,
+            checkpoint: (from, self.now),
+            marks: VecDeque::from([(self.now, from)]),
+        });
+        self.mending.next_at = self.now;
+        self.happened.push_back(Event::SyncBegan(action));
+    }
+
+    fn begin_window(&mut self) {
+        self.skip_clean();
+        let Some(course) = &self.mending.course else { return };
+        let (start, end) = (course.next, course.end);
+        if start == end {
+            return;
+        }
+        let chunk = match &self.geometry {
+            Geometry::Parity(parity) => parity.chunk().0,
+            Geometry::Raid10(raid10) => raid10.chunk().0,
+            _ => 8,
+        };
+        let height = WINDOW_SECTORS.next_multiple_of(chunk);
+        let stop = (start - start % chunk + height).min(end);
+        let pieces = self.pieces(course, start, stop);
+        let mending = &mut self.mending;
+        let Some(course) = &mut mending.course else { return };
+        let first = mending.next_piece;
+        mending.next_piece = first.wrapping_add(pieces.len() as u32);
+        let ids = first..mending.next_piece;
+        course.next = stop;
+        course.windows.push_back(Window {
+            start,
+            left: pieces.len() as u32,
+            ok: true,
+            pieces: ids.clone(),
+        });
+        let has_work = !pieces.is_empty();
+        for (id, (from, len)) in ids.zip(pieces) {
+            mending.pieces.push_back(SyncPiece {
+                id: PieceId(id),
+                action: course.action,
+                start: Sector(from),
+                len: Sectors(len),
+                within: start..stop,
+            });
+        }
+        if has_work {
+            mending.pace(self.now, stop - start);
+        } else if course.pop_ended() {
+            self.raise_done();
+        }
+    }
+
+    /// Where bitmap and course count the same sectors, the next window begins under a set bit.
+    fn skip_clean(&mut self) {
+        let Some(course) = self.mending.course.as_mut().filter(|course| course.by_bitmap) else {
+            return;
+        };
+        let is_raid10 = matches!(self.geometry, Geometry::Raid10(_));
+        if is_raid10 && course.action == SyncAction::Recovery {
+            return;
+        }
+        if let Some(intent) = &self.intent {
+            course.next = intent.next_set(course.next).map_or(course.end, |at| at.min(course.end));
+        }
+    }
+
+    /// The array ranges of a window, cut at spans: start and length.
+    fn pieces(&self, course: &Course, start: u64, stop: u64) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        match &self.geometry {
+            Geometry::Parity(parity) => {
+                let at = |sector: u64| {
+                    let stripe = StripeNo(sector.div_ceil(parity.chunk().0));
+                    stripe.0 * parity.stripe_data().0
+                };
+                // The window's first stripe may have been done in part: then again.
+                let first = at(start - start % parity.chunk().0);
+                ranges.push((first, at(stop) - first));
+            }
+            Geometry::Raid10(raid10) if course.action == SyncAction::Recovery => {
+                let chunk = raid10.chunk().0;
+                for &id in &course.targets {
+                    let Some(slot) = self.members[usize::from(id.0)].slot else { continue };
+                    let mut at = start;
+                    while at < stop {
+                        let len = (chunk - at % chunk).min(stop - at);
+                        if let Content::Data(sector) = raid10.content(slot, Sector(at)) {
+                            ranges.push((sector.0, len));
+                        }
+                        at += len;
+                    }
+                }
+                ranges.sort_unstable();
+                ranges.dedup();
+            }
+            _ => ranges.push((start, stop - start)),
+        }
+        let mut pieces = Vec::new();
+        for (start, len) in ranges {
+            let (mut at, end) = (start, start + len);
+            while at < end {
+                let next = (at - at % self.mending.span).saturating_add(self.mending.span).min(end);
+                if !course.by_bitmap || self.is_dirty(at, next) {
+                    pieces.push((at, next - at));
+                }
+                at = next;
+            }
+        }
+        pieces
+    }
+
+    /// Whether the bitmap says that these array sectors may differ.
+    fn is_dirty(&self, start: u64, end: u64) -> bool {
+        let Some(intent) = &self.intent else { return true };
+        match &self.geometry {
+            Geometry::Parity(parity) => {
+                let at = |sector: u64| sector / parity.stripe_data().0 * parity.chunk().0;
+                intent.is_any_set(at(start), at(end))
+            }
+            _ => intent.is_any_set(start, end),
+        }
+    }
+
+    fn end_course(&mut self) {
+        let Some(course) = self.mending.course.take() else { return };
+        let is_done = course.done() >= course.end;
+        let end = match course.ending {
+            _ if is_done => SyncEnd::Done,
+            Some(SyncEnd::Failed) => SyncEnd::Failed,
+            _ => SyncEnd::Interrupted,
+        };
+        self.mending.last = Some((course.action, end));
+        self.happened.push_back(Event::SyncEnded(course.action, end));
+        match (course.action, end) {
+            (SyncAction::Recovery, SyncEnd::Done) => {
+                for id in course.targets {
+                    let member = &mut self.members[usize::from(id.0)];
+                    if member.standing == Standing::Recovering {
+                        member.standing = Standing::InSync;
+                        self.orders.push_back(Order::Trusted(id, FULLY_TRUSTED));
+                    }
+                }
+            }
+            (SyncAction::Resync, SyncEnd::Done) => {
+                self.resync_from = None;
+                self.orders.push_back(Order::InSync(FULLY_TRUSTED));
+            }
+            (SyncAction::Check | SyncAction::Repair, _) => return,
+            (_, SyncEnd::Failed) => self.mending.halted = true,
+            _ => {}
+        }
+        self.record = true;
+        if self.resync_from.is_none()
+            && !self.is_degraded()
+            && let Some(intent) = &mut self.intent
+        {
+            intent.resynced();
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! A shard's part in recovery, resync, check and repair.
+//!
+//! The supervisor cuts the array into pieces and gives each to the shard that owns its sectors.
+//! A piece is done in units: on parity levels operations ([`crate::op`]) that own their height range of
+//! a stripe as any other operation does; on levels with copies units of this file, which own their
+//! array range in the guard as a write does. So nothing is written to what a unit has read, and
+//! reads that need no recovery go on.
+//!
+//! What has been recovered stays right, though the shard does not yet know that it may be read: writes
+//! go to members under recovery everywhere.
+
+use crate::{
+    compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
+    messages::Notice,
+    scratch::PAGE_BYTES,
+    shard::{Job, Owner, Shard},
+    stripe::OP_SECTORS_MAX,
+    types::*,
+};
+use alloc::{collections::VecDeque, vec::Vec};
+use core::{mem, ops::Range};
+use lapstrake_geometry::{Content, Geometry, Home, Sector, Sectors, StripeNo};
+use slab::Slab;
+use smallvec::{SmallVec, smallvec};
+
+/// Units in flight: half of what the default stripe cache holds, so that requests find room.
+const UNITS_MAX: u32 = 4;
+/// Height of a unit on levels with copies, and so what md counts for a difference in it: 64 KiB.
+const UNIT_SECTORS: u64 = 128;
+/// Sectors of a page, which is what md counts for a difference in a stripe.
+const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / 512;
+/// Differences that a piece reports one by one.
+const MISMATCHES_MAX: usize = 64;
+
+/// What is done to the array.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SyncAction {
+    /// Members under recovery get what they lack.
+    Recovery,
+    /// After an unclean stop: the first copy is copied, parity made anew where it does not fit.
+    Resync,
+    /// Differences are counted.
+    Check,
+    /// Differences are counted and mended.
+    Repair,
+    /// What a member could not read is written anew, and read again. Shards do this by themselves.
+    Rewrite,
+}
+
+/// Names a piece.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PieceId(pub u32);
+
+/// A part of the array to be gone through.
+#[derive(Clone, Debug)]
+pub struct SyncPiece {
+    /// For the report.
+    pub id: PieceId,
+    /// What to do.
+    pub action: SyncAction,
+    /// First array sector; on parity levels a stripe's first.
+    pub start: Sector,
+    /// Length; on parity levels whole stripes.
+    pub len: Sectors,
+    /// Of copies only those within these member sectors are recovered.
+    pub within: Range<u64>,
+}
+
+/// A difference that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// First array sector.
+    pub start: Sector,
+    /// Length.
+    pub len: Sectors,
+    /// Who is wrong, if that can be told.
+    pub member: Option<MemberId>,
+}
+
+/// The end of a piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncReport {
+    /// Which.
+    pub id: PieceId,
+    /// Nothing failed that cannot be done without.
+    pub ok: bool,
+    /// Sectors that differ, as md counts them.
+    pub mismatch_sectors: u64,
+    /// The first of them.
+    pub mismatches: Vec<Mismatch>,
+    /// Requests that the shard has answered since its last report.
+    pub requests: u64,
+}
+
+#[derive(Debug)]
+struct Errand {
+    what: SyncPiece,
+    /// What is not begun yet: member sectors on parity levels, else array sectors.
+    rest: Range<u64>,
+    units: u32,
+    report: SyncReport,
+    /// Of a rewrite: whose sectors.
+    mends: Option<(MemberId, Range<u64>)>,
+}
+
+/// A unit on a level with copies.
+#[derive(Debug)]
+struct Unit {
+    piece: u32,
+    start: u64,
+    len: u64,
+    /// A buffer for each copy that is read.
+    copies: SmallVec<[(Home, MemberId, Buf); 4]>,
+    pending: u32,
+    stage: Stage,
+    /// A read failed on a member that the array lives without.
+    again: bool,
+    failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Reading,
+    Comparing,
+    Writing,
+    /// What was written is read again.
+    Verifying,
+}
+
+/// Pieces and units of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Syncs {
+    pieces: Slab<Errand>,
+    /// Pieces with something left to begin.
+    queue: VecDeque<u32>,
+    units: Slab<Unit>,
+    running: u32,
+    /// Requests answered, as of the last report.
+    requests_told: u64,
+}
+
+impl Syncs {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Whether there is a unit that may begin.
+    pub(crate) fn can_begin(&self) -> bool {
+        self.running < UNITS_MAX && !self.queue.is_empty()
+    }
+
+    pub(crate) fn action(&self, piece: u32) -> SyncAction {
+        self.pieces[piece as usize].what.action
+    }
+}
+
+impl Shard {
+    /// Takes a piece; its end comes as [`Notice::Synced`].
+    pub fn handle_sync(&mut self, now: Time, piece: SyncPiece) {
+        self.now = now;
+        let (start, end) = (piece.start.0, piece.start.0 + piece.len.0);
+        let rest = match &self.geometry {
+            Geometry::Parity(parity) => {
+                let at = |sector| {
+                    let stripe = StripeNo(sector / parity.stripe_data().0);
+                    parity.member_sector(stripe, Sectors(0)).0
+                };
+                at(start)..at(end)
+            }
+            _ => start..end,
+        };
+        let report = SyncReport {
+            id: piece.id,
+            ok: true,
+            mismatch_sectors: 0,
+            mismatches: Vec::new(),
+            requests: 0,
+        };
+        let errand = Errand { what: piece, rest, units: 0, report, mends: None };
+        let key = self.syncs.pieces.insert(errand) as u32;
+        self.syncs.queue.push_back(key);
+    }
+
+    /// The world has compared.
+    pub fn handle_compared(&mut self, now: Time, id: CompareId, found: &[Finding]) {
+        self.now = now;
+        match id.0 {
+            Compared::Op(key) => self.op_compared(key, found),
+            Compared::Unit(key) => self.unit_compared(key, found),
+        }
+    }
+
+    /// Begins as many units as may run at once.
+    pub(crate) fn begin_units(&mut self) {
+        while self.syncs.can_begin()
+            && let Some(&key) = self.syncs.queue.front()
+        {
+            let piece = &mut self.syncs.pieces[key as usize];
+            if piece.rest.is_empty() {
+                self.syncs.queue.pop_front();
+                self.end_piece_if_done(key);
+                continue;
+            }
+            piece.units += 1;
+            self.syncs.running += 1;
+            match &self.geometry {
+                Geometry::Parity(_) => self.begin_stripe_unit(key),
+                _ => self.begin_copy_unit(key),
+            }
+        }
+    }
+
+    fn end_piece_if_done(&mut self, key: u32) {
+        let piece = &self.syncs.pieces[key as usize];
+        if piece.units == 0 && piece.rest.is_empty() && !self.syncs.queue.contains(&key) {
+            let Errand { mut report, mends, .. } = self.syncs.pieces.remove(key as usize);
+            if let Some((member, range)) = mends {
+                return self.end_rewrite(member, range, report.ok);
+            }
+            report.requests = self.stats.requests - self.syncs.requests_told;
+            self.syncs.requests_told = self.stats.requests;
+            self.note(Notice::Synced(report));
+        }
+    }
+
+    /// A unit of a piece has ended.
+    pub(crate) fn sync_unit_done(&mut self, key: u32, ok: bool) {
+        let piece = &mut self.syncs.pieces[key as usize];
+        piece.report.ok &= ok;
+        if !ok {
+            // What follows would not count.
+            piece.rest.start = piece.rest.end;
+        }
+        piece.units -= 1;
+        self.syncs.running -= 1;
+        self.end_piece_if_done(key);
+    }
+
+    fn begin_stripe_unit(&mut self, key: u32) {
+        let parity = self.parity();
+        let at = self.syncs.pieces[key as usize].rest.start;
+        let (stripe, offset) = parity.stripe_at(Sector(at));
+        let rest = &self.syncs.pieces[key as usize].rest;
+        let len = (parity.chunk().0 - offset.0).min(u64::from(OP_SECTORS_MAX)).min(rest.end - at);
+        self.syncs.pieces[key as usize].rest.start += len;
+        let (lo, hi) = (offset.0 as u32, (offset.0 + len) as u32);
+        self.add_sync_frag(key, stripe, (lo, hi));
+    }
+
+    /// Notes differences in a stripe. `lo`: where the operation's buffers begin in the chunk.
+    pub(crate) fn note_stripe_mismatches(
+        &mut self,
+        key: u32,
+        stripe: StripeNo,
+        lo: u32,
+        found: &[Finding],
+    ) {
+        for finding in found {
+            let offset = Sectors(u64::from(lo) + u64::from(finding.page) * PAGE_SECTORS);
+            let parity = self.parity();
+            let (data, slot) = match finding.suspect {
+                Suspect::Unknown => (0, None),
+                Suspect::Block(data) => (data, Some(parity.slot_of_data(stripe, data))),
+                Suspect::P => (0, Some(parity.slot_of_p(stripe))),
+                Suspect::Q => (0, parity.slot_of_q(stripe)),
+            };
+            let start = parity.array_sector(stripe, data, offset);
+            let member = slot.and_then(|slot| self.members.writable(slot));
+            self.note_mismatch(
+                key,
+                Mismatch { start, len: Sectors(PAGE_SECTORS), member },
+                PAGE_SECTORS,
+            );
+        }
+    }
+
+    fn note_mismatch(&mut self, key: u32, mismatch: Mismatch, counts: u64) {
+        let report = &mut self.syncs.pieces[key as usize].report;
+        report.mismatch_sectors += counts;
+        if let Some(last) = report.mismatches.last_mut()
+            && last.start + last.len == mismatch.start
+            && last.member == mismatch.member
+        {
+            last.len = Sectors(last.len.0 + mismatch.len.0);
+        } else if report.mismatches.len() < MISMATCHES_MAX {
+            report.mismatches.push(mismatch);
+        }
+    }
+
+    fn begin_copy_unit(&mut self, key: u32) {
+        let piece = &self.syncs.pieces[key as usize];
+        let (at, rest) = (piece.rest.start, piece.rest.end - piece.rest.start);
+        let run = self.geometry.map(Sector(at));
+        let len = self.clip(&run.homes, run.len.0.min(rest).min(UNIT_SECTORS));
+        self.syncs.pieces[key as usize].rest.start += len;
+        let unit = self.syncs.units.insert(Unit {
+            piece: key,
+            start: at,
+            len,
+            copies: SmallVec::new(),
+            pending: 1,
+            stage: Stage::Reading,
+            again: false,
+            failed: false,
+        }) as u32;
+        self.claim(at..at + len, Job::Sync(unit));
+    }
+
+    /// The unit has its range to itself.
+    pub(crate) fn read_copies(&mut self, key: u32) {
+        let Unit { piece, start, len, .. } = self.syncs.units[key as usize];
+        let homes = self.geometry.map(Sector(start)).homes;
+        let range = |home: &Home| home.sector.0..home.sector.0 + len;
+        let sources = homes
+            .iter()
+            .filter_map(|home| Some((*home, self.members.usable(home.slot, range(home))?)));
+        let mut sources: SmallVec<[(Home, MemberId); 4]> = sources.collect();
+        let targets = self.copy_targets(key, &homes);
+        match self.syncs.action(piece) {
+            SyncAction::Check | SyncAction::Repair if sources.len() < 2 => sources.clear(),
+            SyncAction::Check | SyncAction::Repair => {}
+            _ if targets.is_empty() => sources.clear(),
+            _ => sources.truncate(1),
+        }
+        let is_lost = sources.is_empty() && !targets.is_empty();
+        let compares = matches!(self.syncs.action(piece), SyncAction::Check | SyncAction::Repair);
+        self.syncs.units[key as usize].failed = is_lost && !compares;
+        for (home, member) in sources {
+            let Some(buf) = self.scratch.alloc((len * 512) as u32) else {
+                // Not while the stripe cache has room for its units, as its least size has.
+                self.syncs.units[key as usize].failed = true;
+                break;
+            };
+            let unit = &mut self.syncs.units[key as usize];
+            unit.copies.push((home, member, buf));
+            unit.pending += 1;
+            let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
+            self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);
+        }
+        self.unit_part_done(key);
+    }
+
+    /// Who is to get the unit's copy.
+    fn copy_targets(&self, key: u32, homes: &[Home]) -> SmallVec<[(Home, MemberId); 4]> {
+        let unit = &self.syncs.units[key as usize];
+        let piece = &self.syncs.pieces[unit.piece as usize].what;
+        let range = |home: &Home| home.sector.0..home.sector.0 + unit.len;
+        let is_usable = |home: &Home| self.members.usable(home.slot, range(home)).is_some();
+        let first = homes.iter().find(|home| is_usable(home));
+        let is_target = |home: &Home| match piece.action {
+            SyncAction::Recovery | SyncAction::Rewrite => {
+                !is_usable(home) && piece.within.contains(&home.sector.0)
+            }
+            _ => Some(home) != first,
+        };
+        let targets = homes.iter().filter(|home| is_target(home));
+        targets.filter_map(|home| Some((*home, self.members.writable(home.slot)?))).collect()
+    }
+
+    /// A member I/O of a unit has ended. `survived`: the array lives without its member.
+    pub(crate) fn unit_io_done(&mut self, key: u32, ok: bool, survived: bool, read: bool) {
+        let unit = &mut self.syncs.units[key as usize];
+        unit.again |= read && !ok && survived;
+        unit.failed |= !ok && !survived;
+        self.unit_part_done(key);
+    }
+
+    fn unit_part_done(&mut self, key: u32) {
+        let unit = &mut self.syncs.units[key as usize];
+        unit.pending -= 1;
+        if unit.pending > 0 {
+            return;
+        }
+        let is_over = match unit.stage {
+            Stage::Writing => self.syncs.pieces[unit.piece as usize].mends.is_none(),
+            stage => stage == Stage::Verifying,
+        };
+        if unit.failed || is_over || (unit.copies.is_empty() && !unit.again) {
+            return self.end_unit(key);
+        }
+        unit.pending = 1;
+        if unit.stage == Stage::Writing {
+            return self.read_again(key);
+        }
+        if mem::take(&mut unit.again) {
+            self.give_copies(key);
+            return self.read_copies(key);
+        }
+        match self.syncs.action(self.syncs.units[key as usize].piece) {
+            SyncAction::Check | SyncAction::Repair => self.compare_copies(key),
+            _ => self.write_copies(key),
+        }
+    }
+
+    fn write_copies(&mut self, key: u32) {
+        let unit = &mut self.syncs.units[key as usize];
+        unit.stage = Stage::Writing;
+        let (len, buf) = (unit.len, unit.copies[0].2);
+        let homes = self.geometry.map(Sector(unit.start)).homes;
+        for (home, member) in self.copy_targets(key, &homes) {
+            self.write_copy(key, home.sector.0, member, buf, len);
+        }
+        self.unit_part_done(key);
+    }
+
+    fn write_copy(&mut self, key: u32, sector: u64, member: MemberId, buf: Buf, len: u64) {
+        self.syncs.units[key as usize].pending += 1;
+        let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
+        let kind = IoKind::Write { fua: false };
+        self.start_io(Owner::Unit(key), member, kind, (sector, len), pieces);
+    }
+
+    fn compare_copies(&mut self, key: u32) {
+        let unit = &mut self.syncs.units[key as usize];
+        unit.stage = Stage::Comparing;
+        self.emit(Effect::Compare(Comparison {
+            id: CompareId(Compared::Unit(key)),
+            what: Subject::Copies(
+                self.syncs.units[key as usize].copies.iter().map(|c| c.2).collect(),
+            ),
+            len: (self.syncs.units[key as usize].len * 512) as u32,
+        }));
+    }
+
+    fn unit_compared(&mut self, key: u32, found: &[Finding]) {
+        let unit = &mut self.syncs.units[key as usize];
+        unit.stage = Stage::Writing;
+        let (piece, start, len) = (unit.piece, unit.start, unit.len);
+        let copies = unit.copies.clone();
+        for (index, finding) in found.iter().enumerate() {
+            let from = u64::from(finding.page) * PAGE_SECTORS;
+            let page = PAGE_SECTORS.min(len - from);
+            let member = match finding.suspect {
+                Suspect::Block(copy) => Some(copies[usize::from(copy)].1),
+                _ => None,
+            };
+            // md counts the whole of what it has compared at once.
+            let counts = if index == 0 { len } else { 0 };
+            let mismatch = Mismatch { start: Sector(start + from), len: Sectors(page), member };
+            self.note_mismatch(piece, mismatch, counts);
+            if self.syncs.action(piece) == SyncAction::Repair {
+                let right = usize::from(finding.right);
+                let buf = copies[right].2.advance_sectors(from as u32);
+                for (_, &(home, member, _)) in
+                    copies.iter().enumerate().filter(|&(copy, _)| copy != right)
+                {
+                    if !self.members.has_failed(member) {
+                        self.write_copy(key, home.sector.0 + from, member, buf, page);
+                    }
+                }
+            }
+        }
+        self.unit_part_done(key);
+    }
+
+    fn read_again(&mut self, key: u32) {
+        let unit = &mut self.syncs.units[key as usize];
+        unit.stage = Stage::Verifying;
+        let (len, buf) = (unit.len, unit.copies[0].2);
+        let homes = self.geometry.map(Sector(unit.start)).homes;
+        // One after the other would do, but there is hardly ever more than one.
+        for (home, member) in self.copy_targets(key, &homes) {
+            self.syncs.units[key as usize].pending += 1;
+            let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
+            self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);
+        }
+        self.unit_part_done(key);
+    }
+
+    /// Whether an I/O reads again what was just written.
+    pub(crate) fn is_verifying(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Unit(key) => self.syncs.units[key as usize].stage == Stage::Verifying,
+            Owner::Op(key) => self.ops[key as usize].verifying,
+            Owner::Request(_) => false,
+        }
+    }
+
+    /// A member could not read this: nothing is read there until it has been written anew.
+    pub(crate) fn rewrite(&mut self, member: MemberId, range: Range<u64>) {
+        self.members.mark_bad(member, range.clone());
+        let Some(slot) = self.members.slot_of(member) else { return };
+        let mut at = range.start;
+        while at < range.end {
+            // On parity levels member sectors; else the array's, chunk by chunk.
+            let (rest, len) = match &self.geometry {
+                Geometry::Parity(_) => (range.clone(), range.end - at),
+                Geometry::Raid10(raid10) => {
+                    let len = (raid10.chunk().0 - at % raid10.chunk().0).min(range.end - at);
+                    let Content::Data(start) = raid10.content(slot, Sector(at)) else { return };
+                    (start.0..start.0 + len, len)
+                }
+                _ => (range.clone(), range.end - at),
+            };
+            let what = SyncPiece {
+                id: PieceId(u32::MAX),
+                action: SyncAction::Rewrite,
+                start: Sector(rest.start),
+                len: Sectors(rest.end - rest.start),
+                within: at..at + len,
+            };
+            let report = SyncReport {
+                id: what.id,
+                ok: true,
+                mismatch_sectors: 0,
+                mismatches: Vec::new(),
+                requests: 0,
+            };
+            let mends = Some((member, at..at + len));
+            let key = self.syncs.pieces.insert(Errand { what, rest, units: 0, report, mends });
+            self.syncs.queue.push_front(key as u32);
+            at += len;
+        }
+    }
+
+    fn end_rewrite(&mut self, member: MemberId, range: Range<u64>, ok: bool) {
+        if ok && !self.members.has_failed(member) {
+            self.members.clear_bad(member, range.clone());
+            let (start, len) = (Sector(range.start), Sectors(range.end - range.start));
+            self.note(Notice::Rewritten(member, start, len));
+        }
+    }
+
+    fn give_copies(&mut self, key: u32) {
+        let unit = &mut self.syncs.units[key as usize];
+        let bytes = (unit.len * 512) as u32;
+        for (_, _, buf) in unit.copies.drain(..) {
+            self.scratch.free(buf, bytes);
+        }
+    }
+
+    fn end_unit(&mut self, key: u32) {
+        self.give_copies(key);
+        let unit = self.syncs.units.remove(key as usize);
+        self.release(unit.start);
+        self.sync_unit_done(unit.piece, !unit.failed);
+    }
+}

@@ -1,0 +1,227 @@
+//! The promise: recovery, resync and repair bring redundancy back under whatever load, and the
+//! load sees none of it; a check counts what differs and says who is wrong.
+
+mod world;
+
+use lapstrake_engine::*;
+use lapstrake_geometry::*;
+use proptest::prelude::*;
+use world::{Rng, World, draw};
+
+/// An array with redundancy.
+fn config(rng: &mut Rng) -> Config {
+    loop {
+        let config = draw::config(rng);
+        if config.level.has_redundancy() {
+            return config;
+        }
+    }
+}
+
+/// Goes over the whole array in pieces, in any order, while requests come.
+fn sync_under_load(world: &mut World, action: SyncAction) {
+    let (total, unit) = (world.sectors(), world.sync_unit());
+    let mut starts: Vec<u64> = (0..total.div_ceil(unit)).map(|i| i * unit).collect();
+    let mut sequential = 0;
+    while !starts.is_empty() {
+        for _ in 0..world.rng.below(3) {
+            draw::send_any(world, &mut sequential);
+        }
+        let at = world.rng.below(starts.len() as u64) as usize;
+        let start = starts.swap_remove(at);
+        world.sync(action, start, unit.min(total - start));
+        for _ in 0..world.rng.below(40) {
+            world.step();
+        }
+    }
+    world.settle();
+    assert!(world.shard.is_sync_idle());
+    assert!(world.reports.iter().all(|report| report.ok));
+}
+
+fn load(world: &mut World, sequential: &mut u64) {
+    for _ in 0..20 {
+        draw::send_any(world, sequential);
+        for _ in 0..world.rng.below(20) {
+            world.step();
+        }
+    }
+    world.settle();
+}
+
+fn recovers(seed: u64) {
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let config = config(&mut rng);
+    let geometry = Geometry::new(&config).expect("valid");
+    let mut lost: Vec<u16> = Vec::new();
+    for _ in 0..1 + rng.below(2) {
+        let slot = rng.below(u64::from(config.raid_disks)) as u16;
+        let survives = geometry.survives(|s| s.0 != slot && !lost.contains(&s.0));
+        if survives && !lost.contains(&slot) {
+            lost.push(slot);
+        }
+    }
+    let mut world = World::with(&config, rng.next(), &lost, true);
+    sync_under_load(&mut world, SyncAction::Recovery);
+    world.end_sync(&lost);
+    load(&mut world, &mut 0);
+    world.check_contents();
+    world.check_redundancy();
+    assert_eq!(world.errors, 0);
+}
+
+fn resyncs(seed: u64) {
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let config = config(&mut rng);
+    let mut world = World::with(&config, rng.next(), &[], false);
+    sync_under_load(&mut world, SyncAction::Resync);
+    world.end_sync(&[]);
+    load(&mut world, &mut 0);
+    world.check_contents();
+    world.check_redundancy();
+    assert_eq!(world.errors, 0);
+}
+
+/// An array one member of which has sectors that cannot be read.
+fn with_unreadable(seed: u64) -> (World, u16) {
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let config = config(&mut rng);
+    let mut world = World::new(&config, rng.next());
+    load(&mut world, &mut 0);
+    let member = rng.below(u64::from(config.raid_disks)) as u16;
+    for _ in 0..1 + rng.below(40) {
+        let sector = world::DATA_OFFSET + rng.below(world.geometry.component().0);
+        world.unreadable.insert((member, sector));
+    }
+    (world, member)
+}
+
+fn rewrites(seed: u64) {
+    let (mut world, member) = with_unreadable(seed);
+    load(&mut world, &mut 0);
+    world.check_contents();
+    world.check_redundancy();
+    assert_eq!(world.errors, 0);
+    assert!(!world.shard.has_failed(MemberId(member)), "a member fails for what can be mended");
+    let total = world.sectors();
+    for _ in 0..2 {
+        world.sync(SyncAction::Check, 0, total);
+        world.settle();
+    }
+    assert!(world.reports.iter().all(|report| report.ok && report.mismatch_sectors == 0));
+    let used = |&(slot, at): &(u16, u64)| {
+        let at = Sector(at - world::DATA_OFFSET);
+        world.geometry.content(Slot(slot), at) != Content::Unused
+    };
+    assert!(!world.unreadable.iter().any(used), "a check reads, and so mends, everything");
+}
+
+fn drops(seed: u64) {
+    let (mut world, member) = with_unreadable(seed);
+    world.worn.insert(member);
+    let used = |&(slot, at): &(u16, u64)| {
+        let at = Sector(at - world::DATA_OFFSET);
+        world.geometry.content(Slot(slot), at) != Content::Unused
+    };
+    let any = world.unreadable.iter().any(used);
+    let total = world.sectors();
+    world.sync(SyncAction::Check, 0, total);
+    world.settle();
+    assert_eq!(world.shard.has_failed(MemberId(member)), any);
+    world.dead.insert(member);
+    world.check_contents();
+    assert_eq!(world.errors, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn recovery_under_load_gives_members_what_they_lack(seed: u64) {
+        recovers(seed);
+    }
+
+    #[test]
+    fn resync_under_load_makes_redundancy_right(seed: u64) {
+        resyncs(seed);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_written_anew_and_nobody_sees_it(seed: u64) {
+        rewrites(seed);
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_mended_is_used_no_more(seed: u64) {
+        drops(seed);
+    }
+}
+
+fn array(level: Level, raid_disks: u16, layout: u32) -> World {
+    let config = Config {
+        level,
+        layout: Layout::from_md(level, layout).expect("a layout"),
+        chunk: if level == Level::Raid1 { Sectors(0) } else { Sectors(64) },
+        raid_disks,
+        component: Sectors(256),
+        member_sizes: Vec::new(),
+    };
+    let mut world = World::new(&config, 5);
+    let total = world.sectors();
+    world.send(|buf| RequestKind::Write { buf, fua: false, followed: false }, 0, total);
+    world.settle();
+    world
+}
+
+fn go_over(world: &mut World, action: SyncAction) -> SyncReport {
+    let total = world.sectors();
+    world.sync(action, 0, total);
+    world.settle();
+    let report = world.reports.pop().expect("a report");
+    assert!(report.ok);
+    report
+}
+
+#[test]
+fn a_check_counts_and_names_and_a_repair_mends_the_one_who_is_wrong() {
+    let cases = [
+        (Level::Raid1, 2, 0, 128, false),
+        (Level::Raid1, 3, 0, 128, true),
+        (Level::Raid4, 4, 0, 8, false),
+        (Level::Raid5, 4, 2, 8, false),
+        (Level::Raid6, 5, 2, 8, true),
+        (Level::Raid10, 4, 0x102, 64, false),
+        (Level::Raid10, 4, 0x103, 64, true),
+        (Level::Raid10, 4, 0x201, 64, false),
+    ];
+    for (level, disks, layout, counts, is_named) in cases {
+        for slot in 0..disks {
+            let mut world = array(level, disks, layout);
+            assert_eq!(go_over(&mut world, SyncAction::Check).mismatch_sectors, 0, "{level}");
+            world.spoil(slot, 70);
+            let before = world.members.clone();
+            for action in [SyncAction::Check, SyncAction::Repair] {
+                let report = go_over(&mut world, action);
+                assert_eq!(report.mismatch_sectors, counts, "{level} of {disks}, {slot} spoiled");
+                assert_eq!(report.mismatches.len(), 1);
+                let named = report.mismatches[0].member;
+                assert_eq!(named, is_named.then_some(MemberId(slot)), "{level} of {disks}");
+                assert_eq!(world.members == before, action == SyncAction::Check);
+            }
+            assert_eq!(go_over(&mut world, SyncAction::Check).mismatch_sectors, 0, "{level}");
+            world.check_redundancy();
+            if is_named {
+                world.check_contents();
+            }
+        }
+    }
+}
+
+#[test]
+fn two_wrong_members_are_not_taken_for_one() {
+    let mut world = array(Level::Raid6, 6, 2);
+    world.spoil(0, 70);
+    world.spoil(1, 70);
+    let report = go_over(&mut world, SyncAction::Repair);
+    assert_eq!((report.mismatch_sectors, report.mismatches[0].member), (8, None));
+    world.check_redundancy();
+}

@@ -1,0 +1,78 @@
+//! Makes a device ready to join a running array: opens and locks it, and decides which superblock it is
+//! to have. Nothing is written here.
+
+use crate::{
+    array::Handle,
+    create::{Occupied, describe_finding},
+    message::{Addition, Answer, Command},
+    open::{open_all, probe},
+};
+use lapstrake_device::{Access, MemberSpec};
+use lapstrake_geometry::Sectors;
+use lapstrake_metadata::{Superblock, create::spare};
+
+/// How a device may join.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Join {
+    /// Over whatever it holds.
+    pub force: bool,
+    /// Reads avoid it.
+    pub write_mostly: bool,
+    /// Only as the member that it was.
+    pub re_add: bool,
+}
+
+/// Takes a device into a running array.
+///
+/// # Errors
+/// Why not. Nothing was written then.
+pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, String> {
+    let Answer::Template(like, number) = handle.command(Command::Template)? else {
+        return Err("the array has stopped".into());
+    };
+    let device = open_all(std::slice::from_ref(spec), Access::ReadWrite)
+        .map_err(|error| error.to_string())?
+        .remove(0);
+    let found = probe(&device)
+        .map_err(|error| format!("{spec}: cannot read it: {error}; nothing was written"))?;
+    let own = found.best().filter(|sb| describes_same(sb, &like));
+    if how.re_add && own.is_none() {
+        return Err(format!("{spec}: holds no superblock of this array; nothing was written"));
+    }
+    let foreign = found.0.iter().filter(|_| own.is_none() && !how.force).map(|finding| {
+        let (what, offset) = describe_finding(finding);
+        Occupied { member: spec.clone(), what, offset }.to_string()
+    });
+    let foreign: Vec<String> = foreign.collect();
+    if !foreign.is_empty() {
+        return Err(format!(
+            "{}\nnothing was written; if nobody needs what is there, --force writes over it",
+            foreign.join("\n")
+        ));
+    }
+    let size = Sectors(device.size() / 512);
+    let fresh = spare(&like, size, number, random_uuid()?, how.write_mostly)
+        .map_err(|error| format!("{spec}: {error}; nothing was written"))?;
+    let addition = Addition {
+        device,
+        superblock: own.map(|own| Box::new(own.clone())),
+        fallback: (!how.re_add).then(|| Box::new(fresh)),
+    };
+    handle.command(Command::Add(addition))
+}
+
+/// Whether a superblock is of the array that another is of.
+fn describes_same(sb: &Superblock, like: &Superblock) -> bool {
+    let key = |sb: &Superblock| {
+        let shape = (sb.level_md(), sb.layout_md(), sb.chunk(), sb.raid_disks(), sb.component());
+        (sb.version(), sb.set_uuid(), shape)
+    };
+    key(sb) == key(like)
+}
+
+fn random_uuid() -> Result<[u8; 16], String> {
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid)
+        .map_err(|error| format!("no random bytes: {error}; nothing was written"))?;
+    Ok(uuid)
+}

@@ -1,0 +1,345 @@
+//! The lead's part in members that come and go, and in recovery, resync, check and repair.
+
+use super::{Lead, MemberFact};
+use crate::{
+    core::Core,
+    message::{Addition, Message},
+    status::{MemberDetail, Range, SyncDetail},
+};
+use lapstrake_engine::{
+    Added, Event, Loss, MemberConfig, MemberId, Mismatch, Standing, SyncAction, SyncEnd, SyncSpeed,
+};
+use lapstrake_geometry::Sector;
+use lapstrake_metadata::Superblock;
+
+/// A word that stands for all faulty members.
+const FAILED: &str = "failed";
+
+impl Lead {
+    /// Gives the supervisor's pieces to the shards that own them.
+    pub(super) fn send_pieces(&mut self, core: &mut Core) {
+        // Owners change; what is left waits until that is settled.
+        if self.pausing.is_some() {
+            return;
+        }
+        let Some(supervisor) = &mut self.supervisor else { return };
+        while let Some(piece) = supervisor.poll_sync() {
+            let span = piece.start.0 / core.span();
+            let owner = self.dealt[span as usize % self.dealt.len()];
+            if owner == core.index {
+                let now = core.now();
+                core.engine.handle_sync(now, piece);
+            } else {
+                core.peers[owner].send(Message::Sync(piece));
+            }
+        }
+    }
+
+    pub(super) fn happened(&mut self, event: Event) {
+        match event {
+            Event::MemberFailed(member) => self.say_failed(member),
+            Event::Broken(loss) => {
+                self.broken = true;
+                self.log.say(match loss {
+                    Loss::Data => {
+                        "a write failed on a member that the array cannot do without: every write \
+                         fails from now on, reads go on; what was flushed before is safe; mend \
+                         the cause (is there room left?), then start it again with --force"
+                    }
+                    Loss::Metadata => {
+                        "superblocks or bitmap can no longer be written: every write fails from \
+                         now on, reads go on; what was flushed before is safe"
+                    }
+                });
+            }
+            Event::Rewritten(member, sector, len) => self.log.say(&format!(
+                "{}: {} bytes from byte {} of its data could not be read; they were written anew from \
+                 the other members, and can be read",
+                self.members[usize::from(member.0)].path,
+                len.0 * 512,
+                sector.0 * 512,
+            )),
+            Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
+            Event::SyncEnded(action, end) => self.say_ended(action, end),
+        }
+    }
+
+    fn say_ended(&self, action: SyncAction, end: SyncEnd) {
+        let name = action_name(action);
+        let sectors = self.supervisor.as_ref().map_or(0, |s| s.mismatches().0);
+        self.log.say(&match (end, action) {
+            (SyncEnd::Done, SyncAction::Check | SyncAction::Repair) => {
+                format!("{name} is done: {sectors} sectors differed (mismatch_cnt)")
+            }
+            (SyncEnd::Done, _) => format!("{name} is done"),
+            (SyncEnd::Interrupted, _) => format!("{name} was interrupted"),
+            (SyncEnd::Failed, _) => format!(
+                "{name} failed: a member could not be read or written where no other has the data \
+                 (above: which, and where); what was done stays, the members stay as they were; \
+                 replace the member that fails, or copy it with ddrescue and start again"
+            ),
+        });
+    }
+
+    /// The member that the operator means: by its path, or by its number.
+    fn find(&self, name: &str) -> Result<usize, String> {
+        let number = name.parse::<u32>().ok();
+        let present = |(id, part): &(usize, &MemberFact)| {
+            !part.gone && (part.path == name || (number.is_some() && self.number(*id) == number))
+        };
+        let found = self.members.iter().enumerate().filter(present).map(|(id, _)| id).next_back();
+        found.ok_or_else(|| {
+            let paths: Vec<&str> =
+                self.members.iter().filter(|m| !m.gone).map(|m| m.path.as_str()).collect();
+            format!("{name} is no member of this array; its members are {}", paths.join(", "))
+        })
+    }
+
+    fn number(&self, id: usize) -> Option<u32> {
+        Some(self.supervisor.as_ref()?.members().nth(id)?.0.dev_number())
+    }
+
+    pub(super) fn fail(&mut self, core: &mut Core, name: &str) -> Result<MemberDetail, String> {
+        let id = self.find(name)?;
+        let now = core.now();
+        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        if !supervisor.handle_fail(now, MemberId(id as u16)) {
+            return Err(format!(
+                "{name} is not failed: without it the array's data would not be complete; nothing \
+                 was changed"
+            ));
+        }
+        self.member_detail(id).ok_or_else(|| READ_ONLY.into())
+    }
+
+    pub(super) fn remove(&mut self, core: &mut Core, name: &str) -> Result<Vec<String>, String> {
+        let ids: Vec<usize> = match name {
+            FAILED => (0..self.members.len())
+                .filter(|&id| !self.members[id].gone && self.standing(id) == Some(Standing::Faulty))
+                .collect(),
+            name => vec![self.find(name)?],
+        };
+        let mut removed = Vec::new();
+        for id in ids {
+            let now = core.now();
+            let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+            if !supervisor.handle_remove(now, MemberId(id as u16)) {
+                return Err(format!(
+                    "{} is in use; `lapstrake fail {}` it first; nothing was changed",
+                    self.members[id].path, self.facts.name
+                ));
+            }
+            self.members[id].gone = true;
+            removed.push(self.members[id].path.clone());
+            self.leaving.push(id);
+        }
+        Ok(removed)
+    }
+
+    /// Closes members that were removed, once that is on record.
+    pub(super) fn close_removed(&mut self, core: &mut Core) {
+        let is_recorded = self.supervisor.as_ref().is_some_and(|s| s.is_recorded());
+        if self.leaving.is_empty() || !is_recorded {
+            return;
+        }
+        for id in std::mem::take(&mut self.leaving) {
+            let id = MemberId(id as u16);
+            core.remove_device(id);
+            for peer in core.peers.iter().skip(1) {
+                peer.send(Message::RemoveDevice(id));
+            }
+        }
+    }
+
+    /// What a new member's superblock is made after, and its number in the table of devices.
+    pub(super) fn template(&self) -> Result<(Box<Superblock>, u32), String> {
+        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        if !self.facts.redundant {
+            return Err(format!("a {} array takes no further members", self.facts.detail.level));
+        }
+        let members: Vec<_> = supervisor.members().collect();
+        let fresh = members.iter().find(|member| member.1 == Standing::InSync);
+        let like = fresh.ok_or("no member is in sync")?.0.clone();
+        let taken: Vec<u32> = members
+            .iter()
+            .filter(|member| member.1 != Standing::Removed)
+            .map(|member| member.0.dev_number())
+            .collect();
+        let first = u32::from(self.facts.detail.raid_devices);
+        let number = (first..).find(|number| !taken.contains(number)).unwrap_or(first);
+        Ok((Box::new(like), number))
+    }
+
+    pub(super) fn add(
+        &mut self,
+        core: &mut Core,
+        addition: &Addition,
+    ) -> Result<(MemberDetail, &'static str), String> {
+        let Addition { device, superblock, fallback, .. } = addition;
+        let now = core.now();
+        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let superblock = match superblock {
+            Some(own) if supervisor.can_catch_up(own) => own,
+            _ => fallback.as_ref().ok_or_else(|| {
+                format!(
+                    "{} cannot be re-added: only a member that the write-intent bitmap has kept \
+                     count for can catch up, into its own slot while that is empty; `lapstrake add` \
+                     takes it as a new member; nothing was written",
+                    device.spec()
+                )
+            })?,
+        };
+        core.add_device(device.clone());
+        for peer in core.peers.iter().skip(1) {
+            peer.send(Message::AddDevice(device.clone()));
+        }
+        let config = MemberConfig {
+            data_offset: superblock.data_offset(),
+            slot: None,
+            trusted_to: Sector(0),
+            rotational: device.rotational(),
+        };
+        let (id, added) = supervisor.handle_add(now, (**superblock).clone(), config);
+        self.members.push(MemberFact {
+            path: device.spec().to_string(),
+            direct: device.direct(),
+            gone: false,
+        });
+        let how = match (added, self.standing(usize::from(id.0))) {
+            (Added::CatchesUp, _) => "re-added",
+            (Added::Spare, Some(Standing::Recovering)) => "recovery",
+            (Added::Spare, _) => "spare",
+        };
+        self.log.say(&format!("{} was added ({how})", device.spec()));
+        let detail = self.member_detail(usize::from(id.0)).ok_or(READ_ONLY)?;
+        Ok((detail, how))
+    }
+
+    pub(super) fn sync(&mut self, core: &Core, action: &str) -> Result<(), String> {
+        let now = core.now();
+        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let action = match action {
+            "check" => SyncAction::Check,
+            "repair" => SyncAction::Repair,
+            "resync" => SyncAction::Resync,
+            "idle" | "frozen" => {
+                supervisor.handle_idle(now, action == "frozen");
+                return Ok(());
+            }
+            other => {
+                return Err(format!(
+                    "unknown action {other:?}; known are check, repair, resync, idle and frozen"
+                ));
+            }
+        };
+        if !self.facts.redundant {
+            return Err(format!("a {} array has nothing to compare", self.facts.detail.level));
+        }
+        if !supervisor.handle_sync(now, action) {
+            let running =
+                supervisor.sync_progress(now).map_or("another", |p| action_name(p.action));
+            return Err(format!(
+                "{running} is running; `lapstrake wait {}` waits for its end",
+                self.facts.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bounds of speed, KiB a second of each member.
+    pub(super) fn set_speed(
+        &mut self,
+        core: &Core,
+        min: Option<u64>,
+        max: Option<u64>,
+    ) -> Result<SyncSpeed, String> {
+        let now = core.now();
+        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let old = supervisor.sync_speed();
+        let sectors = |kib: u64| kib.saturating_mul(2);
+        let speed =
+            SyncSpeed { min: min.map_or(old.min, sectors), max: max.map_or(old.max, sectors) };
+        if speed.max > 0 && speed.min > speed.max {
+            return Err(format!(
+                "sync_speed_min ({} KiB/s) would be above sync_speed_max ({} KiB/s); nothing was \
+                 changed",
+                speed.min / 2,
+                speed.max / 2
+            ));
+        }
+        supervisor.set_sync_speed(now, speed);
+        Ok(speed)
+    }
+
+    pub(super) fn standing(&self, id: usize) -> Option<Standing> {
+        Some(self.supervisor.as_ref()?.standing(MemberId(id as u16)).0)
+    }
+
+    pub(super) fn member_detail(&self, id: usize) -> Option<MemberDetail> {
+        let supervisor = self.supervisor.as_ref()?;
+        let superblock = supervisor.members().nth(id)?.0;
+        let (standing, slot, recovered) = supervisor.standing(MemberId(id as u16));
+        let part = &self.members[id];
+        Some(MemberDetail {
+            path: part.path.clone(),
+            number: superblock.dev_number(),
+            slot: slot.map(|slot| slot.0),
+            state: super::standing_name(standing),
+            recovered_bytes: (standing == Standing::Recovering).then(|| recovered.0 * 512),
+            write_mostly: superblock.write_mostly(),
+            direct: part.direct,
+        })
+    }
+
+    /// What runs, in the operator's terms.
+    pub(super) fn sync_detail(&self, core: &Core) -> Option<SyncDetail> {
+        let progress = self.supervisor.as_ref()?.sync_progress(core.now())?;
+        let left = progress.end.0.saturating_sub(progress.done.0);
+        Some(SyncDetail {
+            action: action_name(progress.action),
+            done_bytes: progress.done.0 * 512,
+            total_bytes: progress.end.0 * 512,
+            speed_bytes: progress.speed * 512,
+            finish_s: left.checked_div(progress.speed),
+            frozen: self.supervisor.as_ref()?.is_frozen(),
+        })
+    }
+
+    pub(super) fn ranges(&self, mismatches: &[Mismatch]) -> Vec<Range> {
+        let range = |mismatch: &Mismatch| Range {
+            offset_bytes: mismatch.start.0 * 512,
+            len_bytes: mismatch.len.0 * 512,
+            member: mismatch.member.map(|id| self.members[usize::from(id.0)].path.clone()),
+        };
+        mismatches.iter().map(range).collect()
+    }
+
+    /// Everything stands still before the end.
+    pub(super) fn freeze(&mut self, core: &Core) {
+        let now = core.now();
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_idle(now, true);
+        }
+    }
+}
+
+/// Why nothing can be changed.
+const READ_ONLY: &str = "the array is served read-only";
+
+pub(super) fn action_name(action: SyncAction) -> &'static str {
+    match action {
+        SyncAction::Recovery => "recovery",
+        SyncAction::Resync => "resync",
+        SyncAction::Check => "check",
+        SyncAction::Repair => "repair",
+        SyncAction::Rewrite => "rewrite",
+    }
+}
+
+pub(super) fn end_name(end: SyncEnd) -> &'static str {
+    match end {
+        SyncEnd::Done => "done",
+        SyncEnd::Interrupted => "interrupted",
+        SyncEnd::Failed => "failed",
+    }
+}
