@@ -14,7 +14,7 @@ use crate::{
     plan::Plan,
     raw,
 };
-use lapstrake_engine::{IntentConfig, MemberRecord};
+use lapstrake_engine::{FULLY_TRUSTED, IntentConfig, MemberRecord};
 use lapstrake_geometry::{Geometry, Level, Sectors, Slot, Version};
 use lapstrake_metadata::{
     Superblock,
@@ -44,8 +44,6 @@ pub(crate) struct Fate<'a> {
     suspect: BTreeSet<usize>,
     /// A dirty degraded array was forced.
     was_forced: bool,
-    /// The last life ended with a power cut.
-    was_cut: bool,
     stamp: u32,
     outcome: Outcome,
 }
@@ -58,19 +56,6 @@ struct Started {
     intent: Option<IntentConfig>,
     /// Slots whose data in rows in doubt is lost by force.
     hole: Vec<Slot>,
-}
-
-/// Why a run ends early.
-enum Stop {
-    /// At a fault of the engine that is known.
-    Known,
-    Wrong(String),
-}
-
-impl From<String> for Stop {
-    fn from(error: String) -> Self {
-        Self::Wrong(error)
-    }
 }
 
 impl<'a> Fate<'a> {
@@ -89,7 +74,6 @@ impl<'a> Fate<'a> {
             stale: BTreeSet::new(),
             suspect: BTreeSet::new(),
             was_forced: false,
-            was_cut: false,
             stamp: 0,
             outcome: Outcome::default(),
         }
@@ -101,18 +85,14 @@ impl<'a> Fate<'a> {
             let result = if life < self.plan.lives { self.live(was_whole) } else { self.end() };
             match result {
                 Ok(whole) => was_whole = whole,
-                Err(Stop::Known) => {
-                    self.outcome.known += 1;
-                    break;
-                }
-                Err(Stop::Wrong(error)) => return Err(format!("life {life}: {error}")),
+                Err(error) => return Err(format!("life {life}: {error}")),
             }
         }
         Ok(self.outcome)
     }
 
     /// The last look.
-    fn end(&mut self) -> Result<bool, Stop> {
+    fn end(&mut self) -> Result<bool, String> {
         let started = self.start(&vec![true; self.disks.len()])?;
         self.force(&started);
         self.check_redundancy(&started)?;
@@ -121,14 +101,14 @@ impl<'a> Fate<'a> {
 
     /// One life; gives whether its redundancy was whole when it began. `may_leave`: so it was in
     /// the one before.
-    fn live(&mut self, may_leave: bool) -> Result<bool, Stop> {
+    fn live(&mut self, may_leave: bool) -> Result<bool, String> {
         let started = self.begin(may_leave)?;
         let is_cut = self.plan.cut_every > 0 && self.dice.one_in(self.plan.cut_every);
         let cut_after = is_cut.then(|| {
             let bound = self.dice.pick(&[50, 500, 3000]);
             self.dice.between(1..=bound)
         });
-        let was_whole = !self.budget(&started).frail;
+        let was_whole = started.assembly.resync_from.is_none() && !self.was_forced;
         let mut life = self.life(&started);
         let end = life.run(cut_after)?;
         let report = life.report(end);
@@ -140,7 +120,7 @@ impl<'a> Fate<'a> {
         let in_sync = (0..).map(Slot).zip(&started.assembly.members);
         Budget {
             gone: in_sync.filter_map(|(slot, id)| id.is_none().then_some(slot)).collect(),
-            frail: started.assembly.resync_from.is_some() || self.was_forced,
+            was_forced: self.was_forced,
         }
     }
 
@@ -159,20 +139,19 @@ impl<'a> Fate<'a> {
     }
 
     /// Takes down how a life ended.
-    fn after(&mut self, report: &Report, started: &Started) -> Result<(), Stop> {
+    fn after(&mut self, report: &Report, started: &Started) -> Result<(), String> {
         self.outcome.member_ios += report.ios;
         self.outcome.lives += 1;
         self.outcome.cuts += u64::from(report.end == End::Cut);
         self.stamp = report.stamp;
         self.stale.extend(&report.recorded);
         self.suspect.extend(&report.hit);
-        self.was_cut = report.end == End::Cut;
         if report.wrote_superblocks {
             let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
         }
-        if report.end == End::Known {
-            return Err(Stop::Known);
+        if report.end == End::Stopped && report.is_whole {
+            self.doubt.fill(false);
         }
         let doubt = self.oracle.cut();
         for sector in (0u64..).zip(&doubt).filter_map(|(sector, doubt)| doubt.then_some(sector)) {
@@ -186,7 +165,7 @@ impl<'a> Fate<'a> {
     }
 
     /// The start of a life: perhaps without a member, perhaps made whole before.
-    fn begin(&mut self, may_leave: bool) -> Result<Started, Stop> {
+    fn begin(&mut self, may_leave: bool) -> Result<Started, String> {
         let mut offered = vec![true; self.disks.len()];
         let mut started = self.start(&offered)?;
         let may_leave = may_leave && self.plan.fault_every > 0 && self.dice.one_in(8);
@@ -235,7 +214,7 @@ impl<'a> Fate<'a> {
     }
 
     /// Reads superblocks, assembles, reads the bitmap, as the host does at a start.
-    fn start(&self, offered: &[bool]) -> Result<Started, Stop> {
+    fn start(&self, offered: &[bool]) -> Result<Started, String> {
         let mut superblocks: Vec<Option<Superblock>> = Vec::new();
         for (index, (disk, &offered)) in self.disks.iter().zip(offered).enumerate() {
             let size = Sectors(disk.sectors());
@@ -252,12 +231,15 @@ impl<'a> Fate<'a> {
         for (disk, superblock) in &assembly.rewrite {
             superblocks[*disk] = Some(superblock.clone());
         }
-        self.check_members(&assembly, offered, &superblocks)?;
+        self.check_members(&assembly, offered)?;
         let intent = self.intent(&assembly, &superblocks)?;
         Ok(Started { assembly, superblocks, intent, hole })
     }
 
-    fn assemble(&self, superblocks: &[Option<Superblock>]) -> Result<(Assembly, Vec<Slot>), Stop> {
+    fn assemble(
+        &self,
+        superblocks: &[Option<Superblock>],
+    ) -> Result<(Assembly, Vec<Slot>), String> {
         let candidates: Vec<Candidate<'_>> = superblocks
             .iter()
             .enumerate()
@@ -279,11 +261,8 @@ impl<'a> Fate<'a> {
                     options.force = true;
                     hole.clone_from(missing);
                 }
-                Err(Refusal::NotEnough { .. }) if self.are_apart(superblocks) => {
-                    return Err(Stop::Known);
-                }
                 Err(refusal) => {
-                    return Err(Stop::Wrong(format!("no start: {}", refusal.describe(&name))));
+                    return Err(format!("no start: {}", refusal.describe(&name)));
                 }
             }
         }
@@ -306,32 +285,19 @@ impl<'a> Fate<'a> {
     }
 
     /// Who must serve does, who must not does not.
-    fn check_members(
-        &self,
-        assembly: &Assembly,
-        offered: &[bool],
-        superblocks: &[Option<Superblock>],
-    ) -> Result<(), Stop> {
+    fn check_members(&self, assembly: &Assembly, offered: &[bool]) -> Result<(), String> {
         if assembly.geometry.as_ref() != Some(&self.geometry) {
-            return Err(Stop::Wrong("the array has changed its geometry".into()));
+            return Err("the array has changed its geometry".into());
         }
-        let events = |disk: usize| superblocks[disk].as_ref().map_or(0, Superblock::events);
         for (slot, id) in assembly.members.iter().enumerate() {
             match id {
                 Some(disk) if *disk != slot => {
                     return Err(format!("disk {disk} in slot {slot}").into());
                 }
-                // Finding 7: of two that were apart and have equal events neither is left.
-                Some(disk) if self.stale.contains(disk) && events(*disk) == assembly.events => {
-                    return Err(Stop::Known);
-                }
                 Some(disk) if self.stale.contains(disk) => {
                     return Err(format!("disk {disk} is stale and serves").into());
                 }
                 None if offered[slot] && !self.suspect.contains(&slot) => {
-                    if self.are_apart(superblocks) {
-                        return Err(Stop::Known);
-                    }
                     return Err(format!("disk {slot} never failed and is left").into());
                 }
                 _ => {}
@@ -340,17 +306,7 @@ impl<'a> Fate<'a> {
         Ok(())
     }
 
-    /// Findings 4, 5 and 6: a cut can leave members that never failed two events apart, or more.
-    fn are_apart(&self, superblocks: &[Option<Superblock>]) -> bool {
-        let events = |disk: usize| superblocks[disk].as_ref().map(Superblock::events);
-        let max = (0..superblocks.len()).filter_map(events).max().unwrap_or(0);
-        let healthy = (0..superblocks.len()).filter(|disk| !self.stale.contains(disk));
-        self.was_cut && healthy.filter_map(events).any(|events| events + 2 <= max)
-    }
-
-    /// The bitmap. Finding 1: the host reads only the freshest member's, which may be that of a
-    /// member whose failure was not recorded before a cut, and lack bits that were set since. So
-    /// it is the union of all members in sync here.
+    /// The bitmap: the union of those of the members in sync, as in the host.
     fn intent(
         &self,
         assembly: &Assembly,
@@ -439,12 +395,12 @@ impl<'a> Fate<'a> {
 
     fn setup(&self, started: &Started) -> Setup {
         let Started { assembly, superblocks, intent, .. } = started;
-        let record = |disk: usize, slot, in_sync| {
+        let record = |disk: usize, slot| {
             let superblock = superblocks[disk].clone().expect("it was assembled");
-            (disk, MemberRecord { superblock, slot, in_sync })
+            (disk, MemberRecord { superblock, slot, trusted_to: FULLY_TRUSTED })
         };
         let slots = (0..).map(Slot).zip(&assembly.members);
-        let members = slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot), true)));
+        let members = slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot))));
         Setup {
             members: members.collect(),
             geometry: self.geometry.clone(),
@@ -506,6 +462,8 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
             let head = disks[member.index].bytes(at.0, bitmap::Superblock::SIZE);
             let mut sb = bitmap::Superblock::parse(head).expect("written just now");
             sb.events = member.superblock.events();
+            // Bits are to be swept in most lives.
+            sb.daemon_sleep = 1;
             write_bitmap(&mut disks[member.index], at.0, &sb);
         }
     }

@@ -65,8 +65,6 @@ pub struct Outcome {
     pub lives: u64,
     /// Power cuts.
     pub cuts: u64,
-    /// Seeds that ended early, where they met with a fault of the engine that is known.
-    pub known: u64,
 }
 
 /// A run that went wrong.

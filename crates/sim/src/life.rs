@@ -15,7 +15,7 @@ use crate::{
 use lapstrake_engine::{
     Buf, BufId, Effect, FULLY_TRUSTED, IntentConfig, IoKind, MemberConfig, MemberId, MemberIo,
     MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Reply, Request, RequestId, RequestKind,
-    Shard, ShardConfig, Supervisor, SupervisorConfig, Time,
+    Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{
@@ -45,8 +45,8 @@ pub(crate) struct Setup {
 pub(crate) struct Budget {
     /// Slots that the array lacks already.
     pub gone: BTreeSet<Slot>,
-    /// Redundancy is not whole, so nothing may fail at all.
-    pub frail: bool,
+    /// A dirty degraded array was forced, so nothing may fail at all.
+    pub was_forced: bool,
 }
 
 /// How a life ended.
@@ -54,8 +54,6 @@ pub(crate) struct Budget {
 pub(crate) enum End {
     Stopped,
     Cut,
-    /// It met with a fault of the engine that is known: "Finding" in this file.
-    Known,
 }
 
 /// What a life leaves behind, beside its disks.
@@ -71,6 +69,8 @@ pub(crate) struct Report {
     /// Disks whose failure is on record.
     pub recorded: BTreeSet<usize>,
     pub wrote_superblocks: bool,
+    /// Redundancy is whole where members are in sync.
+    pub is_whole: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +81,7 @@ enum Event {
     Io(Box<InFlight>),
     Order(usize, Order),
     Notice(Notice),
+    Sync(usize, SyncPiece),
     MetaFlush { member: MemberId, mark: u64, fails: bool },
     MetaWrite { write: MetaWrite, fails: bool },
     FinalFlush { member: MemberId, mark: u64, fails: bool },
@@ -177,9 +178,6 @@ pub(crate) struct Life<'a> {
     recorded: BTreeSet<usize>,
     ios: u64,
     events: u64,
-    /// The highest event count that a superblock was given.
-    events_max: u64,
-    is_known: bool,
     wrote_superblocks: bool,
     trace: bool,
 }
@@ -205,12 +203,10 @@ impl<'a> Life<'a> {
             .map(|(_, record)| MemberConfig {
                 data_offset: record.superblock.data_offset(),
                 slot: record.slot,
-                trusted_to: if record.in_sync { FULLY_TRUSTED } else { Sector(0) },
+                trusted_to: record.trusted_to,
                 rotational: dice.one_in(2),
             })
             .collect();
-        let counts = members.iter().map(|(_, record)| record.superblock.events());
-        let events_max = counts.max().unwrap_or(0);
         let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
         let shard = |index: usize| {
             Shard::new(ShardConfig {
@@ -239,6 +235,11 @@ impl<'a> Life<'a> {
                 resync_from,
                 intent,
                 epoch_s: EPOCH_S,
+                sync: SyncConfig {
+                    speed: SyncSpeed::default(),
+                    frozen: plan.frozen,
+                    span: Sectors(span),
+                },
             }),
             plan,
             dice,
@@ -266,8 +267,6 @@ impl<'a> Life<'a> {
             recorded: BTreeSet::new(),
             ios: 0,
             events: 0,
-            events_max,
-            is_known: false,
             wrote_superblocks: false,
             trace,
         }
@@ -281,6 +280,7 @@ impl<'a> Life<'a> {
         for _ in 0..self.plan.depth {
             self.at(0, Event::Submit);
         }
+        self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
             if cut_after.is_some_and(|events| self.events >= events) {
                 let kept = [Cut::Nothing, Cut::Everything, Cut::AnySectors, Cut::AnySectors];
@@ -289,9 +289,6 @@ impl<'a> Life<'a> {
                 return Ok(End::Cut);
             }
             self.step().map_err(|error| format!("at {} ns: {error}", self.now.0))?;
-            if self.is_known {
-                return Ok(End::Known);
-            }
         }
         self.oracle.stopped();
         Ok(End::Stopped)
@@ -299,6 +296,7 @@ impl<'a> Life<'a> {
 
     /// What is left of it.
     pub(crate) fn report(self, end: End) -> Report {
+        let is_whole = !self.is_frail();
         Report {
             end,
             ios: self.ios,
@@ -306,6 +304,7 @@ impl<'a> Life<'a> {
             hit: self.hit.iter().map(|member| self.disk_of[usize::from(member.0)]).collect(),
             recorded: self.recorded,
             wrote_superblocks: self.wrote_superblocks,
+            is_whole,
         }
     }
 
@@ -381,6 +380,7 @@ impl<'a> Life<'a> {
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
             Event::Order(shard, order) => self.shards[shard].handle_order(self.now, &order),
+            Event::Sync(shard, piece) => self.shards[shard].handle_sync(self.now, piece),
             Event::Notice(notice) => self.supervisor.handle_notice(self.now, notice),
             Event::MetaFlush { member, mark, fails } => {
                 let ok = self.flushed(member, mark, fails);
@@ -406,6 +406,10 @@ impl<'a> Life<'a> {
                 match effect {
                     Effect::Io(io) => self.start_io(shard, io)?,
                     Effect::Compute(compute) => self.memory.compute(&compute),
+                    Effect::Compare(compare) => {
+                        let found = self.memory.compare(&compare);
+                        self.shards[shard].handle_compared(self.now, compare.id, &found);
+                    }
                     Effect::Reply(reply) => self.answered(reply)?,
                 }
             }
@@ -430,18 +434,16 @@ impl<'a> Life<'a> {
                     Order::MemberFailed(member) if !self.hit.contains(&member) => {
                         return Err(format!("{member:?} was dropped without a fault"));
                     }
-                    // Finding 2: with a bitmap, a member that fails during a step back is recorded
-                    // with as many events as it holds itself. The run ends here.
-                    Order::MemberFailed(_) if self.plan.bitmap_chunk.is_some() => {
-                        let steps_back = self.supervisor.events() < self.events_max;
-                        self.is_known |= steps_back && self.supervisor.is_active();
-                    }
                     Order::Broken => return Err("the array gave up".into()),
                     _ => {}
                 }
                 for shard in 0..self.shards.len() {
                     self.send(LEAD, shard, Event::Order(shard, order.clone()));
                 }
+            }
+            while let Some(piece) = self.supervisor.poll_sync() {
+                let shard = (piece.start.0 / self.span) as usize % self.shards.len();
+                self.send(LEAD, shard, Event::Sync(shard, piece));
             }
             let first = &self.shards[0];
             let usable = (0..self.disk_of.len() as u16).map(MemberId);
@@ -456,7 +458,6 @@ impl<'a> Life<'a> {
             }
             let Some(batch) = self.desk.done() else { return Ok(()) };
             if batch.refused.is_empty() {
-                self.events_max = self.events_max.max(self.supervisor.events());
                 for write in batch.writes {
                     self.start_meta(write);
                 }
@@ -478,10 +479,11 @@ impl<'a> Life<'a> {
                     }
                 } else {
                     self.phase = Phase::Draining;
+                    self.supervisor.handle_idle(self.now, true);
                     self.shards.iter_mut().for_each(Shard::hurry);
                 }
             }
-            Phase::Draining if self.shards.iter().all(Shard::is_quiet) => {
+            Phase::Draining if self.shards.iter().all(|s| s.is_quiet() && s.is_sync_idle()) => {
                 let members = self.disk_of.len();
                 self.phase = Phase::Flushing { left: members };
                 for member in (0..members as u16).map(MemberId) {
@@ -720,8 +722,13 @@ impl Life<'_> {
         let Some(slot) = self.slot_of[usize::from(member.0)] else { return true };
         let present = |other: Slot| other != slot && !self.budget.gone.contains(&other);
         self.geometry.level().has_redundancy()
-            && !self.budget.frail
+            && !self.is_frail()
             && self.geometry.survives(present)
+    }
+
+    /// Redundancy is not whole.
+    fn is_frail(&self) -> bool {
+        self.budget.was_forced || self.supervisor.resync_from().is_some()
     }
 
     fn flush_of(&mut self, member: MemberId) -> (u64, bool) {

@@ -1,7 +1,7 @@
 //! The world's memory: one arena for each shard's stripe cache, a buffer for each request, and
 //! the parity work on them.
 
-use lapstrake_engine::{Buf, BufId, Compute, Piece, ZERO_BYTES};
+use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, ZERO_BYTES};
 use lapstrake_parity::kernels;
 
 static ZEROS: [u8; ZERO_BYTES as usize] = [0; ZERO_BYTES as usize];
@@ -96,6 +96,10 @@ impl Memory {
                 }
             }
         }
+    }
+
+    pub(crate) fn compare(&self, compare: &Comparison) -> Vec<Finding> {
+        compare.run(kernels(), |buf, len| self.bytes(buf, len))
     }
 
     fn list(&self, bufs: &[Buf], len: u32) -> Vec<&[u8]> {

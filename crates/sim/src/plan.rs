@@ -47,6 +47,8 @@ pub struct Plan {
     pub fault_every: u64,
     /// One life in so many ends with a power cut; 0: none.
     pub cut_every: u64,
+    /// The engine is told not to resync.
+    pub frozen: bool,
     /// Before one start in so many redundancy is made whole; 0: never.
     pub heal_every: u64,
 }
@@ -95,6 +97,7 @@ impl Plan {
             lives: dice.between(1..=6) as u32,
             fault_every: dice.pick(&[0, 50, 200, 1000]),
             cut_every: dice.pick(&[0, 1, 1, 2]),
+            frozen: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
         }
     }
@@ -121,7 +124,7 @@ impl fmt::Display for Plan {
             f,
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
-             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}",
+             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -143,6 +146,7 @@ impl fmt::Display for Plan {
             self.fault_every,
             self.cut_every,
             self.heal_every,
+            self.frozen,
         )
     }
 }
