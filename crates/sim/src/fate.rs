@@ -292,13 +292,13 @@ impl<'a> Fate<'a> {
         for (slot, id) in assembly.members.iter().enumerate() {
             match id {
                 Some(disk) if *disk != slot => {
-                    return Err(format!("disk {disk} in slot {slot}").into());
+                    return Err(format!("disk {disk} in slot {slot}"));
                 }
                 Some(disk) if self.stale.contains(disk) => {
-                    return Err(format!("disk {disk} is stale and serves").into());
+                    return Err(format!("disk {disk} is stale and serves"));
                 }
                 None if offered[slot] && !self.suspect.contains(&slot) => {
-                    return Err(format!("disk {slot} never failed and is left").into());
+                    return Err(format!("disk {slot} never failed and is left"));
                 }
                 _ => {}
             }
