@@ -20,6 +20,8 @@ pub struct MemberConfig {
     pub trusted_to: Sector,
     /// It has a moving head, so nearness counts when a copy is chosen.
     pub rotational: bool,
+    /// It is read only where no other member has the data (RAID1).
+    pub write_mostly: bool,
 }
 
 /// The bound of a member that is in sync as a whole.
@@ -209,6 +211,12 @@ impl Members {
     #[must_use]
     pub fn unrecorded(&self) -> bool {
         !self.unrecorded.is_empty()
+    }
+
+    /// Whether reads go to others, if there are others.
+    #[must_use]
+    pub fn is_write_mostly(&self, member: MemberId) -> bool {
+        self.all[member.0 as usize].config.write_mostly
     }
 
     /// Notes a read for [`Self::cost`].

@@ -225,3 +225,24 @@ fn two_wrong_members_are_not_taken_for_one() {
     assert_eq!((report.mismatch_sectors, report.mismatches[0].member), (8, None));
     world.check_redundancy();
 }
+
+#[test]
+fn who_is_mostly_for_writing_is_read_last() {
+    let config = Config {
+        level: Level::Raid1,
+        layout: Layout::from_md(Level::Raid1, 0).expect("a layout"),
+        chunk: Sectors(0),
+        raid_disks: 2,
+        component: Sectors(256),
+        member_sizes: Vec::new(),
+    };
+    let mut world = World::with_write_mostly(&config, 5, &[0]);
+    world.send(RequestKind::Read, 0, 8);
+    world.drain();
+    assert_eq!(world.pending_members(), [1]);
+    world.settle();
+    world.dead.insert(1);
+    world.send(RequestKind::Read, 0, 8);
+    world.settle();
+    assert_eq!(world.errors, 0, "there was another copy");
+}

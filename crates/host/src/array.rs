@@ -415,6 +415,7 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
         slot: part.slot,
         trusted_to: part.trusted_to,
         rotational: part.device.rotational(),
+        write_mostly: part.superblock.write_mostly(),
     });
     let intent = parts.intent.as_ref().filter(|_| !options.read_only);
     let config = ShardConfig {

@@ -72,9 +72,17 @@ impl World {
         Self::with(config, seed, &[], true)
     }
 
+    pub fn with_write_mostly(config: &Config, seed: u64, mostly: &[u16]) -> Self {
+        Self::made(config, seed, &[], mostly, true)
+    }
+
     /// Members in the slots `recovering` have junk, as have all parities and further copies if redundancy is not
     /// `in_sync`.
     pub fn with(config: &Config, seed: u64, recovering: &[u16], in_sync: bool) -> Self {
+        Self::made(config, seed, recovering, &[], in_sync)
+    }
+
+    fn made(config: &Config, seed: u64, recovering: &[u16], mostly: &[u16], in_sync: bool) -> Self {
         let geometry = Geometry::new(config).expect("a valid geometry");
         let disks = config.raid_disks;
         let sizes: Vec<u64> = match config.member_sizes.len() {
@@ -86,6 +94,7 @@ impl World {
             slot: Some(Slot(slot)),
             trusted_to: if recovering.contains(&slot) { Sector(0) } else { FULLY_TRUSTED },
             rotational: slot % 2 == 0,
+            write_mostly: mostly.contains(&slot),
         });
         let pages = 33 * 32 * u32::from(disks).div_ceil(8);
         let shard = Shard::new(ShardConfig {
@@ -180,6 +189,11 @@ impl World {
     /// Member I/Os that have begun and not ended.
     pub fn members_busy(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Whose I/Os those are.
+    pub fn pending_members(&self) -> Vec<u16> {
+        self.pending.iter().map(|io| io.member.0).collect()
     }
 
     pub fn now(&self) -> Time {

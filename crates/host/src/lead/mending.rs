@@ -198,6 +198,7 @@ impl Lead {
             slot: None,
             trusted_to: Sector(0),
             rotational: device.rotational(),
+            write_mostly: superblock.write_mostly(),
         };
         let (id, added) = supervisor.handle_add(now, (**superblock).clone(), config);
         self.members.push(MemberFact {
