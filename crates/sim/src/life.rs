@@ -205,6 +205,7 @@ impl<'a> Life<'a> {
                 slot: record.slot,
                 trusted_to: record.trusted_to,
                 rotational: dice.one_in(2),
+                write_mostly: dice.one_in(8),
             })
             .collect();
         let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
