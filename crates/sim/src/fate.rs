@@ -9,13 +9,13 @@ use crate::{
     dice::Dice,
     disk::{Cut, Disk, SECTOR},
     heal::{self, Part},
-    life::{Budget, End, Life, Report, Setup, in_words},
+    life::{End, Life, Report, Setup, in_words},
     oracle::Oracle,
     plan::Plan,
     raw,
 };
 use lapstrake_engine::{FULLY_TRUSTED, IntentConfig, MemberRecord};
-use lapstrake_geometry::{Geometry, Level, Sectors, Slot, Version};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, Version};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, Assembly, Candidate, Refusal},
@@ -116,20 +116,11 @@ impl<'a> Fate<'a> {
         Ok(was_whole)
     }
 
-    fn budget(&self, started: &Started) -> Budget {
-        let in_sync = (0..).map(Slot).zip(&started.assembly.members);
-        Budget {
-            gone: in_sync.filter_map(|(slot, id)| id.is_none().then_some(slot)).collect(),
-            was_forced: self.was_forced,
-        }
-    }
-
     fn life(&mut self, started: &Started) -> Life<'_> {
-        let (setup, budget) = (self.setup(started), self.budget(started));
+        let setup = self.setup(started);
         Life::new(
             self.plan,
             setup,
-            budget,
             &mut self.dice,
             &mut self.disks,
             &mut self.oracle,
@@ -150,6 +141,7 @@ impl<'a> Fate<'a> {
             let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
         }
+        self.stale.retain(|disk| !report.recovered.contains(disk));
         if report.end == End::Stopped && report.is_whole {
             self.doubt.fill(false);
         }
@@ -210,7 +202,7 @@ impl<'a> Fate<'a> {
             && self
                 .geometry
                 .survives(|slot| slot.index() != away && members[slot.index()].is_some());
-        survives.then_some(away)
+        members[away].filter(|_| survives)
     }
 
     /// Reads superblocks, assembles, reads the bitmap, as the host does at a start.
@@ -289,18 +281,13 @@ impl<'a> Fate<'a> {
         if assembly.geometry.as_ref() != Some(&self.geometry) {
             return Err("the array has changed its geometry".into());
         }
-        for (slot, id) in assembly.members.iter().enumerate() {
-            match id {
-                Some(disk) if *disk != slot => {
-                    return Err(format!("disk {disk} in slot {slot}"));
-                }
-                Some(disk) if self.stale.contains(disk) => {
-                    return Err(format!("disk {disk} is stale and serves"));
-                }
-                None if offered[slot] && !self.suspect.contains(&slot) => {
-                    return Err(format!("disk {slot} never failed and is left"));
-                }
-                _ => {}
+        for disk in 0..offered.len() {
+            let serves = assembly.members.contains(&Some(disk));
+            if serves && self.stale.contains(&disk) {
+                return Err(format!("disk {disk} is stale and serves"));
+            }
+            if !serves && offered[disk] && !self.suspect.contains(&disk) {
+                return Err(format!("disk {disk} never failed and is left"));
             }
         }
         Ok(())
@@ -378,13 +365,12 @@ impl<'a> Fate<'a> {
         let Started { assembly, superblocks, intent, .. } = started;
         let part =
             Part { geometry: &self.geometry, assembly, superblocks, intent: intent.as_ref() };
-        heal::heal(&part, &mut self.disks, self.was_forced)?;
+        let homes = heal::heal(&part, &mut self.disks, self.was_forced)?;
         self.doubt.fill(false);
         self.stale.clear();
         self.suspect.clear();
         self.was_forced = false;
-        let all: Vec<Option<usize>> = (0..self.disks.len()).map(Some).collect();
-        let image = heal::image(&self.disks, superblocks, &all);
+        let image = heal::image(&self.disks, superblocks, &homes);
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
         let mut left = raw::mismatches(&self.geometry, &image).into_iter();
         match left.find(|&row| is_parity || !self.oracle.may_be_anything(row)) {
@@ -395,14 +381,28 @@ impl<'a> Fate<'a> {
 
     fn setup(&self, started: &Started) -> Setup {
         let Started { assembly, superblocks, intent, .. } = started;
-        let record = |disk: usize, slot| {
+        let record = |disk: usize, slot, trusted_to| {
             let superblock = superblocks[disk].clone().expect("it was assembled");
-            (disk, MemberRecord { superblock, slot, trusted_to: FULLY_TRUSTED })
+            (disk, MemberRecord { superblock, slot, trusted_to })
         };
         let slots = (0..).map(Slot).zip(&assembly.members);
-        let members = slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot))));
+        let in_sync =
+            slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot), FULLY_TRUSTED)));
+        let recovering =
+            assembly.recovering.iter().map(|&(slot, id, to)| record(id, Some(slot), to));
+        let spares = assembly.spares.iter().map(|&id| record(id, None, Sector(0)));
+        let members: Vec<_> = in_sync.chain(recovering).chain(spares).collect();
+        let absent = |(disk, _): &(usize, Superblock)| members.iter().all(|m| m.0 != *disk);
+        let there = superblocks.iter().enumerate();
+        let mut returning: Vec<(usize, Superblock)> =
+            there.filter_map(|(disk, sb)| Some((disk, sb.clone()?))).filter(absent).collect();
+        if !self.plan.adds || !self.has_redundancy() {
+            returning.clear();
+        }
         Setup {
-            members: members.collect(),
+            members,
+            returning,
+            was_forced: self.was_forced,
             geometry: self.geometry.clone(),
             resync_from: assembly.resync_from,
             intent: intent.clone(),

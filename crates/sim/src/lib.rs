@@ -10,11 +10,12 @@
 //! Faults stay within what the level survives; whatever goes wrong is then ours.
 //!
 //! - A member fails (one I/O, with or without the member vanishing for the rest of the life) only
-//!   if the level survives it together with all slots that lack a member in sync, and only while
+//!   if the level survives it together with all slots that lack a sound member, and only while
 //!   redundancy is whole: not while a resync is due after an unclean stop, and not after a dirty
-//!   degraded array was forced. At a start a member may be away under the same condition, judged
-//!   when the life before began, and not from a mirror that is dirty: if it then were only read, and
-//!   the member came back, what was read may change. Levels without redundancy get no member faults.
+//!   degraded array was forced. A recovered member is sound from when every shard has heard of it.
+//!   At a start a member may be away under the same condition, judged when the life before began,
+//!   and not from a mirror that is dirty: if it then were only read, and the member came back, what
+//!   was read may change. Levels without redundancy get no member faults.
 //! - A failed write leaves any of its sectors written; a failed flush loses any of what was
 //!   cached. A failed member comes back at the next start with what it holds.
 //! - The power may be cut at any event. Each member keeps, sector by sector, its stable bytes or

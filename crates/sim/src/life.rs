@@ -15,18 +15,22 @@ use crate::{
 use lapstrake_engine::{
     Buf, BufId, Effect, FULLY_TRUSTED, IntentConfig, IoKind, MemberConfig, MemberId, MemberIo,
     MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Reply, Request, RequestId, RequestKind,
-    Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
+    Shard, ShardConfig, Standing, Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed,
+    Time,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{
     Superblock,
     bitmap::{self, Bits},
+    create::spare,
     v1, v090,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Seconds since 1970 when virtual time begins.
 const EPOCH_S: u64 = 1_800_000_000;
+/// How long a life waits for recovery and resync at its end.
+const LINGER_NS: u64 = 2_000_000_000;
 /// A life that takes more events than this has got stuck.
 const EVENTS_MAX: u64 = 2_000_000;
 
@@ -36,17 +40,12 @@ pub(crate) struct Setup {
     pub geometry: Geometry,
     /// Each with its disk; indexed by [`MemberId`].
     pub members: Vec<(usize, MemberRecord)>,
+    /// Disks that are to be added while it runs, and what they say of themselves.
+    pub returning: Vec<(usize, Superblock)>,
+    /// A dirty degraded array was forced, so nothing may fail.
+    pub was_forced: bool,
     pub resync_from: Option<Sector>,
     pub intent: Option<IntentConfig>,
-}
-
-/// What the fault plan may still do.
-#[derive(Clone, Debug)]
-pub(crate) struct Budget {
-    /// Slots that the array lacks already.
-    pub gone: BTreeSet<Slot>,
-    /// A dirty degraded array was forced, so nothing may fail at all.
-    pub was_forced: bool,
 }
 
 /// How a life ended.
@@ -69,6 +68,8 @@ pub(crate) struct Report {
     /// Disks whose failure is on record.
     pub recorded: BTreeSet<usize>,
     pub wrote_superblocks: bool,
+    /// Disks that were not in sync at the start and are now.
+    pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
     pub is_whole: bool,
 }
@@ -76,15 +77,31 @@ pub(crate) struct Report {
 #[derive(Debug)]
 enum Event {
     Submit,
+    /// A member comes back.
+    Add(usize, Box<Superblock>),
     Part(u64),
-    PartDone { client: u64, ok: bool },
+    PartDone {
+        client: u64,
+        ok: bool,
+    },
     Io(Box<InFlight>),
     Order(usize, Order),
     Notice(Notice),
     Sync(usize, SyncPiece),
-    MetaFlush { member: MemberId, mark: u64, fails: bool },
-    MetaWrite { write: MetaWrite, fails: bool },
-    FinalFlush { member: MemberId, mark: u64, fails: bool },
+    MetaFlush {
+        member: MemberId,
+        mark: u64,
+        fails: bool,
+    },
+    MetaWrite {
+        write: MetaWrite,
+        fails: bool,
+    },
+    FinalFlush {
+        member: MemberId,
+        mark: u64,
+        fails: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -150,7 +167,6 @@ pub(crate) struct Life<'a> {
     oracle: &'a mut Oracle,
     geometry: Geometry,
     disk_of: Vec<usize>,
-    slot_of: Vec<Option<Slot>>,
     data_area: Vec<(u64, u64)>,
     memory: Memory,
     shards: Vec<Shard>,
@@ -168,11 +184,20 @@ pub(crate) struct Life<'a> {
     script: VecDeque<Wish>,
     requests_left: u64,
     swept: bool,
+    lingers_until: Option<Time>,
+    adds_left: usize,
     sequential: u64,
     span: u64,
     phase: Phase,
-    budget: Budget,
+    was_forced: bool,
+    returning: Vec<(usize, Superblock)>,
+    /// Members that the first shard knows.
+    known: u16,
+    /// Disks that were in sync at the start.
+    whole: BTreeSet<usize>,
     vanished: BTreeSet<MemberId>,
+    /// Members that have been recovered, and how many shards have not heard of it yet.
+    unheard: BTreeMap<MemberId, usize>,
     /// Members that faults have hit.
     hit: BTreeSet<MemberId>,
     recorded: BTreeSet<usize>,
@@ -190,14 +215,13 @@ impl<'a> Life<'a> {
     pub(crate) fn new(
         plan: &'a Plan,
         setup: Setup,
-        budget: Budget,
         dice: &'a mut Dice,
         disks: &'a mut [Disk],
         oracle: &'a mut Oracle,
         first_stamp: u32,
         trace: bool,
     ) -> Self {
-        let Setup { geometry, members, resync_from, intent } = setup;
+        let Setup { geometry, members, returning, was_forced, resync_from, intent } = setup;
         let configs: Vec<MemberConfig> = members
             .iter()
             .map(|(_, record)| MemberConfig {
@@ -208,6 +232,9 @@ impl<'a> Life<'a> {
                 write_mostly: dice.one_in(8),
             })
             .collect();
+        let is_whole =
+            |record: &MemberRecord| record.slot.is_some() && record.trusted_to == FULLY_TRUSTED;
+        let whole = members.iter().filter(|(_, record)| is_whole(record)).map(|m| m.0).collect();
         let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
         let shard = |index: usize| {
             Shard::new(ShardConfig {
@@ -221,13 +248,11 @@ impl<'a> Life<'a> {
                 scratch_pages: pages,
             })
         };
-        let area = |sb: &Superblock| (sb.data_offset().0, sb.data_offset().0 + sb.data_size().0);
         Self {
             memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
             shards: (0..plan.shards).map(shard).collect(),
             disk_of: members.iter().map(|(disk, _)| *disk).collect(),
-            slot_of: members.iter().map(|(_, record)| record.slot).collect(),
-            data_area: members.iter().map(|(_, record)| area(&record.superblock)).collect(),
+            data_area: members.iter().map(|(_, record)| data_area(&record.superblock)).collect(),
             supervisor: Supervisor::new(SupervisorConfig {
                 geometry: geometry.clone(),
                 members: members.into_iter().map(|(_, record)| record).collect(),
@@ -259,11 +284,17 @@ impl<'a> Life<'a> {
             script: VecDeque::new(),
             requests_left: plan.requests,
             swept: false,
+            lingers_until: None,
+            adds_left: returning.len(),
             sequential: 0,
             span,
             phase: Phase::Load,
-            budget,
+            was_forced,
+            returning,
+            known: configs.len() as u16,
+            whole,
             vanished: BTreeSet::new(),
+            unheard: BTreeMap::new(),
             hit: BTreeSet::new(),
             recorded: BTreeSet::new(),
             ios: 0,
@@ -280,6 +311,10 @@ impl<'a> Life<'a> {
         }
         for _ in 0..self.plan.depth {
             self.at(0, Event::Submit);
+        }
+        for (disk, own) in std::mem::take(&mut self.returning) {
+            let delay = self.dice.below(100_000_000);
+            self.at(delay, Event::Add(disk, Box::new(own)));
         }
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
@@ -298,7 +333,12 @@ impl<'a> Life<'a> {
     /// What is left of it.
     pub(crate) fn report(self, end: End) -> Report {
         let is_whole = !self.is_frail();
+        let standings = self.supervisor.members().zip(&self.disk_of);
+        let in_sync = standings.filter(|((_, standing), _)| *standing == Standing::InSync);
+        let recovered =
+            in_sync.map(|(_, &disk)| disk).filter(|d| !self.whole.contains(d)).collect();
         Report {
+            recovered,
             end,
             ios: self.ios,
             stamp: self.stamp,
@@ -341,6 +381,39 @@ impl<'a> Life<'a> {
         self.at(delay, event);
     }
 
+    /// A member is added, as the host does it: it catches up if it can, else it is a spare.
+    fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
+        self.adds_left -= 1;
+        if self.phase != Phase::Load {
+            return Ok(());
+        }
+        let superblock = if self.supervisor.can_catch_up(&own) { own } else { self.spare(disk)? };
+        let config = MemberConfig {
+            data_offset: superblock.data_offset(),
+            slot: None,
+            trusted_to: Sector(0),
+            rotational: self.dice.one_in(2),
+            write_mostly: false,
+        };
+        self.data_area.push(data_area(&superblock));
+        self.disk_of.push(disk);
+        let (id, added) = self.supervisor.handle_add(self.now, superblock, config);
+        self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
+        Ok(())
+    }
+
+    fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
+        let members: Vec<_> = self.supervisor.members().collect();
+        let like = members.iter().find(|member| member.1 == Standing::InSync);
+        let like = like.ok_or("no member is in sync")?.0;
+        let is_taken = |number: &u32| members.iter().any(|member| member.0.dev_number() == *number);
+        let number = (u32::from(self.plan.disks)..).find(|number| !is_taken(number)).unwrap_or(0);
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&self.dice.next().to_le_bytes());
+        let size = Sectors(self.disks[disk].sectors());
+        spare(like, size, number, uuid, false).map_err(|error| error.to_string())
+    }
+
     fn step(&mut self) -> Result<(), String> {
         self.events += 1;
         if self.events > EVENTS_MAX {
@@ -377,10 +450,18 @@ impl<'a> Life<'a> {
     fn handle(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Submit => self.submit(),
+            Event::Add(disk, own) => self.add(disk, *own)?,
             Event::Part(key) => self.part_comes(key),
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
-            Event::Order(shard, order) => self.shards[shard].handle_order(self.now, &order),
+            Event::Order(shard, order) => {
+                if let Order::Trusted(member, FULLY_TRUSTED) = order {
+                    let left = self.unheard.get_mut(&member).ok_or("a word of nobody")?;
+                    *left -= 1;
+                }
+                self.known += u16::from(shard == 0 && matches!(order, Order::MemberAdded(_)));
+                self.shards[shard].handle_order(self.now, &order);
+            }
             Event::Sync(shard, piece) => self.shards[shard].handle_sync(self.now, piece),
             Event::Notice(notice) => self.supervisor.handle_notice(self.now, notice),
             Event::MetaFlush { member, mark, fails } => {
@@ -432,6 +513,9 @@ impl<'a> Life<'a> {
                     Order::Recorded(member) => {
                         self.recorded.insert(self.disk_of[usize::from(member.0)]);
                     }
+                    Order::Trusted(member, FULLY_TRUSTED) => {
+                        self.unheard.insert(member, self.shards.len());
+                    }
                     Order::MemberFailed(member) if !self.hit.contains(&member) => {
                         return Err(format!("{member:?} was dropped without a fault"));
                     }
@@ -447,7 +531,7 @@ impl<'a> Life<'a> {
                 self.send(LEAD, shard, Event::Sync(shard, piece));
             }
             let first = &self.shards[0];
-            let usable = (0..self.disk_of.len() as u16).map(MemberId);
+            let usable = (0..self.known).map(MemberId);
             if self.desk.wants_flush() {
                 let usable: Vec<MemberId> = usable.filter(|&m| !first.has_failed(m)).collect();
                 self.desk.begin(usable.len());
@@ -469,10 +553,26 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// Whether the end is put off, since recovery or resync have something to do. Some fail, so not
+    /// for ever.
+    fn lingers(&mut self) -> bool {
+        if self.lingers_until.is_none() {
+            let ns = if self.plan.frozen { 0 } else { LINGER_NS };
+            self.lingers_until = Some(self.now.after(ns));
+            // So that there is an end to it.
+            self.at(ns, Event::Submit);
+        }
+        let is_mending = self.adds_left > 0 || self.supervisor.sync_progress(self.now).is_some();
+        is_mending && self.lingers_until > Some(self.now)
+    }
+
     /// Goes from serving to stopped, as the host does.
     fn move_on(&mut self) {
         match self.phase {
             Phase::Load if self.clients.is_empty() && !self.wishes_left() => {
+                if self.lingers() {
+                    return;
+                }
                 if !std::mem::replace(&mut self.swept, true) {
                     self.read_all();
                     for _ in 0..self.plan.depth {
@@ -705,9 +805,6 @@ impl Life<'_> {
         if every == 0 || !self.dice.one_in(every) || !self.may_lose(member) {
             return false;
         }
-        if let Some(slot) = self.slot_of[usize::from(member.0)] {
-            self.budget.gone.insert(slot);
-        }
         self.hit.insert(member);
         if self.dice.one_in(2) {
             self.vanished.insert(member);
@@ -720,8 +817,14 @@ impl Life<'_> {
 
     /// The budget: see the crate's head.
     fn may_lose(&self, member: MemberId) -> bool {
-        let Some(slot) = self.slot_of[usize::from(member.0)] else { return true };
-        let present = |other: Slot| other != slot && !self.budget.gone.contains(&other);
+        let holds = |other: u16, slot: Slot| {
+            let other = MemberId(other);
+            let (standing, its, _) = self.supervisor.standing(other);
+            let is_heard_of = self.unheard.get(&other).is_none_or(|&left| left == 0);
+            let is_sound = standing == Standing::InSync && !self.hit.contains(&other);
+            is_sound && is_heard_of && its == Some(slot) && other != member
+        };
+        let present = |slot| (0..self.disk_of.len() as u16).any(|other| holds(other, slot));
         self.geometry.level().has_redundancy()
             && !self.is_frail()
             && self.geometry.survives(present)
@@ -729,7 +832,7 @@ impl Life<'_> {
 
     /// Redundancy is not whole.
     fn is_frail(&self) -> bool {
-        self.budget.was_forced || self.supervisor.resync_from().is_some()
+        self.was_forced || self.supervisor.resync_from().is_some()
     }
 
     fn flush_of(&mut self, member: MemberId) -> (u64, bool) {
@@ -899,6 +1002,11 @@ fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
     chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops
 }
 
+/// First sector of a member's data, and that behind the last.
+fn data_area(sb: &Superblock) -> (u64, u64) {
+    (sb.data_offset().0, sb.data_offset().0 + sb.data_size().0)
+}
+
 fn span(plan: &Plan, geometry: &Geometry) -> u64 {
     let unit = match geometry {
         Geometry::Parity(parity) => parity.stripe_data().0,
@@ -916,7 +1024,6 @@ impl Life<'_> {
     pub(crate) fn vanish(&mut self, member: MemberId) {
         self.vanished.insert(member);
         self.hit.insert(member);
-        self.budget.gone.extend(self.slot_of[usize::from(member.0)]);
     }
 
     pub(crate) fn has_failed(&self, member: MemberId) -> bool {

@@ -49,6 +49,8 @@ pub struct Plan {
     pub cut_every: u64,
     /// The engine is told not to resync.
     pub frozen: bool,
+    /// Members that are lacking are added while the array runs.
+    pub adds: bool,
     /// Before one start in so many redundancy is made whole; 0: never.
     pub heal_every: u64,
 }
@@ -98,6 +100,7 @@ impl Plan {
             fault_every: dice.pick(&[0, 50, 200, 1000]),
             cut_every: dice.pick(&[0, 1, 1, 2]),
             frozen: dice.one_in(2),
+            adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
         }
     }
@@ -124,7 +127,7 @@ impl fmt::Display for Plan {
             f,
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
-             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}",
+             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -147,6 +150,7 @@ impl fmt::Display for Plan {
             self.cut_every,
             self.heal_every,
             self.frozen,
+            self.adds,
         )
     }
 }

@@ -27,7 +27,7 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a scratch directory");
     let mut command = Command::new("sh");
     let files = "cd \"$0\" && git ls-files -co --exclude-standard -z";
-    command.args(["-c", &format!("{files} | tar c --null -T - | tar x -C \"$1\"")]);
+    command.args(["-c", &format!("{files} | tar c --null -T - | tar xm -C \"$1\"")]);
     must(command.arg(from).arg(to));
 }
 

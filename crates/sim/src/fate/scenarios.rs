@@ -41,6 +41,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         cut_every: 0,
         heal_every: 0,
         frozen: true,
+        adds: false,
     }
 }
 
