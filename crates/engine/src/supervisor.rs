@@ -443,10 +443,12 @@ impl Supervisor {
     #[must_use]
     pub fn can_catch_up(&self, superblock: &Superblock) -> bool {
         let Role::Active(slot) = superblock.role() else { return false };
-        let in_the_way = |m: &Member| {
-            m.is_present()
-                && (m.slot == Some(slot) || m.superblock.dev_number() == superblock.dev_number())
+        // Another one that had its number may come back, at the next start at the latest.
+        let is_namesake = |m: &Member| {
+            m.superblock.dev_number() == superblock.dev_number()
+                && m.superblock.device_uuid() != superblock.device_uuid()
         };
+        let in_the_way = |m: &Member| (m.is_present() && m.slot == Some(slot)) || is_namesake(m);
         let knows = self.intent.as_ref().is_some_and(|i| i.covers(superblock.events()));
         let whole = superblock.recovery_offset().is_none();
         // A half that was run by itself has writes of its own, which no bit of ours covers.

@@ -169,11 +169,8 @@ impl Lead {
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == Standing::InSync);
         let like = fresh.ok_or("no member is in sync")?.0.clone();
-        let taken: Vec<u32> = members
-            .iter()
-            .filter(|member| member.1 != Standing::Removed)
-            .map(|member| member.0.dev_number())
-            .collect();
+        // Also by those that were removed: they may come back.
+        let taken: Vec<u32> = members.iter().map(|member| member.0.dev_number()).collect();
         let first = u32::from(self.facts.detail.raid_devices);
         let number = (first..).find(|number| !taken.contains(number)).unwrap_or(first);
         Ok((Box::new(like), number))
