@@ -40,6 +40,9 @@ use std::time::Duration;
 
 pub use guest::Guest;
 
+/// What scripts about one array are written in: put it before a script. It makes functions of bash,
+/// such as `show FILE...`, `settle`, `matches` and `healthy`; the file tells of each.
+pub const WORDS: &str = include_str!("words.sh");
 /// The ubd driver has devices 0 to 15.
 const MEMBERS_MAX: usize = 16;
 

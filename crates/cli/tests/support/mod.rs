@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses a part
 
+pub mod md;
+
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -102,23 +104,14 @@ impl Lab {
 
     /// A server, once it says that it serves.
     pub fn serve(&self, line: &str) -> Server {
-        let mut child = self
-            .command(env!("CARGO_BIN_EXE_lapstrake"))
-            .args(["serve", "--json"])
-            .args(line.split_whitespace())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut first = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut first).unwrap();
-        let mut server = Server { child: Some(child), facts: Value::Null };
-        match serde_json::from_str(&first) {
-            Ok(facts) => server.facts = facts,
-            Err(_) => panic!("no server: {:?}", server.end()),
-        }
-        server
+        self.serve_with_fault("", line)
+    }
+
+    /// One whose members fail by `LAPSTRAKE_FAULT`.
+    pub fn serve_with_fault(&self, fault: &str, line: &str) -> Server {
+        let mut command = self.command(env!("CARGO_BIN_EXE_lapstrake"));
+        command.args(["serve", "--json"]).args(line.split_whitespace());
+        Server::start(command.env("LAPSTRAKE_FAULT", fault))
     }
 }
 
@@ -129,6 +122,20 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts a command that becomes one, and waits until it says that it serves.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut first).unwrap();
+        let mut server = Self { child: Some(child), facts: Value::Null };
+        match serde_json::from_str(&first) {
+            Ok(facts) => server.facts = facts,
+            Err(_) => panic!("no server: {:?}", server.end()),
+        }
+        server
+    }
+
     pub fn uri(&self) -> &str {
         self.facts["exports"][0].as_str().unwrap()
     }
@@ -144,6 +151,12 @@ impl Server {
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         (child.wait().unwrap().code().unwrap_or(-1), said)
+    }
+
+    /// SIGKILL, and its end.
+    pub fn kill(mut self) {
+        self.signal("-KILL");
+        self.end();
     }
 
     /// SIGTERM, and a clean end.

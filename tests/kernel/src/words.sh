@@ -1,5 +1,5 @@
-# What the guest's scripts share. Every script begins with it, and ends with the array stopped and
-# all that was written on the host.
+# Words for scripts about one array, /dev/md0. A script that begins with them ends with the array
+# stopped and all that was written on the host.
 set -e
 md=/sys/block/md0/md
 trap finish EXIT
@@ -54,6 +54,21 @@ matches() {
     [ "$mismatches" = 0 ] || { echo "check counts $mismatches mismatched sectors"; exit 1; }
 }
 
+# healthy: every superblock has a right checksum, says clean and calls all members active.
+healthy() {
+    local all=${#devices[@]} right clean active letters
+    mdadm --examine ${devices[@]} >/tmp/examine.log
+    right=$(grep -c 'Checksum : .* - correct$' /tmp/examine.log) || :
+    clean=$(grep -c '^ *State : clean$' /tmp/examine.log) || :
+    # 0.90 counts them, 1.x has a letter for each.
+    letters=$(printf '%*s' $all '' | tr ' ' A)
+    active=$(grep -cE "(Active Devices : $all|Array State : $letters .*)$" /tmp/examine.log) || :
+    [ "$right $clean $active" = "$all $all $all" ] && return
+    echo "of $all members $right with right checksums, $clean clean, $active that call all active:"
+    cat /tmp/examine.log
+    exit 1
+}
+
 # lacks N...: these of the devices, and no others, are no active members.
 lacks() {
     local number expected found
@@ -67,20 +82,57 @@ lacks() {
     done
 }
 
-# recover_half N...: gives the array these devices to recover, and stops it when they are half done.
-recover_half() {
-    local number size chunk half completed
-    echo frozen >$md/sync_action
-    for number in "$@"; do quietly mdadm /dev/md0 --add ${devices[number]}; done
-    read -r size <$md/component_size # KiB, so half of it is as many sectors
-    read -r chunk <$md/chunk_size
-    half=$((chunk > 0 ? size - size % (chunk / 512) : size))
-    echo $half >$md/sync_max
-    echo idle >$md/sync_action
-    until read -r completed _ <$md/sync_completed && [ "${completed/none/0}" -ge $half ]; do
+# waiting COMMAND...: what it starts begins nothing until it is written to.
+waiting() {
+    echo 1 >/sys/module/md_mod/parameters/start_ro
+    "$@"
+    echo 0 >/sys/module/md_mod/parameters/start_ro
+}
+
+# stop_at SECTOR COMMAND...: lets run that far what the command begins, and stops the array there.
+stop_at() {
+    local completed
+    echo $1 >$md/sync_max
+    "${@:2}"
+    until read -r completed _ <$md/sync_completed && [ "${completed/none/0}" -ge $1 ]; do
         usleep 10000
     done
     quietly mdadm --stop /dev/md0
+}
+
+# thaw: what is frozen goes on.
+thaw() { echo idle >$md/sync_action; }
+
+# half SECTORS: half of it, in whole chunks.
+half() {
+    local chunk half=$(($1 / 2))
+    read -r chunk <$md/chunk_size
+    echo $((chunk > 0 ? half - half % (chunk / 512) : half - half % 128))
+}
+
+# recover_half N...: gives the array these devices to recover, and stops it when they are half done.
+recover_half() {
+    local number size
+    echo frozen >$md/sync_action
+    for number in "$@"; do quietly mdadm /dev/md0 --add ${devices[number]}; done
+    read -r size <$md/component_size # KiB
+    stop_at $(half $((size * 2))) thaw
+}
+
+# resync_half OPTION...: makes an array of the devices, which are not in sync, and stops it when
+# they are half done.
+resync_half() {
+    local size
+    quietly mdadm --create /dev/md0 --run --assume-clean "$@" ${devices[@]}
+    quietly mdadm --stop /dev/md0
+    waiting quietly mdadm --assemble /dev/md0 --update=resync ${devices[@]}
+    read -r size <$md/component_size
+    # RAID10 counts the array's sectors.
+    case $(<$md/level) in
+    raid10) read -r size </sys/block/md0/size ;;
+    *) size=$((size * 2)) ;;
+    esac
+    stop_at $(half $size) quietly mdadm --readwrite /dev/md0
 }
 
 # dump FILE: the array's contents go to a host file.

@@ -1,0 +1,184 @@
+//! Promise: what happens to members and clients while an array is served, and while it mends, costs no
+//! data that redundancy can give back, and is told where it cannot.
+
+mod support;
+
+use std::process::Stdio;
+use support::md::{Md, can_copy, state};
+use support::{Lab, Server, not_run, pattern};
+
+const MIB: u64 = 1 << 20;
+/// Of a member; its data starts at 1 MiB.
+const MEMBER_MIB: u64 = 16;
+const SLOW: &str = "--sync-speed-max 20000";
+
+/// A filled array of m0, m1 and so on, and beside them r0: full of junk.
+fn filled(options: &str, members: &str) -> (Lab, Vec<u8>) {
+    let lab = Lab::new(&vec![MEMBER_MIB; members.split(' ').count()]);
+    std::fs::write(lab.path("r0"), pattern(1, (MEMBER_MIB * MIB) as usize)).unwrap();
+    lab.run(&format!("create data {options} {members}")).ok();
+    let server = lab.serve_data(&format!("--frozen {members}"));
+    let bytes = pattern(61, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    server.stop();
+    (lab, bytes)
+}
+
+/// Ends as all of these do: with r0 in the place of who was lost, and the kernel content.
+fn heal(lab: &Lab, server: Server, stay: &str, bytes: &[u8]) {
+    lab.run("remove data failed").ok();
+    lab.run("add data r0").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert!(lab.contents(&server) == bytes, "healed");
+    server.stop();
+    if let Some(mut md) = Md::boot("what was healed in the kernel's hands") {
+        md.agrees(lab, &format!("{stay} r0"), bytes);
+    }
+}
+
+#[test]
+fn a_member_that_is_cut_off_under_the_server_is_put_out() {
+    if !can_copy("a member that is cut off") {
+        return;
+    }
+    let (lab, bytes) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
+    let server = lab.serve_data("m0 m1 m2");
+    let file = std::fs::File::options().write(true).open(lab.path("m1")).unwrap();
+    file.set_len(5 * MIB).unwrap();
+    assert!(lab.contents(&server) == bytes, "read past the end of a member");
+    assert_eq!(state(&lab.detail(), "m1"), "faulty");
+    let news = pattern(62, bytes.len());
+    lab.fill(&server, &news);
+    assert_eq!(file.metadata().unwrap().len(), 5 * MIB, "nothing is written to it any more");
+    heal(&lab, server, "m0 m2", &news);
+}
+
+#[test]
+fn a_member_whose_file_is_deleted_serves_until_the_stop() {
+    if !can_copy("a member that is deleted") {
+        return;
+    }
+    let (lab, _) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
+    let server = lab.serve_data("m0 m1 m2");
+    std::fs::remove_file(lab.path("m1")).unwrap();
+    let bytes = pattern(63, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    assert_eq!(state(&lab.detail(), "m1"), "in_sync");
+    server.stop();
+    let server = lab.serve_data("--degraded m0 m2");
+    assert!(lab.contents(&server) == bytes);
+    heal(&lab, server, "m0 m2", &bytes);
+}
+
+#[test]
+fn a_member_without_room_is_put_out_before_a_write_is_answered() {
+    let what = "a member on a full file system";
+    if !can_copy(what) {
+        return;
+    }
+    let lab = Lab::new(&[0, MEMBER_MIB, MEMBER_MIB]);
+    std::fs::write(lab.path("r0"), pattern(1, (MEMBER_MIB * MIB) as usize)).unwrap();
+    std::fs::create_dir(lab.path("small")).unwrap();
+    let space = "--user --map-root-user --mount";
+    if lab.other(&format!("unshare {space} true")).is_none_or(|ran| ran.code != 0) {
+        return not_run(what, "no mounts in a user namespace");
+    }
+    let lapstrake = env!("CARGO_BIN_EXE_lapstrake");
+    let script = format!(
+        "mount -t tmpfs -o size=6M none small && truncate -s {MEMBER_MIB}M small/m0 &&
+         {lapstrake} create data -l5 -c64 --assume-clean small/m0 m1 m2 >&2 &&
+         exec {lapstrake} serve --json --name data small/m0 m1 m2"
+    );
+    let mut command = lab.command("unshare");
+    let server = Server::start(command.args(space.split(' ')).args(["sh", "-c", &script]));
+    let bytes = pattern(64, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    assert_eq!(state(&lab.detail(), "m0"), "faulty");
+    assert!(lab.contents(&server) == bytes);
+    heal(&lab, server, "m1 m2", &bytes);
+}
+
+#[test]
+fn clients_that_die_amid_a_recovery_harm_neither() {
+    if !can_copy("clients that die") {
+        return;
+    }
+    let (lab, bytes) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
+    let server = lab.serve_data(&format!("{SLOW} m0 m1 m2"));
+    lab.run("fail data m2").ok();
+    lab.run("remove data m2").ok();
+    lab.run("add data r0").ok();
+    for nth in 0..8 {
+        // They write what is there already.
+        let mut client = lab.command("nbdcopy");
+        client.args(["--requests=32", "fill", server.uri()]).stderr(Stdio::null());
+        let mut client = client.spawn().unwrap();
+        lab.until("its requests", |detail| detail["clients"].as_u64() > Some(0));
+        std::thread::sleep(std::time::Duration::from_millis(2 * nth));
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+    lab.until("them to be forgotten", |detail| detail["clients"] == 0);
+    lab.run("wait data --timeout 60").ok();
+    assert_eq!(state(&lab.detail(), "r0"), "in_sync");
+    assert!(lab.contents(&server) == bytes);
+    server.stop();
+    if let Some(mut md) = Md::boot("what a recovery with dying clients made") {
+        md.agrees(&lab, "m0 m1 r0", &bytes);
+    }
+}
+
+#[test]
+fn a_member_that_dies_while_it_is_rebuilt_is_put_out_and_another_takes_its_place() {
+    if !can_copy("a recovery whose target dies") {
+        return;
+    }
+    for fault in ["errno=EIO", "vanish", "torn=512"] {
+        // Without --assume-clean the last member is rebuilt.
+        let (lab, bytes) = filled("-l5 -c64", "m0 m1 m2");
+        let fault = format!("member=2,op=write,range=9M+1G,{fault}");
+        let server = lab.serve_with_fault(&fault, "--name data m0 m1 m2");
+        let ran = lab.run("wait data --timeout 60");
+        assert_eq!(state(&lab.detail(), "m2"), "faulty", "{fault}: {ran:?}");
+        assert_ne!(ran.code, 0, "{fault}: {ran:?}");
+        assert!(lab.contents(&server) == bytes, "{fault}");
+        if fault.ends_with("vanish") {
+            heal(&lab, server, "m0 m1", &bytes);
+        }
+    }
+}
+
+#[test]
+fn what_can_be_read_nowhere_ends_a_recovery_and_costs_no_more_than_itself() {
+    if !can_copy("a recovery whose source cannot be read") {
+        return;
+    }
+    let (lab, bytes) = filled("-l5 -c64", "m0 m1 m2");
+    let fault = "member=1,op=read,range=9M+4K,errno=EIO";
+    let server = lab.serve_with_fault(fault, "--name data m0 m1 m2");
+    let ran = lab.run("wait data --timeout 60");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("recovery failed"), "{ran:?}");
+    let detail = lab.detail();
+    assert_eq!(
+        ["m0", "m1", "m2"].map(|name| state(&detail, name)),
+        ["in_sync", "in_sync", "recovering"],
+        "{detail:#}"
+    );
+    let done = detail["members"][2]["recovered_bytes"].as_u64().unwrap();
+    assert!((6 * MIB..=8 * MIB).contains(&done), "{detail:#}");
+    // What cannot be read is an error.
+    let ran = lab.other(&format!("nbdcopy {} contents", server.uri())).unwrap();
+    assert_ne!(ran.code, 0, "{ran:?}");
+    server.stop();
+    // With the error gone it goes on from there.
+    let server = lab.serve_data("m0 m1 m2");
+    lab.run("wait data --timeout 60").ok();
+    let written = lab.detail()["work"]["member_write_bytes"].as_u64().unwrap();
+    assert!(written <= (MEMBER_MIB * MIB) - done, "{written} after {done}");
+    assert!(lab.contents(&server) == bytes);
+    server.stop();
+    if let Some(mut md) = Md::boot("what a second recovery made") {
+        md.agrees(&lab, "m0 m1 m2", &bytes);
+    }
+}

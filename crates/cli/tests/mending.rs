@@ -1,0 +1,275 @@
+//! Promise: a recovery or resync that one of the kernel's md and Lapstrake left half done, the other
+//! takes up where it stopped, and brings to its end.
+
+mod support;
+
+use serde_json::Value;
+use support::md::{Md, state};
+use support::{Lab, pattern};
+
+const MIB: u64 = 1 << 20;
+const MEMBER_MIB: u64 = 16;
+/// KiB/s of a sync action of ours that is to be caught half done.
+const SLOW: &str = "--sync-speed-max 12000";
+
+/// An array that loses members.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Options that mdadm and `lapstrake create` have alike.
+    options: &'static str,
+    members: &'static str,
+    lost: &'static str,
+    replacements: &'static str,
+}
+
+const fn shape(
+    options: &'static str,
+    members: &'static str,
+    lost: &'static str,
+    replacements: &'static str,
+) -> Shape {
+    Shape { options, members, lost, replacements }
+}
+
+const SHAPES: [Shape; 9] = [
+    shape("-l6 -n5 -c64", "m0 m1 m2 m3 m4", "m1 m3", "r0 r1"),
+    shape("-l10 -n4 -c64 -p f2", "m0 m1 m2 m3", "m2", "r0"),
+    shape("-l1 -n2", "m0 m1", "m0", "r0"),
+    shape("-l5 -n4 -c64 -b internal", "m0 m1 m2 m3", "m1", "r0"),
+    shape("-l10 -n4 -c64 -p n2", "m0 m1 m2 m3", "m1 m2", "r0 r1"),
+    shape("-l10 -n4 -c64 -p o2", "m0 m1 m2 m3", "m3", "r0"),
+    shape("-l5 -n3 -c64 -e 1.0", "m0 m1 m2", "m2", "r0"),
+    shape("-l1 -n2 -e 0.90", "m0 m1", "m1", "r0"),
+    shape("-l6 -n4 -c64", "m0 m1 m2 m3", "m3", "r0"),
+];
+/// What `cargo test` plays of them.
+const SAMPLE: usize = 2;
+
+impl Shape {
+    fn lab(self) -> Lab {
+        let lab = Lab::new(&[]);
+        self.members.split(' ').for_each(|name| lab.file(name, MEMBER_MIB * MIB));
+        for (seed, name) in self.replacements.split(' ').enumerate() {
+            std::fs::write(lab.path(name), pattern(seed as u64 + 1, (MEMBER_MIB * MIB) as usize))
+                .unwrap();
+        }
+        lab
+    }
+
+    /// The members that are left, and those that come.
+    fn whole(self) -> String {
+        let lost: Vec<&str> = self.lost.split(' ').collect();
+        let left = self.members.split(' ').filter(|name| !lost.contains(name));
+        left.chain(self.replacements.split(' ')).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether a superblock has a place for how far a recovery has come.
+    fn keeps_count(self) -> bool {
+        !self.options.contains("0.90")
+    }
+}
+
+/// Bytes for an array that is served.
+fn bytes_of(detail: &Value, seed: u64) -> Vec<u8> {
+    pattern(seed, detail["array_bytes"].as_u64().unwrap() as usize)
+}
+
+fn each(what: &str, shapes: &[Shape], mut play: impl FnMut(&mut Md, Shape)) {
+    let Some(mut md) = Md::boot(what) else { return };
+    for shape in shapes {
+        let began = std::time::Instant::now();
+        play(&mut md, *shape);
+        println!("{}: {} ms", shape.options, began.elapsed().as_millis());
+    }
+}
+
+#[test]
+fn we_finish_a_recovery_of_the_kernel() {
+    each("recoveries of the kernel that we finish", &SHAPES[..SAMPLE], finish_their_recovery);
+}
+
+fn finish_their_recovery(md: &mut Md, shape: Shape) {
+    let lab = shape.lab();
+    std::fs::write(lab.path("image"), pattern(7, 80 << 20)).unwrap();
+    let all = format!("{} {}", shape.members, shape.replacements);
+    let place = |name: &str| all.split(' ').position(|other| other == name).unwrap();
+    let numbers = |names: &str| names.split(' ').map(place).collect::<Vec<_>>();
+    let lose = numbers(shape.lost).into_iter().map(|n| {
+        format!("quietly mdadm /dev/md0 --fail ${{devices[{n}]}} --remove ${{devices[{n}]}}\n")
+    });
+    let count = shape.members.split(' ').count();
+    let recover = numbers(shape.replacements).iter().map(usize::to_string).collect::<Vec<_>>();
+    let script = format!(
+        "quietly mdadm --create /dev/md0 --run --assume-clean {} ${{devices[@]:0:{count}}}
+         fill $dir/image
+         {}
+         recover_half {}",
+        shape.options,
+        lose.collect::<String>(),
+        recover.join(" ")
+    );
+    let bytes = md.play(&lab, &all, &script).trim().parse().unwrap();
+    let whole = shape.whole();
+    let server = lab.serve_data(&format!("--frozen {whole}"));
+    let detail = lab.detail();
+    let total = detail["component_bytes"].as_u64().unwrap();
+    // Without a place for it, it is a spare that gets its slot when nothing is frozen any more.
+    let done = if shape.keeps_count() { progress(&detail).0 } else { 0 };
+    let about_half = total / 2 - MIB..=total / 2;
+    assert!(about_half.contains(&done) == shape.keeps_count(), "{}: {detail:#}", shape.options);
+    assert!(lab.contents(&server) == pattern(7, bytes), "{}: half done", shape.options);
+    // Written on either side of where it stopped.
+    let news = bytes_of(&detail, 8);
+    lab.fill(&server, &news);
+    let before = lab.detail()["work"]["member_write_bytes"].as_u64().unwrap();
+    lab.run("idle data").ok();
+    lab.run("wait data --timeout 60").ok();
+    let detail = lab.detail();
+    let written = detail["work"]["member_write_bytes"].as_u64().unwrap() - before;
+    let targets = shape.replacements.split(' ').count() as u64;
+    assert!(written <= targets * (total - done + MIB), "{}: {written}", shape.options);
+    assert!(lab.contents(&server) == news, "{}: done", shape.options);
+    lab.run("stop data").ok();
+    md.agrees(&lab, &whole, &news);
+}
+
+/// Of what runs or is frozen: what is done, and all of it, in bytes.
+fn progress(detail: &Value) -> (u64, u64) {
+    let of = |key: &str| detail["sync"][key].as_u64().unwrap_or_else(|| panic!("{detail:#}"));
+    (of("done_bytes"), of("total_bytes"))
+}
+
+#[test]
+fn the_kernel_finishes_a_recovery_of_ours() {
+    each("recoveries of ours that the kernel finishes", &SHAPES[..SAMPLE], leave_our_recovery);
+}
+
+fn leave_our_recovery(md: &mut Md, shape: Shape) {
+    let lab = shape.lab();
+    lab.run(&format!("create data --assume-clean {} {}", shape.options, shape.members)).ok();
+    let server = lab.serve_data(&format!("{SLOW} {}", shape.members));
+    let bytes = bytes_of(&lab.detail(), 9);
+    lab.fill(&server, &bytes);
+    lab.run(&format!("fail data {}", shape.lost)).ok();
+    lab.run("remove data failed").ok();
+    lab.run("freeze data").ok();
+    lab.run(&format!("add data {}", shape.replacements)).ok();
+    lab.run("idle data").ok();
+    let detail = lab.until("a third of a recovery", |detail| {
+        let (done, total) = progress(detail);
+        done >= total / 3
+    });
+    assert!(shape.replacements.split(' ').all(|name| state(&detail, name) == "recovering"));
+    let (done, total) = progress(&detail);
+    lab.run("stop data").ok();
+    assert!(done < total * 2 / 3, "{}: too quick to be caught", shape.options);
+    // Before it is written to, the kernel begins nothing, and tells where it would.
+    let targets = shape.replacements.split(' ').count();
+    let written = format!(
+        "for one in ${{devices[@]: -{targets}}}; do
+             stat=($(</sys/block/${{one##*/}}/stat)); echo ${{stat[6]}}
+         done"
+    );
+    let starts = format!(
+        "waiting quietly mdadm --assemble /dev/md0 ${{devices[@]}}
+         for one in ${{devices[@]: -{targets}}}; do
+             cat $md/dev-${{one##*/}}/recovery_start
+         done
+         {written}
+         dump $dir/half"
+    );
+    let whole = shape.whole();
+    let bytes_in = |said: String| -> Vec<u64> {
+        said.lines().map(|line| line.parse::<u64>().unwrap() * 512).collect()
+    };
+    let starts = bytes_in(md.play(&lab, &whole, &starts));
+    assert!(lab.read("half") == bytes, "{}: half done", shape.options);
+    let after = bytes_in(md.finishes(&lab, &whole, &bytes, &written));
+    for (target, after) in after.into_iter().enumerate() {
+        let (start, before) = (starts[target], starts[targets + target]);
+        assert!(!shape.keeps_count() || (done..total).contains(&start), "{starts:?}");
+        let most = if shape.keeps_count() { total - start + MIB } else { total + MIB };
+        assert!(after - before <= most, "{}: {before} to {after}", shape.options);
+    }
+}
+
+/// Level, and members that are not in sync at first.
+const UNSYNCED: [(&str, &str); 6] = [
+    ("-l1 -n3", "m0 m1 m2"),
+    ("-l6 -n4 -c64", "m0 m1 m2 m3"),
+    ("-l10 -n4 -c64 -p f2", "m0 m1 m2 m3"),
+    ("-l10 -n3 -c64 -p n2", "m0 m1 m2"),
+    ("-l10 -n4 -c64 -p o2 -e 1.0", "m0 m1 m2 m3"),
+    ("-l6 -n4 -c64 -e 0.90", "m0 m1 m2 m3"),
+];
+
+fn junk(members: &str) -> Lab {
+    let lab = Lab::new(&[]);
+    for (seed, name) in members.split(' ').enumerate() {
+        let junk = pattern(seed as u64 + 20, (MEMBER_MIB * MIB) as usize);
+        std::fs::write(lab.path(name), junk).unwrap();
+    }
+    lab
+}
+
+#[test]
+fn we_finish_a_resync_of_the_kernel() {
+    let Some(mut md) = Md::boot("resyncs of the kernel that we finish") else { return };
+    UNSYNCED[..SAMPLE].iter().for_each(|shape| finish_their_resync(&mut md, *shape));
+}
+
+fn finish_their_resync(md: &mut Md, (options, members): (&str, &str)) {
+    let lab = junk(members);
+    md.play(&lab, members, &format!("resync_half {options}"));
+    let server = lab.serve_data(&format!("--frozen {members}"));
+    let detail = lab.detail();
+    let (done, total) = progress(&detail);
+    assert_eq!(detail["resync_from_bytes"], done, "{options}");
+    assert!(done >= total / 2 - MIB && done <= total / 2, "{options}: {detail:#}");
+    // What is not in sync is read from where the resync copies it from.
+    let bytes = lab.contents(&server);
+    lab.run("idle data").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert!(lab.contents(&server) == bytes, "{options}");
+    lab.run("stop data").ok();
+    md.agrees(&lab, members, &bytes);
+}
+
+#[test]
+fn the_kernel_finishes_a_resync_of_ours() {
+    let Some(mut md) = Md::boot("resyncs of ours that the kernel finishes") else { return };
+    UNSYNCED[..SAMPLE].iter().for_each(|shape| leave_our_resync(&mut md, *shape));
+}
+
+fn leave_our_resync(md: &mut Md, (options, members): (&str, &str)) {
+    let lab = junk(members);
+    lab.run(&format!("create data {options} {members}")).ok();
+    let server = lab.serve_data(&format!("{SLOW} {members}"));
+    let bytes = lab.contents(&server);
+    let detail = lab.until("a third of a resync", |detail| {
+        let (done, total) = progress(detail);
+        done >= total / 3
+    });
+    let (done, total) = progress(&detail);
+    lab.run("stop data").ok();
+    assert!(done < total * 2 / 3, "{options}: too quick to be caught");
+    let begins = "waiting quietly mdadm --assemble /dev/md0 ${devices[@]}
+        cat $md/resync_start";
+    let start = md.play(&lab, members, begins).trim().parse::<u64>().unwrap() * 512;
+    assert!((done..total).contains(&start), "{options}: {start}");
+    md.finishes(&lab, members, &bytes, "");
+}
+
+#[test]
+#[ignore = "takes minutes; make soak plays it"]
+fn whatever_one_leaves_half_done_the_other_finishes() {
+    each("half done recoveries of all kinds", &SHAPES[SAMPLE..], |md, shape| {
+        finish_their_recovery(md, shape);
+        leave_our_recovery(md, shape);
+    });
+    let Some(mut md) = Md::boot("half done resyncs of all kinds") else { return };
+    for shape in &UNSYNCED[SAMPLE..] {
+        finish_their_resync(&mut md, *shape);
+        leave_our_resync(&mut md, *shape);
+    }
+}

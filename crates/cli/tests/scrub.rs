@@ -1,0 +1,205 @@
+//! Promise: what does not match is counted as the kernel's md counts it, and named where it can be told;
+//! after a repair, or a resync of what was being written, everything matches.
+
+mod support;
+
+use serde_json::Value;
+use std::os::unix::fs::FileExt;
+use support::md::Md;
+use support::{Lab, pattern};
+
+const MIB: u64 = 1 << 20;
+const KIB: u64 = 1 << 10;
+/// Where the data of these members starts.
+const DATA: u64 = MIB;
+
+/// An array in sync, filled and stopped: options, members.
+fn filled(options: &str, members: &str) -> (Lab, Vec<u8>) {
+    let lab = Lab::new(&vec![8; members.split(' ').count()]);
+    lab.run(&format!("create data --assume-clean {options} {members}")).ok();
+    let server = lab.serve_data(members);
+    let bytes = pattern(31, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    server.stop();
+    (lab, bytes)
+}
+
+/// Turns over the bits of some of a member's bytes.
+fn corrupt(lab: &Lab, member: &str, offset: u64, len: u64) {
+    let file = std::fs::File::open(lab.path(member)).unwrap();
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, DATA + offset).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    lab.write_at(member, DATA + offset, &bytes);
+}
+
+/// Runs it to its end: what `wait` says of it.
+fn scrub(lab: &Lab, action: &str) -> Value {
+    lab.run(&format!("{action} data")).ok();
+    lab.run("wait data --json --timeout 60").json()
+}
+
+/// What the kernel counts.
+fn kernels_count(md: &mut Md, lab: &Lab, members: &str) -> u64 {
+    let script = "quietly mdadm --assemble /dev/md0 ${devices[@]}; settle; scrub /dev/md0";
+    md.play(lab, members, script).trim().parse().unwrap()
+}
+
+/// Options, members, who is corrupted, and whether that can be told. In RAID1 and RAID10 not the first
+/// copy, and elsewhere redundancy as well as data: what a repair makes of these keeps the bytes or
+/// not, as md's does.
+const CASES: [(&str, &str, &str, bool); 10] = [
+    ("-l1", "m0 m1 m2", "m1", true),
+    ("-l5 -c64", "m0 m1 m2 m3", "m1", false),
+    ("-l6 -c64", "m0 m1 m2 m3 m4", "m2", true),
+    ("-l10 -c64 -p n2", "m0 m1 m2", "m2", false),
+    ("-l1", "m0 m1", "m1", false),
+    ("-l4 -c64", "m0 m1 m2", "m2", false),
+    ("-l6 -c64 -p ddf-N-continue", "m0 m1 m2 m3", "m0", true),
+    ("-l10 -c64 -p n2", "m0 m1 m2 m3", "m1", false),
+    ("-l10 -c64 -p f2", "m0 m1 m2 m3", "m3", false),
+    ("-l10 -c64 -p o2", "m0 m1 m2", "m0", false),
+];
+
+/// What `cargo test` plays of these, and of the others below.
+const SAMPLE: usize = 4;
+const SAMPLE_WITH_BITMAP: usize = 2;
+
+#[test]
+fn a_check_counts_what_the_kernels_counts_and_a_repair_ends_it() {
+    check_and_repair(&CASES[..SAMPLE]);
+}
+
+fn check_and_repair(cases: &[(&str, &str, &str, bool)]) {
+    let Some(mut md) = Md::boot("counts of mismatches beside the kernel's") else { return };
+    for &(options, members, member, is_told) in cases {
+        let what = format!("{options} {members}");
+        let (lab, _) = filled(options, members);
+        // A byte; pages with one between; more than a chunk, ending within a page; the end.
+        let end = 7 * MIB - 64 * KIB;
+        for (offset, len) in [
+            (5 * KIB, 1),
+            (130 * KIB, 100),
+            (138 * KIB, 512),
+            (MIB, 201_000),
+            (end + 60 * KIB, 4096),
+        ] {
+            corrupt(&lab, member, offset, len);
+        }
+        let theirs = kernels_count(&mut md, &lab, members);
+        let server = lab.serve_data(members);
+        let found = scrub(&lab, "check");
+        assert_eq!(found["mismatch_sectors"], theirs, "{what}: {found:#}");
+        let ranges = found["mismatches"].as_array().unwrap();
+        assert!(!ranges.is_empty(), "{what}");
+        for range in ranges {
+            let named = range["member"].as_str().is_some_and(|path| path.ends_with(member));
+            assert_eq!(named, is_told, "{what}: {range}");
+        }
+        assert_eq!(scrub(&lab, "repair")["mismatch_sectors"], theirs, "{what}");
+        assert_eq!(scrub(&lab, "check")["mismatch_sectors"], 0, "{what}");
+        let bytes = lab.contents(&server);
+        server.stop();
+        md.agrees(&lab, members, &bytes);
+    }
+}
+
+/// Arrays with a bitmap whose last member holds redundancy only, where its data starts and in
+/// every twelfth chunk from there.
+const WITH_BITMAP: [(&str, &str); 4] = [
+    ("-l5 -c64", "m0 m1 m2"),
+    ("-l1", "m0 m1"),
+    ("-l6 -c64", "m0 m1 m2 m3"),
+    ("-l10 -c64 -p n2", "m0 m1 m2 m3"),
+];
+const BITMAP: &str = "-b internal --bitmap-chunk 64K";
+/// As much as the first stripe of any of them takes.
+const DIRTY: usize = 192 << 10;
+
+/// Of a dirty array: what was not written everywhere under a set bit, and what differs elsewhere, which
+/// nobody has to look at.
+fn leave_differences(lab: &Lab, members: &str) {
+    let last = members.rsplit(' ').next().unwrap();
+    corrupt(lab, last, 0, 9000);
+    corrupt(lab, last, 24 * 64 * KIB, 9000);
+}
+
+/// The array is clean and whole now, and only what no bit stood for differs.
+fn only_the_other_differs(md: &mut Md, lab: &Lab, members: &str, news: &[u8]) {
+    let server = lab.serve_data(members);
+    let found = scrub(lab, "check");
+    let chunk = 64 * KIB;
+    let ranges = found["mismatches"].as_array().unwrap();
+    let at = |range: &Value| range["offset_bytes"].as_u64().unwrap();
+    assert!(!ranges.is_empty() && ranges.iter().all(|r| at(r) >= 24 * chunk), "{found:#}");
+    // The rest of copies that differ is whichever is read.
+    assert!(lab.contents(&server)[..DIRTY] == *news, "{members}");
+    server.stop();
+    assert_eq!(found["mismatch_sectors"], kernels_count(md, lab, members), "{members}");
+}
+
+#[test]
+fn we_resync_what_the_kernel_was_writing_and_no_more() {
+    resync_theirs(&WITH_BITMAP[..SAMPLE_WITH_BITMAP]);
+}
+
+fn resync_theirs(shapes: &[(&str, &str)]) {
+    let Some(mut md) = Md::boot("dirty bitmaps of the kernel") else { return };
+    for &(options, members) in shapes {
+        let (lab, _) = filled(&format!("{options} {BITMAP}"), members);
+        let news = pattern(32, DIRTY);
+        std::fs::write(lab.path("news"), &news).unwrap();
+        // What is on the disks at this moment is what a power cut would leave.
+        let script = "
+            quietly mdadm --assemble /dev/md0 ${devices[@]}
+            echo 0 >$md/safe_mode_delay
+            dd if=/host$dir/news of=/dev/md0 bs=64k oflag=direct status=none
+            sync
+            for member in /host$dir/m?; do cp $member /host$dir/cut-${member##*/}; done
+            sync";
+        md.play(&lab, members, script);
+        for member in members.split(' ') {
+            // The guest keeps the file that it has open.
+            std::fs::copy(lab.path(&format!("cut-{member}")), lab.path(member)).unwrap();
+        }
+        leave_differences(&lab, members);
+        let server = lab.serve_data(members);
+        let ended = lab.run("wait data --json --timeout 60").ok().json();
+        assert_eq!(ended["last_sync"]["action"], "resync", "{options}: {ended:#}");
+        server.stop();
+        only_the_other_differs(&mut md, &lab, members, &news);
+    }
+}
+
+#[test]
+fn the_kernel_resyncs_what_we_were_writing_and_no_more() {
+    leave_to_resync(&WITH_BITMAP[..SAMPLE_WITH_BITMAP]);
+}
+
+fn leave_to_resync(shapes: &[(&str, &str)]) {
+    let Some(mut md) = Md::boot("dirty bitmaps of ours") else { return };
+    for &(options, members) in shapes {
+        let (lab, _) = filled(&format!("{options} {BITMAP}"), members);
+        let server = lab.serve_data(&format!("--safe-mode-delay 0 {members}"));
+        let news = pattern(33, DIRTY);
+        lab.fill(&server, &news);
+        server.kill();
+        leave_differences(&lab, members);
+        let script = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+            settle
+            dump $dir/dump
+            quietly mdadm --stop /dev/md0
+            healthy";
+        md.play(&lab, members, script);
+        assert!(lab.read("dump")[..DIRTY] == news, "{options}: the kernel reads otherwise");
+        only_the_other_differs(&mut md, &lab, members, &news);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; make soak plays it"]
+fn every_level_and_layout_is_counted_and_resynced_as_the_kernel_does() {
+    check_and_repair(&CASES[SAMPLE..]);
+    resync_theirs(&WITH_BITMAP[SAMPLE_WITH_BITMAP..]);
+    leave_to_resync(&WITH_BITMAP[SAMPLE_WITH_BITMAP..]);
+}

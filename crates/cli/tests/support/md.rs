@@ -1,0 +1,106 @@
+//! The kernel's md beside our server: members in turn in its hands and in ours, and an array's
+//! bytes as either reads them.
+
+use super::{Lab, Server, installed, not_run};
+use lapstrake_kernel_md::{Guest, Kernel, WORDS, available_or_say};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes here.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// One guest for a whole test.
+pub struct Md(Guest);
+
+impl Md {
+    /// None where it cannot run, which is said aloud.
+    pub fn boot(what: &str) -> Option<Self> {
+        if !available_or_say(what) || !can_copy(what) {
+            return None;
+        }
+        Some(Self(Kernel::new().memory_mib(256).boot().unwrap()))
+    }
+
+    /// Plays a script in [`WORDS`], with these members as its devices; what it printed.
+    pub fn play(&mut self, lab: &Lab, members: &str, script: &str) -> String {
+        let paths = members.split_whitespace().map(|name| lab.path(name).display().to_string());
+        let shown = paths.collect::<Vec<_>>().join(" ");
+        let dir = lab.path("").display().to_string();
+        let output = self.0.run(&format!("{WORDS}\ndir={dir}\nshow {shown}\n{script}")).unwrap();
+        assert!(output.success(), "{members}: {script}\n{output}");
+        output.text()
+    }
+
+    /// The kernel finds these members whole and clean, with these bytes, and all copies right.
+    pub fn agrees(&mut self, lab: &Lab, members: &str, bytes: &[u8]) {
+        self.play(lab, members, "healthy");
+        self.finishes(lab, members, bytes, "");
+    }
+
+    /// As [`Md::agrees`], once it has done what was left to do; then a script, for what it prints.
+    pub fn finishes(&mut self, lab: &Lab, members: &str, bytes: &[u8], script: &str) -> String {
+        let script = format!(
+            "quietly mdadm --assemble /dev/md0 ${{devices[@]}}
+             settle
+             {script}
+             dump $dir/dump
+             matches
+             quietly mdadm --stop /dev/md0
+             healthy"
+        );
+        let said = self.play(lab, members, &script);
+        assert!(lab.read("dump") == bytes, "{members}: the kernel reads otherwise");
+        said
+    }
+}
+
+/// Whether contents can be copied in and out; if not that is said.
+pub fn can_copy(what: &str) -> bool {
+    let can = installed("nbdcopy");
+    if !can {
+        not_run(what, "nbdcopy is not installed");
+    }
+    can
+}
+
+/// An array that is served by the name of data.
+impl Lab {
+    pub fn serve_data(&self, arguments: &str) -> Server {
+        self.serve(&format!("--name data {arguments}"))
+    }
+
+    /// Writes to the start of the array, and flushes.
+    pub fn fill(&self, server: &Server, bytes: &[u8]) {
+        std::fs::write(self.path("fill"), bytes).unwrap();
+        self.other(&format!("nbdcopy --flush fill {}", server.uri())).unwrap().ok();
+    }
+
+    /// All that the array holds.
+    pub fn contents(&self, server: &Server) -> Vec<u8> {
+        self.other(&format!("nbdcopy {} contents", server.uri())).unwrap().ok();
+        self.read("contents")
+    }
+
+    pub fn detail(&self) -> Value {
+        self.run("detail data --json").json()
+    }
+
+    /// Waits until `detail` shows what it must.
+    pub fn until(&self, what: &str, mut shown: impl FnMut(&Value) -> bool) -> Value {
+        let end = Instant::now() + BOUND;
+        loop {
+            let detail = self.detail();
+            if shown(&detail) {
+                return detail;
+            }
+            assert!(Instant::now() < end, "waited in vain for {what}: {detail:#}");
+        }
+    }
+}
+
+/// The state of a member of a `detail`, by its path.
+pub fn state(detail: &Value, member: &str) -> String {
+    let members = detail["members"].as_array().unwrap();
+    let found = members.iter().find(|m| m["path"].as_str().unwrap().ends_with(member));
+    found.map_or("absent".into(), |m| m["state"].as_str().unwrap().to_owned())
+}
