@@ -80,6 +80,8 @@ impl World {
             slot: (!lost.contains(&slot)).then_some(Slot(slot)),
             trusted_to: FULLY_TRUSTED,
             rotational: false,
+            write_mostly: false,
+            bad_blocks: None,
         });
         let scratch_pages = CACHE_PAGES * u32::from(count);
         let shard = Shard::new(ShardConfig {

@@ -100,8 +100,8 @@ impl Shard {
             for home in &run.homes {
                 if let Some(member) = self.members.writable(home.slot) {
                     self.builder.add(member, home.sector.0, len, buf);
-                    let end = Sector(home.sector.0 + len);
-                    is_kept |= self.members.usable(home.slot, end).is_some();
+                    let range = home.sector.0..home.sector.0 + len;
+                    is_kept |= self.members.usable(home.slot, range).is_some();
                 }
             }
             if !is_kept {
@@ -112,34 +112,35 @@ impl Shard {
         self.send_built(key, kind);
     }
 
-    /// Cuts a run where a member under recovery stops being trusted.
+    /// Cuts a run where a member under recovery stops being trusted, or begins or ends to be readable.
     pub(crate) fn clip(&self, homes: &[Home], len: u64) -> u64 {
-        homes.iter().fold(len, |len, home| {
-            let trusted = self.members.trusted_to(home.slot).0;
-            if trusted > home.sector.0 { len.min(trusted - home.sector.0) } else { len }
-        })
+        homes.iter().fold(len, |len, home| len.min(self.members.alike(home.slot, home.sector.0)))
     }
 
     /// The copy to read: before a resync has come by always the first, since copies may differ;
-    /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest.
+    /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest. One that is
+    /// mostly for writing only if there is no other.
     fn choose(&self, homes: &[Home], at: u64, len: u64) -> Option<(MemberId, u64)> {
-        let mut usable = homes.iter().filter_map(|home| {
-            let end = Sector(home.sector.0 + len);
-            Some((self.members.usable(home.slot, end)?, home.sector.0))
+        let usable = homes.iter().filter_map(|home| {
+            let range = home.sector.0..home.sector.0 + len;
+            Some((self.members.usable(home.slot, range)?, home.sector.0))
         });
         let (far, bound) = match &self.geometry {
             Geometry::Raid10(raid10) => (raid10.layout().far > 1, at + len),
             _ => (false, homes.first().map_or(0, |home| home.sector.0 + len)),
         };
-        if bound > self.in_sync_to.0 {
-            return usable.next();
-        }
-        if far {
-            return usable.min_by_key(|&(_, sector)| sector);
-        }
-        usable.min_by_key(|&(member, sector)| {
-            self.members.cost(member, Sector(sector + self.members.data_offset(member).0))
-        })
+        let in_sync = bound <= self.in_sync_to.0;
+        let places = (0..).zip(usable);
+        let cost = |&(place, (member, sector)): &(u64, (MemberId, u64))| {
+            let from = Sector(sector + self.members.data_offset(member).0);
+            let cost = match (in_sync, far) {
+                (false, _) => (place, 0),
+                (true, true) => (sector, 0),
+                (true, false) => self.members.cost(member, from),
+            };
+            (in_sync && self.members.is_write_mostly(member), cost)
+        };
+        places.min_by_key(cost).map(|(_, choice)| choice)
     }
 
     /// Sends what the builder holds as I/Os of this request.

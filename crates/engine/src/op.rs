@@ -21,10 +21,11 @@ use crate::{
     scratch::PAGE_BYTES,
     shard::{Owner, Shard},
     stripe::{Slice, Slices, requests_of},
-    sync::SyncAction,
+    sync::{SyncAction, Syncs},
     types::*,
 };
-use lapstrake_geometry::{Sector, Sectors, Slot, StripeNo};
+use core::ops::Range;
+use lapstrake_geometry::{Sectors, Slot, StripeNo};
 use lapstrake_parity as parity;
 use smallvec::{SmallVec, smallvec};
 
@@ -97,6 +98,10 @@ pub(crate) struct Op {
     pending: u32,
     writing: bool,
     read_failed: bool,
+    /// What was written is read again.
+    verifying: bool,
+    /// Its range is done page by page instead.
+    retired: bool,
     error: bool,
 }
 
@@ -107,6 +112,22 @@ impl Op {
 
     fn height(&self) -> u32 {
         self.slices[self.slices.len() - 1].hi - self.lo()
+    }
+
+    /// What was written, or is written anew, could not be read.
+    pub(crate) fn rewrites(&self, syncs: &Syncs) -> bool {
+        let is_rewrite = |op: &Self| syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite;
+        self.kind == OpKind::Sync && self.writing && is_rewrite(self)
+    }
+
+    /// The piece of which it is a unit.
+    pub(crate) fn piece(&self) -> Option<u32> {
+        (self.kind == OpKind::Sync).then(|| self.slices[0].srcs[0].req)
+    }
+
+    /// Has it end without an effect. False if it does already.
+    pub(crate) fn retire(&mut self) -> bool {
+        !core::mem::replace(&mut self.retired, true)
     }
 
     fn touches(&self, data: u16) -> bool {
@@ -161,6 +182,8 @@ impl Shard {
             pending: 1,
             writing: false,
             read_failed: false,
+            verifying: false,
+            retired: false,
             error: false,
         };
         if kind == OpKind::Zero {
@@ -219,8 +242,11 @@ impl Shard {
         if op.pending > 0 {
             return;
         }
-        if op.error || op.writing || op.kind == OpKind::Zero {
+        if op.error || op.verifying || op.retired || op.kind == OpKind::Zero {
             return self.finish_op(key);
+        }
+        if op.writing {
+            return self.end_writing(key);
         }
         if op.read_failed {
             return self.start_over(key);
@@ -235,6 +261,25 @@ impl Shard {
         self.ops[key as usize].writing = true;
         self.ops[key as usize].pending = 1;
         self.send_writes(key);
+        self.op_part_done(key);
+    }
+
+    fn end_writing(&mut self, key: u32) {
+        let op = &mut self.ops[key as usize];
+        if !op.rewrites(&self.syncs) {
+            return self.finish_op(key);
+        }
+        (op.verifying, op.pending) = (true, 1);
+        let op = &self.ops[key as usize];
+        let (range, slice) = (self.member_range(op), op.slices[0].clone());
+        for (what, member) in self.recovered_blocks(op) {
+            let op = &mut self.ops[key as usize];
+            let Some(buf) = op.block(what, &slice) else { continue };
+            op.pending += 1;
+            let len = range.end - range.start;
+            let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
+            self.start_io(Owner::Op(key), member, IoKind::Read, (range.start, len), pieces);
+        }
         self.op_part_done(key);
     }
 
@@ -261,13 +306,20 @@ impl Shard {
 
     fn present(&self, op: &Op) -> Present {
         let parity = self.parity();
-        let top = parity.member_sector(op.stripe, Sectors(u64::from(op.lo() + op.height())));
+        let range = self.member_range(op);
+        let usable = |slot| self.members.usable(slot, range.clone());
         let data = (0..parity.data_disks())
-            .map(|data| self.members.usable(parity.slot_of_data(op.stripe, data), top))
+            .map(|data| usable(parity.slot_of_data(op.stripe, data)))
             .collect();
-        let p = self.members.usable(parity.slot_of_p(op.stripe), top);
-        let q = parity.slot_of_q(op.stripe).and_then(|slot| self.members.usable(slot, top));
+        let p = usable(parity.slot_of_p(op.stripe));
+        let q = parity.slot_of_q(op.stripe).and_then(usable);
         Present { data, p, q }
+    }
+
+    /// The operation's sectors on every member.
+    fn member_range(&self, op: &Op) -> Range<u64> {
+        let start = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
+        start..start + u64::from(op.height())
     }
 
     fn slot_of(&self, stripe: StripeNo, what: What) -> Option<Slot> {
@@ -289,27 +341,47 @@ impl Shard {
     }
 
     /// How to do a unit of a sync action; else whether nothing is to be done, or nothing can be.
-    fn sync_plan(&self, op: &Op) -> Result<Plan, bool> {
+    fn sync_plan(&mut self, op: &Op) -> Result<Plan, bool> {
         let parities = usize::from(op.known.p) + usize::from(op.known.q);
         match self.syncs.action(op.slices[0].srcs[0].req) {
-            SyncAction::Recovery if self.recovered_blocks(op).is_empty() => Err(true),
-            SyncAction::Recovery if op.lost.len() > parities => Err(false),
-            SyncAction::Recovery => Ok(Plan::Restore),
+            SyncAction::Recovery | SyncAction::Rewrite => {
+                if self.recovered_blocks(op).is_empty() {
+                    Err(true)
+                } else if op.lost.len() > parities {
+                    Err(self.lose_unit(op))
+                } else {
+                    Ok(Plan::Restore)
+                }
+            }
             // There is nothing to compare with.
             _ if !op.lost.is_empty() || parities == 0 => Err(true),
             _ => Ok(Plan::Compare),
         }
     }
 
+    /// What a unit should recover is lost. True if that can go on record, so that the recovery goes on.
+    fn lose_unit(&mut self, op: &Op) -> bool {
+        if self.syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite {
+            return false;
+        }
+        let range = self.member_range(op);
+        let targets = self.recovered_blocks(op);
+        if op.height() > PAGE_BYTES / 512 {
+            self.retry_in_pages(op.slices[0].srcs[0].req, range);
+            return true;
+        }
+        self.lose(targets.iter().map(|target| (target.1, range.clone())))
+    }
+
     /// What members under recovery lack of the operation's range.
     fn recovered_blocks(&self, op: &Op) -> SmallVec<[(What, MemberId); 2]> {
         let parity = self.parity();
-        let top = parity.member_sector(op.stripe, Sectors(u64::from(op.lo() + op.height())));
+        let range = self.member_range(op);
         let all = (0..parity.data_disks()).map(What::Data).chain([What::P, What::Q]);
         all.filter_map(|what| {
             let slot = self.slot_of(op.stripe, what)?;
             let member = self.members.writable(slot)?;
-            self.members.usable(slot, top).is_none().then_some((what, member))
+            self.members.usable(slot, range.clone()).is_none().then_some((what, member))
         })
         .collect()
     }
@@ -411,6 +483,13 @@ impl Shard {
             lost_other += u32::from(member.is_none() && !is_touched);
         }
         let lost = lost_touched + lost_other;
+        let others = present.data.len() as u32 - touched;
+        let kept = self.kept(op.stripe);
+        if op.kind == OpKind::Write && others == 0 {
+            // Nothing of what was there is needed.
+            let bare = kept == Parities::default();
+            return Some(if bare { Plan::Bare } else { Plan::Full });
+        }
         if lost > parities {
             // Chunks that are there can still be read.
             return (op.kind == OpKind::Read && lost_touched == 0).then_some(Plan::Bare);
@@ -418,13 +497,8 @@ impl Shard {
         if op.kind == OpKind::Read {
             return Some(if lost_touched == 0 { Plan::Bare } else { Plan::Restore });
         }
-        let others = present.data.len() as u32 - touched;
-        let kept = self.kept(op.stripe);
         if kept == Parities::default() {
             return Some(Plan::Bare);
-        }
-        if others == 0 {
-            return Some(Plan::Full);
         }
         // Before a resync or a recovery has come by, parity cannot be updated, only made anew.
         let parity = self.parity();
@@ -540,8 +614,13 @@ impl Shard {
         }
         let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
         let height = u64::from(op.height());
-        let top = Sector(sector + height);
-        if !self.geometry.survives(|slot| self.members.usable(slot, top).is_some()) {
+        let range = sector..sector + height;
+        let is_whole = matches!(op.plan, Plan::Full | Plan::Bare);
+        let is_there = |slot| {
+            let writable = self.members.writable(slot).is_some() && is_whole;
+            writable || self.members.usable(slot, range.clone()).is_some()
+        };
+        if !self.geometry.survives(is_there) {
             self.ops[key as usize].error = true;
             return;
         }
@@ -581,8 +660,9 @@ impl Shard {
             _ => (false, true),
         };
         let range = (self.parity().member_sector(op.stripe, Sectors(0)).0, u64::from(op.height()));
-        let top = Sector(range.0 + range.1);
-        if !self.geometry.survives(|slot| self.members.usable(slot, top).is_some()) {
+        let sectors = range.0..range.0 + range.1;
+        let is_there = |slot| self.members.usable(slot, sectors.clone()).is_some();
+        if !self.geometry.survives(is_there) {
             self.ops[key as usize].error = true;
             return;
         }

@@ -206,7 +206,7 @@ impl Shard {
             let sector = self.parity().member_sector(stripe, offset).0;
             let slot = self.parity().slot_of_data(stripe, data);
             let buf = self.reqs[key as usize].buf_at(at);
-            let home = self.members.usable(slot, Sector(sector + len));
+            let home = self.members.usable(slot, sector..sector + len);
             // In a degraded stripe the healthy parts of this request are sources for the lost
             // ones, so they go together.
             match home {
@@ -227,9 +227,10 @@ impl Shard {
         let begin = parity.array_sector(stripe, 0, Sectors(0)).0;
         let first = start.saturating_sub(begin) / chunk.0;
         let last = (end - begin).div_ceil(chunk.0).min(u64::from(parity.data_disks()));
-        let below = Sector(parity.member_sector(stripe, Sectors(0)).0 + chunk.0);
+        let start = parity.member_sector(stripe, Sectors(0)).0;
         (first..last).any(|data| {
-            self.members.usable(parity.slot_of_data(stripe, data as u16), below).is_none()
+            let slot = parity.slot_of_data(stripe, data as u16);
+            self.members.usable(slot, start..start + chunk.0).is_none()
         })
     }
 

@@ -82,6 +82,58 @@ fn resyncs(seed: u64) {
     assert_eq!(world.errors, 0);
 }
 
+/// An array one member of which has sectors that cannot be read.
+fn with_unreadable(seed: u64) -> (World, u16) {
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let config = config(&mut rng);
+    let mut world = World::new(&config, rng.next());
+    load(&mut world, &mut 0);
+    let member = rng.below(u64::from(config.raid_disks)) as u16;
+    for _ in 0..1 + rng.below(40) {
+        let sector = world::DATA_OFFSET + rng.below(world.geometry.component().0);
+        world.unreadable.insert((member, sector));
+    }
+    (world, member)
+}
+
+fn rewrites(seed: u64) {
+    let (mut world, member) = with_unreadable(seed);
+    load(&mut world, &mut 0);
+    world.check_contents();
+    world.check_redundancy();
+    assert_eq!(world.errors, 0);
+    assert!(!world.shard.has_failed(MemberId(member)), "a member fails for what can be mended");
+    let total = world.sectors();
+    for _ in 0..2 {
+        world.sync(SyncAction::Check, 0, total);
+        world.settle();
+    }
+    assert!(world.reports.iter().all(|report| report.ok && report.mismatch_sectors == 0));
+    let used = |&(slot, at): &(u16, u64)| {
+        let at = Sector(at - world::DATA_OFFSET);
+        world.geometry.content(Slot(slot), at) != Content::Unused
+    };
+    assert!(!world.unreadable.iter().any(used), "a check reads, and so mends, everything");
+}
+
+fn drops(seed: u64) {
+    let (mut world, member) = with_unreadable(seed);
+    world.worn.insert(member);
+    world.has_no_room = true;
+    let used = |&(slot, at): &(u16, u64)| {
+        let at = Sector(at - world::DATA_OFFSET);
+        world.geometry.content(Slot(slot), at) != Content::Unused
+    };
+    let any = world.unreadable.iter().any(used);
+    let total = world.sectors();
+    world.sync(SyncAction::Check, 0, total);
+    world.settle();
+    assert_eq!(world.shard.has_failed(MemberId(member)), any);
+    world.dead.insert(member);
+    world.check_contents();
+    assert_eq!(world.errors, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
@@ -92,6 +144,16 @@ proptest! {
     #[test]
     fn resync_under_load_makes_redundancy_right(seed: u64) {
         resyncs(seed);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_written_anew_and_nobody_sees_it(seed: u64) {
+        rewrites(seed);
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_mended_is_used_no_more(seed: u64) {
+        drops(seed);
     }
 }
 
@@ -163,4 +225,76 @@ fn two_wrong_members_are_not_taken_for_one() {
     let report = go_over(&mut world, SyncAction::Repair);
     assert_eq!((report.mismatch_sectors, report.mismatches[0].member), (8, None));
     world.check_redundancy();
+}
+
+#[test]
+fn who_is_mostly_for_writing_is_read_last() {
+    let config = Config {
+        level: Level::Raid1,
+        layout: Layout::from_md(Level::Raid1, 0).expect("a layout"),
+        chunk: Sectors(0),
+        raid_disks: 2,
+        component: Sectors(256),
+        member_sizes: Vec::new(),
+    };
+    let mut world = World::with_write_mostly(&config, 5, &[0]);
+    world.send(RequestKind::Read, 0, 8);
+    world.drain();
+    assert_eq!(world.pending_members(), [1]);
+    world.settle();
+    world.dead.insert(1);
+    world.send(RequestKind::Read, 0, 8);
+    world.settle();
+    assert_eq!(world.errors, 0, "there was another copy");
+}
+
+/// Members and pages that went on record as bad.
+fn bad_places(world: &World) -> Vec<(u16, u64)> {
+    world.bad.keys().copied().collect()
+}
+
+#[test]
+fn a_recovery_goes_on_past_what_nobody_can_read() {
+    let cases = [(Level::Raid1, 2, 0), (Level::Raid5, 4, 2), (Level::Raid10, 4, 0x102)];
+    for (level, raid_disks, layout) in cases {
+        let config = Config {
+            level,
+            layout: Layout::from_md(level, layout).expect("a layout"),
+            chunk: if level == Level::Raid1 { Sectors(0) } else { Sectors(64) },
+            raid_disks,
+            component: Sectors(256),
+            member_sizes: Vec::new(),
+        };
+        let mut world = World::with(&config, 5, &[1], true);
+        world.unreadable.insert((0, world::DATA_OFFSET + 70));
+        assert!(go_over(&mut world, SyncAction::Recovery).ok);
+        world.end_sync(&[1]);
+        assert_eq!(bad_places(&world), [(0, 64), (1, 64)], "{level}: one page on both");
+        world.send(RequestKind::Read, 0, 8);
+        world.settle();
+        assert_eq!(world.errors, 0, "{level}: the rest can be read");
+        let total = world.sectors();
+        world.send(RequestKind::Read, 0, total);
+        world.settle();
+        assert_eq!(world.errors, 1, "{level}: what is lost is not made up");
+        world.send(|buf| RequestKind::Write { buf, fua: false, followed: false }, 0, total);
+        world.settle();
+        assert_eq!(bad_places(&world), [], "{level}: what is written is good again");
+        world.errors = 0;
+        world.check_contents();
+        world.check_redundancy();
+        assert_eq!(world.errors, 0, "{level}");
+    }
+}
+
+#[test]
+fn what_a_worn_member_cannot_hold_goes_on_record() {
+    let mut world = array(Level::Raid5, 4, 2);
+    world.unreadable.insert((0, world::DATA_OFFSET + 70));
+    world.worn.insert(0);
+    assert_eq!(go_over(&mut world, SyncAction::Check).mismatch_sectors, 0);
+    assert_eq!(bad_places(&world), [(0, 64)]);
+    assert!(!world.shard.has_failed(MemberId(0)));
+    world.check_contents();
+    assert_eq!(world.errors, 0, "the others have it");
 }

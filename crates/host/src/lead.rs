@@ -551,8 +551,10 @@ impl Lead {
             Some(SyncAction::Resync) => detail.state.push("resyncing"),
             Some(SyncAction::Check) => detail.state.push("checking"),
             Some(SyncAction::Repair) => detail.state.push("repairing"),
-            None if detail.resync_from_bytes.is_some() => detail.state.push("resyncing (PENDING)"),
-            None => {}
+            None | Some(SyncAction::Rewrite) if detail.resync_from_bytes.is_some() => {
+                detail.state.push("resyncing (PENDING)")
+            }
+            None | Some(SyncAction::Rewrite) => {}
         }
         if self.supervisor.as_ref().is_some_and(Supervisor::is_frozen) {
             detail.state.push("frozen");

@@ -110,7 +110,7 @@ pub struct MemberDetail {
     pub state: &'static str,
     /// While it recovers: up to where, of its data.
     pub recovered_bytes: Option<u64>,
-    /// Marked so in its superblock; reads do not heed it yet.
+    /// Read only where no other member has the data.
     pub write_mostly: bool,
     /// Opened with O_DIRECT.
     pub direct: bool,

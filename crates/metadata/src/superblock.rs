@@ -222,7 +222,7 @@ impl Superblock {
         if self.has(feature::REPLACEMENT) {
             return Some(Unsupported::Replacement);
         }
-        self.has_bad_blocks().then_some(Unsupported::BadBlocks)
+        None
     }
 }
 
@@ -492,9 +492,33 @@ impl Superblock {
         }
     }
 
+    /// The unit of the bad-block log, 512 bytes times two to this.
+    pub fn badblock_shift(&self) -> u8 {
+        match self {
+            Self::V090(_) => 0,
+            Self::V1(sb) => sb.bblog_shift,
+        }
+    }
+
     /// Whether the bad-block log holds entries and has to be read.
     pub fn has_bad_blocks(&self) -> bool {
         self.has(feature::BAD_BLOCKS)
+    }
+
+    /// Sectors that could not be read and were written anew, as counted so far. 0.90 does not count.
+    pub fn corrected(&self) -> Sectors {
+        Sectors(match self {
+            Self::V090(_) => 0,
+            Self::V1(sb) => sb.cnt_corrected_read.into(),
+        })
+    }
+
+    /// Counts such sectors.
+    pub fn add_corrected(&mut self, sectors: Sectors) {
+        if let Self::V1(sb) = self {
+            let more = u32::try_from(sectors.0).unwrap_or(u32::MAX);
+            sb.cnt_corrected_read = sb.cnt_corrected_read.saturating_add(more);
+        }
     }
 
     /// Marks whether the bad-block log holds entries. Nothing in 0.90.

@@ -94,11 +94,19 @@ impl Stage<'_> {
         }
         let versions = old.chunks(512).zip(self.image.chunks(512));
         let mut sectors = found.chunks(512).zip(versions);
-        match sectors.position(|(found, (old, new))| found != old && found != new) {
+        match sectors.position(|(found, (old, new))| !is_of(found, old, new)) {
             Some(at) => Err(format!("array sector {at} is neither old nor new").into()),
             None => Ok(()),
         }
     }
+}
+
+/// Whether a sector is old or new. The copier, other than a disk, may come while a sector is written: then
+/// it is one up to somewhere, and the other from there on.
+fn is_of(found: &[u8], old: &[u8], new: &[u8]) -> bool {
+    let alike = |a: &[u8]| found.iter().zip(a).take_while(|(x, y)| x == y).count();
+    let goes_on = |at: usize, other: &[u8]| found[at..] == other[at..];
+    goes_on(alike(old), new) || goes_on(alike(new), old)
 }
 
 /// All data first, then all of what stands for it.

@@ -51,6 +51,14 @@ pub struct World {
     pub geometry: Geometry,
     pub members: Vec<Vec<u8>>,
     pub dead: BTreeSet<u16>,
+    /// Members' sectors that cannot be read until they are written.
+    pub unreadable: BTreeSet<(u16, u64)>,
+    /// What went on record as bad: member and sector, how many.
+    pub bad: BTreeMap<(u16, u64), u64>,
+    /// Bad-block logs are full.
+    pub has_no_room: bool,
+    /// Members whose writes do not help.
+    pub worn: BTreeSet<u16>,
     pub rng: Rng,
     buffers: BTreeMap<u32, Vec<u8>>,
     history: Vec<History>,
@@ -68,9 +76,17 @@ impl World {
         Self::with(config, seed, &[], true)
     }
 
+    pub fn with_write_mostly(config: &Config, seed: u64, mostly: &[u16]) -> Self {
+        Self::made(config, seed, &[], mostly, true)
+    }
+
     /// Members in the slots `recovering` have junk, as have all parities and further copies if redundancy is not
     /// `in_sync`.
     pub fn with(config: &Config, seed: u64, recovering: &[u16], in_sync: bool) -> Self {
+        Self::made(config, seed, recovering, &[], in_sync)
+    }
+
+    fn made(config: &Config, seed: u64, recovering: &[u16], mostly: &[u16], in_sync: bool) -> Self {
         let geometry = Geometry::new(config).expect("a valid geometry");
         let disks = config.raid_disks;
         let sizes: Vec<u64> = match config.member_sizes.len() {
@@ -82,6 +98,8 @@ impl World {
             slot: Some(Slot(slot)),
             trusted_to: if recovering.contains(&slot) { Sector(0) } else { FULLY_TRUSTED },
             rotational: slot % 2 == 0,
+            write_mostly: mostly.contains(&slot),
+            bad_blocks: Some(Vec::new()),
         });
         let pages = 33 * 32 * u32::from(disks).div_ceil(8);
         let shard = Shard::new(ShardConfig {
@@ -99,6 +117,10 @@ impl World {
             shard,
             members: sizes.iter().map(|s| vec![0; (s + DATA_OFFSET) as usize * SECTOR]).collect(),
             dead: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            bad: BTreeMap::new(),
+            has_no_room: false,
+            worn: BTreeSet::new(),
             rng: Rng(seed | 1),
             buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
             history: vec![History { stamps: vec![0], answered: 0 }; sectors],
@@ -176,6 +198,11 @@ impl World {
         self.pending.len()
     }
 
+    /// Whose I/Os those are.
+    pub fn pending_members(&self) -> Vec<u16> {
+        self.pending.iter().map(|io| io.member.0).collect()
+    }
+
     pub fn now(&self) -> Time {
         self.now
     }
@@ -238,6 +265,21 @@ impl World {
                     self.reports.push(report);
                     continue;
                 }
+                Notice::Rewritten(..) => continue,
+                Notice::Bad(member, ..) if self.has_no_room => {
+                    self.shard.handle_order(self.now, &Order::MemberFailed(member));
+                    Order::Recorded(member)
+                }
+                Notice::Bad(member, start, len) => {
+                    self.bad.insert((member.0, start.0), len.0);
+                    Order::BadRecorded(member, start, len)
+                }
+                Notice::Good(member, start, len) => {
+                    self.bad.retain(|&(m, at), _| {
+                        m != member.0 || at < start.0 || at >= start.0 + len.0
+                    });
+                    Order::GoodAgain(member, start, len)
+                }
                 other => panic!("unasked: {other:?}"),
             };
             self.shard.handle_order(self.now, &order);
@@ -256,7 +298,7 @@ impl World {
         }
         let at = self.rng.below(self.pending.len() as u64) as usize;
         let io = self.pending.swap_remove(at);
-        let ok = !self.dead.contains(&io.member.0);
+        let ok = !self.dead.contains(&io.member.0) && !self.hits_unreadable(&io);
         if ok {
             self.perform(&io);
         }
@@ -271,6 +313,18 @@ impl World {
         assert!(self.shard.is_quiet(), "requests were left without an answer");
         assert!(self.running.is_empty());
         assert_eq!(self.shard.scratch_pages().0, 0, "stripe cache memory was lost");
+    }
+
+    /// Whether it reads what cannot be read; a write mends that.
+    fn hits_unreadable(&mut self, io: &MemberIo) -> bool {
+        let member = io.member.0;
+        let range = (member, io.sector.0)..(member, io.sector.0 + io.len.0);
+        let hits = self.unreadable.range(range.clone()).next().is_some();
+        let writes = matches!(io.kind, IoKind::Write { .. } | IoKind::WriteZeroes { .. });
+        if writes && !self.worn.contains(&member) {
+            self.unreadable.retain(|place| !range.contains(place));
+        }
+        hits && io.kind == IoKind::Read
     }
 
     fn perform(&mut self, io: &MemberIo) {

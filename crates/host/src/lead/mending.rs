@@ -2,8 +2,10 @@
 
 use super::{Lead, MemberFact};
 use crate::{
+    array::bad_ranges,
     core::Core,
     message::{Addition, Message},
+    open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
 };
 use lapstrake_engine::{
@@ -52,6 +54,20 @@ impl Lead {
                     }
                 });
             }
+            Event::BadBlocks(member, sector, len) => self.log.say(&format!(
+                "{}: {} bytes from byte {} of its data can be neither read nor recovered, or not be \
+                 written; they went into its bad-block log, and are not used until they are written",
+                self.members[usize::from(member.0)].path,
+                len.0 * 512,
+                sector.0 * 512,
+            )),
+            Event::Rewritten(member, sector, len) => self.log.say(&format!(
+                "{}: {} bytes from byte {} of its data could not be read; they were written anew from \
+                 the other members, and can be read",
+                self.members[usize::from(member.0)].path,
+                len.0 * 512,
+                sector.0 * 512,
+            )),
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
         }
@@ -153,11 +169,8 @@ impl Lead {
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == Standing::InSync);
         let like = fresh.ok_or("no member is in sync")?.0.clone();
-        let taken: Vec<u32> = members
-            .iter()
-            .filter(|member| member.1 != Standing::Removed)
-            .map(|member| member.0.dev_number())
-            .collect();
+        // Also by those that were removed: they may come back.
+        let taken: Vec<u32> = members.iter().map(|member| member.0.dev_number()).collect();
         let first = u32::from(self.facts.detail.raid_devices);
         let number = (first..).find(|number| !taken.contains(number)).unwrap_or(first);
         Ok((Box::new(like), number))
@@ -182,6 +195,7 @@ impl Lead {
                 )
             })?,
         };
+        let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
@@ -191,8 +205,10 @@ impl Lead {
             slot: None,
             trusted_to: Sector(0),
             rotational: device.rotational(),
+            write_mostly: superblock.write_mostly(),
+            bad_blocks: bad_ranges(bad_blocks.as_ref(), superblock),
         };
-        let (id, added) = supervisor.handle_add(now, (**superblock).clone(), config);
+        let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
         self.members.push(MemberFact {
             path: device.spec().to_string(),
             direct: device.direct(),
@@ -325,6 +341,7 @@ pub(super) fn action_name(action: SyncAction) -> &'static str {
         SyncAction::Resync => "resync",
         SyncAction::Check => "check",
         SyncAction::Repair => "repair",
+        SyncAction::Rewrite => "rewrite",
     }
 }
 

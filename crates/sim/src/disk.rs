@@ -1,0 +1,147 @@
+//! A simulated disk with a volatile cache.
+//!
+//! A write that has ended shows at once but lies in the cache: [`Disk::log`] holds such writes in
+//! order over the `stable` image. A flush makes stable what had ended when it was sent; a FUA
+//! write makes its own sectors stable. A power cut keeps, for each sector by itself, either the
+//! stable bytes or those of any cached write that is not older than the sector's last FUA write;
+//! so writes are torn, lost and reordered at the grain of a sector. Writes still on their way are
+//! taken for cached ones.
+
+use crate::dice::Dice;
+use std::collections::BTreeMap;
+
+pub(crate) const SECTOR: usize = 512;
+
+#[derive(Clone, Debug)]
+struct Cached {
+    sector: u64,
+    data: Vec<u8>,
+    fua: bool,
+    /// Goes to the medium as a whole or not at all.
+    whole: bool,
+}
+
+/// How much of the cache a power cut leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    Nothing,
+    Everything,
+    AnySectors,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    visible: Vec<u8>,
+    stable: Vec<u8>,
+    log: Vec<Cached>,
+    /// Writes that flushes have taken out of `log`, so that a place in it has a lasting number.
+    flushed: u64,
+}
+
+impl Disk {
+    pub(crate) fn new(sectors: u64) -> Self {
+        let image = vec![0; sectors as usize * SECTOR];
+        Self { visible: image.clone(), stable: image, log: Vec::new(), flushed: 0 }
+    }
+
+    pub(crate) fn sectors(&self) -> u64 {
+        (self.stable.len() / SECTOR) as u64
+    }
+
+    /// What a read shows.
+    pub(crate) fn bytes(&self, sector: u64, len: usize) -> &[u8] {
+        let at = sector as usize * SECTOR;
+        &self.visible[at..at + len]
+    }
+
+    /// Bytes from any place, less at the end, as a prober of superblocks wants them.
+    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) {
+        buf.copy_from_slice(&self.visible[offset as usize..offset as usize + buf.len()]);
+    }
+
+    /// Puts bytes on the medium while nothing runs.
+    pub(crate) fn put(&mut self, sector: u64, data: &[u8]) {
+        assert!(self.log.is_empty(), "somebody else is writing");
+        let at = sector as usize * SECTOR;
+        self.visible[at..at + data.len()].copy_from_slice(data);
+        self.stable[at..at + data.len()].copy_from_slice(data);
+    }
+
+    /// A write has ended.
+    pub(crate) fn write(&mut self, sector: u64, data: Vec<u8>, fua: bool) {
+        let at = sector as usize * SECTOR;
+        self.visible[at..at + data.len()].copy_from_slice(&data);
+        self.log.push(Cached { sector, data, fua, whole: false });
+    }
+
+    /// A write has failed, or the power was cut while it was on its way: any of its sectors may
+    /// have come through, or, of a `whole` one, all or none.
+    pub(crate) fn write_partly(&mut self, sector: u64, data: &[u8], whole: bool, dice: &mut Dice) {
+        if whole {
+            let at = sector as usize * SECTOR;
+            if dice.one_in(2) {
+                self.visible[at..at + data.len()].copy_from_slice(data);
+                self.log.push(Cached { sector, data: data.to_vec(), fua: false, whole: true });
+            }
+            return;
+        }
+        for (bytes, sector) in data.chunks(SECTOR).zip(sector..) {
+            if dice.one_in(2) {
+                self.write(sector, bytes.to_vec(), false);
+            }
+        }
+    }
+
+    /// Names what has ended by now, for [`Self::flush`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.flushed + self.log.len() as u64
+    }
+
+    /// What had ended at `mark` is stable.
+    pub(crate) fn flush(&mut self, mark: u64) {
+        let count = mark.saturating_sub(self.flushed) as usize;
+        for Cached { sector, data, .. } in self.log.drain(..count) {
+            let at = sector as usize * SECTOR;
+            self.stable[at..at + data.len()].copy_from_slice(&data);
+        }
+        self.flushed += count as u64;
+    }
+
+    /// A flush failed: some of what was cached never gets to the medium, though it still shows.
+    pub(crate) fn lose_some(&mut self, dice: &mut Dice) {
+        let before = self.log.len();
+        self.log.retain(|cached| cached.fua || !dice.one_in(3));
+        self.flushed += (before - self.log.len()) as u64;
+    }
+
+    /// The power is cut.
+    pub(crate) fn cut(&mut self, how: Cut, dice: &mut Dice) {
+        let mut fates: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
+        for cached in &self.log {
+            let keep = !cached.whole || dice.one_in(2);
+            for (bytes, sector) in cached.data.chunks(SECTOR).zip(cached.sector..) {
+                let fate = fates.entry(sector).or_default();
+                if cached.fua || cached.whole && keep {
+                    fate.clear();
+                    let at = sector as usize * SECTOR;
+                    self.stable[at..at + SECTOR].copy_from_slice(bytes);
+                } else if keep {
+                    fate.push(bytes);
+                }
+            }
+        }
+        for (sector, fate) in fates {
+            let kept = match how {
+                Cut::Nothing => 0,
+                Cut::Everything => fate.len(),
+                Cut::AnySectors => dice.below(fate.len() as u64 + 1) as usize,
+            };
+            if kept > 0 {
+                let at = sector as usize * SECTOR;
+                self.stable[at..at + SECTOR].copy_from_slice(fate[kept - 1]);
+            }
+        }
+        self.log.clear();
+        self.visible.copy_from_slice(&self.stable);
+    }
+}

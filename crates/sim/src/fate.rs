@@ -1,0 +1,484 @@
+//! A seed's array through its lives: made, started, cut off, started again.
+//!
+//! Held at every start, on the members' raw images: what assembly decides is what faults allow
+//! for, and redundancy is whole but where a cut met writes that were not durable, which the
+//! superblocks or the bitmap know of.
+
+use crate::{
+    Options, Outcome,
+    dice::Dice,
+    disk::{Cut, Disk, SECTOR},
+    heal::{self, Part},
+    life::{End, Life, Report, Setup, in_words},
+    oracle::Oracle,
+    plan::Plan,
+    raw,
+};
+use lapstrake_engine::{FULLY_TRUSTED, IntentConfig, MemberRecord};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, Version};
+use lapstrake_metadata::{
+    Superblock,
+    assemble::{self, Assembly, Candidate, Refusal},
+    bitmap::{self, Bits, PAGE},
+    create::{BitmapChoice, CreateRequest, NewMember, plan},
+    detect,
+};
+use std::collections::BTreeSet;
+
+/// Where the data begins on members with the superblock before it.
+const DATA_OFFSET: Sectors = Sectors(64);
+
+/// See the module.
+pub(crate) struct Fate<'a> {
+    options: &'a Options,
+    plan: &'a Plan,
+    dice: Dice,
+    disks: Vec<Disk>,
+    geometry: Geometry,
+    oracle: Oracle,
+    /// Rows that a cut left in doubt since redundancy was last whole.
+    doubt: Vec<bool>,
+    /// Disks whose failure is on record: they must not serve.
+    stale: BTreeSet<usize>,
+    /// Disks that may be missing from the array: faults hit them, or they were away.
+    suspect: BTreeSet<usize>,
+    /// A dirty degraded array was forced.
+    was_forced: bool,
+    stamp: u32,
+    outcome: Outcome,
+}
+
+/// An array that may be started.
+struct Started {
+    assembly: Assembly,
+    /// As they are to be when it starts.
+    superblocks: Vec<Option<Superblock>>,
+    intent: Option<IntentConfig>,
+    /// Slots whose data in rows in doubt is lost by force.
+    hole: Vec<Slot>,
+}
+
+impl<'a> Fate<'a> {
+    pub(crate) fn new(plan: &'a Plan, dice: Dice, options: &'a Options) -> Self {
+        let mut dice = dice;
+        let (disks, geometry) = create(plan, &mut dice);
+        let rows = raw::rows(&geometry) as usize;
+        Self {
+            options,
+            plan,
+            dice,
+            disks,
+            oracle: Oracle::new(geometry.array_sectors().0),
+            geometry,
+            doubt: vec![false; rows],
+            stale: BTreeSet::new(),
+            suspect: BTreeSet::new(),
+            was_forced: false,
+            stamp: 0,
+            outcome: Outcome::default(),
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<Outcome, String> {
+        let mut was_whole = false;
+        for life in 0..=self.plan.lives {
+            let result = if life < self.plan.lives { self.live(was_whole) } else { self.end() };
+            match result {
+                Ok(whole) => was_whole = whole,
+                Err(error) => return Err(format!("life {life}: {error}")),
+            }
+        }
+        Ok(self.outcome)
+    }
+
+    /// The last look.
+    fn end(&mut self) -> Result<bool, String> {
+        let started = self.start(&vec![true; self.disks.len()])?;
+        self.force(&started);
+        self.check_redundancy(&started)?;
+        Ok(true)
+    }
+
+    /// One life; gives whether its redundancy was whole when it began. `may_leave`: so it was in
+    /// the one before.
+    fn live(&mut self, may_leave: bool) -> Result<bool, String> {
+        let started = self.begin(may_leave)?;
+        let is_cut = self.plan.cut_every > 0 && self.dice.one_in(self.plan.cut_every);
+        let cut_after = is_cut.then(|| {
+            let bound = self.dice.pick(&[50, 500, 3000]);
+            self.dice.between(1..=bound)
+        });
+        let was_whole = started.assembly.resync_from.is_none() && !self.was_forced;
+        let mut life = self.life(&started);
+        let end = life.run(cut_after)?;
+        let report = life.report(end);
+        self.after(&report, &started)?;
+        Ok(was_whole)
+    }
+
+    fn life(&mut self, started: &Started) -> Life<'_> {
+        let setup = self.setup(started);
+        Life::new(
+            self.plan,
+            setup,
+            &mut self.dice,
+            &mut self.disks,
+            &mut self.oracle,
+            self.stamp,
+            self.options.trace,
+        )
+    }
+
+    /// Takes down how a life ended.
+    fn after(&mut self, report: &Report, started: &Started) -> Result<(), String> {
+        self.outcome.member_ios += report.ios;
+        self.outcome.lives += 1;
+        self.outcome.cuts += u64::from(report.end == End::Cut);
+        self.stamp = report.stamp;
+        self.stale.extend(&report.recorded);
+        self.suspect.extend(&report.hit);
+        if report.wrote_superblocks {
+            let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
+            self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
+        }
+        self.stale.retain(|disk| !report.recovered.contains(disk));
+        if report.end == End::Stopped && report.is_whole {
+            self.doubt.fill(false);
+        }
+        let doubt = self.oracle.cut();
+        for sector in (0u64..).zip(&doubt).filter_map(|(sector, doubt)| doubt.then_some(sector)) {
+            self.doubt[raw::row_of(&self.geometry, sector) as usize] = true;
+        }
+        for disk in &mut self.disks {
+            // After a clean stop this must lose nothing.
+            disk.cut(Cut::Nothing, &mut self.dice);
+        }
+        Ok(())
+    }
+
+    /// The start of a life: perhaps without a member, perhaps made whole before.
+    fn begin(&mut self, may_leave: bool) -> Result<Started, String> {
+        let mut offered = vec![true; self.disks.len()];
+        let mut started = self.start(&offered)?;
+        let may_leave = may_leave && self.plan.fault_every > 0 && self.dice.one_in(8);
+        if let Some(away) = self.draw_away(&started).filter(|_| may_leave) {
+            self.say(|| format!("disk {away} is away"));
+            offered[away] = false;
+            self.suspect.insert(away);
+            started = self.start(&offered)?;
+        }
+        self.force(&started);
+        self.check_redundancy(&started)?;
+        let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
+        if heals && offered.iter().all(|&offered| offered) && self.has_redundancy() {
+            self.heal(&started)?;
+            started = self.start(&offered)?;
+        }
+        self.say(|| {
+            let Assembly { members, resync_from, .. } = &started.assembly;
+            format!("started with {members:?}, resync from {resync_from:?}")
+        });
+        Ok(started)
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.options.trace {
+            eprintln!("{}", what());
+        }
+    }
+
+    fn has_redundancy(&self) -> bool {
+        self.geometry.level().has_redundancy()
+    }
+
+    /// A disk that the array can do without at the next start.
+    fn draw_away(&mut self, started: &Started) -> Option<usize> {
+        let members = &started.assembly.members;
+        let away = self.dice.below(members.len() as u64) as usize;
+        let is_dirty_mirror =
+            !self.geometry.level().is_parity() && started.assembly.resync_from.is_some();
+        let survives = self.has_redundancy()
+            && !is_dirty_mirror
+            && self
+                .geometry
+                .survives(|slot| slot.index() != away && members[slot.index()].is_some());
+        members[away].filter(|_| survives)
+    }
+
+    /// Reads superblocks, assembles, reads the bitmap, as the host does at a start.
+    fn start(&self, offered: &[bool]) -> Result<Started, String> {
+        let mut superblocks: Vec<Option<Superblock>> = Vec::new();
+        for (index, (disk, &offered)) in self.disks.iter().zip(offered).enumerate() {
+            let size = Sectors(disk.sectors());
+            let Ok(findings) = detect::probe(size, |offset, buf| {
+                disk.read_at(offset, buf);
+                Ok::<_, std::convert::Infallible>(())
+            });
+            let found = findings.best();
+            let found = found.ok_or_else(|| format!("disk {index} has lost its superblock"))?;
+            self.say(|| format!("disk {index}: {}", in_words(found)));
+            superblocks.push(offered.then(|| found.clone()));
+        }
+        let (assembly, hole) = self.assemble(&superblocks)?;
+        for (disk, superblock) in &assembly.rewrite {
+            superblocks[*disk] = Some(superblock.clone());
+        }
+        self.check_members(&assembly, offered)?;
+        let intent = self.intent(&assembly, &superblocks)?;
+        Ok(Started { assembly, superblocks, intent, hole })
+    }
+
+    fn assemble(
+        &self,
+        superblocks: &[Option<Superblock>],
+    ) -> Result<(Assembly, Vec<Slot>), String> {
+        let candidates: Vec<Candidate<'_>> = superblocks
+            .iter()
+            .enumerate()
+            .filter_map(|(id, sb)| Some(Candidate { id, superblock: sb.as_ref()? }))
+            .collect();
+        let mut options = assemble::Options::default();
+        let mut hole = Vec::new();
+        loop {
+            let name = |id: usize| format!("disk {id}");
+            let assembly = assemble::assemble(&candidates, &options)
+                .map_err(|error| format!("no array: {}", error.describe(&name)))?;
+            match &assembly.start {
+                Ok(()) => return Ok((assembly, hole)),
+                Err(Refusal::NewlyDegraded { .. }) if !options.run => options.run = true,
+                Err(Refusal::DirtyDegraded { run_helps: true, .. }) if !options.run => {
+                    options.run = true;
+                }
+                Err(Refusal::DirtyDegraded { missing, .. }) if !options.force => {
+                    options.force = true;
+                    hole.clone_from(missing);
+                }
+                Err(refusal) => {
+                    return Err(format!("no start: {}", refusal.describe(&name)));
+                }
+            }
+        }
+    }
+
+    /// Writes what force changes. What the missing members held in rows in doubt is lost.
+    fn force(&mut self, started: &Started) {
+        for (disk, superblock) in &started.assembly.rewrite {
+            let mut bytes = superblock.encode();
+            bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
+            self.disks[*disk].put(superblock.super_sector().0, &bytes);
+            self.was_forced = true;
+        }
+        for row in (0..self.doubt.len()).filter(|&row| self.doubt[row]) {
+            let is_lost = |slot| started.hole.contains(&slot);
+            for sector in raw::lost_sectors(&self.geometry, row as u64, is_lost) {
+                self.oracle.forget(sector);
+            }
+        }
+    }
+
+    /// Who must serve does, who must not does not.
+    fn check_members(&self, assembly: &Assembly, offered: &[bool]) -> Result<(), String> {
+        if assembly.geometry.as_ref() != Some(&self.geometry) {
+            return Err("the array has changed its geometry".into());
+        }
+        for disk in 0..offered.len() {
+            let serves = assembly.members.contains(&Some(disk));
+            if serves && self.stale.contains(&disk) {
+                return Err(format!("disk {disk} is stale and serves"));
+            }
+            if !serves && offered[disk] && !self.suspect.contains(&disk) {
+                return Err(format!("disk {disk} never failed and is left"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The bitmap: the union of those of the members in sync, as in the host.
+    fn intent(
+        &self,
+        assembly: &Assembly,
+        superblocks: &[Option<Superblock>],
+    ) -> Result<Option<IntentConfig>, String> {
+        let Some((superblock, mut bits)) = self.bitmap_of(assembly.freshest, superblocks)? else {
+            return Ok(None);
+        };
+        for &disk in assembly.members.iter().flatten() {
+            if let Some((_, own)) = self.bitmap_of(disk, superblocks)? {
+                own.iter_set(0).for_each(|bit| {
+                    bits.set(bit);
+                });
+            }
+        }
+        let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
+        Ok(Some(IntentConfig { superblock, bits, external: false, bits_need_resync }))
+    }
+
+    fn bitmap_of(
+        &self,
+        disk: usize,
+        superblocks: &[Option<Superblock>],
+    ) -> Result<Option<(bitmap::Superblock, Bits)>, String> {
+        let Some(of) = &superblocks[disk] else { return Ok(None) };
+        let Some(at) = of.bitmap_sector() else { return Ok(None) };
+        let room = of.bitmap_room().ok_or("no room for the bitmap")?;
+        let image = self.disks[disk].bytes(at.0, room.bytes() as usize);
+        let sb = bitmap::Superblock::parse(image).map_err(|error| error.to_string())?;
+        let fresh = sb.check_array(of.bitmap_uuid(), of.events());
+        let bits = match fresh.map_err(|error| error.to_string())? {
+            true => Bits::from_image(&sb, image).map_err(|error| error.to_string())?,
+            false => Bits::new(&sb, true),
+        };
+        Ok(Some((sb, bits)))
+    }
+
+    /// Rows that differ on the members in sync: a cut explains them, and the superblocks or the
+    /// bitmap tell of them.
+    fn check_redundancy(&self, started: &Started) -> Result<(), String> {
+        let Started { assembly, intent, superblocks, .. } = started;
+        if !self.has_redundancy() {
+            return Ok(());
+        }
+        let image = heal::image(&self.disks, superblocks, &assembly.members);
+        let is_parity = matches!(self.geometry, Geometry::Parity(_));
+        for row in raw::mismatches(&self.geometry, &image) {
+            if !is_parity && self.oracle.may_be_anything(row) {
+                continue;
+            }
+            if !self.doubt[row as usize] {
+                return Err(format!("row {row} differs, and no write was under way there"));
+            }
+            if self.was_forced {
+                continue;
+            }
+            if assembly.resync_from.is_none() {
+                return Err(format!("row {row} differs, and the array counts as clean"));
+            }
+            if intent.as_ref().is_some_and(|intent| !heal::is_dirty(intent, row)) {
+                return Err(format!("row {row} differs, and its bit is not set"));
+            }
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, started: &Started) -> Result<(), String> {
+        self.say(|| "redundancy is made whole".into());
+        let Started { assembly, superblocks, intent, .. } = started;
+        let part =
+            Part { geometry: &self.geometry, assembly, superblocks, intent: intent.as_ref() };
+        let homes = heal::heal(&part, &mut self.disks, self.was_forced)?;
+        self.doubt.fill(false);
+        self.stale.clear();
+        self.suspect.clear();
+        self.was_forced = false;
+        let image = heal::image(&self.disks, superblocks, &homes);
+        let is_parity = matches!(self.geometry, Geometry::Parity(_));
+        let mut left = raw::mismatches(&self.geometry, &image).into_iter();
+        match left.find(|&row| is_parity || !self.oracle.may_be_anything(row)) {
+            Some(row) => Err(format!("row {row} differs after all was made whole")),
+            None => Ok(()),
+        }
+    }
+
+    fn setup(&self, started: &Started) -> Setup {
+        let Started { assembly, superblocks, intent, .. } = started;
+        let record = |disk: usize, slot, trusted_to| {
+            let superblock = superblocks[disk].clone().expect("it was assembled");
+            (disk, MemberRecord { superblock, slot, trusted_to, bad_blocks: None })
+        };
+        let slots = (0..).map(Slot).zip(&assembly.members);
+        let in_sync =
+            slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot), FULLY_TRUSTED)));
+        let recovering =
+            assembly.recovering.iter().map(|&(slot, id, to)| record(id, Some(slot), to));
+        let spares = assembly.spares.iter().map(|&id| record(id, None, Sector(0)));
+        let members: Vec<_> = in_sync.chain(recovering).chain(spares).collect();
+        let absent = |(disk, _): &(usize, Superblock)| members.iter().all(|m| m.0 != *disk);
+        let there = superblocks.iter().enumerate();
+        let mut returning: Vec<(usize, Superblock)> =
+            there.filter_map(|(disk, sb)| Some((disk, sb.clone()?))).filter(absent).collect();
+        if !self.plan.adds || !self.has_redundancy() {
+            returning.clear();
+        }
+        Setup {
+            members,
+            returning,
+            was_forced: self.was_forced,
+            geometry: self.geometry.clone(),
+            resync_from: assembly.resync_from,
+            intent: intent.clone(),
+        }
+    }
+}
+
+/// New members, written and in sync: zeros have zeros for parity.
+fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
+    let is_before = matches!(asked.version, Version::V1_1 | Version::V1_2);
+    let sizes: Vec<Sectors> = asked
+        .sizes
+        .iter()
+        .map(|&size| match asked.version {
+            Version::V090 => Sectors(size.next_multiple_of(128) + 128),
+            Version::V1_0 => Sectors(size.next_multiple_of(8) + 64),
+            Version::V1_1 | Version::V1_2 => DATA_OFFSET + Sectors(size),
+        })
+        .collect();
+    let request = CreateRequest {
+        level: asked.level,
+        raid_disks: asked.disks,
+        spares: 0,
+        members: sizes
+            .iter()
+            .map(|&size| Some(NewMember { size, ..NewMember::default() }))
+            .collect(),
+        version: asked.version,
+        chunk: (asked.level != Level::Raid1).then_some(asked.chunk),
+        layout: Some(asked.layout),
+        bitmap: match asked.bitmap_chunk {
+            Some(_) => BitmapChoice::Internal,
+            None => BitmapChoice::None,
+        },
+        bitmap_chunk: asked.bitmap_chunk.map(|sectors| (sectors * 512) as u32),
+        size: asked
+            .level
+            .has_redundancy()
+            .then(|| Sectors(asked.sizes.iter().copied().min().unwrap_or_default())),
+        data_offset: is_before.then_some(DATA_OFFSET),
+        set_uuid: None,
+        name: "fate".into(),
+        homehost: None,
+        assume_clean: true,
+        force: true,
+        ctime: 1_700_000_000,
+        md_minor: 0,
+    };
+    let made = plan(&request, |buf| buf.iter_mut().for_each(|byte| *byte = dice.next() as u8));
+    let made = made.unwrap_or_else(|error| panic!("{asked}: {error}"));
+    let mut disks: Vec<Disk> = sizes.iter().map(|size| Disk::new(size.0)).collect();
+    for member in &made.members {
+        for write in &member.writes {
+            disks[member.index].put(write.sector.0, &write.bytes);
+        }
+        if let Some(at) = member.superblock.bitmap_sector() {
+            let head = disks[member.index].bytes(at.0, bitmap::Superblock::SIZE);
+            let mut sb = bitmap::Superblock::parse(head).expect("written just now");
+            sb.events = member.superblock.events();
+            // Bits are to be swept in most lives.
+            sb.daemon_sleep = 1;
+            write_bitmap(&mut disks[member.index], at.0, &sb);
+        }
+    }
+    (disks, made.geometry)
+}
+
+/// A bitmap without a set bit.
+pub(crate) fn write_bitmap(disk: &mut Disk, at: u64, sb: &bitmap::Superblock) {
+    let bits = Bits::new(sb, false);
+    let mut page = [0; PAGE];
+    for index in 0..bits.pages() {
+        bits.encode_page(sb, index, &mut page);
+        disk.put(at + (index * PAGE / SECTOR) as u64, &page);
+    }
+}
+
+#[cfg(test)]
+mod scenarios;

@@ -1,0 +1,116 @@
+//! Makes redundancy whole between two lives, on the raw images, as an operator's md elsewhere would:
+//! so seeds get far that the engine is not let mend by itself, and what bits and superblocks say is
+//! held against what differs.
+//!
+//! What is copied follows md: with a bitmap only what its bits cover, and a member that was away gets
+//! only that too if it is no older than the last clearing of a bit (`events_cleared`).
+
+use crate::{
+    disk::{Disk, SECTOR},
+    fate::write_bitmap,
+    raw,
+};
+use lapstrake_engine::IntentConfig;
+use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_metadata::{Device, Role, Superblock, assemble::Assembly, bitmap};
+
+/// What there is to heal.
+pub(crate) struct Part<'a> {
+    pub geometry: &'a Geometry,
+    pub assembly: &'a Assembly,
+    /// By disk; all are there.
+    pub superblocks: &'a [Option<Superblock>],
+    pub intent: Option<&'a IntentConfig>,
+}
+
+/// The data of these members, by slot.
+pub(crate) fn image<'a>(
+    disks: &'a [Disk],
+    superblocks: &'a [Option<Superblock>],
+    members: &'a [Option<usize>],
+) -> impl raw::Image<'a> {
+    move |slot, sector| {
+        let disk = members[slot.index()]?;
+        let offset = superblocks[disk].as_ref()?.data_offset();
+        Some(disks[disk].bytes(offset.0 + sector.0, SECTOR))
+    }
+}
+
+/// Whether the bitmap knows that the row may differ. mdadm sizes some RAID10 bitmaps a chunk
+/// short; what lies beyond is never known.
+pub(crate) fn is_dirty(intent: &IntentConfig, row: u64) -> bool {
+    let bit = row / intent.bits.chunk().0;
+    bit >= intent.bits.count() || intent.bits.get(bit)
+}
+
+/// Resyncs and recovers every slot. `all`: whatever the bitmap says. Gives the disk of each slot.
+pub(crate) fn heal(
+    part: &Part<'_>,
+    disks: &mut [Disk],
+    all: bool,
+) -> Result<Vec<Option<usize>>, String> {
+    let Part { geometry, assembly, superblocks, intent } = part;
+    let sb = |disk: usize| superblocks[disk].as_ref().expect("all are there");
+    let is_free = |disk: &usize| !assembly.members.contains(&Some(*disk));
+    let mut free = (0..disks.len()).filter(is_free);
+    let homes: Vec<Option<usize>> =
+        assembly.members.iter().map(|m| m.or_else(|| free.next())).collect();
+    let home = |slot: Slot| homes[slot.index()].expect("a disk for each slot");
+    let known = |row: u64| !all && intent.is_some_and(|intent| !is_dirty(intent, row));
+    let is_clean = assembly.resync_from.is_none() && !all;
+    // A member that was away and is fresh enough lacks what the bits cover and nothing else.
+    let needs = |slot: Slot, row: u64| match assembly.members[slot.index()] {
+        Some(_) => !is_clean && !known(row),
+        None => {
+            let cleared = intent.map_or(u64::MAX, |intent| intent.superblock.events_cleared);
+            let own = sb(home(slot));
+            let was_whole = own.role() == Role::Active(slot) && own.recovery_offset().is_none();
+            !was_whole || own.events() < cleared || !known(row)
+        }
+    };
+    let mut cells: Vec<raw::Cell> = Vec::new();
+    {
+        let image = image(disks, superblocks, &assembly.members);
+        for row in 0..raw::rows(geometry) {
+            let row_cells = raw::expected(geometry, row, &image)
+                .ok_or_else(|| format!("row {row} cannot be recovered"))?;
+            cells.extend(row_cells.into_iter().filter(|(slot, ..)| needs(*slot, row)));
+        }
+    }
+    for (slot, sector, bytes) in cells {
+        let disk = home(slot);
+        disks[disk].put(sb(disk).data_offset().0 + sector.0, &bytes);
+    }
+    write_metadata(part, disks, &homes);
+    Ok(homes)
+}
+
+/// All members in their slots, clean, an event later.
+fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) {
+    let events = part.assembly.events + 2;
+    let homes: Vec<usize> = homes.iter().copied().flatten().collect();
+    let fresh: Vec<Superblock> =
+        homes.iter().filter_map(|&disk| part.superblocks[disk].clone()).collect();
+    let devices: Vec<Device> = (0..)
+        .zip(&fresh)
+        .map(|(slot, sb)| Device {
+            number: sb.dev_number(),
+            role: Role::Active(Slot(slot)),
+            in_sync: true,
+        })
+        .collect();
+    for (index, (disk, mut sb)) in homes.into_iter().zip(fresh).enumerate() {
+        sb.set_events(events);
+        sb.set_resync_offset(None::<Sector>);
+        sb.set_recovery_offset(None);
+        sb.set_roles(&devices, index);
+        let mut bytes = sb.encode();
+        bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
+        disks[disk].put(sb.super_sector().0, &bytes);
+        if let (Some(at), Some(intent)) = (sb.bitmap_sector(), part.intent) {
+            let map =
+                bitmap::Superblock { events, events_cleared: events, ..intent.superblock.clone() };
+            write_bitmap(&mut disks[disk], at.0, &map);
+        }
+    }
+}

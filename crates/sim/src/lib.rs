@@ -1,0 +1,103 @@
+//! Simulated fate: the real engine on seeded disks, in virtual time.
+//!
+//! A seed draws an array, a load and faults ([`Plan`]); the run is the same whenever the seed is.
+//! Shards, supervisor, superblocks, bitmap and assembly are the real ones; disks, threads, clients
+//! and time are simulated. Every read, and the members' raw images after every cut, are held
+//! against a model (`oracle`, `raw`).
+//!
+//! # The budget
+//!
+//! Faults stay within what the level survives; whatever goes wrong is then ours.
+//!
+//! - A member fails (one I/O, with or without the member vanishing for the rest of the life) only
+//!   if the level survives it together with all slots that lack a sound member, and only while
+//!   redundancy is whole: not while a resync is due after an unclean stop, and not after a dirty
+//!   degraded array was forced. A recovered member is sound from when every shard has heard of it.
+//!   At a start a member may be away under the same condition, judged when the life before began,
+//!   and not from a mirror that is dirty: if it then were only read, and the member came back, what
+//!   was read may change. Levels without redundancy get no member faults.
+//! - A failed write leaves any of its sectors written; a failed flush loses any of what was
+//!   cached. A failed member comes back at the next start with what it holds.
+//! - The power may be cut at any event. Each member keeps, sector by sector, its stable bytes or
+//!   those of any write not older than the sector's last FUA write that had ended or was on its
+//!   way. Each metadata write is kept as a whole or not at all: a superblock 1.x and the bitmaps
+//!   used here are one sector, and 0.90, which is eight under one checksum and has no second copy,
+//!   does not survive being torn.
+//! - The write hole: if a parity array was active when the power was cut and lacks members at the
+//!   next start, then in each row (one sector of every member) with a write that was not durable
+//!   at a cut since redundancy was last whole, the sectors of the missing members are lost: they
+//!   read as anything until they are written.
+//! - What was discarded reads as anything, not even the same twice, until it is written.
+//!
+//! # What it does not do
+//!
+//! It measures nothing: virtual time here is for order only.
+
+mod desk;
+mod dice;
+mod disk;
+mod fate;
+mod heal;
+mod life;
+mod memory;
+mod oracle;
+mod plan;
+mod raw;
+
+use dice::Dice;
+use fate::Fate;
+use std::fmt;
+
+pub use plan::Plan;
+
+/// How to run a seed.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Print every event to the standard error.
+    pub trace: bool,
+}
+
+/// What a run did, in counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Member I/Os, metadata and flushes included.
+    pub member_ios: u64,
+    /// Starts of the array.
+    pub lives: u64,
+    /// Power cuts.
+    pub cuts: u64,
+}
+
+/// A run that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Repeats it.
+    pub seed: u64,
+    /// What the seed stands for.
+    pub plan: String,
+    /// What went wrong.
+    pub error: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {} failed: {}\n  {}", self.seed, self.error, self.plan)
+    }
+}
+
+/// The plan that a seed stands for.
+#[must_use]
+pub fn plan(seed: u64) -> Plan {
+    Plan::draw(&mut Dice::new(seed))
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// What was promised and did not hold.
+pub fn run(seed: u64, options: &Options) -> Result<Outcome, Failure> {
+    let mut dice = Dice::new(seed);
+    let plan = Plan::draw(&mut dice);
+    let fate = Fate::new(&plan, dice, options);
+    fate.run().map_err(|error| Failure { seed, plan: plan.to_string(), error })
+}

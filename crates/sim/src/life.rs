@@ -1,0 +1,1054 @@
+//! One life of an array: from its start to a clean stop or a power cut, in virtual time.
+//!
+//! Everything that takes time is an [`Event`] in one queue, ordered by when it is due and then by
+//! when it was put there. Shards, supervisor and clients talk over lanes that delay what they
+//! carry but keep its order, as threads and their queues do.
+
+use crate::{
+    desk::Desk,
+    dice::Dice,
+    disk::{Cut, Disk, SECTOR},
+    memory::Memory,
+    oracle::{Floors, Leaves, Oracle, word},
+    plan::Plan,
+};
+use lapstrake_engine::{
+    Buf, BufId, Effect, FULLY_TRUSTED, IntentConfig, IoKind, MemberConfig, MemberId, MemberIo,
+    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Reply, Request, RequestId, RequestKind,
+    Shard, ShardConfig, Standing, Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed,
+    Time,
+};
+use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
+use lapstrake_metadata::{
+    Superblock,
+    bitmap::{self, Bits},
+    create::spare,
+    v1, v090,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Seconds since 1970 when virtual time begins.
+const EPOCH_S: u64 = 1_800_000_000;
+/// How long a life waits for recovery and resync at its end.
+const LINGER_NS: u64 = 2_000_000_000;
+/// A life that takes more events than this has got stuck.
+const EVENTS_MAX: u64 = 2_000_000;
+
+/// An array as it was assembled.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub geometry: Geometry,
+    /// Each with its disk; indexed by [`MemberId`].
+    pub members: Vec<(usize, MemberRecord)>,
+    /// Disks that are to be added while it runs, and what they say of themselves.
+    pub returning: Vec<(usize, Superblock)>,
+    /// A dirty degraded array was forced, so nothing may fail.
+    pub was_forced: bool,
+    pub resync_from: Option<Sector>,
+    pub intent: Option<IntentConfig>,
+}
+
+/// How a life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Stopped,
+    Cut,
+}
+
+/// What a life leaves behind, beside its disks.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub end: End,
+    /// Member I/Os.
+    pub ios: u64,
+    /// The stamp that the last write took.
+    pub stamp: u32,
+    /// Disks that faults have hit.
+    pub hit: BTreeSet<usize>,
+    /// Disks whose failure is on record.
+    pub recorded: BTreeSet<usize>,
+    pub wrote_superblocks: bool,
+    /// Disks that were not in sync at the start and are now.
+    pub recovered: BTreeSet<usize>,
+    /// Redundancy is whole where members are in sync.
+    pub is_whole: bool,
+}
+
+#[derive(Debug)]
+enum Event {
+    Submit,
+    /// A member comes back.
+    Add(usize, Box<Superblock>),
+    Part(u64),
+    PartDone {
+        client: u64,
+        ok: bool,
+    },
+    Io(Box<InFlight>),
+    Order(usize, Order),
+    Notice(Notice),
+    Sync(usize, SyncPiece),
+    MetaFlush {
+        member: MemberId,
+        mark: u64,
+        fails: bool,
+    },
+    MetaWrite {
+        write: MetaWrite,
+        fails: bool,
+    },
+    FinalFlush {
+        member: MemberId,
+        mark: u64,
+        fails: bool,
+    },
+}
+
+#[derive(Debug)]
+struct InFlight {
+    shard: usize,
+    io: MemberIo,
+    /// A write's bytes when it was sent.
+    data: Vec<u8>,
+    /// What a flush covers.
+    mark: u64,
+    fails: bool,
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask {
+    Read,
+    Write { fua: bool, followed: bool },
+    Flush,
+    Discard,
+    WriteZeroes { fua: bool, unmap: bool },
+}
+
+/// A request before it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub ask: Ask,
+    pub sector: u64,
+    pub len: u64,
+}
+
+#[derive(Debug)]
+struct Client {
+    parts_left: u32,
+    buf: BufId,
+}
+
+#[derive(Debug)]
+struct Part {
+    client: u64,
+    home: usize,
+    shard: usize,
+    request: Request,
+    floors: Floors,
+    /// What a flush covers.
+    covers: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Load,
+    Draining,
+    Flushing { left: usize },
+    Marking,
+    Done,
+}
+
+/// See the module.
+pub(crate) struct Life<'a> {
+    plan: &'a Plan,
+    dice: &'a mut Dice,
+    disks: &'a mut [Disk],
+    oracle: &'a mut Oracle,
+    geometry: Geometry,
+    disk_of: Vec<usize>,
+    data_area: Vec<(u64, u64)>,
+    memory: Memory,
+    shards: Vec<Shard>,
+    supervisor: Supervisor,
+    desk: Desk,
+    now: Time,
+    queue: BTreeMap<(u64, u64), Event>,
+    sequence: u64,
+    /// When the last message on a lane, from one thread to another, is due.
+    lanes: BTreeMap<(usize, usize), u64>,
+    clients: BTreeMap<u64, Client>,
+    parts: BTreeMap<u64, Part>,
+    next_id: u64,
+    stamp: u32,
+    script: VecDeque<Wish>,
+    requests_left: u64,
+    swept: bool,
+    lingers_until: Option<Time>,
+    adds_left: usize,
+    sequential: u64,
+    span: u64,
+    phase: Phase,
+    was_forced: bool,
+    returning: Vec<(usize, Superblock)>,
+    /// Members that the first shard knows.
+    known: u16,
+    /// Disks that were in sync at the start.
+    whole: BTreeSet<usize>,
+    vanished: BTreeSet<MemberId>,
+    /// Members that have been recovered, and how many shards have not heard of it yet.
+    unheard: BTreeMap<MemberId, usize>,
+    /// Members that faults have hit.
+    hit: BTreeSet<MemberId>,
+    recorded: BTreeSet<usize>,
+    ios: u64,
+    events: u64,
+    wrote_superblocks: bool,
+    trace: bool,
+}
+
+/// The supervisor's thread, as the end of a lane; shards are their numbers.
+const LEAD: usize = usize::MAX;
+
+impl<'a> Life<'a> {
+    #[allow(clippy::too_many_arguments, reason = "made in one place")]
+    pub(crate) fn new(
+        plan: &'a Plan,
+        setup: Setup,
+        dice: &'a mut Dice,
+        disks: &'a mut [Disk],
+        oracle: &'a mut Oracle,
+        first_stamp: u32,
+        trace: bool,
+    ) -> Self {
+        let Setup { geometry, members, returning, was_forced, resync_from, intent } = setup;
+        let configs: Vec<MemberConfig> = members
+            .iter()
+            .map(|(_, record)| MemberConfig {
+                data_offset: record.superblock.data_offset(),
+                slot: record.slot,
+                trusted_to: record.trusted_to,
+                rotational: dice.one_in(2),
+                bad_blocks: None,
+                write_mostly: dice.one_in(8),
+            })
+            .collect();
+        let is_whole =
+            |record: &MemberRecord| record.slot.is_some() && record.trusted_to == FULLY_TRUSTED;
+        let whole = members.iter().filter(|(_, record)| is_whole(record)).map(|m| m.0).collect();
+        let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
+        let shard = |index: usize| {
+            Shard::new(ShardConfig {
+                geometry: geometry.clone(),
+                members: configs.clone(),
+                read_only: false,
+                block: Sectors(1),
+                in_sync_to: resync_from.unwrap_or(FULLY_TRUSTED),
+                bitmap_chunk: intent.as_ref().map(|intent| intent.bits.chunk()),
+                scratch: BufId(index as u32),
+                scratch_pages: pages,
+            })
+        };
+        Self {
+            memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
+            shards: (0..plan.shards).map(shard).collect(),
+            disk_of: members.iter().map(|(disk, _)| *disk).collect(),
+            data_area: members.iter().map(|(_, record)| data_area(&record.superblock)).collect(),
+            supervisor: Supervisor::new(SupervisorConfig {
+                geometry: geometry.clone(),
+                members: members.into_iter().map(|(_, record)| record).collect(),
+                shards: plan.shards as u32,
+                safe_mode_delay_ns: plan.safe_mode_delay_ns,
+                resync_from,
+                intent,
+                epoch_s: EPOCH_S,
+                sync: SyncConfig {
+                    speed: SyncSpeed::default(),
+                    frozen: plan.frozen,
+                    span: Sectors(span),
+                },
+            }),
+            plan,
+            dice,
+            disks,
+            oracle,
+            geometry,
+            desk: Desk::default(),
+            now: Time(0),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            lanes: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            next_id: 0,
+            stamp: first_stamp,
+            script: VecDeque::new(),
+            requests_left: plan.requests,
+            swept: false,
+            lingers_until: None,
+            adds_left: returning.len(),
+            sequential: 0,
+            span,
+            phase: Phase::Load,
+            was_forced,
+            returning,
+            known: configs.len() as u16,
+            whole,
+            vanished: BTreeSet::new(),
+            unheard: BTreeMap::new(),
+            hit: BTreeSet::new(),
+            recorded: BTreeSet::new(),
+            ios: 0,
+            events: 0,
+            wrote_superblocks: false,
+            trace,
+        }
+    }
+
+    /// Lives until it has done its requests and stopped, or for `cut_after` events.
+    pub(crate) fn run(&mut self, cut_after: Option<u64>) -> Result<End, String> {
+        if !self.dice.one_in(4) {
+            self.read_all();
+        }
+        for _ in 0..self.plan.depth {
+            self.at(0, Event::Submit);
+        }
+        for (disk, own) in std::mem::take(&mut self.returning) {
+            let delay = self.dice.below(100_000_000);
+            self.at(delay, Event::Add(disk, Box::new(own)));
+        }
+        self.supervisor.handle_start(self.now);
+        while self.phase != Phase::Done {
+            if cut_after.is_some_and(|events| self.events >= events) {
+                let kept = [Cut::Nothing, Cut::Everything, Cut::AnySectors, Cut::AnySectors];
+                let how = self.dice.pick(&kept);
+                self.cut(how);
+                return Ok(End::Cut);
+            }
+            self.step().map_err(|error| format!("at {} ns: {error}", self.now.0))?;
+        }
+        self.oracle.stopped();
+        Ok(End::Stopped)
+    }
+
+    /// What is left of it.
+    pub(crate) fn report(self, end: End) -> Report {
+        let is_whole = !self.is_frail();
+        let standings = self.supervisor.members().zip(&self.disk_of);
+        let in_sync = standings.filter(|((_, standing), _)| *standing == Standing::InSync);
+        let recovered =
+            in_sync.map(|(_, &disk)| disk).filter(|d| !self.whole.contains(d)).collect();
+        Report {
+            recovered,
+            end,
+            ios: self.ios,
+            stamp: self.stamp,
+            hit: self.hit.iter().map(|member| self.disk_of[usize::from(member.0)]).collect(),
+            recorded: self.recorded,
+            wrote_superblocks: self.wrote_superblocks,
+            is_whole,
+        }
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("{:>12} {}", self.now.0, what());
+        }
+    }
+
+    fn read_all(&mut self) {
+        let (total, mut at) = (self.oracle.sectors(), 0);
+        while at < total {
+            let len = self.dice.between(1..=64).min(total - at);
+            self.script.push_back(Wish { ask: Ask::Read, sector: at, len });
+            at += len;
+        }
+    }
+
+    fn at(&mut self, delay_ns: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((self.now.0 + delay_ns, self.sequence), event);
+    }
+
+    /// Sends a message; those on one lane arrive in the order in which they were sent.
+    fn send(&mut self, from: usize, to: usize, event: Event) {
+        // The first shard and the supervisor share a thread.
+        let is_near = from == to || from.min(to) == 0 && from.max(to) == LEAD;
+        let ns_max = if is_near { 0 } else { self.plan.message_ns_max };
+        let due = self.now.0 + self.dice.between(0..=ns_max);
+        let lane = self.lanes.entry((from, to)).or_default();
+        *lane = due.max(*lane);
+        let delay = *lane - self.now.0;
+        self.at(delay, event);
+    }
+
+    /// A member is added, as the host does it: it catches up if it can, else it is a spare.
+    fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
+        self.adds_left -= 1;
+        if self.phase != Phase::Load {
+            return Ok(());
+        }
+        let superblock = if self.supervisor.can_catch_up(&own) { own } else { self.spare(disk)? };
+        let config = MemberConfig {
+            data_offset: superblock.data_offset(),
+            slot: None,
+            trusted_to: Sector(0),
+            rotational: self.dice.one_in(2),
+            bad_blocks: None,
+            write_mostly: false,
+        };
+        self.data_area.push(data_area(&superblock));
+        self.disk_of.push(disk);
+        let (id, added) = self.supervisor.handle_add(self.now, superblock, None, config);
+        self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
+        Ok(())
+    }
+
+    fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
+        let members: Vec<_> = self.supervisor.members().collect();
+        let like = members.iter().find(|member| member.1 == Standing::InSync);
+        let like = like.ok_or("no member is in sync")?.0;
+        let is_taken = |number: &u32| members.iter().any(|member| member.0.dev_number() == *number);
+        let number = (u32::from(self.plan.disks)..).find(|number| !is_taken(number)).unwrap_or(0);
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&self.dice.next().to_le_bytes());
+        let size = Sectors(self.disks[disk].sectors());
+        spare(like, size, number, uuid, false).map_err(|error| error.to_string())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.events += 1;
+        if self.events > EVENTS_MAX {
+            return Err(format!("no end after {EVENTS_MAX} events, in {:?}", self.phase));
+        }
+        let timers = self.shards.iter().map(Shard::poll_deadline);
+        let due = timers.chain([self.supervisor.poll_deadline()]).flatten().min();
+        let next = self.queue.first_key_value().map(|(key, _)| Time(key.0));
+        match (due, next) {
+            (Some(due), next) if next.is_none_or(|next| due <= next) => {
+                self.now = self.now.max(due);
+                for shard in &mut self.shards {
+                    if shard.poll_deadline().is_some_and(|due| due <= self.now) {
+                        shard.handle_time(self.now);
+                    }
+                }
+                if self.supervisor.poll_deadline().is_some_and(|due| due <= self.now) {
+                    self.supervisor.handle_time(self.now);
+                }
+            }
+            (_, Some(next)) => {
+                self.now = next;
+                let (_, event) = self.queue.pop_first().expect("seen just now");
+                self.say(|| shown(&event));
+                self.handle(event)?;
+            }
+            _ => return Err(format!("nothing is left to happen, in {:?}", self.phase)),
+        }
+        self.pump()?;
+        self.move_on();
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Submit => self.submit(),
+            Event::Add(disk, own) => self.add(disk, *own)?,
+            Event::Part(key) => self.part_comes(key),
+            Event::PartDone { client, ok } => self.part_done(client, ok)?,
+            Event::Io(io) => self.io_done(&io)?,
+            Event::Order(shard, order) => {
+                if let Order::Trusted(member, FULLY_TRUSTED) = order {
+                    let left = self.unheard.get_mut(&member).ok_or("a word of nobody")?;
+                    *left -= 1;
+                }
+                self.known += u16::from(shard == 0 && matches!(order, Order::MemberAdded(_)));
+                self.shards[shard].handle_order(self.now, &order);
+            }
+            Event::Sync(shard, piece) => self.shards[shard].handle_sync(self.now, piece),
+            Event::Notice(notice) => self.supervisor.handle_notice(self.now, notice),
+            Event::MetaFlush { member, mark, fails } => {
+                let ok = self.flushed(member, mark, fails);
+                self.desk.flushed(member, ok);
+            }
+            Event::MetaWrite { write, fails } => self.meta_written(&write, fails),
+            Event::FinalFlush { member, mark, fails } => {
+                if !self.flushed(member, mark, fails) {
+                    self.supervisor.handle_fail(self.now, member);
+                }
+                if let Phase::Flushing { left } = &mut self.phase {
+                    *left -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out what engine and desk want.
+    fn pump(&mut self) -> Result<(), String> {
+        for shard in 0..self.shards.len() {
+            while let Some(effect) = self.shards[shard].poll_effect() {
+                match effect {
+                    Effect::Io(io) => self.start_io(shard, io)?,
+                    Effect::Compute(compute) => self.memory.compute(&compute),
+                    Effect::Compare(compare) => {
+                        let found = self.memory.compare(&compare);
+                        self.shards[shard].handle_compared(self.now, compare.id, &found);
+                    }
+                    Effect::Reply(reply) => self.answered(reply)?,
+                }
+            }
+            while let Some(notice) = self.shards[shard].poll_notice() {
+                self.send(shard, LEAD, Event::Notice(notice));
+            }
+        }
+        self.pump_lead()
+    }
+
+    fn pump_lead(&mut self) -> Result<(), String> {
+        loop {
+            while let Some(write) = self.supervisor.poll_write() {
+                self.desk.take(write);
+            }
+            while let Some(order) = self.supervisor.poll_order() {
+                self.say(|| format!("ordered: {order:?}"));
+                match order {
+                    Order::Recorded(member) => {
+                        self.recorded.insert(self.disk_of[usize::from(member.0)]);
+                    }
+                    Order::Trusted(member, FULLY_TRUSTED) => {
+                        self.unheard.insert(member, self.shards.len());
+                    }
+                    Order::MemberFailed(member) if !self.hit.contains(&member) => {
+                        return Err(format!("{member:?} was dropped without a fault"));
+                    }
+                    Order::Broken => return Err("the array gave up".into()),
+                    _ => {}
+                }
+                for shard in 0..self.shards.len() {
+                    self.send(LEAD, shard, Event::Order(shard, order.clone()));
+                }
+            }
+            while let Some(piece) = self.supervisor.poll_sync() {
+                let shard = (piece.start.0 / self.span) as usize % self.shards.len();
+                self.send(LEAD, shard, Event::Sync(shard, piece));
+            }
+            let first = &self.shards[0];
+            let usable = (0..self.known).map(MemberId);
+            if self.desk.wants_flush() {
+                let usable: Vec<MemberId> = usable.filter(|&m| !first.has_failed(m)).collect();
+                self.desk.begin(usable.len());
+                for member in usable {
+                    let (mark, fails) = self.flush_of(member);
+                    let delay = self.io_ns();
+                    self.at(delay, Event::MetaFlush { member, mark, fails });
+                }
+            }
+            let Some(batch) = self.desk.done() else { return Ok(()) };
+            if batch.refused.is_empty() {
+                for write in batch.writes {
+                    self.start_meta(write);
+                }
+                return Ok(());
+            }
+            let dropped: Vec<_> = batch.writes.iter().map(|write| write.id).collect();
+            self.supervisor.handle_unflushed(self.now, &batch.refused, &dropped);
+        }
+    }
+
+    /// Whether the end is put off, since recovery or resync have something to do. Some fail, so not
+    /// for ever.
+    fn lingers(&mut self) -> bool {
+        if self.lingers_until.is_none() {
+            let ns = if self.plan.frozen { 0 } else { LINGER_NS };
+            self.lingers_until = Some(self.now.after(ns));
+            // So that there is an end to it.
+            self.at(ns, Event::Submit);
+        }
+        let is_mending = self.adds_left > 0 || self.supervisor.sync_progress(self.now).is_some();
+        is_mending && self.lingers_until > Some(self.now)
+    }
+
+    /// Goes from serving to stopped, as the host does.
+    fn move_on(&mut self) {
+        match self.phase {
+            Phase::Load if self.clients.is_empty() && !self.wishes_left() => {
+                if self.lingers() {
+                    return;
+                }
+                if !std::mem::replace(&mut self.swept, true) {
+                    self.read_all();
+                    for _ in 0..self.plan.depth {
+                        self.at(0, Event::Submit);
+                    }
+                } else {
+                    self.phase = Phase::Draining;
+                    self.supervisor.handle_idle(self.now, true);
+                    self.shards.iter_mut().for_each(Shard::hurry);
+                }
+            }
+            Phase::Draining if self.shards.iter().all(|s| s.is_quiet() && s.is_sync_idle()) => {
+                let members = self.disk_of.len();
+                self.phase = Phase::Flushing { left: members };
+                for member in (0..members as u16).map(MemberId) {
+                    let (mark, fails) = self.flush_of(member);
+                    let delay = self.io_ns();
+                    self.at(delay, Event::FinalFlush { member, mark, fails });
+                }
+            }
+            Phase::Flushing { left: 0 } => {
+                self.phase = Phase::Marking;
+                self.supervisor.handle_stop(self.now);
+                // What it wants is carried out with the next event.
+                self.at(0, Event::Submit);
+            }
+            Phase::Marking if self.supervisor.is_stopped() => self.phase = Phase::Done,
+            _ => {}
+        }
+    }
+
+    /// The power goes off under everything.
+    pub(crate) fn cut(&mut self, how: Cut) {
+        self.say(|| format!("the power is cut; kept of caches: {how:?}"));
+        for event in std::mem::take(&mut self.queue).into_values() {
+            match event {
+                Event::Io(flight) => self.write_partly(&flight),
+                Event::MetaWrite { write, .. } => self.meta_partly(&write),
+                _ => {}
+            }
+        }
+        for disk in self.disks.iter_mut() {
+            disk.cut(how, self.dice);
+        }
+    }
+}
+
+/// Requests of clients.
+impl Life<'_> {
+    fn wishes_left(&self) -> bool {
+        !self.script.is_empty() || self.requests_left > 0
+    }
+
+    fn submit(&mut self) {
+        // Some come together, before the engine is drained.
+        let count = if self.dice.one_in(4) { self.dice.between(1..=4) } else { 1 };
+        for _ in 0..count {
+            let wish = match self.script.pop_front() {
+                Some(wish) => wish,
+                None if self.requests_left > 0 => {
+                    self.requests_left -= 1;
+                    self.draw_wish()
+                }
+                None => return,
+            };
+            self.ask(wish);
+        }
+    }
+
+    fn draw_wish(&mut self) -> Wish {
+        let total = self.oracle.sectors();
+        let len_max = if self.dice.one_in(12) { total } else { self.plan.len_max };
+        let len = self.dice.between(1..=len_max.min(total));
+        let starts = total - len + 1;
+        let bound = if self.dice.one_in(8) { starts } else { self.plan.hot.min(starts) };
+        let mut sector = self.dice.below(bound);
+        if self.dice.one_in(3) {
+            sector = if self.sequential + len <= total { self.sequential } else { 0 };
+            self.sequential = sector + len;
+        }
+        let fua = self.dice.one_in(4);
+        let ask = match self.dice.below(24) {
+            0..8 => Ask::Read,
+            8..19 => Ask::Write { fua, followed: self.dice.one_in(3) },
+            19..21 => Ask::WriteZeroes { fua, unmap: self.dice.one_in(2) },
+            21 => Ask::Discard,
+            _ => return Wish { ask: Ask::Flush, sector: 0, len: 0 },
+        };
+        Wish { ask, sector, len }
+    }
+
+    pub(crate) fn ask(&mut self, wish: Wish) {
+        let home = self.dice.below(self.shards.len() as u64) as usize;
+        let client = self.next_id;
+        self.next_id += 1;
+        let buf = self.memory.take(wish.len as usize * SECTOR);
+        let kind = match wish.ask {
+            Ask::Read => RequestKind::Read(Buf { id: buf, offset: 0 }),
+            Ask::Write { fua, followed } => {
+                self.stamp += 1;
+                let all =
+                    self.memory.bytes_mut(Buf { id: buf, offset: 0 }, (wish.len * 512) as u32);
+                for (bytes, sector) in all.chunks_mut(SECTOR).zip(wish.sector..) {
+                    let word = word(self.stamp, sector).to_le_bytes();
+                    bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&word));
+                }
+                RequestKind::Write { buf: Buf { id: buf, offset: 0 }, fua, followed }
+            }
+            Ask::Flush => RequestKind::Flush,
+            Ask::Discard => RequestKind::Discard,
+            Ask::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
+        };
+        let pieces = self.deal(home, &wish);
+        self.clients.insert(client, Client { parts_left: pieces.len() as u32, buf });
+        for (shard, sector, len) in pieces {
+            let kind = at_sector(kind, (sector - wish.sector) as u32);
+            let key = self.next_id;
+            self.next_id += 1;
+            let request =
+                Request { id: RequestId(key), kind, sector: Sector(sector), len: Sectors(len) };
+            let (floors, covers) = (Floors::default(), 0);
+            self.parts.insert(key, Part { client, home, shard, request, floors, covers });
+            if shard == home {
+                self.part_comes(key);
+            } else {
+                self.send(home, shard, Event::Part(key));
+            }
+        }
+    }
+
+    /// Who does which part, as the host deals them.
+    fn deal(&self, home: usize, wish: &Wish) -> Vec<(usize, u64, u64)> {
+        if self.shards.len() == 1 || wish.len == 0 {
+            return vec![(home, wish.sector, wish.len)];
+        }
+        let (mut at, end) = (wish.sector, wish.sector + wish.len);
+        let mut parts = Vec::new();
+        while at < end {
+            let span = at / self.span;
+            let next = ((span + 1) * self.span).min(end);
+            parts.push((span as usize % self.shards.len(), at, next - at));
+            at = next;
+        }
+        parts
+    }
+
+    fn part_comes(&mut self, key: u64) {
+        let part = self.parts.get_mut(&key).expect("sent once");
+        let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
+        match kind {
+            RequestKind::Read(_) => part.floors = self.oracle.read_comes(start, len),
+            RequestKind::Flush => part.covers = self.oracle.flush_comes(),
+            RequestKind::Write { buf, .. } => {
+                let head = self.memory.bytes(buf, 8).try_into().expect("eight bytes");
+                let stamp = (u64::from_le_bytes(head) >> 32) as u32;
+                self.oracle.write_comes(key, start, len, Leaves::Stamp(stamp));
+            }
+            RequestKind::WriteZeroes { .. } => {
+                self.oracle.write_comes(key, start, len, Leaves::Stamp(0));
+            }
+            RequestKind::Discard => self.oracle.write_comes(key, start, len, Leaves::Anything),
+        }
+        let (shard, request) = (part.shard, part.request);
+        if self.trace {
+            eprintln!("{:>12} shard {shard} gets {request:?}", self.now.0);
+        }
+        self.shards[shard].handle_request(self.now, request);
+    }
+
+    fn answered(&mut self, reply: Reply) -> Result<(), String> {
+        self.say(|| format!("{reply:?}"));
+        let part = self.parts.remove(&reply.id.0).ok_or("a request was answered twice")?;
+        let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
+        if let Err(error) = reply.result {
+            return Err(format!("{kind:?} of {len} sectors at {start} failed: {error}"));
+        }
+        match kind {
+            RequestKind::Read(buf) => {
+                let bytes = self.memory.bytes(buf, (len * 512) as u32);
+                self.oracle.read_answered(start, &part.floors, bytes)?;
+            }
+            RequestKind::Flush => self.oracle.flush_answered(part.covers),
+            RequestKind::Write { fua, .. } | RequestKind::WriteZeroes { fua, .. } => {
+                self.oracle.write_answered(reply.id.0, start, len, fua)?;
+            }
+            RequestKind::Discard => self.oracle.write_answered(reply.id.0, start, len, false)?,
+        }
+        let done = Event::PartDone { client: part.client, ok: reply.result.is_ok() };
+        self.send(part.shard, part.home, done);
+        Ok(())
+    }
+
+    fn part_done(&mut self, key: u64, _ok: bool) -> Result<(), String> {
+        let client = self.clients.get_mut(&key).ok_or("an unknown request ended")?;
+        client.parts_left -= 1;
+        if client.parts_left > 0 {
+            return Ok(());
+        }
+        let buf = client.buf;
+        self.clients.remove(&key);
+        self.memory.give(buf);
+        // Mostly at once; now and then long enough for the array to become clean and for bits to
+        // be swept.
+        let think_ns = match self.dice.below(24) {
+            0 => self.dice.below(2_500_000_000),
+            1..4 => self.dice.below(30_000_000),
+            4..10 => self.dice.below(1_000_000),
+            _ => 0,
+        };
+        self.at(think_ns, Event::Submit);
+        Ok(())
+    }
+}
+
+/// I/O of members, and its faults.
+impl Life<'_> {
+    fn io_ns(&mut self) -> u64 {
+        let usual = self.dice.between(1..=self.plan.io_ns_max);
+        if self.dice.one_in(64) { usual * 20 } else { usual }
+    }
+
+    fn disk(&mut self, member: MemberId) -> &mut Disk {
+        &mut self.disks[self.disk_of[usize::from(member.0)]]
+    }
+
+    /// Whether the I/O that is about to start shall fail, within the budget; for good if the
+    /// member vanishes with it.
+    fn draw_fault(&mut self, member: MemberId, every: u64) -> bool {
+        self.ios += 1;
+        if every == 0 || !self.dice.one_in(every) || !self.may_lose(member) {
+            return false;
+        }
+        self.hit.insert(member);
+        if self.dice.one_in(2) {
+            self.vanished.insert(member);
+        }
+        self.say(|| {
+            format!("{member:?} fails; gone for good: {}", self.vanished.contains(&member))
+        });
+        true
+    }
+
+    /// The budget: see the crate's head.
+    fn may_lose(&self, member: MemberId) -> bool {
+        let holds = |other: u16, slot: Slot| {
+            let other = MemberId(other);
+            let (standing, its, _) = self.supervisor.standing(other);
+            let is_heard_of = self.unheard.get(&other).is_none_or(|&left| left == 0);
+            let is_sound = standing == Standing::InSync && !self.hit.contains(&other);
+            is_sound && is_heard_of && its == Some(slot) && other != member
+        };
+        let present = |slot| (0..self.disk_of.len() as u16).any(|other| holds(other, slot));
+        self.geometry.level().has_redundancy()
+            && !self.is_frail()
+            && self.geometry.survives(present)
+    }
+
+    /// Redundancy is not whole.
+    fn is_frail(&self) -> bool {
+        self.was_forced || self.supervisor.resync_from().is_some()
+    }
+
+    fn flush_of(&mut self, member: MemberId) -> (u64, bool) {
+        let fails = self.draw_fault(member, self.plan.fault_every.div_ceil(4));
+        (self.disk(member).mark(), fails)
+    }
+
+    fn start_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
+        self.say(|| format!("shard {shard} sends {io:?}"));
+        let member = usize::from(io.member.0);
+        let (start, end) = self.data_area[member];
+        if io.kind != IoKind::Flush && (io.sector.0 < start || io.sector.0 + io.len.0 > end) {
+            return Err(format!("{io:?} leaves the data area {start}..{end}"));
+        }
+        let moves = matches!(io.kind, IoKind::Read | IoKind::Write { .. });
+        let total: u64 = io.pieces.iter().map(|piece| u64::from(piece.len)).sum();
+        if moves && total != io.len.0 * 512 {
+            return Err(format!("{io:?}: pieces of {total} bytes"));
+        }
+        let fails = match io.kind {
+            IoKind::Flush => self.flush_of(io.member).1,
+            _ => self.draw_fault(io.member, self.plan.fault_every),
+        };
+        let data = match io.kind {
+            IoKind::Write { .. } => self.memory.gather(&io.pieces),
+            IoKind::WriteZeroes { .. } => vec![0; io.len.0 as usize * SECTOR],
+            _ => Vec::new(),
+        };
+        let mark = self.disk(io.member).mark();
+        let delay = self.io_ns();
+        self.at(delay, Event::Io(Box::new(InFlight { shard, io, data, mark, fails })));
+        Ok(())
+    }
+
+    fn io_done(&mut self, flight: &InFlight) -> Result<(), String> {
+        let InFlight { shard, io, data, mark, fails } = flight;
+        let ok = match io.kind {
+            IoKind::Flush => self.flushed(io.member, *mark, *fails),
+            _ => !fails && !self.vanished.contains(&io.member),
+        };
+        if matches!(io.kind, IoKind::Write { .. }) && *data != self.memory.gather(&io.pieces) {
+            return Err(format!("{io:?}: the buffer changed while it was being written"));
+        }
+        if ok {
+            self.perform(io, data);
+        } else {
+            self.write_partly(flight);
+        }
+        self.shards[*shard].handle_completion(self.now, io.id, ok);
+        Ok(())
+    }
+
+    fn perform(&mut self, io: &MemberIo, data: &[u8]) {
+        let unmapped = self.dice.one_in(2);
+        let disk = &mut self.disks[self.disk_of[usize::from(io.member.0)]];
+        let bytes = io.len.0 as usize * SECTOR;
+        match io.kind {
+            IoKind::Flush => {}
+            IoKind::Read => self.memory.scatter(&io.pieces, disk.bytes(io.sector.0, bytes)),
+            IoKind::Write { fua } | IoKind::WriteZeroes { fua, .. } => {
+                disk.write(io.sector.0, data.to_vec(), fua);
+            }
+            IoKind::Discard if unmapped => disk.write(io.sector.0, vec![0; bytes], false),
+            IoKind::Discard => {}
+        }
+    }
+
+    fn write_partly(&mut self, flight: &InFlight) {
+        let disk = &mut self.disks[self.disk_of[usize::from(flight.io.member.0)]];
+        disk.write_partly(flight.io.sector.0, &flight.data, false, self.dice);
+    }
+
+    /// A flush ends; true if it went well.
+    fn flushed(&mut self, member: MemberId, mark: u64, fails: bool) -> bool {
+        let ok = !fails && !self.vanished.contains(&member);
+        let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
+        if ok {
+            disk.flush(mark);
+        } else {
+            disk.lose_some(self.dice);
+        }
+        ok
+    }
+
+    fn start_meta(&mut self, write: MetaWrite) {
+        let lapstrake_engine::Target::Member(member) = write.target else {
+            unreachable!("bitmaps are internal")
+        };
+        let fails = self.draw_fault(member, self.plan.fault_every.div_ceil(4));
+        let delay = self.io_ns();
+        self.say(|| format!("metadata for {member:?}: {}", said(&write)));
+        self.at(delay, Event::MetaWrite { write, fails });
+    }
+
+    fn meta_written(&mut self, write: &MetaWrite, fails: bool) {
+        let lapstrake_engine::Target::Member(member) = write.target else { return };
+        let ok = !fails && !self.vanished.contains(&member);
+        self.wrote_superblocks |= is_superblock(write);
+        if ok {
+            self.disk(member).write(write.sector.0, write.data.clone(), true);
+        } else {
+            self.meta_partly(write);
+        }
+        self.supervisor.handle_written(self.now, write.id, ok);
+    }
+
+    /// A torn superblock 0.90 fails its checksum, and the format keeps no second one.
+    fn meta_partly(&mut self, write: &MetaWrite) {
+        let lapstrake_engine::Target::Member(member) = write.target else { return };
+        let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
+        disk.write_partly(write.sector.0, &write.data, true, self.dice);
+    }
+}
+
+fn is_superblock(write: &MetaWrite) -> bool {
+    bitmap::Superblock::parse(&write.data).is_err()
+}
+
+/// A metadata write in words, for the trace.
+fn said(write: &MetaWrite) -> String {
+    let (data, at) = (&write.data, write.sector.0);
+    if let Ok(sb) = bitmap::Superblock::parse(data) {
+        let bits: Vec<u64> = Bits::from_image(&sb, data)
+            .map_or_else(|_| Vec::new(), |bits| bits.iter_set(0).collect());
+        return format!("bitmap of {} events, bits {bits:?}", sb.events);
+    }
+    let mut all = (0..3).filter_map(|minor| v1::Superblock::parse(data, minor, at).ok());
+    let v090 = || v090::Superblock::parse(data, at).ok().map(Superblock::V090);
+    let Some(sb) = all.next().map(Superblock::V1).or_else(v090) else {
+        return format!("{} bytes", data.len());
+    };
+    format!("superblock of {}", in_words(&sb))
+}
+
+/// What a superblock says, for the trace.
+pub(crate) fn in_words(sb: &Superblock) -> String {
+    let roles: Vec<_> = (0..8).map(|number| sb.role_of(number).to_string()).collect();
+    let (number, resync) = (sb.dev_number(), sb.resync_offset());
+    format!("number {number}, {} events, resync {resync:?}, {}", sb.events(), roles.join(", "))
+}
+
+/// An event in words, without the bytes that it moves.
+fn shown(event: &Event) -> String {
+    match event {
+        Event::Io(flight) => {
+            let MemberIo { id, member, kind, sector, len, .. } = &flight.io;
+            format!("shard {}'s {id:?} ends: {member:?} {kind:?} {sector:?} {len:?}", flight.shard)
+        }
+        Event::MetaWrite { write, .. } => format!("metadata for {:?} ends", write.target),
+        other => format!("{other:?}"),
+    }
+}
+
+fn at_sector(kind: RequestKind, sectors: u32) -> RequestKind {
+    match kind {
+        RequestKind::Read(buf) => RequestKind::Read(buf.advance_sectors(sectors)),
+        RequestKind::Write { buf, fua, followed } => {
+            RequestKind::Write { buf: buf.advance_sectors(sectors), fua, followed }
+        }
+        other => other,
+    }
+}
+
+/// Room for some of the largest operations: a chunk of each member.
+fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
+    let chunk_pages = (plan.chunk.0 as u32 * 512).div_ceil(PAGE_BYTES).next_power_of_two();
+    chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops
+}
+
+/// First sector of a member's data, and that behind the last.
+fn data_area(sb: &Superblock) -> (u64, u64) {
+    (sb.data_offset().0, sb.data_offset().0 + sb.data_size().0)
+}
+
+fn span(plan: &Plan, geometry: &Geometry) -> u64 {
+    let unit = match geometry {
+        Geometry::Parity(parity) => parity.stripe_data().0,
+        Geometry::Raid0(raid0) => raid0.chunk().0,
+        Geometry::Raid10(raid10) => raid10.chunk().0,
+        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
+    };
+    unit * plan.span_units
+}
+
+/// What a scenario does by hand.
+#[cfg(test)]
+impl Life<'_> {
+    /// The member answers no more.
+    pub(crate) fn vanish(&mut self, member: MemberId) {
+        self.vanished.insert(member);
+        self.hit.insert(member);
+    }
+
+    pub(crate) fn has_failed(&self, member: MemberId) -> bool {
+        self.shards.iter().all(|shard| shard.has_failed(member))
+    }
+
+    pub(crate) fn step_until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), String> {
+        while !is_so(self) {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Until every request has its answer.
+    pub(crate) fn settle(&mut self) -> Result<(), String> {
+        self.pump()?;
+        self.step_until(|life| life.clients.is_empty())
+    }
+
+    /// Lets time pass.
+    pub(crate) fn rest(&mut self, ns: u64) -> Result<(), String> {
+        let until = self.now.after(ns);
+        self.at(ns, Event::Submit);
+        self.step_until(|life| life.now >= until)
+    }
+}

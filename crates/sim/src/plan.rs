@@ -1,0 +1,156 @@
+//! What a seed stands for: the array, its load and its faults, drawn before anything runs.
+
+use crate::dice::Dice;
+use lapstrake_geometry::{Layout, Level, Sectors, Version};
+use std::fmt;
+
+/// A configuration drawn from a seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The level.
+    pub level: Level,
+    /// The layout.
+    pub layout: Layout,
+    /// The chunk; zero for RAID1.
+    pub chunk: Sectors,
+    /// Number of members.
+    pub disks: u16,
+    /// Sectors of each member's data; linear and RAID0 use all of each, the others the least.
+    pub sizes: Vec<u64>,
+    /// The superblocks' version.
+    pub version: Version,
+    /// Sectors to a bit of the internal bitmap, if there is one.
+    pub bitmap_chunk: Option<u64>,
+    /// Shards that serve it.
+    pub shards: usize,
+    /// Length of the spans that are dealt to them, in units of whole stripes or chunks.
+    pub span_units: u64,
+    /// Pages of each shard's stripe cache, in largest operations.
+    pub cache_ops: u32,
+    /// How long after the last write it is marked clean.
+    pub safe_mode_delay_ns: u64,
+    /// The longest way of a message between threads.
+    pub message_ns_max: u64,
+    /// The usual longest time of a member I/O.
+    pub io_ns_max: u64,
+    /// Requests in flight.
+    pub depth: u64,
+    /// Sectors of the longest usual request.
+    pub len_max: u64,
+    /// Requests start below this sector most of the time.
+    pub hot: u64,
+    /// Requests in each life.
+    pub requests: u64,
+    /// Starts of the array.
+    pub lives: u32,
+    /// One member I/O in so many meets with a fault, while the level survives one; 0: none.
+    pub fault_every: u64,
+    /// One life in so many ends with a power cut; 0: none.
+    pub cut_every: u64,
+    /// The engine is told not to resync.
+    pub frozen: bool,
+    /// Members that are lacking are added while the array runs.
+    pub adds: bool,
+    /// Before one start in so many redundancy is made whole; 0: never.
+    pub heal_every: u64,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn draw(dice: &mut Dice) -> Self {
+        use Level::{Linear, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
+        let level = dice.pick(&[
+            Linear, Raid0, Raid1, Raid1, Raid1, Raid4, Raid5, Raid5, Raid5, Raid6, Raid6, Raid6,
+            Raid10, Raid10,
+        ]);
+        let disks = u64::from(level.min_members()).max(2) + dice.below(4);
+        let chunk = if level == Raid1 { 0 } else { dice.pick(&[8, 8, 16, 32]) };
+        let layout = draw_layout(level, disks, dice);
+        let size = match level {
+            Raid1 => 2 * dice.between(64..=160),
+            _ => chunk * dice.between(128 / chunk..=256 / chunk),
+        };
+        // The least member decides what the array uses; the others may have more.
+        let unit = chunk.max(2);
+        let mut sizes: Vec<u64> = (0..disks).map(|_| size + unit * dice.below(3)).collect();
+        sizes[dice.below(disks) as usize] = size;
+        // 0.90 cannot record a RAID0's layout.
+        let versions = [Version::V1_0, Version::V1_1, Version::V1_2, Version::V1_2, Version::V090];
+        let versions = &versions[..if level == Raid0 { 4 } else { 5 }];
+        let bitmap = level.has_redundancy() && dice.one_in(2);
+        Self {
+            level,
+            layout,
+            chunk: Sectors(chunk),
+            disks: disks as u16,
+            sizes,
+            version: dice.pick(versions),
+            bitmap_chunk: bitmap.then(|| dice.pick(&[8, 16, 64])),
+            shards: dice.pick(&[1, 1, 2, 3]),
+            span_units: dice.between(1..=4),
+            cache_ops: dice.pick(&[1, 2, 8]),
+            safe_mode_delay_ns: dice.pick(&[0, 1_000_000, 20_000_000, 200_000_000]),
+            message_ns_max: dice.pick(&[0, 10_000, 1_000_000]),
+            io_ns_max: dice.pick(&[100_000, 1_000_000, 10_000_000]),
+            depth: dice.pick(&[1, 2, 4, 8, 24]),
+            len_max: dice.pick(&[1, 8, 16, 48]),
+            hot: dice.pick(&[8, 64, 1 << 20]),
+            requests: dice.pick(&[10, 40, 100]),
+            lives: dice.between(1..=6) as u32,
+            fault_every: dice.pick(&[0, 50, 200, 1000]),
+            cut_every: dice.pick(&[0, 1, 1, 2]),
+            frozen: dice.one_in(2),
+            adds: dice.one_in(2),
+            heal_every: dice.pick(&[0, 1, 1, 2]),
+        }
+    }
+}
+
+fn draw_layout(level: Level, disks: u64, dice: &mut Dice) -> Layout {
+    let words: Vec<u32> = match level {
+        Level::Raid0 => vec![1, 2],
+        Level::Raid5 | Level::Raid6 => vec![0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20],
+        Level::Raid10 => {
+            let copies = 2 + dice.below(2).min(disks - 2) as u32;
+            vec![0x100 + copies, 1 + (copies << 8), 0x10001 + (copies << 8)]
+        }
+        _ => vec![0],
+    };
+    let known: Vec<Layout> =
+        words.iter().filter_map(|&word| Layout::from_md(level, word).ok()).collect();
+    dice.pick(&known)
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
+             span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
+             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}",
+            self.level,
+            self.layout.name(),
+            self.disks,
+            self.chunk.0,
+            self.version.as_str(),
+            self.bitmap_chunk,
+            self.sizes,
+            self.shards,
+            self.span_units,
+            self.cache_ops,
+            self.safe_mode_delay_ns / 1000,
+            self.message_ns_max / 1000,
+            self.io_ns_max / 1000,
+            self.depth,
+            self.len_max,
+            self.hot,
+            self.requests,
+            self.lives,
+            self.fault_every,
+            self.cut_every,
+            self.heal_every,
+            self.frozen,
+            self.adds,
+        )
+    }
+}

@@ -1,0 +1,38 @@
+//! The promise: whatever a seed's faults do, nothing is lost that was promised to be kept.
+
+use lapstrake_sim::{Options, run};
+use std::{env, time::Instant};
+
+fn must_end_well(seed: u64) {
+    if let Err(failure) = run(seed, &Options::default()) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_thousand_fates_end_well() {
+    (0..1000).for_each(must_end_well);
+}
+
+/// `LAPSTRAKE_SOAK=1 cargo test --release -p lapstrake-sim --test seeds -- --ignored --nocapture`, for
+/// `LAPSTRAKE_SOAK_SECONDS` (an hour by default) from seed `LAPSTRAKE_SOAK_FROM` on.
+#[test]
+#[ignore = "runs for an hour, or as long as LAPSTRAKE_SOAK_SECONDS says"]
+fn fates_end_well_until_told_to_stop() {
+    if env::var_os("LAPSTRAKE_SOAK").is_none() {
+        eprintln!("not run: LAPSTRAKE_SOAK is not set");
+        return;
+    }
+    let number = |name: &str, default| {
+        env::var(name).map_or(default, |value| value.parse().expect("a number"))
+    };
+    let (seconds, from) =
+        (number("LAPSTRAKE_SOAK_SECONDS", 3600), number("LAPSTRAKE_SOAK_FROM", 1000));
+    let began = Instant::now();
+    let mut seed = from;
+    while began.elapsed().as_secs() < seconds {
+        must_end_well(seed);
+        seed += 1;
+    }
+    println!("seeds {from}..{seed} ended well");
+}
