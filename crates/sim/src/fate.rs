@@ -281,12 +281,12 @@ impl<'a> Fate<'a> {
         if assembly.geometry.as_ref() != Some(&self.geometry) {
             return Err("the array has changed its geometry".into());
         }
-        for disk in 0..offered.len() {
+        for (disk, &offered) in offered.iter().enumerate() {
             let serves = assembly.members.contains(&Some(disk));
             if serves && self.stale.contains(&disk) {
                 return Err(format!("disk {disk} is stale and serves"));
             }
-            if !serves && offered[disk] && !self.suspect.contains(&disk) {
+            if !serves && offered && !self.suspect.contains(&disk) {
                 return Err(format!("disk {disk} never failed and is left"));
             }
         }
