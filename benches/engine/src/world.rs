@@ -81,6 +81,7 @@ impl World {
             trusted_to: FULLY_TRUSTED,
             rotational: false,
             write_mostly: false,
+            bad_blocks: None,
         });
         let scratch_pages = CACHE_PAGES * u32::from(count);
         let shard = Shard::new(ShardConfig {

@@ -86,7 +86,7 @@ fn identity(out: &mut String, view: &View) {
 
 fn state(out: &mut String, view: &View) {
     let (faulty, spare) = (view.count("faulty"), view.count("spare"));
-    let rebuilding = view.count("recovering") + view.count("replacement");
+    let rebuilding = view.count("recovering");
     line!(out, "Update Time", "{}", text::time(view.update_time));
     line!(out, "State", "{} ", view.state.join(", "));
     line!(out, "Active Devices", "{}", view.count("in_sync"));
@@ -149,14 +149,12 @@ fn table(out: &mut String, view: &View) {
     out.push_str("    Number   Major   Minor   RaidDevice State\n");
     for slot in 0..view.raid_devices {
         let holds = |m: &&MemberView| m.slot == Some(slot) && m.state != "faulty";
-        let mut holders: Vec<_> = view.members.iter().filter(holds).collect();
-        holders.sort_by_key(|member| member.state == "replacement");
-        for member in &holders {
-            row(out, view, member, Some(slot));
-        }
-        if holders.is_empty() {
-            // As above.
-            let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
+        match view.members.iter().find(holds) {
+            Some(member) => row(out, view, member, Some(slot)),
+            None => {
+                // As above.
+                let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
+            }
         }
     }
     let rest = |m: &&MemberView| m.slot.is_none() || m.state == "faulty";
@@ -176,7 +174,7 @@ fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
     let slot_text = slot.map_or_else(|| "    -".to_owned(), |slot| format!("{slot:5}"));
     let state = match &*member.state {
         "in_sync" => "active sync",
-        "recovering" | "replacement" => "spare rebuilding",
+        "recovering" => "spare rebuilding",
         other => other,
     };
     let set = slot.and_then(|slot| set_of(view, slot)).unwrap_or_default();
@@ -275,16 +273,5 @@ mod tests {
             assert!(lines(&raid5(json!({ "sync": sync(action, false) }))).contains(line));
         }
         assert!(!lines(&raid5(json!({}))).contains("complete"));
-    }
-
-    #[test]
-    fn a_replacement_follows_whom_it_replaces() {
-        let mut view = raid5(json!({}));
-        view.members[3].slot = Some(1);
-        view.members[3].state = "replacement".into();
-        view.members.rotate_right(1);
-        let rows = "   1      active sync   m1\n\
-            \x20      4       0        0        1      spare rebuilding   m4\n";
-        assert!(lines(&view).contains(rows), "{}", lines(&view));
     }
 }

@@ -1,4 +1,4 @@
-//! `lapstrake add`, `re-add`, `fail`, `remove` and `replace`: the members of a served array.
+//! `lapstrake add`, `re-add`, `fail` and `remove`: the members of a served array.
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, target::Target};
@@ -43,16 +43,6 @@ Examples:
 Exit codes:
   0  none of them is in the array any more
   1  one still is, or the array is not served
-  2  usage";
-
-const REPLACE_HELP: &str = "\
-Examples:
-  lapstrake add data disk4.img && lapstrake replace data disk2.img --with disk4.img
-  lapstrake wait data && lapstrake remove data failed
-
-Exit codes:
-  0  the copy has begun (`lapstrake wait` waits for its end)
-  1  it has not: no spare will do, or the array is not served
   2  usage";
 
 #[derive(clap::Subcommand)]
@@ -104,17 +94,6 @@ pub enum Command {
         #[arg(required = true, value_name = "MEMBER|failed")]
         members: Vec<String>,
     },
-    /// Copy a member to a spare, which then takes its place; until then it stays in use.
-    #[command(after_long_help = REPLACE_HELP)]
-    Replace {
-        #[command(flatten)]
-        target: Target,
-        /// Its path, or its number as status shows it
-        member: String,
-        /// Which spare [default: any]
-        #[arg(long, value_name = "MEMBER")]
-        with: Option<String>,
-    },
 }
 
 impl Command {
@@ -123,8 +102,7 @@ impl Command {
             Self::Add { target, .. }
             | Self::ReAdd { target, .. }
             | Self::Fail { target, .. }
-            | Self::Remove { target, .. }
-            | Self::Replace { target, .. } => target,
+            | Self::Remove { target, .. } => target,
         }
     }
 
@@ -153,11 +131,6 @@ impl Command {
             Self::Remove { members, .. } => {
                 let request = |text: &String| json!({ "command": "remove", "member": shown(text) });
                 each(target, members, |text| Ok(request(text)), removed)
-            }
-            Self::Replace { member, with, .. } => {
-                let (member, with) = (shown(member), with.as_deref().map(shown));
-                let request = json!({ "command": "replace", "member": member, "with": with });
-                each(target, &[member], |_| Ok(request.clone()), replacing)
             }
         }
     }
@@ -221,10 +194,6 @@ fn removed(reply: &Value, _: &str) -> String {
         return "no member is faulty".into();
     }
     format!("{}: removed", paths.join(", "))
-}
-
-fn replacing(_: &Value, given: &str) -> String {
-    format!("{given}: being replaced")
 }
 
 /// What to call a member when speaking to its server, which has another working directory.

@@ -336,7 +336,8 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         if assembly.resync_from.is_some() {
             eprintln!(
                 "lapstrake: the array was not stopped cleanly, or its first sync is not done: its \
-                 redundancy may not agree with its data until a resync, which the kernel's md does"
+                 redundancy may not agree with its data until it has been resynced, which begins when \
+                 it is served"
             );
         }
     }

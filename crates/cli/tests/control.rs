@@ -167,12 +167,6 @@ fn members_are_named_as_shown_or_by_their_paths_or_numbers() {
     assert_eq!(ran.ok().out, "data: no member is faulty\n");
     let (ran, _) = fake.run("remove data m0", [whole(), refused("m0: in use")]);
     assert_eq!((ran.code, &*ran.err), (1, "lapstrake: data: m0: in use\n"));
-    let (ran, asked) = fake.run("replace data m0 --with m1", [shown.clone(), ok(json!({}))]);
-    assert_eq!(ran.ok().out, "data: m0: being replaced\n");
-    assert_eq!(asked[1], json!({ "command": "replace", "member": "m0", "with": added }));
-    let (ran, asked) = fake.run("replace data m0", [shown, refused("no spare")]);
-    assert_eq!(ran.code, 1);
-    assert_eq!(asked[1]["with"], Value::Null);
 }
 
 #[test]

@@ -22,19 +22,49 @@ pub struct MemberConfig {
     pub rotational: bool,
     /// It is read only where no other member has the data (RAID1).
     pub write_mostly: bool,
+    /// Ranges that its bad-block log holds, from the data offset; none if it has no log.
+    pub bad_blocks: Option<Vec<Range<u64>>>,
 }
 
 /// The bound of a member that is in sync as a whole.
 pub const FULLY_TRUSTED: Sector = Sector(u64::MAX);
 
+/// What is known of a range that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadState {
+    /// A read failed.
+    Seen,
+    /// The supervisor was told to put it on record.
+    Told,
+    /// On record: nobody takes what is there for data.
+    OnRecord,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bad {
+    end: u64,
+    state: BadState,
+}
+
 #[derive(Debug)]
 struct Member {
     config: MemberConfig,
     failed: bool,
-    /// Ranges that cannot be read, by their starts; from the data offset.
-    bad: BTreeMap<u64, u64>,
+    /// Ranges that cannot be read, by their starts; from the data offset. Those on record are so for good,
+    /// until they are written.
+    bad: BTreeMap<u64, Bad>,
     reads: u32,
     head: Sector,
+}
+
+impl Member {
+    fn new(config: MemberConfig) -> Self {
+        let ranges = config.bad_blocks.iter().flatten();
+        let state = BadState::OnRecord;
+        let bad = |range: &Range<u64>| (range.start, Bad { end: range.end, state });
+        let bad = ranges.map(bad).collect();
+        Self { config, failed: false, bad, reads: 0, head: Sector(0) }
+    }
 }
 
 /// The members of one shard.
@@ -57,16 +87,7 @@ impl Members {
                 slots[slot.0 as usize] = Some(MemberId(i as u16));
             }
         }
-        let all = configs
-            .iter()
-            .map(|config| Member {
-                config: config.clone(),
-                failed: false,
-                bad: BTreeMap::new(),
-                reads: 0,
-                head: Sector(0),
-            })
-            .collect();
+        let all = configs.iter().cloned().map(Member::new).collect();
         Self { all, slots, unrecorded: Vec::new(), last_write: Time(0) }
     }
 
@@ -77,7 +98,7 @@ impl Members {
         let member = &self.all[id.0 as usize];
         let trusted = range.end <= member.config.trusted_to.0;
         let last = member.bad.range(..range.end).next_back();
-        let is_bad = last.is_some_and(|(_, &end)| end > range.start);
+        let is_bad = last.is_some_and(|(_, bad)| bad.end > range.start);
         (trusted && !is_bad).then_some(id)
     }
 
@@ -87,31 +108,59 @@ impl Members {
         let Some(id) = self.slots[slot.0 as usize] else { return u64::MAX };
         let member = &self.all[id.0 as usize];
         let trust = member.config.trusted_to.0.checked_sub(at).filter(|&len| len > 0);
-        let before = member.bad.range(..=at).next_back().map(|(_, &end)| end);
+        let before = member.bad.range(..=at).next_back().map(|(_, bad)| bad.end);
         let inside = before.filter(|&end| end > at).map(|end| end - at);
         let next = member.bad.range(at + 1..).next().map(|(&start, _)| start - at);
         [trust, inside, next].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     /// A range cannot be read.
-    pub fn mark_bad(&mut self, member: MemberId, range: Range<u64>) {
+    pub fn mark_bad(&mut self, member: MemberId, range: Range<u64>, state: BadState) {
         self.clear_bad(member, range.clone());
-        self.all[member.0 as usize].bad.insert(range.start, range.end);
+        self.all[member.0 as usize].bad.insert(range.start, Bad { end: range.end, state });
     }
 
     /// A range has been written.
     pub fn clear_bad(&mut self, member: MemberId, range: Range<u64>) {
         let bad = &mut self.all[member.0 as usize].bad;
-        let touched: Vec<_> = bad.range(..range.end).map(|(&s, &e)| (s, e)).rev().collect();
-        for (start, end) in touched.into_iter().take_while(|&(_, end)| end > range.start) {
+        let touched: Vec<_> = bad.range(..range.end).map(|(&at, &bad)| (at, bad)).rev().collect();
+        for (start, old) in touched.into_iter().take_while(|(_, old)| old.end > range.start) {
             bad.remove(&start);
             if start < range.start {
-                bad.insert(start, range.start);
+                bad.insert(start, Bad { end: range.start, ..old });
             }
-            if end > range.end {
-                bad.insert(range.end, end);
+            if old.end > range.end {
+                bad.insert(range.end, old);
             }
         }
+    }
+
+    /// Whether all of a range is on record as bad, so that nobody takes what is there for data.
+    #[must_use]
+    pub fn is_on_record(&self, member: MemberId, range: &Range<u64>) -> bool {
+        let bad = &self.all[member.0 as usize].bad;
+        let mut at = range.start;
+        while at < range.end {
+            match bad.range(..=at).next_back() {
+                Some((_, bad)) if bad.end > at && bad.state == BadState::OnRecord => at = bad.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether some of a range is on record as bad, or about to be.
+    #[must_use]
+    pub fn is_told_in_part(&self, member: MemberId, range: &Range<u64>) -> bool {
+        let bad = &self.all[member.0 as usize].bad;
+        let touched = bad.range(..range.end).rev().take_while(|(_, bad)| bad.end > range.start);
+        touched.into_iter().any(|(_, bad)| bad.state != BadState::Seen)
+    }
+
+    /// Whether there is a log for what cannot be read.
+    #[must_use]
+    pub fn has_log(&self, member: MemberId) -> bool {
+        self.all[member.0 as usize].config.bad_blocks.is_some()
     }
 
     /// The member that writes to `slot` go to, however far its data can be trusted.
@@ -122,13 +171,7 @@ impl Members {
 
     /// Takes in another member.
     pub fn add(&mut self, config: MemberConfig) {
-        self.all.push(Member {
-            config,
-            failed: false,
-            bad: BTreeMap::new(),
-            reads: 0,
-            head: Sector(0),
-        });
+        self.all.push(Member::new(config));
     }
 
     /// Puts a member that has failed nowhere into a slot that is empty.

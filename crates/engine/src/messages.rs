@@ -36,6 +36,10 @@ pub enum Order {
     Trusted(MemberId, Sector),
     /// Redundancy is right below this sector; RAID10: of the array, else of members.
     InSync(Sector),
+    /// These sectors of the member (from its data offset) are on record as bad.
+    BadRecorded(MemberId, Sector, Sectors),
+    /// They are good again.
+    GoodAgain(MemberId, Sector, Sectors),
 }
 
 /// From a shard to the supervisor.
@@ -59,6 +63,11 @@ pub enum Notice {
     BitsIdle(Vec<u64>),
     /// A piece of a sync action has ended.
     Synced(SyncReport),
+    /// This cannot be read on a member, nor be written anew: from this sector (from its data offset), so
+    /// many. It is to go to the member's bad-block log.
+    Bad(MemberId, Sector, Sectors),
+    /// What was on record as bad was written.
+    Good(MemberId, Sector, Sectors),
     /// What a member could not read was written anew: from this sector (from its data offset), so many.
     Rewritten(MemberId, Sector, Sectors),
 }

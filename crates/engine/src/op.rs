@@ -21,7 +21,7 @@ use crate::{
     scratch::PAGE_BYTES,
     shard::{Owner, Shard},
     stripe::{Slice, Slices, requests_of},
-    sync::SyncAction,
+    sync::{SyncAction, Syncs},
     types::*,
 };
 use core::ops::Range;
@@ -99,7 +99,9 @@ pub(crate) struct Op {
     writing: bool,
     read_failed: bool,
     /// What was written is read again.
-    pub(crate) verifying: bool,
+    verifying: bool,
+    /// Its range is done page by page instead.
+    retired: bool,
     error: bool,
 }
 
@@ -110,6 +112,22 @@ impl Op {
 
     fn height(&self) -> u32 {
         self.slices[self.slices.len() - 1].hi - self.lo()
+    }
+
+    /// What was written, or is written anew, could not be read.
+    pub(crate) fn rewrites(&self, syncs: &Syncs) -> bool {
+        let is_rewrite = |op: &Self| syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite;
+        self.kind == OpKind::Sync && self.writing && is_rewrite(self)
+    }
+
+    /// The piece of which it is a unit.
+    pub(crate) fn piece(&self) -> Option<u32> {
+        (self.kind == OpKind::Sync).then(|| self.slices[0].srcs[0].req)
+    }
+
+    /// Has it end without an effect. False if it does already.
+    pub(crate) fn retire(&mut self) -> bool {
+        !core::mem::replace(&mut self.retired, true)
     }
 
     fn touches(&self, data: u16) -> bool {
@@ -165,6 +183,7 @@ impl Shard {
             writing: false,
             read_failed: false,
             verifying: false,
+            retired: false,
             error: false,
         };
         if kind == OpKind::Zero {
@@ -223,7 +242,7 @@ impl Shard {
         if op.pending > 0 {
             return;
         }
-        if op.error || op.verifying || op.kind == OpKind::Zero {
+        if op.error || op.verifying || op.retired || op.kind == OpKind::Zero {
             return self.finish_op(key);
         }
         if op.writing {
@@ -247,8 +266,7 @@ impl Shard {
 
     fn end_writing(&mut self, key: u32) {
         let op = &mut self.ops[key as usize];
-        let rewrites = |op: &Op| self.syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite;
-        if op.kind != OpKind::Sync || !rewrites(op) {
+        if !op.rewrites(&self.syncs) {
             return self.finish_op(key);
         }
         (op.verifying, op.pending) = (true, 1);
@@ -323,14 +341,14 @@ impl Shard {
     }
 
     /// How to do a unit of a sync action; else whether nothing is to be done, or nothing can be.
-    fn sync_plan(&self, op: &Op) -> Result<Plan, bool> {
+    fn sync_plan(&mut self, op: &Op) -> Result<Plan, bool> {
         let parities = usize::from(op.known.p) + usize::from(op.known.q);
         match self.syncs.action(op.slices[0].srcs[0].req) {
             SyncAction::Recovery | SyncAction::Rewrite => {
                 if self.recovered_blocks(op).is_empty() {
                     Err(true)
                 } else if op.lost.len() > parities {
-                    Err(false)
+                    Err(self.lose_unit(op))
                 } else {
                     Ok(Plan::Restore)
                 }
@@ -339,6 +357,20 @@ impl Shard {
             _ if !op.lost.is_empty() || parities == 0 => Err(true),
             _ => Ok(Plan::Compare),
         }
+    }
+
+    /// What a unit should recover is lost. True if that can go on record, so that the recovery goes on.
+    fn lose_unit(&mut self, op: &Op) -> bool {
+        if self.syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite {
+            return false;
+        }
+        let range = self.member_range(op);
+        let targets = self.recovered_blocks(op);
+        if op.height() > PAGE_BYTES / 512 {
+            self.retry_in_pages(op.slices[0].srcs[0].req, range);
+            return true;
+        }
+        self.lose(targets.iter().map(|target| (target.1, range.clone())))
     }
 
     /// What members under recovery lack of the operation's range.
@@ -451,6 +483,13 @@ impl Shard {
             lost_other += u32::from(member.is_none() && !is_touched);
         }
         let lost = lost_touched + lost_other;
+        let others = present.data.len() as u32 - touched;
+        let kept = self.kept(op.stripe);
+        if op.kind == OpKind::Write && others == 0 {
+            // Nothing of what was there is needed.
+            let bare = kept == Parities::default();
+            return Some(if bare { Plan::Bare } else { Plan::Full });
+        }
         if lost > parities {
             // Chunks that are there can still be read.
             return (op.kind == OpKind::Read && lost_touched == 0).then_some(Plan::Bare);
@@ -458,13 +497,8 @@ impl Shard {
         if op.kind == OpKind::Read {
             return Some(if lost_touched == 0 { Plan::Bare } else { Plan::Restore });
         }
-        let others = present.data.len() as u32 - touched;
-        let kept = self.kept(op.stripe);
         if kept == Parities::default() {
             return Some(Plan::Bare);
-        }
-        if others == 0 {
-            return Some(Plan::Full);
         }
         // Before a resync or a recovery has come by, parity cannot be updated, only made anew.
         let parity = self.parity();
@@ -581,7 +615,11 @@ impl Shard {
         let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
         let height = u64::from(op.height());
         let range = sector..sector + height;
-        let is_there = |slot| self.members.usable(slot, range.clone()).is_some();
+        let is_whole = matches!(op.plan, Plan::Full | Plan::Bare);
+        let is_there = |slot| {
+            let writable = self.members.writable(slot).is_some() && is_whole;
+            writable || self.members.usable(slot, range.clone()).is_some()
+        };
         if !self.geometry.survives(is_there) {
             self.ops[key as usize].error = true;
             return;

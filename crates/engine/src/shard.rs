@@ -15,7 +15,7 @@ use crate::{
     bits::Bits,
     direct::Builder,
     guard::Guard,
-    members::{MemberConfig, Members},
+    members::{BadState, MemberConfig, Members},
     messages::{Notice, Order},
     op::Op,
     scratch::Scratch,
@@ -24,7 +24,7 @@ use crate::{
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
-use core::mem;
+use core::{mem, ops::Range};
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use slab::Slab;
 
@@ -123,6 +123,8 @@ pub(crate) enum Owner {
     Op(u32),
     /// A unit of a sync action.
     Unit(u32),
+    /// Whether a page of a failed read can be read by itself.
+    Probe(u32),
 }
 
 /// Who claims an array range.
@@ -264,17 +266,23 @@ impl Shard {
         if io.read {
             self.members.read_ended(io.member);
         }
-        let survived = ok
-            || match io.read && !self.is_verifying(io.owner) {
-                true => self.read_failed(&io),
-                false => self.fail_if_survivable(io.member),
-            };
+        let survived = match (ok, io.read) {
+            (true, true) => true,
+            (true, false) => {
+                self.written(&io);
+                true
+            }
+            (false, true) if matches!(io.owner, Owner::Probe(_)) => true,
+            (false, true) if !self.is_rewriting(io.owner) => self.read_failed(&io),
+            (false, _) => self.write_failed(&io),
+        };
         if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
             self.stripe_lost(op);
         }
         match io.owner {
             Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
             Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, io.read),
+            Owner::Probe(errand) => self.probed(errand, ok),
             Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
             Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
@@ -307,6 +315,12 @@ impl Shard {
             Order::Slotted(member, slot) => self.members.put(member, slot),
             Order::Trusted(member, sector) => self.members.trust(member, sector),
             Order::InSync(sector) => self.in_sync_to = sector,
+            Order::BadRecorded(member, start, len) => {
+                self.members.mark_bad(member, start.0..start.0 + len.0, BadState::OnRecord);
+            }
+            Order::GoodAgain(member, start, len) => {
+                self.members.clear_bad(member, start.0..start.0 + len.0);
+            }
             Order::SweepBits => {
                 let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
                 self.notices.push_back(Notice::BitsIdle(idle));
@@ -484,11 +498,50 @@ impl Shard {
             return true;
         }
         if !self.survives_without(io.member) {
-            return false;
+            return self.source_failed(io.owner, io.member, self.range_of(io));
         }
-        let start = io.sector.0 - self.members.data_offset(io.member).0;
-        self.rewrite(io.member, start..start + io.len);
+        self.rewrite(io.member, self.range_of(io));
         true
+    }
+
+    /// A member's own sectors, from its data offset.
+    fn range_of(&self, io: &Io) -> Range<u64> {
+        let start = io.sector.0.saturating_sub(self.members.data_offset(io.member).0);
+        start..start + io.len
+    }
+
+    fn written(&mut self, io: &Io) {
+        let range = self.range_of(io);
+        // What was not on record is still to be read again.
+        if !range.is_empty() && self.members.is_told_in_part(io.member, &range) {
+            self.members.clear_bad(io.member, range.clone());
+            let len = Sectors(range.end - range.start);
+            self.notices.push_back(Notice::Good(io.member, Sector(range.start), len));
+        }
+    }
+
+    /// After a write error, or when what was written anew cannot be read: the member is used no more,
+    /// unless what it lacks is, or goes, on record as bad.
+    fn write_failed(&mut self, io: &Io) -> bool {
+        let range = self.range_of(io);
+        if range.is_empty() || self.members.has_failed(io.member) {
+            return self.fail_if_survivable(io.member);
+        }
+        if self.members.is_on_record(io.member, &range) {
+            return true;
+        }
+        if self.is_rewriting(io.owner) && self.members.has_log(io.member) {
+            self.tell_bad(io.member, range);
+            return true;
+        }
+        self.fail_if_survivable(io.member)
+    }
+
+    /// What a member lacks goes on record.
+    pub(crate) fn tell_bad(&mut self, member: MemberId, range: Range<u64>) {
+        let len = Sectors(range.end - range.start);
+        self.members.mark_bad(member, range.clone(), BadState::Told);
+        self.notices.push_back(Notice::Bad(member, Sector(range.start), len));
     }
 
     /// Fails every write from now on, and has all other shards do so.

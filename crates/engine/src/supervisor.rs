@@ -22,7 +22,7 @@ use crate::{
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Device, Role, Superblock};
+use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks};
 
 /// A member as the supervisor gets it.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct MemberRecord {
     /// Its data is right below this sector (from its data offset); all of it when
     /// [`FULLY_TRUSTED`].
     pub trusted_to: Sector,
+    /// What its bad-block log holds, if it has one.
+    pub bad_blocks: Option<BadBlocks>,
 }
 
 /// What a supervisor needs to know at its start.
@@ -91,6 +93,8 @@ pub enum Event {
     MemberFailed(MemberId),
     /// Every write fails from now on.
     Broken(Loss),
+    /// These sectors of the member (from its data offset) went into its bad-block log.
+    BadBlocks(MemberId, Sector, Sectors),
     /// What the member could not read was written anew: from this sector (from its data offset), so many.
     Rewritten(MemberId, Sector, Sectors),
     /// A recovery, resync, check or repair has begun.
@@ -141,9 +145,24 @@ pub(crate) struct Member {
     pub(crate) recovered_to: Sector,
     /// What it lacks is under set bits.
     pub(crate) by_bitmap: bool,
+    bad_blocks: Option<BadBlocks>,
+    /// The log is behind `bad_blocks`.
+    log_dirty: bool,
 }
 
-/// A superblock update on its way. With a bitmap, its page with the new event count goes first:
+/// Sectors of a member, from its data offset.
+type BadRange = (MemberId, Sector, Sectors);
+
+/// What a metadata write is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meta {
+    Superblock,
+    Bitmap,
+    BadBlocks,
+}
+
+/// A superblock update on its way. Bad-block logs go before superblocks, which may say that a member is
+/// right up to somewhere. With a bitmap, its page with the new event count goes first:
 /// a bitmap behind its array would count as stale.
 #[derive(Debug)]
 pub(crate) struct Update {
@@ -154,6 +173,8 @@ pub(crate) struct Update {
     /// It only gives all members one count.
     levels: bool,
     covers: Vec<MemberId>,
+    /// Bad blocks that it puts on record.
+    bad: Vec<BadRange>,
     /// Superblocks not stable yet; none before they were sent.
     left: Option<u32>,
     refused: bool,
@@ -202,8 +223,10 @@ pub struct Supervisor {
     pub(crate) orders: VecDeque<Order>,
     writes: VecDeque<MetaWrite>,
     pub(crate) happened: VecDeque<Event>,
-    /// Targets of writes in flight, by id; true where a bitmap page is written.
-    in_flight: Vec<Option<(Target, bool)>>,
+    /// Targets of writes in flight, by id.
+    in_flight: Vec<Option<(Target, Meta)>>,
+    /// Bad blocks that are not on record yet.
+    unrecorded_bad: Vec<BadRange>,
     pub(crate) now: Time,
 }
 
@@ -223,6 +246,8 @@ impl Supervisor {
                 },
                 recovered_to: record.trusted_to,
                 by_bitmap: false,
+                bad_blocks: record.bad_blocks,
+                log_dirty: false,
                 superblock: record.superblock,
                 slot: record.slot,
             })
@@ -256,6 +281,7 @@ impl Supervisor {
             writes: VecDeque::new(),
             happened: VecDeque::new(),
             in_flight: Vec::new(),
+            unrecorded_bad: Vec::new(),
             now: Time::default(),
         }
     }
@@ -269,6 +295,8 @@ impl Supervisor {
             Notice::Failed(_) => {}
             Notice::Lost => self.give_up(Loss::Data),
             Notice::Synced(report) => self.synced(report),
+            Notice::Bad(member, start, len) => self.note_bad((member, start, len)),
+            Notice::Good(member, start, len) => self.note_good((member, start, len)),
             Notice::Rewritten(member, sector, len) => {
                 let entry = &mut self.members[usize::from(member.0)];
                 entry.superblock.add_corrected(len);
@@ -302,7 +330,7 @@ impl Supervisor {
     /// A metadata write is stable, or has failed.
     pub fn handle_written(&mut self, now: Time, id: WriteId, ok: bool) {
         self.now = now;
-        let Some((target, is_bitmap)) = self.in_flight[id.0 as usize].take() else { return };
+        let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { return };
         let lost = match target {
             Target::Member(member) if !ok => !self.fail_if_survivable(member),
             Target::BitmapFile => !ok,
@@ -311,14 +339,14 @@ impl Supervisor {
         if lost {
             self.give_up(Loss::Metadata);
         }
-        if is_bitmap {
-            if let Some(intent) = &mut self.intent {
-                intent.page_written(&mut self.orders);
+        match (meta, &mut self.intent, &mut self.update) {
+            (Meta::Bitmap, Some(intent), _) => intent.page_written(&mut self.orders),
+            (Meta::Superblock, _, Some(update)) => {
+                update.left = update.left.map(|left| left - 1);
+                update.refused |= !ok;
+                update.begun = true;
             }
-        } else if let Some(update) = &mut self.update {
-            update.left = update.left.map(|left| left - 1);
-            update.refused |= !ok;
-            update.begun = true;
+            _ => {}
         }
         self.proceed();
     }
@@ -333,14 +361,17 @@ impl Supervisor {
             }
         }
         for id in dropped {
-            let Some((_, is_bitmap)) = self.in_flight[id.0 as usize].take() else { continue };
-            if is_bitmap {
-                if let Some(intent) = &mut self.intent {
-                    intent.page_dropped(&mut self.orders);
+            let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { continue };
+            match (meta, target, &mut self.intent, &mut self.update) {
+                (Meta::Bitmap, _, Some(intent), _) => intent.page_dropped(&mut self.orders),
+                (Meta::Superblock, _, _, Some(update)) => {
+                    update.left = update.left.map(|left| left - 1);
+                    update.refused = true;
                 }
-            } else if let Some(update) = &mut self.update {
-                update.left = update.left.map(|left| left - 1);
-                update.refused = true;
+                (Meta::BadBlocks, Target::Member(member), ..) => {
+                    self.members[usize::from(member.0)].log_dirty = true;
+                }
+                _ => {}
             }
         }
         self.proceed();
@@ -378,6 +409,7 @@ impl Supervisor {
         &mut self,
         now: Time,
         superblock: Superblock,
+        bad_blocks: Option<BadBlocks>,
         config: MemberConfig,
     ) -> (MemberId, Added) {
         let id = MemberId(self.members.len() as u16);
@@ -395,6 +427,8 @@ impl Supervisor {
             standing: if slot.is_some() { Standing::Recovering } else { Standing::Spare },
             recovered_to: Sector(0),
             by_bitmap: slot.is_some(),
+            bad_blocks,
+            log_dirty: true,
         });
         if let Some(intent) = &mut self.intent {
             intent.rewrite();
@@ -505,7 +539,8 @@ impl Supervisor {
     /// Whether the superblocks say all that there is to say of the members.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.update.is_none() && !self.record && self.unrecorded.is_empty()
+        let nothing_bad = self.unrecorded_bad.is_empty();
+        self.update.is_none() && !self.record && self.unrecorded.is_empty() && nothing_bad
     }
 
     /// The members' superblocks as last sent, and where each stands.
@@ -544,10 +579,22 @@ impl Supervisor {
             return;
         }
         member.standing = Standing::Faulty;
+        self.call_off_step_back();
         self.mending.members_changed();
         self.unrecorded.push(id);
         self.orders.push_back(Order::MemberFailed(id));
         self.happened.push_back(Event::MemberFailed(id));
+    }
+
+    /// A step back whose superblocks are not sent yet would record a failure by fewer events than the member
+    /// that failed has seen.
+    fn call_off_step_back(&mut self) {
+        let events = self.events;
+        let is_due = |update: &mut Update| update.left.is_none() && events < update.events_before;
+        if let Some(update) = self.update.take_if(is_due) {
+            self.events = update.events_before;
+            self.can_step_back = false;
+        }
     }
 
     fn fail_if_survivable(&mut self, id: MemberId) -> bool {
@@ -619,7 +666,12 @@ impl Supervisor {
         self.send_bitmap_pages();
         let bitmap_first = self.intent.as_ref().is_some_and(|i| !i.says(self.events));
         if self.update.as_ref().is_some_and(|update| update.left.is_none()) && !bitmap_first {
-            self.send_superblocks();
+            self.send_logs();
+            let is_log =
+                |write: &Option<(Target, Meta)>| write.is_some_and(|w| w.1 == Meta::BadBlocks);
+            if !self.in_flight.iter().any(is_log) {
+                self.send_superblocks();
+            }
         }
     }
 
@@ -633,6 +685,7 @@ impl Supervisor {
             more: false,
             levels,
             covers: Vec::new(),
+            bad: Vec::new(),
             left: None,
             refused: false,
             begun: false,
@@ -671,11 +724,14 @@ impl Supervisor {
             let own = index - gone;
             member.write_state(self.events, utime, resync, &devices, own);
             let (sector, data) = (member.superblock.super_sector(), member.superblock.encode());
-            self.send(Target::Member(MemberId(index as u16)), sector, data, false);
+            self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Superblock);
             left += 1;
         }
         match &mut self.update {
-            Some(update) if left > 0 => update.left = Some(left),
+            Some(update) if left > 0 => {
+                update.left = Some(left);
+                update.bad = mem::take(&mut self.unrecorded_bad);
+            }
             _ => {
                 self.update = None;
                 self.give_up(Loss::Metadata);
@@ -701,6 +757,7 @@ impl Supervisor {
             // Not every survivor has it: what it should have recorded is still to be recorded, and
             // by more events than any member that missed it can hold, even after a step back.
             self.unrecorded.extend(update.covers);
+            self.unrecorded_bad.extend(update.bad);
             self.record |= update.more;
             self.events = if update.begun { update.events_max } else { update.events_before };
             self.can_step_back = false;
@@ -714,10 +771,67 @@ impl Supervisor {
             self.can_step_back = false;
         }
         self.orders.extend(update.covers.into_iter().map(Order::Recorded));
+        let recorded = |(member, start, len)| Order::BadRecorded(member, start, len);
+        self.orders.extend(update.bad.into_iter().map(recorded));
         self.active_on_disk = update.active;
         if update.active && self.safe_at.is_none() && self.safe_mode_delay_ns > 0 && !self.stopping
         {
             self.safe_at = Some(self.now.after(self.safe_mode_delay_ns));
+        }
+    }
+
+    /// What a member lacks goes into its log; if that is full, or there is none, the member goes.
+    fn note_bad(&mut self, (id, start, len): BadRange) {
+        let member = &mut self.members[usize::from(id.0)];
+        let at = start + Sectors(member.superblock.data_offset().0);
+        let fits = match (&mut member.bad_blocks, member.superblock.badblock_log()) {
+            (Some(bad), Some((_, room))) => {
+                bad.insert(at, len);
+                bad.fits(room)
+            }
+            _ => false,
+        };
+        if !fits {
+            if !self.fail_if_survivable(id) {
+                self.give_up(Loss::Data);
+            }
+            return;
+        }
+        member.log_dirty = true;
+        self.record = true;
+        self.unrecorded_bad.push((id, start, len));
+        self.happened.push_back(Event::BadBlocks(id, start, len));
+    }
+
+    fn note_good(&mut self, (id, start, len): BadRange) {
+        let member = &mut self.members[usize::from(id.0)];
+        let at = start + Sectors(member.superblock.data_offset().0);
+        if let Some(bad) = &mut member.bad_blocks
+            && bad.contains(at, len)
+        {
+            bad.remove(at, len);
+            member.log_dirty = true;
+            self.record = true;
+            self.orders.push_back(Order::GoodAgain(id, start, len));
+        }
+    }
+
+    /// Logs that are behind, before superblocks that go by them.
+    fn send_logs(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            if !member.is_present() || !mem::take(&mut member.log_dirty) {
+                continue;
+            }
+            let (Some(bad), Some((sector, room))) =
+                (&member.bad_blocks, member.superblock.badblock_log())
+            else {
+                continue;
+            };
+            if let Ok(data) = bad.encode(room) {
+                let target = Target::Member(MemberId(index as u16));
+                self.send(target, sector, data, Meta::BadBlocks);
+            }
         }
     }
 
@@ -740,7 +854,7 @@ impl Supervisor {
             };
             intent.sent(targets.len() as u32);
             for (target, base) in targets {
-                self.send(target, base + offset, data.clone(), true);
+                self.send(target, base + offset, data.clone(), Meta::Bitmap);
             }
         }
         if let Some(intent) = &mut self.intent {
@@ -748,14 +862,14 @@ impl Supervisor {
         }
     }
 
-    fn send(&mut self, target: Target, sector: Sector, mut data: Vec<u8>, is_bitmap: bool) {
+    fn send(&mut self, target: Target, sector: Sector, mut data: Vec<u8>, meta: Meta) {
         data.resize(data.len().next_multiple_of(512), 0);
         let free = self.in_flight.iter().position(Option::is_none);
         let at = free.unwrap_or(self.in_flight.len());
         if free.is_none() {
             self.in_flight.push(None);
         }
-        self.in_flight[at] = Some((target, is_bitmap));
+        self.in_flight[at] = Some((target, meta));
         self.writes.push_back(MetaWrite { id: WriteId(at as u32), target, sector, data });
     }
 }
@@ -790,6 +904,7 @@ impl Member {
         sb.set_utime(utime);
         sb.set_resync_offset(resync);
         sb.set_roles(devices, own);
+        sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
         if self.standing == Standing::Recovering {
             sb.set_recovery_offset(Some(self.recovered_to));
         } else {

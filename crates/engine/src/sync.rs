@@ -11,6 +11,7 @@
 
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
+    members::BadState,
     messages::Notice,
     scratch::PAGE_BYTES,
     shard::{Job, Owner, Shard},
@@ -97,10 +98,56 @@ struct Errand {
     what: SyncPiece,
     /// What is not begun yet: member sectors on parity levels, else array sectors.
     rest: Range<u64>,
+    /// Pages to be begun again by themselves.
+    again: Vec<Range<u64>>,
     units: u32,
     report: SyncReport,
-    /// Of a rewrite: whose sectors.
+    /// Of a rewrite: whose sectors, and the buffer while they are probed.
     mends: Option<(MemberId, Range<u64>)>,
+    probe: Probe,
+}
+
+/// Of a read that failed most pages can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probe {
+    Due,
+    Running(Buf),
+    /// The page cannot be read, or was not to be probed.
+    Done,
+}
+
+impl Errand {
+    fn new(what: SyncPiece, rest: Range<u64>) -> Self {
+        let report = SyncReport {
+            id: what.id,
+            ok: true,
+            mismatch_sectors: 0,
+            mismatches: Vec::new(),
+            requests: 0,
+        };
+        let again = Vec::new();
+        Self { what, rest, again, units: 0, report, mends: None, probe: Probe::Done }
+    }
+
+    fn is_begun(&self) -> bool {
+        self.rest.is_empty() && self.again.is_empty()
+    }
+
+    /// The next range to begin: a page that is begun again, or what is left.
+    fn next(&self) -> Range<u64> {
+        self.again.last().unwrap_or(&self.rest).clone()
+    }
+
+    /// So much of it has begun.
+    fn took(&mut self, len: u64) {
+        match self.again.pop() {
+            Some(page) if page.start + len < page.end => {
+                self.again.push(page.start + len..page.end)
+            }
+            Some(_) => {}
+            None => self.rest.start += len,
+        }
+    }
 }
 
 /// A unit on a level with copies.
@@ -115,6 +162,8 @@ struct Unit {
     stage: Stage,
     /// A read failed on a member that the array lives without.
     again: bool,
+    /// Its range is done page by page instead.
+    retired: bool,
     failed: bool,
 }
 
@@ -169,15 +218,7 @@ impl Shard {
             }
             _ => start..end,
         };
-        let report = SyncReport {
-            id: piece.id,
-            ok: true,
-            mismatch_sectors: 0,
-            mismatches: Vec::new(),
-            requests: 0,
-        };
-        let errand = Errand { what: piece, rest, units: 0, report, mends: None };
-        let key = self.syncs.pieces.insert(errand) as u32;
+        let key = self.syncs.pieces.insert(Errand::new(piece, rest)) as u32;
         self.syncs.queue.push_back(key);
     }
 
@@ -196,7 +237,7 @@ impl Shard {
             && let Some(&key) = self.syncs.queue.front()
         {
             let piece = &mut self.syncs.pieces[key as usize];
-            if piece.rest.is_empty() {
+            if piece.is_begun() || matches!(piece.probe, Probe::Running(_)) {
                 self.syncs.queue.pop_front();
                 self.end_piece_if_done(key);
                 continue;
@@ -204,6 +245,7 @@ impl Shard {
             piece.units += 1;
             self.syncs.running += 1;
             match &self.geometry {
+                _ if piece.probe == Probe::Due => self.begin_probe(key),
                 Geometry::Parity(_) => self.begin_stripe_unit(key),
                 _ => self.begin_copy_unit(key),
             }
@@ -212,7 +254,7 @@ impl Shard {
 
     fn end_piece_if_done(&mut self, key: u32) {
         let piece = &self.syncs.pieces[key as usize];
-        if piece.units == 0 && piece.rest.is_empty() && !self.syncs.queue.contains(&key) {
+        if piece.units == 0 && piece.is_begun() && !self.syncs.queue.contains(&key) {
             let Errand { mut report, mends, .. } = self.syncs.pieces.remove(key as usize);
             if let Some((member, range)) = mends {
                 return self.end_rewrite(member, range, report.ok);
@@ -230,6 +272,7 @@ impl Shard {
         if !ok {
             // What follows would not count.
             piece.rest.start = piece.rest.end;
+            piece.again.clear();
         }
         piece.units -= 1;
         self.syncs.running -= 1;
@@ -238,11 +281,11 @@ impl Shard {
 
     fn begin_stripe_unit(&mut self, key: u32) {
         let parity = self.parity();
-        let at = self.syncs.pieces[key as usize].rest.start;
-        let (stripe, offset) = parity.stripe_at(Sector(at));
-        let rest = &self.syncs.pieces[key as usize].rest;
-        let len = (parity.chunk().0 - offset.0).min(u64::from(OP_SECTORS_MAX)).min(rest.end - at);
-        self.syncs.pieces[key as usize].rest.start += len;
+        let next = self.syncs.pieces[key as usize].next();
+        let (stripe, offset) = parity.stripe_at(Sector(next.start));
+        let left = (parity.chunk().0 - offset.0).min(next.end - next.start);
+        let len = left.min(u64::from(OP_SECTORS_MAX));
+        self.syncs.pieces[key as usize].took(len);
         let (lo, hi) = (offset.0 as u32, (offset.0 + len) as u32);
         self.add_sync_frag(key, stripe, (lo, hi));
     }
@@ -288,11 +331,11 @@ impl Shard {
     }
 
     fn begin_copy_unit(&mut self, key: u32) {
-        let piece = &self.syncs.pieces[key as usize];
-        let (at, rest) = (piece.rest.start, piece.rest.end - piece.rest.start);
+        let next = self.syncs.pieces[key as usize].next();
+        let (at, left) = (next.start, next.end - next.start);
         let run = self.geometry.map(Sector(at));
-        let len = self.clip(&run.homes, run.len.0.min(rest).min(UNIT_SECTORS));
-        self.syncs.pieces[key as usize].rest.start += len;
+        let len = self.clip(&run.homes, run.len.0.min(left).min(UNIT_SECTORS));
+        self.syncs.pieces[key as usize].took(len);
         let unit = self.syncs.units.insert(Unit {
             piece: key,
             start: at,
@@ -301,6 +344,7 @@ impl Shard {
             pending: 1,
             stage: Stage::Reading,
             again: false,
+            retired: false,
             failed: false,
         }) as u32;
         self.claim(at..at + len, Job::Sync(unit));
@@ -322,9 +366,18 @@ impl Shard {
             _ if targets.is_empty() => sources.clear(),
             _ => sources.truncate(1),
         }
-        let is_lost = sources.is_empty() && !targets.is_empty();
-        let compares = matches!(self.syncs.action(piece), SyncAction::Check | SyncAction::Repair);
-        self.syncs.units[key as usize].failed = is_lost && !compares;
+        if sources.is_empty() && !targets.is_empty() {
+            self.syncs.units[key as usize].failed = match self.syncs.action(piece) {
+                SyncAction::Check | SyncAction::Repair => false,
+                SyncAction::Recovery => {
+                    let lost = targets
+                        .iter()
+                        .map(|(home, member)| (*member, home.sector.0..home.sector.0 + len));
+                    !self.lose(lost)
+                }
+                SyncAction::Resync | SyncAction::Rewrite => true,
+            };
+        }
         for (home, member) in sources {
             let Some(buf) = self.scratch.alloc((len * 512) as u32) else {
                 // Not while the stripe cache has room for its units, as its least size has.
@@ -375,7 +428,7 @@ impl Shard {
             Stage::Writing => self.syncs.pieces[unit.piece as usize].mends.is_none(),
             stage => stage == Stage::Verifying,
         };
-        if unit.failed || is_over || (unit.copies.is_empty() && !unit.again) {
+        if unit.failed || unit.retired || is_over || (unit.copies.is_empty() && !unit.again) {
             return self.end_unit(key);
         }
         unit.pending = 1;
@@ -467,54 +520,142 @@ impl Shard {
         self.unit_part_done(key);
     }
 
-    /// Whether an I/O reads again what was just written.
-    pub(crate) fn is_verifying(&self, owner: Owner) -> bool {
+    /// Whether an I/O writes anew what could not be read, or reads it again.
+    pub(crate) fn is_rewriting(&self, owner: Owner) -> bool {
         match owner {
-            Owner::Unit(key) => self.syncs.units[key as usize].stage == Stage::Verifying,
-            Owner::Op(key) => self.ops[key as usize].verifying,
-            Owner::Request(_) => false,
+            Owner::Unit(key) => {
+                let unit = &self.syncs.units[key as usize];
+                let is_rewrite = self.syncs.action(unit.piece) == SyncAction::Rewrite;
+                is_rewrite && matches!(unit.stage, Stage::Writing | Stage::Verifying)
+            }
+            Owner::Op(key) => self.ops[key as usize].rewrites(&self.syncs),
+            Owner::Request(_) | Owner::Probe(_) => false,
         }
     }
 
     /// A member could not read this: nothing is read there until it has been written anew.
     pub(crate) fn rewrite(&mut self, member: MemberId, range: Range<u64>) {
-        self.members.mark_bad(member, range.clone());
+        self.members.mark_bad(member, range.clone(), BadState::Seen);
         let Some(slot) = self.members.slot_of(member) else { return };
         let mut at = range.start;
         while at < range.end {
-            // On parity levels member sectors; else the array's, chunk by chunk.
-            let (rest, len) = match &self.geometry {
-                Geometry::Parity(_) => (range.clone(), range.end - at),
-                Geometry::Raid10(raid10) => {
-                    let len = (raid10.chunk().0 - at % raid10.chunk().0).min(range.end - at);
-                    let Content::Data(start) = raid10.content(slot, Sector(at)) else { return };
-                    (start.0..start.0 + len, len)
+            let page = (PAGE_SECTORS - at % PAGE_SECTORS).min(range.end - at);
+            // On parity levels member sectors; else the array's.
+            let rest = match self.geometry.content(slot, Sector(at)) {
+                Content::Data(start) if !matches!(self.geometry, Geometry::Parity(_)) => {
+                    start.0..start.0 + page
                 }
-                _ => (range.clone(), range.end - at),
+                _ => at..at + page,
             };
             let what = SyncPiece {
                 id: PieceId(u32::MAX),
                 action: SyncAction::Rewrite,
                 start: Sector(rest.start),
-                len: Sectors(rest.end - rest.start),
-                within: at..at + len,
+                len: Sectors(page),
+                within: at..at + page,
             };
-            let report = SyncReport {
-                id: what.id,
-                ok: true,
-                mismatch_sectors: 0,
-                mismatches: Vec::new(),
-                requests: 0,
-            };
-            let mends = Some((member, at..at + len));
-            let key = self.syncs.pieces.insert(Errand { what, rest, units: 0, report, mends });
-            self.syncs.queue.push_front(key as u32);
-            at += len;
+            let mut errand = Errand::new(what, rest);
+            (errand.mends, errand.probe) = (Some((member, at..at + page)), Probe::Due);
+            let key = self.syncs.pieces.insert(errand) as u32;
+            self.syncs.queue.push_front(key);
+            at += page;
         }
     }
 
+    fn begin_probe(&mut self, key: u32) {
+        let errand = &mut self.syncs.pieces[key as usize];
+        let Some((member, range)) = errand.mends.clone() else { return };
+        let len = range.end - range.start;
+        let Some(buf) = self.scratch.alloc((len * 512) as u32) else {
+            // It is written anew, be it in vain.
+            return self.probed(key, false);
+        };
+        errand.probe = Probe::Running(buf);
+        let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
+        self.start_io(Owner::Probe(key), member, IoKind::Read, (range.start, len), pieces);
+    }
+
+    /// Whether a page can be read by itself is known.
+    pub(crate) fn probed(&mut self, key: u32, ok: bool) {
+        let errand = &mut self.syncs.pieces[key as usize];
+        let probe = mem::replace(&mut errand.probe, Probe::Done);
+        let Some((member, range)) = errand.mends.clone() else { return };
+        if let Probe::Running(buf) = probe {
+            self.scratch.free(buf, ((range.end - range.start) * 512) as u32);
+        }
+        if ok {
+            errand.mends = Some((member, range.start..range.start));
+            errand.rest.start = errand.rest.end;
+            self.members.clear_bad(member, range);
+        } else {
+            self.syncs.queue.push_front(key);
+        }
+        self.sync_unit_done(key, true);
+    }
+
+    /// A member that recovery cannot do without could not read. Its pages are tried one by one; what can
+    /// be read by nobody is lost. False: it was no recovery.
+    pub(crate) fn source_failed(
+        &mut self,
+        owner: Owner,
+        member: MemberId,
+        range: Range<u64>,
+    ) -> bool {
+        let (piece, ours) = match owner {
+            Owner::Op(key) => (self.ops[key as usize].piece(), range.clone()),
+            Owner::Unit(key) => {
+                let unit = &self.syncs.units[key as usize];
+                (Some(unit.piece), unit.start..unit.start + unit.len)
+            }
+            _ => (None, 0..0),
+        };
+        let Some(piece) = piece.filter(|&p| self.syncs.action(p) == SyncAction::Recovery) else {
+            return false;
+        };
+        if range.end - range.start <= PAGE_SECTORS {
+            self.members.mark_bad(member, range, BadState::Seen);
+            return true;
+        }
+        let is_first = match owner {
+            Owner::Op(key) => self.ops[key as usize].retire(),
+            Owner::Unit(key) => !mem::replace(&mut self.syncs.units[key as usize].retired, true),
+            _ => false,
+        };
+        if is_first {
+            self.retry_in_pages(piece, ours);
+        }
+        true
+    }
+
+    /// Has a range of a piece done page by page.
+    pub(crate) fn retry_in_pages(&mut self, piece: u32, range: Range<u64>) {
+        let errand = &mut self.syncs.pieces[piece as usize];
+        let mut at = range.start;
+        while at < range.end {
+            let page = (PAGE_SECTORS - at % PAGE_SECTORS).min(range.end - at);
+            errand.again.push(at..at + page);
+            at += page;
+        }
+        if !self.syncs.queue.contains(&piece) {
+            self.syncs.queue.push_front(piece);
+        }
+    }
+
+    /// These sectors of members under recovery cannot be recovered. True if all can go on record.
+    pub(crate) fn lose(
+        &mut self,
+        lost: impl Iterator<Item = (MemberId, Range<u64>)> + Clone,
+    ) -> bool {
+        let all = lost.clone().all(|(member, _)| self.members.has_log(member));
+        if all {
+            lost.for_each(|(member, range)| self.tell_bad(member, range));
+        }
+        all
+    }
+
     fn end_rewrite(&mut self, member: MemberId, range: Range<u64>, ok: bool) {
-        if ok && !self.members.has_failed(member) {
+        let is_lost = self.members.is_told_in_part(member, &range);
+        if ok && !range.is_empty() && !self.members.has_failed(member) && !is_lost {
             self.members.clear_bad(member, range.clone());
             let (start, len) = (Sector(range.start), Sectors(range.end - range.start));
             self.note(Notice::Rewritten(member, start, len));

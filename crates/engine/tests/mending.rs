@@ -119,6 +119,7 @@ fn rewrites(seed: u64) {
 fn drops(seed: u64) {
     let (mut world, member) = with_unreadable(seed);
     world.worn.insert(member);
+    world.has_no_room = true;
     let used = |&(slot, at): &(u16, u64)| {
         let at = Sector(at - world::DATA_OFFSET);
         world.geometry.content(Slot(slot), at) != Content::Unused
@@ -245,4 +246,55 @@ fn who_is_mostly_for_writing_is_read_last() {
     world.send(RequestKind::Read, 0, 8);
     world.settle();
     assert_eq!(world.errors, 0, "there was another copy");
+}
+
+/// Members and pages that went on record as bad.
+fn bad_places(world: &World) -> Vec<(u16, u64)> {
+    world.bad.keys().copied().collect()
+}
+
+#[test]
+fn a_recovery_goes_on_past_what_nobody_can_read() {
+    let cases = [(Level::Raid1, 2, 0), (Level::Raid5, 4, 2), (Level::Raid10, 4, 0x102)];
+    for (level, raid_disks, layout) in cases {
+        let config = Config {
+            level,
+            layout: Layout::from_md(level, layout).expect("a layout"),
+            chunk: if level == Level::Raid1 { Sectors(0) } else { Sectors(64) },
+            raid_disks,
+            component: Sectors(256),
+            member_sizes: Vec::new(),
+        };
+        let mut world = World::with(&config, 5, &[1], true);
+        world.unreadable.insert((0, world::DATA_OFFSET + 70));
+        assert!(go_over(&mut world, SyncAction::Recovery).ok);
+        world.end_sync(&[1]);
+        assert_eq!(bad_places(&world), [(0, 64), (1, 64)], "{level}: one page on both");
+        world.send(RequestKind::Read, 0, 8);
+        world.settle();
+        assert_eq!(world.errors, 0, "{level}: the rest can be read");
+        let total = world.sectors();
+        world.send(RequestKind::Read, 0, total);
+        world.settle();
+        assert_eq!(world.errors, 1, "{level}: what is lost is not made up");
+        world.send(|buf| RequestKind::Write { buf, fua: false, followed: false }, 0, total);
+        world.settle();
+        assert_eq!(bad_places(&world), [], "{level}: what is written is good again");
+        world.errors = 0;
+        world.check_contents();
+        world.check_redundancy();
+        assert_eq!(world.errors, 0, "{level}");
+    }
+}
+
+#[test]
+fn what_a_worn_member_cannot_hold_goes_on_record() {
+    let mut world = array(Level::Raid5, 4, 2);
+    world.unreadable.insert((0, world::DATA_OFFSET + 70));
+    world.worn.insert(0);
+    assert_eq!(go_over(&mut world, SyncAction::Check).mismatch_sectors, 0);
+    assert_eq!(bad_places(&world), [(0, 64)]);
+    assert!(!world.shard.has_failed(MemberId(0)));
+    world.check_contents();
+    assert_eq!(world.errors, 0, "the others have it");
 }

@@ -61,6 +61,7 @@ impl Story {
                 superblock: made.members[usize::from(slot)].superblock.clone(),
                 slot: Some(Slot(slot)),
                 trusted_to: FULLY_TRUSTED,
+                bad_blocks: None,
             })
             .collect();
         let intent = bitmap.then(|| {

@@ -15,9 +15,10 @@ use lapstrake_engine::{
     Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::Superblock;
+use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use std::{
     io,
+    ops::Range,
     os::fd::OwnedFd,
     sync::{
         Arc,
@@ -47,6 +48,8 @@ pub struct Part {
     pub slot: Option<Slot>,
     /// Its data is right below this sector; all of it when [`FULLY_TRUSTED`].
     pub trusted_to: Sector,
+    /// What its bad-block log holds, if it has one.
+    pub bad_blocks: Option<BadBlocks>,
 }
 
 /// All that makes up an array before it is started.
@@ -416,6 +419,7 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
         trusted_to: part.trusted_to,
         rotational: part.device.rotational(),
         write_mostly: part.superblock.write_mostly(),
+        bad_blocks: bad_ranges(part.bad_blocks.as_ref(), &part.superblock),
     });
     let intent = parts.intent.as_ref().filter(|_| !options.read_only);
     let config = ShardConfig {
@@ -431,11 +435,24 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
     Ok((Shard::new(config), memory))
 }
 
+/// A bad-block log as the engine counts: from the data offset.
+pub(crate) fn bad_ranges(
+    bad: Option<&BadBlocks>,
+    superblock: &Superblock,
+) -> Option<Vec<Range<u64>>> {
+    let from = superblock.data_offset().0;
+    let range = |(start, len): (Sector, Sectors)| {
+        start.0.saturating_sub(from)..(start.0 + len.0).saturating_sub(from)
+    };
+    Some(bad?.iter().map(range).filter(|range| !range.is_empty()).collect())
+}
+
 fn supervisor(parts: &Parts, options: &Options, shards: usize) -> SupervisorConfig {
     let members = parts.members.iter().map(|part| MemberRecord {
         superblock: part.superblock.clone(),
         slot: part.slot,
         trusted_to: part.trusted_to,
+        bad_blocks: part.bad_blocks.clone(),
     });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     SupervisorConfig {

@@ -15,6 +15,7 @@ use lapstrake_geometry::{GeometryError, Sector, Sectors};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
+    badblocks::{BadBlocks, BadBlocksError},
     bitmap::{self, BitmapError, Bits},
     detect::{self, Finding, Findings},
 };
@@ -130,6 +131,14 @@ pub enum OpenArrayError {
     BitmapSize {
         /// Where it was read.
         place: String,
+    },
+    /// A bad-block log cannot be used.
+    #[error("the bad-block log of {member} cannot be used: {error}; nothing was written")]
+    BadBlocks {
+        /// Whose.
+        member: String,
+        /// What is wrong with it.
+        error: BadBlocksError,
     },
     /// The forced members' superblocks could not be written.
     #[error("{member}: cannot rewrite its superblock: {source}; `--force` again resumes")]
@@ -374,13 +383,15 @@ fn parts(
 ) -> Result<Parts, OpenArrayError> {
     let part = |id: usize, slot, trusted_to| {
         let superblock = superblocks[id].clone()?;
-        Some(Part { device: devices[id].clone(), superblock, slot, trusted_to })
+        let bad_blocks = read_bad_blocks(&devices[id], &superblock);
+        let device = devices[id].clone();
+        Some(bad_blocks.map(|bad_blocks| Part { device, superblock, slot, trusted_to, bad_blocks }))
     };
     let slots = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
     let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), FULLY_TRUSTED));
     let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), r.2));
     let spares = assembly.spares.iter().filter_map(|&id| part(id, None, Sector(0)));
-    let members: Vec<Part> = in_sync.chain(recovering).chain(spares).collect();
+    let members = in_sync.chain(recovering).chain(spares).collect::<Result<Vec<Part>, _>>()?;
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {
         Some(geometry) => geometry.clone(),
@@ -393,6 +404,25 @@ fn parts(
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
     let resync_from = assembly.resync_from;
     Ok(Parts { name, geometry, members, resync_from, intent, bitmap_file })
+}
+
+/// The bad-block log, if there is room for one.
+pub(crate) fn read_bad_blocks(
+    device: &Member,
+    superblock: &Superblock,
+) -> Result<Option<BadBlocks>, OpenArrayError> {
+    let Some((sector, len)) = superblock.badblock_log() else { return Ok(None) };
+    let unusable = |error| {
+        let member = device.spec().to_string();
+        OpenArrayError::BadBlocks { member, error }
+    };
+    let shift = superblock.badblock_shift();
+    if !superblock.has_bad_blocks() {
+        return BadBlocks::new(shift).map(Some).map_err(unusable);
+    }
+    let mut bytes = vec![0; len.bytes() as usize];
+    device.read_at(sector.bytes(), &mut bytes).map_err(|source| read_error(device, source))?;
+    BadBlocks::parse(&bytes, shift).map(Some).map_err(unusable)
 }
 
 /// The array's name without its host; an array without a name goes by its UUID.

@@ -222,7 +222,7 @@ impl Superblock {
         if self.has(feature::REPLACEMENT) {
             return Some(Unsupported::Replacement);
         }
-        self.has_bad_blocks().then_some(Unsupported::BadBlocks)
+        None
     }
 }
 
@@ -489,6 +489,14 @@ impl Superblock {
                 Some((at, Sectors(sb.bblog_size.into())))
             }
             _ => None,
+        }
+    }
+
+    /// The unit of the bad-block log, 512 bytes times two to this.
+    pub fn badblock_shift(&self) -> u8 {
+        match self {
+            Self::V090(_) => 0,
+            Self::V1(sb) => sb.bblog_shift,
         }
     }
 

@@ -27,17 +27,11 @@ pub enum Unsupported {
     /// The member is a replacement under way for another one. The array can do without it.
     #[error("the member is replacing another one, not supported yet")]
     Replacement,
-    /// The log of bad blocks has entries: what it holds there is old. The array can do without the member.
-    #[error(
-        "the member has bad blocks on record, which are not supported yet; the kernel's md can use \
-         the rest of it"
-    )]
-    BadBlocks,
 }
 
 impl Unsupported {
     /// Whether the whole array has to be left alone, and not this member only.
     pub fn concerns_array(self) -> bool {
-        !matches!(self, Self::Replacement | Self::BadBlocks)
+        self != Self::Replacement
     }
 }

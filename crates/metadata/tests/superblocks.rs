@@ -170,7 +170,7 @@ fn features_that_are_not_supported_are_named() {
     let of = |bits| v1_with(|sb| sb.feature_map = bits).unsupported();
     assert_eq!(of(0), None);
     assert_eq!(of(feature::BITMAP_OFFSET | feature::RECOVERY_OFFSET), None);
-    assert_eq!(of(feature::BAD_BLOCKS), Some(Unsupported::BadBlocks));
+    assert_eq!(of(feature::BAD_BLOCKS), None);
     assert_eq!(of(feature::JOURNAL), Some(Unsupported::Journal));
     assert_eq!(of(feature::PPL), Some(Unsupported::Ppl));
     assert_eq!(of(feature::MULTIPLE_PPLS), Some(Unsupported::Ppl));

@@ -383,7 +383,7 @@ impl<'a> Fate<'a> {
         let Started { assembly, superblocks, intent, .. } = started;
         let record = |disk: usize, slot, trusted_to| {
             let superblock = superblocks[disk].clone().expect("it was assembled");
-            (disk, MemberRecord { superblock, slot, trusted_to })
+            (disk, MemberRecord { superblock, slot, trusted_to, bad_blocks: None })
         };
         let slots = (0..).map(Slot).zip(&assembly.members);
         let in_sync =

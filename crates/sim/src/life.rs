@@ -229,6 +229,7 @@ impl<'a> Life<'a> {
                 slot: record.slot,
                 trusted_to: record.trusted_to,
                 rotational: dice.one_in(2),
+                bad_blocks: None,
                 write_mostly: dice.one_in(8),
             })
             .collect();
@@ -393,11 +394,12 @@ impl<'a> Life<'a> {
             slot: None,
             trusted_to: Sector(0),
             rotational: self.dice.one_in(2),
+            bad_blocks: None,
             write_mostly: false,
         };
         self.data_area.push(data_area(&superblock));
         self.disk_of.push(disk);
-        let (id, added) = self.supervisor.handle_add(self.now, superblock, config);
+        let (id, added) = self.supervisor.handle_add(self.now, superblock, None, config);
         self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
         Ok(())
     }

@@ -33,7 +33,6 @@ fn member(member: &MemberView) -> String {
     let flag = match &*member.state {
         "faulty" => "(F)",
         "spare" => "(S)",
-        "replacement" => "(R)",
         _ => "",
     };
     format!(" {}[{}]{mostly}{flag}", member.path, member.number)
@@ -137,6 +136,5 @@ mod tests {
         assert_eq!(member("recovering", true), " x[7](W)");
         assert_eq!(member("faulty", true), " x[7](W)(F)");
         assert_eq!(member("spare", false), " x[7](S)");
-        assert_eq!(member("replacement", false), " x[7](R)");
     }
 }

@@ -53,6 +53,10 @@ pub struct World {
     pub dead: BTreeSet<u16>,
     /// Members' sectors that cannot be read until they are written.
     pub unreadable: BTreeSet<(u16, u64)>,
+    /// What went on record as bad: member and sector, how many.
+    pub bad: BTreeMap<(u16, u64), u64>,
+    /// Bad-block logs are full.
+    pub has_no_room: bool,
     /// Members whose writes do not help.
     pub worn: BTreeSet<u16>,
     pub rng: Rng,
@@ -95,6 +99,7 @@ impl World {
             trusted_to: if recovering.contains(&slot) { Sector(0) } else { FULLY_TRUSTED },
             rotational: slot % 2 == 0,
             write_mostly: mostly.contains(&slot),
+            bad_blocks: Some(Vec::new()),
         });
         let pages = 33 * 32 * u32::from(disks).div_ceil(8);
         let shard = Shard::new(ShardConfig {
@@ -113,6 +118,8 @@ impl World {
             members: sizes.iter().map(|s| vec![0; (s + DATA_OFFSET) as usize * SECTOR]).collect(),
             dead: BTreeSet::new(),
             unreadable: BTreeSet::new(),
+            bad: BTreeMap::new(),
+            has_no_room: false,
             worn: BTreeSet::new(),
             rng: Rng(seed | 1),
             buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
@@ -259,6 +266,20 @@ impl World {
                     continue;
                 }
                 Notice::Rewritten(..) => continue,
+                Notice::Bad(member, ..) if self.has_no_room => {
+                    self.shard.handle_order(self.now, &Order::MemberFailed(member));
+                    Order::Recorded(member)
+                }
+                Notice::Bad(member, start, len) => {
+                    self.bad.insert((member.0, start.0), len.0);
+                    Order::BadRecorded(member, start, len)
+                }
+                Notice::Good(member, start, len) => {
+                    self.bad.retain(|&(m, at), _| {
+                        m != member.0 || at < start.0 || at >= start.0 + len.0
+                    });
+                    Order::GoodAgain(member, start, len)
+                }
                 other => panic!("unasked: {other:?}"),
             };
             self.shard.handle_order(self.now, &order);

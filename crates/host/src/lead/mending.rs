@@ -2,8 +2,10 @@
 
 use super::{Lead, MemberFact};
 use crate::{
+    array::bad_ranges,
     core::Core,
     message::{Addition, Message},
+    open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
 };
 use lapstrake_engine::{
@@ -52,6 +54,13 @@ impl Lead {
                     }
                 });
             }
+            Event::BadBlocks(member, sector, len) => self.log.say(&format!(
+                "{}: {} bytes from byte {} of its data can be neither read nor recovered, or not be \
+                 written; they went into its bad-block log, and are not used until they are written",
+                self.members[usize::from(member.0)].path,
+                len.0 * 512,
+                sector.0 * 512,
+            )),
             Event::Rewritten(member, sector, len) => self.log.say(&format!(
                 "{}: {} bytes from byte {} of its data could not be read; they were written anew from \
                  the other members, and can be read",
@@ -189,6 +198,7 @@ impl Lead {
                 )
             })?,
         };
+        let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
@@ -199,8 +209,9 @@ impl Lead {
             trusted_to: Sector(0),
             rotational: device.rotational(),
             write_mostly: superblock.write_mostly(),
+            bad_blocks: bad_ranges(bad_blocks.as_ref(), superblock),
         };
-        let (id, added) = supervisor.handle_add(now, (**superblock).clone(), config);
+        let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
         self.members.push(MemberFact {
             path: device.spec().to_string(),
             direct: device.direct(),
