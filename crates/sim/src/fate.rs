@@ -135,13 +135,13 @@ impl<'a> Fate<'a> {
         self.outcome.lives += 1;
         self.outcome.cuts += u64::from(report.end == End::Cut);
         self.stamp = report.stamp;
-        self.stale.extend(&report.recorded);
         self.suspect.extend(&report.hit);
         if report.wrote_superblocks {
             let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
         }
         self.stale.retain(|disk| !report.recovered.contains(disk));
+        self.stale.extend(&report.recorded);
         if report.end == End::Stopped && report.is_whole {
             self.doubt.fill(false);
         }

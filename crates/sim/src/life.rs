@@ -68,7 +68,7 @@ pub(crate) struct Report {
     /// Disks whose failure is on record.
     pub recorded: BTreeSet<usize>,
     pub wrote_superblocks: bool,
-    /// Disks that were not in sync at the start and are now.
+    /// Disks that were recovered in it, whatever came after.
     pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
     pub is_whole: bool,
@@ -193,8 +193,6 @@ pub(crate) struct Life<'a> {
     returning: Vec<(usize, Superblock)>,
     /// Members that the first shard knows.
     known: u16,
-    /// Disks that were in sync at the start.
-    whole: BTreeSet<usize>,
     vanished: BTreeSet<MemberId>,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
@@ -233,9 +231,6 @@ impl<'a> Life<'a> {
                 write_mostly: dice.one_in(8),
             })
             .collect();
-        let is_whole =
-            |record: &MemberRecord| record.slot.is_some() && record.trusted_to == FULLY_TRUSTED;
-        let whole = members.iter().filter(|(_, record)| is_whole(record)).map(|m| m.0).collect();
         let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
         let shard = |index: usize| {
             Shard::new(ShardConfig {
@@ -293,7 +288,6 @@ impl<'a> Life<'a> {
             was_forced,
             returning,
             known: configs.len() as u16,
-            whole,
             vanished: BTreeSet::new(),
             unheard: BTreeMap::new(),
             hit: BTreeSet::new(),
@@ -334,10 +328,8 @@ impl<'a> Life<'a> {
     /// What is left of it.
     pub(crate) fn report(self, end: End) -> Report {
         let is_whole = !self.is_frail();
-        let standings = self.supervisor.members().zip(&self.disk_of);
-        let in_sync = standings.filter(|((_, standing), _)| *standing == Standing::InSync);
-        let recovered =
-            in_sync.map(|(_, &disk)| disk).filter(|d| !self.whole.contains(d)).collect();
+        let recovered = self.unheard.keys().map(|member| self.disk_of[usize::from(member.0)]);
+        let recovered = recovered.collect();
         Report {
             recovered,
             end,
