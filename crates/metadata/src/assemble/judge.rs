@@ -44,8 +44,8 @@ pub(super) fn which_array(
     }
 }
 
-/// The one of most events that holds a slot, the first of equals, but one that another of them calls
-/// failed after that one. If none holds a slot, of all.
+/// The one of most events that holds a slot and is whole, the first of equals, but one that another of
+/// them calls failed after that one. If none holds a slot, of all.
 pub(super) fn freshest<'a, 'b>(
     ours: impl Iterator<Item = &'a Candidate<'b>> + Clone,
 ) -> Option<&'a Candidate<'b>> {
@@ -56,9 +56,19 @@ pub(super) fn freshest<'a, 'b>(
         Some(best) if best.superblock.events() >= c.superblock.events() => Some(best),
         _ => Some(c),
     };
-    let most = ours.clone().filter(votes).fold(None, first_of_most);
-    let Some(most) = most else { return ours.fold(None, first_of_most) };
-    let equals = ours.filter(votes).filter(|c| c.superblock.events() == most.superblock.events());
+    let Some(most) = ours.clone().filter(votes).fold(None, first_of_most) else {
+        return ours.fold(None, first_of_most);
+    };
+    // One under recovery may be new, and the others not know it yet.
+    let is_whole = |c: &&Candidate<'_>| {
+        let events = c.superblock.events().saturating_add(EVENT_MARGIN);
+        c.superblock.recovery_offset().is_none() && events >= most.superblock.events()
+    };
+    let whole = ours.clone().filter(votes).filter(is_whole).fold(None, first_of_most);
+    let most = whole.unwrap_or(most);
+    let rank =
+        |c: &Candidate<'_>| (c.superblock.events(), c.superblock.recovery_offset().is_none());
+    let equals = ours.filter(votes).filter(|c| rank(c) == rank(most));
     let is_called_failed = |c: &&Candidate<'_>| match c.superblock.role() {
         Role::Active(slot) => equals.clone().any(|e| e.superblock.dev_of_slot(slot).is_none()),
         _ => false,
@@ -139,8 +149,12 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
     let (by, dev_number) = (freshest.id, sb.dev_number());
     if sb.events() >= fresh.events() {
         let called_failed = fresh.dev_of_slot(slot).is_none();
-        let reason = Verdict::Left(Reason::CalledFailedBy { by });
-        return if called_failed { reason } else { in_slot(sb, sb.role()) };
+        return match sb.recovery_offset() {
+            _ if !called_failed => in_slot(sb, sb.role()),
+            None => Verdict::Left(Reason::CalledFailedBy { by }),
+            // It is new to the freshest, and holds nothing yet.
+            Some(_) => Verdict::Spare,
+        };
     }
     if dev_number >= fresh.table_len() {
         return Verdict::Left(Reason::Unlisted { by, dev_number });

@@ -107,7 +107,7 @@ fn features_that_are_not_supported() {
     // What concerns one member only leaves that member.
     let mut members = RAID1().members("10 10");
     v1(&mut members[1].1).feature_map |= feature::BAD_BLOCKS;
-    assert_eq!(plain(&members).as_deref(), Ok("0 unsupported: new"));
+    assert_eq!(plain(&members).as_deref(), Ok("0 1: ok"));
     let mut members = RAID1().members("10 10 99#2");
     v1(&mut members[2].1).feature_map |= feature::REPLACEMENT;
     v1(&mut members[2].1).dev_roles[2] = 1;
