@@ -150,7 +150,11 @@ impl Ledger {
 
 /// A sector of this stamp; zeroes are the stamp 0.
 fn sector(at: u64, stamp: u64) -> Vec<u8> {
-    let word = |nth: u64| if stamp == 0 { 0 } else { stamp ^ (at * 64 + nth) * u64::from(nth > 0) };
+    let word = |nth: u64| match (stamp, nth) {
+        (0, _) => 0,
+        (stamp, 0) => stamp,
+        (stamp, nth) => stamp ^ (at << 6 | nth),
+    };
     (0..SECTOR / 8).flat_map(|nth| word(nth).to_le_bytes()).collect()
 }
 

@@ -81,7 +81,7 @@ impl Stage<'_> {
 
     fn kernel_repairs(&mut self, copies: &[PathBuf], old: &[u8]) -> Result<(), Failure> {
         let dump = self.directory.join("cut-image");
-        let script = Script::new(&self.case, copies, self.directory)
+        let script = Script::new(copies, self.directory)
             .active()
             .assemble()
             .then("settle")

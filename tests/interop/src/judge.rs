@@ -57,7 +57,7 @@ pub struct Script {
 
 impl Script {
     /// Begins with these files as the script's devices; dumps go to the directory.
-    pub fn new(case: &Case, files: &[PathBuf], directory: &Path) -> Self {
+    pub fn new(files: &[PathBuf], directory: &Path) -> Self {
         let list: Vec<String> = files.iter().map(|file| quoted(file)).collect();
         let script = Self {
             text: WORDS.to_owned(),

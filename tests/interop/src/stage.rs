@@ -63,7 +63,7 @@ impl<'a> Stage<'a> {
     }
 
     pub fn script(&self) -> Script {
-        Script::new(&self.case, &self.files, self.directory)
+        Script::new(&self.files, self.directory)
     }
 
     /// Our array of all members but these.
