@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a member is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,9 @@ pub struct Member {
     pub(crate) no_discard: AtomicBool,
     pub(crate) no_punch: AtomicBool,
     pub(crate) no_zero_range: AtomicBool,
+    /// Its file was found shorter than the window. Whoever wrote to it would make it longer again,
+    /// and what was cut off would read as zeroes: from then on everything fails.
+    pub(crate) cut_off: AtomicBool,
 }
 
 impl Member {
@@ -130,6 +133,7 @@ impl Member {
             _claim: None,
             _behind: None,
             layers: Vec::new(),
+            cut_off: AtomicBool::new(false),
             no_discard: AtomicBool::new(false),
             no_punch: AtomicBool::new(false),
             no_zero_range: AtomicBool::new(false),
@@ -290,6 +294,9 @@ impl Member {
     }
 
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {
+        if self.cut_off.load(Ordering::Relaxed) {
+            return Verdict { delay: None, outcome: Outcome::Fail(libc::ENXIO) };
+        }
         if self.layers.is_empty() { PASS } else { judge(&self.layers, kind, offset, len) }
     }
 

@@ -32,7 +32,7 @@ impl IoVec {
 #[derive(Debug, Clone, Copy)]
 pub enum Op<'a> {
     /// Fill the vectors. Completes with their whole length, or an error; the end of a file that is
-    /// shorter than its window is `EIO`.
+    /// shorter than its window is `EIO`, and the member's end: everything fails with `ENXIO` after it.
     Read {
         /// Which member.
         member: usize,

@@ -271,6 +271,9 @@ impl Slot {
         }
         if result == 0 {
             // A read at the end of a file shorter than its window; a write that moves nothing.
+            if let (Work::Read, Some(member)) = (self.work, &self.member) {
+                member.cut_off.store(true, Ordering::Relaxed);
+            }
             return Next::Done(-libc::EIO);
         }
         let mut moved = result as usize;

@@ -101,7 +101,12 @@ fn a_file_cut_short_is_an_error_not_zeroes() {
         cut.set_len(6 * 4096).unwrap();
         assert!(caller.read(0, 0, 6 * 4096).is_ok());
         assert_eq!(caller.read(0, 4 * 4096, 4 * 4096), Err(-libc::EIO));
-        assert_eq!(caller.read(0, 8 * 4096, 4096), Err(-libc::EIO));
+        // Made longer by a write, it would read as zeroes where it was cut.
+        let zero = Op::WriteZeroes { member: 0, offset: 12 * 4096, len: 4096, may_unmap: false };
+        assert_eq!(caller.call(zero), -libc::ENXIO);
+        assert_eq!(caller.read(0, 8 * 4096, 4096), Err(-libc::ENXIO));
+        assert_eq!(caller.call(Op::Flush { member: 0 }), -libc::ENXIO);
+        assert_eq!(cut.metadata().unwrap().len(), 6 * 4096);
     });
 }
 

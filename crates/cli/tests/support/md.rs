@@ -2,7 +2,7 @@
 //! bytes as either reads them.
 
 use super::{Lab, Server, installed, not_run};
-use lapstrake_kernel_md::{Guest, Kernel, WORDS, available_or_say};
+use lapstrake_kernel_md::{Guest, Kernel, WORDS};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,11 @@ pub struct Md(Guest);
 impl Md {
     /// None where it cannot run, which is said aloud.
     pub fn boot(what: &str) -> Option<Self> {
-        if !available_or_say(what) || !can_copy(what) {
+        if !can_copy(what) {
             return None;
         }
-        Some(Self(Kernel::new().memory_mib(256).boot().unwrap()))
+        let booted = Kernel::new().memory_mib(256).boot();
+        booted.map(Self).inspect_err(|error| not_run(what, &error.to_string())).ok()
     }
 
     /// Plays a script in [`WORDS`], with these members as its devices; what it printed.
