@@ -135,13 +135,13 @@ impl<'a> Fate<'a> {
         self.outcome.lives += 1;
         self.outcome.cuts += u64::from(report.end == End::Cut);
         self.stamp = report.stamp;
-        self.stale.extend(&report.recorded);
         self.suspect.extend(&report.hit);
         if report.wrote_superblocks {
             let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
         }
         self.stale.retain(|disk| !report.recovered.contains(disk));
+        self.stale.extend(&report.recorded);
         if report.end == End::Stopped && report.is_whole {
             self.doubt.fill(false);
         }
@@ -281,12 +281,12 @@ impl<'a> Fate<'a> {
         if assembly.geometry.as_ref() != Some(&self.geometry) {
             return Err("the array has changed its geometry".into());
         }
-        for disk in 0..offered.len() {
+        for (disk, &offered) in offered.iter().enumerate() {
             let serves = assembly.members.contains(&Some(disk));
             if serves && self.stale.contains(&disk) {
                 return Err(format!("disk {disk} is stale and serves"));
             }
-            if !serves && offered[disk] && !self.suspect.contains(&disk) {
+            if !serves && offered && !self.suspect.contains(&disk) {
                 return Err(format!("disk {disk} never failed and is left"));
             }
         }

@@ -89,8 +89,14 @@ pub(crate) fn heal(
 fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) {
     let events = part.assembly.events + 2;
     let homes: Vec<usize> = homes.iter().copied().flatten().collect();
-    let fresh: Vec<Superblock> =
+    let mut fresh: Vec<Superblock> =
         homes.iter().filter_map(|&disk| part.superblocks[disk].clone()).collect();
+    // One that was away long may have the number of another that came in its place.
+    for (number, sb) in (0..).zip(&mut fresh) {
+        if let Superblock::V1(sb) = sb {
+            sb.dev_number = number;
+        }
+    }
     let devices: Vec<Device> = (0..)
         .zip(&fresh)
         .map(|(slot, sb)| Device {

@@ -4,27 +4,27 @@
 //! when it was put there. Shards, supervisor and clients talk over lanes that delay what they
 //! carry but keep its order, as threads and their queues do.
 
+mod members;
+mod requests;
+mod words;
+
+pub(crate) use words::in_words;
+
 use crate::{
     desk::Desk,
     dice::Dice,
-    disk::{Cut, Disk, SECTOR},
+    disk::{Cut, Disk},
     memory::Memory,
-    oracle::{Floors, Leaves, Oracle, word},
+    oracle::{Floors, Oracle},
     plan::Plan,
 };
 use lapstrake_engine::{
-    Buf, BufId, Effect, FULLY_TRUSTED, IntentConfig, IoKind, MemberConfig, MemberId, MemberIo,
-    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Reply, Request, RequestId, RequestKind,
-    Shard, ShardConfig, Standing, Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed,
-    Time,
+    BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo, MemberRecord,
+    MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing, Supervisor,
+    SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
 };
-use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{
-    Superblock,
-    bitmap::{self, Bits},
-    create::spare,
-    v1, v090,
-};
+use lapstrake_geometry::{Geometry, Sector, Sectors};
+use lapstrake_metadata::{Superblock, create::spare};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Seconds since 1970 when virtual time begins.
@@ -68,7 +68,7 @@ pub(crate) struct Report {
     /// Disks whose failure is on record.
     pub recorded: BTreeSet<usize>,
     pub wrote_superblocks: bool,
-    /// Disks that were not in sync at the start and are now.
+    /// Disks that were recovered in it, whatever came after.
     pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
     pub is_whole: bool,
@@ -193,8 +193,6 @@ pub(crate) struct Life<'a> {
     returning: Vec<(usize, Superblock)>,
     /// Members that the first shard knows.
     known: u16,
-    /// Disks that were in sync at the start.
-    whole: BTreeSet<usize>,
     vanished: BTreeSet<MemberId>,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
@@ -233,9 +231,6 @@ impl<'a> Life<'a> {
                 write_mostly: dice.one_in(8),
             })
             .collect();
-        let is_whole =
-            |record: &MemberRecord| record.slot.is_some() && record.trusted_to == FULLY_TRUSTED;
-        let whole = members.iter().filter(|(_, record)| is_whole(record)).map(|m| m.0).collect();
         let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
         let shard = |index: usize| {
             Shard::new(ShardConfig {
@@ -293,7 +288,6 @@ impl<'a> Life<'a> {
             was_forced,
             returning,
             known: configs.len() as u16,
-            whole,
             vanished: BTreeSet::new(),
             unheard: BTreeMap::new(),
             hit: BTreeSet::new(),
@@ -334,10 +328,8 @@ impl<'a> Life<'a> {
     /// What is left of it.
     pub(crate) fn report(self, end: End) -> Report {
         let is_whole = !self.is_frail();
-        let standings = self.supervisor.members().zip(&self.disk_of);
-        let in_sync = standings.filter(|((_, standing), _)| *standing == Standing::InSync);
-        let recovered =
-            in_sync.map(|(_, &disk)| disk).filter(|d| !self.whole.contains(d)).collect();
+        let recovered = self.unheard.keys().map(|member| self.disk_of[usize::from(member.0)]);
+        let recovered = recovered.collect();
         Report {
             recovered,
             end,
@@ -439,7 +431,7 @@ impl<'a> Life<'a> {
             (_, Some(next)) => {
                 self.now = next;
                 let (_, event) = self.queue.pop_first().expect("seen just now");
-                self.say(|| shown(&event));
+                self.say(|| words::shown(&event));
                 self.handle(event)?;
             }
             _ => return Err(format!("nothing is left to happen, in {:?}", self.phase)),
@@ -619,382 +611,6 @@ impl<'a> Life<'a> {
         for disk in self.disks.iter_mut() {
             disk.cut(how, self.dice);
         }
-    }
-}
-
-/// Requests of clients.
-impl Life<'_> {
-    fn wishes_left(&self) -> bool {
-        !self.script.is_empty() || self.requests_left > 0
-    }
-
-    fn submit(&mut self) {
-        // Some come together, before the engine is drained.
-        let count = if self.dice.one_in(4) { self.dice.between(1..=4) } else { 1 };
-        for _ in 0..count {
-            let wish = match self.script.pop_front() {
-                Some(wish) => wish,
-                None if self.requests_left > 0 => {
-                    self.requests_left -= 1;
-                    self.draw_wish()
-                }
-                None => return,
-            };
-            self.ask(wish);
-        }
-    }
-
-    fn draw_wish(&mut self) -> Wish {
-        let total = self.oracle.sectors();
-        let len_max = if self.dice.one_in(12) { total } else { self.plan.len_max };
-        let len = self.dice.between(1..=len_max.min(total));
-        let starts = total - len + 1;
-        let bound = if self.dice.one_in(8) { starts } else { self.plan.hot.min(starts) };
-        let mut sector = self.dice.below(bound);
-        if self.dice.one_in(3) {
-            sector = if self.sequential + len <= total { self.sequential } else { 0 };
-            self.sequential = sector + len;
-        }
-        let fua = self.dice.one_in(4);
-        let ask = match self.dice.below(24) {
-            0..8 => Ask::Read,
-            8..19 => Ask::Write { fua, followed: self.dice.one_in(3) },
-            19..21 => Ask::WriteZeroes { fua, unmap: self.dice.one_in(2) },
-            21 => Ask::Discard,
-            _ => return Wish { ask: Ask::Flush, sector: 0, len: 0 },
-        };
-        Wish { ask, sector, len }
-    }
-
-    pub(crate) fn ask(&mut self, wish: Wish) {
-        let home = self.dice.below(self.shards.len() as u64) as usize;
-        let client = self.next_id;
-        self.next_id += 1;
-        let buf = self.memory.take(wish.len as usize * SECTOR);
-        let kind = match wish.ask {
-            Ask::Read => RequestKind::Read(Buf { id: buf, offset: 0 }),
-            Ask::Write { fua, followed } => {
-                self.stamp += 1;
-                let all =
-                    self.memory.bytes_mut(Buf { id: buf, offset: 0 }, (wish.len * 512) as u32);
-                for (bytes, sector) in all.chunks_mut(SECTOR).zip(wish.sector..) {
-                    let word = word(self.stamp, sector).to_le_bytes();
-                    bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&word));
-                }
-                RequestKind::Write { buf: Buf { id: buf, offset: 0 }, fua, followed }
-            }
-            Ask::Flush => RequestKind::Flush,
-            Ask::Discard => RequestKind::Discard,
-            Ask::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
-        };
-        let pieces = self.deal(home, &wish);
-        self.clients.insert(client, Client { parts_left: pieces.len() as u32, buf });
-        for (shard, sector, len) in pieces {
-            let kind = at_sector(kind, (sector - wish.sector) as u32);
-            let key = self.next_id;
-            self.next_id += 1;
-            let request =
-                Request { id: RequestId(key), kind, sector: Sector(sector), len: Sectors(len) };
-            let (floors, covers) = (Floors::default(), 0);
-            self.parts.insert(key, Part { client, home, shard, request, floors, covers });
-            if shard == home {
-                self.part_comes(key);
-            } else {
-                self.send(home, shard, Event::Part(key));
-            }
-        }
-    }
-
-    /// Who does which part, as the host deals them.
-    fn deal(&self, home: usize, wish: &Wish) -> Vec<(usize, u64, u64)> {
-        if self.shards.len() == 1 || wish.len == 0 {
-            return vec![(home, wish.sector, wish.len)];
-        }
-        let (mut at, end) = (wish.sector, wish.sector + wish.len);
-        let mut parts = Vec::new();
-        while at < end {
-            let span = at / self.span;
-            let next = ((span + 1) * self.span).min(end);
-            parts.push((span as usize % self.shards.len(), at, next - at));
-            at = next;
-        }
-        parts
-    }
-
-    fn part_comes(&mut self, key: u64) {
-        let part = self.parts.get_mut(&key).expect("sent once");
-        let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
-        match kind {
-            RequestKind::Read(_) => part.floors = self.oracle.read_comes(start, len),
-            RequestKind::Flush => part.covers = self.oracle.flush_comes(),
-            RequestKind::Write { buf, .. } => {
-                let head = self.memory.bytes(buf, 8).try_into().expect("eight bytes");
-                let stamp = (u64::from_le_bytes(head) >> 32) as u32;
-                self.oracle.write_comes(key, start, len, Leaves::Stamp(stamp));
-            }
-            RequestKind::WriteZeroes { .. } => {
-                self.oracle.write_comes(key, start, len, Leaves::Stamp(0));
-            }
-            RequestKind::Discard => self.oracle.write_comes(key, start, len, Leaves::Anything),
-        }
-        let (shard, request) = (part.shard, part.request);
-        if self.trace {
-            eprintln!("{:>12} shard {shard} gets {request:?}", self.now.0);
-        }
-        self.shards[shard].handle_request(self.now, request);
-    }
-
-    fn answered(&mut self, reply: Reply) -> Result<(), String> {
-        self.say(|| format!("{reply:?}"));
-        let part = self.parts.remove(&reply.id.0).ok_or("a request was answered twice")?;
-        let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
-        if let Err(error) = reply.result {
-            return Err(format!("{kind:?} of {len} sectors at {start} failed: {error}"));
-        }
-        match kind {
-            RequestKind::Read(buf) => {
-                let bytes = self.memory.bytes(buf, (len * 512) as u32);
-                self.oracle.read_answered(start, &part.floors, bytes)?;
-            }
-            RequestKind::Flush => self.oracle.flush_answered(part.covers),
-            RequestKind::Write { fua, .. } | RequestKind::WriteZeroes { fua, .. } => {
-                self.oracle.write_answered(reply.id.0, start, len, fua)?;
-            }
-            RequestKind::Discard => self.oracle.write_answered(reply.id.0, start, len, false)?,
-        }
-        let done = Event::PartDone { client: part.client, ok: reply.result.is_ok() };
-        self.send(part.shard, part.home, done);
-        Ok(())
-    }
-
-    fn part_done(&mut self, key: u64, _ok: bool) -> Result<(), String> {
-        let client = self.clients.get_mut(&key).ok_or("an unknown request ended")?;
-        client.parts_left -= 1;
-        if client.parts_left > 0 {
-            return Ok(());
-        }
-        let buf = client.buf;
-        self.clients.remove(&key);
-        self.memory.give(buf);
-        // Mostly at once; now and then long enough for the array to become clean and for bits to
-        // be swept.
-        let think_ns = match self.dice.below(24) {
-            0 => self.dice.below(2_500_000_000),
-            1..4 => self.dice.below(30_000_000),
-            4..10 => self.dice.below(1_000_000),
-            _ => 0,
-        };
-        self.at(think_ns, Event::Submit);
-        Ok(())
-    }
-}
-
-/// I/O of members, and its faults.
-impl Life<'_> {
-    fn io_ns(&mut self) -> u64 {
-        let usual = self.dice.between(1..=self.plan.io_ns_max);
-        if self.dice.one_in(64) { usual * 20 } else { usual }
-    }
-
-    fn disk(&mut self, member: MemberId) -> &mut Disk {
-        &mut self.disks[self.disk_of[usize::from(member.0)]]
-    }
-
-    /// Whether the I/O that is about to start shall fail, within the budget; for good if the
-    /// member vanishes with it.
-    fn draw_fault(&mut self, member: MemberId, every: u64) -> bool {
-        self.ios += 1;
-        if every == 0 || !self.dice.one_in(every) || !self.may_lose(member) {
-            return false;
-        }
-        self.hit.insert(member);
-        if self.dice.one_in(2) {
-            self.vanished.insert(member);
-        }
-        self.say(|| {
-            format!("{member:?} fails; gone for good: {}", self.vanished.contains(&member))
-        });
-        true
-    }
-
-    /// The budget: see the crate's head.
-    fn may_lose(&self, member: MemberId) -> bool {
-        let holds = |other: u16, slot: Slot| {
-            let other = MemberId(other);
-            let (standing, its, _) = self.supervisor.standing(other);
-            let is_heard_of = self.unheard.get(&other).is_none_or(|&left| left == 0);
-            let is_sound = standing == Standing::InSync && !self.hit.contains(&other);
-            is_sound && is_heard_of && its == Some(slot) && other != member
-        };
-        let present = |slot| (0..self.disk_of.len() as u16).any(|other| holds(other, slot));
-        self.geometry.level().has_redundancy()
-            && !self.is_frail()
-            && self.geometry.survives(present)
-    }
-
-    /// Redundancy is not whole.
-    fn is_frail(&self) -> bool {
-        self.was_forced || self.supervisor.resync_from().is_some()
-    }
-
-    fn flush_of(&mut self, member: MemberId) -> (u64, bool) {
-        let fails = self.draw_fault(member, self.plan.fault_every.div_ceil(4));
-        (self.disk(member).mark(), fails)
-    }
-
-    fn start_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
-        self.say(|| format!("shard {shard} sends {io:?}"));
-        let member = usize::from(io.member.0);
-        let (start, end) = self.data_area[member];
-        if io.kind != IoKind::Flush && (io.sector.0 < start || io.sector.0 + io.len.0 > end) {
-            return Err(format!("{io:?} leaves the data area {start}..{end}"));
-        }
-        let moves = matches!(io.kind, IoKind::Read | IoKind::Write { .. });
-        let total: u64 = io.pieces.iter().map(|piece| u64::from(piece.len)).sum();
-        if moves && total != io.len.0 * 512 {
-            return Err(format!("{io:?}: pieces of {total} bytes"));
-        }
-        let fails = match io.kind {
-            IoKind::Flush => self.flush_of(io.member).1,
-            _ => self.draw_fault(io.member, self.plan.fault_every),
-        };
-        let data = match io.kind {
-            IoKind::Write { .. } => self.memory.gather(&io.pieces),
-            IoKind::WriteZeroes { .. } => vec![0; io.len.0 as usize * SECTOR],
-            _ => Vec::new(),
-        };
-        let mark = self.disk(io.member).mark();
-        let delay = self.io_ns();
-        self.at(delay, Event::Io(Box::new(InFlight { shard, io, data, mark, fails })));
-        Ok(())
-    }
-
-    fn io_done(&mut self, flight: &InFlight) -> Result<(), String> {
-        let InFlight { shard, io, data, mark, fails } = flight;
-        let ok = match io.kind {
-            IoKind::Flush => self.flushed(io.member, *mark, *fails),
-            _ => !fails && !self.vanished.contains(&io.member),
-        };
-        if matches!(io.kind, IoKind::Write { .. }) && *data != self.memory.gather(&io.pieces) {
-            return Err(format!("{io:?}: the buffer changed while it was being written"));
-        }
-        if ok {
-            self.perform(io, data);
-        } else {
-            self.write_partly(flight);
-        }
-        self.shards[*shard].handle_completion(self.now, io.id, ok);
-        Ok(())
-    }
-
-    fn perform(&mut self, io: &MemberIo, data: &[u8]) {
-        let unmapped = self.dice.one_in(2);
-        let disk = &mut self.disks[self.disk_of[usize::from(io.member.0)]];
-        let bytes = io.len.0 as usize * SECTOR;
-        match io.kind {
-            IoKind::Flush => {}
-            IoKind::Read => self.memory.scatter(&io.pieces, disk.bytes(io.sector.0, bytes)),
-            IoKind::Write { fua } | IoKind::WriteZeroes { fua, .. } => {
-                disk.write(io.sector.0, data.to_vec(), fua);
-            }
-            IoKind::Discard if unmapped => disk.write(io.sector.0, vec![0; bytes], false),
-            IoKind::Discard => {}
-        }
-    }
-
-    fn write_partly(&mut self, flight: &InFlight) {
-        let disk = &mut self.disks[self.disk_of[usize::from(flight.io.member.0)]];
-        disk.write_partly(flight.io.sector.0, &flight.data, false, self.dice);
-    }
-
-    /// A flush ends; true if it went well.
-    fn flushed(&mut self, member: MemberId, mark: u64, fails: bool) -> bool {
-        let ok = !fails && !self.vanished.contains(&member);
-        let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
-        if ok {
-            disk.flush(mark);
-        } else {
-            disk.lose_some(self.dice);
-        }
-        ok
-    }
-
-    fn start_meta(&mut self, write: MetaWrite) {
-        let lapstrake_engine::Target::Member(member) = write.target else {
-            unreachable!("bitmaps are internal")
-        };
-        let fails = self.draw_fault(member, self.plan.fault_every.div_ceil(4));
-        let delay = self.io_ns();
-        self.say(|| format!("metadata for {member:?}: {}", said(&write)));
-        self.at(delay, Event::MetaWrite { write, fails });
-    }
-
-    fn meta_written(&mut self, write: &MetaWrite, fails: bool) {
-        let lapstrake_engine::Target::Member(member) = write.target else { return };
-        let ok = !fails && !self.vanished.contains(&member);
-        self.wrote_superblocks |= is_superblock(write);
-        if ok {
-            self.disk(member).write(write.sector.0, write.data.clone(), true);
-        } else {
-            self.meta_partly(write);
-        }
-        self.supervisor.handle_written(self.now, write.id, ok);
-    }
-
-    /// A torn superblock 0.90 fails its checksum, and the format keeps no second one.
-    fn meta_partly(&mut self, write: &MetaWrite) {
-        let lapstrake_engine::Target::Member(member) = write.target else { return };
-        let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
-        disk.write_partly(write.sector.0, &write.data, true, self.dice);
-    }
-}
-
-fn is_superblock(write: &MetaWrite) -> bool {
-    bitmap::Superblock::parse(&write.data).is_err()
-}
-
-/// A metadata write in words, for the trace.
-fn said(write: &MetaWrite) -> String {
-    let (data, at) = (&write.data, write.sector.0);
-    if let Ok(sb) = bitmap::Superblock::parse(data) {
-        let bits: Vec<u64> = Bits::from_image(&sb, data)
-            .map_or_else(|_| Vec::new(), |bits| bits.iter_set(0).collect());
-        return format!("bitmap of {} events, bits {bits:?}", sb.events);
-    }
-    let mut all = (0..3).filter_map(|minor| v1::Superblock::parse(data, minor, at).ok());
-    let v090 = || v090::Superblock::parse(data, at).ok().map(Superblock::V090);
-    let Some(sb) = all.next().map(Superblock::V1).or_else(v090) else {
-        return format!("{} bytes", data.len());
-    };
-    format!("superblock of {}", in_words(&sb))
-}
-
-/// What a superblock says, for the trace.
-pub(crate) fn in_words(sb: &Superblock) -> String {
-    let roles: Vec<_> = (0..8).map(|number| sb.role_of(number).to_string()).collect();
-    let (number, resync) = (sb.dev_number(), sb.resync_offset());
-    format!("number {number}, {} events, resync {resync:?}, {}", sb.events(), roles.join(", "))
-}
-
-/// An event in words, without the bytes that it moves.
-fn shown(event: &Event) -> String {
-    match event {
-        Event::Io(flight) => {
-            let MemberIo { id, member, kind, sector, len, .. } = &flight.io;
-            format!("shard {}'s {id:?} ends: {member:?} {kind:?} {sector:?} {len:?}", flight.shard)
-        }
-        Event::MetaWrite { write, .. } => format!("metadata for {:?} ends", write.target),
-        other => format!("{other:?}"),
-    }
-}
-
-fn at_sector(kind: RequestKind, sectors: u32) -> RequestKind {
-    match kind {
-        RequestKind::Read(buf) => RequestKind::Read(buf.advance_sectors(sectors)),
-        RequestKind::Write { buf, fua, followed } => {
-            RequestKind::Write { buf: buf.advance_sectors(sectors), fua, followed }
-        }
-        other => other,
     }
 }
 

@@ -1,0 +1,168 @@
+//! I/O of members, and its faults.
+
+use super::{Event, InFlight, Life, words::said};
+use crate::disk::{Disk, SECTOR};
+use lapstrake_engine::{IoKind, MemberId, MemberIo, MetaWrite, Standing, Target};
+use lapstrake_geometry::Slot;
+use lapstrake_metadata::bitmap;
+
+impl Life<'_> {
+    pub(super) fn io_ns(&mut self) -> u64 {
+        let usual = self.dice.between(1..=self.plan.io_ns_max);
+        if self.dice.one_in(64) { usual * 20 } else { usual }
+    }
+
+    pub(super) fn disk(&mut self, member: MemberId) -> &mut Disk {
+        &mut self.disks[self.disk_of[usize::from(member.0)]]
+    }
+
+    /// Whether the I/O that is about to start shall fail, within the budget; for good if the
+    /// member vanishes with it.
+    pub(super) fn draw_fault(&mut self, member: MemberId, every: u64) -> bool {
+        self.ios += 1;
+        if every == 0 || !self.dice.one_in(every) || !self.may_lose(member) {
+            return false;
+        }
+        self.hit.insert(member);
+        if self.dice.one_in(2) {
+            self.vanished.insert(member);
+        }
+        self.say(|| {
+            format!("{member:?} fails; gone for good: {}", self.vanished.contains(&member))
+        });
+        true
+    }
+
+    /// The budget: see the crate's head.
+    pub(super) fn may_lose(&self, member: MemberId) -> bool {
+        let holds = |other: u16, slot: Slot| {
+            let other = MemberId(other);
+            let (standing, its, _) = self.supervisor.standing(other);
+            let is_heard_of = self.unheard.get(&other).is_none_or(|&left| left == 0);
+            let is_sound = standing == Standing::InSync && !self.hit.contains(&other);
+            is_sound && is_heard_of && its == Some(slot) && other != member
+        };
+        let present = |slot| (0..self.disk_of.len() as u16).any(|other| holds(other, slot));
+        self.geometry.level().has_redundancy()
+            && !self.is_frail()
+            && self.geometry.survives(present)
+    }
+
+    /// Redundancy is not whole.
+    pub(super) fn is_frail(&self) -> bool {
+        self.was_forced || self.supervisor.resync_from().is_some()
+    }
+
+    pub(super) fn flush_of(&mut self, member: MemberId) -> (u64, bool) {
+        let fails = self.draw_fault(member, self.plan.fault_every.div_ceil(4));
+        (self.disk(member).mark(), fails)
+    }
+
+    pub(super) fn start_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
+        self.say(|| format!("shard {shard} sends {io:?}"));
+        let member = usize::from(io.member.0);
+        let (start, end) = self.data_area[member];
+        if io.kind != IoKind::Flush && (io.sector.0 < start || io.sector.0 + io.len.0 > end) {
+            return Err(format!("{io:?} leaves the data area {start}..{end}"));
+        }
+        let moves = matches!(io.kind, IoKind::Read | IoKind::Write { .. });
+        let total: u64 = io.pieces.iter().map(|piece| u64::from(piece.len)).sum();
+        if moves && total != io.len.0 * 512 {
+            return Err(format!("{io:?}: pieces of {total} bytes"));
+        }
+        let fails = match io.kind {
+            IoKind::Flush => self.flush_of(io.member).1,
+            _ => self.draw_fault(io.member, self.plan.fault_every),
+        };
+        let data = match io.kind {
+            IoKind::Write { .. } => self.memory.gather(&io.pieces),
+            IoKind::WriteZeroes { .. } => vec![0; io.len.0 as usize * SECTOR],
+            _ => Vec::new(),
+        };
+        let mark = self.disk(io.member).mark();
+        let delay = self.io_ns();
+        self.at(delay, Event::Io(Box::new(InFlight { shard, io, data, mark, fails })));
+        Ok(())
+    }
+
+    pub(super) fn io_done(&mut self, flight: &InFlight) -> Result<(), String> {
+        let InFlight { shard, io, data, mark, fails } = flight;
+        let ok = match io.kind {
+            IoKind::Flush => self.flushed(io.member, *mark, *fails),
+            _ => !fails && !self.vanished.contains(&io.member),
+        };
+        if matches!(io.kind, IoKind::Write { .. }) && *data != self.memory.gather(&io.pieces) {
+            return Err(format!("{io:?}: the buffer changed while it was being written"));
+        }
+        if ok {
+            self.perform(io, data);
+        } else {
+            self.write_partly(flight);
+        }
+        self.shards[*shard].handle_completion(self.now, io.id, ok);
+        Ok(())
+    }
+
+    pub(super) fn perform(&mut self, io: &MemberIo, data: &[u8]) {
+        let unmapped = self.dice.one_in(2);
+        let disk = &mut self.disks[self.disk_of[usize::from(io.member.0)]];
+        let bytes = io.len.0 as usize * SECTOR;
+        match io.kind {
+            IoKind::Flush => {}
+            IoKind::Read => self.memory.scatter(&io.pieces, disk.bytes(io.sector.0, bytes)),
+            IoKind::Write { fua } | IoKind::WriteZeroes { fua, .. } => {
+                disk.write(io.sector.0, data.to_vec(), fua);
+            }
+            IoKind::Discard if unmapped => disk.write(io.sector.0, vec![0; bytes], false),
+            IoKind::Discard => {}
+        }
+    }
+
+    pub(super) fn write_partly(&mut self, flight: &InFlight) {
+        let disk = &mut self.disks[self.disk_of[usize::from(flight.io.member.0)]];
+        disk.write_partly(flight.io.sector.0, &flight.data, false, self.dice);
+    }
+
+    /// A flush ends; true if it went well.
+    pub(super) fn flushed(&mut self, member: MemberId, mark: u64, fails: bool) -> bool {
+        let ok = !fails && !self.vanished.contains(&member);
+        let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
+        if ok {
+            disk.flush(mark);
+        } else {
+            disk.lose_some(self.dice);
+        }
+        ok
+    }
+
+    pub(super) fn start_meta(&mut self, write: MetaWrite) {
+        let Target::Member(member) = write.target else { unreachable!("bitmaps are internal") };
+        let fails = self.draw_fault(member, self.plan.fault_every.div_ceil(4));
+        let delay = self.io_ns();
+        self.say(|| format!("metadata for {member:?}: {}", said(&write)));
+        self.at(delay, Event::MetaWrite { write, fails });
+    }
+
+    pub(super) fn meta_written(&mut self, write: &MetaWrite, fails: bool) {
+        let Target::Member(member) = write.target else { return };
+        let ok = !fails && !self.vanished.contains(&member);
+        self.wrote_superblocks |= is_superblock(write);
+        if ok {
+            self.disk(member).write(write.sector.0, write.data.clone(), true);
+        } else {
+            self.meta_partly(write);
+        }
+        self.supervisor.handle_written(self.now, write.id, ok);
+    }
+
+    /// A torn superblock 0.90 fails its checksum, and the format keeps no second one.
+    pub(super) fn meta_partly(&mut self, write: &MetaWrite) {
+        let Target::Member(member) = write.target else { return };
+        let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
+        disk.write_partly(write.sector.0, &write.data, true, self.dice);
+    }
+}
+
+fn is_superblock(write: &MetaWrite) -> bool {
+    bitmap::Superblock::parse(&write.data).is_err()
+}

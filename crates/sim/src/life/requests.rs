@@ -1,0 +1,185 @@
+//! What clients ask for, how it is dealt to shards, and what becomes of it.
+
+use super::{Ask, Client, Event, Life, Part, Wish};
+use crate::{
+    disk::SECTOR,
+    oracle::{Floors, Leaves, word},
+};
+use lapstrake_engine::{Buf, Reply, Request, RequestId, RequestKind};
+use lapstrake_geometry::{Sector, Sectors};
+
+impl Life<'_> {
+    pub(super) fn wishes_left(&self) -> bool {
+        !self.script.is_empty() || self.requests_left > 0
+    }
+
+    pub(super) fn submit(&mut self) {
+        // Some come together, before the engine is drained.
+        let count = if self.dice.one_in(4) { self.dice.between(1..=4) } else { 1 };
+        for _ in 0..count {
+            let wish = match self.script.pop_front() {
+                Some(wish) => wish,
+                None if self.requests_left > 0 => {
+                    self.requests_left -= 1;
+                    self.draw_wish()
+                }
+                None => return,
+            };
+            self.ask(wish);
+        }
+    }
+
+    pub(super) fn draw_wish(&mut self) -> Wish {
+        let total = self.oracle.sectors();
+        let len_max = if self.dice.one_in(12) { total } else { self.plan.len_max };
+        let len = self.dice.between(1..=len_max.min(total));
+        let starts = total - len + 1;
+        let bound = if self.dice.one_in(8) { starts } else { self.plan.hot.min(starts) };
+        let mut sector = self.dice.below(bound);
+        if self.dice.one_in(3) {
+            sector = if self.sequential + len <= total { self.sequential } else { 0 };
+            self.sequential = sector + len;
+        }
+        let fua = self.dice.one_in(4);
+        let ask = match self.dice.below(24) {
+            0..8 => Ask::Read,
+            8..19 => Ask::Write { fua, followed: self.dice.one_in(3) },
+            19..21 => Ask::WriteZeroes { fua, unmap: self.dice.one_in(2) },
+            21 => Ask::Discard,
+            _ => return Wish { ask: Ask::Flush, sector: 0, len: 0 },
+        };
+        Wish { ask, sector, len }
+    }
+
+    pub(crate) fn ask(&mut self, wish: Wish) {
+        let home = self.dice.below(self.shards.len() as u64) as usize;
+        let client = self.next_id;
+        self.next_id += 1;
+        let buf = self.memory.take(wish.len as usize * SECTOR);
+        let kind = match wish.ask {
+            Ask::Read => RequestKind::Read(Buf { id: buf, offset: 0 }),
+            Ask::Write { fua, followed } => {
+                self.stamp += 1;
+                let all =
+                    self.memory.bytes_mut(Buf { id: buf, offset: 0 }, (wish.len * 512) as u32);
+                for (bytes, sector) in all.chunks_mut(SECTOR).zip(wish.sector..) {
+                    let word = word(self.stamp, sector).to_le_bytes();
+                    bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&word));
+                }
+                RequestKind::Write { buf: Buf { id: buf, offset: 0 }, fua, followed }
+            }
+            Ask::Flush => RequestKind::Flush,
+            Ask::Discard => RequestKind::Discard,
+            Ask::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
+        };
+        let pieces = self.deal(home, &wish);
+        self.clients.insert(client, Client { parts_left: pieces.len() as u32, buf });
+        for (shard, sector, len) in pieces {
+            let kind = at_sector(kind, (sector - wish.sector) as u32);
+            let key = self.next_id;
+            self.next_id += 1;
+            let request =
+                Request { id: RequestId(key), kind, sector: Sector(sector), len: Sectors(len) };
+            let (floors, covers) = (Floors::default(), 0);
+            self.parts.insert(key, Part { client, home, shard, request, floors, covers });
+            if shard == home {
+                self.part_comes(key);
+            } else {
+                self.send(home, shard, Event::Part(key));
+            }
+        }
+    }
+
+    /// Who does which part, as the host deals them.
+    pub(super) fn deal(&self, home: usize, wish: &Wish) -> Vec<(usize, u64, u64)> {
+        if self.shards.len() == 1 || wish.len == 0 {
+            return vec![(home, wish.sector, wish.len)];
+        }
+        let (mut at, end) = (wish.sector, wish.sector + wish.len);
+        let mut parts = Vec::new();
+        while at < end {
+            let span = at / self.span;
+            let next = ((span + 1) * self.span).min(end);
+            parts.push((span as usize % self.shards.len(), at, next - at));
+            at = next;
+        }
+        parts
+    }
+
+    pub(super) fn part_comes(&mut self, key: u64) {
+        let part = self.parts.get_mut(&key).expect("sent once");
+        let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
+        match kind {
+            RequestKind::Read(_) => part.floors = self.oracle.read_comes(start, len),
+            RequestKind::Flush => part.covers = self.oracle.flush_comes(),
+            RequestKind::Write { buf, .. } => {
+                let head = self.memory.bytes(buf, 8).try_into().expect("eight bytes");
+                let stamp = (u64::from_le_bytes(head) >> 32) as u32;
+                self.oracle.write_comes(key, start, len, Leaves::Stamp(stamp));
+            }
+            RequestKind::WriteZeroes { .. } => {
+                self.oracle.write_comes(key, start, len, Leaves::Stamp(0));
+            }
+            RequestKind::Discard => self.oracle.write_comes(key, start, len, Leaves::Anything),
+        }
+        let (shard, request) = (part.shard, part.request);
+        if self.trace {
+            eprintln!("{:>12} shard {shard} gets {request:?}", self.now.0);
+        }
+        self.shards[shard].handle_request(self.now, request);
+    }
+
+    pub(super) fn answered(&mut self, reply: Reply) -> Result<(), String> {
+        self.say(|| format!("{reply:?}"));
+        let part = self.parts.remove(&reply.id.0).ok_or("a request was answered twice")?;
+        let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
+        if let Err(error) = reply.result {
+            return Err(format!("{kind:?} of {len} sectors at {start} failed: {error}"));
+        }
+        match kind {
+            RequestKind::Read(buf) => {
+                let bytes = self.memory.bytes(buf, (len * 512) as u32);
+                self.oracle.read_answered(start, &part.floors, bytes)?;
+            }
+            RequestKind::Flush => self.oracle.flush_answered(part.covers),
+            RequestKind::Write { fua, .. } | RequestKind::WriteZeroes { fua, .. } => {
+                self.oracle.write_answered(reply.id.0, start, len, fua)?;
+            }
+            RequestKind::Discard => self.oracle.write_answered(reply.id.0, start, len, false)?,
+        }
+        let done = Event::PartDone { client: part.client, ok: reply.result.is_ok() };
+        self.send(part.shard, part.home, done);
+        Ok(())
+    }
+
+    pub(super) fn part_done(&mut self, key: u64, _ok: bool) -> Result<(), String> {
+        let client = self.clients.get_mut(&key).ok_or("an unknown request ended")?;
+        client.parts_left -= 1;
+        if client.parts_left > 0 {
+            return Ok(());
+        }
+        let buf = client.buf;
+        self.clients.remove(&key);
+        self.memory.give(buf);
+        // Mostly at once; now and then long enough for the array to become clean and for bits to
+        // be swept.
+        let think_ns = match self.dice.below(24) {
+            0 => self.dice.below(2_500_000_000),
+            1..4 => self.dice.below(30_000_000),
+            4..10 => self.dice.below(1_000_000),
+            _ => 0,
+        };
+        self.at(think_ns, Event::Submit);
+        Ok(())
+    }
+}
+
+fn at_sector(kind: RequestKind, sectors: u32) -> RequestKind {
+    match kind {
+        RequestKind::Read(buf) => RequestKind::Read(buf.advance_sectors(sectors)),
+        RequestKind::Write { buf, fua, followed } => {
+            RequestKind::Write { buf: buf.advance_sectors(sectors), fua, followed }
+        }
+        other => other,
+    }
+}
