@@ -6,7 +6,7 @@ use support::Lab;
 
 const COMMANDS: [&str; 20] = [
     "create", "examine", "scan", "cat", "serve", "status", "detail", "add", "re-add", "fail",
-    "remove", "replace", "check", "repair", "resync", "idle", "freeze", "wait", "set", "stop",
+    "remove", "check", "repair", "resync", "idle", "freeze", "wait", "set", "stop",
 ];
 
 #[test]
