@@ -4,7 +4,7 @@ mod support;
 
 use support::Lab;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 19] = [
     "create", "examine", "scan", "cat", "serve", "status", "detail", "add", "re-add", "fail",
     "remove", "check", "repair", "resync", "idle", "freeze", "wait", "set", "stop",
 ];
