@@ -148,7 +148,13 @@ pub(crate) struct Member {
     bad_blocks: Option<BadBlocks>,
     /// The log is behind `bad_blocks`.
     log_dirty: bool,
+    /// Times that something went into it.
+    times_bad: u32,
 }
+
+/// A member that could neither be read nor mended in more places, while nobody else is missing, is worn
+/// out and used no more.
+const TIMES_BAD_MAX: u32 = 32;
 
 /// Sectors of a member, from its data offset.
 type BadRange = (MemberId, Sector, Sectors);
@@ -248,6 +254,7 @@ impl Supervisor {
                 by_bitmap: false,
                 bad_blocks: record.bad_blocks,
                 log_dirty: false,
+                times_bad: 0,
                 superblock: record.superblock,
                 slot: record.slot,
             })
@@ -429,6 +436,7 @@ impl Supervisor {
             by_bitmap: slot.is_some(),
             bad_blocks,
             log_dirty: true,
+            times_bad: 0,
         });
         if let Some(intent) = &mut self.intent {
             intent.rewrite();
@@ -784,7 +792,13 @@ impl Supervisor {
 
     /// What a member lacks goes into its log; if that is full, or there is none, the member goes.
     fn note_bad(&mut self, (id, start, len): BadRange) {
+        let is_whole = !self.is_degraded();
         let member = &mut self.members[usize::from(id.0)];
+        member.times_bad += 1;
+        if is_whole && member.times_bad > TIMES_BAD_MAX {
+            self.fail(id);
+            return;
+        }
         let at = start + Sectors(member.superblock.data_offset().0);
         let fits = match (&mut member.bad_blocks, member.superblock.badblock_log()) {
             (Some(bad), Some((_, room))) => {
