@@ -56,10 +56,11 @@ pub enum Command {
     /// What cannot be read is recovered and rewritten. Returns when it has begun.
     #[command(after_long_help = CHECK_HELP)]
     Check(Target),
-    /// Read everything, and rewrite redundancy that does not match its data.
+    /// Read everything, and rewrite what does not match.
     ///
-    /// As md does it, parity is taken to be wrong and data right; of copies, the first is taken to
-    /// be right. Returns when it has begun.
+    /// Where it can be told which member is wrong (RAID6, three or more copies), that one is made
+    /// anew. Else, as md does it, data is taken to be right and parity wrong, and of copies the first
+    /// to be right. Returns when it has begun.
     #[command(after_long_help = REPAIR_HELP)]
     Repair(Target),
     /// Compute all redundancy anew.

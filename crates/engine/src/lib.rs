@@ -7,11 +7,13 @@
 //!
 //! # How a world drives a shard
 //!
-//! Feed it with [`Shard::handle_request`], [`Shard::handle_completion`], [`Shard::handle_order`]
-//! and [`Shard::handle_time`], each with the time now. After any of these, or a batch of them:
+//! Feed it with [`Shard::handle_request`], [`Shard::handle_completion`], [`Shard::handle_order`],
+//! [`Shard::handle_sync`] and [`Shard::handle_time`], each with the time now. After any of these, or a
+//! batch of them:
 //!
-//! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, send the replies,
-//!    in the order given (an I/O may send what the work before it computed);
+//! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, compare at once (with
+//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], send the replies, in the
+//!    order given (an I/O may send what the work before it computed);
 //! 2. drain [`Shard::poll_notice`] to the supervisor;
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
@@ -19,9 +21,11 @@
 //!
 //! # How a world drives the supervisor
 //!
-//! [`Supervisor::handle_notice`], [`Supervisor::handle_written`], [`Supervisor::handle_time`] and
-//! its commands in; [`Supervisor::poll_order`] (to every shard), [`Supervisor::poll_write`]
-//! (superblocks and bitmap pages for the members) and [`Supervisor::poll_deadline`] out.
+//! [`Supervisor::handle_start`] once; then [`Supervisor::handle_notice`], [`Supervisor::handle_written`],
+//! [`Supervisor::handle_unflushed`], [`Supervisor::handle_time`] and its commands in;
+//! [`Supervisor::poll_order`] (to every shard), [`Supervisor::poll_sync`] (pieces of a sync action, each to the
+//! shard that owns its sectors), [`Supervisor::poll_write`] (superblocks, logs and bitmap pages for the
+//! members) and [`Supervisor::poll_deadline`] out.
 //!
 //! # Order that holds
 //!
@@ -41,6 +45,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bad_blocks;
 mod bits;
 mod compare;
 mod direct;
@@ -56,6 +61,7 @@ mod stripe;
 mod supervisor;
 mod sync;
 mod types;
+mod update;
 
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;

@@ -77,6 +77,15 @@ impl Compute {
     }
 }
 
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Reading,
+    Writing,
+    /// What was written is read again.
+    Verifying,
+}
+
 /// Of each parity, whether it is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Parities {
@@ -96,10 +105,8 @@ pub(crate) struct Op {
     /// Parities that could be read when the plan was made.
     known: Parities,
     pending: u32,
-    writing: bool,
+    stage: Stage,
     read_failed: bool,
-    /// What was written is read again.
-    verifying: bool,
     /// Its range is done page by page instead.
     retired: bool,
     error: bool,
@@ -114,10 +121,10 @@ impl Op {
         self.slices[self.slices.len() - 1].hi - self.lo()
     }
 
-    /// What was written, or is written anew, could not be read.
+    /// Whether it writes anew what a member could not read, or reads that again.
     pub(crate) fn rewrites(&self, syncs: &Syncs) -> bool {
-        let is_rewrite = |op: &Self| syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite;
-        self.kind == OpKind::Sync && self.writing && is_rewrite(self)
+        let is_rewrite = |piece| syncs.action(piece) == SyncAction::Rewrite;
+        self.stage != Stage::Reading && self.piece().is_some_and(is_rewrite)
     }
 
     /// The piece of which it is a unit.
@@ -180,9 +187,8 @@ impl Shard {
             lost: SmallVec::new(),
             known: Parities::default(),
             pending: 1,
-            writing: false,
+            stage: Stage::Reading,
             read_failed: false,
-            verifying: false,
             retired: false,
             error: false,
         };
@@ -242,11 +248,13 @@ impl Shard {
         if op.pending > 0 {
             return;
         }
-        if op.error || op.verifying || op.retired || op.kind == OpKind::Zero {
+        if op.error || op.retired || op.kind == OpKind::Zero {
             return self.finish_op(key);
         }
-        if op.writing {
-            return self.end_writing(key);
+        match op.stage {
+            Stage::Reading => {}
+            Stage::Writing => return self.end_writing(key),
+            Stage::Verifying => return self.finish_op(key),
         }
         if op.read_failed {
             return self.start_over(key);
@@ -258,8 +266,8 @@ impl Shard {
         if self.ops[key as usize].kind == OpKind::Read {
             return self.finish_op(key);
         }
-        self.ops[key as usize].writing = true;
-        self.ops[key as usize].pending = 1;
+        let op = &mut self.ops[key as usize];
+        (op.stage, op.pending) = (Stage::Writing, 1);
         self.send_writes(key);
         self.op_part_done(key);
     }
@@ -269,7 +277,7 @@ impl Shard {
         if !op.rewrites(&self.syncs) {
             return self.finish_op(key);
         }
-        (op.verifying, op.pending) = (true, 1);
+        (op.stage, op.pending) = (Stage::Verifying, 1);
         let op = &self.ops[key as usize];
         let (range, slice) = (self.member_range(op), op.slices[0].clone());
         for (what, member) in self.recovered_blocks(op) {
@@ -295,8 +303,8 @@ impl Shard {
         let mut op = self.ops.remove(key as usize);
         self.give_blocks(&mut op);
         self.stripes.unlock(op.stripe.0, op.lo());
-        if op.kind == OpKind::Sync {
-            return self.sync_unit_done(op.slices[0].srcs[0].req, !op.error);
+        if let Some(piece) = op.piece() {
+            return self.sync_unit_done(piece, !op.error);
         }
         let error = op.error.then_some(RequestError::Io);
         for req in requests_of(&op.slices) {
@@ -343,7 +351,8 @@ impl Shard {
     /// How to do a unit of a sync action; else whether nothing is to be done, or nothing can be.
     fn sync_plan(&mut self, op: &Op) -> Result<Plan, bool> {
         let parities = usize::from(op.known.p) + usize::from(op.known.q);
-        match self.syncs.action(op.slices[0].srcs[0].req) {
+        let Some(piece) = op.piece() else { return Err(true) };
+        match self.syncs.action(piece) {
             SyncAction::Recovery | SyncAction::Rewrite => {
                 if self.recovered_blocks(op).is_empty() {
                     Err(true)
@@ -361,13 +370,14 @@ impl Shard {
 
     /// What a unit should recover is lost. True if that can go on record, so that the recovery goes on.
     fn lose_unit(&mut self, op: &Op) -> bool {
-        if self.syncs.action(op.slices[0].srcs[0].req) == SyncAction::Rewrite {
+        let Some(piece) = op.piece() else { return false };
+        if self.syncs.action(piece) == SyncAction::Rewrite {
             return false;
         }
         let range = self.member_range(op);
         let targets = self.recovered_blocks(op);
         if op.height() > PAGE_BYTES / 512 {
-            self.retry_in_pages(op.slices[0].srcs[0].req, range);
+            self.retry_in_pages(piece, range);
             return true;
         }
         self.lose(targets.iter().map(|target| (target.1, range.clone())))
@@ -424,8 +434,9 @@ impl Shard {
     /// The operation's blocks were compared.
     pub(crate) fn op_compared(&mut self, key: u32, found: &[Finding]) {
         let op = &mut self.ops[key as usize];
-        op.writing = true;
-        let (piece, stripe, lo) = (op.slices[0].srcs[0].req, op.stripe, op.lo());
+        op.stage = Stage::Writing;
+        let (stripe, lo) = (op.stripe, op.lo());
+        let Some(piece) = op.piece() else { return };
         self.note_stripe_mismatches(piece, stripe, lo, found);
         let action = self.syncs.action(piece);
         if action != SyncAction::Check {

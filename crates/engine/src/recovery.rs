@@ -119,13 +119,12 @@ impl Course {
         self.windows.front().map_or(self.next, |window| window.start)
     }
 
-    /// A piece has ended. True if that brings `done` further.
-    fn piece_ended(&mut self, id: PieceId, ok: bool) -> bool {
-        let window = self.windows.iter_mut().find(|window| window.pieces.contains(&id.0));
-        let Some(window) = window else { return false };
-        window.left -= 1;
-        window.ok &= ok;
-        self.pop_ended()
+    fn piece_ended(&mut self, id: PieceId, ok: bool) {
+        if let Some(window) = self.windows.iter_mut().find(|window| window.pieces.contains(&id.0)) {
+            window.left -= 1;
+            window.ok &= ok;
+            self.pop_ended();
+        }
     }
 
     /// Windows at the front that have ended well are done.

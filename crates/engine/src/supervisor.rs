@@ -6,18 +6,17 @@
 //! Invariants:
 //! - the superblocks say "active" before any shard is told so, and say "clean" only after every
 //!   shard has said, within one round of asking, that it rests;
-//! - [`Order::Recorded`] follows an update that was begun after the failure was known and that
-//!   every remaining member has stable;
-//! - an update that fails on a member is followed by another one without that member;
 //! - levels without redundancy have no state to keep: their superblocks are never rewritten.
 
 use crate::{
+    bad_blocks::BadRange,
     intent::{Intent, IntentConfig},
     members::{FULLY_TRUSTED, MemberConfig},
     messages::{Notice, Order},
     recovery::{Mending, SyncConfig, SyncEnd},
     sync::SyncAction,
     types::{MemberId, Time},
+    update::{Meta, Update},
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
@@ -138,57 +137,18 @@ pub enum Standing {
 
 #[derive(Debug)]
 pub(crate) struct Member {
-    superblock: Superblock,
+    pub(crate) superblock: Superblock,
     pub(crate) slot: Option<Slot>,
     pub(crate) standing: Standing,
     /// While it recovers.
     pub(crate) recovered_to: Sector,
     /// What it lacks is under set bits.
     pub(crate) by_bitmap: bool,
-    bad_blocks: Option<BadBlocks>,
+    pub(crate) bad_blocks: Option<BadBlocks>,
     /// The log is behind `bad_blocks`.
-    log_dirty: bool,
+    pub(crate) log_dirty: bool,
     /// Times that something went into it.
-    times_bad: u32,
-}
-
-/// A member that could neither be read nor mended in more places, while nobody else is missing, is worn
-/// out and used no more.
-const TIMES_BAD_MAX: u32 = 32;
-
-/// Sectors of a member, from its data offset.
-type BadRange = (MemberId, Sector, Sectors);
-
-/// What a metadata write is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meta {
-    Superblock,
-    Bitmap,
-    BadBlocks,
-}
-
-/// A superblock update on its way. Bad-block logs go before superblocks, which may say that a member is
-/// right up to somewhere. With a bitmap, its page with the new event count goes first:
-/// a bitmap behind its array would count as stale.
-#[derive(Debug)]
-pub(crate) struct Update {
-    active: bool,
-    bare: bool,
-    /// It records something besides failures.
-    more: bool,
-    /// It only gives all members one count.
-    levels: bool,
-    covers: Vec<MemberId>,
-    /// Bad blocks that it puts on record.
-    bad: Vec<BadRange>,
-    /// Superblocks not stable yet; none before they were sent.
-    left: Option<u32>,
-    refused: bool,
-    /// Some superblock of it may have been written.
-    begun: bool,
-    /// The count before it, and the highest that a superblock may hold if it is refused.
-    events_before: u64,
-    events_max: u64,
+    pub(crate) times_bad: u32,
 }
 
 #[derive(Debug)]
@@ -204,35 +164,35 @@ pub struct Supervisor {
     pub(crate) geometry: Geometry,
     pub(crate) members: Vec<Member>,
     shards: u32,
-    safe_mode_delay_ns: u64,
+    pub(crate) safe_mode_delay_ns: u64,
     pub(crate) resync_from: Option<Sector>,
-    epoch_s: u64,
-    events: u64,
+    pub(crate) epoch_s: u64,
+    pub(crate) events: u64,
     /// The last update was a bare step from clean to active, which a step back may take back.
-    can_step_back: bool,
+    pub(crate) can_step_back: bool,
     /// Members may hold different counts.
-    is_uneven: bool,
-    active_on_disk: bool,
-    want_active: bool,
+    pub(crate) is_uneven: bool,
+    pub(crate) active_on_disk: bool,
+    pub(crate) want_active: bool,
     /// A shard waits for [`Order::Active`].
     asked: bool,
     pub(crate) stopping: bool,
     pub(crate) broken: bool,
-    unrecorded: Vec<MemberId>,
+    pub(crate) unrecorded: Vec<MemberId>,
     /// Something besides failures is to be put on record.
     pub(crate) record: bool,
     pub(crate) update: Option<Update>,
     pub(crate) mending: Mending,
     round: Option<Round>,
-    safe_at: Option<Time>,
+    pub(crate) safe_at: Option<Time>,
     pub(crate) intent: Option<Intent>,
     pub(crate) orders: VecDeque<Order>,
-    writes: VecDeque<MetaWrite>,
+    pub(crate) writes: VecDeque<MetaWrite>,
     pub(crate) happened: VecDeque<Event>,
     /// Targets of writes in flight, by id.
-    in_flight: Vec<Option<(Target, Meta)>>,
+    pub(crate) in_flight: Vec<Option<(Target, Meta)>>,
     /// Bad blocks that are not on record yet.
-    unrecorded_bad: Vec<BadRange>,
+    pub(crate) unrecorded_bad: Vec<BadRange>,
     pub(crate) now: Time,
 }
 
@@ -348,11 +308,7 @@ impl Supervisor {
         }
         match (meta, &mut self.intent, &mut self.update) {
             (Meta::Bitmap, Some(intent), _) => intent.page_written(&mut self.orders),
-            (Meta::Superblock, _, Some(update)) => {
-                update.left = update.left.map(|left| left - 1);
-                update.refused |= !ok;
-                update.begun = true;
-            }
+            (Meta::Superblock, _, Some(update)) => update.written(ok),
             _ => {}
         }
         self.proceed();
@@ -371,10 +327,7 @@ impl Supervisor {
             let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { continue };
             match (meta, target, &mut self.intent, &mut self.update) {
                 (Meta::Bitmap, _, Some(intent), _) => intent.page_dropped(&mut self.orders),
-                (Meta::Superblock, _, _, Some(update)) => {
-                    update.left = update.left.map(|left| left - 1);
-                    update.refused = true;
-                }
+                (Meta::Superblock, _, _, Some(update)) => update.dropped(),
                 (Meta::BadBlocks, Target::Member(member), ..) => {
                     self.members[usize::from(member.0)].log_dirty = true;
                 }
@@ -583,7 +536,7 @@ impl Supervisor {
         self.intent.as_ref().map(Intent::count)
     }
 
-    fn fail(&mut self, id: MemberId) {
+    pub(crate) fn fail(&mut self, id: MemberId) {
         let member = &mut self.members[usize::from(id.0)];
         if !member.is_present() {
             return;
@@ -596,18 +549,7 @@ impl Supervisor {
         self.happened.push_back(Event::MemberFailed(id));
     }
 
-    /// A step back whose superblocks are not sent yet would record a failure by fewer events than the member
-    /// that failed has seen.
-    fn call_off_step_back(&mut self) {
-        let events = self.events;
-        let is_due = |update: &mut Update| update.left.is_none() && events < update.events_before;
-        if let Some(update) = self.update.take_if(is_due) {
-            self.events = update.events_before;
-            self.can_step_back = false;
-        }
-    }
-
-    fn fail_if_survivable(&mut self, id: MemberId) -> bool {
+    pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
         let member = &self.members[usize::from(id.0)];
         if !member.is_present() {
             return true;
@@ -625,7 +567,7 @@ impl Supervisor {
         false
     }
 
-    fn give_up(&mut self, loss: Loss) {
+    pub(crate) fn give_up(&mut self, loss: Loss) {
         if !mem::replace(&mut self.broken, true) {
             self.orders.push_back(Order::Broken);
             self.happened.push_back(Event::Broken(loss));
@@ -659,9 +601,7 @@ impl Supervisor {
             }
             return;
         }
-        if self.update.as_ref().is_some_and(|update| update.left == Some(0))
-            && let Some(update) = self.update.take()
-        {
+        if let Some(update) = self.update.take_if(|update| update.is_stable()) {
             self.end_update(update);
         }
         self.mend();
@@ -674,230 +614,18 @@ impl Supervisor {
             }
         }
         self.send_bitmap_pages();
-        let bitmap_first = self.intent.as_ref().is_some_and(|i| !i.says(self.events));
-        if self.update.as_ref().is_some_and(|update| update.left.is_none()) && !bitmap_first {
-            self.send_logs();
-            let is_log =
-                |write: &Option<(Target, Meta)>| write.is_some_and(|w| w.1 == Meta::BadBlocks);
-            if !self.in_flight.iter().any(is_log) {
-                self.send_superblocks();
-            }
-        }
-    }
-
-    fn begin_update(&mut self) {
-        // All have one count before the next begins: two apart they would not start together.
-        let levels = mem::take(&mut self.is_uneven);
-        let events_before = self.events;
-        let mut update = Update {
-            active: self.want_active || (levels && self.active_on_disk),
-            bare: false,
-            more: false,
-            levels,
-            covers: Vec::new(),
-            bad: Vec::new(),
-            left: None,
-            refused: false,
-            begun: false,
-            events_before,
-            events_max: events_before,
-        };
-        if !levels {
-            update.covers = mem::take(&mut self.unrecorded);
-            update.more = mem::take(&mut self.record);
-            update.bare = update.covers.is_empty() && !update.more && !self.is_degraded();
-            self.count_event(update.active, update.bare);
-            update.events_max = events_before.max(self.events);
-        }
-        self.update = Some(update);
-        if let Some(intent) = &mut self.intent {
-            intent.array_events(self.events);
-        }
-    }
-
-    fn send_superblocks(&mut self) {
-        let Some(update) = &self.update else { return };
-        let (active, bare) = (update.active, update.bare);
-        let there = |member: &&Member| member.standing != Standing::Removed;
-        let devices: Vec<_> = self.members.iter().filter(there).map(Member::device).collect();
-        let utime = self.epoch_s + self.now.0 / 1_000_000_000;
-        let resync = if active { Some(Sector(0)) } else { self.resync_from };
-        let (mut left, mut gone) = (0, 0);
-        for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            gone += usize::from(member.standing == Standing::Removed);
-            // A spare may sleep through a mere change between clean and active.
-            let asleep = bare && member.standing == Standing::Spare;
-            if !member.is_present() || asleep {
-                continue;
-            }
-            let own = index - gone;
-            member.write_state(self.events, utime, resync, &devices, own);
-            let (sector, data) = (member.superblock.super_sector(), member.superblock.encode());
-            self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Superblock);
-            left += 1;
-        }
-        match &mut self.update {
-            Some(update) if left > 0 => {
-                update.left = Some(left);
-                update.bad = mem::take(&mut self.unrecorded_bad);
-            }
-            _ => {
-                self.update = None;
-                self.give_up(Loss::Metadata);
-            }
-        }
-    }
-
-    /// md counts an update forwards, except that the way back from a bare step to active takes
-    /// that step back, so that sleeping spares stay as fresh as the members.
-    fn count_event(&mut self, active: bool, bare: bool) {
-        let back = bare && !active && self.resync_from.is_none() && self.can_step_back;
-        if back && self.events > 1 {
-            self.events -= 1;
-            self.can_step_back = false;
-        } else {
-            self.events += 1;
-            self.can_step_back = bare;
-        }
-    }
-
-    fn end_update(&mut self, update: Update) {
-        if update.refused {
-            // Not every survivor has it: what it should have recorded is still to be recorded, and
-            // by more events than any member that missed it can hold, even after a step back.
-            self.unrecorded.extend(update.covers);
-            self.unrecorded_bad.extend(update.bad);
-            self.record |= update.more;
-            self.events = if update.begun { update.events_max } else { update.events_before };
-            self.can_step_back = false;
-            self.is_uneven |= update.begun || update.levels;
-            return;
-        }
-        if !self.unrecorded.is_empty() {
-            // Who failed meanwhile may hold the count that this one took a step back from.
-            self.is_uneven |= update.events_max > self.events;
-            self.events = update.events_max;
-            self.can_step_back = false;
-        }
-        self.orders.extend(update.covers.into_iter().map(Order::Recorded));
-        let recorded = |(member, start, len)| Order::BadRecorded(member, start, len);
-        self.orders.extend(update.bad.into_iter().map(recorded));
-        self.active_on_disk = update.active;
-        if update.active && self.safe_at.is_none() && self.safe_mode_delay_ns > 0 && !self.stopping
-        {
-            self.safe_at = Some(self.now.after(self.safe_mode_delay_ns));
-        }
-    }
-
-    /// What a member lacks goes into its log; if that is full, or there is none, the member goes.
-    fn note_bad(&mut self, (id, start, len): BadRange) {
-        let is_whole = !self.is_degraded();
-        let member = &mut self.members[usize::from(id.0)];
-        member.times_bad += 1;
-        if is_whole && member.times_bad > TIMES_BAD_MAX {
-            self.fail(id);
-            return;
-        }
-        let at = start + Sectors(member.superblock.data_offset().0);
-        let fits = match (&mut member.bad_blocks, member.superblock.badblock_log()) {
-            (Some(bad), Some((_, room))) => {
-                bad.insert(at, len);
-                bad.fits(room)
-            }
-            _ => false,
-        };
-        if !fits {
-            if !self.fail_if_survivable(id) {
-                self.give_up(Loss::Data);
-            }
-            return;
-        }
-        member.log_dirty = true;
-        self.record = true;
-        self.unrecorded_bad.push((id, start, len));
-        self.happened.push_back(Event::BadBlocks(id, start, len));
-    }
-
-    fn note_good(&mut self, (id, start, len): BadRange) {
-        let member = &mut self.members[usize::from(id.0)];
-        let at = start + Sectors(member.superblock.data_offset().0);
-        if let Some(bad) = &mut member.bad_blocks
-            && bad.contains(at, len)
-        {
-            bad.remove(at, len);
-            member.log_dirty = true;
-            self.record = true;
-            self.orders.push_back(Order::GoodAgain(id, start, len));
-        }
-    }
-
-    /// Logs that are behind, before superblocks that go by them.
-    fn send_logs(&mut self) {
-        for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            if !member.is_present() || !mem::take(&mut member.log_dirty) {
-                continue;
-            }
-            let (Some(bad), Some((sector, room))) =
-                (&member.bad_blocks, member.superblock.badblock_log())
-            else {
-                continue;
-            };
-            if let Ok(data) = bad.encode(room) {
-                let target = Target::Member(MemberId(index as u16));
-                self.send(target, sector, data, Meta::BadBlocks);
-            }
-        }
-    }
-
-    fn send_bitmap_pages(&mut self) {
-        if self.broken {
-            return;
-        }
-        let Some(intent) = &mut self.intent else { return };
-        let pages = intent.pages_to_write(self.now);
-        for (offset, data) in pages {
-            let Some(intent) = &mut self.intent else { return };
-            let targets: Vec<_> = if intent.is_external() {
-                [(Target::BitmapFile, Sector(0))].to_vec()
-            } else {
-                let serving = Member::is_present;
-                let place = |(i, m): (usize, &Member)| {
-                    Some((Target::Member(MemberId(i as u16)), m.superblock.bitmap_sector()?))
-                };
-                self.members.iter().enumerate().filter(|e| serving(e.1)).filter_map(place).collect()
-            };
-            intent.sent(targets.len() as u32);
-            for (target, base) in targets {
-                self.send(target, base + offset, data.clone(), Meta::Bitmap);
-            }
-        }
-        if let Some(intent) = &mut self.intent {
-            intent.grant_if_written(&mut self.orders);
-        }
-    }
-
-    fn send(&mut self, target: Target, sector: Sector, mut data: Vec<u8>, meta: Meta) {
-        data.resize(data.len().next_multiple_of(512), 0);
-        let free = self.in_flight.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.in_flight.len());
-        if free.is_none() {
-            self.in_flight.push(None);
-        }
-        self.in_flight[at] = Some((target, meta));
-        self.writes.push_back(MetaWrite { id: WriteId(at as u32), target, sector, data });
+        self.send_update();
     }
 }
 
 impl Member {
     /// It takes part, be it as a spare.
-    fn is_present(&self) -> bool {
+    pub(crate) fn is_present(&self) -> bool {
         !matches!(self.standing, Standing::Faulty | Standing::Removed)
     }
 
     /// Its entry in every member's table of devices.
-    fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
             (Standing::Faulty, _) => Role::Faulty,
             (_, Some(slot)) => Role::Active(slot),
@@ -907,7 +635,7 @@ impl Member {
         Device { number: self.superblock.dev_number(), role, in_sync }
     }
 
-    fn write_state(
+    pub(crate) fn write_state(
         &mut self,
         events: u64,
         utime: u64,

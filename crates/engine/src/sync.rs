@@ -6,6 +6,9 @@
 //! array range in the guard as a write does. So nothing is written to what a unit has read, and
 //! reads that need no recovery go on.
 //!
+//! A page that a member could not read is an errand of the shard's own: it is probed by itself, written anew
+//! from the other members and read again.
+//!
 //! What has been recovered stays right, though the shard does not yet know that it may be read: writes
 //! go to members under recovery everywhere.
 
@@ -102,7 +105,7 @@ struct Errand {
     again: Vec<Range<u64>>,
     units: u32,
     report: SyncReport,
-    /// Of a rewrite: whose sectors, and the buffer while they are probed.
+    /// Of a rewrite: whose sectors.
     mends: Option<(MemberId, Range<u64>)>,
     probe: Probe,
 }

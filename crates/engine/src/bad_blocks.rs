@@ -1,0 +1,80 @@
+//! Members' bad-block logs as the supervisor keeps them: what goes in, what comes out, when a log is written.
+
+use crate::{
+    messages::Order,
+    supervisor::{Event, Loss, Supervisor, Target},
+    types::MemberId,
+    update::Meta,
+};
+use core::mem;
+use lapstrake_geometry::{Sector, Sectors};
+
+/// A member that could neither be read nor mended in more places, while nobody else is missing, is worn
+/// out and used no more.
+const TIMES_BAD_MAX: u32 = 32;
+
+/// Sectors of a member, from its data offset.
+pub(crate) type BadRange = (MemberId, Sector, Sectors);
+
+impl Supervisor {
+    /// What a member lacks goes into its log; if that is full, or there is none, the member goes.
+    pub(crate) fn note_bad(&mut self, (id, start, len): BadRange) {
+        let is_whole = !self.is_degraded();
+        let member = &mut self.members[usize::from(id.0)];
+        member.times_bad += 1;
+        if is_whole && member.times_bad > TIMES_BAD_MAX {
+            self.fail(id);
+            return;
+        }
+        let at = start + Sectors(member.superblock.data_offset().0);
+        let fits = match (&mut member.bad_blocks, member.superblock.badblock_log()) {
+            (Some(bad), Some((_, room))) => {
+                bad.insert(at, len);
+                bad.fits(room)
+            }
+            _ => false,
+        };
+        if !fits {
+            if !self.fail_if_survivable(id) {
+                self.give_up(Loss::Data);
+            }
+            return;
+        }
+        member.log_dirty = true;
+        self.record = true;
+        self.unrecorded_bad.push((id, start, len));
+        self.happened.push_back(Event::BadBlocks(id, start, len));
+    }
+
+    pub(crate) fn note_good(&mut self, (id, start, len): BadRange) {
+        let member = &mut self.members[usize::from(id.0)];
+        let at = start + Sectors(member.superblock.data_offset().0);
+        if let Some(bad) = &mut member.bad_blocks
+            && bad.contains(at, len)
+        {
+            bad.remove(at, len);
+            member.log_dirty = true;
+            self.record = true;
+            self.orders.push_back(Order::GoodAgain(id, start, len));
+        }
+    }
+
+    /// Logs that are behind, before superblocks that go by them.
+    pub(crate) fn send_logs(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            if !member.is_present() || !mem::take(&mut member.log_dirty) {
+                continue;
+            }
+            let (Some(bad), Some((sector, room))) =
+                (&member.bad_blocks, member.superblock.badblock_log())
+            else {
+                continue;
+            };
+            if let Ok(data) = bad.encode(room) {
+                let target = Target::Member(MemberId(index as u16));
+                self.send(target, sector, data, Meta::BadBlocks);
+            }
+        }
+    }
+}
