@@ -90,6 +90,8 @@ pub struct MetaWrite {
 pub enum Event {
     /// The member failed and is used no more.
     MemberFailed(MemberId),
+    /// The first member's place was taken by the second; the first is used no more.
+    Replaced(MemberId, MemberId),
     /// Every write fails from now on.
     Broken(Loss),
     /// These sectors of the member (from its data offset) went into its bad-block log.
@@ -127,6 +129,8 @@ pub enum Standing {
     InSync,
     /// In a slot, to be rebuilt.
     Recovering,
+    /// In the slot of another that serves, to take its place.
+    Replacement,
     /// In no slot.
     Spare,
     /// Failed since the array was started.
@@ -144,6 +148,8 @@ pub(crate) struct Member {
     pub(crate) recovered_to: Sector,
     /// What it lacks is under set bits.
     pub(crate) by_bitmap: bool,
+    /// A spare is to take its place.
+    pub(crate) is_to_go: bool,
     pub(crate) bad_blocks: Option<BadBlocks>,
     /// The log is behind `bad_blocks`.
     pub(crate) log_dirty: bool,
@@ -201,24 +207,26 @@ impl Supervisor {
     /// write asks for it.
     #[must_use]
     pub fn new(config: SupervisorConfig) -> Self {
-        let members: Vec<_> = config
-            .members
-            .into_iter()
-            .map(|record| Member {
+        let mut members: Vec<Member> = Vec::new();
+        for record in config.members {
+            let is_held = members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
+            members.push(Member {
                 standing: match record.slot {
                     None => Standing::Spare,
+                    Some(_) if is_held => Standing::Replacement,
                     Some(_) if record.trusted_to == FULLY_TRUSTED => Standing::InSync,
                     Some(_) => Standing::Recovering,
                 },
                 recovered_to: record.trusted_to,
                 by_bitmap: false,
+                is_to_go: false,
                 bad_blocks: record.bad_blocks,
                 log_dirty: false,
                 times_bad: 0,
                 superblock: record.superblock,
                 slot: record.slot,
-            })
-            .collect();
+            });
+        }
         let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
         let in_sync = members.iter().filter(|member| member.standing == Standing::InSync);
         let is_uneven = in_sync.map(|m| m.superblock.events()).any(|count| count != events);
@@ -387,6 +395,7 @@ impl Supervisor {
             standing: if slot.is_some() { Standing::Recovering } else { Standing::Spare },
             recovered_to: Sector(0),
             by_bitmap: slot.is_some(),
+            is_to_go: false,
             bad_blocks,
             log_dirty: true,
             times_bad: 0,
@@ -429,6 +438,26 @@ impl Supervisor {
         }
         entry.standing = Standing::Removed;
         self.record = true;
+        self.act(now);
+        true
+    }
+
+    /// Has a member's place taken by another, which gets a copy of what it holds while it serves on: by
+    /// `with`, or by the next spare that nobody needs more. False: the one is no member in sync or has a
+    /// replacement already, or the other is no spare.
+    pub fn handle_replace(&mut self, now: Time, member: MemberId, with: Option<MemberId>) -> bool {
+        let standing = |id: MemberId| self.members[usize::from(id.0)].standing;
+        let slot = self.members[usize::from(member.0)].slot;
+        let is_free = self.replacement_in(slot).is_none();
+        let is_spare = with.is_none_or(|with| standing(with) == Standing::Spare);
+        if standing(member) != Standing::InSync || !is_free || !is_spare {
+            return false;
+        }
+        match (with, slot) {
+            (Some(with), Some(slot)) => self.give_slot(usize::from(with.0), slot),
+            _ => self.members[usize::from(member.0)].is_to_go = true,
+        }
+        self.mending.members_changed();
         self.act(now);
         true
     }
@@ -541,12 +570,18 @@ impl Supervisor {
         if !member.is_present() {
             return;
         }
-        member.standing = Standing::Faulty;
+        let slot = member.slot;
+        if mem::replace(&mut member.standing, Standing::Faulty) != Standing::Replacement
+            && let Some(replacement) = self.replacement_in(slot)
+        {
+            let replacement = &mut self.members[usize::from(replacement.0)];
+            let is_whole = replacement.recovered_to == FULLY_TRUSTED;
+            replacement.standing = if is_whole { Standing::InSync } else { Standing::Recovering };
+        }
         self.call_off_step_back();
         self.mending.members_changed();
         self.unrecorded.push(id);
         self.orders.push_back(Order::MemberFailed(id));
-        self.happened.push_back(Event::MemberFailed(id));
     }
 
     pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
@@ -554,17 +589,29 @@ impl Supervisor {
         if !member.is_present() {
             return true;
         }
-        let slot = member.slot;
+        let slot = member.slot.filter(|_| member.standing != Standing::Replacement);
         let has = |wanted: Slot| {
-            let serves = |m: &Member| m.standing == Standing::InSync && m.slot == Some(wanted);
-            Some(wanted) != slot && self.members.iter().any(serves)
+            let serves = |m: &Member| match m.standing {
+                Standing::InSync => Some(wanted) != slot,
+                Standing::Replacement => m.recovered_to == FULLY_TRUSTED,
+                _ => false,
+            };
+            self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
         };
         let survives = slot.is_none() || self.geometry.survives(has);
         if survives && self.geometry.level().has_redundancy() {
             self.fail(id);
+            self.happened.push_back(Event::MemberFailed(id));
             return true;
         }
         false
+    }
+
+    /// Who is to take the place of a slot's member.
+    pub(crate) fn replacement_in(&self, slot: Option<Slot>) -> Option<MemberId> {
+        let slot = slot?;
+        let replaces = |m: &Member| m.standing == Standing::Replacement && m.slot == Some(slot);
+        self.members.iter().position(replaces).map(|index| MemberId(index as u16))
     }
 
     pub(crate) fn give_up(&mut self, loss: Loss) {
@@ -624,6 +671,12 @@ impl Member {
         !matches!(self.standing, Standing::Faulty | Standing::Removed)
     }
 
+    /// In a slot, but some data is still to come.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        let gets_data = matches!(self.standing, Standing::Recovering | Standing::Replacement);
+        gets_data && self.recovered_to != FULLY_TRUSTED
+    }
+
     /// Its entry in every member's table of devices.
     pub(crate) fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
@@ -649,10 +702,9 @@ impl Member {
         sb.set_resync_offset(resync);
         sb.set_roles(devices, own);
         sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
-        if self.standing == Standing::Recovering {
-            sb.set_recovery_offset(Some(self.recovered_to));
-        } else {
-            sb.set_recovery_offset(None);
-        }
+        let is_incomplete = self.is_incomplete();
+        let sb = &mut self.superblock;
+        sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
+        sb.set_replacement(self.standing == Standing::Replacement);
     }
 }

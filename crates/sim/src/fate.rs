@@ -72,7 +72,7 @@ impl<'a> Fate<'a> {
             geometry,
             doubt: vec![false; rows],
             stale: BTreeSet::new(),
-            suspect: BTreeSet::new(),
+            suspect: plan.replaces.then_some(usize::from(plan.disks)).into_iter().collect(),
             was_forced: false,
             stamp: 0,
             outcome: Outcome::default(),
@@ -368,7 +368,7 @@ impl<'a> Fate<'a> {
         let homes = heal::heal(&part, &mut self.disks, self.was_forced)?;
         self.doubt.fill(false);
         self.stale.clear();
-        self.suspect.clear();
+        self.suspect = (0..self.disks.len()).filter(|&disk| !homes.contains(&Some(disk))).collect();
         self.was_forced = false;
         let image = heal::image(&self.disks, superblocks, &homes);
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
@@ -390,8 +390,12 @@ impl<'a> Fate<'a> {
             slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot), FULLY_TRUSTED)));
         let recovering =
             assembly.recovering.iter().map(|&(slot, id, to)| record(id, Some(slot), to));
+        let replacements = assembly.replacements.iter();
+        let replacements =
+            replacements.map(|&(slot, id, to)| record(id, Some(slot), to.unwrap_or(FULLY_TRUSTED)));
         let spares = assembly.spares.iter().map(|&id| record(id, None, Sector(0)));
-        let members: Vec<_> = in_sync.chain(recovering).chain(spares).collect();
+        let members = in_sync.chain(recovering).chain(replacements).chain(spares);
+        let members: Vec<_> = members.collect();
         let absent = |(disk, _): &(usize, Superblock)| members.iter().all(|m| m.0 != *disk);
         let there = superblocks.iter().enumerate();
         let mut returning: Vec<(usize, Superblock)> =
@@ -425,7 +429,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
     let request = CreateRequest {
         level: asked.level,
         raid_disks: asked.disks,
-        spares: 0,
+        spares: u16::from(asked.replaces),
         members: sizes
             .iter()
             .map(|&size| Some(NewMember { size, ..NewMember::default() }))

@@ -109,6 +109,7 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) 
         sb.set_events(events);
         sb.set_resync_offset(None::<Sector>);
         sb.set_recovery_offset(None);
+        sb.set_replacement(false);
         sb.set_roles(&devices, index);
         let mut bytes = sb.encode();
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);

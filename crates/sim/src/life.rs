@@ -79,6 +79,8 @@ enum Event {
     Submit,
     /// A member comes back.
     Add(usize, Box<Superblock>),
+    /// The operator has a member replaced.
+    Replace,
     Part(u64),
     PartDone {
         client: u64,
@@ -185,7 +187,8 @@ pub(crate) struct Life<'a> {
     requests_left: u64,
     swept: bool,
     lingers_until: Option<Time>,
-    adds_left: usize,
+    /// What the operator has still to do.
+    errands_left: usize,
     sequential: u64,
     span: u64,
     phase: Phase,
@@ -196,8 +199,10 @@ pub(crate) struct Life<'a> {
     vanished: BTreeSet<MemberId>,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
-    /// Members that faults have hit.
+    /// Members that faults have hit, or whose place another has taken.
     hit: BTreeSet<MemberId>,
+    /// Members that the operator wants replaced.
+    to_go: BTreeSet<MemberId>,
     recorded: BTreeSet<usize>,
     ios: u64,
     events: u64,
@@ -231,6 +236,19 @@ impl<'a> Life<'a> {
                 write_mostly: dice.one_in(8),
             })
             .collect();
+        // Of two in one slot the first is being replaced.
+        let is_replaced = |(index, one): &(usize, &MemberConfig)| {
+            one.slot.is_some() && configs[index + 1..].iter().any(|other| other.slot == one.slot)
+        };
+        // What replaces it may hold all that it does.
+        let is_whole = |(index, one): &(usize, &MemberConfig)| {
+            let replaces = configs[..*index].iter().any(|other| other.slot == one.slot);
+            one.slot.is_some() && one.trusted_to == FULLY_TRUSTED && replaces
+        };
+        let whole = configs.iter().enumerate().filter(is_whole);
+        let unheard = whole.map(|(index, _)| (MemberId(index as u16), 0)).collect();
+        let to_go = configs.iter().enumerate().filter(is_replaced);
+        let to_go = to_go.map(|(index, _)| MemberId(index as u16)).collect();
         let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
         let shard = |index: usize| {
             Shard::new(ShardConfig {
@@ -281,7 +299,7 @@ impl<'a> Life<'a> {
             requests_left: plan.requests,
             swept: false,
             lingers_until: None,
-            adds_left: returning.len(),
+            errands_left: returning.len(),
             sequential: 0,
             span,
             phase: Phase::Load,
@@ -289,8 +307,9 @@ impl<'a> Life<'a> {
             returning,
             known: configs.len() as u16,
             vanished: BTreeSet::new(),
-            unheard: BTreeMap::new(),
+            unheard,
             hit: BTreeSet::new(),
+            to_go,
             recorded: BTreeSet::new(),
             ios: 0,
             events: 0,
@@ -310,6 +329,11 @@ impl<'a> Life<'a> {
         for (disk, own) in std::mem::take(&mut self.returning) {
             let delay = self.dice.below(100_000_000);
             self.at(delay, Event::Add(disk, Box::new(own)));
+        }
+        if self.plan.replaces && self.dice.one_in(2) {
+            let delay = self.dice.below(100_000_000);
+            self.errands_left += 1;
+            self.at(delay, Event::Replace);
         }
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
@@ -376,7 +400,7 @@ impl<'a> Life<'a> {
 
     /// A member is added, as the host does it: it catches up if it can, else it is a spare.
     fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
-        self.adds_left -= 1;
+        self.errands_left -= 1;
         if self.phase != Phase::Load {
             return Ok(());
         }
@@ -394,6 +418,24 @@ impl<'a> Life<'a> {
         let (id, added) = self.supervisor.handle_add(self.now, superblock, None, config);
         self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
         Ok(())
+    }
+
+    /// The operator has a member replaced, perhaps by a certain spare.
+    fn replace(&mut self) {
+        self.errands_left -= 1;
+        if self.phase != Phase::Load {
+            return;
+        }
+        let all: Vec<(MemberId, Standing)> =
+            (0..).map(MemberId).zip(self.supervisor.members().map(|member| member.1)).collect();
+        let of = |standing| all.iter().filter(move |m| m.1 == standing).map(|m| m.0);
+        let in_sync: Vec<MemberId> = of(Standing::InSync).collect();
+        let with = of(Standing::Spare).next().filter(|_| self.dice.one_in(2));
+        let member = self.dice.pick(&in_sync);
+        if self.supervisor.handle_replace(self.now, member, with) {
+            self.say(|| format!("{member:?} is to be replaced, by {with:?}"));
+            self.to_go.insert(member);
+        }
     }
 
     fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
@@ -445,6 +487,7 @@ impl<'a> Life<'a> {
         match event {
             Event::Submit => self.submit(),
             Event::Add(disk, own) => self.add(disk, *own)?,
+            Event::Replace => self.replace(),
             Event::Part(key) => self.part_comes(key),
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
@@ -510,6 +553,9 @@ impl<'a> Life<'a> {
                     Order::Trusted(member, FULLY_TRUSTED) => {
                         self.unheard.insert(member, self.shards.len());
                     }
+                    Order::MemberFailed(member) if self.to_go.contains(&member) => {
+                        self.hit.insert(member);
+                    }
                     Order::MemberFailed(member) if !self.hit.contains(&member) => {
                         return Err(format!("{member:?} was dropped without a fault"));
                     }
@@ -556,7 +602,7 @@ impl<'a> Life<'a> {
             // So that there is an end to it.
             self.at(ns, Event::Submit);
         }
-        let is_mending = self.adds_left > 0 || self.supervisor.sync_progress(self.now).is_some();
+        let is_mending = self.errands_left > 0 || self.supervisor.sync_progress(self.now).is_some();
         is_mending && self.lingers_until > Some(self.now)
     }
 

@@ -51,6 +51,8 @@ pub struct Plan {
     pub frozen: bool,
     /// Members that are lacking are added while the array runs.
     pub adds: bool,
+    /// There is one disk more, a spare at first, and members are replaced while the array runs.
+    pub replaces: bool,
     /// Before one start in so many redundancy is made whole; 0: never.
     pub heal_every: u64,
 }
@@ -78,7 +80,7 @@ impl Plan {
         let versions = [Version::V1_0, Version::V1_1, Version::V1_2, Version::V1_2, Version::V090];
         let versions = &versions[..if level == Raid0 { 4 } else { 5 }];
         let bitmap = level.has_redundancy() && dice.one_in(2);
-        Self {
+        let mut plan = Self {
             level,
             layout,
             chunk: Sectors(chunk),
@@ -102,7 +104,14 @@ impl Plan {
             frozen: dice.one_in(2),
             adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
+            replaces: false,
+        };
+        plan.replaces = level.has_redundancy() && plan.version != Version::V090 && dice.one_in(3);
+        if plan.replaces {
+            plan.frozen = dice.one_in(8);
+            plan.sizes.push(size + unit * dice.below(3));
         }
+        plan
     }
 }
 
@@ -127,7 +136,8 @@ impl fmt::Display for Plan {
             f,
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
-             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}",
+             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
+             replaces {}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -151,6 +161,7 @@ impl fmt::Display for Plan {
             self.heal_every,
             self.frozen,
             self.adds,
+            self.replaces,
         )
     }
 }
