@@ -176,6 +176,8 @@ pub struct Supervisor {
     pub(crate) events: u64,
     /// The last update was a bare step from clean to active, which a step back may take back.
     pub(crate) can_step_back: bool,
+    /// Who was a member when superblocks were last written is not there now. Its count must not be met again.
+    pub(crate) lacks_former: bool,
     /// Members may hold different counts.
     pub(crate) is_uneven: bool,
     pub(crate) active_on_disk: bool,
@@ -228,6 +230,12 @@ impl Supervisor {
             });
         }
         let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
+        let is_there = |number| members.iter().any(|m| m.superblock.dev_number() == number);
+        let lists_absent = |sb: &Superblock| {
+            let is_member = |&number: &u32| matches!(sb.role_of(number), Role::Active(_));
+            (0..sb.table_len()).filter(is_member).any(|number| !is_there(number))
+        };
+        let lacks_former = members.iter().any(|m| lists_absent(&m.superblock));
         let in_sync = members.iter().filter(|member| member.standing == Standing::InSync);
         let is_uneven = in_sync.map(|m| m.superblock.events()).any(|count| count != events);
         Self {
@@ -239,6 +247,7 @@ impl Supervisor {
             epoch_s: config.epoch_s,
             events,
             can_step_back: false,
+            lacks_former,
             is_uneven,
             active_on_disk: false,
             want_active: false,

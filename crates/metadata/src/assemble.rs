@@ -32,6 +32,8 @@
 //! - Rule 2 also holds for 0.90, and only to a member's disadvantage: a spare that the freshest
 //!   superblock calls a member stays a spare.
 //! - Of equals one that another calls failed is left; under md its old data would serve.
+//! - Under 0.90 the freshest member may be called failed an event before by one that it counts on: its recovery
+//!   ended then, which the others could not yet say. mdadm leaves the others.
 //! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
 
 mod conclude;

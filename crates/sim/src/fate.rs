@@ -136,7 +136,7 @@ impl<'a> Fate<'a> {
         self.outcome.cuts += u64::from(report.end == End::Cut);
         self.stamp = report.stamp;
         self.suspect.extend(&report.hit);
-        if report.wrote_superblocks {
+        if report.was_active {
             let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
         }

@@ -67,7 +67,8 @@ pub(crate) struct Report {
     pub hit: BTreeSet<usize>,
     /// Disks whose failure is on record.
     pub recorded: BTreeSet<usize>,
-    pub wrote_superblocks: bool,
+    /// Writes may have gone out.
+    pub was_active: bool,
     /// Disks that were recovered in it, whatever came after.
     pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
@@ -206,7 +207,7 @@ pub(crate) struct Life<'a> {
     recorded: BTreeSet<usize>,
     ios: u64,
     events: u64,
-    wrote_superblocks: bool,
+    was_active: bool,
     trace: bool,
 }
 
@@ -313,7 +314,7 @@ impl<'a> Life<'a> {
             recorded: BTreeSet::new(),
             ios: 0,
             events: 0,
-            wrote_superblocks: false,
+            was_active: false,
             trace,
         }
     }
@@ -361,7 +362,7 @@ impl<'a> Life<'a> {
             stamp: self.stamp,
             hit: self.hit.iter().map(|member| self.disk_of[usize::from(member.0)]).collect(),
             recorded: self.recorded,
-            wrote_superblocks: self.wrote_superblocks,
+            was_active: self.was_active,
             is_whole,
         }
     }
@@ -547,6 +548,7 @@ impl<'a> Life<'a> {
             while let Some(order) = self.supervisor.poll_order() {
                 self.say(|| format!("ordered: {order:?}"));
                 match order {
+                    Order::Active => self.was_active = true,
                     Order::Recorded(member) => {
                         self.recorded.insert(self.disk_of[usize::from(member.0)]);
                     }

@@ -77,9 +77,9 @@ pub(super) fn freshest<'a, 'b>(
     equals.clone().find(|c| !is_called_failed(c)).or(Some(most))
 }
 
-/// Whether a superblock has nobody in the slot of another, or the other as one that failed there.
+/// Whether a superblock does not have another one, which says that it holds `slot`, there.
 fn calls_failed(sb: &Superblock, other: &Superblock, slot: Slot) -> bool {
-    sb.dev_of_slot(slot).is_none() || sb.role_of(other.dev_number()) == Role::Faulty
+    sb.role_of(other.dev_number()) != Role::Active(slot)
 }
 
 /// The verdict on a candidate of the freshest one's array, its rivals not considered.
@@ -145,8 +145,15 @@ fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
 /// The verdict on one that by its own words holds `slot`.
 fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>) -> Verdict {
     let (sb, fresh) = (candidate.superblock, freshest.superblock);
+    // 0.90 does not list who is being recovered, until the event by which that is done.
+    let has_recovered = || {
+        matches!(sb, Superblock::V090(_))
+            && sb.events() < fresh.events()
+            && fresh.role_of(sb.dev_number()) == Role::Active(slot)
+    };
     if let Role::Active(slot) = fresh.role()
         && sb.dev_of_slot(slot).is_none()
+        && !has_recovered()
     {
         return Verdict::Left(Reason::CallsFailed { whom: freshest.id, slot });
     }
