@@ -38,6 +38,7 @@ impl Story {
             layout: None,
             bitmap: if bitmap { BitmapChoice::Internal } else { BitmapChoice::None },
             bitmap_chunk: None,
+            policy: None,
             size: None,
             data_offset: None,
             set_uuid: None,
@@ -76,6 +77,7 @@ impl Story {
             shards: 1,
             safe_mode_delay_ns: DELAY_NS,
             resync_from: None,
+            was_replayed: false,
             intent,
             sync: SyncConfig {
                 speed: SyncSpeed::default(),
