@@ -11,6 +11,8 @@
 //!   members that these wrote to have flushed, for a replay sees the last sound unit only;
 //! - once a log was written, every change of a stripe whose parity its member holds is logged, or the last
 //!   unit might be replayed over a later change;
+//! - while a member's failure is not on record nothing new is sent. Its log, its parity or its data may come
+//!   back at the next start as current: then what is under way must be in the last units, or not begun;
 //! - while a resync is due and no member is missing nothing is logged: there is no parity yet to keep right.
 //!   A replay that finds nothing leaves the resync due (as in md), a replay that mended something would call
 //!   the array clean.
@@ -82,6 +84,8 @@ pub(crate) struct Logs {
     generation: u64,
     /// Indexed by [`MemberId`]; grows with the first use.
     logs: Vec<Log>,
+    /// Operations that no log is to have, or can have any more.
+    without: VecDeque<u32>,
     /// Memory for headers.
     pages: Vec<Buf>,
     /// Some operation waits.
@@ -92,7 +96,8 @@ impl Logs {
     pub(crate) fn new(signature: u32, raid_disks: u16, scratch: &mut Scratch) -> Self {
         // Taken for good, so that no unit waits for memory that operations hold which wait for it.
         let pages = (0..raid_disks).map_while(|_| scratch.alloc(PAGE_BYTES)).collect();
-        Self { signature, generation: 0, logs: Vec::new(), pages, is_awaited: false }
+        let (logs, without) = (Vec::new(), VecDeque::new());
+        Self { signature, generation: 0, logs, without, pages, is_awaited: false }
     }
 
     fn log(&mut self, member: MemberId) -> &mut Log {
@@ -104,7 +109,8 @@ impl Logs {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.logs.iter().all(|log| log.unit.is_none() && log.waiting.is_empty())
+        let is_idle = |log: &Log| log.unit.is_none() && log.waiting.is_empty();
+        self.without.is_empty() && self.logs.iter().all(is_idle)
     }
 }
 
@@ -125,36 +131,45 @@ impl Shard {
 
     /// An operation is ready to write: [`Shard::logged`] follows, at once or later.
     pub(crate) fn log_op(&mut self, key: u32) {
-        match (self.log_of(key), &mut self.logs) {
-            (Some(member), Some(logs)) => {
-                logs.log(member).waiting.push_back(key);
-                logs.is_awaited = true;
-            }
-            _ => self.logged(key),
+        let log = self.log_of(key);
+        let Some(logs) = &mut self.logs else { return self.logged(key) };
+        logs.is_awaited = true;
+        match log {
+            Some(member) => logs.log(member).waiting.push_back(key),
+            None => logs.without.push_back(key),
         }
     }
 
     /// Sends units to the logs that are waited for and free. Called when a batch of input has been taken in.
     pub(crate) fn send_units(&mut self) {
         let Some(logs) = &mut self.logs else { return };
-        if !mem::take(&mut logs.is_awaited) {
+        if self.members.unrecorded() || !mem::take(&mut logs.is_awaited) {
             return;
         }
         for at in 0..logs.logs.len() {
             let member = MemberId(at as u16);
-            if self.members.has_failed(member) {
-                self.go_on_without(member);
+            if self.members.has_failed(member)
+                && let Some(logs) = &mut self.logs
+            {
+                let waiting = mem::take(&mut logs.log(member).waiting);
+                logs.without.extend(waiting);
             } else {
                 self.send_unit(member);
             }
         }
+        let Some(logs) = &mut self.logs else { return };
+        for key in mem::take(&mut logs.without) {
+            self.logged(key);
+        }
     }
 
-    /// The parity's member is out of the array, and its log with it.
-    fn go_on_without(&mut self, member: MemberId) {
+    /// Nothing is written any more: what waits ends.
+    pub(crate) fn refuse_waiting(&mut self) {
         let Some(logs) = &mut self.logs else { return };
-        for key in mem::take(&mut logs.log(member).waiting) {
-            self.logged(key);
+        let mut waiting = mem::take(&mut logs.without);
+        waiting.extend(logs.logs.iter_mut().flat_map(|log| mem::take(&mut log.waiting)));
+        for key in waiting {
+            self.log_refused(key);
         }
     }
 
@@ -210,17 +225,25 @@ impl Shard {
         self.start_io_at(Owner::Log(member), member, kind, range, pieces);
     }
 
-    /// A unit is stable, or its member has failed: its operations go on. If the array cannot do without that
-    /// member, they end before they have written anything.
+    /// A unit is stable, and its operations go on. If it cannot be written its member fails, and they go on
+    /// without a log; if the array cannot do without that member, they end before they have written anything.
     pub(crate) fn unit_written(&mut self, log: MemberId, ok: bool) {
         let may_write = ok || self.fail_if_survivable(log);
         let Some(logs) = &mut self.logs else { return };
-        let ops = logs.log(log).unit.as_ref().map(|unit| unit.ops.clone());
-        for key in ops.unwrap_or_default() {
-            if may_write {
+        let Some(unit) = &mut logs.log(log).unit else { return };
+        let ops = mem::take(&mut unit.ops);
+        if !ok {
+            self.close_unit(log);
+        }
+        for key in ops {
+            if ok {
                 self.logged(key);
-            } else {
-                self.log_refused(key);
+                continue;
+            }
+            self.ops[key as usize].is_in_unit = false;
+            match &mut self.logs {
+                Some(logs) if may_write => logs.without.push_back(key),
+                _ => self.log_refused(key),
             }
         }
     }

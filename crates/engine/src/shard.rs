@@ -728,6 +728,7 @@ impl Shard {
             self.gate = gate;
         }
         if self.gate == Gate::Broken {
+            self.refuse_waiting();
             let failed = self.held_replies.drain(..);
             self.effects.extend(
                 failed.map(|reply| Effect::Reply(Reply { result: Err(RequestError::Io), ..reply })),

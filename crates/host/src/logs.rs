@@ -1,7 +1,8 @@
 //! Partial parity logs at the start of an array: what they say of a dirty one is done, then they are emptied.
 //!
-//! Invariants: the logs are emptied after all that they said is stable; nothing else is written before that,
-//! so that a start that was cut off is done again. A read-only start writes nothing: what the logs would
+//! Invariants: the logs are emptied after all that they said is stable, and after the superblocks say which
+//! members are missing: one that is away now, and whose data some entry names, must not come back as current
+//! when that entry is gone. A start that was cut off is done again. A read-only start writes nothing: what the logs would
 //! change is marked instead, so that no block is recovered from it.
 
 use crate::{
@@ -50,6 +51,7 @@ pub(crate) fn settle(
             carry_out(parts, mend, &areas)?;
         }
         sync_all(parts)?;
+        record_absent(parts, geometry.raid_disks())?;
         replayed.settles = replay.settles() && parts.resync_from == Some(Sector(0));
         say_replayed(&replay, replayed.settles, log);
     }
@@ -105,6 +107,20 @@ fn carry_out(parts: &Parts, mend: &Mend, areas: &[Option<Vec<u8>>]) -> Result<()
     let parity = mend.parity(lapstrake_parity::kernels(), area, &data);
     let at = part.superblock.data_offset() + (sector - Sector(0));
     part.device.write_at(at.bytes(), &parity).map_err(|source| failed(part, source))
+}
+
+fn record_absent(parts: &mut Parts, raid_disks: u16) -> Result<(), StartError> {
+    let absent: Vec<Slot> =
+        (0..raid_disks).map(Slot).filter(|&slot| member(parts, slot).is_none()).collect();
+    let counts = parts.members.iter().map(|part| part.superblock.events());
+    let events = counts.max().unwrap_or_default() + 1;
+    for part in parts.members.iter_mut().filter(|_| !absent.is_empty()) {
+        part.superblock.set_absent(&absent, events);
+        let at = part.superblock.super_sector().bytes();
+        let written = part.device.write_at(at, &part.superblock.encode());
+        written.and_then(|()| part.device.sync_all()).map_err(|source| failed(part, source))?;
+    }
+    Ok(())
 }
 
 fn sync_all(parts: &Parts) -> Result<(), StartError> {

@@ -42,12 +42,36 @@ impl Fate<'_> {
                 cuts -= 1;
             };
             self.settle(started, settles);
+            self.record_absent(started);
         }
+        let homes = self::homes(started);
         for home in homes.iter().flatten() {
             let Some((at, shape)) = home.superblock.ppl() else { continue };
             let area = ppl::empty_area(shape, home.superblock.set_uuid());
             self.disks[home.disk].put(at.0, &area);
         }
+    }
+
+    /// Before the logs are emptied: who is not here now must not come back as if it had been.
+    fn record_absent(&mut self, started: &mut Started) {
+        let homes = homes(started);
+        let absent: Vec<Slot> =
+            (0..).map(Slot).zip(&homes).filter(|h| h.1.is_none()).map(|h| h.0).collect();
+        if absent.is_empty() {
+            return;
+        }
+        let events = started.assembly.events + 1;
+        for home in homes.into_iter().flatten() {
+            let mut superblock = home.superblock;
+            superblock.set_absent(&absent, events);
+            self.disks[home.disk].put(superblock.super_sector().0, &superblock.encode());
+            started.superblocks[home.disk] = Some(superblock);
+        }
+        started.assembly.events = events;
+        let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
+        let recovers = |disk: &usize| started.assembly.recovering.iter().any(|r| r.1 == *disk);
+        let left = (0..self.disks.len()).filter(|disk| !serves(disk) && !recovers(disk));
+        self.stale.extend(left);
     }
 
     fn area(&self, home: &Home) -> Vec<u8> {
