@@ -10,9 +10,12 @@ mod support;
 use client::{Ask, Client};
 use lapstrake_kernel_md::Kernel;
 use std::fs;
+use std::time::Duration;
 use support::md::Md;
 use support::{Lab, not_run, pattern};
 
+/// Longer than anything takes here.
+const BOUND: Duration = Duration::from_secs(60);
 const MEMBERS: [&str; 4] = ["m0", "m1", "m2", "m3"];
 const BLOCK: usize = 4096;
 /// Requests in flight when a server is killed.
@@ -73,6 +76,8 @@ fn what_the_kernel_was_writing_we_put_right() {
         sleep 60";
     assert!(guest.run(script).is_err(), "the guest was to die");
     drop(guest);
+    let examined = lab.run("examine m0").ok().out;
+    assert!(examined.contains("State : active"), "it was stopped cleanly: {examined}");
     for lost in ["m1", "m2"] {
         let left = without(&lab, lost, lost);
         let server = lab.serve_data(&format!("--degraded {left}"));

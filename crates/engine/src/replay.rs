@@ -167,3 +167,92 @@ impl Rows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapstrake_geometry::{Config, Geometry, Layout, Level};
+    use lapstrake_metadata::ppl::Header;
+
+    const CHUNK: u64 = 16;
+
+    fn raid5() -> Parity {
+        let config = Config {
+            level: Level::Raid5,
+            layout: Layout::default_for(Level::Raid5),
+            chunk: Sectors(CHUNK),
+            raid_disks: 4,
+            component: Sectors(CHUNK * 8),
+            member_sizes: Vec::new(),
+        };
+        match Geometry::new(&config) {
+            Ok(Geometry::Parity(parity)) => parity,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    /// What the log of the first stripe's parity, in slot 3, says of this entry, with zeros behind it.
+    fn replay(entry: Entry, is_there: impl Fn(Slot, Sector) -> bool) -> Replay {
+        let header = Header { signature: 7, generation: 1, entries: vec![entry] };
+        let mut area = header.encode().to_vec();
+        area.resize(1 << 20, 0);
+        let empty = ppl::empty_area(ppl::Shape::of(Sectors(2048)).unwrap(), [0; 16]);
+        let mut areas = vec![Some(Header::empty(7).encode().to_vec()); 4];
+        areas.iter_mut().flatten().for_each(|area| area.resize(empty.len(), 0));
+        areas[3] = Some(area);
+        Replay::new(&raid5(), 7, &areas, is_there)
+    }
+
+    fn entry(data_sector: u64, pp_sectors: u32, data_sectors: u32) -> Entry {
+        let (pp_size, data_size) = (pp_sectors * 512, data_sectors * 512);
+        let checksum = ppl::checksum(&vec![0; pp_size as usize]);
+        Entry { data_sector, pp_size, data_size, parity_disk: 3, checksum }
+    }
+
+    #[test]
+    fn parity_is_made_of_the_chunks_that_were_written_and_of_the_rest() {
+        let found = replay(entry(CHUNK + 2, 4, 8), |_, _| true);
+        let data = [(Slot(1), Sector(2)), (Slot(2), Sector(2))].into_iter().collect();
+        let partial = 4096..4096 + 4 * 512;
+        let mend = Mend { parity: (Slot(3), Sector(2)), len: Sectors(4), data, partial };
+        assert_eq!(found, Replay { mends: vec![mend.clone()], entries: 1, faults: 0 });
+        assert!(found.settles());
+        let mut area = vec![0; 8192];
+        area[4096..4096 + 2048].fill(0b100);
+        let data = [vec![0b001; 2048], vec![0b011; 2048]];
+        assert_eq!(mend.parity(lapstrake_parity::kernels(), &area, &data), vec![0b110; 2048]);
+    }
+
+    #[test]
+    fn a_full_stripe_needs_no_partial_parity() {
+        let found = replay(entry(0, 0, 3 * CHUNK as u32), |_, _| true);
+        assert_eq!(found.mends.len(), 1);
+        let mend = &found.mends[0];
+        assert_eq!((mend.len, mend.data.len(), mend.partial.len()), (Sectors(CHUNK), 3, 0));
+    }
+
+    #[test]
+    fn a_write_that_begins_within_a_chunk_and_ends_in_another_is_taken_row_by_row() {
+        // Of chunk 0 its second half, of chunk 1 all, of chunk 2 the first quarter.
+        let found = replay(entry(8, CHUNK as u32, 8 + 16 + 4), |_, _| true);
+        let rows: Vec<_> =
+            found.mends.iter().map(|m| (m.parity.1.0, m.len.0, m.data.len())).collect();
+        assert_eq!(rows, [(8, 8, 2), (0, 4, 2), (4, 4, 1)]);
+    }
+
+    #[test]
+    fn what_is_missing_is_left_and_what_makes_no_sense_is_a_fault() {
+        let found = replay(entry(CHUNK, 4, 8), |slot, _| slot != Slot(2));
+        assert_eq!(found, Replay { mends: Vec::new(), entries: 1, faults: 0 });
+        let wrong_parity = Entry { parity_disk: 2, ..entry(0, 4, 4) };
+        let torn = Entry { checksum: 1, ..entry(0, 4, 4) };
+        let over_the_stripe = entry(2 * CHUNK, 4, 8);
+        let beyond = entry(1 << 40, 4, 4);
+        let (nothing, high) = (entry(0, 4, 0), entry(0, 17, 17));
+        for entry in [wrong_parity, torn, over_the_stripe, beyond, nothing, high] {
+            let found = replay(entry.clone(), |_, _| true);
+            assert_eq!((found.entries, found.faults), (0, 1), "{entry:?}");
+            assert!(!found.settles());
+        }
+    }
+}
