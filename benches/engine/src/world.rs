@@ -82,6 +82,7 @@ impl World {
             rotational: false,
             write_mostly: false,
             bad_blocks: None,
+            log: None,
         });
         let scratch_pages = CACHE_PAGES * u32::from(count);
         let shard = Shard::new(ShardConfig {
@@ -93,6 +94,8 @@ impl World {
             bitmap_chunk: None,
             scratch: SCRATCH,
             scratch_pages,
+            log_signature: None,
+            lost: Vec::new(),
         });
         Self {
             shard,
@@ -127,7 +130,9 @@ impl World {
                 match effect {
                     Effect::Io(io) => self.perform(&io),
                     Effect::Compute(compute) => self.compute(&compute),
-                    Effect::Compare(_) => unreachable!("nothing is checked"),
+                    Effect::Compare(_) | Effect::Seal(_) => {
+                        unreachable!("nothing is checked or logged")
+                    }
                     Effect::Reply(reply) => {
                         assert_eq!(reply.result, Ok(()));
                         self.finished += 1;

@@ -4,7 +4,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, Prepared, prepare};
-use lapstrake_metadata::create::MemberPlan;
+use lapstrake_metadata::create::{MemberPlan, Policy};
 use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -63,6 +63,11 @@ pub struct Args {
     /// What a bit of the bitmap stands for, a bare number is KiB
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]
     bitmap_chunk: Option<u64>,
+    /// What keeps redundancy right over an unclean stop: resync of everything, the bitmap, or partial
+    /// parity logs (raid5), which need no resync and leave no write hole [default: bitmap if there is
+    /// one, else resync]
+    #[arg(short = 'k', long, value_name = "POLICY", value_parser = policy)]
+    consistency_policy: Option<Policy>,
     /// How much to use of each member, a bare number is KiB; "max" for all
     #[arg(short = 'z', long, value_name = "SIZE|max", value_parser = size)]
     size: Option<Size>,
@@ -118,6 +123,15 @@ fn bitmap(text: &str) -> Result<NewBitmap, String> {
     }
 }
 
+fn policy(text: &str) -> Result<Policy, String> {
+    match text {
+        "resync" => Ok(Policy::Resync),
+        "bitmap" => Ok(Policy::Bitmap),
+        "ppl" => Ok(Policy::Ppl),
+        _ => Err("policies are resync, bitmap and ppl".into()),
+    }
+}
+
 pub fn run(args: &Args) -> Outcome {
     let wanted = wanted(args)?;
     let mut random = Ok(());
@@ -170,6 +184,7 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         chunk: args.chunk,
         layout: layout.transpose().map_err(Failure::usage)?,
         bitmap: args.bitmap.clone().unwrap_or_default(),
+        policy: args.consistency_policy,
         bitmap_chunk: bitmap_chunk
             .map_err(|_| Failure::usage("--bitmap-chunk: less than 4G is needed"))?,
         size: match args.size {

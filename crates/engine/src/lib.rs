@@ -12,8 +12,8 @@
 //! batch of them:
 //!
 //! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, compare at once (with
-//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], send the replies, in the
-//!    order given (an I/O may send what the work before it computed);
+//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], seal at once (with
+//!    [`Seal::run`]), send the replies, in the order given (an I/O may send what the work before it computed);
 //! 2. drain [`Shard::poll_notice`] to the supervisor;
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
@@ -33,7 +33,9 @@
 //! 2. A member's failure is stable in the survivors' superblocks before a write that skipped the
 //!    member, or a flush, is answered.
 //! 3. A flush is answered after every member in sync has flushed.
-//! 4. The superblocks say "active" before the first write is sent, and say "clean" again only
+//! 4. With partial parity logs, what an operation is about to write is stable in the log of its stripe's
+//!    parity member before data or parity is sent, and the log keeps it until all of that is stable.
+//! 5. The superblocks say "active" before the first write is sent, and say "clean" again only
 //!    after the last one has ended.
 //!
 //! # Bounds
@@ -51,10 +53,12 @@ mod compare;
 mod direct;
 mod guard;
 mod intent;
+mod log;
 mod members;
 mod messages;
 mod op;
 mod recovery;
+mod replay;
 mod scratch;
 mod shard;
 mod stripe;
@@ -66,9 +70,11 @@ mod update;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
 pub use intent::IntentConfig;
+pub use log::Seal;
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
+pub use replay::{Mend, Replay};
 pub use scratch::PAGE_BYTES;
 pub use shard::{Shard, ShardConfig, Stats};
 pub use supervisor::{

@@ -8,6 +8,7 @@ use crate::types::{MemberId, Time};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::ops::Range;
 use lapstrake_geometry::{Sector, Slot};
+use lapstrake_metadata::ppl::Shape;
 
 /// A member as the engine is told of it at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct MemberConfig {
     pub write_mostly: bool,
     /// Ranges that its bad-block log holds, from the data offset; none if it has no log.
     pub bad_blocks: Option<Vec<Range<u64>>>,
+    /// Where its partial parity log lies, and its shape; none if the array has no such logs.
+    pub log: Option<(Sector, Shape)>,
 }
 
 /// The bound of a member that is in sync as a whole.
@@ -207,6 +210,19 @@ impl Members {
     #[must_use]
     pub fn has_log(&self, member: MemberId) -> bool {
         self.all[member.0 as usize].config.bad_blocks.is_some()
+    }
+
+    /// The member's partial parity log.
+    #[must_use]
+    pub fn log(&self, member: MemberId) -> Option<(Sector, Shape)> {
+        self.all[member.0 as usize].config.log
+    }
+
+    /// Whether a slot lacks a member in sync.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        let mut slots = (0..self.slots.len() as u16).map(Slot);
+        slots.any(|slot| self.trusted_to(slot) != FULLY_TRUSTED)
     }
 
     /// The member that writes to `slot` go to, however far its data can be trusted.

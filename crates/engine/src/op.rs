@@ -1,5 +1,6 @@
 //! One operation on a height range of one stripe, from its plan to its end: read what is needed,
-//! do the parity work, write.
+//! do the parity work, put on record in a log what the array's consistency policy asks for
+//! ([`crate::log`]), write.
 //!
 //! | plan | when | reads | parity from |
 //! |---|---|---|---|
@@ -27,6 +28,7 @@ use crate::{
 };
 use core::ops::Range;
 use lapstrake_geometry::{Sectors, Slot, StripeNo};
+use lapstrake_metadata::ppl::Entry;
 use lapstrake_parity as parity;
 use smallvec::{SmallVec, smallvec};
 
@@ -56,6 +58,8 @@ enum What {
     Data(u16),
     P,
     Q,
+    /// The XOR of the data that a write leaves as it is, for the log.
+    Partial,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +87,8 @@ impl Compute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Reading,
+    /// Parity is made; what is to be written waits for a log.
+    Logging,
     Writing,
     /// What was written is read again.
     Verifying,
@@ -108,6 +114,10 @@ pub(crate) struct Op {
     known: Parities,
     pending: u32,
     stage: Stage,
+    /// Whose log is to have it before it writes.
+    log: Option<MemberId>,
+    /// A unit of that log has it.
+    pub(crate) is_in_unit: bool,
     read_failed: bool,
     /// Its range is done page by page instead.
     retired: bool,
@@ -139,6 +149,17 @@ impl Op {
         self.pending += 1;
     }
 
+    /// Whether a log gets the part of parity that it leaves as it is; none is left by a full stripe.
+    fn leaves_partial(&self) -> bool {
+        self.log.is_some() && matches!(self.plan, Plan::Rmw | Plan::Rcw | Plan::Restore)
+    }
+
+    /// For the log: its partial parity's place and length in sectors, if it has some.
+    pub(crate) fn partial(&self) -> Option<(Buf, u32)> {
+        let buf = self.block(What::Partial, &self.slices[0])?;
+        Some((buf, self.height()))
+    }
+
     /// Has it end without an effect. False if it does already.
     pub(crate) fn retire(&mut self) -> bool {
         !core::mem::replace(&mut self.retired, true)
@@ -150,6 +171,7 @@ impl Op {
             What::Data(data) => !self.lost.contains(&usize::from(data)),
             What::P => self.known.p,
             What::Q => self.known.q,
+            What::Partial => false,
         }
     }
 
@@ -204,13 +226,15 @@ impl Shard {
             known: Parities::default(),
             pending: 1,
             stage: Stage::Reading,
+            log: None,
+            is_in_unit: false,
             read_failed: false,
             retired: false,
             error: false,
         };
+        op.log = self.log_for(&op);
         if kind == OpKind::Zero {
             let key = self.ops.insert(op) as u32;
-            self.zero_stripe(key);
             self.op_part_done(key);
             return Ok(());
         }
@@ -231,6 +255,7 @@ impl Shard {
             }
         };
         op.plan = plan;
+        op.log = op.log.filter(|_| plan != Plan::Bare);
         if !self.take_blocks(&mut op, &present) {
             return Err(op.slices);
         }
@@ -264,11 +289,12 @@ impl Shard {
         if op.pending > 0 {
             return;
         }
-        if op.error || op.retired || op.kind == OpKind::Zero {
+        if op.error || op.retired {
             return self.finish_op(key);
         }
         match op.stage {
             Stage::Reading => {}
+            Stage::Logging => return self.logged(key),
             Stage::Writing => return self.end_writing(key),
             Stage::Verifying => return self.finish_op(key),
         }
@@ -279,9 +305,19 @@ impl Shard {
             return self.compare(key);
         }
         self.compute(key);
-        if self.ops[key as usize].kind == OpKind::Read {
-            return self.finish_op(key);
+        let op = &mut self.ops[key as usize];
+        match op.kind {
+            OpKind::Read => return self.finish_op(key),
+            // It changes nothing that a log could have to bring back.
+            OpKind::Sync => return self.logged(key),
+            OpKind::Write | OpKind::Zero => {}
         }
+        op.stage = Stage::Logging;
+        self.log_op(key);
+    }
+
+    /// What the operation is about to write may go out.
+    pub(crate) fn logged(&mut self, key: u32) {
         let op = &mut self.ops[key as usize];
         (op.stage, op.pending) = (Stage::Writing, 1);
         self.send_writes(key);
@@ -315,10 +351,13 @@ impl Shard {
         self.relaunch(op.stripe.0);
     }
 
-    fn finish_op(&mut self, key: u32) {
+    pub(crate) fn finish_op(&mut self, key: u32) {
         let mut op = self.ops.remove(key as usize);
         self.give_blocks(&mut op);
         self.stripes.unlock(op.stripe.0, op.lo());
+        if let Some(log) = op.log.filter(|_| op.is_in_unit) {
+            self.logged_op_ended(log);
+        }
         if let Some(piece) = op.piece() {
             return self.sync_unit_done(piece, !op.error);
         }
@@ -351,7 +390,47 @@ impl Shard {
             What::Data(data) => Some(self.parity().slot_of_data(stripe, data)),
             What::P => Some(self.parity().slot_of_p(stripe)),
             What::Q => self.parity().slot_of_q(stripe),
+            What::Partial => None,
         }
+    }
+
+    /// The log that has to have the operation before it writes: that of the parity's member, if there is
+    /// parity to write.
+    fn log_for(&self, op: &Op) -> Option<MemberId> {
+        let is_change = matches!(op.kind, OpKind::Write | OpKind::Zero);
+        let is_open = is_change && self.keeps_log();
+        self.writable(op.stripe, What::P).filter(|_| is_open)
+    }
+
+    /// What a log says of an operation, but for the checksum, and the members that it writes to.
+    pub(crate) fn log_entry(&self, key: u32) -> (Entry, SmallVec<[MemberId; 8]>) {
+        let (op, parity) = (&self.ops[key as usize], self.parity());
+        let (first, count) = match op.kind {
+            OpKind::Zero => (0, parity.data_disks()),
+            _ => (op.slices[0].srcs[0].data, op.slices[0].srcs.len() as u16),
+        };
+        let data = (first..first + count).map(What::Data);
+        let members = data.chain([What::P]).filter_map(|what| self.writable(op.stripe, what));
+        let lo = Sectors(u64::from(op.lo()));
+        let entry = Entry {
+            data_sector: parity.array_sector(op.stripe, first, lo).0,
+            pp_size: op.partial().map_or(0, |partial| partial.1 * 512),
+            data_size: u32::from(count) * op.height() * 512,
+            parity_disk: parity.slot_of_p(op.stripe).0.into(),
+            checksum: 0,
+        };
+        (entry, members.collect())
+    }
+
+    /// The log that the operation waits for.
+    pub(crate) fn log_of(&self, key: u32) -> Option<MemberId> {
+        self.ops[key as usize].log
+    }
+
+    /// What the operation was to write is in no log, and may not be written.
+    pub(crate) fn log_refused(&mut self, key: u32) {
+        self.ops[key as usize].error = true;
+        self.finish_op(key);
     }
 
     fn writable(&self, stripe: StripeNo, what: What) -> Option<MemberId> {
@@ -594,6 +673,7 @@ impl Shard {
             };
             wanted.extend(kept.p.then_some(What::P));
             wanted.extend(kept.q.then_some(What::Q));
+            wanted.extend(op.leaves_partial().then_some(What::Partial));
         }
         let bytes = op.height() * 512;
         for what in wanted {
@@ -655,8 +735,10 @@ impl Shard {
 
     fn send_writes(&mut self, key: u32) {
         let op = &self.ops[key as usize];
-        if op.kind == OpKind::Sync {
-            return self.send_recovered(key);
+        match op.kind {
+            OpKind::Sync => return self.send_recovered(key),
+            OpKind::Zero => return self.zero_stripe(key),
+            OpKind::Read | OpKind::Write => {}
         }
         let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
         let height = u64::from(op.height());
@@ -733,6 +815,7 @@ impl Shard {
                 _ if op.kind == OpKind::Read => {}
                 Plan::Bare | Plan::Copy | Plan::Compare => {}
                 Plan::Restore if op.kind == OpKind::Sync && op.known == self.kept(op.stripe) => {}
+                _ if op.leaves_partial() => self.make_partial(op, slice, &mut work),
                 Plan::Rmw => self.update_parity(op, slice, &mut work),
                 Plan::Full | Plan::Rcw | Plan::Restore => work.extend(self.make_parity(op, slice)),
             }
@@ -766,6 +849,22 @@ impl Shard {
             data[usize::from(exp)] = source(index as u16)?;
         }
         Some(Compute::Pq { p, q, data, len })
+    }
+
+    /// The part of parity that a write leaves as it is, and parity of that and of the new data.
+    fn make_partial(&self, op: &Op, slice: &Slice, work: &mut SmallVec<[Compute; 4]>) {
+        let len = (slice.hi - slice.lo) * 512;
+        let (Some(p), Some(partial)) = (op.block(What::P, slice), op.block(What::Partial, slice))
+        else {
+            return;
+        };
+        let is_rmw = op.plan == Plan::Rmw;
+        let kept = (0..self.parity().data_disks()).filter(|&data| op.touches(data) == is_rmw);
+        let kept = kept.filter_map(|data| op.before(slice, data));
+        let srcs: Bufs = is_rmw.then_some(p).into_iter().chain(kept).collect();
+        work.push(Compute::Xor { dst: partial, srcs, len });
+        let new = slice.srcs.iter().map(|src| src.buf);
+        work.push(Compute::Xor { dst: p, srcs: new.chain([partial]).collect(), len });
     }
 
     /// Old parity plus old and new data, in place.

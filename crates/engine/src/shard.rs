@@ -15,6 +15,7 @@ use crate::{
     bits::Bits,
     direct::Builder,
     guard::Guard,
+    log::Logs,
     members::{BadState, MemberConfig, Members},
     messages::{Notice, Order},
     op::Op,
@@ -25,7 +26,7 @@ use crate::{
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::{mem, ops::Range};
-use lapstrake_geometry::{Geometry, Sector, Sectors};
+use lapstrake_geometry::{Geometry, Sector, Sectors, StripeNo};
 use slab::Slab;
 
 /// A request is worked on in windows of this many sectors, which bounds what a long discard or
@@ -51,6 +52,10 @@ pub struct ShardConfig {
     pub scratch: BufId,
     /// Its size in pages of 4 KiB.
     pub scratch_pages: u32,
+    /// The mark of the members' partial parity logs, if there are any.
+    pub log_signature: Option<u32>,
+    /// Stripes whose data and parity do not agree: nothing is recovered from them.
+    pub lost: Vec<StripeNo>,
 }
 
 /// What a shard has done, in counts that tests and the operator can rely on.
@@ -125,6 +130,10 @@ pub(crate) enum Owner {
     Unit(u32),
     /// Whether a page of a failed read can be read by itself.
     Probe(u32),
+    /// The unit under way in the log of this member.
+    Log(MemberId),
+    /// The flush of what that unit describes.
+    LogFlush(MemberId),
 }
 
 /// Who claims an array range.
@@ -158,6 +167,7 @@ pub struct Shard {
     pub(crate) scratch: Scratch,
     pub(crate) syncs: Syncs,
     pub(crate) builder: Builder,
+    pub(crate) logs: Option<Logs>,
     pub(crate) stats: Stats,
     pub(crate) now: Time,
     effects: VecDeque<Effect>,
@@ -187,15 +197,18 @@ impl Shard {
     #[must_use]
     pub fn new(config: ShardConfig) -> Self {
         let raid_disks = config.geometry.raid_disks();
+        let mut scratch = Scratch::new(config.scratch, config.scratch_pages);
+        let logs = config.log_signature.filter(|_| !config.read_only);
         Self {
             members: Members::new(raid_disks, &config.members),
+            logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut scratch)),
             geometry: config.geometry,
             in_sync_to: config.in_sync_to,
             reqs: Slab::new(),
             ios: Slab::new(),
             ops: Slab::new(),
-            stripes: Stripes::default(),
-            scratch: Scratch::new(config.scratch, config.scratch_pages),
+            stripes: Stripes::new(config.lost),
+            scratch,
             syncs: Syncs::default(),
             builder: Builder::default(),
             stats: Stats::default(),
@@ -263,6 +276,11 @@ impl Shard {
     pub fn handle_completion(&mut self, now: Time, id: IoId, ok: bool) {
         self.now = now;
         let io = self.ios.remove(id.0 as usize);
+        match io.owner {
+            Owner::Log(log) => return self.unit_written(log, io.member, ok),
+            Owner::LogFlush(log) => return self.unit_flushed(log, io.member, ok),
+            _ => {}
+        }
         if io.read {
             self.members.read_ended(io.member);
         }
@@ -286,6 +304,7 @@ impl Shard {
             Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
             Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
+            Owner::Log(_) | Owner::LogFlush(_) => unreachable!("dealt with above"),
         }
     }
 
@@ -342,7 +361,11 @@ impl Shard {
             }
             self.begin_units();
             self.launch_ready();
-            if self.released.is_empty() && !self.syncs.can_begin() {
+            if self.effects.is_empty() {
+                self.send_units();
+            }
+            let has_ready = self.stripes.has_ready() || self.syncs.can_begin();
+            if self.released.is_empty() && !has_ready {
                 break;
             }
         }
@@ -394,7 +417,8 @@ impl Shard {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let no_request = self.reqs.is_empty() && self.held_replies.is_empty();
-        no_request && self.effects.is_empty() && self.syncs.is_idle()
+        let is_logged = self.logs.as_ref().is_none_or(Logs::is_idle);
+        no_request && is_logged && self.effects.is_empty() && self.syncs.is_idle()
     }
 
     /// No piece of a sync action is in work.
@@ -452,7 +476,9 @@ impl Shard {
                 Owner::Request(key) => self.reqs[key as usize].pending += 1,
                 Owner::Op(key) => self.ops[key as usize].expect_another(),
                 Owner::Unit(key) => self.expect_another(key),
+                Owner::LogFlush(log) => self.expect_another_flush(log),
                 Owner::Probe(_) => unreachable!("probes only read"),
+                Owner::Log(_) => unreachable!("logs have places of their own"),
             }
             self.send_io(owner, replacement, kind, range, pieces.clone());
         }
@@ -468,6 +494,18 @@ impl Shard {
         pieces: Pieces,
     ) {
         let sector = Sector(sector + self.members.data_offset(member).0);
+        self.start_io_at(owner, member, kind, (sector, len), pieces);
+    }
+
+    /// As [`Self::start_io`], at a sector from the member's start.
+    pub(crate) fn start_io_at(
+        &mut self,
+        owner: Owner,
+        member: MemberId,
+        kind: IoKind,
+        (sector, len): (Sector, u64),
+        pieces: Pieces,
+    ) {
         let read = kind == IoKind::Read;
         if read {
             self.members.read_started(member, sector + Sectors(len));
@@ -495,7 +533,7 @@ impl Shard {
 
     /// After an I/O error: uses the member no more if the array lives without it. False: it is
     /// the last that holds some data, so it stays, and the error goes to the caller.
-    fn fail_if_survivable(&mut self, member: MemberId) -> bool {
+    pub(crate) fn fail_if_survivable(&mut self, member: MemberId) -> bool {
         if self.members.has_failed(member) {
             return true;
         }
@@ -718,6 +756,7 @@ impl Shard {
             self.gate = gate;
         }
         if self.gate == Gate::Broken {
+            self.refuse_waiting();
             let failed = self.held_replies.drain(..);
             self.effects.extend(
                 failed.map(|reply| Effect::Reply(Reply { result: Err(RequestError::Io), ..reply })),

@@ -118,6 +118,15 @@ pub(crate) struct Stripes {
 }
 
 impl Stripes {
+    pub(crate) fn new(lost: Vec<StripeNo>) -> Self {
+        Self { lost: lost.into_iter().map(|stripe| stripe.0).collect(), ..Self::default() }
+    }
+
+    /// Whether stripes wait to be launched.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     fn queue(&mut self, number: u64) {
         let stripe = self.open.entry(number).or_default();
         stripe.held = None;
@@ -438,7 +447,12 @@ impl Shard {
 
     fn start_groups(&mut self, number: u64, kind: OpKind, frags: &mut SmallVec<[Frag; 8]>) {
         for group in self.sweep(frags) {
-            self.start_group(number, kind, group);
+            // A log's entry can name chunks only that follow each other. Of the others the first to come
+            // holds the range.
+            let is_logged = self.logs.is_some() && kind == OpKind::Write;
+            for group in if is_logged { runs(group) } else { SmallVec::from_elem(group, 1) } {
+                self.start_group(number, kind, group);
+            }
         }
     }
 
@@ -446,6 +460,7 @@ impl Shard {
     /// pending part of its request from here on.
     fn sweep(&mut self, frags: &mut SmallVec<[Frag; 8]>) -> SmallVec<[Slices; 4]> {
         let mut groups: SmallVec<[Slices; 4]> = SmallVec::new();
+        let height_max = self.height_max();
         frags.sort_unstable_by_key(|frag| (frag.data, frag.lo));
         let mut edges: SmallVec<[u32; 16]> = frags.iter().flat_map(|f| [f.lo, f.hi]).collect();
         edges.sort_unstable();
@@ -458,8 +473,8 @@ impl Shard {
                 let room = groups
                     .last()
                     .filter(|group| joins(group, lo, &srcs))
-                    .map_or(0, |g| OP_SECTORS_MAX - (lo - g[0].lo));
-                let hi = end.min(lo + if room > 0 { room } else { OP_SECTORS_MAX });
+                    .map_or(0, |g| height_max.saturating_sub(lo - g[0].lo));
+                let hi = end.min(lo + if room > 0 { room } else { height_max });
                 let slice = self.slice(lo, hi, &srcs);
                 match groups.last_mut() {
                     Some(group) if room > 0 => group.push(slice),
@@ -535,9 +550,23 @@ impl Shard {
 fn joins(group: &Slices, lo: u32, frags: &[Frag]) -> bool {
     let last = &group[group.len() - 1];
     last.hi == lo
-        && lo - group[0].lo < OP_SECTORS_MAX
         && last.srcs.len() == frags.len()
         && last.srcs.iter().zip(frags).all(|(src, frag)| src.data == frag.data)
+}
+
+/// Splits a group into such as touch data chunks that follow each other.
+fn runs(group: Slices) -> SmallVec<[Slices; 1]> {
+    let touched = group[0].srcs.iter().map(|src| src.data).collect::<SmallVec<[u16; 16]>>();
+    let follows = |&a: &u16, &b: &u16| a + 1 == b;
+    let run = |run: &[u16]| {
+        let is_in = |src: &&Src| run.contains(&src.data);
+        let part = |slice: &Slice| Slice {
+            srcs: slice.srcs.iter().filter(is_in).copied().collect(),
+            ..*slice
+        };
+        group.iter().map(part).collect()
+    };
+    touched.chunk_by(follows).map(run).collect()
 }
 
 /// All fragments of requests that end early must be able to come back.

@@ -50,6 +50,8 @@ pub struct SupervisorConfig {
     pub safe_mode_delay_ns: u64,
     /// From where a resync is due, if one is.
     pub resync_from: Option<Sector>,
+    /// Logs have put redundancy right, which the superblocks do not say yet.
+    pub was_replayed: bool,
     /// The write-intent bitmap, if the array has one.
     pub intent: Option<IntentConfig>,
     /// Recovery and resync.
@@ -255,7 +257,7 @@ impl Supervisor {
             stopping: false,
             broken: false,
             unrecorded: Vec::new(),
-            record: false,
+            record: config.was_replayed,
             update: None,
             mending: Mending::new(&config.sync),
             round: None,
@@ -710,6 +712,7 @@ impl Member {
         sb.set_utime(utime);
         sb.set_resync_offset(resync);
         sb.set_roles(devices, own);
+        sb.mark_ppl();
         sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
         let is_incomplete = self.is_incomplete();
         let sb = &mut self.superblock;

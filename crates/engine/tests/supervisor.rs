@@ -37,6 +37,7 @@ fn supervisor(
         shards: 1,
         safe_mode_delay_ns: DELAY_NS,
         resync_from: None,
+        was_replayed: false,
         intent,
         sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(u64::MAX) },
         epoch_s: 1_800_000_000,
@@ -56,6 +57,7 @@ impl Story {
             layout: None,
             bitmap: if bitmap { BitmapChoice::Internal } else { BitmapChoice::None },
             bitmap_chunk: None,
+            policy: None,
             size: None,
             data_offset: None,
             set_uuid: None,
@@ -149,6 +151,7 @@ impl Story {
             rotational: false,
             write_mostly: false,
             bad_blocks: None,
+            log: None,
         };
         let (id, _) = self.supervisor.handle_add(self.now, superblock, None, config);
         self.drain();

@@ -4,6 +4,7 @@ use crate::{
     client::Client,
     core::{Core, CoreParts},
     lead::Lead,
+    logs::{self, Replayed},
     memory::Memory,
     message::{Address, Answer, Command, Done, Greeter, Message, Parcel, Peer},
     runner::Runner,
@@ -15,7 +16,7 @@ use lapstrake_engine::{
     Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
+use lapstrake_metadata::{Superblock, badblocks::BadBlocks, ppl};
 use std::{
     io,
     ops::Range,
@@ -36,6 +37,8 @@ const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
 const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
 /// Pages per member that the largest parity operation takes.
 const CACHE_PAGES_MIN: u32 = 32;
+/// What logs add to that, for each member: a header, and of the largest operation partial parity.
+const CACHE_PAGES_LOGGED: u32 = 32;
 
 /// A member that an array is started with.
 #[derive(Debug)]
@@ -74,6 +77,13 @@ impl Parts {
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.members.iter().map(|member| member.device.block_size()).max().unwrap_or(512)
+    }
+
+    /// The mark of the members' partial parity logs, if they have some.
+    #[must_use]
+    pub fn log_signature(&self) -> Option<u32> {
+        let superblock = &self.members.first()?.superblock;
+        superblock.has_ppl().then(|| ppl::signature(superblock.set_uuid()))
     }
 
     /// Bytes that clients can use: the array's, in whole blocks.
@@ -125,9 +135,20 @@ impl Default for Options {
     }
 }
 
-/// Why an array did not start. Nothing was written.
+/// Why an array did not start. Nothing was written, unless the error says so.
 #[derive(Debug, Error)]
 pub enum StartError {
+    /// A partial parity log could not be replayed or emptied.
+    #[error(
+        "{member}: cannot replay its partial parity log: {source}; what was written is no more than parity \
+         that fits the data; start it again when the cause is gone, or without this member (--degraded)"
+    )]
+    Log {
+        /// Whose, or which member's data.
+        member: String,
+        /// Why.
+        source: io::Error,
+    },
     /// A queue could not be made.
     #[error("no I/O queue: {0}")]
     Queue(#[from] QueueError),
@@ -145,6 +166,8 @@ pub enum StartError {
 pub(crate) struct Facts {
     pub name: String,
     pub redundant: bool,
+    /// Members have partial parity logs.
+    pub is_logged: bool,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
 }
@@ -171,8 +194,9 @@ impl Array {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(parts: Parts, options: &Options, log: Log) -> Result<Self, StartError> {
+    pub fn start(mut parts: Parts, options: &Options, log: Log) -> Result<Self, StartError> {
         let shards = options.shards.max(1);
+        let replayed = logs::settle(&mut parts, options.read_only, &log)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let mut setups = Vec::new();
         let mut peers = Vec::new();
@@ -190,8 +214,8 @@ impl Array {
         let peers: Arc<[Peer]> = peers.into();
         let facts = Arc::new(facts(&parts, options));
         let began = Instant::now();
-        let supervisor =
-            (!options.read_only).then(|| Supervisor::new(supervisor(&parts, options, shards)));
+        let supervisor = (!options.read_only)
+            .then(|| Supervisor::new(supervisor(&parts, options, shards, &replayed)));
         let refused = |what| move |source| StartError::System { what, source };
         let mut lead = Some(
             Lead::new(supervisor, facts.clone(), counters.clone(), log.clone())
@@ -199,7 +223,7 @@ impl Array {
         );
         let mut runners = Vec::new();
         for (index, (queue, inbox)) in setups.into_iter().enumerate() {
-            let (engine, memory) = shard(&parts, options)?;
+            let (engine, memory) = shard(&parts, options, &replayed)?;
             let core = Core::new(CoreParts {
                 index,
                 engine,
@@ -399,6 +423,8 @@ fn span(geometry: &Geometry) -> u64 {
 
 fn cache_pages(parts: &Parts, options: &Options) -> u32 {
     let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
+    let per_log = parts.log_signature().map_or(0, |_| CACHE_PAGES_LOGGED);
+    let per_member = per_member.saturating_add(per_log);
     match &parts.geometry {
         // The engine names a place in it by 32 bits.
         // Levels with copies need it for recovery and the like.
@@ -409,7 +435,11 @@ fn cache_pages(parts: &Parts, options: &Options) -> u32 {
     }
 }
 
-fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError> {
+fn shard(
+    parts: &Parts,
+    options: &Options,
+    replayed: &Replayed,
+) -> Result<(Shard, Memory), StartError> {
     let pages = cache_pages(parts, options);
     let memory = Memory::new(pages as usize * 4096, options.buffer_bytes, true)
         .map_err(|source| StartError::System { what: "memory for buffers", source })?;
@@ -420,6 +450,7 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
         rotational: part.device.rotational(),
         write_mostly: part.superblock.write_mostly(),
         bad_blocks: bad_ranges(part.bad_blocks.as_ref(), &part.superblock),
+        log: part.superblock.ppl(),
     });
     let intent = parts.intent.as_ref().filter(|_| !options.read_only);
     let config = ShardConfig {
@@ -431,6 +462,8 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
         bitmap_chunk: intent.map(|intent| intent.bits.chunk()),
         scratch: memory.scratch(),
         scratch_pages: pages,
+        log_signature: parts.log_signature(),
+        lost: replayed.lost.clone(),
     };
     Ok((Shard::new(config), memory))
 }
@@ -447,7 +480,12 @@ pub(crate) fn bad_ranges(
     Some(bad?.iter().map(range).filter(|range| !range.is_empty()).collect())
 }
 
-fn supervisor(parts: &Parts, options: &Options, shards: usize) -> SupervisorConfig {
+fn supervisor(
+    parts: &Parts,
+    options: &Options,
+    shards: usize,
+    replayed: &Replayed,
+) -> SupervisorConfig {
     let members = parts.members.iter().map(|part| MemberRecord {
         superblock: part.superblock.clone(),
         slot: part.slot,
@@ -461,6 +499,7 @@ fn supervisor(parts: &Parts, options: &Options, shards: usize) -> SupervisorConf
         shards: shards as u32,
         safe_mode_delay_ns: options.safe_mode_delay_ms.saturating_mul(1_000_000),
         resync_from: parts.resync_from,
+        was_replayed: replayed.settles,
         intent: parts.intent.clone(),
         sync: SyncConfig {
             speed: SyncSpeed {
@@ -526,6 +565,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         },
         events: sb.events(),
         consistency_policy: match (&parts.intent, redundant) {
+            _ if parts.log_signature().is_some() => "ppl",
             (Some(_), _) => "bitmap",
             (None, true) => "resync",
             (None, false) => "none",
@@ -554,7 +594,13 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         },
     };
     let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
-    Facts { name: parts.name.clone(), redundant, members: members.iter().map(of).collect(), detail }
+    Facts {
+        name: parts.name.clone(),
+        redundant,
+        is_logged: parts.log_signature().is_some(),
+        members: members.iter().map(of).collect(),
+        detail,
+    }
 }
 
 /// A UUID as mdadm prints it: four groups of eight digits.

@@ -399,6 +399,7 @@ impl Core {
             match effect {
                 Effect::Io(io) => self.start(&io),
                 Effect::Compute(compute) => self.memory.compute(&compute),
+                Effect::Seal(seal) => self.memory.seal(&seal),
                 Effect::Compare(comparison) => {
                     let found = self.memory.compare(&comparison);
                     self.engine.handle_compared(self.now(), comparison.id, &found);

@@ -10,7 +10,8 @@ use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_metadata::Version;
 use lapstrake_metadata::create::{
-    self, BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, Warning,
+    self, BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, Policy,
+    Warning,
 };
 use lapstrake_metadata::detect::Finding;
 use std::fmt;
@@ -60,6 +61,8 @@ pub struct NewArray {
     pub bitmap: NewBitmap,
     /// Bytes to a bit of it.
     pub bitmap_chunk: Option<u32>,
+    /// The consistency policy; None: follows from the bitmap.
+    pub policy: Option<Policy>,
     /// Size to use of each member.
     pub size: Option<Sectors>,
     /// Start of the data on each member.
@@ -220,6 +223,7 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
             NewBitmap::File(_) => BitmapChoice::External,
         },
         bitmap_chunk: wanted.bitmap_chunk,
+        policy: wanted.policy,
         size: wanted.size,
         data_offset: wanted.data_offset,
         set_uuid: wanted.uuid,
@@ -303,7 +307,7 @@ impl Prepared {
         words
     }
 
-    /// Makes the array: erases old superblocks, writes bitmaps, then superblocks, all of it
+    /// Makes the array: erases old superblocks, writes bitmaps or logs, then superblocks, all of it
     /// stable before the next.
     ///
     /// # Errors
@@ -324,7 +328,7 @@ impl Prepared {
         }
         for (member, plan) in self.planned() {
             for write in writes(plan, false) {
-                put(member, write.sector.bytes(), &write.bytes, "the bitmap", false)?;
+                put(member, write.sector.bytes(), &write.bytes, "the bitmap or log", false)?;
             }
             sync(member, false)?;
         }

@@ -398,7 +398,11 @@ impl Lead {
         }
     }
 
+    /// A member's partial parity log has one writer, so with logs the first shard is dealt everything.
     fn wanted_deal(&self) -> Vec<usize> {
+        if self.facts.is_logged {
+            return vec![0];
+        }
         let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.homes[i] > 0).collect();
         if busy.is_empty() { vec![0] } else { busy }
     }

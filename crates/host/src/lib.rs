@@ -14,6 +14,7 @@ mod core;
 pub mod create;
 mod join;
 mod lead;
+mod logs;
 mod memory;
 mod message;
 mod open;

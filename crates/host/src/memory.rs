@@ -9,7 +9,7 @@
 //! that brought it is answered only after they are done.
 
 use lapstrake_device::{BufId as PoolId, IoVec, Pool};
-use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, ZERO_BYTES};
+use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, Seal, ZERO_BYTES};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::io;
@@ -152,6 +152,14 @@ impl Memory {
                 kernels.mul(&mut outs, &rows, &self.list(srcs, *len));
             }
         }
+    }
+
+    /// Puts a log's header in its place.
+    pub(crate) fn seal(&mut self, seal: &Seal) {
+        // SAFETY: as in `list`.
+        let header =
+            seal.run(|buf, len| unsafe { std::slice::from_raw_parts(self.ptr(buf), len as usize) });
+        self.out(seal.place(), header.len() as u32).copy_from_slice(&header);
     }
 
     /// Compares.

@@ -15,7 +15,8 @@
 //!    its slot's member; where there is none, the slot.
 //! 5. The array may start if its data is complete, if it lacks no member that the freshest
 //!    superblock counts upon (else only with `run`), and, for the levels with parity, if it is
-//!    clean or not degraded: after a crash the parity of a dirty stripe cannot stand in for data.
+//!    clean or not degraded: after a crash the parity of a dirty stripe cannot stand in for data. (With
+//!    partial parity logs it can, once they were replayed.)
 //! 6. `force` raises the members that were left as stale, best first and no more than it takes,
 //!    and declares a dirty degraded array clean.
 //!

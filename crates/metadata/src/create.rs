@@ -20,7 +20,7 @@ use lapstrake_geometry::{
 };
 
 use crate::bitmap::{self, Placement};
-use crate::{Superblock, Version};
+use crate::{Superblock, Version, ppl};
 
 pub use error::{CreateError, Warning};
 use numbering::Numbering;
@@ -45,6 +45,29 @@ pub enum BitmapChoice {
     Internal,
     /// In a file of its own, see [`CreatePlan::bitmap_file`].
     External,
+}
+
+/// What keeps redundancy right over an unclean stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// A resync of everything.
+    Resync,
+    /// A resync of what a write-intent bitmap covers.
+    Bitmap,
+    /// Partial parity logs (raid5).
+    Ppl,
+}
+
+impl Policy {
+    /// The name that mdadm has for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resync => "resync",
+            Self::Bitmap => "bitmap",
+            Self::Ppl => "ppl",
+        }
+    }
 }
 
 /// A device that is to become a member.
@@ -79,6 +102,8 @@ pub struct CreateRequest {
     pub bitmap: BitmapChoice,
     /// Bytes to a bit of the bitmap.
     pub bitmap_chunk: Option<u32>,
+    /// The consistency policy. None: follows from the bitmap.
+    pub policy: Option<Policy>,
     /// Size to use of each member. None: as much as all have.
     pub size: Option<Sectors>,
     /// Start of the data on each member.
@@ -159,6 +184,7 @@ pub fn plan(
     mut random: impl FnMut(&mut [u8]),
 ) -> Result<CreatePlan, CreateError> {
     check_counts(request)?;
+    check_policy(request)?;
     let chunk = chunk(request)?;
     let layout = layout(request)?;
     let (sizing, data_offset, available) = measure(request, chunk)?;
@@ -169,7 +195,11 @@ pub fn plan(
         BitmapChoice::Internal => Some(place_bitmap(request, component, sync_size)?),
         _ => None,
     };
-    let log = placement.map_or(Log::None, |placement| Log::Bitmap(placement.sectors));
+    let log = match placement {
+        Some(placement) => Log::Bitmap(placement.sectors),
+        None if request.policy == Some(Policy::Ppl) => Log::Ppl,
+        None => Log::None,
+    };
     let places = each_member(request, |member| {
         size::member(request.version, member.size, data_offset, component, log)
     })?;
@@ -239,6 +269,32 @@ fn check_counts(request: &CreateRequest) -> Result<(), CreateError> {
     Ok(())
 }
 
+fn check_policy(request: &CreateRequest) -> Result<(), CreateError> {
+    let CreateRequest { level, version, raid_disks, .. } = *request;
+    let Some(policy) = request.policy else { return Ok(()) };
+    let has_bitmap = matches!(request.bitmap, BitmapChoice::Internal | BitmapChoice::External);
+    let is_ppl = policy == Policy::Ppl;
+    if !level.has_redundancy() {
+        return Err(CreateError::PolicyNotAllowed { level });
+    }
+    if has_bitmap != (policy == Policy::Bitmap) {
+        return Err(match policy {
+            Policy::Bitmap => CreateError::PolicyNeedsBitmap,
+            policy => CreateError::PolicyAndBitmap { policy: policy.name() },
+        });
+    }
+    if is_ppl && level != Level::Raid5 {
+        return Err(CreateError::PplLevel { level });
+    }
+    if is_ppl && version == Version::V090 {
+        return Err(CreateError::PplVersion);
+    }
+    if is_ppl && u32::from(raid_disks) > ppl::DISKS_MAX {
+        return Err(CreateError::PplMembers { found: raid_disks, max: ppl::DISKS_MAX });
+    }
+    Ok(())
+}
+
 /// The spare that mdadm makes takes one number more.
 fn check_numbers(request: &CreateRequest, numbering: &Numbering) -> Result<(), CreateError> {
     let max = request.version.max_members().into();
@@ -299,7 +355,7 @@ fn measure(request: &CreateRequest, chunk: Sectors) -> Result<Measured, CreateEr
         version: request.version,
         level,
         chunk,
-        ppl: false,
+        ppl: request.policy == Some(Policy::Ppl),
         data_offset: request.data_offset,
         size: request.size,
     };
@@ -335,6 +391,7 @@ fn component(sizing: &Sizing, available: &[Option<Sectors>]) -> Result<Sectors, 
 fn bitmap_kind(request: &CreateRequest, component: Sectors) -> Result<BitmapChoice, CreateError> {
     let level = request.level;
     match request.bitmap {
+        BitmapChoice::Default if request.policy.is_some() => Ok(BitmapChoice::None),
         BitmapChoice::Default if size::has_bitmap_by_default(level, component) => {
             Ok(BitmapChoice::Internal)
         }

@@ -11,7 +11,7 @@ use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
 
 use crate::v1::{MAX_SECTOR, feature, role};
 use crate::wire::Field;
-use crate::{Device, Role, SuperblockError, Unsupported, Version, v1, v090};
+use crate::{Device, Role, SuperblockError, Unsupported, Version, ppl, v1, v090};
 
 /// One member's superblock, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ impl Superblock {
         if clustered {
             return Some(Unsupported::Clustered);
         }
-        if self.has(feature::PPL) || self.has(feature::MULTIPLE_PPLS) {
+        if self.has_ppl() && !self.can_use_ppl() {
             return Some(Unsupported::Ppl);
         }
         if self.layout().is_none() {
@@ -413,6 +413,16 @@ impl Superblock {
         }
     }
 
+    /// Says that these slots have no member, by an update of this count.
+    pub fn set_absent(&mut self, slots: &[Slot], events: u64) {
+        self.set_events(events);
+        for &slot in slots {
+            while let Some(number) = self.dev_of_slot(slot) {
+                self.set_role_of(number, Role::Faulty);
+            }
+        }
+    }
+
     /// Number of entries in the table.
     pub fn table_len(&self) -> u32 {
         match self {
@@ -489,6 +499,44 @@ impl Superblock {
         // Behind a superblock at the end md uses the rest of its 4 KiB.
         let end = next.unwrap_or(sb.super_offset.saturating_add(8));
         Some(Sectors(end.saturating_sub(at)))
+    }
+
+    /// Whether the array has partial parity logs.
+    pub fn has_ppl(&self) -> bool {
+        self.has(feature::PPL) || self.has(feature::MULTIPLE_PPLS)
+    }
+
+    /// This member's partial parity log: where its area begins, and its shape.
+    pub fn ppl(&self) -> Option<(Sector, ppl::Shape)> {
+        let Self::V1(sb) = self else { return None };
+        let (offset, size) = sb.ppl();
+        let at = sector_from(sb.super_offset, offset.into())?;
+        let shape = ppl::Shape::of(Sectors(size.into()))?;
+        self.has_ppl().then_some((at, shape))
+    }
+
+    /// md's conditions, and room for a unit: the area lies beside superblock and data.
+    fn can_use_ppl(&self) -> bool {
+        let (Self::V1(sb), Some((Sector(at), shape))) = (self, self.ppl()) else { return false };
+        let end = at + shape.size.0;
+        let is_beside = |start: u64, len: u64| end <= start || at >= start.saturating_add(len);
+        let excluded = feature::BITMAP_OFFSET | feature::JOURNAL;
+        sb.level == 5
+            && sb.feature_map & excluded == 0
+            && !self.has(feature::PPL | feature::MULTIPLE_PPLS)
+            && sb.raid_disks <= ppl::DISKS_MAX
+            && is_beside(sb.data_offset, sb.size)
+            && is_beside(sb.super_offset, 8)
+    }
+
+    /// Says whether the log is a ring, as md does whenever it writes the superblock of an array with one;
+    /// mdadm leaves that open.
+    pub fn mark_ppl(&mut self) {
+        let Some((_, shape)) = self.ppl() else { return };
+        if let Self::V1(sb) = self {
+            sb.feature_map &= !(feature::PPL | feature::MULTIPLE_PPLS);
+            sb.feature_map |= if shape.is_ring { feature::MULTIPLE_PPLS } else { feature::PPL };
+        }
     }
 
     /// The room for the bad-block log, if there is one.

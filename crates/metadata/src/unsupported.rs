@@ -15,8 +15,11 @@ pub enum Unsupported {
     /// Writes go through a journal.
     #[error("the array has a journal (consistency policy \"journal\"), not supported yet")]
     Journal,
-    /// Raid5 with a partial parity log.
-    #[error("the array has a partial parity log (consistency policy \"ppl\"), not supported yet")]
+    /// A partial parity log that no md would use: on another level than raid5, beside a bitmap, of more
+    /// than 64 members, too small, or over data.
+    #[error(
+        "the array's partial parity log (consistency policy \"ppl\") cannot be used as it is recorded"
+    )]
     Ppl,
     /// The geometry is being changed.
     #[error("a reshape is in progress, not supported yet")]

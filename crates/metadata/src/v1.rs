@@ -271,6 +271,19 @@ impl Superblock {
         bytes
     }
 
+    /// Offset from the superblock and size of the partial parity log, sectors: what `bitmap_offset` is
+    /// where there is one.
+    pub fn ppl(&self) -> (i16, u16) {
+        let [a, b, c, d] = self.bitmap_offset.to_le_bytes();
+        (i16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))
+    }
+
+    /// Sets them.
+    pub fn set_ppl(&mut self, offset: i16, size: u16) {
+        let ([a, b], [c, d]) = (offset.to_le_bytes(), size.to_le_bytes());
+        self.bitmap_offset = i32::from_le_bytes([a, b, c, d]);
+    }
+
     /// Whether every bit of `bits` (see [`feature`]) is set.
     pub fn has(&self, bits: u32) -> bool {
         self.feature_map & bits == bits

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use lapstrake_geometry::{Layout, Level, Sectors};
-use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, plan};
+use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, Policy, plan};
 use lapstrake_metadata::{Superblock, Version, read_at};
 use serde_json::Value;
 
@@ -94,6 +94,12 @@ fn request(case: &Value) -> Option<CreateRequest> {
             Some(other) => panic!("{other}"),
         },
         bitmap_chunk: case["bitmap_chunk_kib"].as_u64().map(|kib| kib as u32 * 1024),
+        policy: case["policy"].as_str().map(|name| match name {
+            "resync" => Policy::Resync,
+            "bitmap" => Policy::Bitmap,
+            "ppl" => Policy::Ppl,
+            other => panic!("{other}"),
+        }),
         size: sectors("size_kib"),
         data_offset: sectors("data_offset_kib"),
         set_uuid: case["uuid"].as_str().map(|text| {
@@ -121,6 +127,9 @@ fn differs(case: &Value, request: &CreateRequest) -> Option<&'static str> {
     }
     if request.data_offset.is_some() && request.version == Version::V1_0 {
         return Some("mdadm lets data of 1.0 run into the superblock if a data offset is given");
+    }
+    if request.policy == Some(Policy::Ppl) && request.data_offset == Some(Sectors(1024)) {
+        return Some("mdadm lets a partial parity log run into the data, which no kernel starts");
     }
     if request.level == Level::Raid5 && request.chunk == Some(Sectors(10)) {
         return Some("no kernel runs a raid5 with a chunk that is no power of two");

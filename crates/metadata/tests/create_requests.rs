@@ -3,7 +3,7 @@
 
 use lapstrake_geometry::{GeometryError, Layout, Level, Raid0Layout, Sector, Sectors};
 use lapstrake_metadata::create::{
-    BitmapChoice, CreateError, CreatePlan, CreateRequest, NewMember, Warning, plan,
+    BitmapChoice, CreateError, CreatePlan, CreateRequest, NewMember, Policy, Warning, plan,
 };
 use lapstrake_metadata::{Role, Version, bitmap, read_at};
 use proptest::prelude::*;
@@ -22,6 +22,7 @@ fn request(level: Level, raid_disks: u16) -> CreateRequest {
         layout: None,
         bitmap: BitmapChoice::Default,
         bitmap_chunk: None,
+        policy: None,
         size: None,
         data_offset: None,
         set_uuid: None,
@@ -225,6 +226,7 @@ fn any_request() -> impl Strategy<Value = CreateRequest> {
             layout: Layout::from_md(level, layout % 0x20000).ok().filter(|_| !few),
             bitmap: [Default, None, Internal, External][bitmap],
             bitmap_chunk: bitmap_chunk.filter(|_| !plain),
+            policy: few.then_some(Policy::Ppl).filter(|_| bitmap < 2),
             size: size.filter(|_| !plain),
             data_offset: data_offset.filter(|_| !few),
             set_uuid: Option::None,

@@ -34,6 +34,7 @@ fn member(version: Version, ctime: u64) -> Superblock {
         layout: None,
         bitmap: BitmapChoice::None,
         bitmap_chunk: None,
+        policy: None,
         size: None,
         data_offset: None,
         set_uuid: None,

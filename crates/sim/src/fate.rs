@@ -15,18 +15,20 @@ use crate::{
     raw,
 };
 use lapstrake_engine::{FULLY_TRUSTED, IntentConfig, MemberRecord};
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, Version};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, Version, size::PPL_SPACE};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, Assembly, Candidate, Refusal},
     bitmap::{self, Bits, PAGE},
-    create::{BitmapChoice, CreateRequest, NewMember, plan},
+    create::{BitmapChoice, CreateRequest, NewMember, Policy, plan},
     detect,
 };
 use std::collections::BTreeSet;
 
 /// Where the data begins on members with the superblock before it.
 const DATA_OFFSET: Sectors = Sectors(64);
+/// So it does where there is a partial parity log.
+const LOGGED_DATA_OFFSET: Sectors = Sectors(2112);
 
 /// See the module.
 pub(crate) struct Fate<'a> {
@@ -38,6 +40,8 @@ pub(crate) struct Fate<'a> {
     oracle: Oracle,
     /// Rows that a cut left in doubt since redundancy was last whole.
     doubt: Vec<bool>,
+    /// Array sectors whose write a cut left in doubt since then.
+    unsure: Vec<bool>,
     /// Disks whose failure is on record: they must not serve.
     stale: BTreeSet<usize>,
     /// Disks that may be missing from the array: faults hit them, or they were away.
@@ -56,6 +60,8 @@ struct Started {
     intent: Option<IntentConfig>,
     /// Slots whose data in rows in doubt is lost by force.
     hole: Vec<Slot>,
+    /// The logs have put redundancy right.
+    was_replayed: bool,
 }
 
 impl<'a> Fate<'a> {
@@ -69,6 +75,7 @@ impl<'a> Fate<'a> {
             dice,
             disks,
             oracle: Oracle::new(geometry.array_sectors().0),
+            unsure: vec![false; geometry.array_sectors().0 as usize],
             geometry,
             doubt: vec![false; rows],
             stale: BTreeSet::new(),
@@ -93,8 +100,9 @@ impl<'a> Fate<'a> {
 
     /// The last look.
     fn end(&mut self) -> Result<bool, String> {
-        let started = self.start(&vec![true; self.disks.len()])?;
+        let mut started = self.start(&vec![true; self.disks.len()])?;
         self.force(&started);
+        self.replay(&mut started);
         self.check_redundancy(&started)?;
         Ok(true)
     }
@@ -144,8 +152,10 @@ impl<'a> Fate<'a> {
         self.stale.extend(&report.recorded);
         if report.end == End::Stopped && report.is_whole {
             self.doubt.fill(false);
+            self.unsure.fill(false);
         }
         let doubt = self.oracle.cut();
+        self.unsure.iter_mut().zip(&doubt).for_each(|(unsure, &doubt)| *unsure |= doubt);
         for sector in (0u64..).zip(&doubt).filter_map(|(sector, doubt)| doubt.then_some(sector)) {
             self.doubt[raw::row_of(&self.geometry, sector) as usize] = true;
         }
@@ -168,11 +178,14 @@ impl<'a> Fate<'a> {
             started = self.start(&offered)?;
         }
         self.force(&started);
+        self.replay(&mut started);
         self.check_redundancy(&started)?;
         let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
         if heals && offered.iter().all(|&offered| offered) && self.has_redundancy() {
             self.heal(&started)?;
             started = self.start(&offered)?;
+            // Who came back has an old log.
+            self.replay(&mut started);
         }
         self.say(|| {
             let Assembly { members, resync_from, .. } = &started.assembly;
@@ -225,7 +238,7 @@ impl<'a> Fate<'a> {
         }
         self.check_members(&assembly, offered)?;
         let intent = self.intent(&assembly, &superblocks)?;
-        Ok(Started { assembly, superblocks, intent, hole })
+        Ok(Started { assembly, superblocks, intent, hole, was_replayed: false })
     }
 
     fn assemble(
@@ -344,6 +357,9 @@ impl<'a> Fate<'a> {
             if !is_parity && self.oracle.may_be_anything(row) {
                 continue;
             }
+            if started.was_replayed {
+                return Err(format!("row {row} differs after the logs were replayed"));
+            }
             if !self.doubt[row as usize] {
                 return Err(format!("row {row} differs, and no write was under way there"));
             }
@@ -367,6 +383,7 @@ impl<'a> Fate<'a> {
             Part { geometry: &self.geometry, assembly, superblocks, intent: intent.as_ref() };
         let homes = heal::heal(&part, &mut self.disks, self.was_forced)?;
         self.doubt.fill(false);
+        self.unsure.fill(false);
         self.stale.clear();
         self.suspect = (0..self.disks.len()).filter(|&disk| !homes.contains(&Some(disk))).collect();
         self.was_forced = false;
@@ -409,6 +426,7 @@ impl<'a> Fate<'a> {
             was_forced: self.was_forced,
             geometry: self.geometry.clone(),
             resync_from: assembly.resync_from,
+            was_replayed: started.was_replayed,
             intent: intent.clone(),
         }
     }
@@ -417,13 +435,15 @@ impl<'a> Fate<'a> {
 /// New members, written and in sync: zeros have zeros for parity.
 fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
     let is_before = matches!(asked.version, Version::V1_1 | Version::V1_2);
+    let data_offset = if asked.log.is_some() { LOGGED_DATA_OFFSET } else { DATA_OFFSET };
+    let behind = if asked.log.is_some() { 64 + PPL_SPACE.0 } else { 64 };
     let sizes: Vec<Sectors> = asked
         .sizes
         .iter()
         .map(|&size| match asked.version {
             Version::V090 => Sectors(size.next_multiple_of(128) + 128),
-            Version::V1_0 => Sectors(size.next_multiple_of(8) + 64),
-            Version::V1_1 | Version::V1_2 => DATA_OFFSET + Sectors(size),
+            Version::V1_0 => Sectors(size.next_multiple_of(8) + behind),
+            Version::V1_1 | Version::V1_2 => data_offset + Sectors(size),
         })
         .collect();
     let request = CreateRequest {
@@ -442,11 +462,12 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
             None => BitmapChoice::None,
         },
         bitmap_chunk: asked.bitmap_chunk.map(|sectors| (sectors * 512) as u32),
+        policy: asked.log.map(|_| Policy::Ppl),
         size: asked
             .level
             .has_redundancy()
             .then(|| Sectors(asked.sizes.iter().copied().min().unwrap_or_default())),
-        data_offset: is_before.then_some(DATA_OFFSET),
+        data_offset: is_before.then_some(data_offset),
         set_uuid: None,
         name: "fate".into(),
         homehost: None,
@@ -461,6 +482,11 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
     for member in &made.members {
         for write in &member.writes {
             disks[member.index].put(write.sector.0, &write.bytes);
+        }
+        if let (Some(size), Superblock::V1(mut sb)) = (asked.log, member.superblock.clone()) {
+            // A small log is full more often.
+            sb.set_ppl(sb.ppl().0, size);
+            disks[member.index].put(sb.super_offset, &sb.encode());
         }
         if let Some(at) = member.superblock.bitmap_sector() {
             let head = disks[member.index].bytes(at.0, bitmap::Superblock::SIZE);
@@ -484,5 +510,6 @@ pub(crate) fn write_bitmap(disk: &mut Disk, at: u64, sb: &bitmap::Superblock) {
     }
 }
 
+mod logs;
 #[cfg(test)]
 mod scenarios;

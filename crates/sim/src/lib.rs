@@ -27,6 +27,8 @@
 //!   next start, then in each row (one sector of every member) with a write that was not durable
 //!   at a cut since redundancy was last whole, the sectors of the missing members are lost: they
 //!   read as anything until they are written.
+//!   With partial parity logs only those of them are lost that were themselves being written, and
+//!   after a replay no row may differ. The power may be cut in the midst of a replay.
 //! - What was discarded reads as anything, not even the same twice, until it is written.
 //!
 //! # What it does not do

@@ -24,7 +24,7 @@ use lapstrake_engine::{
     SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
-use lapstrake_metadata::{Superblock, create::spare};
+use lapstrake_metadata::{Superblock, create::spare, ppl};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Seconds since 1970 when virtual time begins.
@@ -45,6 +45,8 @@ pub(crate) struct Setup {
     /// A dirty degraded array was forced, so nothing may fail.
     pub was_forced: bool,
     pub resync_from: Option<Sector>,
+    /// The logs have put redundancy right, which the superblocks do not say yet.
+    pub was_replayed: bool,
     pub intent: Option<IntentConfig>,
 }
 
@@ -171,6 +173,7 @@ pub(crate) struct Life<'a> {
     geometry: Geometry,
     disk_of: Vec<usize>,
     data_area: Vec<(u64, u64)>,
+    log_area: Vec<(u64, u64)>,
     memory: Memory,
     shards: Vec<Shard>,
     supervisor: Supervisor,
@@ -225,7 +228,10 @@ impl<'a> Life<'a> {
         first_stamp: u32,
         trace: bool,
     ) -> Self {
-        let Setup { geometry, members, returning, was_forced, resync_from, intent } = setup;
+        let Setup { geometry, members, returning, was_forced, was_replayed, resync_from, intent } =
+            setup;
+        let first = &members[0].1.superblock;
+        let log_signature = first.has_ppl().then(|| ppl::signature(first.set_uuid()));
         let configs: Vec<MemberConfig> = members
             .iter()
             .map(|(_, record)| MemberConfig {
@@ -235,6 +241,7 @@ impl<'a> Life<'a> {
                 rotational: dice.one_in(2),
                 bad_blocks: None,
                 write_mostly: dice.one_in(8),
+                log: record.superblock.ppl(),
             })
             .collect();
         // Of two in one slot the first is being replaced.
@@ -261,6 +268,8 @@ impl<'a> Life<'a> {
                 bitmap_chunk: intent.as_ref().map(|intent| intent.bits.chunk()),
                 scratch: BufId(index as u32),
                 scratch_pages: pages,
+                log_signature,
+                lost: Vec::new(),
             })
         };
         Self {
@@ -268,12 +277,14 @@ impl<'a> Life<'a> {
             shards: (0..plan.shards).map(shard).collect(),
             disk_of: members.iter().map(|(disk, _)| *disk).collect(),
             data_area: members.iter().map(|(_, record)| data_area(&record.superblock)).collect(),
+            log_area: members.iter().map(|(_, record)| log_area(&record.superblock)).collect(),
             supervisor: Supervisor::new(SupervisorConfig {
                 geometry: geometry.clone(),
                 members: members.into_iter().map(|(_, record)| record).collect(),
                 shards: plan.shards as u32,
                 safe_mode_delay_ns: plan.safe_mode_delay_ns,
                 resync_from,
+                was_replayed,
                 intent,
                 epoch_s: EPOCH_S,
                 sync: SyncConfig {
@@ -413,8 +424,15 @@ impl<'a> Life<'a> {
             rotational: self.dice.one_in(2),
             bad_blocks: None,
             write_mostly: false,
+            log: superblock.ppl(),
         };
         self.data_area.push(data_area(&superblock));
+        self.log_area.push(log_area(&superblock));
+        if let Some((at, shape)) = superblock.ppl() {
+            // As the host does before it hands the device over.
+            let area = ppl::empty_area(shape, superblock.set_uuid());
+            self.disks[disk].put(at.0, &area);
+        }
         self.disk_of.push(disk);
         let (id, added) = self.supervisor.handle_add(self.now, superblock, None, config);
         self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
@@ -526,6 +544,7 @@ impl<'a> Life<'a> {
                 match effect {
                     Effect::Io(io) => self.start_io(shard, io)?,
                     Effect::Compute(compute) => self.memory.compute(&compute),
+                    Effect::Seal(seal) => self.memory.seal(&seal),
                     Effect::Compare(compare) => {
                         let found = self.memory.compare(&compare);
                         self.shards[shard].handle_compared(self.now, compare.id, &found);
@@ -569,7 +588,7 @@ impl<'a> Life<'a> {
                 }
             }
             while let Some(piece) = self.supervisor.poll_sync() {
-                let shard = (piece.start.0 / self.span) as usize % self.shards.len();
+                let shard = self.owner(piece.start.0 / self.span);
                 self.send(LEAD, shard, Event::Sync(shard, piece));
             }
             let first = &self.shards[0];
@@ -665,12 +684,19 @@ impl<'a> Life<'a> {
 /// Room for some of the largest operations: a chunk of each member.
 fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
     let chunk_pages = (plan.chunk.0 as u32 * 512).div_ceil(PAGE_BYTES).next_power_of_two();
-    chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops
+    // An operation that is logged takes one block more, and each log a page.
+    let logs = plan.log.map_or(0, |_| chunk_pages + u32::from(geometry.raid_disks()));
+    chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops + logs.next_multiple_of(8)
 }
 
 /// First sector of a member's data, and that behind the last.
 fn data_area(sb: &Superblock) -> (u64, u64) {
     (sb.data_offset().0, sb.data_offset().0 + sb.data_size().0)
+}
+
+/// First sector of a member's log, and that behind the last.
+fn log_area(sb: &Superblock) -> (u64, u64) {
+    sb.ppl().map_or((0, 0), |(at, shape)| (at.0, at.0 + shape.size.0))
 }
 
 fn span(plan: &Plan, geometry: &Geometry) -> u64 {

@@ -1,7 +1,7 @@
 //! The world's memory: one arena for each shard's stripe cache, a buffer for each request, and
 //! the parity work on them.
 
-use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, ZERO_BYTES};
+use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, Seal, ZERO_BYTES};
 use lapstrake_parity::kernels;
 
 static ZEROS: [u8; ZERO_BYTES as usize] = [0; ZERO_BYTES as usize];
@@ -96,6 +96,11 @@ impl Memory {
                 }
             }
         }
+    }
+
+    pub(crate) fn seal(&mut self, seal: &Seal) {
+        let header = seal.run(|buf, len| self.bytes(buf, len));
+        self.bytes_mut(seal.place(), header.len() as u32).copy_from_slice(&header);
     }
 
     pub(crate) fn compare(&self, compare: &Comparison) -> Vec<Finding> {

@@ -21,6 +21,8 @@ pub struct Plan {
     pub version: Version,
     /// Sectors to a bit of the internal bitmap, if there is one.
     pub bitmap_chunk: Option<u64>,
+    /// Sectors of each member's partial parity log, if there is one.
+    pub log: Option<u16>,
     /// Shards that serve it.
     pub shards: usize,
     /// Length of the spans that are dealt to them, in units of whole stripes or chunks.
@@ -80,14 +82,21 @@ impl Plan {
         let versions = [Version::V1_0, Version::V1_1, Version::V1_2, Version::V1_2, Version::V090];
         let versions = &versions[..if level == Raid0 { 4 } else { 5 }];
         let bitmap = level.has_redundancy() && dice.one_in(2);
+        let version = dice.pick(versions);
+        let logs = level == Raid5 && version != Version::V090 && !bitmap;
         let mut plan = Self {
             level,
             layout,
             chunk: Sectors(chunk),
             disks: disks as u16,
             sizes,
-            version: dice.pick(versions),
+            version,
             bitmap_chunk: bitmap.then(|| dice.pick(&[8, 16, 64])),
+            log: if logs {
+                dice.pick(&[None, Some(32), Some(64), Some(536), Some(2048)])
+            } else {
+                None
+            },
             shards: dice.pick(&[1, 1, 2, 3]),
             span_units: dice.between(1..=4),
             cache_ops: dice.pick(&[1, 2, 8]),
@@ -134,7 +143,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
+            "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, log {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}",
@@ -144,6 +153,7 @@ impl fmt::Display for Plan {
             self.chunk.0,
             self.version.as_str(),
             self.bitmap_chunk,
+            self.log,
             self.sizes,
             self.shards,
             self.span_units,

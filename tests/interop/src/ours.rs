@@ -41,6 +41,7 @@ pub fn create(case: &Case, shape: &Shape, files: &[PathBuf]) -> Result<(), Failu
         layout: Some(case.layout),
         bitmap: if shape.bitmap.is_some() { NewBitmap::Internal } else { NewBitmap::None },
         bitmap_chunk: shape.bitmap,
+        policy: None,
         size: None,
         data_offset: None,
         uuid: None,

@@ -120,10 +120,7 @@ fn unused(look: &Look, any: &Superblock, sb: &v1::Superblock) -> (u64, u64) {
     let data = if sb.level <= 0 { sb.data_size } else { sb.size };
     let from_super = |distance: i64| sb.super_offset.saturating_add_signed(distance);
     let log = any.badblock_log().map(|(at, len)| (at.0, at.0.saturating_add(len.0)));
-    let ppl = sb.has(feature::PPL).then(|| {
-        let [low, high, ..] = sb.bitmap_offset.to_le_bytes();
-        i64::from(i16::from_le_bytes([low, high]))
-    });
+    let ppl = sb.has(feature::PPL).then(|| i64::from(sb.ppl().0));
     if sb.data_offset < sb.super_offset {
         let bitmap = any.bitmap_sector().map(|at| at.0);
         let starts = [log.map(|log| log.0), bitmap, ppl.map(from_super)];
@@ -144,12 +141,10 @@ fn unused(look: &Look, any: &Superblock, sb: &v1::Superblock) -> (u64, u64) {
 fn state(out: &mut String, any: &Superblock, sb: &v1::Superblock) {
     if sb.has(feature::BITMAP_OFFSET) {
         line!(out, "Internal Bitmap", "{} sectors from superblock", sb.bitmap_offset);
-    } else if sb.feature_map & (feature::PPL | feature::MULTIPLE_PPLS) != 0 {
-        let [offset_low, offset_high, size_low, size_high] = sb.bitmap_offset.to_le_bytes();
-        let (offset, size) = (
-            u16::from_le_bytes([offset_low, offset_high]),
-            u16::from_le_bytes([size_low, size_high]),
-        );
+    } else if any.has_ppl() {
+        let (offset, size) = sb.ppl();
+        // mdadm shows the offset without its sign.
+        let offset = offset as u16;
         line!(out, "PPL", "{size} sectors at offset {offset} sectors from superblock");
     }
     if sb.has(feature::RESHAPE_ACTIVE) {

@@ -100,6 +100,7 @@ impl World {
             rotational: slot % 2 == 0,
             write_mostly: mostly.contains(&slot),
             bad_blocks: Some(Vec::new()),
+            log: None,
         });
         let pages = 33 * 32 * u32::from(disks).div_ceil(8);
         let shard = Shard::new(ShardConfig {
@@ -111,6 +112,8 @@ impl World {
             bitmap_chunk: None,
             scratch: SCRATCH,
             scratch_pages: pages,
+            log_signature: None,
+            lost: Vec::new(),
         });
         let sectors = geometry.array_sectors().0 as usize;
         let mut world = Self {
@@ -249,6 +252,7 @@ impl World {
                     Effect::Io(io) => self.pending.push(io),
                     Effect::Compute(compute) => self.compute(&compute),
                     Effect::Reply(reply) => self.answered(reply),
+                    Effect::Seal(_) => unreachable!("these arrays have no log"),
                     Effect::Compare(compare) => {
                         let found = compare
                             .run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len));

@@ -165,6 +165,7 @@ impl Setup {
             layout: None,
             bitmap: NewBitmap::None,
             bitmap_chunk: None,
+            policy: None,
             size: None,
             data_offset: None,
             uuid: None,

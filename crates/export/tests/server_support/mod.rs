@@ -84,6 +84,7 @@ impl Rig {
             member_bytes: 24 * MIB,
             bitmap: false,
             bitmap_chunk: None,
+            policy: None,
             shards: 1,
             backend: Backend::Auto,
             buffer_bytes: 8 << 20,

@@ -4,6 +4,7 @@ use super::{Lead, MemberFact};
 use crate::{
     array::bad_ranges,
     core::Core,
+    logs::empty_log,
     message::{Addition, Message},
     open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
@@ -241,6 +242,9 @@ impl Lead {
             })?,
         };
         let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
+        empty_log(device, superblock).map_err(|error| {
+            format!("{}: cannot write its partial parity log: {error}", device.spec())
+        })?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
@@ -252,6 +256,7 @@ impl Lead {
             rotational: device.rotational(),
             write_mostly: superblock.write_mostly(),
             bad_blocks: bad_ranges(bad_blocks.as_ref(), superblock),
+            log: superblock.ppl(),
         };
         let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
         self.members.push(MemberFact {

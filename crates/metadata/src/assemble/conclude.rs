@@ -87,7 +87,8 @@ fn count(table: &Table<'_>) -> Count {
     let lacks_data = missing.iter().any(|&slot| {
         holders[slot.index()].is_none() || !has_only_parity(table.freshest.superblock, slot)
     });
-    let has_parity = table.config.level.is_parity();
+    // A log puts parity right before it stands in for anything.
+    let has_parity = table.config.level.is_parity() && !table.freshest.superblock.has_ppl();
     Count {
         have: table.config.raid_disks - empty.len() as u16,
         expected: expected.len() as u16,

@@ -48,6 +48,38 @@ pub enum CreateError {
         /// Its limit.
         max: usize,
     },
+    /// Only raid5 has them.
+    #[error("partial parity logs are for raid5, not for {level}")]
+    PplLevel {
+        /// The level.
+        level: Level,
+    },
+    /// 0.90 has no place for them.
+    #[error("metadata 0.90 has no partial parity log; 1.0, 1.1 and 1.2 do")]
+    PplVersion,
+    /// Without redundancy there is nothing to keep right.
+    #[error("{level} has no consistency policy")]
+    PolicyNotAllowed {
+        /// The level.
+        level: Level,
+    },
+    /// The bitmap is a policy of its own.
+    #[error("consistency policy {policy} excludes a bitmap")]
+    PolicyAndBitmap {
+        /// The policy asked for.
+        policy: &'static str,
+    },
+    /// Where it is to be has to be said.
+    #[error("consistency policy bitmap needs a bitmap: --bitmap internal, or a file's name")]
+    PolicyNeedsBitmap,
+    /// md has bits for so many.
+    #[error("an array with partial parity logs takes {max} raid devices at most, not {found}")]
+    PplMembers {
+        /// Slots asked for.
+        found: u16,
+        /// The limit.
+        max: u32,
+    },
     /// Not one device for a slot.
     #[error("the members cannot all be missing")]
     AllMissing,

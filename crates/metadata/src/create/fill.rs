@@ -8,10 +8,10 @@ use lapstrake_geometry::{Layout, Level, Raid0Layout, Sectors, size};
 use sha1::{Digest, Sha1};
 
 use super::numbering::Numbered;
-use super::{CreateRequest, Decided, MemberPlan, NewMember, Write};
+use super::{CreateRequest, Decided, MemberPlan, NewMember, Policy, Write};
 use crate::v1::{self, feature};
 use crate::wire::{ByteOrder, Field};
-use crate::{Role, Superblock, Version, bitmap, v090};
+use crate::{Role, Superblock, Version, bitmap, ppl, v090};
 
 /// The array's UUID. In 0.90 its last half is from the home host, unless the UUID was given.
 pub(super) fn set_uuid(request: &CreateRequest, random: &mut impl FnMut(&mut [u8])) -> [u8; 16] {
@@ -85,6 +85,9 @@ pub(super) fn members(
                     sb.bblog_offset = offset;
                     sb.bblog_size = size::BAD_BLOCK_LOG.0 as u16;
                 }
+                if let Some(offset) = place.ppl {
+                    sb.set_ppl(offset as i16, size::PPL_SPACE.0 as u16);
+                }
                 if member.write_mostly {
                     sb.devflags |= v1::devflag::WRITE_MOSTLY;
                 }
@@ -101,6 +104,9 @@ fn writes(superblock: &Superblock, bitmap: Option<&[u8]>) -> Vec<Write> {
     let mut writes = vec![];
     if let (Some(bitmap), Some(sector)) = (bitmap, superblock.bitmap_sector()) {
         writes.push(Write { sector, bytes: bitmap.to_vec() });
+    }
+    if let Some((sector, shape)) = superblock.ppl() {
+        writes.push(Write { sector, bytes: ppl::empty_area(shape, superblock.set_uuid()) });
     }
     writes.push(Write { sector: superblock.super_sector(), bytes: superblock.encode() });
     writes
@@ -137,6 +143,9 @@ fn template_v1(decided: &Decided<'_>) -> v1::Superblock {
     let mut feature_map = 0;
     if bitmap.is_some() {
         feature_map |= feature::BITMAP_OFFSET;
+    }
+    if request.policy == Some(Policy::Ppl) {
+        feature_map |= feature::PPL;
     }
     if request.level == Level::Raid0 && records_raid0_layout(decided) {
         feature_map |= feature::RAID0_LAYOUT;

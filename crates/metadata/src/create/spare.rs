@@ -6,7 +6,7 @@ use crate::v1::{self, feature};
 use crate::{Superblock, v090};
 
 /// The superblock of a new spare. `like` is a member's; `number` its place in the table of devices. Where
-/// bitmap and bad-block log lie, seen from the superblock, is as on the member, and so is the data
+/// bitmap, partial parity log and bad-block log lie, seen from the superblock, is as on the member, and so is the data
 /// offset, so that all members go on to have the same room for them.
 ///
 /// # Errors
@@ -39,8 +39,11 @@ pub fn spare(
         }
         Superblock::V1(sb) => {
             let mut sb = sb.clone();
-            let logs =
-                [(sb.has(feature::BITMAP_OFFSET), sb.bitmap_offset), (true, sb.bblog_offset)];
+            let logs = [
+                (sb.has(feature::BITMAP_OFFSET), sb.bitmap_offset),
+                (like.has_ppl(), sb.ppl().0.into()),
+                (true, sb.bblog_offset),
+            ];
             let before = logs.iter().filter(|log| log.0 && log.1 < 0).map(|log| log.1).min();
             let end = match sb.minor_version {
                 0 => at.saturating_add_signed(before.unwrap_or(0).into()),

@@ -18,6 +18,7 @@ is null, and a number stands for so many in a row.
 import json, os, subprocess, sys, tempfile
 
 EDGE = 192 << 10  # bytes kept from each end of a member
+LOGGED_EDGE = 1100 << 10  # with partial parity logs
 MEMBER = "abcdefghijklmnop"
 
 
@@ -35,6 +36,8 @@ def mdadm_args(c):
             a += [f"{opt}={c[key]}" if opt.startswith("--") else opt] + ([] if opt.startswith("--") else [str(c[key])])
     if "bitmap" in c:
         a += ["-b", "/bitmap" if c["bitmap"] == "external" else c["bitmap"]]
+    if "policy" in c:
+        a += ["-k", c["policy"]]
     if "bitmap_chunk_kib" in c:
         a += [f"--bitmap-chunk={c['bitmap_chunk_kib']}"]
     a += ["--assume-clean"] if c.get("assume_clean") else []
@@ -136,6 +139,24 @@ def batches():
         many += [case(1, 2, v, spares=n, missing=range(2, n + 1)) for n in (25, 26, 126, 127, 128, 1918, 1919)]
     yield [20000 * K] * 3, many
 
+    # Partial parity logs.
+    logged = []
+    for v in versions:
+        logged += [case(5, 4, v, policy="ppl"), case(5, 3, v, policy="ppl", chunk_kib=64, assume_clean=True),
+                   case(5, 3, v, policy="ppl", missing=[2]), case(5, 3, v, policy="ppl", spares=1),
+                   case(5, 3, v, policy="ppl", layout="parity-first"), case(5, 3, v, policy="ppl", size_kib=10000),
+                   case(5, 3, v, policy="ppl", bitmap="none"), case(5, 3, v, policy="ppl", data_offset_kib=2048),
+                   case(5, 3, v, policy="ppl", data_offset_kib=512), case(5, 3, v, policy="ppl", bitmap="internal"),
+                   case(5, 3, v, policy="ppl", bitmap="external"), case(4, 3, v, policy="ppl"),
+                   case(6, 4, v, policy="ppl"), case(1, 2, v, policy="ppl"), case(0, 2, v, policy="ppl"),
+                   case(5, 3, v, policy="ppl", homehost="nas", uuid="00112233:44556677:8899aabb:ccddeeff"),
+                   case(5, 3, v, policy="resync"), case(5, 3, v, policy="resync", bitmap="internal"),
+                   case(5, 3, v, policy="bitmap"), case(5, 3, v, policy="bitmap", bitmap="internal"),
+                   case(5, 3, v, policy="bitmap", bitmap="none"), case(0, 2, v, policy="resync"), case(1, 2, v, policy="resync")]
+    yield [64 * M] * 4, logged
+    yield [1 * M, 2 * M, 3 * M, 3 * M], [case(5, 2, v, policy="ppl", chunk_kib=4, order=o) for v in versions for o in ([1, 2], [2, 3])]
+    yield [120 * G] * 3, [case(5, 3, v, policy=p) for v in versions for p in ("ppl", "resync", "bitmap")]
+
 
 def runs(data, base):
     """Runs of bytes other than zero, as [offset, hex]; a run may hold up to 15 zeros."""
@@ -196,7 +217,8 @@ def guest_script(todo, sizes, out):
         for m in used:
             size = sizes[MEMBER.index(m)]
             dev = f"/dev/ubd{m}"
-            head, tail = min(size, EDGE), min(max(size - EDGE, 0), EDGE + 512)
+            edge = LOGGED_EDGE if c.get("policy") == "ppl" else EDGE
+            head, tail = min(size, edge), min(max(size - edge, 0), edge + 512)
             # tail begins on a sector
             for what, skip, length in (("head", 0, head), ("tail", size - tail, tail)):
                 if length and MEMBER.index(m) in picked:

@@ -60,9 +60,11 @@ impl Life<'_> {
     pub(super) fn start_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
         self.say(|| format!("shard {shard} sends {io:?}"));
         let member = usize::from(io.member.0);
-        let (start, end) = self.data_area[member];
-        if io.kind != IoKind::Flush && (io.sector.0 < start || io.sector.0 + io.len.0 > end) {
-            return Err(format!("{io:?} leaves the data area {start}..{end}"));
+        let is_in =
+            |(start, end): (u64, u64)| start <= io.sector.0 && io.sector.0 + io.len.0 <= end;
+        let is_right = is_in(self.data_area[member]) || is_in(self.log_area[member]);
+        if io.kind != IoKind::Flush && !is_right {
+            return Err(format!("{io:?} leaves the data area and the log"));
         }
         let moves = matches!(io.kind, IoKind::Read | IoKind::Write { .. });
         let total: u64 = io.pieces.iter().map(|piece| u64::from(piece.len)).sum();

@@ -90,6 +90,11 @@ impl Life<'_> {
         }
     }
 
+    /// The shard that a span is dealt to: with logs, which have one writer, the first.
+    pub(super) fn owner(&self, span: u64) -> usize {
+        if self.plan.log.is_some() { 0 } else { span as usize % self.shards.len() }
+    }
+
     /// Who does which part, as the host deals them.
     pub(super) fn deal(&self, home: usize, wish: &Wish) -> Vec<(usize, u64, u64)> {
         if self.shards.len() == 1 || wish.len == 0 {
@@ -100,7 +105,7 @@ impl Life<'_> {
         while at < end {
             let span = at / self.span;
             let next = ((span + 1) * self.span).min(end);
-            parts.push((span as usize % self.shards.len(), at, next - at));
+            parts.push((self.owner(span), at, next - at));
             at = next;
         }
         parts

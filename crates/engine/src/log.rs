@@ -1,0 +1,337 @@
+//! Partial parity logs: what has to be stable before an operation writes to the members, so that a power
+//! cut in the midst of its writes can be made good.
+//!
+//! An operation comes here with its parity made and its blocks in memory, and goes on with
+//! [`Shard::logged`] when nothing stands in its way any more. It keeps its blocks and its range of the
+//! stripe meanwhile. Its entry goes to the log of the member that holds its stripe's parity: a unit
+//! takes all operations that wait for that log when it is sent, as many as it has room for.
+//!
+//! Invariants:
+//! - a log has one unit under way. The next is sent when every operation of the last one has ended and the
+//!   members that these wrote to have flushed, for a replay sees the last sound unit only;
+//! - once a log was written, every change of a stripe whose parity its member holds is logged, or the last
+//!   unit might be replayed over a later change;
+//! - a replacement's log gets what the member's log gets, since it may be its only one at the next start; no
+//!   unit is sent while one of a failed member's log is under way, which its replacement's may hold;
+//! - while a member's failure is not on record nothing new is sent. Its log, its parity or its data may come
+//!   back at the next start as current: then what is under way must be in the last units, or not begun;
+//! - while a resync is due and no member is missing nothing is logged: there is no parity yet to keep right.
+//!   A replay that finds nothing leaves the resync due (as in md), a replay that mended something would call
+//!   the array clean.
+//!
+//! Without parity to write (its member is missing) nothing is logged: no block depends on any other then.
+
+use crate::{
+    members::FULLY_TRUSTED,
+    scratch::{PAGE_BYTES, Scratch},
+    shard::{Owner, Shard},
+    types::*,
+};
+use alloc::{collections::VecDeque, vec::Vec};
+use core::mem;
+use lapstrake_geometry::Sectors;
+use lapstrake_metadata::ppl::{self, ENTRIES_MAX, HEADER, HEADER_BYTES, Header};
+use smallvec::SmallVec;
+
+/// A header to be made of the bytes that it covers. The world holds these, so the world runs it.
+#[derive(Clone, Debug)]
+pub struct Seal {
+    place: Buf,
+    header: Header,
+    /// Of each entry that has some, where its partial parity is.
+    partials: Vec<Option<Buf>>,
+}
+
+impl Seal {
+    /// Where the header goes.
+    #[must_use]
+    pub fn place(&self) -> Buf {
+        self.place
+    }
+
+    /// Makes the header. `bytes` gives a buffer's memory.
+    pub fn run<'a>(&self, bytes: impl Fn(Buf, u32) -> &'a [u8]) -> [u8; HEADER_BYTES] {
+        let mut header = self.header.clone();
+        for (entry, partial) in header.entries.iter_mut().zip(&self.partials) {
+            entry.checksum =
+                ppl::checksum(partial.map_or(&[], |partial| bytes(partial, entry.pp_size)));
+        }
+        header.encode()
+    }
+}
+
+#[derive(Debug)]
+struct Unit {
+    /// Holds the header.
+    page: Buf,
+    ops: SmallVec<[u32; 8]>,
+    /// Logs that do not hold it yet, whether the member's own never will, and whether its operations must
+    /// not write.
+    writes_left: u32,
+    is_lost: bool,
+    is_refused: bool,
+    /// Operations, then flushes, that have not ended.
+    left: u32,
+    /// Members that the operations write to.
+    written: SmallVec<[MemberId; 8]>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    waiting: VecDeque<u32>,
+    unit: Option<Unit>,
+    /// Where the last unit ended.
+    next: Sectors,
+}
+
+impl Unit {
+    fn new(page: Buf) -> Self {
+        let (ops, written) = (SmallVec::new(), SmallVec::new());
+        let (is_lost, is_refused) = (false, false);
+        Self { page, ops, writes_left: 1, is_lost, is_refused, left: 0, written }
+    }
+}
+
+/// The logs of all members, as the one shard keeps them that writes to the array.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    signature: u32,
+    generation: u64,
+    /// Indexed by [`MemberId`]; grows with the first use.
+    logs: Vec<Log>,
+    /// Operations that no log is to have, or can have any more.
+    without: VecDeque<u32>,
+    /// Memory for headers.
+    pages: Vec<Buf>,
+    /// Some operation waits.
+    is_awaited: bool,
+}
+
+impl Logs {
+    pub(crate) fn new(signature: u32, raid_disks: u16, scratch: &mut Scratch) -> Self {
+        // Taken for good, so that no unit waits for memory that operations hold which wait for it.
+        let pages = (0..raid_disks).map_while(|_| scratch.alloc(PAGE_BYTES)).collect();
+        let (logs, without) = (Vec::new(), VecDeque::new());
+        Self { signature, generation: 0, logs, without, pages, is_awaited: false }
+    }
+
+    fn log(&mut self, member: MemberId) -> &mut Log {
+        let at = usize::from(member.0);
+        if self.logs.len() <= at {
+            self.logs.resize_with(at + 1, Log::default);
+        }
+        &mut self.logs[at]
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_idle = |log: &Log| log.unit.is_none() && log.waiting.is_empty();
+        self.without.is_empty() && self.logs.iter().all(is_idle)
+    }
+}
+
+impl Shard {
+    /// Whether changes of stripes are to be logged; see the module's head.
+    pub(crate) fn keeps_log(&self) -> bool {
+        let is_begun = |logs: &Logs| logs.generation > 0;
+        let is_due = || self.in_sync_to == FULLY_TRUSTED || self.members.is_degraded();
+        self.logs.as_ref().is_some_and(|logs| is_begun(logs) || is_due())
+    }
+
+    /// Height of the largest operation: its partial parity has to fit into a unit.
+    pub(crate) fn height_max(&self) -> u32 {
+        let all = crate::stripe::OP_SECTORS_MAX;
+        let units = self.members.in_slots().filter_map(|member| self.members.log(member));
+        units.fold(all, |least, (_, shape)| least.min(shape.unit.0 as u32))
+    }
+
+    /// An operation is ready to write: [`Shard::logged`] follows, at once or later.
+    pub(crate) fn log_op(&mut self, key: u32) {
+        let log = self.log_of(key);
+        let Some(logs) = &mut self.logs else { return self.logged(key) };
+        logs.is_awaited = true;
+        match log {
+            Some(member) => logs.log(member).waiting.push_back(key),
+            None => logs.without.push_back(key),
+        }
+    }
+
+    /// Sends units to the logs that are waited for and free. Called when a batch of input has been taken in.
+    pub(crate) fn send_units(&mut self) {
+        let Some(logs) = &mut self.logs else { return };
+        let members = &self.members;
+        let is_left = |(at, log): (usize, &Log)| {
+            log.unit.is_some() && members.has_failed(MemberId(at as u16))
+        };
+        let must_wait = members.unrecorded() || logs.logs.iter().enumerate().any(is_left);
+        if must_wait || !mem::take(&mut logs.is_awaited) {
+            return;
+        }
+        for at in 0..logs.logs.len() {
+            let member = MemberId(at as u16);
+            if self.members.has_failed(member)
+                && let Some(logs) = &mut self.logs
+            {
+                let waiting = mem::take(&mut logs.log(member).waiting);
+                logs.without.extend(waiting);
+            } else {
+                self.send_unit(member);
+            }
+        }
+        let Some(logs) = &mut self.logs else { return };
+        for key in mem::take(&mut logs.without) {
+            self.logged(key);
+        }
+    }
+
+    /// Nothing is written any more: what waits ends.
+    pub(crate) fn refuse_waiting(&mut self) {
+        let Some(logs) = &mut self.logs else { return };
+        let mut waiting = mem::take(&mut logs.without);
+        waiting.extend(logs.logs.iter_mut().flat_map(|log| mem::take(&mut log.waiting)));
+        for key in waiting {
+            self.log_refused(key);
+        }
+    }
+
+    fn send_unit(&mut self, member: MemberId) {
+        let (Some(logs), Some((area, shape))) = (&mut self.logs, self.members.log(member)) else {
+            return;
+        };
+        if logs.log(member).unit.is_some() || logs.log(member).waiting.is_empty() {
+            return;
+        }
+        let Some(page) = logs.pages.pop() else {
+            // Another unit gives its page back.
+            return;
+        };
+        logs.generation += 1;
+        let (signature, generation) = (logs.signature, logs.generation);
+        let mut header = Header { signature, generation, entries: Vec::new() };
+        let mut unit = Unit::new(page);
+        let mut partials = Vec::new();
+        let mut pieces = Pieces::from_elem(Piece { buf: page, len: PAGE_BYTES }, 1);
+        let mut room = shape.unit.0 as u32;
+        while let Some(&key) = self.logs.as_mut().and_then(|logs| logs.log(member).waiting.front())
+        {
+            let partial = self.ops[key as usize].partial();
+            let height = partial.map_or(0, |partial| partial.1);
+            if header.entries.len() == ENTRIES_MAX || height > room {
+                break;
+            }
+            room -= height;
+            let (entry, members) = self.log_entry(key);
+            pieces.extend(partial.map(|(buf, height)| Piece { buf, len: height * 512 }));
+            partials.push(partial.map(|partial| partial.0));
+            header.entries.push(entry);
+            unit.ops.push(key);
+            unit.written.extend(members);
+            self.ops[key as usize].is_in_unit = true;
+            if let Some(logs) = &mut self.logs {
+                logs.log(member).waiting.pop_front();
+            }
+        }
+        unit.written.sort_unstable();
+        unit.written.dedup();
+        unit.left = unit.ops.len() as u32;
+        let partial = shape.unit - Sectors(room.into());
+        let Some(logs) = &mut self.logs else { return };
+        let log = logs.log(member);
+        let at = shape.place(log.next, partial);
+        log.next = at + HEADER + partial;
+        let replacement = self.members.replacement_of(member).and_then(|replacement| {
+            let (area, its) = self.members.log(replacement)?;
+            (its == shape).then_some((replacement, area))
+        });
+        unit.writes_left += u32::from(replacement.is_some());
+        log.unit = Some(unit);
+        self.emit(Effect::Seal(Seal { place: page, header, partials }));
+        for (target, area) in [(member, area)].into_iter().chain(replacement) {
+            let range = (area + at, (HEADER + partial).0);
+            let kind = IoKind::Write { fua: true };
+            self.start_io_at(Owner::Log(member), target, kind, range, pieces.clone());
+        }
+    }
+
+    /// A unit is stable on a member; when that is so on its replacement too, its operations go on. If it
+    /// cannot be written the member fails, and they go on without a log; if the array cannot do without that
+    /// member, they end before they have written anything.
+    pub(crate) fn unit_written(&mut self, log: MemberId, target: MemberId, ok: bool) {
+        let may_write = ok || self.fail_if_survivable(target);
+        let Some(logs) = &mut self.logs else { return };
+        let Some(unit) = &mut logs.log(log).unit else { return };
+        unit.writes_left -= 1;
+        unit.is_lost |= !ok && target == log;
+        unit.is_refused |= !may_write;
+        if unit.writes_left > 0 {
+            return;
+        }
+        let (ok, may_write) = (!unit.is_lost, !unit.is_refused);
+        let ops = mem::take(&mut unit.ops);
+        if !ok {
+            self.close_unit(log);
+        }
+        for key in ops {
+            if ok {
+                self.logged(key);
+                continue;
+            }
+            self.ops[key as usize].is_in_unit = false;
+            match &mut self.logs {
+                Some(logs) if may_write => logs.without.push_back(key),
+                _ => self.log_refused(key),
+            }
+        }
+    }
+
+    /// An operation of a unit has ended. After the last one, what they wrote is made stable.
+    pub(crate) fn logged_op_ended(&mut self, log: MemberId) {
+        let Some(unit) = self.logs.as_mut().and_then(|logs| logs.log(log).unit.as_mut()) else {
+            return;
+        };
+        unit.left -= 1;
+        if unit.left > 0 {
+            return;
+        }
+        let written = mem::take(&mut unit.written);
+        let members: SmallVec<[MemberId; 8]> =
+            written.into_iter().filter(|&member| !self.members.has_failed(member)).collect();
+        unit.left = members.len() as u32;
+        if members.is_empty() {
+            return self.close_unit(log);
+        }
+        for member in members {
+            let owner = Owner::LogFlush(log);
+            self.start_io(owner, member, IoKind::Flush, (0, 0), Pieces::new());
+        }
+    }
+
+    /// A member has flushed what a unit describes. One that cannot is used no more; if the array cannot do
+    /// without it, nothing more may be written, since the next unit would take the place of this one.
+    pub(crate) fn unit_flushed(&mut self, log: MemberId, member: MemberId, ok: bool) {
+        if !ok && !self.fail_if_survivable(member) {
+            self.break_off();
+        }
+        let Some(unit) = self.logs.as_mut().and_then(|logs| logs.log(log).unit.as_mut()) else {
+            return;
+        };
+        unit.left -= 1;
+        if unit.left == 0 {
+            self.close_unit(log);
+        }
+    }
+
+    /// One flush more than was counted is on its way.
+    pub(crate) fn expect_another_flush(&mut self, log: MemberId) {
+        if let Some(unit) = self.logs.as_mut().and_then(|logs| logs.log(log).unit.as_mut()) {
+            unit.left += 1;
+        }
+    }
+
+    fn close_unit(&mut self, log: MemberId) {
+        let Some(logs) = &mut self.logs else { return };
+        if let Some(unit) = logs.log(log).unit.take() {
+            logs.pages.push(unit.page);
+        }
+        logs.is_awaited = true;
+    }
+}
