@@ -51,6 +51,7 @@ fn create(members: &[std::path::PathBuf]) -> Result<(), Failure> {
         layout: None,
         bitmap: NewBitmap::None,
         bitmap_chunk: None,
+        policy: None,
         size: None,
         data_offset: None,
         uuid: None,

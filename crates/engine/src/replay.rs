@@ -106,7 +106,8 @@ impl Rows {
     fn of(geometry: &Parity, entry: &Entry, slot: Slot) -> Option<Self> {
         let (chunk, disks) = (geometry.chunk().0, u64::from(geometry.data_disks()));
         let (partial, data) = (u64::from(entry.pp_size / 512), u64::from(entry.data_size / 512));
-        if (entry.pp_size | entry.data_size) % 512 != 0 || data == 0 || partial > chunk {
+        let is_whole = (entry.pp_size | entry.data_size).is_multiple_of(512);
+        if !is_whole || data == 0 || partial > chunk {
             return None;
         }
         let first = entry.data_sector;
