@@ -16,6 +16,7 @@ pub mod bitmap;
 pub mod create;
 pub mod detect;
 mod error;
+pub mod journal;
 mod role;
 mod superblock;
 mod unsupported;

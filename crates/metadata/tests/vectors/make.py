@@ -18,6 +18,7 @@ is null, and a number stands for so many in a row.
 import json, os, subprocess, sys, tempfile
 
 EDGE = 192 << 10  # bytes kept from each end of a member
+JOURNAL_EDGE = 12 << 20  # the same where there is a journal, whose data begins with a block
 MEMBER = "abcdefghijklmnop"
 
 
@@ -42,9 +43,15 @@ def mdadm_args(c):
     return a
 
 
+def device_args(c, picked):
+    """The devices for mdadm; a journal comes first."""
+    names = ["missing" if p is None else f"/dev/ubd{MEMBER[p]}" for p in picked]
+    return [f"--write-journal={names[0]}"] + names[1:] if c.get("journal") else names
+
+
 def members(c, sizes):
     """Names for mdadm; sizes in sectors or None for the request."""
-    count = c["disks"] + c.get("spares", 0)
+    count = c["disks"] + c.get("spares", 0) + (1 if c.get("journal") else 0)
     missing = c.get("missing", [])
     order = c.get("order", range(len(sizes)))
     free = iter(order)
@@ -136,6 +143,19 @@ def batches():
         many += [case(1, 2, v, spares=n, missing=range(2, n + 1)) for n in (25, 26, 126, 127, 128, 1918, 1919)]
     yield [20000 * K] * 3, many
 
+    journal = []
+    for v in ("1.2", "1.1", "1.0"):
+        journal += [case(4, 3, v, journal=True), case(5, 3, v, journal=True), case(5, 4, v, journal=True, spares=1),
+                    case(5, 3, v, journal=True, assume_clean=True, chunk_kib=64), case(5, 3, v, journal=True, force=True),
+                    case(5, 4, v, journal=True, missing=[2]), case(6, 4, v, journal=True), case(6, 5, v, journal=True, missing=[2]),
+                    case(6, 4, v, journal=True, assume_clean=True, homehost="nas", name="boot"),
+                    case(5, 3, v, journal=True, bitmap="internal"), case(1, 2, v, journal=True), case(10, 4, v, journal=True),
+                    case(5, 3, v, journal=True, missing=[0]),
+                    case(5, 3, v, journal=True, order=[6, 0, 1, 2]), case(5, 3, v, journal=True, order=[7, 0, 1, 2]),
+                    case(5, 3, v, journal=True, data_offset_kib=8192, assume_clean=True)]
+    journal += [case(5, 3, "0.90", journal=True)]
+    yield [64 * M] * 6 + [20 * M, 300 * M], journal
+
 
 def runs(data, base):
     """Runs of bytes other than zero, as [offset, hex]; a run may hold up to 15 zeros."""
@@ -189,14 +209,15 @@ def guest_script(todo, sizes, out):
     used = MEMBER[:len(sizes)]
     for i, c in enumerate(todo):
         picked = members(c, sizes)
-        names = ["missing" if p is None else f"/dev/ubd{MEMBER[p]}" for p in picked]
+        edge = JOURNAL_EDGE if c.get("journal") else EDGE
+        names = device_args(c, picked)
         say.append(f"rm -f /bitmap; mdadm -C /dev/md0 -q -R {' '.join(mdadm_args(c))} {' '.join(names)} >{i}.err 2>&1 </dev/null")
         say.append("mdadm -S /dev/md0 >/dev/null 2>&1")
         say.append(f"[ -e /bitmap ] && cp /bitmap {i}.bitmap")
         for m in used:
             size = sizes[MEMBER.index(m)]
             dev = f"/dev/ubd{m}"
-            head, tail = min(size, EDGE), min(max(size - EDGE, 0), EDGE + 512)
+            head, tail = min(size, edge), min(max(size - edge, 0), edge + 512)
             # tail begins on a sector
             for what, skip, length in (("head", 0, head), ("tail", size - tail, tail)):
                 if length and MEMBER.index(m) in picked:
