@@ -51,6 +51,7 @@ mod compare;
 mod direct;
 mod guard;
 mod intent;
+mod log;
 mod members;
 mod messages;
 mod op;

@@ -1,5 +1,6 @@
 //! One operation on a height range of one stripe, from its plan to its end: read what is needed,
-//! do the parity work, write.
+//! do the parity work, put on record in a log what the array's consistency policy asks for
+//! ([`crate::log`]), write.
 //!
 //! | plan | when | reads | parity from |
 //! |---|---|---|---|
@@ -81,6 +82,8 @@ impl Compute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Reading,
+    /// Parity is made; what is to be written waits for a log.
+    Logging,
     Writing,
     /// What was written is read again.
     Verifying,
@@ -194,7 +197,6 @@ impl Shard {
         };
         if kind == OpKind::Zero {
             let key = self.ops.insert(op) as u32;
-            self.zero_stripe(key);
             self.op_part_done(key);
             return Ok(());
         }
@@ -248,11 +250,12 @@ impl Shard {
         if op.pending > 0 {
             return;
         }
-        if op.error || op.retired || op.kind == OpKind::Zero {
+        if op.error || op.retired {
             return self.finish_op(key);
         }
         match op.stage {
             Stage::Reading => {}
+            Stage::Logging => return self.logged(key),
             Stage::Writing => return self.end_writing(key),
             Stage::Verifying => return self.finish_op(key),
         }
@@ -263,9 +266,19 @@ impl Shard {
             return self.compare(key);
         }
         self.compute(key);
-        if self.ops[key as usize].kind == OpKind::Read {
-            return self.finish_op(key);
+        let op = &mut self.ops[key as usize];
+        match op.kind {
+            OpKind::Read => return self.finish_op(key),
+            // It changes nothing that a log could have to bring back.
+            OpKind::Sync => return self.logged(key),
+            OpKind::Write | OpKind::Zero => {}
         }
+        op.stage = Stage::Logging;
+        self.log_op(key);
+    }
+
+    /// What the operation is about to write may go out.
+    pub(crate) fn logged(&mut self, key: u32) {
         let op = &mut self.ops[key as usize];
         (op.stage, op.pending) = (Stage::Writing, 1);
         self.send_writes(key);
@@ -620,8 +633,10 @@ impl Shard {
 
     fn send_writes(&mut self, key: u32) {
         let op = &self.ops[key as usize];
-        if op.kind == OpKind::Sync {
-            return self.send_recovered(key);
+        match op.kind {
+            OpKind::Sync => return self.send_recovered(key),
+            OpKind::Zero => return self.zero_stripe(key),
+            OpKind::Read | OpKind::Write => {}
         }
         let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(op.lo()))).0;
         let height = u64::from(op.height());
