@@ -243,7 +243,12 @@ impl Meta {
     ///
     /// # Errors
     /// [`MetaError`]: for any bytes, one of these or a value.
-    pub fn parse(bytes: &[u8], seed: Seed, position: u64, ring: Sectors) -> Result<Self, MetaError> {
+    pub fn parse(
+        bytes: &[u8],
+        seed: Seed,
+        position: u64,
+        ring: Sectors,
+    ) -> Result<Self, MetaError> {
         let block: &[u8; BLOCK_BYTES] =
             bytes.try_into().map_err(|_| MetaError::Length { found: bytes.len() })?;
         let (head, _) = block.split_first_chunk().expect("a block is longer");

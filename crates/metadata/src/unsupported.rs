@@ -12,8 +12,8 @@ pub enum Unsupported {
     /// The layout is none of the level's.
     #[error("layout {0:#x} is not one of the level's")]
     Layout(u32),
-    /// Writes go through a journal.
-    #[error("the array has a journal (consistency policy \"journal\"), not supported yet")]
+    /// Only raid4, 5 and 6 can have a journal, and none beside a bitmap.
+    #[error("the array has a journal, which its level, or its bitmap, does not allow")]
     Journal,
     /// Raid5 with a partial parity log.
     #[error("the array has a partial parity log (consistency policy \"ppl\"), not supported yet")]

@@ -426,6 +426,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
         level: asked.level,
         raid_disks: asked.disks,
         spares: 0,
+        journal: None,
         members: sizes
             .iter()
             .map(|&size| Some(NewMember { size, ..NewMember::default() }))
