@@ -12,8 +12,9 @@
 //! batch of them:
 //!
 //! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, compare at once (with
-//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], send the replies, in the
-//!    order given (an I/O may send what the work before it computed);
+//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], make the journal's blocks
+//!    (with [`journal::Sealing::run`]), send the replies, in the order given (an I/O may send what the
+//!    work before it computed);
 //! 2. drain [`Shard::poll_notice`] to the supervisor;
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
@@ -35,6 +36,9 @@
 //! 3. A flush is answered after every member in sync has flushed.
 //! 4. The superblocks say "active" before the first write is sent, and say "clean" again only
 //!    after the last one has ended.
+//! 5. With a journal, data and parity are stable in it before the first of a row's blocks is sent to a member,
+//!    and their room is used again only after every member has flushed and the superblock says where the
+//!    ring begins.
 //!
 //! # Bounds
 //!
@@ -51,6 +55,7 @@ mod compare;
 mod direct;
 mod guard;
 mod intent;
+pub mod journal;
 mod log;
 mod members;
 mod messages;

@@ -10,6 +10,6 @@ use crate::shard::Shard;
 impl Shard {
     /// An operation is ready to write: [`Shard::logged`] follows, at once or later.
     pub(crate) fn log_op(&mut self, key: u32) {
-        self.logged(key);
+        if self.journal.is_some() { self.journal_op(key) } else { self.logged(key) }
     }
 }

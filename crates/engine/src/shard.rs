@@ -15,10 +15,11 @@ use crate::{
     bits::Bits,
     direct::Builder,
     guard::Guard,
+    journal::{JOURNAL_PAGES, Journal, JournalConfig},
     members::{BadState, MemberConfig, Members},
     messages::{Notice, Order},
     op::Op,
-    scratch::Scratch,
+    scratch::{PAGE_BYTES, Scratch},
     stripe::{StreamId, Stripes},
     sync::Syncs,
     types::*,
@@ -51,6 +52,9 @@ pub struct ShardConfig {
     pub scratch: BufId,
     /// Its size in pages of 4 KiB.
     pub scratch_pages: u32,
+    /// The journal; it takes [`JOURNAL_PAGES`] of the stripe cache. Only one shard may have it, and only that
+    /// one is given writes. Requests start at and are multiples of its blocks.
+    pub journal: Option<JournalConfig>,
 }
 
 /// What a shard has done, in counts that tests and the operator can rely on.
@@ -125,6 +129,8 @@ pub(crate) enum Owner {
     Unit(u32),
     /// Whether a page of a failed read can be read by itself.
     Probe(u32),
+    /// The batch on its way to the journal.
+    Journal,
 }
 
 /// Who claims an array range.
@@ -172,6 +178,7 @@ pub struct Shard {
     released: VecDeque<Job>,
     held_replies: Vec<Reply>,
     pub(crate) writes_in_flight: u32,
+    pub(crate) journal: Option<Journal>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +194,11 @@ impl Shard {
     #[must_use]
     pub fn new(config: ShardConfig) -> Self {
         let raid_disks = config.geometry.raid_disks();
+        let mut scratch = Scratch::new(config.scratch, config.scratch_pages);
+        let journal = config.journal.map(|journal| {
+            let metas = scratch.alloc(JOURNAL_PAGES * PAGE_BYTES);
+            Journal::new(journal, metas.expect("the world gives so much more with a journal"))
+        });
         Self {
             members: Members::new(raid_disks, &config.members),
             geometry: config.geometry,
@@ -195,7 +207,8 @@ impl Shard {
             ios: Slab::new(),
             ops: Slab::new(),
             stripes: Stripes::default(),
-            scratch: Scratch::new(config.scratch, config.scratch_pages),
+            scratch,
+            journal,
             syncs: Syncs::default(),
             builder: Builder::default(),
             stats: Stats::default(),
@@ -263,6 +276,9 @@ impl Shard {
     pub fn handle_completion(&mut self, now: Time, id: IoId, ok: bool) {
         self.now = now;
         let io = self.ios.remove(id.0 as usize);
+        if let Owner::Journal = io.owner {
+            return self.journal_io_done(ok);
+        }
         if io.read {
             self.members.read_ended(io.member);
         }
@@ -286,6 +302,7 @@ impl Shard {
             Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
             Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
+            Owner::Journal => {}
         }
     }
 
@@ -321,6 +338,7 @@ impl Shard {
             Order::GoodAgain(member, start, len) => {
                 self.members.clear_bad(member, start.0..start.0 + len.0);
             }
+            Order::TailMoved(position) => self.tail_moved(position),
             Order::SweepBits => {
                 let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
                 self.notices.push_back(Notice::BitsIdle(idle));
@@ -342,7 +360,9 @@ impl Shard {
             }
             self.begin_units();
             self.launch_ready();
-            if self.released.is_empty() && !self.syncs.can_begin() {
+            // Whatever is ready by now goes into one batch.
+            let sent = self.effects.is_empty() && self.write_journal();
+            if !sent && self.released.is_empty() && !self.syncs.can_begin() {
                 break;
             }
         }
@@ -692,6 +712,7 @@ impl Shard {
             self.gate = gate;
         }
         if self.gate == Gate::Broken {
+            self.close_journal();
             let failed = self.held_replies.drain(..);
             self.effects.extend(
                 failed.map(|reply| Effect::Reply(Reply { result: Err(RequestError::Io), ..reply })),

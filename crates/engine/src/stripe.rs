@@ -244,7 +244,9 @@ impl Shard {
         while at < end {
             let (stripe, data, offset) = self.parity().locate(Sector(at));
             let left = end - at;
-            if zeroes && data == 0 && offset.0 == 0 && left >= stripe_data {
+            // What the journal holds of the stripe would come back over zeros that it knows nothing of.
+            let at_once = zeroes && self.journal.is_none();
+            if at_once && data == 0 && offset.0 == 0 && left >= stripe_data {
                 self.add_frag(key, stripe, (WHOLE_STRIPE, 0, chunk as u32), Buf::ZERO, true);
                 self.stripes.queue(stripe.0);
                 at += stripe_data;
@@ -446,6 +448,7 @@ impl Shard {
     /// pending part of its request from here on.
     fn sweep(&mut self, frags: &mut SmallVec<[Frag; 8]>) -> SmallVec<[Slices; 4]> {
         let mut groups: SmallVec<[Slices; 4]> = SmallVec::new();
+        let highest = self.op_sectors_max();
         frags.sort_unstable_by_key(|frag| (frag.data, frag.lo));
         let mut edges: SmallVec<[u32; 16]> = frags.iter().flat_map(|f| [f.lo, f.hi]).collect();
         edges.sort_unstable();
@@ -457,9 +460,9 @@ impl Shard {
             while lo < end && !srcs.is_empty() {
                 let room = groups
                     .last()
-                    .filter(|group| joins(group, lo, &srcs))
-                    .map_or(0, |g| OP_SECTORS_MAX - (lo - g[0].lo));
-                let hi = end.min(lo + if room > 0 { room } else { OP_SECTORS_MAX });
+                    .filter(|group| joins(group, lo, &srcs, highest))
+                    .map_or(0, |g| highest - (lo - g[0].lo));
+                let hi = end.min(lo + if room > 0 { room } else { highest });
                 let slice = self.slice(lo, hi, &srcs);
                 match groups.last_mut() {
                     Some(group) if room > 0 => group.push(slice),
@@ -472,6 +475,11 @@ impl Shard {
             self.reqs[frag.req as usize].pending -= 1;
         }
         groups
+    }
+
+    fn op_sectors_max(&self) -> u32 {
+        let by_journal = self.journal.as_ref().map(|j| j.op_sectors_max(self.parity()));
+        by_journal.map_or(OP_SECTORS_MAX, |max| max.min(OP_SECTORS_MAX))
     }
 
     fn slice(&mut self, lo: u32, hi: u32, frags: &[Frag]) -> Slice {
@@ -532,10 +540,10 @@ impl Shard {
 }
 
 /// Whether a slice at `lo` with these fragments goes on where the group ends.
-fn joins(group: &Slices, lo: u32, frags: &[Frag]) -> bool {
+fn joins(group: &Slices, lo: u32, frags: &[Frag], highest: u32) -> bool {
     let last = &group[group.len() - 1];
     last.hi == lo
-        && lo - group[0].lo < OP_SECTORS_MAX
+        && lo - group[0].lo < highest
         && last.srcs.len() == frags.len()
         && last.srcs.iter().zip(frags).all(|(src, frag)| src.data == frag.data)
 }

@@ -118,6 +118,8 @@ pub enum Loss {
     Data,
     /// What has to be recorded cannot be.
     Metadata,
+    /// The journal failed. What was answered is on the members, or will be at the next start with it.
+    Journal,
 }
 
 /// Where a member stands.
@@ -129,6 +131,8 @@ pub enum Standing {
     Recovering,
     /// In no slot.
     Spare,
+    /// The journal.
+    Journal,
     /// Failed since the array was started.
     Faulty,
     /// Taken out: no member any more.
@@ -193,6 +197,8 @@ pub struct Supervisor {
     pub(crate) in_flight: Vec<Option<(Target, Meta)>>,
     /// Bad blocks that are not on record yet.
     pub(crate) unrecorded_bad: Vec<BadRange>,
+    /// Where the journal's tail may be; the superblock that is sent next says so.
+    pub(crate) tail: Option<u64>,
     pub(crate) now: Time,
 }
 
@@ -206,6 +212,7 @@ impl Supervisor {
             .into_iter()
             .map(|record| Member {
                 standing: match record.slot {
+                    None if record.superblock.role() == Role::Journal => Standing::Journal,
                     None => Standing::Spare,
                     Some(_) if record.trusted_to == FULLY_TRUSTED => Standing::InSync,
                     Some(_) => Standing::Recovering,
@@ -249,6 +256,7 @@ impl Supervisor {
             happened: VecDeque::new(),
             in_flight: Vec::new(),
             unrecorded_bad: Vec::new(),
+            tail: None,
             now: Time::default(),
         }
     }
@@ -268,6 +276,10 @@ impl Supervisor {
                 let entry = &mut self.members[usize::from(member.0)];
                 entry.superblock.add_corrected(len);
                 self.happened.push_back(Event::Rewritten(member, sector, len));
+            }
+            Notice::JournalTail { position, is_urgent } => {
+                self.tail = Some(position);
+                self.record |= is_urgent;
             }
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
@@ -549,9 +561,25 @@ impl Supervisor {
         self.happened.push_back(Event::MemberFailed(id));
     }
 
+    /// Whether writes go through a journal.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.members.iter().any(|member| member.superblock.role() == Role::Journal)
+    }
+
+    /// That it failed goes on no record: it may hold what members lack, and a superblock that calls it failed
+    /// would keep it out of the next start.
+    fn fail_journal(&mut self, id: MemberId) {
+        self.members[usize::from(id.0)].standing = Standing::Faulty;
+        self.give_up(Loss::Journal);
+    }
+
     pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
         let member = &self.members[usize::from(id.0)];
         if !member.is_present() {
+            return true;
+        }
+        if member.standing == Standing::Journal {
+            self.fail_journal(id);
             return true;
         }
         let slot = member.slot;
@@ -627,6 +655,7 @@ impl Member {
     /// Its entry in every member's table of devices.
     pub(crate) fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
+            (Standing::Journal, _) => Role::Journal,
             (Standing::Faulty, _) => Role::Faulty,
             (_, Some(slot)) => Role::Active(slot),
             (_, None) => Role::Spare,
@@ -649,10 +678,11 @@ impl Member {
         sb.set_resync_offset(resync);
         sb.set_roles(devices, own);
         sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
-        if self.standing == Standing::Recovering {
-            sb.set_recovery_offset(Some(self.recovered_to));
-        } else {
-            sb.set_recovery_offset(None);
+        match self.standing {
+            Standing::Recovering => sb.set_recovery_offset(Some(self.recovered_to)),
+            // Its tail is in the same place.
+            Standing::Journal => {}
+            _ => sb.set_recovery_offset(None),
         }
     }
 }

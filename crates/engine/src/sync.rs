@@ -532,7 +532,7 @@ impl Shard {
                 is_rewrite && matches!(unit.stage, Stage::Writing | Stage::Verifying)
             }
             Owner::Op(key) => self.ops[key as usize].rewrites(&self.syncs),
-            Owner::Request(_) | Owner::Probe(_) => false,
+            Owner::Request(_) | Owner::Probe(_) | Owner::Journal => false,
         }
     }
 

@@ -2,7 +2,7 @@
 //! parity work, replies. None of them holds data bytes: a [`Buf`] is a handle, the world owns
 //! the memory, and a world without memory (the predictor) can ignore it.
 
-use crate::compare::Comparison;
+use crate::{compare::Comparison, journal::Sealing};
 use core::fmt;
 use lapstrake_geometry::{Sector, Sectors};
 use smallvec::SmallVec;
@@ -274,6 +274,8 @@ pub enum Effect {
     Compute(Compute),
     /// Do this before the next effect, and bring the result to `handle_compared`.
     Compare(Comparison),
+    /// Make a meta block of the journal and put it into its buffer before the next effect.
+    Seal(Sealing),
     /// Tell the client.
     Reply(Reply),
 }

@@ -13,9 +13,10 @@ use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
     Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
+    journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
+use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES};
 use std::{
     io,
     ops::Range,
@@ -67,13 +68,19 @@ pub struct Parts {
     pub intent: Option<IntentConfig>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
+    /// Its journal, replayed; the last of `members`. None when nothing may be written.
+    pub journal: Option<JournalConfig>,
+    /// It was forced to start without its journal: it takes no writes.
+    pub lacks_journal: bool,
 }
 
 impl Parts {
     /// The largest of the members' logical blocks, bytes: requests must start at and be multiples of it.
+    /// A journal holds blocks of 4 KiB.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
-        self.members.iter().map(|member| member.device.block_size()).max().unwrap_or(512)
+        let members = self.members.iter().map(|member| member.device.block_size());
+        members.chain(self.journal.map(|_| BLOCK_BYTES as u32)).max().unwrap_or(512)
     }
 
     /// Bytes that clients can use: the array's, in whole blocks.
@@ -145,6 +152,8 @@ pub enum StartError {
 pub(crate) struct Facts {
     pub name: String,
     pub redundant: bool,
+    /// All writes go through one journal.
+    pub has_journal: bool,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
 }
@@ -172,6 +181,8 @@ impl Array {
     /// # Errors
     /// [`StartError`].
     pub fn start(parts: Parts, options: &Options, log: Log) -> Result<Self, StartError> {
+        let read_only = options.read_only || parts.lacks_journal;
+        let options = &Options { read_only, ..options.clone() };
         let shards = options.shards.max(1);
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let mut setups = Vec::new();
@@ -199,7 +210,7 @@ impl Array {
         );
         let mut runners = Vec::new();
         for (index, (queue, inbox)) in setups.into_iter().enumerate() {
-            let (engine, memory) = shard(&parts, options)?;
+            let (engine, memory) = shard(&parts, options, index == 0)?;
             let core = Core::new(CoreParts {
                 index,
                 engine,
@@ -409,8 +420,10 @@ fn cache_pages(parts: &Parts, options: &Options) -> u32 {
     }
 }
 
-fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError> {
-    let pages = cache_pages(parts, options);
+fn shard(parts: &Parts, options: &Options, is_first: bool) -> Result<(Shard, Memory), StartError> {
+    // A ring has one writer.
+    let journal = parts.journal.filter(|_| is_first);
+    let pages = cache_pages(parts, options) + journal.map_or(0, |_| JOURNAL_PAGES);
     let memory = Memory::new(pages as usize * 4096, options.buffer_bytes, true)
         .map_err(|source| StartError::System { what: "memory for buffers", source })?;
     let members = parts.members.iter().map(|part| MemberConfig {
@@ -431,6 +444,7 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
         bitmap_chunk: intent.map(|intent| intent.bits.chunk()),
         scratch: memory.scratch(),
         scratch_pages: pages,
+        journal,
     };
     Ok((Shard::new(config), memory))
 }
@@ -486,6 +500,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             number: part.superblock.dev_number(),
             slot: part.slot.map(|slot| slot.0),
             state: match part.slot {
+                None if part.superblock.role() == Role::Journal => "journal",
                 None => "spare",
                 Some(_) if part.trusted_to == FULLY_TRUSTED => "in_sync",
                 Some(_) => "recovering",
@@ -522,6 +537,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         },
         events: sb.events(),
         consistency_policy: match (&parts.intent, redundant) {
+            _ if sb.has_journal() => "journal",
             (Some(_), _) => "bitmap",
             (None, true) => "resync",
             (None, false) => "none",
@@ -550,7 +566,14 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         },
     };
     let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
-    Facts { name: parts.name.clone(), redundant, members: members.iter().map(of).collect(), detail }
+    let has_journal = parts.journal.is_some();
+    Facts {
+        name: parts.name.clone(),
+        redundant,
+        has_journal,
+        members: members.iter().map(of).collect(),
+        detail,
+    }
 }
 
 /// A UUID as mdadm prints it: four groups of eight digits.

@@ -403,6 +403,7 @@ impl Core {
                     let found = self.memory.compare(&comparison);
                     self.engine.handle_compared(self.now(), comparison.id, &found);
                 }
+                Effect::Seal(sealing) => self.memory.seal(&sealing),
                 Effect::Reply(Reply { id, result }) => self.part_done(id.0 as usize, result),
             }
         }

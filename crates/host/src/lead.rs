@@ -398,7 +398,11 @@ impl Lead {
         }
     }
 
+    /// A journal has one writer, and so all writes go to the first shard.
     fn wanted_deal(&self) -> Vec<usize> {
+        if self.facts.has_journal {
+            return vec![0];
+        }
         let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.homes[i] > 0).collect();
         if busy.is_empty() { vec![0] } else { busy }
     }
@@ -585,6 +589,7 @@ pub(crate) fn standing_name(standing: Standing) -> &'static str {
         Standing::InSync => "in_sync",
         Standing::Recovering => "recovering",
         Standing::Spare => "spare",
+        Standing::Journal => "journal",
         Standing::Faulty => "faulty",
         Standing::Removed => "removed",
     }

@@ -9,6 +9,7 @@
 //! that brought it is answered only after they are done.
 
 use lapstrake_device::{BufId as PoolId, IoVec, Pool};
+use lapstrake_engine::journal::Sealing;
 use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, ZERO_BYTES};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -160,6 +161,14 @@ impl Memory {
         comparison.run(lapstrake_parity::kernels(), |buf, len| unsafe {
             std::slice::from_raw_parts(self.ptr(buf), len as usize)
         })
+    }
+
+    /// Makes a meta block of the journal.
+    pub(crate) fn seal(&mut self, sealing: &Sealing) {
+        // SAFETY: as in `list`.
+        let block = sealing
+            .run(|buf, len| unsafe { std::slice::from_raw_parts(self.ptr(buf), len as usize) });
+        self.out(sealing.meta, block.len() as u32).copy_from_slice(&block);
     }
 
     fn list(&self, bufs: &[Buf], len: u32) -> SmallVec<[&[u8]; 16]> {

@@ -242,6 +242,7 @@ impl<'a> Life<'a> {
                 bitmap_chunk: intent.as_ref().map(|intent| intent.bits.chunk()),
                 scratch: BufId(index as u32),
                 scratch_pages: pages,
+                journal: None,
             })
         };
         Self {
@@ -486,6 +487,7 @@ impl<'a> Life<'a> {
                         let found = self.memory.compare(&compare);
                         self.shards[shard].handle_compared(self.now, compare.id, &found);
                     }
+                    Effect::Seal(sealing) => self.memory.seal(&sealing),
                     Effect::Reply(reply) => self.answered(reply)?,
                 }
             }

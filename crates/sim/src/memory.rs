@@ -1,6 +1,7 @@
 //! The world's memory: one arena for each shard's stripe cache, a buffer for each request, and
 //! the parity work on them.
 
+use lapstrake_engine::journal::Sealing;
 use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, ZERO_BYTES};
 use lapstrake_parity::kernels;
 
@@ -100,6 +101,11 @@ impl Memory {
 
     pub(crate) fn compare(&self, compare: &Comparison) -> Vec<Finding> {
         compare.run(kernels(), |buf, len| self.bytes(buf, len))
+    }
+
+    pub(crate) fn seal(&mut self, sealing: &Sealing) {
+        let block = sealing.run(|buf, len| self.bytes(buf, len));
+        self.bytes_mut(sealing.meta, block.len() as u32).copy_from_slice(&block);
     }
 
     fn list(&self, bufs: &[Buf], len: u32) -> Vec<&[u8]> {

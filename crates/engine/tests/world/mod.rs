@@ -111,6 +111,7 @@ impl World {
             bitmap_chunk: None,
             scratch: SCRATCH,
             scratch_pages: pages,
+            journal: None,
         });
         let sectors = geometry.array_sectors().0 as usize;
         let mut world = Self {
@@ -249,6 +250,7 @@ impl World {
                     Effect::Io(io) => self.pending.push(io),
                     Effect::Compute(compute) => self.compute(&compute),
                     Effect::Reply(reply) => self.answered(reply),
+                    Effect::Seal(_) => unreachable!("there is no journal"),
                     Effect::Compare(compare) => {
                         let found = compare
                             .run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len));
