@@ -42,7 +42,7 @@ const RECLAIM_MAX: u64 = 10 << 21;
 pub struct JournalConfig {
     /// Its device; in no slot.
     pub member: MemberId,
-    /// Its size, whole blocks; no less than [`ring_min`].
+    /// Its size, whole blocks; no less than [`lapstrake_metadata::journal::ring_min`].
     pub ring: Sectors,
     /// Of its checksums.
     pub seed: Seed,
@@ -52,12 +52,6 @@ pub struct JournalConfig {
     pub head: u64,
     /// Its number.
     pub seq: u64,
-}
-
-/// The least that a journal of this array may have: four rows, each with its meta block.
-#[must_use]
-pub fn ring_min(parity: &Parity) -> Sectors {
-    BLOCK * (1 + u64::from(parity.raid_disks())) * RECLAIM_SHARE
 }
 
 /// A unit that was sent, and how many of its operations have not ended.

@@ -9,11 +9,11 @@ use lapstrake_engine::{
     MemberId,
     journal::{
         Disks, JournalConfig, Place, ReplayConfig, ReplayError, Replayed, holds_news, replay,
-        ring_min,
     },
 };
 use lapstrake_geometry::{Geometry, Parity, Sector};
-use lapstrake_metadata::journal::{Seed, ring};
+use lapstrake_metadata::assemble::record_absent;
+use lapstrake_metadata::journal::{Seed, ring, ring_min};
 use std::io;
 use thiserror::Error;
 
@@ -27,17 +27,19 @@ struct DeviceError {
 }
 
 struct Devices<'a> {
-    journal: &'a mut Part,
-    /// By slot.
-    slots: Vec<Option<&'a Part>>,
+    /// The journal is the last.
+    parts: &'a mut [Part],
+    /// By slot, as indices into `parts`.
+    slots: Vec<Option<usize>>,
 }
 
 impl Devices<'_> {
     fn at(&self, place: Place, sector: Sector) -> (&Member, u64) {
-        let part = match place {
-            Place::Journal => &*self.journal,
+        let index = match place {
+            Place::Journal => self.parts.len() - 1,
             Place::Slot(slot) => self.slots[slot.index()].expect("asked for members only"),
         };
+        let part = &self.parts[index];
         (&part.device, (part.superblock.data_offset().0 + sector.0) * 512)
     }
 }
@@ -65,13 +67,27 @@ impl Disks for Devices<'_> {
     }
 
     fn set_tail(&mut self, position: u64) -> Result<(), DeviceError> {
-        let Part { device, superblock, .. } = &mut *self.journal;
-        superblock.set_journal_tail(position);
-        let mut bytes = superblock.encode();
-        bytes.resize(bytes.len().next_multiple_of(512), 0);
-        let written = device.write_at(superblock.super_sector().0 * 512, &bytes);
-        failed(device, "write the superblock of", written.and_then(|()| device.sync_all()))
+        let superblocks: Vec<_> = self.parts.iter().map(|part| &part.superblock).collect();
+        let recorded = record_absent(&superblocks);
+        let has_absent = recorded.is_some();
+        for (part, superblock) in self.parts.iter_mut().zip(recorded.into_iter().flatten()) {
+            part.superblock = superblock;
+        }
+        let Some((journal, members)) = self.parts.split_last_mut() else { return Ok(()) };
+        for part in members.iter().filter(|_| has_absent) {
+            write_superblock(part)?;
+        }
+        journal.superblock.set_journal_tail(position);
+        write_superblock(journal)
     }
+}
+
+fn write_superblock(part: &Part) -> Result<(), DeviceError> {
+    let Part { device, superblock, .. } = part;
+    let mut bytes = superblock.encode();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    let written = device.write_at(superblock.super_sector().0 * 512, &bytes);
+    failed(device, "write the superblock of", written.and_then(|()| device.sync_all()))
 }
 
 /// Brings to the members what the journal, the last of `members`, holds; none for reading only.
@@ -85,22 +101,20 @@ pub(crate) fn start(
 ) -> Result<Option<JournalConfig>, OpenArrayError> {
     let Geometry::Parity(parity) = geometry else { return Ok(None) };
     let index = members.len() - 1;
-    let (members, journal) = members.split_at_mut(index);
-    let journal = &mut journal[0];
-    let member = journal.device.spec().to_string();
+    let member = members[index].device.spec().to_string();
     let unusable = |why: String| OpenArrayError::Journal { member: member.clone(), why };
-    let config = config(parity, members, journal);
-    if config.ring < ring_min(parity) {
-        let (found, needed) = (config.ring, ring_min(parity));
+    let config = config(parity, members);
+    let (found, needed) = (config.ring, ring_min(parity.raid_disks()));
+    if found < needed {
         return Err(unusable(format!("it holds {found}, at least {needed} are needed")));
     }
     let mut slots = vec![None; usize::from(parity.raid_disks())];
-    for part in members.iter() {
+    for (index, part) in members.iter().enumerate() {
         if let Some(slot) = part.slot {
-            slots[slot.index()] = Some(part);
+            slots[slot.index()] = Some(index);
         }
     }
-    let mut devices = Devices { journal, slots };
+    let mut devices = Devices { parts: members, slots };
     let told = |error: ReplayError<DeviceError>| unusable(error.to_string());
     if !may_write {
         return match holds_news(&config, &mut devices).map_err(told)? {
@@ -113,18 +127,19 @@ pub(crate) fn start(
     Ok(Some(JournalConfig { member: MemberId(index as u16), ring, seed, tail, head, seq }))
 }
 
-fn config(parity: &Parity, members: &[Part], journal: &Part) -> ReplayConfig {
+fn config(parity: &Parity, members: &[Part]) -> ReplayConfig {
     let mut trusted_to = vec![None; usize::from(parity.raid_disks())];
     for part in members {
         if let Some(slot) = part.slot {
             trusted_to[slot.index()] = Some(part.trusted_to);
         }
     }
+    let journal = &members[members.len() - 1].superblock;
     ReplayConfig {
         parity: parity.clone(),
-        seed: Seed::new(journal.superblock.set_uuid()),
-        ring: ring(journal.superblock.data_size()),
-        tail: journal.superblock.journal_tail(),
+        seed: Seed::new(journal.set_uuid()),
+        ring: ring(journal.data_size()),
+        tail: journal.journal_tail(),
         trusted_to,
     }
 }

@@ -35,6 +35,7 @@
 //! - Of equals one that another calls failed is left; under md its old data would serve.
 //! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
 
+mod absent;
 mod conclude;
 mod force;
 mod judge;
@@ -48,6 +49,7 @@ use lapstrake_geometry::{Config, Geometry, GeometryError, Sector, Sectors, Slot}
 
 use crate::{Superblock, Unsupported};
 
+pub use absent::record_absent;
 pub use conclude::assemble;
 
 /// A device with a superblock.

@@ -20,7 +20,7 @@ use lapstrake_geometry::{
 };
 
 use crate::bitmap::{self, Placement};
-use crate::{Superblock, Version};
+use crate::{Superblock, Version, journal};
 
 pub use error::{CreateError, Warning};
 use numbering::Numbering;
@@ -30,8 +30,6 @@ pub use spare::spare;
 pub const DEFAULT_CHUNK: Sectors = Sectors(1024);
 /// Smallest chunk that mdadm takes.
 pub const MIN_CHUNK: Sectors = Sectors(8);
-/// Smallest ring of a journal: 4 MiB. (md takes any, and stands still if it cannot hold a stripe.)
-pub const MIN_JOURNAL: Sectors = Sectors(8 << 10);
 /// Smallest size of a component that mdadm takes.
 pub const MIN_SIZE: Sectors = Sectors(8);
 
@@ -267,19 +265,20 @@ fn place_journal(
     data_offset: Sectors,
     component: Sectors,
 ) -> Result<Option<Member>, CreateError> {
-    let Some(journal) = request.journal else { return Ok(None) };
+    let Some(device) = request.journal else { return Ok(None) };
     let room = match request.version {
-        Version::V1_0 => journal.size,
-        _ => journal.size.max(data_offset + component),
+        Version::V1_0 => device.size,
+        _ => device.size.max(data_offset + component),
     };
     let index = request.members.len();
     let failed = |source| CreateError::Member { index, source };
     let place =
         size::member(request.version, room, data_offset, component, Log::None).map_err(failed)?;
-    let data_size = place.data_size.0.checked_sub((room - journal.size).0).map(Sectors);
-    let data_size = data_size.filter(|&size| size >= MIN_JOURNAL).ok_or_else(|| {
-        let needed = data_offset + MIN_JOURNAL;
-        failed(GeometryError::DeviceTooSmall { found: journal.size, needed })
+    let data_size = place.data_size.0.checked_sub((room - device.size).0).map(Sectors);
+    let least = journal::ring_min(request.raid_disks);
+    let data_size = data_size.filter(|&size| size >= least).ok_or_else(|| {
+        let needed = data_offset + least;
+        failed(GeometryError::DeviceTooSmall { found: device.size, needed })
     })?;
     Ok(Some(Member { data_size, ..place }))
 }

@@ -369,6 +369,13 @@ pub fn ring(data_size: Sectors) -> Sectors {
     data_size.round_down(BLOCK)
 }
 
+/// The least that a ring should have: four rows of the array's stripes, each with its meta block. (md takes
+/// any, and stands still where a stripe does not fit.)
+#[must_use]
+pub fn ring_min(raid_disks: u16) -> Sectors {
+    BLOCK * (1 + u64::from(raid_disks)) * 4
+}
+
 /// A place `by` further on in a ring.
 #[must_use]
 pub fn ring_add(ring: Sectors, position: u64, by: Sectors) -> u64 {

@@ -22,6 +22,7 @@ use lapstrake_engine::{
     BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo, MemberRecord,
     MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing, Supervisor,
     SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
+    journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_metadata::{Superblock, create::spare};
@@ -46,6 +47,8 @@ pub(crate) struct Setup {
     pub was_forced: bool,
     pub resync_from: Option<Sector>,
     pub intent: Option<IntentConfig>,
+    /// Replayed; the last of `members`.
+    pub journal: Option<JournalConfig>,
 }
 
 /// How a life ended.
@@ -219,7 +222,8 @@ impl<'a> Life<'a> {
         first_stamp: u32,
         trace: bool,
     ) -> Self {
-        let Setup { geometry, members, returning, was_forced, resync_from, intent } = setup;
+        let Setup { geometry, members, returning, was_forced, resync_from, intent, journal } =
+            setup;
         let configs: Vec<MemberConfig> = members
             .iter()
             .map(|(_, record)| MemberConfig {
@@ -231,18 +235,19 @@ impl<'a> Life<'a> {
                 write_mostly: dice.one_in(8),
             })
             .collect();
-        let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
+        let pages = cache_pages(plan, &geometry) + journal.map_or(0, |_| JOURNAL_PAGES);
+        let span = span(plan, &geometry);
         let shard = |index: usize| {
             Shard::new(ShardConfig {
                 geometry: geometry.clone(),
                 members: configs.clone(),
                 read_only: false,
-                block: Sectors(1),
+                block: Sectors(plan.block()),
                 in_sync_to: resync_from.unwrap_or(FULLY_TRUSTED),
                 bitmap_chunk: intent.as_ref().map(|intent| intent.bits.chunk()),
                 scratch: BufId(index as u32),
                 scratch_pages: pages,
-                journal: None,
+                journal,
             })
         };
         Self {
@@ -352,7 +357,7 @@ impl<'a> Life<'a> {
     fn read_all(&mut self) {
         let (total, mut at) = (self.oracle.sectors(), 0);
         while at < total {
-            let len = self.dice.between(1..=64).min(total - at);
+            let len = self.dice.between(1..=64).next_multiple_of(self.plan.block()).min(total - at);
             self.script.push_back(Wish { ask: Ask::Read, sector: at, len });
             at += len;
         }

@@ -2,6 +2,7 @@
 
 use crate::dice::Dice;
 use lapstrake_geometry::{Layout, Level, Sectors, Version};
+use lapstrake_metadata::journal::{BLOCK, ring_min};
 use std::fmt;
 
 /// A configuration drawn from a seed.
@@ -53,6 +54,8 @@ pub struct Plan {
     pub adds: bool,
     /// Before one start in so many redundancy is made whole; 0: never.
     pub heal_every: u64,
+    /// Sectors of the journal, if there is one.
+    pub journal: Option<u64>,
 }
 
 impl Plan {
@@ -78,7 +81,7 @@ impl Plan {
         let versions = [Version::V1_0, Version::V1_1, Version::V1_2, Version::V1_2, Version::V090];
         let versions = &versions[..if level == Raid0 { 4 } else { 5 }];
         let bitmap = level.has_redundancy() && dice.one_in(2);
-        Self {
+        let plan = Self {
             level,
             layout,
             chunk: Sectors(chunk),
@@ -102,7 +105,27 @@ impl Plan {
             frozen: dice.one_in(2),
             adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
+            journal: None,
+        };
+        if level.is_parity() && dice.one_in(3) { plan.with_journal(dice) } else { plan }
+    }
+
+    /// A journal is in place of a bitmap, belongs to one shard, and has its role in new superblocks only.
+    fn with_journal(self, dice: &mut Dice) -> Self {
+        let least = ring_min(self.disks).0;
+        let versions = [Version::V1_1, Version::V1_2];
+        Self {
+            journal: Some(dice.pick(&[least, least + 8, 2 * least, 10 * least])),
+            version: dice.pick(&versions),
+            bitmap_chunk: None,
+            shards: 1,
+            ..self
         }
+    }
+
+    /// What requests start at and are multiples of.
+    pub(crate) fn block(&self) -> u64 {
+        if self.journal.is_some() { BLOCK.0 } else { 1 }
     }
 }
 
@@ -127,7 +150,8 @@ impl fmt::Display for Plan {
             f,
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
-             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}",
+             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
+             journal {:?}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -151,6 +175,7 @@ impl fmt::Display for Plan {
             self.heal_every,
             self.frozen,
             self.adds,
+            self.journal,
         )
     }
 }

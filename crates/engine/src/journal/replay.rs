@@ -10,7 +10,7 @@
 //!   a second power cut finds the row whole in the journal, also if a member is gone by then.
 //!
 //! At the end the members flush, an empty unit is written behind what was found, with a sequence number
-//! that nothing left over can follow, and the tail is put there.
+//! that nothing left over can follow, who is missing goes on record, and the tail is put there.
 //!
 //! Invariants: nothing is written before the scan has ended; the tail moves only after every
 //! member has flushed.
@@ -59,7 +59,9 @@ pub trait Disks {
     /// The device's.
     fn flush(&mut self, place: Place) -> Result<(), Self::Error>;
 
-    /// Puts the tail into the journal's superblock; stable when it returns.
+    /// Puts the tail into the journal's superblock, once the members' superblocks say who is missing
+    /// ([`lapstrake_metadata::assemble::record_absent`]): one that comes back lacks what was written. Stable
+    /// when it returns.
     ///
     /// # Errors
     /// The device's.
