@@ -210,11 +210,13 @@ impl<'a> Fate<'a> {
         let away = self.dice.below(members.len() as u64) as usize;
         let is_dirty_mirror =
             !self.geometry.level().is_parity() && started.assembly.resync_from.is_some();
+        // One of the others may be the freshest then, and know of a failure that this one does not.
+        let all_know =
+            |slot| started.superblocks.iter().flatten().all(|sb| sb.dev_of_slot(slot).is_some());
+        let serves = |slot: Slot| members[slot.index()].is_some() && all_know(slot);
         let survives = self.has_redundancy()
             && !is_dirty_mirror
-            && self
-                .geometry
-                .survives(|slot| slot.index() != away && members[slot.index()].is_some());
+            && self.geometry.survives(|slot| slot.index() != away && serves(slot));
         members[away].filter(|_| survives)
     }
 

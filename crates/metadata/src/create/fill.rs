@@ -120,9 +120,7 @@ fn journal(
     random: &mut impl FnMut(&mut [u8]),
 ) -> Option<MemberPlan> {
     let (place, number) = (decided.journal.as_ref()?, decided.numbering.journal?);
-    let mut superblock = placed(template, number, place, random);
-    // mdadm gives the journal, and nobody else, an event at once.
-    superblock.set_events(1);
+    let superblock = placed(template, number, place, random);
     let mut seq = [0; 4];
     random(&mut seq);
     let seq = u32::from_le_bytes(seq).into();
