@@ -276,3 +276,27 @@ fn a_journal_is_missed() {
     assert!(lab.run("status").out.contains("(J)"), "mdstat shows it");
     server.stop();
 }
+
+#[test]
+fn a_journal_fails_while_it_serves() {
+    let lab = lab("-l5");
+    let fault = "member=4,op=write,range=2M+1G,errno=EIO";
+    let server = lab.serve_with_fault(fault, &format!("--name data {MEMBERS} j"));
+    let mut client = Client::unix(&lab.path("run/data.nbd"));
+    let mut answered = 0;
+    while answered < 1000 && client.write(answered * 8192, &pattern(answered, 8192)) == 0 {
+        answered += 1;
+    }
+    assert!((1..1000).contains(&answered), "{answered} writes");
+    assert_ne!(client.write(0, &[0; 4096]), 0, "a write without a journal");
+    for at in 0..answered {
+        assert!(client.read(at * 8192, 8192).expect("reads go on") == pattern(at, 8192));
+    }
+    server.kill();
+    let server = lab.serve_data(&format!("{MEMBERS} j"));
+    let contents = lab.contents(&server);
+    for (at, found) in contents.chunks(8192).take(answered as usize).enumerate() {
+        assert!(found == pattern(at as u64, 8192), "write {at} is lost");
+    }
+    server.stop();
+}
