@@ -227,8 +227,12 @@ impl Supervisor {
             })
             .collect();
         let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
-        let in_sync = members.iter().filter(|member| member.standing == Standing::InSync);
-        let is_uneven = in_sync.map(|m| m.superblock.events()).any(|count| count != events);
+        let needed = |m: &&Member| matches!(m.standing, Standing::InSync | Standing::Journal);
+        let is_uneven = members
+            .iter()
+            .filter(needed)
+            .map(|m| m.superblock.events())
+            .any(|count| count != events);
         Self {
             geometry: config.geometry,
             members,
