@@ -23,7 +23,7 @@ impl Supervisor {
         let member = &mut self.members[usize::from(id.0)];
         member.times_bad += 1;
         if is_whole && member.times_bad > TIMES_BAD_MAX {
-            self.fail(id);
+            self.fail_if_survivable(id);
             return;
         }
         let at = start + Sectors(member.superblock.data_offset().0);

@@ -1,7 +1,8 @@
 //! Which member serves which slot, and how far it can be trusted, as one shard sees it.
 //!
 //! Invariants: a member that failed is in no slot, so that nothing is sent to it again; nothing is read from
-//! ranges that a member could not read, until they have been written anew.
+//! ranges that a member could not read, until they have been written anew; what is written to a member is
+//! written to its replacement too.
 
 use crate::types::{MemberId, Time};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
@@ -72,40 +73,85 @@ impl Member {
 pub struct Members {
     all: Vec<Member>,
     slots: Vec<Option<MemberId>>,
+    /// By slot: who is to take the member's place.
+    replacements: Vec<Option<MemberId>>,
     unrecorded: Vec<MemberId>,
     /// When the last write ended; the supervisor's measure of idleness.
     pub last_write: Time,
 }
 
 impl Members {
-    /// Puts each member into its slot.
+    /// Puts each member into its slot; of two the later one replaces the other.
     #[must_use]
     pub fn new(raid_disks: u16, configs: &[MemberConfig]) -> Self {
-        let mut slots = vec![None; raid_disks as usize];
-        for (i, config) in configs.iter().enumerate() {
+        let mut this = Self {
+            all: configs.iter().cloned().map(Member::new).collect(),
+            slots: vec![None; raid_disks as usize],
+            replacements: vec![None; raid_disks as usize],
+            unrecorded: Vec::new(),
+            last_write: Time(0),
+        };
+        for (id, config) in (0..).map(MemberId).zip(configs) {
             if let Some(slot) = config.slot {
-                slots[slot.0 as usize] = Some(MemberId(i as u16));
+                this.take_place(id, slot);
             }
         }
-        let all = configs.iter().cloned().map(Member::new).collect();
-        Self { all, slots, unrecorded: Vec::new(), last_write: Time(0) }
+        this
     }
 
-    /// The member that holds good data of `slot` in all these sectors.
+    fn take_place(&mut self, member: MemberId, slot: Slot) {
+        let slot = slot.0 as usize;
+        let place =
+            if self.slots[slot].is_none() { &mut self.slots } else { &mut self.replacements };
+        place[slot] = Some(member);
+    }
+
+    /// The member that holds good data of `slot` in all these sectors; its replacement, if only that does.
     #[must_use]
     pub fn usable(&self, slot: Slot, range: Range<u64>) -> Option<MemberId> {
-        let id = self.slots[slot.0 as usize]?;
-        let member = &self.all[id.0 as usize];
-        let trusted = range.end <= member.config.trusted_to.0;
-        let last = member.bad.range(..range.end).next_back();
-        let is_bad = last.is_some_and(|(_, bad)| bad.end > range.start);
-        (trusted && !is_bad).then_some(id)
+        let in_place = [self.slots[slot.0 as usize], self.replacements[slot.0 as usize]];
+        in_place.into_iter().flatten().find(|&id| self.holds(id, &range))
     }
 
-    /// How many sectors from `at` on a member is as good, or as bad, as there.
+    /// Whether a member's data is right in all these sectors, and can be read.
+    #[must_use]
+    pub fn holds(&self, member: MemberId, range: &Range<u64>) -> bool {
+        let member = &self.all[member.0 as usize];
+        let last = member.bad.range(..range.end).next_back();
+        let is_bad = last.is_some_and(|(_, bad)| bad.end > range.start);
+        range.end <= member.config.trusted_to.0 && !is_bad
+    }
+
+    /// Who is to take a member's place, while it has one.
+    #[must_use]
+    pub fn replacement_of(&self, member: MemberId) -> Option<MemberId> {
+        let slot = self.slot_of(member)?.0 as usize;
+        self.replacements[slot].filter(|_| self.slots[slot] == Some(member))
+    }
+
+    /// Whether a member's place can be taken at once.
+    #[must_use]
+    pub fn has_whole_replacement(&self, member: MemberId) -> bool {
+        let is_whole = |id: MemberId| self.all[id.0 as usize].config.trusted_to == FULLY_TRUSTED;
+        self.replacement_of(member).is_some_and(is_whole)
+    }
+
+    /// Who of a slot lacks some of these sectors: its member, which gets them together with its
+    /// replacement, or only the replacement.
+    #[must_use]
+    pub fn lacking(&self, slot: Slot, range: &Range<u64>) -> Option<MemberId> {
+        let in_place = [self.slots[slot.0 as usize], self.replacements[slot.0 as usize]];
+        in_place.into_iter().flatten().find(|&id| !self.holds(id, range))
+    }
+
+    /// How many sectors from `at` on who is in a slot is as good, or as bad, as there.
     #[must_use]
     pub fn alike(&self, slot: Slot, at: u64) -> u64 {
-        let Some(id) = self.slots[slot.0 as usize] else { return u64::MAX };
+        let in_place = [self.slots[slot.0 as usize], self.replacements[slot.0 as usize]];
+        in_place.into_iter().flatten().map(|id| self.is_alike(id, at)).min().unwrap_or(u64::MAX)
+    }
+
+    fn is_alike(&self, id: MemberId, at: u64) -> u64 {
         let member = &self.all[id.0 as usize];
         let trust = member.config.trusted_to.0.checked_sub(at).filter(|&len| len > 0);
         let before = member.bad.range(..=at).next_back().map(|(_, bad)| bad.end);
@@ -174,13 +220,13 @@ impl Members {
         self.all.push(Member::new(config));
     }
 
-    /// Puts a member that has failed nowhere into a slot that is empty.
+    /// Puts a member that has not failed into a slot, or beside the member there, to replace it.
     pub fn put(&mut self, member: MemberId, slot: Slot) {
         let entry = &mut self.all[member.0 as usize];
         if !entry.failed {
             entry.config.slot = Some(slot);
             entry.config.trusted_to = Sector(0);
-            self.slots[slot.0 as usize] = Some(member);
+            self.take_place(member, slot);
         }
     }
 
@@ -224,16 +270,17 @@ impl Members {
         self.all[member.0 as usize].config.data_offset
     }
 
-    /// Uses the member no more. True the first time.
+    /// Uses the member no more; its replacement takes its place. True the first time.
     pub fn fail(&mut self, member: MemberId) -> bool {
         let entry = &mut self.all[member.0 as usize];
         if core::mem::replace(&mut entry.failed, true) {
             return false;
         }
-        for slot in &mut self.slots {
+        for (slot, replacement) in self.slots.iter_mut().zip(&mut self.replacements) {
             if *slot == Some(member) {
-                *slot = None;
+                *slot = replacement.take();
             }
+            replacement.take_if(|id| *id == member);
         }
         self.unrecorded.push(member);
         true

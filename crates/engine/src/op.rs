@@ -9,6 +9,7 @@
 //! | rmw | cheaper, and the written chunks' members are there | old data and parity | old parity + old + new |
 //! | rcw | cheaper, and the other chunks' members are there | the other data | new and other data |
 //! | restore | neither can be | everything that is left | recovered data, then as rcw |
+//! | copy | a member gets what it lacks, and others have just that | its blocks | - |
 //! | compare | a check, repair or resync | everything | where it does not fit: all data |
 //!
 //! Invariants: the operation owns its height range of the stripe (`Stripe::locks`) and its
@@ -49,6 +50,7 @@ enum Plan {
     Rmw,
     Rcw,
     Restore,
+    Copy,
     Compare,
 }
 
@@ -139,9 +141,23 @@ impl Op {
         (self.kind == OpKind::Sync).then(|| self.slices[0].srcs[0].req)
     }
 
+    /// One I/O more than was counted is on its way.
+    pub(crate) fn expect_another(&mut self) {
+        self.pending += 1;
+    }
+
     /// Has it end without an effect. False if it does already.
     pub(crate) fn retire(&mut self) -> bool {
         !core::mem::replace(&mut self.retired, true)
+    }
+
+    /// Whether a block could be read when the plan was made.
+    fn is_known(&self, what: What) -> bool {
+        match what {
+            What::Data(data) => !self.lost.contains(&usize::from(data)),
+            What::P => self.known.p,
+            What::Q => self.known.q,
+        }
     }
 
     fn touches(&self, data: u16) -> bool {
@@ -416,8 +432,11 @@ impl Shard {
         let Some(piece) = op.piece() else { return Err(true) };
         match self.syncs.action(piece) {
             SyncAction::Recovery | SyncAction::Rewrite => {
-                if self.recovered_blocks(op).is_empty() {
+                let targets = self.recovered_blocks(op);
+                if targets.is_empty() {
                     Err(true)
+                } else if targets.iter().all(|&(what, _)| op.is_known(what)) {
+                    Ok(Plan::Copy)
                 } else if op.lost.len() > parities {
                     Err(self.lose_unit(op))
                 } else {
@@ -437,25 +456,32 @@ impl Shard {
             return false;
         }
         let range = self.member_range(op);
-        let targets = self.recovered_blocks(op);
+        let targets = self.recovered_blocks(op).into_iter().filter(|&(what, _)| !op.is_known(what));
+        let targets: SmallVec<[MemberId; 2]> = targets.map(|target| target.1).collect();
         if op.height() > PAGE_BYTES / 512 {
             self.retry_in_pages(piece, range);
             return true;
         }
-        self.lose(targets.iter().map(|target| (target.1, range.clone())))
+        self.lose(targets.iter().map(|&target| (target, range.clone())))
     }
 
-    /// What members under recovery lack of the operation's range.
+    /// What members lack of the operation's range.
     fn recovered_blocks(&self, op: &Op) -> SmallVec<[(What, MemberId); 2]> {
         let parity = self.parity();
         let range = self.member_range(op);
         let all = (0..parity.data_disks()).map(What::Data).chain([What::P, What::Q]);
         all.filter_map(|what| {
             let slot = self.slot_of(op.stripe, what)?;
-            let member = self.members.writable(slot)?;
-            self.members.usable(slot, range.clone()).is_none().then_some((what, member))
+            self.members.lacking(slot, &range).map(|member| (what, member))
         })
         .collect()
+    }
+
+    /// Whether a parity that can be read is what somebody lacks.
+    fn copies_parity(&self, op: &Op) -> bool {
+        let is_parity = |what| matches!(what, What::P | What::Q);
+        let targets = self.recovered_blocks(op);
+        op.kind == OpKind::Sync && targets.iter().any(|t| is_parity(t.0) && op.is_known(t.0))
     }
 
     fn send_recovered(&mut self, key: u32) {
@@ -592,7 +618,7 @@ impl Shard {
             Plan::Full | Plan::Bare => self.stats.full_writes += 1,
             Plan::Rmw => self.stats.rmw_writes += 1,
             Plan::Rcw => self.stats.rcw_writes += 1,
-            Plan::Compare => {}
+            Plan::Copy | Plan::Compare => {}
         }
     }
 
@@ -600,6 +626,10 @@ impl Shard {
     fn take_blocks(&mut self, op: &mut Op, present: &Present) -> bool {
         let mut wanted: SmallVec<[What; 8]> = SmallVec::new();
         let read = op.kind == OpKind::Read;
+        let copied: SmallVec<[What; 2]> = match op.plan {
+            Plan::Copy => self.recovered_blocks(op).into_iter().map(|target| target.0).collect(),
+            _ => SmallVec::new(),
+        };
         for data in 0..present.data.len() as u16 {
             let needed = match op.plan {
                 Plan::Full | Plan::Bare => false,
@@ -609,6 +639,7 @@ impl Shard {
                 // about to be overwritten is not needed.
                 Plan::Restore if op.touches(data) => !read && present.data[data as usize].is_some(),
                 Plan::Restore => !read || present.data[data as usize].is_some(),
+                Plan::Copy => copied.contains(&What::Data(data)),
                 Plan::Compare => true,
             };
             if needed {
@@ -619,6 +650,9 @@ impl Shard {
             let kept = match op.kind {
                 OpKind::Read => op.known,
                 OpKind::Write => self.made(op.stripe),
+                _ if op.plan == Plan::Copy => {
+                    Parities { p: copied.contains(&What::P), q: copied.contains(&What::Q) }
+                }
                 _ => self.kept(op.stripe),
             };
             wanted.extend(kept.p.then_some(What::P));
@@ -646,7 +680,8 @@ impl Shard {
         let op = &self.ops[key as usize];
         let parities_needed = match op.plan {
             Plan::Full | Plan::Bare | Plan::Rcw => 0,
-            Plan::Rmw | Plan::Compare => 2,
+            Plan::Rmw | Plan::Copy | Plan::Compare => 2,
+            Plan::Restore if self.copies_parity(op) => 2,
             Plan::Restore => op.lost.len(),
         };
         let (lo, height) = (op.lo(), op.height());
@@ -761,7 +796,7 @@ impl Shard {
             }
             match op.plan {
                 _ if op.kind == OpKind::Read => {}
-                Plan::Bare | Plan::Compare => {}
+                Plan::Bare | Plan::Copy | Plan::Compare => {}
                 Plan::Restore if op.kind == OpKind::Sync && op.known == self.kept(op.stripe) => {}
                 Plan::Rmw => self.update_parity(op, slice, &mut work),
                 Plan::Full | Plan::Rcw | Plan::Restore => work.extend(self.make_parity(op, slice)),

@@ -9,12 +9,13 @@
 //! - a slot is given to a spare on record before the spare's recovery begins;
 //! - what superblocks say of `done` was read after the windows below it had ended, and members flush
 //!   before superblocks are written, so a checkpoint is never ahead of stable data;
-//! - a member is in sync on record only after its course has ended well.
+//! - a member is in sync on record only after its course has ended well;
+//! - a replacement is whole on record before the member whose place it takes is given up.
 
 use crate::{
     members::FULLY_TRUSTED,
     messages::Order,
-    supervisor::{Event, Standing, Supervisor},
+    supervisor::{Event, Member, Standing, Supervisor},
     sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport},
     types::{MemberId, Time},
 };
@@ -350,7 +351,7 @@ impl Supervisor {
             SyncAction::Recovery => {
                 for &id in &course.targets {
                     let member = &mut self.members[usize::from(id.0)];
-                    if member.standing == Standing::Recovering && member.recovered_to < done {
+                    if member.is_incomplete() && member.recovered_to < done {
                         member.recovered_to = done;
                         self.orders.push_back(Order::Trusted(id, done));
                     }
@@ -374,6 +375,7 @@ impl Supervisor {
         }
         if self.mending.course.is_none() && !self.mending.frozen {
             self.fill_slots();
+            self.replace_members();
             // What is on record comes first.
             if !self.record && self.update.is_none() {
                 self.begin_course();
@@ -396,27 +398,61 @@ impl Supervisor {
 
     fn fill_slots(&mut self) {
         for slot in (0..self.geometry.raid_disks()).map(Slot) {
-            let holds = |m: &crate::supervisor::Member| {
+            let holds = |m: &Member| {
                 m.slot == Some(slot)
                     && matches!(m.standing, Standing::InSync | Standing::Recovering)
             };
             if self.members.iter().any(holds) {
                 continue;
             }
-            let spare = self.members.iter().position(|m| m.standing == Standing::Spare);
-            let Some(index) = spare else { return };
-            let member = &mut self.members[index];
-            (member.standing, member.slot) = (Standing::Recovering, Some(slot));
-            member.recovered_to = Sector(0);
-            self.orders.push_back(Order::Slotted(MemberId(index as u16), slot));
-            self.record = true;
-            self.mending.halted = false;
+            let Some(spare) = self.spare() else { return };
+            self.give_slot(spare, slot);
         }
     }
 
+    fn spare(&self) -> Option<usize> {
+        self.members.iter().position(|m| m.standing == Standing::Spare)
+    }
+
+    /// Puts a spare into a slot, or beside the member that serves there.
+    pub(crate) fn give_slot(&mut self, spare: usize, slot: Slot) {
+        let serves = |m: &Member| m.slot == Some(slot) && m.standing == Standing::InSync;
+        let is_held = self.members.iter().any(serves);
+        let member = &mut self.members[spare];
+        member.standing = if is_held { Standing::Replacement } else { Standing::Recovering };
+        (member.slot, member.recovered_to) = (Some(slot), Sector(0));
+        self.orders.push_back(Order::Slotted(MemberId(spare as u16), slot));
+        self.record = true;
+        self.mending.halted = false;
+    }
+
+    /// Gives replacements to members that are to go, and their places to replacements that are whole.
+    fn replace_members(&mut self) {
+        for index in 0..self.members.len() {
+            let Member { standing, slot, is_to_go, recovered_to, .. } = self.members[index];
+            match (standing, slot) {
+                (Standing::InSync, Some(slot)) if is_to_go => {
+                    let Some(spare) = self.spare() else { continue };
+                    self.members[index].is_to_go = false;
+                    self.give_slot(spare, slot);
+                }
+                (Standing::Replacement, _) if recovered_to == FULLY_TRUSTED && !self.record => {
+                    let serves = |m: &Member| m.slot == slot && m.standing == Standing::InSync;
+                    let old = self.members.iter().position(serves);
+                    let Some(old) = old.filter(|_| self.update.is_none()) else { continue };
+                    let old = MemberId(old as u16);
+                    self.fail(old);
+                    self.happened.push_back(Event::Replaced(old, MemberId(index as u16)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Members in slots that lack data.
     fn recovering(&self) -> Vec<MemberId> {
         let all = self.members.iter().enumerate();
-        let recovering = all.filter(|(_, m)| m.standing == Standing::Recovering);
+        let recovering = all.filter(|(_, m)| m.is_incomplete());
         recovering.map(|(index, _)| MemberId(index as u16)).collect()
     }
 
@@ -601,10 +637,14 @@ impl Supervisor {
             (SyncAction::Recovery, SyncEnd::Done) => {
                 for id in course.targets {
                     let member = &mut self.members[usize::from(id.0)];
+                    if !member.is_incomplete() {
+                        continue;
+                    }
+                    member.recovered_to = FULLY_TRUSTED;
                     if member.standing == Standing::Recovering {
                         member.standing = Standing::InSync;
-                        self.orders.push_back(Order::Trusted(id, FULLY_TRUSTED));
                     }
+                    self.orders.push_back(Order::Trusted(id, FULLY_TRUSTED));
                 }
             }
             (SyncAction::Resync, SyncEnd::Done) => {

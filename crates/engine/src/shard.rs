@@ -456,8 +456,30 @@ impl Shard {
         self.effects.push_back(effect);
     }
 
-    /// Puts a member I/O on its way. `owner` hears of its end.
+    /// Puts a member I/O on its way, and if it changes something one for the member's replacement. `owner`
+    /// hears of its end, or of both.
     pub(crate) fn start_io(
+        &mut self,
+        owner: Owner,
+        member: MemberId,
+        kind: IoKind,
+        range: (u64, u64),
+        pieces: Pieces,
+    ) {
+        let replacement = self.members.replacement_of(member).filter(|_| kind != IoKind::Read);
+        if let Some(replacement) = replacement {
+            match owner {
+                Owner::Request(key) => self.reqs[key as usize].pending += 1,
+                Owner::Op(key) => self.ops[key as usize].expect_another(),
+                Owner::Unit(key) => self.expect_another(key),
+                Owner::Probe(_) | Owner::Journal => unreachable!("they write to no slot"),
+            }
+            self.send_io(owner, replacement, kind, range, pieces.clone());
+        }
+        self.send_io(owner, member, kind, range, pieces);
+    }
+
+    fn send_io(
         &mut self,
         owner: Owner,
         member: MemberId,
@@ -507,8 +529,12 @@ impl Shard {
     fn survives_without(&self, member: MemberId) -> bool {
         let Some(slot) = self.members.slot_of(member) else { return false };
         let members = &self.members;
-        self.geometry.survives(|other| {
-            other != slot && members.trusted_to(other) == crate::members::FULLY_TRUSTED
+        if members.writable(slot) != Some(member) {
+            return true;
+        }
+        self.geometry.survives(|other| match other == slot {
+            true => members.has_whole_replacement(member),
+            false => members.trusted_to(other) == crate::members::FULLY_TRUSTED,
         })
     }
 

@@ -90,6 +90,8 @@ pub struct MetaWrite {
 pub enum Event {
     /// The member failed and is used no more.
     MemberFailed(MemberId),
+    /// The first member's place was taken by the second; the first is used no more.
+    Replaced(MemberId, MemberId),
     /// Every write fails from now on.
     Broken(Loss),
     /// These sectors of the member (from its data offset) went into its bad-block log.
@@ -129,6 +131,8 @@ pub enum Standing {
     InSync,
     /// In a slot, to be rebuilt.
     Recovering,
+    /// In the slot of another that serves, to take its place.
+    Replacement,
     /// In no slot.
     Spare,
     /// The journal.
@@ -148,6 +152,8 @@ pub(crate) struct Member {
     pub(crate) recovered_to: Sector,
     /// What it lacks is under set bits.
     pub(crate) by_bitmap: bool,
+    /// A spare is to take its place.
+    pub(crate) is_to_go: bool,
     pub(crate) bad_blocks: Option<BadBlocks>,
     /// The log is behind `bad_blocks`.
     pub(crate) log_dirty: bool,
@@ -174,6 +180,8 @@ pub struct Supervisor {
     pub(crate) events: u64,
     /// The last update was a bare step from clean to active, which a step back may take back.
     pub(crate) can_step_back: bool,
+    /// Who was a member when superblocks were last written is not there now. Its count must not be met again.
+    pub(crate) lacks_former: bool,
     /// Members may hold different counts.
     pub(crate) is_uneven: bool,
     pub(crate) active_on_disk: bool,
@@ -207,26 +215,34 @@ impl Supervisor {
     /// write asks for it.
     #[must_use]
     pub fn new(config: SupervisorConfig) -> Self {
-        let members: Vec<_> = config
-            .members
-            .into_iter()
-            .map(|record| Member {
+        let mut members: Vec<Member> = Vec::new();
+        for record in config.members {
+            let is_held = members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
+            members.push(Member {
                 standing: match record.slot {
                     None if record.superblock.role() == Role::Journal => Standing::Journal,
                     None => Standing::Spare,
+                    Some(_) if is_held => Standing::Replacement,
                     Some(_) if record.trusted_to == FULLY_TRUSTED => Standing::InSync,
                     Some(_) => Standing::Recovering,
                 },
                 recovered_to: record.trusted_to,
                 by_bitmap: false,
+                is_to_go: false,
                 bad_blocks: record.bad_blocks,
                 log_dirty: false,
                 times_bad: 0,
                 superblock: record.superblock,
                 slot: record.slot,
-            })
-            .collect();
+            });
+        }
         let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
+        let is_there = |number| members.iter().any(|m| m.superblock.dev_number() == number);
+        let lists_absent = |sb: &Superblock| {
+            let is_member = |&number: &u32| matches!(sb.role_of(number), Role::Active(_));
+            (0..sb.table_len()).filter(is_member).any(|number| !is_there(number))
+        };
+        let lacks_former = members.iter().any(|m| lists_absent(&m.superblock));
         let needed = |m: &&Member| matches!(m.standing, Standing::InSync | Standing::Journal);
         let is_uneven = members
             .iter()
@@ -242,6 +258,7 @@ impl Supervisor {
             epoch_s: config.epoch_s,
             events,
             can_step_back: false,
+            lacks_former,
             is_uneven,
             active_on_disk: false,
             want_active: false,
@@ -403,6 +420,7 @@ impl Supervisor {
             standing: if slot.is_some() { Standing::Recovering } else { Standing::Spare },
             recovered_to: Sector(0),
             by_bitmap: slot.is_some(),
+            is_to_go: false,
             bad_blocks,
             log_dirty: true,
             times_bad: 0,
@@ -445,6 +463,26 @@ impl Supervisor {
         }
         entry.standing = Standing::Removed;
         self.record = true;
+        self.act(now);
+        true
+    }
+
+    /// Has a member's place taken by another, which gets a copy of what it holds while it serves on: by
+    /// `with`, or by the next spare that nobody needs more. False: the one is no member in sync or has a
+    /// replacement already, or the other is no spare.
+    pub fn handle_replace(&mut self, now: Time, member: MemberId, with: Option<MemberId>) -> bool {
+        let standing = |id: MemberId| self.members[usize::from(id.0)].standing;
+        let slot = self.members[usize::from(member.0)].slot;
+        let is_free = self.replacement_in(slot).is_none();
+        let is_spare = with.is_none_or(|with| standing(with) == Standing::Spare);
+        if standing(member) != Standing::InSync || !is_free || !is_spare {
+            return false;
+        }
+        match (with, slot) {
+            (Some(with), Some(slot)) => self.give_slot(usize::from(with.0), slot),
+            _ => self.members[usize::from(member.0)].is_to_go = true,
+        }
+        self.mending.members_changed();
         self.act(now);
         true
     }
@@ -557,12 +595,18 @@ impl Supervisor {
         if !member.is_present() {
             return;
         }
-        member.standing = Standing::Faulty;
+        let slot = member.slot;
+        if mem::replace(&mut member.standing, Standing::Faulty) != Standing::Replacement
+            && let Some(replacement) = self.replacement_in(slot)
+        {
+            let replacement = &mut self.members[usize::from(replacement.0)];
+            let is_whole = replacement.recovered_to == FULLY_TRUSTED;
+            replacement.standing = if is_whole { Standing::InSync } else { Standing::Recovering };
+        }
         self.call_off_step_back();
         self.mending.members_changed();
         self.unrecorded.push(id);
         self.orders.push_back(Order::MemberFailed(id));
-        self.happened.push_back(Event::MemberFailed(id));
     }
 
     /// Whether writes go through a journal.
@@ -586,17 +630,29 @@ impl Supervisor {
             self.fail_journal(id);
             return true;
         }
-        let slot = member.slot;
+        let slot = member.slot.filter(|_| member.standing != Standing::Replacement);
         let has = |wanted: Slot| {
-            let serves = |m: &Member| m.standing == Standing::InSync && m.slot == Some(wanted);
-            Some(wanted) != slot && self.members.iter().any(serves)
+            let serves = |m: &Member| match m.standing {
+                Standing::InSync => Some(wanted) != slot,
+                Standing::Replacement => m.recovered_to == FULLY_TRUSTED,
+                _ => false,
+            };
+            self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
         };
         let survives = slot.is_none() || self.geometry.survives(has);
         if survives && self.geometry.level().has_redundancy() {
             self.fail(id);
+            self.happened.push_back(Event::MemberFailed(id));
             return true;
         }
         false
+    }
+
+    /// Who is to take the place of a slot's member.
+    pub(crate) fn replacement_in(&self, slot: Option<Slot>) -> Option<MemberId> {
+        let slot = slot?;
+        let replaces = |m: &Member| m.standing == Standing::Replacement && m.slot == Some(slot);
+        self.members.iter().position(replaces).map(|index| MemberId(index as u16))
     }
 
     pub(crate) fn give_up(&mut self, loss: Loss) {
@@ -656,6 +712,12 @@ impl Member {
         !matches!(self.standing, Standing::Faulty | Standing::Removed)
     }
 
+    /// In a slot, but some data is still to come.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        let gets_data = matches!(self.standing, Standing::Recovering | Standing::Replacement);
+        gets_data && self.recovered_to != FULLY_TRUSTED
+    }
+
     /// Its entry in every member's table of devices.
     pub(crate) fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
@@ -682,11 +744,12 @@ impl Member {
         sb.set_resync_offset(resync);
         sb.set_roles(devices, own);
         sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
-        match self.standing {
-            Standing::Recovering => sb.set_recovery_offset(Some(self.recovered_to)),
-            // Its tail is in the same place.
-            Standing::Journal => {}
-            _ => sb.set_recovery_offset(None),
+        // A journal's tail is in the same place.
+        if self.standing != Standing::Journal {
+            let is_incomplete = self.is_incomplete();
+            let sb = &mut self.superblock;
+            sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
+            sb.set_replacement(self.standing == Standing::Replacement);
         }
     }
 }

@@ -401,16 +401,21 @@ impl Shard {
         let unit = &self.syncs.units[key as usize];
         let piece = &self.syncs.pieces[unit.piece as usize].what;
         let range = |home: &Home| home.sector.0..home.sector.0 + unit.len;
-        let is_usable = |home: &Home| self.members.usable(home.slot, range(home)).is_some();
-        let first = homes.iter().find(|home| is_usable(home));
-        let is_target = |home: &Home| match piece.action {
+        let is_usable = |home: &&Home| self.members.usable(home.slot, range(home)).is_some();
+        let first = homes.iter().find(is_usable);
+        let target = |home: &Home| match piece.action {
             SyncAction::Recovery | SyncAction::Rewrite => {
-                !is_usable(home) && piece.within.contains(&home.sector.0)
+                let lacking = self.members.lacking(home.slot, &range(home));
+                lacking.filter(|_| piece.within.contains(&home.sector.0))
             }
-            _ => Some(home) != first,
+            _ => self.members.writable(home.slot).filter(|_| Some(home) != first),
         };
-        let targets = homes.iter().filter(|home| is_target(home));
-        targets.filter_map(|home| Some((*home, self.members.writable(home.slot)?))).collect()
+        homes.iter().filter_map(|home| Some((*home, target(home)?))).collect()
+    }
+
+    /// One I/O more of a unit than was counted is on its way.
+    pub(crate) fn expect_another(&mut self, key: u32) {
+        self.syncs.units[key as usize].pending += 1;
     }
 
     /// A member I/O of a unit has ended. `survived`: the array lives without its member.
@@ -645,15 +650,18 @@ impl Shard {
     }
 
     /// These sectors of members under recovery cannot be recovered. True if all can go on record.
-    pub(crate) fn lose(
-        &mut self,
-        lost: impl Iterator<Item = (MemberId, Range<u64>)> + Clone,
-    ) -> bool {
-        let all = lost.clone().all(|(member, _)| self.members.has_log(member));
-        if all {
-            lost.for_each(|(member, range)| self.tell_bad(member, range));
+    pub(crate) fn lose(&mut self, lost: impl Iterator<Item = (MemberId, Range<u64>)>) -> bool {
+        let with_replacements = lost.flat_map(|(member, range)| {
+            let replacement = self.members.replacement_of(member);
+            let both = [Some(member), replacement].into_iter().flatten();
+            both.map(move |id| (id, range.clone()))
+        });
+        let all: Vec<(MemberId, Range<u64>)> = with_replacements.collect();
+        let has_logs = all.iter().all(|&(member, _)| self.members.has_log(member));
+        if has_logs {
+            all.into_iter().for_each(|(member, range)| self.tell_bad(member, range));
         }
-        all
+        has_logs
     }
 
     fn end_rewrite(&mut self, member: MemberId, range: Range<u64>, ok: bool) {

@@ -92,7 +92,8 @@ impl Supervisor {
         if !levels {
             update.covers = mem::take(&mut self.unrecorded);
             update.more = mem::take(&mut self.record);
-            update.bare = update.covers.is_empty() && !update.more && !self.is_degraded();
+            let is_change = mem::take(&mut self.lacks_former) || self.is_degraded();
+            update.bare = update.covers.is_empty() && !update.more && !is_change;
             self.count_event(update.active, update.bare);
             update.events_max = events_before.max(self.events);
         }

@@ -2,11 +2,11 @@
 //! superblocks and the bitmap say at each point.
 
 use lapstrake_engine::*;
-use lapstrake_geometry::{Level, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{
     Role, Superblock, Version,
     bitmap::{self, Bits},
-    create::{BitmapChoice, CreateRequest, NewMember, plan},
+    create::{BitmapChoice, CreateRequest, NewMember, plan, spare},
 };
 
 const DELAY_NS: u64 = 200_000_000;
@@ -14,6 +14,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 struct Story {
     supervisor: Supervisor,
+    geometry: Geometry,
     pending: Vec<MetaWrite>,
     orders: Vec<Order>,
     now: Time,
@@ -23,6 +24,23 @@ struct Story {
 enum Said {
     Superblock(Box<Superblock>),
     Bitmap(Box<bitmap::Superblock>),
+}
+
+fn supervisor(
+    geometry: &Geometry,
+    members: Vec<MemberRecord>,
+    intent: Option<IntentConfig>,
+) -> Supervisor {
+    Supervisor::new(SupervisorConfig {
+        geometry: geometry.clone(),
+        members,
+        shards: 1,
+        safe_mode_delay_ns: DELAY_NS,
+        resync_from: None,
+        intent,
+        sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(u64::MAX) },
+        epoch_s: 1_800_000_000,
+    })
 }
 
 impl Story {
@@ -71,21 +89,15 @@ impl Story {
             let bits = Bits::new(&sb, false);
             IntentConfig { superblock: sb, bits, external: false, bits_need_resync: false }
         });
-        let supervisor = Supervisor::new(SupervisorConfig {
-            geometry: made.geometry,
-            members: records,
-            shards: 1,
-            safe_mode_delay_ns: DELAY_NS,
-            resync_from: None,
-            intent,
-            sync: SyncConfig {
-                speed: SyncSpeed::default(),
-                frozen: false,
-                span: Sectors(u64::MAX),
-            },
-            epoch_s: 1_800_000_000,
-        });
-        Self { supervisor, pending: Vec::new(), orders: Vec::new(), now: Time(0) }
+        let geometry = made.geometry;
+        let supervisor = supervisor(&geometry, records, intent);
+        Self { supervisor, geometry, pending: Vec::new(), orders: Vec::new(), now: Time(0) }
+    }
+
+    /// The array is stopped where it stands, and started with these members.
+    fn restart(&mut self, members: Vec<MemberRecord>) {
+        self.supervisor = supervisor(&self.geometry, members, None);
+        (self.pending, self.orders) = (Vec::new(), Vec::new());
     }
 
     fn notice(&mut self, notice: Notice) {
@@ -123,6 +135,61 @@ impl Story {
 
     fn take_orders(&mut self) -> Vec<Order> {
         std::mem::take(&mut self.orders)
+    }
+
+    /// Adds a member that nothing is known of.
+    fn add_spare(&mut self) -> MemberId {
+        let members: Vec<_> = self.supervisor.members().collect();
+        let number = members.len() as u32;
+        let new = spare(members[0].0, Sectors(1 << 20), number, [number as u8; 16], false);
+        let superblock = new.expect("a spare");
+        let config = MemberConfig {
+            data_offset: superblock.data_offset(),
+            slot: None,
+            trusted_to: Sector(0),
+            rotational: false,
+            write_mostly: false,
+            bad_blocks: None,
+        };
+        let (id, _) = self.supervisor.handle_add(self.now, superblock, None, config);
+        self.drain();
+        self.settle();
+        id
+    }
+
+    /// Ends the pieces of a sync action well.
+    fn sync(&mut self) {
+        while let Some(piece) = self.supervisor.poll_sync() {
+            self.notice(Notice::Synced(SyncReport {
+                id: piece.id,
+                ok: true,
+                mismatch_sectors: 0,
+                mismatches: Vec::new(),
+                requests: 0,
+            }));
+        }
+    }
+
+    /// A replacement gets its copy, until superblocks are about to say that it is whole.
+    fn copy_until_whole(&mut self, replacement: MemberId) {
+        let is_whole = |(id, sb): &(MemberId, Superblock)| {
+            *id == replacement && sb.is_replacement() && sb.recovery_offset().is_none()
+        };
+        while !superblocks(&self.pending).iter().any(is_whole) {
+            assert!(self.supervisor.standing(replacement).0 == Standing::Replacement);
+            self.sync();
+            if !superblocks(&self.pending).iter().any(is_whole) && !self.pending.is_empty() {
+                let write = self.pending.remove(0);
+                self.end(&write, true);
+            }
+        }
+    }
+
+    /// From active to clean; gives what is to be written for that.
+    fn rest(&mut self) -> Vec<MetaWrite> {
+        self.wait(DELAY_NS);
+        self.notice(Notice::Idle);
+        std::mem::take(&mut self.pending)
     }
 
     /// Goes through a first write: the array is active afterwards.
@@ -444,4 +511,106 @@ fn a_member_that_missed_a_step_back_is_left_behind() {
     story.settle();
     assert!(story.supervisor.events() > active);
     assert!(story.take_orders().contains(&Order::Recorded(MemberId(1))));
+}
+
+/// What would be lost: with a bitmap its page goes first, and a member may fail meanwhile. Superblocks that
+/// step back and say so too would hold fewer events than the member that they call failed.
+#[test]
+fn a_failure_while_the_bitmap_is_written_calls_a_step_back_off() {
+    let mut story = Story::new(Level::Raid1, 3, true);
+    story.activate();
+    let pages = story.rest();
+    story.pending = pages;
+    story.settle();
+    story.activate();
+    let active = story.supervisor.events();
+    let pages = story.rest();
+    assert!(superblocks(&pages).is_empty(), "the bitmap goes first");
+    assert_eq!(story.supervisor.events(), active - 1, "a step back");
+    story.notice(Notice::Failed(MemberId(2)));
+    story.pending.splice(0..0, pages);
+    let mut recorded = 0;
+    while !story.pending.is_empty() {
+        let write = story.pending.remove(0);
+        if let [(_, sb)] = &superblocks(std::slice::from_ref(&write))[..] {
+            assert!(sb.events() > active, "{} events, the failed one has {active}", sb.events());
+            recorded += u32::from(sb.role_of(2) == Role::Faulty);
+        }
+        story.end(&write, true);
+    }
+    assert_eq!(recorded, 2);
+    assert!(story.take_orders().contains(&Order::Recorded(MemberId(2))));
+}
+
+/// What would be lost: if the power went while the survivors say that the member is gone, and its
+/// replacement not yet that it is whole, a degraded array would have neither.
+#[test]
+fn a_replacement_is_whole_on_record_before_the_member_is_given_up() {
+    let mut story = Story::new(Level::Raid5, 3, false);
+    let spare = story.add_spare();
+    assert!(story.supervisor.handle_replace(story.now, MemberId(1), Some(spare)));
+    story.drain();
+    assert_eq!(story.take_orders().last(), Some(&Order::Slotted(spare, Slot(1))));
+    let begun = superblocks(&story.pending);
+    let (_, sb) = begun.iter().find(|w| w.0 == spare).expect("its superblock");
+    assert!(sb.is_replacement() && sb.recovery_offset() == Some(Sector(0)));
+    assert_eq!(sb.role(), Role::Active(Slot(1)));
+    story.copy_until_whole(spare);
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::Trusted(spare, FULLY_TRUSTED)), "{orders:?}");
+    assert!(!orders.contains(&Order::MemberFailed(MemberId(1))), "{orders:?}");
+    while !story.orders.contains(&Order::MemberFailed(MemberId(1))) {
+        let write = story.pending.remove(0);
+        story.end(&write, true);
+    }
+    let given_up = superblocks(&story.pending);
+    assert_eq!(given_up.len(), 3);
+    for (_, sb) in &given_up {
+        assert_eq!((sb.role_of(1), sb.role_of(3)), (Role::Faulty, Role::Active(Slot(1))));
+        assert!(!sb.is_replacement());
+    }
+    story.settle();
+    assert!(!story.supervisor.is_degraded());
+}
+
+#[test]
+fn a_replacement_takes_the_place_of_a_member_that_fails_first() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let spare = story.add_spare();
+    assert!(story.supervisor.handle_replace(story.now, MemberId(0), None));
+    story.drain();
+    story.settle();
+    story.notice(Notice::Failed(MemberId(0)));
+    let (standing, slot, _) = story.supervisor.standing(spare);
+    assert_eq!((standing, slot), (Standing::Recovering, Some(Slot(0))));
+    story.settle();
+    assert!(story.supervisor.is_degraded());
+}
+
+/// Simulated fate, seed 8015. What would be lost: what was written while the member was away, if it came
+/// back with as many events as the others and took its slot from who had replaced it.
+#[test]
+fn a_member_that_was_away_while_its_replacement_served_is_behind() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let spare = story.add_spare();
+    assert!(story.supervisor.handle_replace(story.now, MemberId(1), Some(spare)));
+    story.drain();
+    story.copy_until_whole(spare);
+    let before: Vec<Superblock> = story.supervisor.members().map(|(sb, _)| sb.clone()).collect();
+    let there = [&before[0], &before[2]];
+    let records = there.map(|superblock| MemberRecord {
+        superblock: superblock.clone(),
+        slot: Some(if superblock.dev_number() == 0 { Slot(0) } else { Slot(1) }),
+        trusted_to: FULLY_TRUSTED,
+        bad_blocks: None,
+    });
+    story.restart(records.into());
+    let away = before[1].events();
+    for _ in 0..3 {
+        story.activate();
+        let clean = story.rest();
+        assert!(superblocks(&clean).iter().all(|(_, sb)| sb.events() > away + 1));
+        story.pending = clean;
+        story.settle();
+    }
 }

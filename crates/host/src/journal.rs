@@ -29,18 +29,22 @@ struct DeviceError {
 struct Devices<'a> {
     /// The journal is the last.
     parts: &'a mut [Part],
-    /// By slot, as indices into `parts`.
-    slots: Vec<Option<usize>>,
+    /// By slot, as indices into `parts`: who serves it, and who is to take its place.
+    slots: Vec<Vec<usize>>,
 }
 
 impl Devices<'_> {
-    fn at(&self, place: Place, sector: Sector) -> (&Member, u64) {
-        let index = match place {
-            Place::Journal => self.parts.len() - 1,
-            Place::Slot(slot) => self.slots[slot.index()].expect("asked for members only"),
+    /// Who is meant, the one to read from first, each with the sector's place on it.
+    fn at(&self, place: Place, sector: Sector) -> impl Iterator<Item = (&Member, u64)> {
+        let journal = [self.parts.len() - 1];
+        let indices = match place {
+            Place::Journal => journal.to_vec(),
+            Place::Slot(slot) => self.slots[slot.index()].clone(),
         };
-        let part = &self.parts[index];
-        (&part.device, (part.superblock.data_offset().0 + sector.0) * 512)
+        indices.into_iter().map(move |index| {
+            let part = &self.parts[index];
+            (&*part.device, (part.superblock.data_offset().0 + sector.0) * 512)
+        })
     }
 }
 
@@ -52,18 +56,18 @@ impl Disks for Devices<'_> {
     type Error = DeviceError;
 
     fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let (device, offset) = self.at(place, sector);
+        let (device, offset) = self.at(place, sector).next().expect("asked for members only");
         failed(device, "read", device.read_at(offset, buf))
     }
 
     fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), DeviceError> {
-        let (device, offset) = self.at(place, sector);
-        failed(device, "write", device.write_at(offset, bytes))
+        let mut all = self.at(place, sector);
+        all.try_for_each(|(device, at)| failed(device, "write", device.write_at(at, bytes)))
     }
 
     fn flush(&mut self, place: Place) -> Result<(), DeviceError> {
-        let (device, _) = self.at(place, Sector(0));
-        failed(device, "flush", device.sync_all())
+        let mut all = self.at(place, Sector(0));
+        all.try_for_each(|(device, _)| failed(device, "flush", device.sync_all()))
     }
 
     fn set_tail(&mut self, position: u64) -> Result<(), DeviceError> {
@@ -108,10 +112,10 @@ pub(crate) fn start(
     if found < needed {
         return Err(unusable(format!("it holds {found}, at least {needed} are needed")));
     }
-    let mut slots = vec![None; usize::from(parity.raid_disks())];
+    let mut slots = vec![Vec::new(); usize::from(parity.raid_disks())];
     for (index, part) in members.iter().enumerate() {
         if let Some(slot) = part.slot {
-            slots[slot.index()] = Some(index);
+            slots[slot.index()].push(index);
         }
     }
     let mut devices = Devices { parts: members, slots };
@@ -131,7 +135,7 @@ fn config(parity: &Parity, members: &[Part]) -> ReplayConfig {
     let mut trusted_to = vec![None; usize::from(parity.raid_disks())];
     for part in members {
         if let Some(slot) = part.slot {
-            trusted_to[slot.index()] = Some(part.trusted_to);
+            trusted_to[slot.index()].get_or_insert(part.trusted_to);
         }
     }
     let journal = &members[members.len() - 1].superblock;

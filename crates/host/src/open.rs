@@ -413,8 +413,11 @@ fn parts(
     let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), FULLY_TRUSTED));
     let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), r.2));
     let spares = assembly.spares.iter().filter_map(|&id| part(id, None, Sector(0)));
+    let replacements = assembly.replacements.iter();
+    let replacements = replacements
+        .filter_map(|&(slot, id, at)| part(id, Some(slot), at.unwrap_or(FULLY_TRUSTED)));
     let journal = assembly.journal.and_then(|id| part(id, None, Sector(0)));
-    let members = in_sync.chain(recovering).chain(spares).chain(journal);
+    let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
     let mut members = members.collect::<Result<Vec<Part>, _>>()?;
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {

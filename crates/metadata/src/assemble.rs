@@ -11,7 +11,8 @@
 //! 3. A member whose own superblock calls the freshest one failed belongs to the other half of
 //!    an array that was split, and is left. So is one of as many events that the freshest calls failed,
 //!    and of equals it is the one that is called failed that does not vote.
-//! 4. Of two that claim one slot or one number the fresher is taken.
+//! 4. Of two that claim one slot or one number the fresher is taken. A replacement claims the place beside
+//!    its slot's member; where there is none, the slot.
 //! 5. The array may start if its data is complete, if it lacks no member that the freshest
 //!    superblock counts upon (else only with `run`), and, for the levels with parity, if it is
 //!    clean or not degraded: after a crash the parity of a dirty stripe cannot stand in for data.
@@ -21,7 +22,7 @@
 //!    and declares a dirty degraded array clean.
 //!
 //! Invariants of an [`Assembly`]: each candidate has one verdict; no candidate is in two of
-//! `members`, `recovering`, `spares` and `journal`; nobody is forced, and nothing is to be rewritten, unless
+//! `members`, `recovering`, `replacements`, `spares` and `journal`; nobody is forced, and nothing is to be rewritten, unless
 //! `start` is `Ok`.
 //!
 //! Where mdadm 4.2 and Linux 6.1 would risk data, this is stricter (`tests/assemble/kernel.rs`
@@ -33,6 +34,8 @@
 //! - Rule 2 also holds for 0.90, and only to a member's disadvantage: a spare that the freshest
 //!   superblock calls a member stays a spare.
 //! - Of equals one that another calls failed is left; under md its old data would serve.
+//! - Under 0.90 the freshest member may be called failed an event before by one that it counts on: its recovery
+//!   ended then, which the others could not yet say. mdadm leaves the others.
 //! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
 
 mod absent;
@@ -82,6 +85,13 @@ pub enum Verdict {
         /// Its slot.
         slot: Slot,
         /// Up to where it was recovered (from its data offset), if it is not in sync.
+        recovering: Option<Sector>,
+    },
+    /// To take the place of the slot's member, which is there.
+    Replacement {
+        /// The slot.
+        slot: Slot,
+        /// Up to where it has a copy (from its data offset), if not of all.
         recovering: Option<Sector>,
     },
     /// A spare.
@@ -236,6 +246,8 @@ pub struct Assembly {
     pub members: Vec<Option<usize>>,
     /// Members under recovery, and up to where they were recovered.
     pub recovering: Vec<(Slot, usize, Sector)>,
+    /// Who is to take a member's place, and up to where it has a copy, if not of all.
+    pub replacements: Vec<(Slot, usize, Option<Sector>)>,
     /// Spares.
     pub spares: Vec<usize>,
     /// The journal.

@@ -225,9 +225,6 @@ impl Superblock {
         if self.layout().is_none() {
             return Some(Unsupported::Layout(self.layout_md()));
         }
-        if self.has(feature::REPLACEMENT) {
-            return Some(Unsupported::Replacement);
-        }
         None
     }
 }
@@ -321,6 +318,19 @@ impl Superblock {
                 sb.feature_map |= feature::RECOVERY_OFFSET;
                 sb.recovery_offset = at;
             }
+        }
+    }
+
+    /// Whether the member is to take the place of another one, which serves until then. 0.90 cannot say so.
+    pub fn is_replacement(&self) -> bool {
+        self.has(feature::REPLACEMENT)
+    }
+
+    /// Sets whether the member is to take the place of another one.
+    pub fn set_replacement(&mut self, replaces: bool) {
+        if let Self::V1(sb) = self {
+            sb.feature_map &= !feature::REPLACEMENT;
+            sb.feature_map |= if replaces { feature::REPLACEMENT } else { 0 };
         }
     }
 }

@@ -24,14 +24,4 @@ pub enum Unsupported {
     /// The array is shared by the nodes of a cluster.
     #[error("the array is clustered, not supported")]
     Clustered,
-    /// The member is a replacement under way for another one. The array can do without it.
-    #[error("the member is replacing another one, not supported yet")]
-    Replacement,
-}
-
-impl Unsupported {
-    /// Whether the whole array has to be left alone, and not this member only.
-    pub fn concerns_array(self) -> bool {
-        self != Self::Replacement
-    }
 }

@@ -181,7 +181,7 @@ fn features_that_are_not_supported_are_named() {
     assert_eq!(of(feature::RESHAPE_ACTIVE), Some(Unsupported::Reshape));
     assert_eq!(of(feature::CLUSTERED), Some(Unsupported::Clustered));
     let replacement = feature::REPLACEMENT | feature::RECOVERY_OFFSET;
-    assert_eq!(of(replacement), Some(Unsupported::Replacement));
+    assert_eq!(of(replacement), None);
     assert_eq!(v1_with(|sb| sb.level = -4).unsupported(), Some(Unsupported::Level(-4)));
     assert_eq!(v1_with(|sb| sb.layout = 9).unsupported(), Some(Unsupported::Layout(9)));
     assert_eq!(v090_with(|sb| sb.minor_version = 91).unsupported(), Some(Unsupported::Reshape));

@@ -78,7 +78,7 @@ impl<'a> Fate<'a> {
             geometry,
             doubt: vec![false; rows],
             stale: BTreeSet::new(),
-            suspect: BTreeSet::new(),
+            suspect: plan.replaces.then_some(usize::from(plan.disks)).into_iter().collect(),
             was_forced: false,
             stamp: 0,
             outcome: Outcome::default(),
@@ -143,7 +143,7 @@ impl<'a> Fate<'a> {
         self.outcome.cuts += u64::from(report.end == End::Cut);
         self.stamp = report.stamp;
         self.suspect.extend(&report.hit);
-        if report.wrote_superblocks {
+        if report.was_active {
             let Assembly { members, journal, .. } = &started.assembly;
             let serves = |disk: &usize| members.contains(&Some(*disk)) || *journal == Some(*disk);
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
@@ -422,7 +422,7 @@ impl<'a> Fate<'a> {
         let homes = heal::heal(&part, &mut self.disks, self.was_forced)?;
         self.doubt.fill(false);
         self.stale.clear();
-        self.suspect.clear();
+        self.suspect = (0..self.disks.len()).filter(|&disk| !homes.contains(&Some(disk))).collect();
         self.was_forced = false;
         let image = heal::image(&self.disks, superblocks, &homes);
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
@@ -444,9 +444,13 @@ impl<'a> Fate<'a> {
             slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot), FULLY_TRUSTED)));
         let recovering =
             assembly.recovering.iter().map(|&(slot, id, to)| record(id, Some(slot), to));
+        let replacements = assembly.replacements.iter();
+        let replacements =
+            replacements.map(|&(slot, id, to)| record(id, Some(slot), to.unwrap_or(FULLY_TRUSTED)));
         let spares = assembly.spares.iter().map(|&id| record(id, None, Sector(0)));
         let journal = assembly.journal.map(|id| record(id, None, Sector(0)));
-        let members: Vec<_> = in_sync.chain(recovering).chain(spares).chain(journal).collect();
+        let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
+        let members: Vec<_> = members.collect();
         let last = MemberId(members.len() as u16 - 1);
         let absent = |(disk, _): &(usize, Superblock)| members.iter().all(|m| m.0 != *disk);
         let there = superblocks.iter().enumerate();
@@ -472,7 +476,7 @@ struct Replaying<'a> {
     disks: &'a mut [Disk],
     config: ReplayConfig,
     /// By slot, and the journal behind them: the disk and where its data begins.
-    places: Vec<Option<(usize, u64)>>,
+    places: Vec<Vec<(usize, u64)>>,
     /// Of all who are in the array, each with its disk; the journal is the last.
     superblocks: Vec<(usize, Superblock)>,
     /// Writes and flushes until the power is cut.
@@ -491,13 +495,19 @@ impl<'a> Replaying<'a> {
         let sb = |disk: usize| superblocks[disk].as_ref().expect("it was assembled");
         let mut trusted_to: Vec<Option<Sector>> =
             assembly.members.iter().map(|disk| disk.map(|_| FULLY_TRUSTED)).collect();
-        let mut holders = assembly.members.clone();
+        let mut holders: Vec<Vec<usize>> =
+            assembly.members.iter().map(|disk| disk.iter().copied().collect()).collect();
         for &(slot, disk, to) in &assembly.recovering {
-            (trusted_to[slot.index()], holders[slot.index()]) = (Some(to), Some(disk));
+            trusted_to[slot.index()] = Some(to);
+            holders[slot.index()].push(disk);
         }
-        holders.push(Some(journal));
+        // They get what the members that they replace do.
+        for &(slot, disk, _) in &assembly.replacements {
+            holders[slot.index()].push(disk);
+        }
+        holders.push([journal].into());
         let place = |disk: usize| (disk, sb(disk).data_offset().0);
-        let others = holders[..holders.len() - 1].iter().copied().flatten();
+        let others = holders[..holders.len() - 1].iter().flatten().copied();
         let all = others.chain(assembly.spares.iter().copied()).chain([journal]);
         let superblocks = all.map(|disk| (disk, sb(disk).clone())).collect();
         let superblock = sb(journal);
@@ -508,7 +518,7 @@ impl<'a> Replaying<'a> {
             tail: superblock.journal_tail(),
             trusted_to,
         };
-        let places = holders.into_iter().map(|disk| disk.map(place)).collect();
+        let places = holders.into_iter().map(|h| h.into_iter().map(place).collect()).collect();
         Self { disks, config, places, superblocks, left }
     }
 
@@ -523,12 +533,12 @@ impl<'a> Replaying<'a> {
         }
     }
 
-    fn at(&self, place: Place) -> (usize, u64) {
+    fn at(&self, place: Place) -> Vec<(usize, u64)> {
         let index = match place {
             Place::Journal => self.places.len() - 1,
             Place::Slot(slot) => slot.index(),
         };
-        self.places[index].expect("asked for members only")
+        self.places[index].clone()
     }
 
     fn tick(&mut self) -> Result<(), Dark> {
@@ -555,23 +565,25 @@ impl Disks for Replaying<'_> {
     type Error = Dark;
 
     fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), Dark> {
-        let (disk, offset) = self.at(place);
+        let (disk, offset) = self.at(place)[0];
         buf.copy_from_slice(self.disks[disk].bytes(offset + sector.0, buf.len()));
         Ok(())
     }
 
     fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), Dark> {
-        self.tick()?;
-        let (disk, offset) = self.at(place);
-        self.disks[disk].write(offset + sector.0, bytes.to_vec(), false);
+        for (disk, offset) in self.at(place) {
+            self.tick()?;
+            self.disks[disk].write(offset + sector.0, bytes.to_vec(), false);
+        }
         Ok(())
     }
 
     fn flush(&mut self, place: Place) -> Result<(), Dark> {
-        self.tick()?;
-        let (disk, _) = self.at(place);
-        let mark = self.disks[disk].mark();
-        self.disks[disk].flush(mark);
+        for (disk, _) in self.at(place) {
+            self.tick()?;
+            let mark = self.disks[disk].mark();
+            self.disks[disk].flush(mark);
+        }
         Ok(())
     }
 
@@ -611,7 +623,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
     let request = CreateRequest {
         level: asked.level,
         raid_disks: asked.disks,
-        spares: 0,
+        spares: u16::from(asked.replaces),
         journal: journal.map(|size| NewMember { size, ..NewMember::default() }),
         members: sizes
             .iter()

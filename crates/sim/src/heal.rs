@@ -116,6 +116,7 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) 
         if index >= slots {
             sb.set_journal_tail(tail);
         }
+        sb.set_replacement(false);
         sb.set_roles(&devices, index);
         let mut bytes = sb.encode();
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);

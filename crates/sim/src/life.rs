@@ -70,7 +70,8 @@ pub(crate) struct Report {
     pub hit: BTreeSet<usize>,
     /// Disks whose failure is on record.
     pub recorded: BTreeSet<usize>,
-    pub wrote_superblocks: bool,
+    /// Writes may have gone out.
+    pub was_active: bool,
     /// Disks that were recovered in it, whatever came after.
     pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
@@ -82,6 +83,8 @@ enum Event {
     Submit,
     /// A member comes back.
     Add(usize, Box<Superblock>),
+    /// The operator has a member replaced.
+    Replace,
     Part(u64),
     PartDone {
         client: u64,
@@ -188,7 +191,8 @@ pub(crate) struct Life<'a> {
     requests_left: u64,
     swept: bool,
     lingers_until: Option<Time>,
-    adds_left: usize,
+    /// What the operator has still to do.
+    errands_left: usize,
     sequential: u64,
     span: u64,
     phase: Phase,
@@ -199,12 +203,14 @@ pub(crate) struct Life<'a> {
     vanished: BTreeSet<MemberId>,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
-    /// Members that faults have hit.
+    /// Members that faults have hit, or whose place another has taken.
     hit: BTreeSet<MemberId>,
+    /// Members that the operator wants replaced.
+    to_go: BTreeSet<MemberId>,
     recorded: BTreeSet<usize>,
     ios: u64,
     events: u64,
-    wrote_superblocks: bool,
+    was_active: bool,
     trace: bool,
 }
 
@@ -235,6 +241,19 @@ impl<'a> Life<'a> {
                 write_mostly: dice.one_in(8),
             })
             .collect();
+        // Of two in one slot the first is being replaced.
+        let is_replaced = |(index, one): &(usize, &MemberConfig)| {
+            one.slot.is_some() && configs[index + 1..].iter().any(|other| other.slot == one.slot)
+        };
+        // What replaces it may hold all that it does.
+        let is_whole = |(index, one): &(usize, &MemberConfig)| {
+            let replaces = configs[..*index].iter().any(|other| other.slot == one.slot);
+            one.slot.is_some() && one.trusted_to == FULLY_TRUSTED && replaces
+        };
+        let whole = configs.iter().enumerate().filter(is_whole);
+        let unheard = whole.map(|(index, _)| (MemberId(index as u16), 0)).collect();
+        let to_go = configs.iter().enumerate().filter(is_replaced);
+        let to_go = to_go.map(|(index, _)| MemberId(index as u16)).collect();
         let pages = cache_pages(plan, &geometry) + journal.map_or(0, |_| JOURNAL_PAGES);
         let span = span(plan, &geometry);
         let shard = |index: usize| {
@@ -287,7 +306,7 @@ impl<'a> Life<'a> {
             requests_left: plan.requests,
             swept: false,
             lingers_until: None,
-            adds_left: returning.len(),
+            errands_left: returning.len(),
             sequential: 0,
             span,
             phase: Phase::Load,
@@ -295,12 +314,13 @@ impl<'a> Life<'a> {
             returning,
             known: configs.len() as u16,
             vanished: BTreeSet::new(),
-            unheard: BTreeMap::new(),
+            unheard,
             hit: BTreeSet::new(),
+            to_go,
             recorded: BTreeSet::new(),
             ios: 0,
             events: 0,
-            wrote_superblocks: false,
+            was_active: false,
             trace,
         }
     }
@@ -316,6 +336,11 @@ impl<'a> Life<'a> {
         for (disk, own) in std::mem::take(&mut self.returning) {
             let delay = self.dice.below(100_000_000);
             self.at(delay, Event::Add(disk, Box::new(own)));
+        }
+        if self.plan.replaces && self.dice.one_in(2) {
+            let delay = self.dice.below(100_000_000);
+            self.errands_left += 1;
+            self.at(delay, Event::Replace);
         }
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
@@ -343,7 +368,7 @@ impl<'a> Life<'a> {
             stamp: self.stamp,
             hit: self.hit.iter().map(|member| self.disk_of[usize::from(member.0)]).collect(),
             recorded: self.recorded,
-            wrote_superblocks: self.wrote_superblocks,
+            was_active: self.was_active,
             is_whole,
         }
     }
@@ -382,7 +407,7 @@ impl<'a> Life<'a> {
 
     /// A member is added, as the host does it: it catches up if it can, else it is a spare.
     fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
-        self.adds_left -= 1;
+        self.errands_left -= 1;
         if self.phase != Phase::Load {
             return Ok(());
         }
@@ -400,6 +425,24 @@ impl<'a> Life<'a> {
         let (id, added) = self.supervisor.handle_add(self.now, superblock, None, config);
         self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
         Ok(())
+    }
+
+    /// The operator has a member replaced, perhaps by a certain spare.
+    fn replace(&mut self) {
+        self.errands_left -= 1;
+        if self.phase != Phase::Load {
+            return;
+        }
+        let all: Vec<(MemberId, Standing)> =
+            (0..).map(MemberId).zip(self.supervisor.members().map(|member| member.1)).collect();
+        let of = |standing| all.iter().filter(move |m| m.1 == standing).map(|m| m.0);
+        let in_sync: Vec<MemberId> = of(Standing::InSync).collect();
+        let with = of(Standing::Spare).next().filter(|_| self.dice.one_in(2));
+        let member = self.dice.pick(&in_sync);
+        if self.supervisor.handle_replace(self.now, member, with) {
+            self.say(|| format!("{member:?} is to be replaced, by {with:?}"));
+            self.to_go.insert(member);
+        }
     }
 
     fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
@@ -451,6 +494,7 @@ impl<'a> Life<'a> {
         match event {
             Event::Submit => self.submit(),
             Event::Add(disk, own) => self.add(disk, *own)?,
+            Event::Replace => self.replace(),
             Event::Part(key) => self.part_comes(key),
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
@@ -511,11 +555,15 @@ impl<'a> Life<'a> {
             while let Some(order) = self.supervisor.poll_order() {
                 self.say(|| format!("ordered: {order:?}"));
                 match order {
+                    Order::Active => self.was_active = true,
                     Order::Recorded(member) => {
                         self.recorded.insert(self.disk_of[usize::from(member.0)]);
                     }
                     Order::Trusted(member, FULLY_TRUSTED) => {
                         self.unheard.insert(member, self.shards.len());
+                    }
+                    Order::MemberFailed(member) if self.to_go.contains(&member) => {
+                        self.hit.insert(member);
                     }
                     Order::MemberFailed(member) if !self.hit.contains(&member) => {
                         return Err(format!("{member:?} was dropped without a fault"));
@@ -563,7 +611,7 @@ impl<'a> Life<'a> {
             // So that there is an end to it.
             self.at(ns, Event::Submit);
         }
-        let is_mending = self.adds_left > 0 || self.supervisor.sync_progress(self.now).is_some();
+        let is_mending = self.errands_left > 0 || self.supervisor.sync_progress(self.now).is_some();
         is_mending && self.lingers_until > Some(self.now)
     }
 

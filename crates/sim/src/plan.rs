@@ -52,6 +52,8 @@ pub struct Plan {
     pub frozen: bool,
     /// Members that are lacking are added while the array runs.
     pub adds: bool,
+    /// There is one disk more, a spare at first, and members are replaced while the array runs.
+    pub replaces: bool,
     /// Before one start in so many redundancy is made whole; 0: never.
     pub heal_every: u64,
     /// Sectors of the journal, if there is one.
@@ -81,7 +83,7 @@ impl Plan {
         let versions = [Version::V1_0, Version::V1_1, Version::V1_2, Version::V1_2, Version::V090];
         let versions = &versions[..if level == Raid0 { 4 } else { 5 }];
         let bitmap = level.has_redundancy() && dice.one_in(2);
-        let plan = Self {
+        let mut plan = Self {
             level,
             layout,
             chunk: Sectors(chunk),
@@ -105,8 +107,14 @@ impl Plan {
             frozen: dice.one_in(2),
             adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
+            replaces: false,
             journal: None,
         };
+        plan.replaces = level.has_redundancy() && plan.version != Version::V090 && dice.one_in(3);
+        if plan.replaces {
+            plan.frozen = dice.one_in(8);
+            plan.sizes.push(size + unit * dice.below(3));
+        }
         if level.is_parity() && dice.one_in(3) { plan.with_journal(dice) } else { plan }
     }
 
@@ -151,7 +159,7 @@ impl fmt::Display for Plan {
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
-             journal {:?}",
+             replaces {}, journal {:?}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -175,6 +183,7 @@ impl fmt::Display for Plan {
             self.heal_every,
             self.frozen,
             self.adds,
+            self.replaces,
             self.journal,
         )
     }

@@ -32,7 +32,8 @@ const ROWS_AT_A_TIME: usize = 64;
 pub enum Place {
     /// The journal; sectors count from its data offset.
     Journal,
-    /// The member of this slot; sectors count from its data offset.
+    /// The member of this slot, and for writes and flushes who is to take its place; sectors count from its
+    /// data offset.
     Slot(Slot),
 }
 

@@ -57,7 +57,7 @@ struct Count {
     have: u16,
     /// Slots that the freshest superblock counts upon.
     expected: u16,
-    /// Slots without a member.
+    /// Slots without a member, or only with what was to replace it.
     empty: Vec<Slot>,
     /// Slots without a member in sync.
     missing: Vec<Slot>,
@@ -79,7 +79,8 @@ fn count(table: &Table<'_>) -> Count {
     let slots = |is: &dyn Fn(Slot) -> bool| -> Vec<Slot> {
         (0..table.config.raid_disks).map(Slot).filter(|&slot| is(slot)).collect()
     };
-    let empty = slots(&|slot| holders[slot.index()].is_none());
+    let is_replacement = |i: usize| table.candidates[i].superblock.is_replacement();
+    let empty = slots(&|slot| holders[slot.index()].is_none_or(is_replacement));
     let missing = slots(&|slot| in_sync[slot.index()].is_none());
     let expected = slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some());
     let is_clean = |i: usize| table.candidates[i].superblock.clean();
@@ -170,11 +171,16 @@ fn conclude(
             Verdict::Taken { slot, recovering: Some(at) } => Some((slot, id(i), at)),
             _ => None,
         });
+    let replacements = judged().filter_map(|(id, verdict)| match *verdict {
+        Verdict::Replacement { slot, recovering } => Some((slot, id, recovering)),
+        _ => None,
+    });
     Assembly {
         freshest: table.freshest.id,
         verdicts: judged().map(|(id, verdict)| (id, verdict.clone())).collect(),
         members: in_sync.iter().map(|holder| holder.map(id)).collect(),
         recovering: recovering.collect(),
+        replacements: replacements.collect(),
         spares: judged().filter(|(_, v)| **v == Verdict::Spare).map(|(id, _)| id).collect(),
         journal: table.journal().map(id),
         lacks_journal: table.lacks_journal(),

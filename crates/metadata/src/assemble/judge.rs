@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use lapstrake_geometry::Slot;
 
 use super::{AssembleError, Candidate, Options, Reason, Verdict};
-use crate::v1::feature;
 use crate::{Role, Superblock};
 
 /// How many events a member may be behind.
@@ -50,7 +49,7 @@ pub(super) fn freshest<'a, 'b>(
     ours: impl Iterator<Item = &'a Candidate<'b>> + Clone,
 ) -> Option<&'a Candidate<'b>> {
     let votes = |c: &&Candidate<'_>| {
-        matches!(c.superblock.role(), Role::Active(_)) && !c.superblock.has(feature::REPLACEMENT)
+        matches!(c.superblock.role(), Role::Active(_)) && !c.superblock.is_replacement()
     };
     let first_of_most = |best: Option<&'a Candidate<'b>>, c: &'a Candidate<'b>| match best {
         Some(best) if best.superblock.events() >= c.superblock.events() => Some(best),
@@ -70,10 +69,17 @@ pub(super) fn freshest<'a, 'b>(
         |c: &Candidate<'_>| (c.superblock.events(), c.superblock.recovery_offset().is_none());
     let equals = ours.filter(votes).filter(|c| rank(c) == rank(most));
     let is_called_failed = |c: &&Candidate<'_>| match c.superblock.role() {
-        Role::Active(slot) => equals.clone().any(|e| e.superblock.dev_of_slot(slot).is_none()),
+        Role::Active(slot) => {
+            equals.clone().any(|e| calls_failed(e.superblock, c.superblock, slot))
+        }
         _ => false,
     };
     equals.clone().find(|c| !is_called_failed(c)).or(Some(most))
+}
+
+/// Whether a superblock does not have another one, which says that it holds `slot`, there.
+fn calls_failed(sb: &Superblock, other: &Superblock, slot: Slot) -> bool {
+    sb.role_of(other.dev_number()) != Role::Active(slot)
 }
 
 /// The verdict on a candidate of the freshest one's array, its rivals not considered.
@@ -84,6 +90,7 @@ pub(super) fn judge(candidate: &Candidate<'_>, freshest: &Candidate<'_>) -> Verd
     }
     match sb.role() {
         Role::Active(_) if candidate.id == freshest.id => in_slot(sb, sb.role()),
+        Role::Active(slot) if sb.is_replacement() => judge_replacement(candidate, slot, freshest),
         Role::Active(slot) => judge_member(candidate, slot, freshest),
         // Nor by the freshest's table, where the kernel looks: were it a member there, its own
         // superblock would not yet say how far its recovery has come.
@@ -149,8 +156,15 @@ fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
 /// The verdict on one that by its own words holds `slot`.
 fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>) -> Verdict {
     let (sb, fresh) = (candidate.superblock, freshest.superblock);
+    // 0.90 does not list who is being recovered, until the event by which that is done.
+    let has_recovered = || {
+        matches!(sb, Superblock::V090(_))
+            && sb.events() < fresh.events()
+            && fresh.role_of(sb.dev_number()) == Role::Active(slot)
+    };
     if let Role::Active(slot) = fresh.role()
         && sb.dev_of_slot(slot).is_none()
+        && !has_recovered()
     {
         return Verdict::Left(Reason::CallsFailed { whom: freshest.id, slot });
     }
@@ -159,9 +173,8 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
     }
     let (by, dev_number) = (freshest.id, sb.dev_number());
     if sb.events() >= fresh.events() {
-        let called_failed = fresh.dev_of_slot(slot).is_none();
         return match sb.recovery_offset() {
-            _ if !called_failed => in_slot(sb, sb.role()),
+            _ if !calls_failed(fresh, sb, slot) => in_slot(sb, sb.role()),
             None => Verdict::Left(Reason::CalledFailedBy { by }),
             // It is new to the freshest, and holds nothing yet.
             Some(_) => Verdict::Spare,
@@ -174,5 +187,21 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
         role @ Role::Active(at) if at == slot => in_slot(sb, role),
         Role::Spare => Verdict::Spare,
         _ => Verdict::Left(Reason::CalledFailedBy { by }),
+    }
+}
+
+/// The verdict on one that by its own words is to take the place of `slot`'s member. What the freshest does
+/// not know of yet holds nothing.
+fn judge_replacement(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>) -> Verdict {
+    let (sb, fresh) = (candidate.superblock, freshest.superblock);
+    if sb.events().saturating_add(EVENT_MARGIN) < fresh.events() {
+        return Verdict::Left(Reason::Stale { events: sb.events(), freshest: fresh.events() });
+    }
+    match fresh.role_of(sb.dev_number()) {
+        Role::Active(at) if at == slot => {
+            Verdict::Replacement { slot, recovering: sb.recovery_offset() }
+        }
+        Role::Spare => Verdict::Spare,
+        _ => Verdict::Left(Reason::CalledFailedBy { by: freshest.id }),
     }
 }

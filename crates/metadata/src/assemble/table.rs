@@ -39,6 +39,7 @@ impl<'a> Table<'a> {
                 table.settle_rivals(earlier, later);
             }
         }
+        table.fill_empty_slots();
         Ok(table)
     }
 
@@ -50,7 +51,8 @@ impl<'a> Table<'a> {
         let (a, b) = (&self.candidates[earlier], &self.candidates[later]);
         let is_journal = |i: usize| self.verdicts[i] == Verdict::Journal;
         let two_journals = is_journal(earlier) && is_journal(later);
-        let one_slot = slot_a.filter(|_| slot_a == slot_b);
+        let place = |i: usize| matches!(self.verdicts[i], Verdict::Replacement { .. });
+        let one_slot = slot_a.filter(|_| slot_a == slot_b && place(earlier) == place(later));
         let one_number = a.superblock.dev_number() == b.superblock.dev_number();
         if one_slot.is_none() && !one_number && !two_journals {
             return;
@@ -71,10 +73,21 @@ impl<'a> Table<'a> {
         });
     }
 
+    /// A replacement is all that its slot has if its member is not there.
+    fn fill_empty_slots(&mut self) {
+        for i in 0..self.verdicts.len() {
+            if let Verdict::Replacement { slot, recovering } = self.verdicts[i]
+                && self.holders().get(slot.index()).is_some_and(Option::is_none)
+            {
+                self.verdicts[i] = Verdict::Taken { slot, recovering };
+            }
+        }
+    }
+
     /// None if it was left, Some(None) if it holds no slot.
     fn claim(&self, i: usize) -> Option<Option<Slot>> {
         match self.verdicts[i] {
-            Verdict::Taken { slot, .. } => Some(Some(slot)),
+            Verdict::Taken { slot, .. } | Verdict::Replacement { slot, .. } => Some(Some(slot)),
             Verdict::Spare | Verdict::Journal => Some(None),
             Verdict::Left(_) => None,
         }
@@ -94,7 +107,7 @@ impl<'a> Table<'a> {
     pub(super) fn holders(&self) -> Vec<Option<usize>> {
         let mut holders = vec![None; self.config.raid_disks.into()];
         for i in 0..self.candidates.len() {
-            if let Some(Some(slot)) = self.claim(i) {
+            if let Verdict::Taken { slot, .. } = self.verdicts[i] {
                 holders[slot.index()] = Some(i);
             }
         }
@@ -160,7 +173,7 @@ impl<'a> Table<'a> {
 
 /// The array as `sb` describes it, without the members' sizes.
 fn config(sb: &Superblock) -> Result<Config, Unsupported> {
-    if let Some(what) = sb.unsupported().filter(|what| what.concerns_array()) {
+    if let Some(what) = sb.unsupported() {
         return Err(what);
     }
     Ok(Config {

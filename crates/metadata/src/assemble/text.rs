@@ -50,6 +50,12 @@ impl Verdict {
             Self::Taken { slot, recovering: Some(Sector(at)) } => {
                 format!("taken for {slot}, under recovery: done up to sector {at}")
             }
+            Self::Replacement { slot, recovering: None } => {
+                format!("taken as the replacement for {slot}, complete")
+            }
+            Self::Replacement { slot, recovering: Some(Sector(at)) } => {
+                format!("taken as the replacement for {slot}: done up to sector {at}")
+            }
             Self::Spare => "taken as a spare".to_string(),
             Self::Journal => "taken as the journal".to_string(),
             Self::Left(reason) => format!("left: {}", reason.describe(name)),

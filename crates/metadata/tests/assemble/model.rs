@@ -176,13 +176,14 @@ pub fn decide(
 
 /// What holds for every decision.
 fn check(assembly: &Assembly, candidates: &[Candidate<'_>]) {
-    let Assembly { verdicts, members, recovering, spares, .. } = assembly;
+    let Assembly { verdicts, members, recovering, replacements, spares, .. } = assembly;
     assert!(verdicts.iter().map(|(id, _)| *id).eq(candidates.iter().map(|c| c.id)));
     assert_eq!(members.len(), assembly.config.raid_disks as usize);
     let mut used = vec![];
     for (id, verdict) in verdicts {
         let places = members.iter().filter(|m| **m == Some(*id)).count()
             + recovering.iter().filter(|r| r.1 == *id).count()
+            + replacements.iter().filter(|r| r.1 == *id).count()
             + spares.iter().filter(|s| *s == id).count()
             + usize::from(assembly.journal == Some(*id));
         match verdict {
@@ -193,6 +194,9 @@ fn check(assembly: &Assembly, candidates: &[Candidate<'_>]) {
             Verdict::Taken { slot, recovering: Some(at) } => {
                 assert!(recovering.contains(&(*slot, *id, *at)));
                 used.push(*id);
+            }
+            Verdict::Replacement { slot, recovering } => {
+                assert!(replacements.contains(&(*slot, *id, *recovering)));
             }
             Verdict::Spare => assert!(spares.contains(id)),
             Verdict::Journal => assert_eq!(assembly.journal, Some(*id)),
@@ -241,6 +245,7 @@ pub fn verdict_word(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Taken { slot, recovering: None } => slot.0.to_string(),
         Verdict::Taken { slot, recovering: Some(_) } => format!("{}~", slot.0),
+        Verdict::Replacement { slot, .. } => format!("{}R", slot.0),
         Verdict::Spare => "S".into(),
         Verdict::Journal => "J".into(),
         Verdict::Left(reason) => match reason {

@@ -42,6 +42,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         heal_every: 0,
         frozen: true,
         adds: false,
+        replaces: false,
     }
 }
 

@@ -4,7 +4,6 @@ use super::{Event, InFlight, Life, words::said};
 use crate::disk::{Disk, SECTOR};
 use lapstrake_engine::{IoKind, MemberId, MemberIo, MetaWrite, Standing, Target};
 use lapstrake_geometry::Slot;
-use lapstrake_metadata::bitmap;
 
 impl Life<'_> {
     pub(super) fn io_ns(&mut self) -> u64 {
@@ -149,7 +148,6 @@ impl Life<'_> {
     pub(super) fn meta_written(&mut self, write: &MetaWrite, fails: bool) {
         let Target::Member(member) = write.target else { return };
         let ok = !fails && !self.vanished.contains(&member);
-        self.wrote_superblocks |= is_superblock(write);
         if ok {
             self.disk(member).write(write.sector.0, write.data.clone(), true);
         } else {
@@ -164,8 +162,4 @@ impl Life<'_> {
         let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
         disk.write_partly(write.sector.0, &write.data, true, self.dice);
     }
-}
-
-fn is_superblock(write: &MetaWrite) -> bool {
-    bitmap::Superblock::parse(&write.data).is_err()
 }
