@@ -86,7 +86,7 @@ fn identity(out: &mut String, view: &View) {
 
 fn state(out: &mut String, view: &View) {
     let (faulty, spare) = (view.count("faulty"), view.count("spare"));
-    let rebuilding = view.count("recovering");
+    let rebuilding = view.count("recovering") + view.count("replacement");
     line!(out, "Update Time", "{}", text::time(view.update_time));
     line!(out, "State", "{} ", view.state.join(", "));
     line!(out, "Active Devices", "{}", view.count("in_sync"));
@@ -149,13 +149,13 @@ fn table(out: &mut String, view: &View) {
     out.push_str("    Number   Major   Minor   RaidDevice State\n");
     for slot in 0..view.raid_devices {
         let holds = |m: &&MemberView| m.slot == Some(slot) && m.state != "faulty";
-        match view.members.iter().find(holds) {
-            Some(member) => row(out, view, member, Some(slot)),
-            None => {
-                // As above.
-                let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
-            }
+        let mut holders: Vec<&MemberView> = view.members.iter().filter(holds).collect();
+        holders.sort_by_key(|member| member.state == "replacement");
+        if holders.is_empty() {
+            // As above.
+            let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
         }
+        holders.into_iter().for_each(|member| row(out, view, member, Some(slot)));
     }
     let rest = |m: &&MemberView| m.slot.is_none() || m.state == "faulty";
     let mut rest = view.members.iter().filter(rest).peekable();
@@ -174,7 +174,7 @@ fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
     let slot_text = slot.map_or_else(|| "    -".to_owned(), |slot| format!("{slot:5}"));
     let state = match &*member.state {
         "in_sync" => "active sync",
-        "recovering" => "spare rebuilding",
+        "recovering" | "replacement" => "spare rebuilding",
         other => other,
     };
     let set = slot.and_then(|slot| set_of(view, slot)).unwrap_or_default();

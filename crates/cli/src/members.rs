@@ -1,4 +1,4 @@
-//! `lapstrake add`, `re-add`, `fail` and `remove`: the members of a served array.
+//! `lapstrake add`, `re-add`, `fail`, `replace` and `remove`: the members of a served array.
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, target::Target};
@@ -32,6 +32,16 @@ Examples:
 
 Exit codes:
   0  each is faulty now
+  1  one is not, or the array is not served
+  2  usage";
+
+const REPLACE_HELP: &str = "\
+Examples:
+  lapstrake add data new.img && lapstrake replace data disk2.img && lapstrake wait data
+  lapstrake replace data disk2.img --with new.img
+
+Exit codes:
+  0  each is being replaced, or waits for a spare
   1  one is not, or the array is not served
   2  usage";
 
@@ -85,6 +95,21 @@ pub enum Command {
         #[arg(required = true, value_name = "MEMBER")]
         members: Vec<String>,
     },
+    /// Have members replaced by spares while they still serve.
+    ///
+    /// A spare gets a copy of what the member holds, and takes its place when it has all; the member is
+    /// faulty then, and can be removed. Without a spare the member waits for one to be added.
+    #[command(after_long_help = REPLACE_HELP)]
+    Replace {
+        #[command(flatten)]
+        target: Target,
+        /// Paths, or numbers as status shows them
+        #[arg(required = true, value_name = "MEMBER")]
+        members: Vec<String>,
+        /// The spare that takes the member's place; may be given once for each member, in order
+        #[arg(long, value_name = "SPARE")]
+        with: Vec<String>,
+    },
     /// Remove members that are faulty or spare; their files and devices are free then.
     #[command(after_long_help = REMOVE_HELP)]
     Remove {
@@ -102,6 +127,7 @@ impl Command {
             Self::Add { target, .. }
             | Self::ReAdd { target, .. }
             | Self::Fail { target, .. }
+            | Self::Replace { target, .. }
             | Self::Remove { target, .. } => target,
         }
     }
@@ -127,6 +153,22 @@ impl Command {
             Self::Fail { members, .. } => {
                 let request = |text: &String| json!({ "command": "fail", "member": shown(text) });
                 each(target, members, |text| Ok(request(text)), failed)
+            }
+            Self::Replace { members, with, .. } => {
+                if with.len() > members.len() {
+                    return Err(Failure::usage("there are more --with than members to replace"));
+                }
+                let spares = with.iter().map(Some).chain(std::iter::repeat(None));
+                let pairs: Vec<Replaced<'_>> = members
+                    .iter()
+                    .zip(spares)
+                    .map(|(member, with)| Replaced { member, with })
+                    .collect();
+                let request = |pair: &Replaced<'_>| {
+                    let with = pair.with.map(|text| shown(text));
+                    Ok(json!({ "command": "replace", "member": shown(pair.member), "with": with }))
+                };
+                each(target, &pairs, request, replaced)
             }
             Self::Remove { members, .. } => {
                 let request = |text: &String| json!({ "command": "remove", "member": shown(text) });
@@ -185,6 +227,25 @@ fn added(reply: &Value, given: &str) -> String {
 
 fn failed(_: &Value, given: &str) -> String {
     format!("{given}: faulty")
+}
+
+/// A member, and the spare that is to take its place.
+struct Replaced<'a> {
+    member: &'a str,
+    with: Option<&'a String>,
+}
+
+impl Display for Replaced<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.member)
+    }
+}
+
+fn replaced(reply: &Value, given: &str) -> String {
+    match reply["replacement"]["path"].as_str() {
+        Some(path) => format!("{given}: is being replaced by {path}"),
+        None => format!("{given}: is replaced as soon as there is a spare"),
+    }
 }
 
 fn removed(reply: &Value, _: &str) -> String {

@@ -495,13 +495,17 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
     let members: Vec<MemberDetail> = parts
         .members
         .iter()
-        .map(|part| MemberDetail {
+        .enumerate()
+        .map(|(index, part)| MemberDetail {
             path: part.device.spec().to_string(),
             number: part.superblock.dev_number(),
             slot: part.slot.map(|slot| slot.0),
             state: match part.slot {
                 None if part.superblock.role() == Role::Journal => "journal",
                 None => "spare",
+                Some(_) if parts.members[..index].iter().any(|p| p.slot == part.slot) => {
+                    "replacement"
+                }
                 Some(_) if part.trusted_to == FULLY_TRUSTED => "in_sync",
                 Some(_) => "recovering",
             },

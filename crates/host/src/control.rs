@@ -402,6 +402,10 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
     let flag = |key: &str| request.get(key).and_then(Value::as_bool).unwrap_or(false);
     let answer = match command {
         "fail" => handle.command(Command::Fail(text("member")?))?,
+        "replace" => {
+            let with = request.get("with").and_then(Value::as_str).map(str::to_owned);
+            handle.command(Command::Replace { member: text("member")?, with })?
+        }
         "remove" => handle.command(Command::Remove(text("member")?))?,
         "sync" => handle.command(Command::Sync(text("action")?))?,
         "add" => {
@@ -413,13 +417,15 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         "set" => handle.command(settings(&request["settings"])?)?,
         other => {
             return Err(format!(
-                "unknown command {other:?}; known are detail, stop, add, remove, fail, sync and set"
+                "unknown command {other:?}; known are detail, stop, add, remove, fail, replace, sync \
+                 and set"
             ));
         }
     };
     Ok(match answer {
         Answer::Member(member) => json!({ "member": member }),
         Answer::Added(member, how) => json!({ "member": member, "how": how }),
+        Answer::Replacement(member) => json!({ "replacement": member }),
         Answer::Removed(paths) => json!({ "removed": paths }),
         Answer::SyncSpeed { min, max } => {
             json!({ "settings": { "sync_speed_min": min, "sync_speed_max": max } })

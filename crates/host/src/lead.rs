@@ -433,6 +433,9 @@ impl Lead {
             Command::Fail(name) => {
                 self.fail(core, &name).map(|member| Answer::Member(Box::new(member)))
             }
+            Command::Replace { member, with } => self
+                .replace(core, &member, with.as_deref())
+                .map(|replacement| Answer::Replacement(replacement.map(Box::new))),
             Command::Remove(name) => self.remove(core, &name).map(Answer::Removed),
             Command::Template => {
                 self.template().map(|(like, number)| Answer::Template(like, number))
@@ -588,6 +591,7 @@ pub(crate) fn standing_name(standing: Standing) -> &'static str {
     match standing {
         Standing::InSync => "in_sync",
         Standing::Recovering => "recovering",
+        Standing::Replacement => "replacement",
         Standing::Spare => "spare",
         Standing::Journal => "journal",
         Standing::Faulty => "faulty",

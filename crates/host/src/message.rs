@@ -86,6 +86,13 @@ pub enum Command {
     Detail,
     /// Use a member no more: its path, or its slot.
     Fail(String),
+    /// Have a member's place taken by a spare, or by this one.
+    Replace {
+        /// The member's path, or its number.
+        member: String,
+        /// The spare's.
+        with: Option<String>,
+    },
     /// Take out a faulty member or a spare, or all that are "failed".
     Remove(String),
     /// What a new member's superblock is made after.
@@ -129,6 +136,8 @@ pub enum Answer {
     Member(Box<MemberDetail>),
     /// To [`Command::Add`], and how it joined.
     Added(Box<MemberDetail>, &'static str),
+    /// To [`Command::Replace`]: the replacement, if there is one yet.
+    Replacement(Option<Box<MemberDetail>>),
     /// To [`Command::Remove`]: the paths.
     Removed(Vec<String>),
     /// To [`Command::Template`]: a superblock and the next free number.

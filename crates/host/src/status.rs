@@ -106,7 +106,7 @@ pub struct MemberDetail {
     pub number: u32,
     /// Its slot.
     pub slot: Option<u16>,
-    /// `in_sync`, `recovering`, `spare` or `faulty`.
+    /// `in_sync`, `recovering`, `replacement`, `spare` or `faulty`.
     pub state: &'static str,
     /// While it recovers: up to where, of its data.
     pub recovered_bytes: Option<u64>,

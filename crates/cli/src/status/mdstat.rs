@@ -34,6 +34,7 @@ fn member(member: &MemberView) -> String {
         "faulty" => "(F)",
         "spare" => "(S)",
         "journal" => "(J)",
+        "replacement" => "(R)",
         _ => "",
     };
     format!(" {}[{}]{mostly}{flag}", member.path, member.number)
@@ -138,5 +139,6 @@ mod tests {
         assert_eq!(member("faulty", true), " x[7](W)(F)");
         assert_eq!(member("spare", false), " x[7](S)");
         assert_eq!(member("journal", false), " x[7](J)");
+        assert_eq!(member("replacement", false), " x[7](R)");
     }
 }

@@ -9,7 +9,8 @@ use crate::{
     status::{MemberDetail, Range, SyncDetail},
 };
 use lapstrake_engine::{
-    Added, Event, Loss, MemberConfig, MemberId, Mismatch, Standing, SyncAction, SyncEnd, SyncSpeed,
+    Added, Event, FULLY_TRUSTED, Loss, MemberConfig, MemberId, Mismatch, Standing, SyncAction,
+    SyncEnd, SyncSpeed,
 };
 use lapstrake_geometry::Sector;
 use lapstrake_metadata::Superblock;
@@ -40,6 +41,11 @@ impl Lead {
     pub(super) fn happened(&mut self, event: Event) {
         match event {
             Event::MemberFailed(member) => self.say_failed(member),
+            Event::Replaced(old, new) => self.log.say(&format!(
+                "{} has taken the place of {}, which is used no more and can be removed",
+                self.members[usize::from(new.0)].path,
+                self.members[usize::from(old.0)].path,
+            )),
             Event::Broken(loss) => {
                 self.broken = true;
                 self.log.say(match loss {
@@ -124,6 +130,45 @@ impl Lead {
             ));
         }
         self.member_detail(id).ok_or_else(|| READ_ONLY.into())
+    }
+
+    /// Has a member replaced while it serves. Gives the replacement, if there is a spare for it yet.
+    pub(super) fn replace(
+        &mut self,
+        core: &Core,
+        name: &str,
+        with: Option<&str>,
+    ) -> Result<Option<MemberDetail>, String> {
+        let (id, with) = (self.find(name)?, with.map(|with| self.find(with)).transpose()?);
+        if self.facts.detail.version == "0.90" {
+            return Err(format!(
+                "{name} is not replaced: superblocks 0.90 cannot say that one member replaces another; \
+                 `lapstrake fail` it and `lapstrake add` another; nothing was changed"
+            ));
+        }
+        if let Some(with) = with.filter(|&with| self.standing(with) != Some(Standing::Spare)) {
+            return Err(format!(
+                "{} is no spare; `lapstrake add {} MEMBER` makes one; nothing was changed",
+                self.members[with].path, self.facts.name
+            ));
+        }
+        let now = core.now();
+        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let with = with.map(|with| MemberId(with as u16));
+        if !supervisor.handle_replace(now, MemberId(id as u16), with) {
+            return Err(format!(
+                "{name} is not replaced: only a member in sync that is not being replaced can be (`lapstrake \
+                 status {}` shows them); nothing was changed",
+                self.facts.name
+            ));
+        }
+        let slot = supervisor.standing(MemberId(id as u16)).1;
+        let replaces = |&other: &usize| {
+            let (standing, its, _) = supervisor.standing(MemberId(other as u16));
+            standing == Standing::Replacement && its == slot
+        };
+        let replacement = (0..self.members.len()).find(replaces);
+        Ok(replacement.and_then(|id| self.member_detail(id)))
     }
 
     pub(super) fn remove(&mut self, core: &mut Core, name: &str) -> Result<Vec<String>, String> {
@@ -299,7 +344,10 @@ impl Lead {
             number: superblock.dev_number(),
             slot: slot.map(|slot| slot.0),
             state: super::standing_name(standing),
-            recovered_bytes: (standing == Standing::Recovering).then(|| recovered.0 * 512),
+            recovered_bytes: matches!(standing, Standing::Recovering | Standing::Replacement)
+                .then_some(recovered)
+                .filter(|&to| to != FULLY_TRUSTED)
+                .map(|to| to.0 * 512),
             write_mostly: superblock.write_mostly(),
             direct: part.direct,
         })
