@@ -271,7 +271,7 @@ impl<D: Disks> Work<'_, D> {
         let mut left = ring;
         while next.seq == scan.seq && next.unit() < left {
             self.take(&next, &mut scan.rows)?;
-            left = left - next.unit();
+            left -= next.unit();
             scan.head = ring_add(ring, scan.head, next.unit());
             scan.seq = scan.seq.wrapping_add(1);
             let block = self.block(Place::Journal, scan.head)?;
