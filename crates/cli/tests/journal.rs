@@ -226,7 +226,11 @@ fn write_and_kill(lab: &Lab, answers: usize) -> Pages {
     while answered < answers {
         while busy.len() < 12 {
             let start = draw(&mut seed) as usize % pages.known.len();
-            let len = if draw(&mut seed) % 8 == 0 { 96 } else { 1 + draw(&mut seed) as usize % 20 };
+            let len = if draw(&mut seed).is_multiple_of(8) {
+                96
+            } else {
+                1 + draw(&mut seed) as usize % 20
+            };
             let range = start..(start + len).min(pages.known.len());
             if busy.values().any(|(r, _)| r.start < range.end && range.start < r.end) {
                 continue;
