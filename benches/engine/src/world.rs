@@ -96,6 +96,7 @@ impl World {
             scratch_pages,
             log_signature: None,
             lost: Vec::new(),
+            journal: None,
         });
         Self {
             shard,

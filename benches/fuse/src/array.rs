@@ -52,6 +52,7 @@ fn create(members: &[std::path::PathBuf]) -> Result<(), Failure> {
         bitmap: NewBitmap::None,
         bitmap_chunk: None,
         policy: None,
+        journal: None,
         size: None,
         data_offset: None,
         uuid: None,

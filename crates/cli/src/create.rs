@@ -60,6 +60,9 @@ pub struct Args {
     /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: as mdadm]
     #[arg(short, long, value_name = "internal|none|FILE", value_parser = bitmap)]
     bitmap: Option<NewBitmap>,
+    /// Device for a journal, which closes the write hole of raid4, 5 and 6
+    #[arg(long, value_name = "DEV")]
+    write_journal: Option<OsString>,
     /// What a bit of the bitmap stands for, a bare number is KiB
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]
     bitmap_chunk: Option<u64>,
@@ -154,11 +157,14 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn wanted(args: &Args) -> Result<NewArray, Failure> {
+    let spec = |text: &OsString| {
+        options::spec(text).map_err(|why| Failure::usage(format!("{}: {why}", text.display())))
+    };
     let members = args.members.iter().map(|text| match text.to_str() {
         Some("missing") => Ok(None),
-        _ => options::spec(text).map(Some).map_err(|why| format!("{}: {why}", text.display())),
+        _ => spec(text).map(Some),
     });
-    let members = members.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    let members = members.collect::<Result<Vec<_>, _>>()?;
     let slots = match args.raid_devices {
         Some(slots) => slots,
         None => u16::try_from(members.len())
@@ -180,6 +186,7 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         raid_devices: slots,
         spares: args.spare_devices,
         members,
+        journal: args.write_journal.as_ref().map(spec).transpose()?,
         version: args.metadata,
         chunk: args.chunk,
         layout: layout.transpose().map_err(Failure::usage)?,
@@ -297,7 +304,8 @@ impl Summary<'_> {
     }
 
     fn serve_arguments(&self) -> String {
-        let paths = self.wanted.members.iter().flatten().map(|spec| quoted(&spec.to_string()));
+        let given = self.wanted.members.iter().flatten().chain(&self.wanted.journal);
+        let paths = given.map(|spec| quoted(&spec.to_string()));
         let mut words: Vec<String> = paths.collect();
         if let NewBitmap::File(path) = &self.wanted.bitmap {
             words.push(format!("--bitmap {}", quoted(&path.to_string_lossy())));

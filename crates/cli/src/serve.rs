@@ -163,7 +163,8 @@ pub fn run(args: &Args) -> Outcome {
         places.push(nbd::Place::Unix(claim.path().with_extension("nbd")));
     }
     let fronts = Fronts::bind(&places, &name)?;
-    let export = nbd::export(&opened.parts, args.read_only);
+    let read_only = args.read_only || opened.parts.lacks_journal;
+    let export = nbd::export(&opened.parts, read_only);
     let prefix = name.clone();
     let log = Log::new(move |line| eprintln!("lapstrake: {prefix}: {line}"));
     // Before any thread is there, so that all inherit the mask; until here a signal just ends us.
@@ -249,7 +250,7 @@ impl Server<'_> {
     fn announce(&self) {
         let facts = self.array.facts();
         let uris = self.fronts.uris();
-        let read_only = self.args.read_only;
+        let read_only = self.array.is_read_only();
         let text = if self.args.json {
             let value = json!({
                 "name": facts.name,
@@ -332,6 +333,12 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         if assembly.degraded > 0 {
             let slots = assembly.config.raid_disks;
             eprintln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
+        }
+        if assembly.lacks_journal {
+            eprintln!(
+                "lapstrake: the journal is missing or out of date: the array is read-only, and what only \
+                 the journal held is not there"
+            );
         }
         if assembly.resync_from.is_some() {
             eprintln!(

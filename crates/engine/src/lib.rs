@@ -12,8 +12,8 @@
 //! batch of them:
 //!
 //! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, compare at once (with
-//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], seal at once (with
-//!    [`Seal::run`]), send the replies, in the order given (an I/O may send what the work before it computed);
+//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], make the logs' headers and
+//!    the journal's blocks (with [`Seal::run`]), send the replies, in the order given (an I/O may send what the work before it computed);
 //! 2. drain [`Shard::poll_notice`] to the supervisor;
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
@@ -37,6 +37,9 @@
 //!    parity member before data or parity is sent, and the log keeps it until all of that is stable.
 //! 5. The superblocks say "active" before the first write is sent, and say "clean" again only
 //!    after the last one has ended.
+//! 6. With a journal, data and parity are stable in it before the first of a row's blocks is sent to a member,
+//!    and their room is used again only after every member has flushed and the superblock says where the
+//!    ring begins.
 //!
 //! # Bounds
 //!
@@ -53,6 +56,7 @@ mod compare;
 mod direct;
 mod guard;
 mod intent;
+pub mod journal;
 mod log;
 mod members;
 mod messages;
@@ -60,6 +64,7 @@ mod op;
 mod recovery;
 mod replay;
 mod scratch;
+mod seal;
 mod shard;
 mod stripe;
 mod supervisor;
@@ -70,12 +75,13 @@ mod update;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
 pub use intent::IntentConfig;
-pub use log::Seal;
+
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use replay::{Mend, Replay};
 pub use scratch::PAGE_BYTES;
+pub use seal::Seal;
 pub use shard::{Shard, ShardConfig, Stats};
 pub use supervisor::{
     Added, Event, Loss, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target,

@@ -24,7 +24,9 @@
 use crate::{
     members::FULLY_TRUSTED,
     scratch::{PAGE_BYTES, Scratch},
+    seal::Seal,
     shard::{Owner, Shard},
+    stripe::OP_SECTORS_MAX,
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
@@ -33,24 +35,18 @@ use lapstrake_geometry::Sectors;
 use lapstrake_metadata::ppl::{self, ENTRIES_MAX, HEADER, HEADER_BYTES, Header};
 use smallvec::SmallVec;
 
-/// A header to be made of the bytes that it covers. The world holds these, so the world runs it.
+/// A header to be made of the bytes that it covers.
 #[derive(Clone, Debug)]
-pub struct Seal {
-    place: Buf,
+pub struct Sealing {
+    pub(crate) place: Buf,
     header: Header,
     /// Of each entry that has some, where its partial parity is.
     partials: Vec<Option<Buf>>,
 }
 
-impl Seal {
-    /// Where the header goes.
-    #[must_use]
-    pub fn place(&self) -> Buf {
-        self.place
-    }
-
+impl Sealing {
     /// Makes the header. `bytes` gives a buffer's memory.
-    pub fn run<'a>(&self, bytes: impl Fn(Buf, u32) -> &'a [u8]) -> [u8; HEADER_BYTES] {
+    pub(crate) fn run<'a>(&self, bytes: impl Fn(Buf, u32) -> &'a [u8]) -> [u8; HEADER_BYTES] {
         let mut header = self.header.clone();
         for (entry, partial) in header.entries.iter_mut().zip(&self.partials) {
             entry.checksum =
@@ -137,15 +133,19 @@ impl Shard {
         self.logs.as_ref().is_some_and(|logs| is_begun(logs) || is_due())
     }
 
-    /// Height of the largest operation: its partial parity has to fit into a unit.
+    /// Height of the largest operation: what is logged of it has to fit into a unit.
     pub(crate) fn height_max(&self) -> u32 {
-        let all = crate::stripe::OP_SECTORS_MAX;
+        let by_journal = self.journal.as_ref().map(|journal| journal.op_sectors_max(self.parity()));
+        let all = by_journal.map_or(OP_SECTORS_MAX, |max| max.min(OP_SECTORS_MAX));
         let units = self.members.in_slots().filter_map(|member| self.members.log(member));
         units.fold(all, |least, (_, shape)| least.min(shape.unit.0 as u32))
     }
 
     /// An operation is ready to write: [`Shard::logged`] follows, at once or later.
     pub(crate) fn log_op(&mut self, key: u32) {
+        if self.journal.is_some() {
+            return self.journal_op(key);
+        }
         let log = self.log_of(key);
         let Some(logs) = &mut self.logs else { return self.logged(key) };
         logs.is_awaited = true;
@@ -244,7 +244,7 @@ impl Shard {
         });
         unit.writes_left += u32::from(replacement.is_some());
         log.unit = Some(unit);
-        self.emit(Effect::Seal(Seal { place: page, header, partials }));
+        self.emit(Effect::Seal(Seal::Log(Sealing { place: page, header, partials })));
         for (target, area) in [(member, area)].into_iter().chain(replacement) {
             let range = (area + at, (HEADER + partial).0);
             let kind = IoKind::Write { fua: true };

@@ -40,6 +40,8 @@ pub enum Order {
     BadRecorded(MemberId, Sector, Sectors),
     /// They are good again.
     GoodAgain(MemberId, Sector, Sectors),
+    /// The journal's superblock says that the ring begins there; what lies before is free.
+    TailMoved(u64),
 }
 
 /// From a shard to the supervisor.
@@ -68,6 +70,13 @@ pub enum Notice {
     Bad(MemberId, Sector, Sectors),
     /// What was on record as bad was written.
     Good(MemberId, Sector, Sectors),
+    /// What the journal holds before this place in its ring, and the unit there, has reached the members.
+    JournalTail {
+        /// Sectors from the journal's data offset.
+        position: u64,
+        /// Its room is needed: the superblock is to say so now, not with the next update.
+        is_urgent: bool,
+    },
     /// What a member could not read was written anew: from this sector (from its data offset), so many.
     Rewritten(MemberId, Sector, Sectors),
 }

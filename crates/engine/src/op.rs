@@ -20,12 +20,14 @@
 
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
+    journal::Row,
     scratch::PAGE_BYTES,
     shard::{Owner, Shard},
     stripe::{Slice, Slices, requests_of},
     sync::{SyncAction, Syncs},
     types::*,
 };
+use alloc::vec::Vec;
 use core::ops::Range;
 use lapstrake_geometry::{Sectors, Slot, StripeNo};
 use lapstrake_metadata::ppl::Entry;
@@ -122,6 +124,8 @@ pub(crate) struct Op {
     /// Its range is done page by page instead.
     retired: bool,
     error: bool,
+    /// The journal's units that it is in, first and last.
+    units: Option<(u64, u64)>,
 }
 
 impl Op {
@@ -231,6 +235,7 @@ impl Shard {
             read_failed: false,
             retired: false,
             error: false,
+            units: None,
         };
         op.log = self.log_for(&op);
         if kind == OpKind::Zero {
@@ -351,9 +356,44 @@ impl Shard {
         self.relaunch(op.stripe.0);
     }
 
+    /// It cannot be put on record, so it does not write.
+    pub(crate) fn fail_op(&mut self, key: u32) {
+        self.ops[key as usize].error = true;
+        self.finish_op(key);
+    }
+
+    pub(crate) fn set_units(&mut self, key: u32, units: (u64, u64)) {
+        self.ops[key as usize].units = Some(units);
+    }
+
+    /// What an operation is about to write, by rows of a page.
+    pub(crate) fn rows_of(&self, key: u32) -> Vec<Row> {
+        let (op, parity) = (&self.ops[key as usize], self.parity());
+        let page = PAGE_BYTES / 512;
+        let rows = |slice: &Slice| (slice.lo..slice.hi).step_by(page as usize);
+        let row = |slice: &Slice, lo: u32| {
+            let at = Slice { lo, hi: lo + page, srcs: SmallVec::new() };
+            let offset = Sectors(u64::from(lo));
+            let data = slice.srcs.iter().map(|src| {
+                let sector = parity.array_sector(op.stripe, src.data, offset);
+                (sector.0, src.buf.advance_sectors(lo - slice.lo))
+            });
+            Row {
+                data: data.collect(),
+                sector: parity.member_sector(op.stripe, offset).0,
+                parity: [What::P, What::Q].iter().filter_map(|&what| op.block(what, &at)).collect(),
+            }
+        };
+        let of_slice = |slice| rows(slice).map(move |lo| row(slice, lo));
+        op.slices.iter().flat_map(of_slice).collect()
+    }
+
     pub(crate) fn finish_op(&mut self, key: u32) {
         let mut op = self.ops.remove(key as usize);
         self.give_blocks(&mut op);
+        if let Some(units) = op.units {
+            self.leave_units(units, op.error);
+        }
         self.stripes.unlock(op.stripe.0, op.lo());
         if let Some(log) = op.log.filter(|_| op.is_in_unit) {
             self.logged_op_ended(log);
@@ -435,6 +475,15 @@ impl Shard {
 
     fn writable(&self, stripe: StripeNo, what: What) -> Option<MemberId> {
         self.members.writable(self.slot_of(stripe, what)?)
+    }
+
+    /// The parities that a write makes. With a journal all of them, though nobody may take one: a row in the
+    /// journal without its parity would be one whose parity is still to be made.
+    fn made(&self, stripe: StripeNo) -> Parities {
+        match self.journal {
+            Some(_) => Parities { p: true, q: self.parity().slot_of_q(stripe).is_some() },
+            None => self.kept(stripe),
+        }
     }
 
     /// The parities that are written.
@@ -600,7 +649,7 @@ impl Shard {
         }
         let lost = lost_touched + lost_other;
         let others = present.data.len() as u32 - touched;
-        let kept = self.kept(op.stripe);
+        let kept = self.made(op.stripe);
         if op.kind == OpKind::Write && others == 0 {
             // Nothing of what was there is needed.
             let bare = kept == Parities::default();
@@ -666,6 +715,7 @@ impl Shard {
         if op.plan != Plan::Bare {
             let kept = match op.kind {
                 OpKind::Read => op.known,
+                OpKind::Write => self.made(op.stripe),
                 _ if op.plan == Plan::Copy => {
                     Parities { p: copied.contains(&What::P), q: copied.contains(&What::Q) }
                 }

@@ -15,11 +15,12 @@ use crate::{
     bits::Bits,
     direct::Builder,
     guard::Guard,
+    journal::{JOURNAL_PAGES, Journal, JournalConfig},
     log::Logs,
     members::{BadState, MemberConfig, Members},
     messages::{Notice, Order},
     op::Op,
-    scratch::Scratch,
+    scratch::{PAGE_BYTES, Scratch},
     stripe::{StreamId, Stripes},
     sync::Syncs,
     types::*,
@@ -56,6 +57,9 @@ pub struct ShardConfig {
     pub log_signature: Option<u32>,
     /// Stripes whose data and parity do not agree: nothing is recovered from them.
     pub lost: Vec<StripeNo>,
+    /// The journal; it takes [`JOURNAL_PAGES`] of the stripe cache. Only one shard may have it, and only that
+    /// one is given writes. Requests start at and are multiples of its blocks.
+    pub journal: Option<JournalConfig>,
 }
 
 /// What a shard has done, in counts that tests and the operator can rely on.
@@ -134,6 +138,8 @@ pub(crate) enum Owner {
     Log(MemberId),
     /// The flush of what that unit describes.
     LogFlush(MemberId),
+    /// The batch on its way to the journal.
+    Journal,
 }
 
 /// Who claims an array range.
@@ -182,6 +188,7 @@ pub struct Shard {
     released: VecDeque<Job>,
     held_replies: Vec<Reply>,
     pub(crate) writes_in_flight: u32,
+    pub(crate) journal: Option<Journal>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +206,10 @@ impl Shard {
         let raid_disks = config.geometry.raid_disks();
         let mut scratch = Scratch::new(config.scratch, config.scratch_pages);
         let logs = config.log_signature.filter(|_| !config.read_only);
+        let journal = config.journal.map(|journal| {
+            let metas = scratch.alloc(JOURNAL_PAGES * PAGE_BYTES);
+            Journal::new(journal, metas.expect("the world gives so much more with a journal"))
+        });
         Self {
             members: Members::new(raid_disks, &config.members),
             logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut scratch)),
@@ -209,6 +220,7 @@ impl Shard {
             ops: Slab::new(),
             stripes: Stripes::new(config.lost),
             scratch,
+            journal,
             syncs: Syncs::default(),
             builder: Builder::default(),
             stats: Stats::default(),
@@ -279,6 +291,7 @@ impl Shard {
         match io.owner {
             Owner::Log(log) => return self.unit_written(log, io.member, ok),
             Owner::LogFlush(log) => return self.unit_flushed(log, io.member, ok),
+            Owner::Journal => return self.journal_io_done(ok),
             _ => {}
         }
         if io.read {
@@ -304,7 +317,7 @@ impl Shard {
             Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
             Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
-            Owner::Log(_) | Owner::LogFlush(_) => unreachable!("dealt with above"),
+            Owner::Log(_) | Owner::LogFlush(_) | Owner::Journal => unreachable!("dealt with above"),
         }
     }
 
@@ -340,6 +353,7 @@ impl Shard {
             Order::GoodAgain(member, start, len) => {
                 self.members.clear_bad(member, start.0..start.0 + len.0);
             }
+            Order::TailMoved(position) => self.tail_moved(position),
             Order::SweepBits => {
                 let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
                 self.notices.push_back(Notice::BitsIdle(idle));
@@ -364,8 +378,10 @@ impl Shard {
             if self.effects.is_empty() {
                 self.send_units();
             }
+            // Whatever is ready by now goes into one batch.
+            let sent = self.effects.is_empty() && self.write_journal();
             let has_ready = self.stripes.has_ready() || self.syncs.can_begin();
-            if self.released.is_empty() && !has_ready {
+            if !sent && self.released.is_empty() && !has_ready {
                 break;
             }
         }
@@ -478,7 +494,7 @@ impl Shard {
                 Owner::Unit(key) => self.expect_another(key),
                 Owner::LogFlush(log) => self.expect_another_flush(log),
                 Owner::Probe(_) => unreachable!("probes only read"),
-                Owner::Log(_) => unreachable!("logs have places of their own"),
+                Owner::Log(_) | Owner::Journal => unreachable!("logs have places of their own"),
             }
             self.send_io(owner, replacement, kind, range, pieces.clone());
         }
@@ -757,6 +773,7 @@ impl Shard {
         }
         if self.gate == Gate::Broken {
             self.refuse_waiting();
+            self.close_journal();
             let failed = self.held_replies.drain(..);
             self.effects.extend(
                 failed.map(|reply| Effect::Reply(Reply { result: Err(RequestError::Io), ..reply })),

@@ -253,7 +253,9 @@ impl Shard {
         while at < end {
             let (stripe, data, offset) = self.parity().locate(Sector(at));
             let left = end - at;
-            if zeroes && data == 0 && offset.0 == 0 && left >= stripe_data {
+            // What the journal holds of the stripe would come back over zeros that it knows nothing of.
+            let at_once = zeroes && self.journal.is_none();
+            if at_once && data == 0 && offset.0 == 0 && left >= stripe_data {
                 self.add_frag(key, stripe, (WHOLE_STRIPE, 0, chunk as u32), Buf::ZERO, true);
                 self.stripes.queue(stripe.0);
                 at += stripe_data;

@@ -122,6 +122,8 @@ pub enum Loss {
     Data,
     /// What has to be recorded cannot be.
     Metadata,
+    /// The journal failed. What was answered is on the members, or will be at the next start with it.
+    Journal,
 }
 
 /// Where a member stands.
@@ -135,6 +137,8 @@ pub enum Standing {
     Replacement,
     /// In no slot.
     Spare,
+    /// The journal.
+    Journal,
     /// Failed since the array was started.
     Faulty,
     /// Taken out: no member any more.
@@ -203,6 +207,8 @@ pub struct Supervisor {
     pub(crate) in_flight: Vec<Option<(Target, Meta)>>,
     /// Bad blocks that are not on record yet.
     pub(crate) unrecorded_bad: Vec<BadRange>,
+    /// Where the journal's tail may be; the superblock that is sent next says so.
+    pub(crate) tail: Option<u64>,
     pub(crate) now: Time,
 }
 
@@ -216,6 +222,7 @@ impl Supervisor {
             let is_held = members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
             members.push(Member {
                 standing: match record.slot {
+                    None if record.superblock.role() == Role::Journal => Standing::Journal,
                     None => Standing::Spare,
                     Some(_) if is_held => Standing::Replacement,
                     Some(_) if record.trusted_to == FULLY_TRUSTED => Standing::InSync,
@@ -238,8 +245,12 @@ impl Supervisor {
             (0..sb.table_len()).filter(is_member).any(|number| !is_there(number))
         };
         let lacks_former = members.iter().any(|m| lists_absent(&m.superblock));
-        let in_sync = members.iter().filter(|member| member.standing == Standing::InSync);
-        let is_uneven = in_sync.map(|m| m.superblock.events()).any(|count| count != events);
+        let needed = |m: &&Member| matches!(m.standing, Standing::InSync | Standing::Journal);
+        let is_uneven = members
+            .iter()
+            .filter(needed)
+            .map(|m| m.superblock.events())
+            .any(|count| count != events);
         Self {
             geometry: config.geometry,
             members,
@@ -268,6 +279,7 @@ impl Supervisor {
             happened: VecDeque::new(),
             in_flight: Vec::new(),
             unrecorded_bad: Vec::new(),
+            tail: None,
             now: Time::default(),
         }
     }
@@ -287,6 +299,10 @@ impl Supervisor {
                 let entry = &mut self.members[usize::from(member.0)];
                 entry.superblock.add_corrected(len);
                 self.happened.push_back(Event::Rewritten(member, sector, len));
+            }
+            Notice::JournalTail { position, is_urgent } => {
+                self.tail = Some(position);
+                self.record |= is_urgent;
             }
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
@@ -595,9 +611,25 @@ impl Supervisor {
         self.orders.push_back(Order::MemberFailed(id));
     }
 
+    /// Whether writes go through a journal.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.members.iter().any(|member| member.superblock.role() == Role::Journal)
+    }
+
+    /// That it failed goes on no record: it may hold what members lack, and a superblock that calls it failed
+    /// would keep it out of the next start.
+    fn fail_journal(&mut self, id: MemberId) {
+        self.members[usize::from(id.0)].standing = Standing::Faulty;
+        self.give_up(Loss::Journal);
+    }
+
     pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
         let member = &self.members[usize::from(id.0)];
         if !member.is_present() {
+            return true;
+        }
+        if member.standing == Standing::Journal {
+            self.fail_journal(id);
             return true;
         }
         let slot = member.slot.filter(|_| member.standing != Standing::Replacement);
@@ -691,6 +723,7 @@ impl Member {
     /// Its entry in every member's table of devices.
     pub(crate) fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
+            (Standing::Journal, _) => Role::Journal,
             (Standing::Faulty, _) => Role::Faulty,
             (_, Some(slot)) => Role::Active(slot),
             (_, None) => Role::Spare,
@@ -714,9 +747,12 @@ impl Member {
         sb.set_roles(devices, own);
         sb.mark_ppl();
         sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
-        let is_incomplete = self.is_incomplete();
-        let sb = &mut self.superblock;
-        sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
-        sb.set_replacement(self.standing == Standing::Replacement);
+        // A journal's tail is in the same place.
+        if self.standing != Standing::Journal {
+            let is_incomplete = self.is_incomplete();
+            let sb = &mut self.superblock;
+            sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
+            sb.set_replacement(self.standing == Standing::Replacement);
+        }
     }
 }

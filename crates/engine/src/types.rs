@@ -2,7 +2,7 @@
 //! parity work, replies. None of them holds data bytes: a [`Buf`] is a handle, the world owns
 //! the memory, and a world without memory (the predictor) can ignore it.
 
-use crate::{compare::Comparison, log::Seal};
+use crate::{compare::Comparison, seal::Seal};
 use core::fmt;
 use lapstrake_geometry::{Sector, Sectors};
 use smallvec::SmallVec;
@@ -274,7 +274,7 @@ pub enum Effect {
     Compute(Compute),
     /// Do this before the next effect, and bring the result to `handle_compared`.
     Compare(Comparison),
-    /// Make a log's header of what it covers, and put it in its place, before the next effect.
+    /// Make a block of a log of what it covers, and put it in its place, before the next effect.
     Seal(Seal),
     /// Tell the client.
     Reply(Reply),

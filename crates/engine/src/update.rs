@@ -38,6 +38,8 @@ pub(crate) struct Update {
     covers: Vec<MemberId>,
     /// Bad blocks that it puts on record.
     bad: Vec<BadRange>,
+    /// The journal's tail that it puts on record.
+    tail: Option<u64>,
     /// Superblocks not stable yet; none before they were sent.
     left: Option<u32>,
     refused: bool,
@@ -80,6 +82,7 @@ impl Supervisor {
             levels,
             covers: Vec::new(),
             bad: Vec::new(),
+            tail: None,
             left: None,
             refused: false,
             begun: false,
@@ -120,7 +123,10 @@ impl Supervisor {
         let there = |member: &&Member| member.standing != Standing::Removed;
         let devices: Vec<_> = self.members.iter().filter(there).map(Member::device).collect();
         let utime = self.epoch_s + self.now.0 / 1_000_000_000;
-        let resync = if active { Some(Sector(0)) } else { self.resync_from };
+        // With a journal parity is right also while writes are under way.
+        let is_safe = self.has_journal() && self.resync_from.is_none();
+        let resync = if active && !is_safe { Some(Sector(0)) } else { self.resync_from };
+        let tail = self.tail.take();
         let (mut left, mut gone) = (0, 0);
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
@@ -132,6 +138,9 @@ impl Supervisor {
             }
             let own = index - gone;
             member.write_state(self.events, utime, resync, &devices, own);
+            if let Some(position) = tail.filter(|_| member.standing == Standing::Journal) {
+                member.superblock.set_journal_tail(position);
+            }
             let (sector, data) = (member.superblock.super_sector(), member.superblock.encode());
             self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Superblock);
             left += 1;
@@ -139,6 +148,7 @@ impl Supervisor {
         match &mut self.update {
             Some(update) if left > 0 => {
                 update.left = Some(left);
+                update.tail = tail;
                 update.bad = mem::take(&mut self.unrecorded_bad);
             }
             _ => {
@@ -167,6 +177,7 @@ impl Supervisor {
             // by more events than any member that missed it can hold, even after a step back.
             self.unrecorded.extend(update.covers);
             self.unrecorded_bad.extend(update.bad);
+            self.tail = self.tail.or(update.tail);
             self.record |= update.more;
             self.events = if update.begun { update.events_max } else { update.events_before };
             self.can_step_back = false;
@@ -182,6 +193,7 @@ impl Supervisor {
         self.orders.extend(update.covers.into_iter().map(Order::Recorded));
         let recorded = |(member, start, len)| Order::BadRecorded(member, start, len);
         self.orders.extend(update.bad.into_iter().map(recorded));
+        self.orders.extend(update.tail.map(Order::TailMoved));
         self.active_on_disk = update.active;
         if update.active && self.safe_at.is_none() && self.safe_mode_delay_ns > 0 && !self.stopping
         {

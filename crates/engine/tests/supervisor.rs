@@ -51,6 +51,7 @@ impl Story {
             level,
             raid_disks: members,
             spares: 0,
+            journal: None,
             members: vec![Some(NewMember { size, ..NewMember::default() }); members.into()],
             version: Version::V1_2,
             chunk: None,

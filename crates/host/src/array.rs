@@ -14,9 +14,10 @@ use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
     Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
+    journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Superblock, badblocks::BadBlocks, ppl};
+use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl};
 use std::{
     io,
     ops::Range,
@@ -70,13 +71,19 @@ pub struct Parts {
     pub intent: Option<IntentConfig>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
+    /// Its journal, replayed; the last of `members`. None when nothing may be written.
+    pub journal: Option<JournalConfig>,
+    /// It was forced to start without its journal: it takes no writes.
+    pub lacks_journal: bool,
 }
 
 impl Parts {
     /// The largest of the members' logical blocks, bytes: requests must start at and be multiples of it.
+    /// A journal holds blocks of 4 KiB.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
-        self.members.iter().map(|member| member.device.block_size()).max().unwrap_or(512)
+        let members = self.members.iter().map(|member| member.device.block_size());
+        members.chain(self.journal.map(|_| BLOCK_BYTES as u32)).max().unwrap_or(512)
     }
 
     /// The mark of the members' partial parity logs, if they have some.
@@ -166,7 +173,7 @@ pub enum StartError {
 pub(crate) struct Facts {
     pub name: String,
     pub redundant: bool,
-    /// Members have partial parity logs.
+    /// All writes go through one log: members have partial parity logs, or there is a journal.
     pub is_logged: bool,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
@@ -195,6 +202,8 @@ impl Array {
     /// # Errors
     /// [`StartError`].
     pub fn start(mut parts: Parts, options: &Options, log: Log) -> Result<Self, StartError> {
+        let read_only = options.read_only || parts.lacks_journal;
+        let options = &Options { read_only, ..options.clone() };
         let shards = options.shards.max(1);
         let replayed = logs::settle(&mut parts, options.read_only, &log)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
@@ -223,7 +232,7 @@ impl Array {
         );
         let mut runners = Vec::new();
         for (index, (queue, inbox)) in setups.into_iter().enumerate() {
-            let (engine, memory) = shard(&parts, options, &replayed)?;
+            let (engine, memory) = shard(&parts, options, &replayed, index == 0)?;
             let core = Core::new(CoreParts {
                 index,
                 engine,
@@ -439,8 +448,11 @@ fn shard(
     parts: &Parts,
     options: &Options,
     replayed: &Replayed,
+    is_first: bool,
 ) -> Result<(Shard, Memory), StartError> {
-    let pages = cache_pages(parts, options);
+    // A ring has one writer.
+    let journal = parts.journal.filter(|_| is_first);
+    let pages = cache_pages(parts, options) + journal.map_or(0, |_| JOURNAL_PAGES);
     let memory = Memory::new(pages as usize * 4096, options.buffer_bytes, true)
         .map_err(|source| StartError::System { what: "memory for buffers", source })?;
     let members = parts.members.iter().map(|part| MemberConfig {
@@ -464,6 +476,7 @@ fn shard(
         scratch_pages: pages,
         log_signature: parts.log_signature(),
         lost: replayed.lost.clone(),
+        journal,
     };
     Ok((Shard::new(config), memory))
 }
@@ -526,6 +539,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             number: part.superblock.dev_number(),
             slot: part.slot.map(|slot| slot.0),
             state: match part.slot {
+                None if part.superblock.role() == Role::Journal => "journal",
                 None => "spare",
                 Some(_) if parts.members[..index].iter().any(|p| p.slot == part.slot) => {
                     "replacement"
@@ -566,6 +580,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         events: sb.events(),
         consistency_policy: match (&parts.intent, redundant) {
             _ if parts.log_signature().is_some() => "ppl",
+            _ if sb.has_journal() => "journal",
             (Some(_), _) => "bitmap",
             (None, true) => "resync",
             (None, false) => "none",
@@ -594,10 +609,11 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         },
     };
     let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
+    let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
     Facts {
         name: parts.name.clone(),
         redundant,
-        is_logged: parts.log_signature().is_some(),
+        is_logged,
         members: members.iter().map(of).collect(),
         detail,
     }

@@ -51,6 +51,8 @@ pub struct NewArray {
     pub spares: u16,
     /// For slots and spares in order; None where one is missing.
     pub members: Vec<Option<MemberSpec>>,
+    /// A device for the journal.
+    pub journal: Option<MemberSpec>,
     /// Superblock version.
     pub version: Version,
     /// Chunk, or a linear's rounding.
@@ -154,7 +156,7 @@ pub struct WriteError {
 #[derive(Debug)]
 pub struct Prepared {
     plan: CreatePlan,
-    /// By index in the request.
+    /// By index in the request, the journal behind the others.
     members: Vec<Option<Arc<Member>>>,
     /// Old superblocks to erase: index, where, bytes.
     old: Vec<(usize, u64, usize)>,
@@ -168,10 +170,10 @@ pub struct Prepared {
 /// # Errors
 /// [`PrepareError`].
 pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepared, PrepareError> {
-    let specs: Vec<MemberSpec> = wanted.members.iter().flatten().cloned().collect();
+    let specs: Vec<MemberSpec> = places(wanted).flatten().cloned().collect();
     let mut opened = open_all(&specs, Access::ReadWrite)?.into_iter();
     let members: Vec<Option<Arc<Member>>> =
-        wanted.members.iter().map(|spec| spec.as_ref().and_then(|_| opened.next())).collect();
+        places(wanted).map(|spec| spec.and_then(|_| opened.next())).collect();
     let (mut old, mut lost) = (Vec::new(), Vec::new());
     for (index, member) in members.iter().enumerate() {
         let Some(member) = member else { continue };
@@ -202,6 +204,12 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
     Ok(Prepared { plan, members, old, lost, bitmap_file })
 }
 
+/// Slots, spares and the journal, in the order of the plan's indices.
+fn places(wanted: &NewArray) -> impl Iterator<Item = Option<&MemberSpec>> {
+    let members = wanted.members.iter().map(Option::as_ref);
+    members.chain(wanted.journal.as_ref().map(Some))
+}
+
 fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest {
     let member = |member: &Arc<Member>| NewMember {
         size: Sectors::from_bytes(member.size()),
@@ -212,7 +220,11 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
         level: wanted.level,
         raid_disks: wanted.raid_devices,
         spares: wanted.spares,
-        members: members.iter().map(|slot| slot.as_ref().map(member)).collect(),
+        members: members[..wanted.members.len()]
+            .iter()
+            .map(|slot| slot.as_ref().map(member))
+            .collect(),
+        journal: members.get(wanted.members.len()).and_then(|slot| slot.as_ref().map(member)),
         version: wanted.version,
         chunk: wanted.chunk,
         layout: wanted.layout,
@@ -249,7 +261,7 @@ fn device_number(path: &Path) -> (u32, u32) {
 
 fn culprit(wanted: &NewArray, error: &CreateError) -> Option<MemberSpec> {
     match error {
-        CreateError::Member { index, .. } => wanted.members.get(*index)?.clone(),
+        CreateError::Member { index, .. } => places(wanted).nth(*index)?.cloned(),
         _ => None,
     }
 }

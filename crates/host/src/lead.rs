@@ -398,7 +398,7 @@ impl Lead {
         }
     }
 
-    /// A member's partial parity log has one writer, so with logs the first shard is dealt everything.
+    /// A log has one writer, so with logs or a journal the first shard is dealt everything.
     fn wanted_deal(&self) -> Vec<usize> {
         if self.facts.is_logged {
             return vec![0];
@@ -593,6 +593,7 @@ pub(crate) fn standing_name(standing: Standing) -> &'static str {
         Standing::Recovering => "recovering",
         Standing::Replacement => "replacement",
         Standing::Spare => "spare",
+        Standing::Journal => "journal",
         Standing::Faulty => "faulty",
         Standing::Removed => "removed",
     }

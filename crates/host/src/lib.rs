@@ -13,6 +13,7 @@ pub mod control;
 mod core;
 pub mod create;
 mod join;
+mod journal;
 mod lead;
 mod logs;
 mod memory;

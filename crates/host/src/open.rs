@@ -2,10 +2,12 @@
 //! decide by md's rules, read the bitmap.
 //!
 //! Nothing is written, except where the user forced stale members into the array: then their
-//! superblocks are rewritten here, before anything else is. With an overlay nothing is ever
+//! superblocks are rewritten here, before anything else is; and what a journal holds is brought to the
+//! members. With an overlay nothing is ever
 //! written but the overlay's file.
 
 use crate::array::{Part, Parts, uuid_text};
+use crate::journal;
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
     overlay::{BaseId, overlay},
@@ -139,6 +141,26 @@ pub enum OpenArrayError {
         member: String,
         /// What is wrong with it.
         error: BadBlocksError,
+    },
+    /// The journal cannot be used, or what it holds cannot be brought to the members.
+    #[error(
+        "the journal {member} cannot be replayed: {why}; what was written so far does no harm, and the next \
+         start begins anew; without it, and only for reading, --force starts the array"
+    )]
+    Journal {
+        /// The journal.
+        member: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// What the journal holds would have to be written first.
+    #[error(
+        "the journal {member} holds writes that the members lack, and nothing may be written to them; \
+         --overlay FILE brings them there in FILE only; nothing was written"
+    )]
+    JournalHoldsNews {
+        /// The journal.
+        member: String,
     },
     /// The forced members' superblocks could not be written.
     #[error("{member}: cannot rewrite its superblock: {source}; `--force` again resumes")]
@@ -394,8 +416,9 @@ fn parts(
     let replacements = assembly.replacements.iter();
     let replacements = replacements
         .filter_map(|&(slot, id, at)| part(id, Some(slot), at.unwrap_or(FULLY_TRUSTED)));
-    let members = in_sync.chain(recovering).chain(replacements).chain(spares);
-    let members = members.collect::<Result<Vec<Part>, _>>()?;
+    let journal = assembly.journal.and_then(|id| part(id, None, Sector(0)));
+    let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
+    let mut members = members.collect::<Result<Vec<Part>, _>>()?;
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {
         Some(geometry) => geometry.clone(),
@@ -407,7 +430,13 @@ fn parts(
     };
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
     let resync_from = assembly.resync_from;
-    Ok(Parts { name, geometry, members, resync_from, intent, bitmap_file })
+    let may_write = !request.read_only || request.overlay.is_some();
+    let journal = match assembly.journal {
+        Some(_) => journal::start(&geometry, &mut members, may_write)?,
+        None => None,
+    };
+    let lacks_journal = assembly.lacks_journal;
+    Ok(Parts { name, geometry, members, resync_from, intent, bitmap_file, journal, lacks_journal })
 }
 
 /// The bad-block log, if there is room for one.

@@ -17,11 +17,13 @@
 //!    superblock counts upon (else only with `run`), and, for the levels with parity, if it is
 //!    clean or not degraded: after a crash the parity of a dirty stripe cannot stand in for data. (With
 //!    partial parity logs it can, once they were replayed.)
-//! 6. `force` raises the members that were left as stale, best first and no more than it takes,
+//! 6. An array with a journal starts only with it: no more than one event behind. `force` starts it
+//!    without, and then only for reading, since a write could no longer be made whole after a crash.
+//! 7. `force` raises the members that were left as stale, best first and no more than it takes,
 //!    and declares a dirty degraded array clean.
 //!
 //! Invariants of an [`Assembly`]: each candidate has one verdict; no candidate is in two of
-//! `members`, `recovering`, `replacements` and `spares`; nobody is forced, and nothing is to be rewritten, unless
+//! `members`, `recovering`, `replacements`, `spares` and `journal`; nobody is forced, and nothing is to be rewritten, unless
 //! `start` is `Ok`.
 //!
 //! Where mdadm 4.2 and Linux 6.1 would risk data, this is stricter (`tests/assemble/kernel.rs`
@@ -37,6 +39,7 @@
 //!   ended then, which the others could not yet say. mdadm leaves the others.
 //! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
 
+mod absent;
 mod conclude;
 mod force;
 mod judge;
@@ -50,6 +53,7 @@ use lapstrake_geometry::{Config, Geometry, GeometryError, Sector, Sectors, Slot}
 
 use crate::{Superblock, Unsupported};
 
+pub use absent::record_absent;
 pub use conclude::assemble;
 
 /// A device with a superblock.
@@ -93,6 +97,8 @@ pub enum Verdict {
     },
     /// A spare.
     Spare,
+    /// The journal.
+    Journal,
     /// Not used.
     Left(Reason),
 }
@@ -153,6 +159,13 @@ pub enum Reason {
         /// The other.
         by: usize,
     },
+    /// Another journal is at least as fresh.
+    JournalTaken {
+        /// The other.
+        by: usize,
+    },
+    /// A journal, but the array has none.
+    NoJournalWanted,
     /// Failed, as its own superblock says.
     Faulty,
     /// It describes the array otherwise than the freshest superblock.
@@ -206,6 +219,8 @@ pub enum Refusal {
         /// Slots without a member.
         missing: Vec<Slot>,
     },
+    /// The array has a journal, which is missing or stale.
+    NoJournal,
     /// Two devices claim one slot with equal right.
     Ambiguous {
         /// The slot.
@@ -236,6 +251,11 @@ pub struct Assembly {
     pub replacements: Vec<(Slot, usize, Option<Sector>)>,
     /// Spares.
     pub spares: Vec<usize>,
+    /// The journal.
+    pub journal: Option<usize>,
+    /// The array has a journal that is missing or stale, and was to be started by `force`: nothing may be
+    /// written to it.
+    pub lacks_journal: bool,
     /// From where on redundancy is to be made anew, in the units of
     /// [`Superblock::resync_offset`]; None if the array is clean.
     pub resync_from: Option<Sector>,

@@ -20,7 +20,7 @@ use lapstrake_geometry::{
 };
 
 use crate::bitmap::{self, Placement};
-use crate::{Superblock, Version, ppl};
+use crate::{Superblock, Version, journal, ppl};
 
 pub use error::{CreateError, Warning};
 use numbering::Numbering;
@@ -92,6 +92,8 @@ pub struct CreateRequest {
     pub spares: u16,
     /// Devices for slots and spares in order; None where one is missing.
     pub members: Vec<Option<NewMember>>,
+    /// A device for the journal (raid4, 5, 6).
+    pub journal: Option<NewMember>,
     /// Version of the superblocks.
     pub version: Version,
     /// Chunk; for linear the rounding. None: 512 KiB where there is one.
@@ -136,7 +138,7 @@ pub struct Write {
 /// What one member is to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberPlan {
-    /// Index into [`CreateRequest::members`].
+    /// Index into [`CreateRequest::members`]; the journal's is one more than the last of these.
     pub index: usize,
     /// The superblock.
     pub superblock: Superblock,
@@ -149,7 +151,7 @@ pub struct MemberPlan {
 /// A new array, to the last byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatePlan {
-    /// The members that are there, in the order of the request.
+    /// The members that are there, in the order of the request; the journal comes first.
     pub members: Vec<MemberPlan>,
     /// Contents of the bitmap file, if an external bitmap was asked for.
     pub bitmap_file: Option<Vec<u8>>,
@@ -168,6 +170,7 @@ struct Decided<'a> {
     layout: Layout,
     component: Sectors,
     places: Vec<Option<Member>>,
+    journal: Option<Member>,
     numbering: Numbering,
     set_uuid: [u8; 16],
     bitmap: Option<Placement>,
@@ -185,6 +188,7 @@ pub fn plan(
 ) -> Result<CreatePlan, CreateError> {
     check_counts(request)?;
     check_policy(request)?;
+    check_journal(request)?;
     let chunk = chunk(request)?;
     let layout = layout(request)?;
     let (sizing, data_offset, available) = measure(request, chunk)?;
@@ -203,6 +207,7 @@ pub fn plan(
     let places = each_member(request, |member| {
         size::member(request.version, member.size, data_offset, component, log)
     })?;
+    let journal = place_journal(request, data_offset, component)?;
     let geometry = geometry(request, chunk, layout, component, &places)?;
     check_redundancy(request, &geometry)?;
     let numbering = numbering::number(request);
@@ -213,6 +218,7 @@ pub fn plan(
         layout,
         component,
         places,
+        journal,
         numbering,
         set_uuid: fill::set_uuid(request, &mut random),
         bitmap: placement,
@@ -254,6 +260,7 @@ fn check_counts(request: &CreateRequest) -> Result<(), CreateError> {
     if members.len() != expected {
         return Err(CreateError::DeviceCount { expected, found: members.len() });
     }
+    let expected = expected + usize::from(request.journal.is_some());
     let max = request.version.max_members().into();
     if expected > max {
         let version = request.version;
@@ -293,6 +300,43 @@ fn check_policy(request: &CreateRequest) -> Result<(), CreateError> {
         return Err(CreateError::PplMembers { found: raid_disks, max: ppl::DISKS_MAX });
     }
     Ok(())
+}
+
+fn check_journal(request: &CreateRequest) -> Result<(), CreateError> {
+    let CreateRequest { level, version, .. } = *request;
+    match request.journal {
+        None => Ok(()),
+        Some(_) if !level.is_parity() => Err(CreateError::JournalNotAllowed { level }),
+        Some(_) if version == Version::V090 => Err(CreateError::JournalNotRecorded),
+        Some(_) if matches!(request.bitmap, BitmapChoice::Internal | BitmapChoice::External) => {
+            Err(CreateError::JournalAndBitmap)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Where things lie on the journal's device: as on a member, but for its size, which may be less.
+fn place_journal(
+    request: &CreateRequest,
+    data_offset: Sectors,
+    component: Sectors,
+) -> Result<Option<Member>, CreateError> {
+    let Some(device) = request.journal else { return Ok(None) };
+    let room = match request.version {
+        Version::V1_0 => device.size,
+        _ => device.size.max(data_offset + component),
+    };
+    let index = request.members.len();
+    let failed = |source| CreateError::Member { index, source };
+    let place =
+        size::member(request.version, room, data_offset, component, Log::None).map_err(failed)?;
+    let data_size = place.data_size.0.checked_sub((room - device.size).0).map(Sectors);
+    let least = journal::ring_min(request.raid_disks);
+    let data_size = data_size.filter(|&size| size >= least).ok_or_else(|| {
+        let needed = data_offset + least;
+        failed(GeometryError::DeviceTooSmall { found: device.size, needed })
+    })?;
+    Ok(Some(Member { data_size, ..place }))
 }
 
 /// The spare that mdadm makes takes one number more.
@@ -392,6 +436,7 @@ fn bitmap_kind(request: &CreateRequest, component: Sectors) -> Result<BitmapChoi
     let level = request.level;
     match request.bitmap {
         BitmapChoice::Default if request.policy.is_some() => Ok(BitmapChoice::None),
+        BitmapChoice::Default if request.journal.is_some() => Ok(BitmapChoice::None),
         BitmapChoice::Default if size::has_bitmap_by_default(level, component) => {
             Ok(BitmapChoice::Internal)
         }

@@ -17,6 +17,7 @@ pub mod crc32c;
 pub mod create;
 pub mod detect;
 mod error;
+pub mod journal;
 pub mod ppl;
 mod role;
 mod superblock;

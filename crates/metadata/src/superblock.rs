@@ -192,12 +192,18 @@ impl Superblock {
         matches!(self, Self::V1(sb) if sb.has(bits))
     }
 
+    /// Whether writes of the array go through a journal.
+    pub fn has_journal(&self) -> bool {
+        self.has(feature::JOURNAL)
+    }
+
     /// The first feature that cannot be acted upon, if there is one.
     pub fn unsupported(&self) -> Option<Unsupported> {
         if self.level().is_none() {
             return Some(Unsupported::Level(self.level_md()));
         }
-        if self.has(feature::JOURNAL) || self.role() == Role::Journal {
+        let may_have_journal = self.level().is_some_and(Level::is_parity);
+        if self.has_journal() && (!may_have_journal || self.bitmap_sector().is_some()) {
             return Some(Unsupported::Journal);
         }
         let (reshape, clustered) = match self {
@@ -576,6 +582,21 @@ impl Superblock {
         if let Self::V1(sb) = self {
             let more = u32::try_from(sectors.0).unwrap_or(u32::MAX);
             sb.cnt_corrected_read = sb.cnt_corrected_read.saturating_add(more);
+        }
+    }
+
+    /// Of a journal: where in its ring the oldest unit lies that may be needed ([`crate::journal`]).
+    pub fn journal_tail(&self) -> u64 {
+        match self {
+            Self::V090(_) => 0,
+            Self::V1(sb) => sb.recovery_offset,
+        }
+    }
+
+    /// Sets it; a journal of 0.90 there is none.
+    pub fn set_journal_tail(&mut self, position: u64) {
+        if let Self::V1(sb) = self {
+            sb.recovery_offset = position;
         }
     }
 

@@ -12,8 +12,8 @@ pub enum Unsupported {
     /// The layout is none of the level's.
     #[error("layout {0:#x} is not one of the level's")]
     Layout(u32),
-    /// Writes go through a journal.
-    #[error("the array has a journal (consistency policy \"journal\"), not supported yet")]
+    /// Only raid4, 5 and 6 can have a journal, and none beside a bitmap.
+    #[error("the array has a journal, which its level, or its bitmap, does not allow")]
     Journal,
     /// A partial parity log that no md would use: on another level than raid5, beside a bitmap, of more
     /// than 64 members, too small, or over data.

@@ -75,11 +75,14 @@ fn request(case: &Value) -> Option<CreateRequest> {
         Some(NewMember { size, device: (0, i as u32), write_mostly: false })
     };
     let layout = case["layout"].as_str();
+    let mut given: Vec<_> = members(case).into_iter().enumerate().map(member).collect();
+    let journal = if case["journal"] == true { given.remove(0) } else { None };
     Some(CreateRequest {
         level,
         raid_disks: case["disks"].as_u64()? as u16,
         spares: case["spares"].as_u64().unwrap_or(0) as u16,
-        members: members(case).into_iter().enumerate().map(member).collect(),
+        members: given,
+        journal,
         version: case["version"].as_str()?.parse().unwrap(),
         chunk: sectors("chunk_kib"),
         layout: match layout {
@@ -118,6 +121,14 @@ fn request(case: &Value) -> Option<CreateRequest> {
 /// Why the plan for a case is not to equal what mdadm does.
 fn differs(case: &Value, request: &CreateRequest) -> Option<&'static str> {
     let sizes: Vec<_> = request.members.iter().flatten().map(|m| m.size).collect();
+    if request.journal.is_some() {
+        if case["bitmap"] == "internal" {
+            return Some("no kernel starts an array with both a journal and a bitmap");
+        }
+        if request.version == Version::V090 {
+            return Some("0.90 has no role for a journal");
+        }
+    }
     let is_raid0 = request.level == Level::Raid0;
     if is_raid0 && request.version == Version::V090 {
         return Some("mdadm 4.2 cannot make a raid0 with 0.90, other versions can");
@@ -141,14 +152,17 @@ fn differs(case: &Value, request: &CreateRequest) -> Option<&'static str> {
 }
 
 /// Takes time and UUIDs from what mdadm wrote, so that only decisions are compared.
-fn adopt(request: &mut CreateRequest, members: &[Superblock]) -> Vec<u8> {
+fn adopt(request: &mut CreateRequest, members: &[Superblock], seq: Option<[u8; 4]>) -> Vec<u8> {
     let mut random = vec![];
     request.ctime = members[0].ctime().0;
     if request.set_uuid.is_none() {
         let by_host = request.version == Version::V090 && request.homehost.is_some();
         random.extend(&members[0].set_uuid()[..if by_host { 8 } else { 16 }]);
     }
-    random.extend(members.iter().filter_map(Superblock::device_uuid).flatten());
+    for (index, uuid) in members.iter().filter_map(Superblock::device_uuid).enumerate() {
+        random.extend(uuid);
+        random.extend(seq.filter(|_| index == 0).into_iter().flatten());
+    }
     random
 }
 
@@ -184,7 +198,12 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
             read_at(request.version, Sectors(size), &slice(bytes, at, 4096)).unwrap()
         })
         .collect();
-    let mut random = adopt(&mut request, &superblocks).into_iter();
+    // Of the journal, which comes first.
+    let seq = request.journal.map(|_| {
+        let at = superblocks[0].data_offset().0 * 512;
+        slice(&stored[0], at + 16, 4).try_into().unwrap()
+    });
+    let mut random = adopt(&mut request, &superblocks, seq).into_iter();
     if let Superblock::V090(sb) = &superblocks[0] {
         // Which of the guest's disks was where.
         let own = superblocks.iter().map(|theirs| {
@@ -195,8 +214,16 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
             member.device = device;
         }
     }
-    let plan = plan(&request, |bytes| bytes.fill_with(|| random.next().unwrap()))
+    let mut plan = plan(&request, |bytes| bytes.fill_with(|| random.next().unwrap()))
         .map_err(|error| format!("refused: {error}"))?;
+    if request.journal.is_some() {
+        // mdadm gives the journal, and nobody else, an event at once, and would not assemble it so.
+        let journal = &mut plan.members[0];
+        journal.superblock.set_events(1);
+        let at = journal.superblock.super_sector();
+        let write = journal.writes.iter_mut().find(|write| write.sector == at).unwrap();
+        write.bytes = journal.superblock.encode();
+    }
     for (member, (expected, superblock)) in plan.members.iter().zip(stored.iter().zip(&superblocks))
     {
         if member.superblock != *superblock {

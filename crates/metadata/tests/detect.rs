@@ -28,6 +28,7 @@ fn member(version: Version, ctime: u64) -> Superblock {
         level: Level::Raid1,
         raid_disks: 2,
         spares: 0,
+        journal: None,
         members: vec![member; 2],
         version,
         chunk: None,

@@ -66,6 +66,7 @@ impl Case {
             level: self.level,
             raid_disks: self.disks,
             spares: self.spares,
+            journal: None,
             members: (0..count).map(|i| (Some(i) != self.missing).then_some(member)).collect(),
             version,
             chunk: self.chunk_kib.map(Sectors::from_kib),

@@ -171,7 +171,11 @@ fn features_that_are_not_supported_are_named() {
     assert_eq!(of(0), None);
     assert_eq!(of(feature::BITMAP_OFFSET | feature::RECOVERY_OFFSET), None);
     assert_eq!(of(feature::BAD_BLOCKS), None);
-    assert_eq!(of(feature::JOURNAL), Some(Unsupported::Journal));
+    assert_eq!(of(feature::JOURNAL), None);
+    let both = feature::JOURNAL | feature::BITMAP_OFFSET;
+    assert_eq!(of(both), Some(Unsupported::Journal));
+    let raid1 = v1_with(|sb| (sb.level, sb.feature_map) = (1, feature::JOURNAL));
+    assert_eq!(raid1.unsupported(), Some(Unsupported::Journal));
     assert_eq!(of(feature::PPL), Some(Unsupported::Ppl));
     assert_eq!(of(feature::MULTIPLE_PPLS), Some(Unsupported::Ppl));
     assert_eq!(of(feature::RESHAPE_ACTIVE), Some(Unsupported::Reshape));
@@ -180,8 +184,6 @@ fn features_that_are_not_supported_are_named() {
     assert_eq!(of(replacement), None);
     assert_eq!(v1_with(|sb| sb.level = -4).unsupported(), Some(Unsupported::Level(-4)));
     assert_eq!(v1_with(|sb| sb.layout = 9).unsupported(), Some(Unsupported::Layout(9)));
-    let journal = v1_with(|sb| sb.dev_roles[3] = v1::role::JOURNAL);
-    assert_eq!(journal.unsupported(), Some(Unsupported::Journal));
     assert_eq!(v090_with(|sb| sb.minor_version = 91).unsupported(), Some(Unsupported::Reshape));
 }
 

@@ -14,14 +14,20 @@ use crate::{
     plan::Plan,
     raw,
 };
-use lapstrake_engine::{FULLY_TRUSTED, IntentConfig, MemberRecord};
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, Version, size::PPL_SPACE};
+use lapstrake_engine::journal::{
+    Disks, JournalConfig, Place, ReplayConfig, ReplayError, Replayed, replay,
+};
+use lapstrake_engine::{FULLY_TRUSTED, IntentConfig, MemberId, MemberRecord};
+use lapstrake_geometry::{
+    Geometry, Level, Parity, Sector, Sectors, Slot, Version, size::PPL_SPACE,
+};
 use lapstrake_metadata::{
     Superblock,
-    assemble::{self, Assembly, Candidate, Refusal},
+    assemble::{self, Assembly, Candidate, Refusal, record_absent},
     bitmap::{self, Bits, PAGE},
     create::{BitmapChoice, CreateRequest, NewMember, Policy, plan},
     detect,
+    journal::{Seed, ring},
 };
 use std::collections::BTreeSet;
 
@@ -62,6 +68,8 @@ struct Started {
     hole: Vec<Slot>,
     /// The logs have put redundancy right.
     was_replayed: bool,
+    /// Once it was replayed.
+    journal: Option<JournalConfig>,
 }
 
 impl<'a> Fate<'a> {
@@ -102,7 +110,7 @@ impl<'a> Fate<'a> {
     fn end(&mut self) -> Result<bool, String> {
         let mut started = self.start(&vec![true; self.disks.len()])?;
         self.force(&started);
-        self.replay(&mut started);
+        self.replay(&mut started)?;
         self.check_redundancy(&started)?;
         Ok(true)
     }
@@ -145,7 +153,8 @@ impl<'a> Fate<'a> {
         self.stamp = report.stamp;
         self.suspect.extend(&report.hit);
         if report.was_active {
-            let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
+            let Assembly { members, journal, .. } = &started.assembly;
+            let serves = |disk: &usize| members.contains(&Some(*disk)) || *journal == Some(*disk);
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
         }
         self.stale.retain(|disk| !report.recovered.contains(disk));
@@ -170,22 +179,25 @@ impl<'a> Fate<'a> {
     fn begin(&mut self, may_leave: bool) -> Result<Started, String> {
         let mut offered = vec![true; self.disks.len()];
         let mut started = self.start(&offered)?;
-        let may_leave = may_leave && self.plan.fault_every > 0 && self.dice.one_in(8);
-        if let Some(away) = self.draw_away(&started).filter(|_| may_leave) {
+        // With a journal none may be missed, whenever the power was cut.
+        let (every, most) = if self.plan.journal.is_some() { (2, 2) } else { (8, 1) };
+        let may_leave = may_leave && self.plan.fault_every > 0 && self.dice.one_in(every);
+        for _ in 0..if may_leave { most } else { 0 } {
+            let Some(away) = self.draw_away(&started) else { break };
             self.say(|| format!("disk {away} is away"));
             offered[away] = false;
             self.suspect.insert(away);
             started = self.start(&offered)?;
         }
         self.force(&started);
-        self.replay(&mut started);
+        self.replay(&mut started)?;
         self.check_redundancy(&started)?;
         let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
         if heals && offered.iter().all(|&offered| offered) && self.has_redundancy() {
             self.heal(&started)?;
             started = self.start(&offered)?;
             // Who came back has an old log.
-            self.replay(&mut started);
+            self.replay(&mut started)?;
         }
         self.say(|| {
             let Assembly { members, resync_from, .. } = &started.assembly;
@@ -210,11 +222,13 @@ impl<'a> Fate<'a> {
         let away = self.dice.below(members.len() as u64) as usize;
         let is_dirty_mirror =
             !self.geometry.level().is_parity() && started.assembly.resync_from.is_some();
+        // One of the others may be the freshest then, and know of a failure that this one does not.
+        let all_know =
+            |slot| started.superblocks.iter().flatten().all(|sb| sb.dev_of_slot(slot).is_some());
+        let serves = |slot: Slot| members[slot.index()].is_some() && all_know(slot);
         let survives = self.has_redundancy()
             && !is_dirty_mirror
-            && self
-                .geometry
-                .survives(|slot| slot.index() != away && members[slot.index()].is_some());
+            && self.geometry.survives(|slot| slot.index() != away && serves(slot));
         members[away].filter(|_| survives)
     }
 
@@ -238,7 +252,49 @@ impl<'a> Fate<'a> {
         }
         self.check_members(&assembly, offered)?;
         let intent = self.intent(&assembly, &superblocks)?;
-        Ok(Started { assembly, superblocks, intent, hole, was_replayed: false })
+        Ok(Started { assembly, superblocks, intent, hole, was_replayed: false, journal: None })
+    }
+
+    /// What logs or a journal hold comes to the members.
+    fn replay(&mut self, started: &mut Started) -> Result<(), String> {
+        self.replay_logs(started);
+        self.replay_journal(started)
+    }
+
+    /// What the journal holds comes to the members, as the host does it; now and then the power is
+    /// cut in the midst of it.
+    fn replay_journal(&mut self, started: &mut Started) -> Result<(), String> {
+        let (Geometry::Parity(parity), Some(disk)) = (&self.geometry, started.assembly.journal)
+        else {
+            return Ok(());
+        };
+        let parity = parity.clone();
+        let is_cut = self.plan.cut_every > 0;
+        while is_cut && self.dice.one_in(3) {
+            let bound = self.dice.pick(&[3, 30, 300]);
+            let left = Some(self.dice.between(1..=bound));
+            let work = Replaying::new(&mut self.disks, started, disk, &parity, left);
+            if work.replay()?.is_some() {
+                break;
+            }
+            self.say(|| "the power is cut while the journal is replayed".into());
+            let how = self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors]);
+            self.disks.iter_mut().for_each(|disk| disk.cut(how, &mut self.dice));
+        }
+        let work = Replaying::new(&mut self.disks, started, disk, &parity, None);
+        let (done, written) = work.replay()?.ok_or("a replay that nobody cut did not end")?;
+        self.say(|| format!("the journal was replayed: {done:?}"));
+        for (disk, superblock) in written {
+            started.superblocks[disk] = Some(superblock);
+        }
+        let superblock = started.superblocks[disk].as_ref().expect("it was assembled");
+        let (ring, seed) = (ring(superblock.data_size()), Seed::new(superblock.set_uuid()));
+        let Replayed { tail, head, seq, .. } = done;
+        // It is put behind the members when these are known.
+        let member = MemberId(0);
+        started.journal = Some(JournalConfig { member, ring, seed, tail, head, seq });
+        self.disks.iter_mut().for_each(|disk| disk.cut(Cut::Nothing, &mut self.dice));
+        Ok(())
     }
 
     fn assemble(
@@ -295,7 +351,7 @@ impl<'a> Fate<'a> {
             return Err("the array has changed its geometry".into());
         }
         for (disk, &offered) in offered.iter().enumerate() {
-            let serves = assembly.members.contains(&Some(disk));
+            let serves = assembly.members.contains(&Some(disk)) || assembly.journal == Some(disk);
             if serves && self.stale.contains(&disk) {
                 return Err(format!("disk {disk} is stale and serves"));
             }
@@ -360,6 +416,9 @@ impl<'a> Fate<'a> {
             if started.was_replayed {
                 return Err(format!("row {row} differs after the logs were replayed"));
             }
+            if assembly.journal.is_some() && !self.was_forced {
+                return Err(format!("row {row} differs, though the journal was replayed"));
+            }
             if !self.doubt[row as usize] {
                 return Err(format!("row {row} differs, and no write was under way there"));
             }
@@ -411,8 +470,10 @@ impl<'a> Fate<'a> {
         let replacements =
             replacements.map(|&(slot, id, to)| record(id, Some(slot), to.unwrap_or(FULLY_TRUSTED)));
         let spares = assembly.spares.iter().map(|&id| record(id, None, Sector(0)));
-        let members = in_sync.chain(recovering).chain(replacements).chain(spares);
+        let journal = assembly.journal.map(|id| record(id, None, Sector(0)));
+        let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
         let members: Vec<_> = members.collect();
+        let last = MemberId(members.len() as u16 - 1);
         let absent = |(disk, _): &(usize, Superblock)| members.iter().all(|m| m.0 != *disk);
         let there = superblocks.iter().enumerate();
         let mut returning: Vec<(usize, Superblock)> =
@@ -428,7 +489,144 @@ impl<'a> Fate<'a> {
             resync_from: assembly.resync_from,
             was_replayed: started.was_replayed,
             intent: intent.clone(),
+            journal: started.journal.map(|journal| JournalConfig { member: last, ..journal }),
         }
+    }
+}
+
+/// A journal's replay on the disks.
+struct Replaying<'a> {
+    disks: &'a mut [Disk],
+    config: ReplayConfig,
+    /// By slot, and the journal behind them: the disk and where its data begins.
+    places: Vec<Vec<(usize, u64)>>,
+    /// Of all who are in the array, each with its disk; the journal is the last.
+    superblocks: Vec<(usize, Superblock)>,
+    /// Writes and flushes until the power is cut.
+    left: Option<u64>,
+}
+
+impl<'a> Replaying<'a> {
+    fn new(
+        disks: &'a mut [Disk],
+        started: &Started,
+        journal: usize,
+        parity: &Parity,
+        left: Option<u64>,
+    ) -> Self {
+        let Started { assembly, superblocks, .. } = started;
+        let sb = |disk: usize| superblocks[disk].as_ref().expect("it was assembled");
+        let mut trusted_to: Vec<Option<Sector>> =
+            assembly.members.iter().map(|disk| disk.map(|_| FULLY_TRUSTED)).collect();
+        let mut holders: Vec<Vec<usize>> =
+            assembly.members.iter().map(|disk| disk.iter().copied().collect()).collect();
+        for &(slot, disk, to) in &assembly.recovering {
+            trusted_to[slot.index()] = Some(to);
+            holders[slot.index()].push(disk);
+        }
+        // They get what the members that they replace do.
+        for &(slot, disk, _) in &assembly.replacements {
+            holders[slot.index()].push(disk);
+        }
+        holders.push([journal].into());
+        let place = |disk: usize| (disk, sb(disk).data_offset().0);
+        let others = holders[..holders.len() - 1].iter().flatten().copied();
+        let all = others.chain(assembly.spares.iter().copied()).chain([journal]);
+        let superblocks = all.map(|disk| (disk, sb(disk).clone())).collect();
+        let superblock = sb(journal);
+        let config = ReplayConfig {
+            parity: parity.clone(),
+            seed: Seed::new(superblock.set_uuid()),
+            ring: ring(superblock.data_size()),
+            tail: superblock.journal_tail(),
+            trusted_to,
+        };
+        let places = holders.into_iter().map(|h| h.into_iter().map(place).collect()).collect();
+        Self { disks, config, places, superblocks, left }
+    }
+
+    /// With the superblocks as they are then; none if the power was cut.
+    #[allow(clippy::type_complexity, reason = "used in one place")]
+    fn replay(mut self) -> Result<Option<(Replayed, Vec<(usize, Superblock)>)>, String> {
+        let config = self.config.clone();
+        match replay(&config, &mut self) {
+            Ok(done) => Ok(Some((done, self.superblocks))),
+            Err(ReplayError::Device(_)) => Ok(None),
+            Err(error) => Err(format!("the journal cannot be replayed: {}", said(&error))),
+        }
+    }
+
+    fn at(&self, place: Place) -> Vec<(usize, u64)> {
+        let index = match place {
+            Place::Journal => self.places.len() - 1,
+            Place::Slot(slot) => slot.index(),
+        };
+        self.places[index].clone()
+    }
+
+    fn tick(&mut self) -> Result<(), Dark> {
+        match &mut self.left {
+            Some(0) => Err(Dark),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The power is off.
+#[derive(Debug)]
+struct Dark;
+
+fn said(error: &ReplayError<Dark>) -> String {
+    format!("{error:?}")
+}
+
+impl Disks for Replaying<'_> {
+    type Error = Dark;
+
+    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), Dark> {
+        let (disk, offset) = self.at(place)[0];
+        buf.copy_from_slice(self.disks[disk].bytes(offset + sector.0, buf.len()));
+        Ok(())
+    }
+
+    fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), Dark> {
+        for (disk, offset) in self.at(place) {
+            self.tick()?;
+            self.disks[disk].write(offset + sector.0, bytes.to_vec(), false);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, place: Place) -> Result<(), Dark> {
+        for (disk, _) in self.at(place) {
+            self.tick()?;
+            let mark = self.disks[disk].mark();
+            self.disks[disk].flush(mark);
+        }
+        Ok(())
+    }
+
+    fn set_tail(&mut self, position: u64) -> Result<(), Dark> {
+        let all: Vec<_> = self.superblocks.iter().map(|(_, superblock)| superblock).collect();
+        let recorded = record_absent(&all);
+        let has_absent = recorded.is_some();
+        for (entry, superblock) in self.superblocks.iter_mut().zip(recorded.into_iter().flatten()) {
+            entry.1 = superblock;
+        }
+        let last = self.superblocks.len() - 1;
+        self.superblocks[last].1.set_journal_tail(position);
+        for index in if has_absent { 0 } else { last }..=last {
+            self.tick()?;
+            let (disk, superblock) = &self.superblocks[index];
+            let mut bytes = superblock.encode();
+            bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
+            self.disks[*disk].write(superblock.super_sector().0, bytes, true);
+        }
+        Ok(())
     }
 }
 
@@ -446,10 +644,12 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
             Version::V1_1 | Version::V1_2 => data_offset + Sectors(size),
         })
         .collect();
+    let journal = asked.journal.map(|sectors| DATA_OFFSET + Sectors(sectors));
     let request = CreateRequest {
         level: asked.level,
         raid_disks: asked.disks,
         spares: u16::from(asked.replaces),
+        journal: journal.map(|size| NewMember { size, ..NewMember::default() }),
         members: sizes
             .iter()
             .map(|&size| Some(NewMember { size, ..NewMember::default() }))
@@ -478,7 +678,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
     };
     let made = plan(&request, |buf| buf.iter_mut().for_each(|byte| *byte = dice.next() as u8));
     let made = made.unwrap_or_else(|error| panic!("{asked}: {error}"));
-    let mut disks: Vec<Disk> = sizes.iter().map(|size| Disk::new(size.0)).collect();
+    let mut disks: Vec<Disk> = sizes.iter().chain(&journal).map(|size| Disk::new(size.0)).collect();
     for member in &made.members {
         for write in &member.writes {
             disks[member.index].put(write.sector.0, &write.bytes);

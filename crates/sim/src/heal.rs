@@ -51,7 +51,8 @@ pub(crate) fn heal(
 ) -> Result<Vec<Option<usize>>, String> {
     let Part { geometry, assembly, superblocks, intent } = part;
     let sb = |disk: usize| superblocks[disk].as_ref().expect("all are there");
-    let is_free = |disk: &usize| !assembly.members.contains(&Some(*disk));
+    let serves = |disk: usize| assembly.members.contains(&Some(disk));
+    let is_free = |disk: &usize| !serves(*disk) && assembly.journal != Some(*disk);
     let mut free = (0..disks.len()).filter(is_free);
     let homes: Vec<Option<usize>> =
         assembly.members.iter().map(|m| m.or_else(|| free.next())).collect();
@@ -89,6 +90,8 @@ pub(crate) fn heal(
 fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) {
     let events = part.assembly.events + 2;
     let homes: Vec<usize> = homes.iter().copied().flatten().collect();
+    let slots = homes.len();
+    let homes: Vec<usize> = homes.into_iter().chain(part.assembly.journal).collect();
     let mut fresh: Vec<Superblock> =
         homes.iter().filter_map(|&disk| part.superblocks[disk].clone()).collect();
     // One that was away long may have the number of another that came in its place.
@@ -101,14 +104,18 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) 
         .zip(&fresh)
         .map(|(slot, sb)| Device {
             number: sb.dev_number(),
-            role: Role::Active(Slot(slot)),
+            role: if usize::from(slot) < slots { Role::Active(Slot(slot)) } else { Role::Journal },
             in_sync: true,
         })
         .collect();
     for (index, (disk, mut sb)) in homes.into_iter().zip(fresh).enumerate() {
         sb.set_events(events);
         sb.set_resync_offset(None::<Sector>);
+        let tail = sb.journal_tail();
         sb.set_recovery_offset(None);
+        if index >= slots {
+            sb.set_journal_tail(tail);
+        }
         sb.set_replacement(false);
         sb.set_roles(&devices, index);
         let mut bytes = sb.encode();

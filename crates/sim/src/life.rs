@@ -22,6 +22,7 @@ use lapstrake_engine::{
     BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo, MemberRecord,
     MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing, Supervisor,
     SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
+    journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_metadata::{Superblock, create::spare, ppl};
@@ -48,6 +49,8 @@ pub(crate) struct Setup {
     /// The logs have put redundancy right, which the superblocks do not say yet.
     pub was_replayed: bool,
     pub intent: Option<IntentConfig>,
+    /// Replayed; the last of `members`.
+    pub journal: Option<JournalConfig>,
 }
 
 /// How a life ended.
@@ -228,8 +231,16 @@ impl<'a> Life<'a> {
         first_stamp: u32,
         trace: bool,
     ) -> Self {
-        let Setup { geometry, members, returning, was_forced, was_replayed, resync_from, intent } =
-            setup;
+        let Setup {
+            geometry,
+            members,
+            returning,
+            was_forced,
+            was_replayed,
+            resync_from,
+            intent,
+            journal,
+        } = setup;
         let first = &members[0].1.superblock;
         let log_signature = first.has_ppl().then(|| ppl::signature(first.set_uuid()));
         let configs: Vec<MemberConfig> = members
@@ -257,19 +268,21 @@ impl<'a> Life<'a> {
         let unheard = whole.map(|(index, _)| (MemberId(index as u16), 0)).collect();
         let to_go = configs.iter().enumerate().filter(is_replaced);
         let to_go = to_go.map(|(index, _)| MemberId(index as u16)).collect();
-        let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
+        let pages = cache_pages(plan, &geometry) + journal.map_or(0, |_| JOURNAL_PAGES);
+        let span = span(plan, &geometry);
         let shard = |index: usize| {
             Shard::new(ShardConfig {
                 geometry: geometry.clone(),
                 members: configs.clone(),
                 read_only: false,
-                block: Sectors(1),
+                block: Sectors(plan.block()),
                 in_sync_to: resync_from.unwrap_or(FULLY_TRUSTED),
                 bitmap_chunk: intent.as_ref().map(|intent| intent.bits.chunk()),
                 scratch: BufId(index as u32),
                 scratch_pages: pages,
                 log_signature,
                 lost: Vec::new(),
+                journal,
             })
         };
         Self {
@@ -387,7 +400,7 @@ impl<'a> Life<'a> {
     fn read_all(&mut self) {
         let (total, mut at) = (self.oracle.sectors(), 0);
         while at < total {
-            let len = self.dice.between(1..=64).min(total - at);
+            let len = self.dice.between(1..=64).next_multiple_of(self.plan.block()).min(total - at);
             self.script.push_back(Wish { ask: Ask::Read, sector: at, len });
             at += len;
         }

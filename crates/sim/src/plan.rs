@@ -2,6 +2,7 @@
 
 use crate::dice::Dice;
 use lapstrake_geometry::{Layout, Level, Sectors, Version};
+use lapstrake_metadata::journal::{BLOCK, ring_min};
 use std::fmt;
 
 /// A configuration drawn from a seed.
@@ -57,6 +58,8 @@ pub struct Plan {
     pub replaces: bool,
     /// Before one start in so many redundancy is made whole; 0: never.
     pub heal_every: u64,
+    /// Sectors of the journal, if there is one.
+    pub journal: Option<u64>,
 }
 
 impl Plan {
@@ -114,13 +117,33 @@ impl Plan {
             adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
             replaces: false,
+            journal: None,
         };
         plan.replaces = level.has_redundancy() && plan.version != Version::V090 && dice.one_in(3);
         if plan.replaces {
             plan.frozen = dice.one_in(8);
             plan.sizes.push(size + unit * dice.below(3));
         }
-        plan
+        let has_journal = level.is_parity() && plan.log.is_none() && dice.one_in(3);
+        if has_journal { plan.with_journal(dice) } else { plan }
+    }
+
+    /// A journal is in place of a bitmap, belongs to one shard, and has its role in new superblocks only.
+    fn with_journal(self, dice: &mut Dice) -> Self {
+        let least = ring_min(self.disks).0;
+        let versions = [Version::V1_1, Version::V1_2];
+        Self {
+            journal: Some(dice.pick(&[least, least + 8, 2 * least, 10 * least])),
+            version: dice.pick(&versions),
+            bitmap_chunk: None,
+            shards: 1,
+            ..self
+        }
+    }
+
+    /// What requests start at and are multiples of.
+    pub(crate) fn block(&self) -> u64 {
+        if self.journal.is_some() { BLOCK.0 } else { 1 }
     }
 }
 
@@ -146,7 +169,7 @@ impl fmt::Display for Plan {
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, log {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
-             replaces {}",
+             replaces {}, journal {:?}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -172,6 +195,7 @@ impl fmt::Display for Plan {
             self.frozen,
             self.adds,
             self.replaces,
+            self.journal,
         )
     }
 }

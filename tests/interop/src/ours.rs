@@ -42,6 +42,7 @@ pub fn create(case: &Case, shape: &Shape, files: &[PathBuf]) -> Result<(), Failu
         bitmap: if shape.bitmap.is_some() { NewBitmap::Internal } else { NewBitmap::None },
         bitmap_chunk: shape.bitmap,
         policy: None,
+        journal: None,
         size: None,
         data_offset: None,
         uuid: None,

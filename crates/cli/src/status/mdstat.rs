@@ -33,6 +33,7 @@ fn member(member: &MemberView) -> String {
     let flag = match &*member.state {
         "faulty" => "(F)",
         "spare" => "(S)",
+        "journal" => "(J)",
         "replacement" => "(R)",
         _ => "",
     };
@@ -137,6 +138,7 @@ mod tests {
         assert_eq!(member("recovering", true), " x[7](W)");
         assert_eq!(member("faulty", true), " x[7](W)(F)");
         assert_eq!(member("spare", false), " x[7](S)");
+        assert_eq!(member("journal", false), " x[7](J)");
         assert_eq!(member("replacement", false), " x[7](R)");
     }
 }

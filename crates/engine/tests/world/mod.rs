@@ -114,6 +114,7 @@ impl World {
             scratch_pages: pages,
             log_signature: None,
             lost: Vec::new(),
+            journal: None,
         });
         let sectors = geometry.array_sectors().0 as usize;
         let mut world = Self {
@@ -252,7 +253,7 @@ impl World {
                     Effect::Io(io) => self.pending.push(io),
                     Effect::Compute(compute) => self.compute(&compute),
                     Effect::Reply(reply) => self.answered(reply),
-                    Effect::Seal(_) => unreachable!("these arrays have no log"),
+                    Effect::Seal(_) => unreachable!("these arrays have neither logs nor a journal"),
                     Effect::Compare(compare) => {
                         let found = compare
                             .run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len));

@@ -159,6 +159,7 @@ impl Setup {
             level: self.level,
             raid_devices: self.members as u16,
             spares: 0,
+            journal: None,
             members: specs.collect(),
             version: Version::V1_2,
             chunk: Some(Sectors(128)),

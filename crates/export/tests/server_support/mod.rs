@@ -109,6 +109,7 @@ impl Rig {
             level: self.level,
             raid_devices: self.disks,
             spares: 0,
+            journal: None,
             members: specs.iter().map(|path| Some(MemberSpec::whole(path))).collect(),
             version: Version::V1_2,
             chunk: self.chunk,

@@ -55,6 +55,11 @@ impl Lead {
                          fails from now on, reads go on; what was flushed before is safe; mend \
                          the cause (is there room left?), then start it again with --force"
                     }
+                    Loss::Journal => {
+                        "the journal failed: every write fails from now on, reads go on; what was \
+                         answered is on the members; mend the journal's device, then start it again \
+                         with it"
+                    }
                     Loss::Metadata => {
                         "superblocks or bitmap can no longer be written: every write fails from \
                          now on, reads go on; what was flushed before is safe"

@@ -137,6 +137,9 @@ fn start(
         let (missing, run_helps) = (missing.clone(), !count.is_dirty_degraded);
         return Some(Refusal::DirtyDegraded { missing, run_helps });
     }
+    if table.lacks_journal() && !options.force {
+        return Some(Refusal::NoJournal);
+    }
     let is_welcome = options.run || options.force;
     (have < expected && !is_welcome).then(|| Refusal::NewlyDegraded {
         have: *have,
@@ -180,6 +183,8 @@ fn conclude(
         recovering: recovering.collect(),
         replacements: replacements.collect(),
         spares: judged().filter(|(_, v)| **v == Verdict::Spare).map(|(id, _)| id).collect(),
+        journal: table.journal().map(id),
+        lacks_journal: table.lacks_journal(),
         resync_from: sb.resync_offset().filter(|_| needs_resync),
         events: sb.events(),
         degraded: count.missing.len() as u16,

@@ -78,7 +78,7 @@ fn can_be_raised(verdict: &Verdict) -> bool {
             reason,
             Reason::Stale { .. } | Reason::CallsFailed { .. } | Reason::CalledFailedBy { .. }
         ),
-        Verdict::Taken { .. } | Verdict::Replacement { .. } => false,
+        Verdict::Taken { .. } | Verdict::Replacement { .. } | Verdict::Journal => false,
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use lapstrake_geometry::Slot;
 
 use super::{AssembleError, Candidate, Options, Reason, Verdict};
-use crate::{Role, Superblock, Unsupported};
+use crate::{Role, Superblock};
 
 /// How many events a member may be behind.
 const EVENT_MARGIN: u64 = 1;
@@ -96,7 +96,18 @@ pub(super) fn judge(candidate: &Candidate<'_>, freshest: &Candidate<'_>) -> Verd
         // superblock would not yet say how far its recovery has come.
         Role::Spare => Verdict::Spare,
         Role::Faulty => Verdict::Left(Reason::Faulty),
-        Role::Journal => Verdict::Left(Reason::Unsupported(Unsupported::Journal)),
+        Role::Journal => judge_journal(sb, fresh),
+    }
+}
+
+fn judge_journal(sb: &Superblock, fresh: &Superblock) -> Verdict {
+    let (events, freshest) = (sb.events(), fresh.events());
+    if !fresh.has_journal() {
+        Verdict::Left(Reason::NoJournalWanted)
+    } else if events.saturating_add(EVENT_MARGIN) < freshest {
+        Verdict::Left(Reason::Stale { events, freshest })
+    } else {
+        Verdict::Journal
     }
 }
 
@@ -116,7 +127,7 @@ fn unfit(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
         return Some(Reason::Unsupported(what));
     }
     let (found, needed) = (sb.data_size(), fresh.component());
-    (found < needed).then_some(Reason::TooSmall { found, needed })
+    (found < needed && sb.role() != Role::Journal).then_some(Reason::TooSmall { found, needed })
 }
 
 /// A field's name, and how to show its value.

@@ -49,10 +49,12 @@ impl<'a> Table<'a> {
             return;
         };
         let (a, b) = (&self.candidates[earlier], &self.candidates[later]);
+        let is_journal = |i: usize| self.verdicts[i] == Verdict::Journal;
+        let two_journals = is_journal(earlier) && is_journal(later);
         let place = |i: usize| matches!(self.verdicts[i], Verdict::Replacement { .. });
         let one_slot = slot_a.filter(|_| slot_a == slot_b && place(earlier) == place(later));
         let one_number = a.superblock.dev_number() == b.superblock.dev_number();
-        if one_slot.is_none() && !one_number {
+        if one_slot.is_none() && !one_number && !two_journals {
             return;
         }
         let (rank_a, rank_b) =
@@ -66,6 +68,7 @@ impl<'a> Table<'a> {
         self.verdicts[loser] = Verdict::Left(match one_slot {
             _ if one_device => Reason::DuplicateOf { id: by },
             Some(slot) => Reason::SlotTaken { slot, by },
+            None if two_journals => Reason::JournalTaken { by },
             None => Reason::NumberTaken { dev_number, by },
         });
     }
@@ -81,11 +84,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// None if it was left, Some(None) for a spare.
+    /// None if it was left, Some(None) if it holds no slot.
     fn claim(&self, i: usize) -> Option<Option<Slot>> {
         match self.verdicts[i] {
             Verdict::Taken { slot, .. } | Verdict::Replacement { slot, .. } => Some(Some(slot)),
-            Verdict::Spare => Some(None),
+            Verdict::Spare | Verdict::Journal => Some(None),
             Verdict::Left(_) => None,
         }
     }
@@ -119,6 +122,16 @@ impl<'a> Table<'a> {
     pub(super) fn in_sync(&self) -> Vec<Option<usize>> {
         let holders = self.holders().into_iter();
         holders.map(|holder| holder.filter(|&i| self.is_in_sync(i))).collect()
+    }
+
+    /// The journal, as an index into `candidates`.
+    pub(super) fn journal(&self) -> Option<usize> {
+        self.verdicts.iter().position(|verdict| *verdict == Verdict::Journal)
+    }
+
+    /// Whether the array has a journal that is not there.
+    pub(super) fn lacks_journal(&self) -> bool {
+        self.freshest.superblock.has_journal() && self.journal().is_none()
     }
 
     /// Whether all data can be read.

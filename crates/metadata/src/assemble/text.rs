@@ -57,6 +57,7 @@ impl Verdict {
                 format!("taken as the replacement for {slot}: done up to sector {at}")
             }
             Self::Spare => "taken as a spare".to_string(),
+            Self::Journal => "taken as the journal".to_string(),
             Self::Left(reason) => format!("left: {}", reason.describe(name)),
         }
     }
@@ -94,6 +95,8 @@ impl Reason {
             Self::NumberTaken { dev_number, by } => {
                 format!("{} has the same device number, {dev_number}", name(*by))
             }
+            Self::JournalTaken { by } => format!("{} is the array's journal", name(*by)),
+            Self::NoJournalWanted => "it is a journal, but the array has none".to_string(),
             Self::Faulty => "it failed, as its own superblock says".to_string(),
             Self::Disagrees { field, found, expected } => {
                 format!("its {field} is {found}, the freshest member's {expected}")
@@ -155,6 +158,11 @@ impl Refusal {
                     _ => format!("{} are", slots_text(missing)),
                 }
             ),
+            Self::NoJournal => {
+                "the array's journal is missing or out of date: it may hold writes that \
+                 the members lack. Add it, or use --force to start without, only for reading"
+                    .to_string()
+            }
             Self::Ambiguous { slot, ids: [first, second] } => format!(
                 "{} and {} both claim {slot}, and are equally fresh. Leave one of them out",
                 name(*first),

@@ -148,6 +148,18 @@ pub enum CreateError {
         /// The level.
         level: Level,
     },
+    /// Only levels with parity write stripes.
+    #[error("{level} takes no journal: raid4, raid5 and raid6 do")]
+    JournalNotAllowed {
+        /// The level.
+        level: Level,
+    },
+    /// 0.90 has no role for it.
+    #[error("metadata 0.90 cannot record a journal: choose 1.0, 1.1 or 1.2")]
+    JournalNotRecorded,
+    /// What a bitmap is for, a journal does.
+    #[error("an array with a journal takes no bitmap")]
+    JournalAndBitmap,
     /// Members this small have no room beside the superblock.
     #[error("members of {component} leave no room for an internal bitmap")]
     NoRoomForBitmap {

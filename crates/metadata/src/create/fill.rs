@@ -4,11 +4,13 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lapstrake_geometry::{Layout, Level, Raid0Layout, Sectors, size};
+use lapstrake_geometry::size::{self, Member};
+use lapstrake_geometry::{Layout, Level, Raid0Layout, Sectors};
 use sha1::{Digest, Sha1};
 
 use super::numbering::Numbered;
 use super::{CreateRequest, Decided, MemberPlan, NewMember, Policy, Write};
+use crate::journal::{Meta, Seed};
 use crate::v1::{self, feature};
 use crate::wire::{ByteOrder, Field};
 use crate::{Role, Superblock, Version, bitmap, ppl, v090};
@@ -63,41 +65,73 @@ pub(super) fn members(
             }
         }
     }
+    if let (Superblock::V1(sb), Some(number)) = (&mut template, decided.numbering.journal) {
+        sb.dev_roles[number as usize] = v1::role::JOURNAL;
+    }
     let present = request.members.iter().zip(&decided.numbering.devices).enumerate();
     let present =
         present.filter_map(|(index, (member, device))| Some((index, (*member)?, (*device)?)));
-    let one = |(index, member, device): (usize, NewMember, Numbered)| {
+    let mut plans: Vec<MemberPlan> = journal(decided, &template, random).into_iter().collect();
+    plans.extend(present.map(|(index, member, device): (usize, NewMember, Numbered)| {
         let place = decided.places[index].as_ref().expect("placed, being there");
-        let superblock = match &template {
-            Superblock::V090(sb) => {
-                let mut sb = sb.clone();
-                sb.this_disk = sb.disks[device.number as usize];
-                sb.sb_start = place.superblock.0;
-                Superblock::V090(sb)
-            }
-            Superblock::V1(sb) => {
-                let mut sb = sb.clone();
-                sb.dev_number = device.number;
-                sb.super_offset = place.superblock.0;
-                sb.data_offset = place.data_offset.0;
-                sb.data_size = place.data_size.0;
-                if let Some(offset) = place.bad_block_log {
-                    sb.bblog_offset = offset;
-                    sb.bblog_size = size::BAD_BLOCK_LOG.0 as u16;
-                }
-                if let Some(offset) = place.ppl {
-                    sb.set_ppl(offset as i16, size::PPL_SPACE.0 as u16);
-                }
-                if member.write_mostly {
-                    sb.devflags |= v1::devflag::WRITE_MOSTLY;
-                }
-                random(&mut sb.device_uuid);
-                Superblock::V1(sb)
-            }
-        };
+        let mut superblock = placed(&template, device.number, place, random);
+        if let (Superblock::V1(sb), true) = (&mut superblock, member.write_mostly) {
+            sb.devflags |= v1::devflag::WRITE_MOSTLY;
+        }
         MemberPlan { index, writes: writes(&superblock, bitmap.as_deref()), superblock }
-    };
-    present.map(one).collect()
+    }));
+    plans
+}
+
+/// A device's superblock.
+fn placed(
+    template: &Superblock,
+    number: u32,
+    place: &Member,
+    random: &mut impl FnMut(&mut [u8]),
+) -> Superblock {
+    match template {
+        Superblock::V090(sb) => {
+            let mut sb = sb.clone();
+            sb.this_disk = sb.disks[number as usize];
+            sb.sb_start = place.superblock.0;
+            Superblock::V090(sb)
+        }
+        Superblock::V1(sb) => {
+            let mut sb = sb.clone();
+            sb.dev_number = number;
+            sb.super_offset = place.superblock.0;
+            sb.data_offset = place.data_offset.0;
+            sb.data_size = place.data_size.0;
+            if let Some(offset) = place.bad_block_log {
+                sb.bblog_offset = offset;
+                sb.bblog_size = size::BAD_BLOCK_LOG.0 as u16;
+            }
+            if let Some(offset) = place.ppl {
+                sb.set_ppl(offset as i16, size::PPL_SPACE.0 as u16);
+            }
+            random(&mut sb.device_uuid);
+            Superblock::V1(sb)
+        }
+    }
+}
+
+/// The journal: an empty block at its beginning, where the superblock says that the log begins.
+fn journal(
+    decided: &Decided<'_>,
+    template: &Superblock,
+    random: &mut impl FnMut(&mut [u8]),
+) -> Option<MemberPlan> {
+    let (place, number) = (decided.journal.as_ref()?, decided.numbering.journal?);
+    let superblock = placed(template, number, place, random);
+    let mut seq = [0; 4];
+    random(&mut seq);
+    let seq = u32::from_le_bytes(seq).into();
+    let block = Meta { seq, position: 0, payloads: Vec::new() };
+    let bytes = block.encode(Seed::new(decided.set_uuid));
+    let mut writes = writes(&superblock, None);
+    writes.insert(0, Write { sector: place.data_offset, bytes });
+    Some(MemberPlan { index: decided.request.members.len(), superblock, writes })
 }
 
 fn writes(superblock: &Superblock, bitmap: Option<&[u8]>) -> Vec<Write> {
@@ -147,6 +181,9 @@ fn template_v1(decided: &Decided<'_>) -> v1::Superblock {
     if request.policy == Some(Policy::Ppl) {
         feature_map |= feature::PPL;
     }
+    if numbering.journal.is_some() {
+        feature_map |= feature::JOURNAL;
+    }
     if request.level == Level::Raid0 && records_raid0_layout(decided) {
         feature_map |= feature::RAID0_LAYOUT;
     }
@@ -154,6 +191,7 @@ fn template_v1(decided: &Decided<'_>) -> v1::Superblock {
     let listed = u32::from(request.raid_disks) + (numbering.working - numbering.active);
     let listed = (v1::Superblock::SIZE as u32 + 2 * listed).next_multiple_of(512) / 2 - 128;
     let numbers = numbering.devices.iter().flatten().map(|device| device.number + 1);
+    let numbers = numbers.chain(numbering.journal.map(|number| number + 1));
     let max_dev = numbers.fold(listed, u32::max).min(v1::MAX_DEV);
     v1::Superblock {
         magic: v1::MAGIC,

@@ -4,6 +4,9 @@
 //! member only writes to it, whereas making all parity right would read, compute and write
 //! everywhere. Likewise a raid6 of which one member is missing, since the kernel would not run
 //! it dirty. The spare made so comes last, behind the spares that were asked for.
+//!
+//! A journal has the first number, as if it had been given before the members. mdadm counts it when
+//! it looks for the last slot, and so makes the last but one a spare.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,6 +30,8 @@ pub(super) struct Numbered {
 pub(super) struct Numbering {
     /// For each member of the request.
     pub devices: Vec<Option<Numbered>>,
+    /// The journal's number, if there is one.
+    pub journal: Option<u32>,
     /// Nothing is to be resynced: redundancy holds, or will come by recovery.
     pub clean: bool,
     /// Members in sync, members that are there, members missing, spares: 0.90 counts them so.
@@ -44,10 +49,13 @@ fn slot_to_recover(request: &CreateRequest) -> Option<usize> {
     let slots = &request.members[..request.raid_disks.into()];
     let missing: Vec<usize> = (0..slots.len()).filter(|&i| slots[i].is_none()).collect();
     let last = slots.len() - 1;
+    let before = usize::from(request.journal.is_some());
     match (request.level, missing.as_slice()) {
-        (Level::Raid4 | Level::Raid5, []) => Some(last),
-        (Level::Raid6, [gone]) if *gone == last => Some(last - 1),
-        (Level::Raid6, [_]) => Some(last),
+        (Level::Raid4 | Level::Raid5, []) => Some(last.saturating_sub(before)),
+        (Level::Raid6, [gone]) => {
+            let wanted = last.saturating_sub(before);
+            Some(if *gone == wanted { wanted - 1 } else { wanted })
+        }
         _ => None,
     }
 }
@@ -71,6 +79,7 @@ pub(super) fn number(request: &CreateRequest) -> Numbering {
     let slots = usize::from(request.raid_disks);
     let to_recover = slot_to_recover(request);
     let mut devices = vec![None; request.members.len()];
+    let journals = usize::from(request.journal.is_some());
     let mut next_raid_disk = 0;
     let mut numbered = |number: usize| {
         let raid_disk = next_raid_disk;
@@ -83,19 +92,20 @@ pub(super) fn number(request: &CreateRequest) -> Numbering {
     };
     for (index, member) in request.members.iter().enumerate() {
         // Every place counts, whether a device takes it or not.
-        let here = numbered(index);
+        let here = numbered(journals + index);
         if member.is_some() && to_recover != Some(index) {
             devices[index] = Some(here);
         }
     }
     if let Some(index) = to_recover {
-        devices[index] = Some(numbered(request.members.len()));
+        devices[index] = Some(numbered(journals + request.members.len()));
     }
     let made_spare = u32::from(to_recover.is_some());
     let count = |part: &[_]| part.iter().filter(|m: &&Option<_>| m.is_some()).count() as u32;
     let working = count(&request.members);
     Numbering {
         devices,
+        journal: request.journal.map(|_| 0),
         clean: is_clean(request, to_recover),
         active: count(&request.members[..slots]) - made_spare,
         working,

@@ -112,7 +112,7 @@ impl Array {
     /// A member's superblock, from a word: its events, then what is special, each with a letter
     /// before it: `d` dirty, `r100` recovered up to sector 100, `!1` slot 1 is called failed,
     /// `?1` slot 1 is called a spare, `x` itself failed, `#3` its device number (that of its
-    /// place, if not said), `s` it is a spare.
+    /// place, if not said), `s` it is a spare, `J` the array has a journal, `j` it is that.
     pub fn member(&self, place: usize, word: &str) -> Superblock {
         let marks = |c: char| c.is_ascii_alphabetic() || "!?#".contains(c);
         let split = word.find(marks).unwrap_or(word.len());
@@ -140,6 +140,11 @@ impl Array {
                 '?' => sb.set_role_of(value.unwrap(), Role::Spare),
                 'x' => sb.set_role_of(number, Role::Faulty),
                 's' => sb.set_role_of(number, Role::Spare),
+                'j' => sb.set_role_of(number, Role::Journal),
+                'J' => match &mut sb {
+                    Superblock::V1(sb) => sb.feature_map |= feature::JOURNAL,
+                    Superblock::V090(_) => panic!("0.90 has no journal"),
+                },
                 _ => panic!("{word}"),
             }
         }
@@ -179,7 +184,8 @@ fn check(assembly: &Assembly, candidates: &[Candidate<'_>]) {
         let places = members.iter().filter(|m| **m == Some(*id)).count()
             + recovering.iter().filter(|r| r.1 == *id).count()
             + replacements.iter().filter(|r| r.1 == *id).count()
-            + spares.iter().filter(|s| *s == id).count();
+            + spares.iter().filter(|s| *s == id).count()
+            + usize::from(assembly.journal == Some(*id));
         match verdict {
             Verdict::Taken { slot, recovering: None } => {
                 assert_eq!(members[slot.index()], Some(*id));
@@ -193,6 +199,7 @@ fn check(assembly: &Assembly, candidates: &[Candidate<'_>]) {
                 assert!(replacements.contains(&(*slot, *id, *recovering)));
             }
             Verdict::Spare => assert!(spares.contains(id)),
+            Verdict::Journal => assert_eq!(assembly.journal, Some(*id)),
             Verdict::Left(_) => {}
         }
         assert_eq!(places, !matches!(verdict, Verdict::Left(_)) as usize, "{verdicts:?}");
@@ -206,12 +213,12 @@ fn check(assembly: &Assembly, candidates: &[Candidate<'_>]) {
         assert!(assembly.forced.is_empty() && assembly.rewrite.is_empty());
     }
     if !assembly.rewrite.is_empty() {
-        check_rewrite(assembly, &used);
+        check_rewrite(assembly, &used, candidates);
     }
 }
 
 /// What is rewritten assembles the same array, without force and in any order.
-fn check_rewrite(assembly: &Assembly, used: &[usize]) {
+fn check_rewrite(assembly: &Assembly, used: &[usize], candidates: &[Candidate<'_>]) {
     let mut ids: Vec<_> = assembly.rewrite.iter().map(|(id, _)| *id).collect();
     ids.sort();
     let mut used = used.to_vec();
@@ -219,6 +226,8 @@ fn check_rewrite(assembly: &Assembly, used: &[usize]) {
     assert_eq!(ids, used, "all members or none");
     for reverse in [false, true] {
         let mut again: Vec<_> = assembly.rewrite.iter().map(|(id, sb)| (*id, reread(sb))).collect();
+        let journal = candidates.iter().filter(|c| assembly.journal == Some(c.id));
+        again.extend(journal.map(|c| (c.id, c.superblock.clone())));
         if reverse {
             again.reverse();
         }
@@ -238,6 +247,7 @@ pub fn verdict_word(verdict: &Verdict) -> String {
         Verdict::Taken { slot, recovering: Some(_) } => format!("{}~", slot.0),
         Verdict::Replacement { slot, .. } => format!("{}R", slot.0),
         Verdict::Spare => "S".into(),
+        Verdict::Journal => "J".into(),
         Verdict::Left(reason) => match reason {
             Reason::OtherArray { .. } => "other",
             Reason::Stale { .. } => "stale",
@@ -247,6 +257,8 @@ pub fn verdict_word(verdict: &Verdict) -> String {
             Reason::DuplicateOf { .. } => "twice",
             Reason::SlotTaken { .. } => "slot",
             Reason::NumberTaken { .. } => "number",
+            Reason::JournalTaken { .. } => "second",
+            Reason::NoJournalWanted => "unwanted",
             Reason::Faulty => "faulty",
             Reason::Disagrees { .. } => "differs",
             Reason::TooSmall { .. } => "small",
@@ -264,12 +276,13 @@ pub fn start_word(start: &Result<(), Refusal>) -> &'static str {
         Err(Refusal::NotEnough { .. }) => "few",
         Err(Refusal::DirtyDegraded { .. }) => "dirty",
         Err(Refusal::NewlyDegraded { .. }) => "new",
+        Err(Refusal::NoJournal) => "journal",
         Err(Refusal::Ambiguous { .. }) => "two",
         Err(other) => panic!("{other:?}"),
     }
 }
 
-/// "verdict verdict ...: start"; "f" after a verdict says forced.
+/// "verdict verdict ...: start"; `J` is the journal, "f" after a verdict says forced.
 pub fn words(assembly: &Assembly) -> String {
     let verdicts = assembly.verdicts.iter().map(|(id, verdict)| {
         let mark = if assembly.forced.contains(id) { "f" } else { "" };

@@ -115,7 +115,7 @@ fn features_that_are_not_supported() {
     assert_eq!(plain(&members).as_deref(), Ok("0 1 S: ok"));
     v1(&mut members[2].1).feature_map = 0;
     v1(&mut members[2].1).dev_roles[2] = role::JOURNAL;
-    assert_eq!(plain(&members).as_deref(), Ok("0 1 unsupported: ok"));
+    assert_eq!(plain(&members).as_deref(), Ok("0 1 unwanted: ok"));
     v1(&mut members[0].1).level = -4;
     v1(&mut members[1].1).level = -4;
     let what = Unsupported::Level(-4);

@@ -349,3 +349,25 @@ fn what_a_resync_has_to_cover() {
         }
     }
 }
+
+#[test]
+fn arrays_with_a_journal() {
+    hold(
+        Array::new(Version::V1_2, Level::Raid5, 3),
+        &[
+            ("10J 10J 10J 10jJ", "0 1 2 J: ok", "=", "="),
+            ("10J 10J 10J 9jJ", "0 1 2 J: ok", "=", "="),
+            ("10J 10J 10J 11jJ", "0 1 2 J: ok", "=", "="),
+            ("10J 10J 10J 8jJ", "0 1 2 stale: journal", "=", "0 1 2 stale: ok"),
+            ("10J 10J 10J", "0 1 2: journal", "=", "0 1 2: ok"),
+            ("10J 10J 10J 10jJ 9jJ", "0 1 2 J second: ok", "=", "="),
+            ("10J 10J 10J 9jJ 10jJ", "0 1 2 second J: ok", "=", "="),
+            ("10J 10J - 10jJ", "0 1 J: new", "0 1 J: ok", "0 1 J: ok"),
+            ("10J 10J - -", "0 1: journal", "=", "0 1: ok"),
+            ("10J - - 10jJ", "0 J: few", "=", "="),
+            // Dirty is what was not in sync when the journal came.
+            ("10dJ 10dJ - 10djJ", "0 1 J: dirty", "=", "0 1 J: ok"),
+            ("10 10 10 10j", "0 1 2 unwanted: ok", "=", "="),
+        ],
+    );
+}

@@ -19,6 +19,7 @@ import json, os, subprocess, sys, tempfile
 
 EDGE = 192 << 10  # bytes kept from each end of a member
 LOGGED_EDGE = 1100 << 10  # with partial parity logs
+JOURNAL_EDGE = 3 << 20  # the same where there is a journal, whose data begins with a block
 MEMBER = "abcdefghijklmnop"
 
 
@@ -45,9 +46,15 @@ def mdadm_args(c):
     return a
 
 
+def device_args(c, picked):
+    """The devices for mdadm; a journal comes first."""
+    names = ["missing" if p is None else f"/dev/ubd{MEMBER[p]}" for p in picked]
+    return [f"--write-journal={names[0]}"] + names[1:] if c.get("journal") else names
+
+
 def members(c, sizes):
     """Names for mdadm; sizes in sectors or None for the request."""
-    count = c["disks"] + c.get("spares", 0)
+    count = c["disks"] + c.get("spares", 0) + (1 if c.get("journal") else 0)
     missing = c.get("missing", [])
     order = c.get("order", range(len(sizes)))
     free = iter(order)
@@ -156,6 +163,19 @@ def batches():
     yield [64 * M] * 4, logged
     yield [1 * M, 2 * M, 3 * M, 3 * M], [case(5, 2, v, policy="ppl", chunk_kib=4, order=o) for v in versions for o in ([1, 2], [2, 3])]
     yield [120 * G] * 3, [case(5, 3, v, policy=p) for v in versions for p in ("ppl", "resync", "bitmap")]
+    journal = []
+    for v in ("1.2", "1.1", "1.0"):
+        journal += [case(4, 3, v, journal=True), case(5, 3, v, journal=True), case(5, 4, v, journal=True, spares=1),
+                    case(5, 3, v, journal=True, assume_clean=True, chunk_kib=64), case(5, 3, v, journal=True, force=True),
+                    case(5, 4, v, journal=True, missing=[2]), case(6, 4, v, journal=True), case(6, 5, v, journal=True, missing=[2]),
+                    case(6, 4, v, journal=True, assume_clean=True, homehost="nas", name="boot"),
+                    case(5, 3, v, journal=True, bitmap="internal"), case(1, 2, v, journal=True), case(10, 4, v, journal=True),
+                    case(5, 3, v, journal=True, order=[7, 0, 1, 2]),
+                    case(5, 3, v, journal=True, data_offset_kib=2048, assume_clean=True)]
+    # (With 1.0 mdadm records more room than a small journal has.)
+    journal += [case(5, 3, v, journal=True, order=[6, 0, 1, 2]) for v in ("1.2", "1.1")]
+    journal += [case(5, 3, "0.90", journal=True)]
+    yield [64 * M] * 6 + [20 * M, 300 * M], journal
 
 
 def runs(data, base):
@@ -210,21 +230,22 @@ def guest_script(todo, sizes, out):
     used = MEMBER[:len(sizes)]
     for i, c in enumerate(todo):
         picked = members(c, sizes)
-        names = ["missing" if p is None else f"/dev/ubd{MEMBER[p]}" for p in picked]
+        edge = LOGGED_EDGE if c.get("policy") == "ppl" else JOURNAL_EDGE if c.get("journal") else EDGE
+        names = device_args(c, picked)
         say.append(f"rm -f /bitmap; mdadm -C /dev/md0 -q -R {' '.join(mdadm_args(c))} {' '.join(names)} >{i}.err 2>&1 </dev/null")
         say.append("mdadm -S /dev/md0 >/dev/null 2>&1")
         say.append(f"[ -e /bitmap ] && cp /bitmap {i}.bitmap")
         for m in used:
             size = sizes[MEMBER.index(m)]
             dev = f"/dev/ubd{m}"
-            edge = LOGGED_EDGE if c.get("policy") == "ppl" else EDGE
-            head, tail = min(size, edge), min(max(size - edge, 0), edge + 512)
+            head, tail = min(size, edge), min(max(size - edge, 0), edge if c.get("journal") else edge + 512)
             # tail begins on a sector
             for what, skip, length in (("head", 0, head), ("tail", size - tail, tail)):
+                bs = 4096 if skip % 4096 == 0 and length % 4096 == 0 else 512
                 if length and MEMBER.index(m) in picked:
-                    say.append(f"dd if={dev} of={i}.{m}.{what} bs=512 skip={skip // 512} count={length // 512} 2>/dev/null")
+                    say.append(f"dd if={dev} of={i}.{m}.{what} bs={bs} skip={skip // bs} count={length // bs} 2>/dev/null")
                 if length and MEMBER.index(m) in picked:
-                    say.append(f"dd if=/dev/zero of={dev} bs=512 seek={skip // 512} count={length // 512} conv=notrunc 2>/dev/null")
+                    say.append(f"dd if=/dev/zero of={dev} bs={bs} seek={skip // bs} count={length // bs} conv=notrunc 2>/dev/null")
     return "\n".join(say)
 
 

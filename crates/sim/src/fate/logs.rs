@@ -13,7 +13,7 @@ use lapstrake_parity::kernels;
 impl Fate<'_> {
     /// Replays the logs of a dirty array and empties them. Now and then the power is cut in the midst of it,
     /// and it is done again from the beginning.
-    pub(super) fn replay(&mut self, started: &mut Started) {
+    pub(super) fn replay_logs(&mut self, started: &mut Started) {
         let Geometry::Parity(geometry) = self.geometry.clone() else { return };
         let homes = homes(started);
         let Some(superblock) = homes.iter().flatten().next().map(|home| &home.superblock) else {

@@ -41,6 +41,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         fault_every: 0,
         cut_every: 0,
         heal_every: 0,
+        journal: None,
         frozen: true,
         adds: false,
         replaces: false,

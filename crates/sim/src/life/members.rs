@@ -34,6 +34,9 @@ impl Life<'_> {
 
     /// The budget: see the crate's head.
     pub(super) fn may_lose(&self, member: MemberId) -> bool {
+        if self.supervisor.standing(member).0 == Standing::Journal {
+            return false;
+        }
         let holds = |other: u16, slot: Slot| {
             let other = MemberId(other);
             let (standing, its, _) = self.supervisor.standing(other);

@@ -40,6 +40,9 @@ impl Life<'_> {
             sector = if self.sequential + len <= total { self.sequential } else { 0 };
             self.sequential = sector + len;
         }
+        let block = self.plan.block();
+        let len = len.next_multiple_of(block);
+        sector = (sector - sector % block).min(total - len);
         let fua = self.dice.one_in(4);
         let ask = match self.dice.below(24) {
             0..8 => Ask::Read,

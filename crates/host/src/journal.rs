@@ -1,0 +1,149 @@
+//! The journal at an array's start: what it holds is brought to the members before anybody is served.
+//!
+//! For reading only nothing is written: then an array starts only if its members hold all that the journal
+//! does, as they do after a clean stop.
+
+use crate::{array::Part, open::OpenArrayError};
+use lapstrake_device::Member;
+use lapstrake_engine::{
+    MemberId,
+    journal::{
+        Disks, JournalConfig, Place, ReplayConfig, ReplayError, Replayed, holds_news, replay,
+    },
+};
+use lapstrake_geometry::{Geometry, Parity, Sector};
+use lapstrake_metadata::assemble::record_absent;
+use lapstrake_metadata::journal::{Seed, ring, ring_min};
+use std::io;
+use thiserror::Error;
+
+/// A device refused something.
+#[derive(Debug, Error)]
+#[error("cannot {what} {device}: {source}")]
+struct DeviceError {
+    device: String,
+    what: &'static str,
+    source: io::Error,
+}
+
+struct Devices<'a> {
+    /// The journal is the last.
+    parts: &'a mut [Part],
+    /// By slot, as indices into `parts`: who serves it, and who is to take its place.
+    slots: Vec<Vec<usize>>,
+}
+
+impl Devices<'_> {
+    /// Who is meant, the one to read from first, each with the sector's place on it.
+    fn at(&self, place: Place, sector: Sector) -> impl Iterator<Item = (&Member, u64)> {
+        let journal = [self.parts.len() - 1];
+        let indices = match place {
+            Place::Journal => journal.to_vec(),
+            Place::Slot(slot) => self.slots[slot.index()].clone(),
+        };
+        indices.into_iter().map(move |index| {
+            let part = &self.parts[index];
+            (&*part.device, (part.superblock.data_offset().0 + sector.0) * 512)
+        })
+    }
+}
+
+fn failed<T>(device: &Member, what: &'static str, result: io::Result<T>) -> Result<T, DeviceError> {
+    result.map_err(|source| DeviceError { device: device.spec().to_string(), what, source })
+}
+
+impl Disks for Devices<'_> {
+    type Error = DeviceError;
+
+    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let (device, offset) = self.at(place, sector).next().expect("asked for members only");
+        failed(device, "read", device.read_at(offset, buf))
+    }
+
+    fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut all = self.at(place, sector);
+        all.try_for_each(|(device, at)| failed(device, "write", device.write_at(at, bytes)))
+    }
+
+    fn flush(&mut self, place: Place) -> Result<(), DeviceError> {
+        let mut all = self.at(place, Sector(0));
+        all.try_for_each(|(device, _)| failed(device, "flush", device.sync_all()))
+    }
+
+    fn set_tail(&mut self, position: u64) -> Result<(), DeviceError> {
+        let superblocks: Vec<_> = self.parts.iter().map(|part| &part.superblock).collect();
+        let recorded = record_absent(&superblocks);
+        let has_absent = recorded.is_some();
+        for (part, superblock) in self.parts.iter_mut().zip(recorded.into_iter().flatten()) {
+            part.superblock = superblock;
+        }
+        let Some((journal, members)) = self.parts.split_last_mut() else { return Ok(()) };
+        for part in members.iter().filter(|_| has_absent) {
+            write_superblock(part)?;
+        }
+        journal.superblock.set_journal_tail(position);
+        write_superblock(journal)
+    }
+}
+
+fn write_superblock(part: &Part) -> Result<(), DeviceError> {
+    let Part { device, superblock, .. } = part;
+    let mut bytes = superblock.encode();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    let written = device.write_at(superblock.super_sector().0 * 512, &bytes);
+    failed(device, "write the superblock of", written.and_then(|()| device.sync_all()))
+}
+
+/// Brings to the members what the journal, the last of `members`, holds; none for reading only.
+///
+/// # Errors
+/// [`OpenArrayError::Journal`], [`OpenArrayError::JournalHoldsNews`].
+pub(crate) fn start(
+    geometry: &Geometry,
+    members: &mut [Part],
+    may_write: bool,
+) -> Result<Option<JournalConfig>, OpenArrayError> {
+    let Geometry::Parity(parity) = geometry else { return Ok(None) };
+    let index = members.len() - 1;
+    let member = members[index].device.spec().to_string();
+    let unusable = |why: String| OpenArrayError::Journal { member: member.clone(), why };
+    let config = config(parity, members);
+    let (found, needed) = (config.ring, ring_min(parity.raid_disks()));
+    if found < needed {
+        return Err(unusable(format!("it holds {found}, at least {needed} are needed")));
+    }
+    let mut slots = vec![Vec::new(); usize::from(parity.raid_disks())];
+    for (index, part) in members.iter().enumerate() {
+        if let Some(slot) = part.slot {
+            slots[slot.index()].push(index);
+        }
+    }
+    let mut devices = Devices { parts: members, slots };
+    let told = |error: ReplayError<DeviceError>| unusable(error.to_string());
+    if !may_write {
+        return match holds_news(&config, &mut devices).map_err(told)? {
+            true => Err(OpenArrayError::JournalHoldsNews { member }),
+            false => Ok(None),
+        };
+    }
+    let Replayed { tail, head, seq, .. } = replay(&config, &mut devices).map_err(told)?;
+    let (ring, seed) = (config.ring, config.seed);
+    Ok(Some(JournalConfig { member: MemberId(index as u16), ring, seed, tail, head, seq }))
+}
+
+fn config(parity: &Parity, members: &[Part]) -> ReplayConfig {
+    let mut trusted_to = vec![None; usize::from(parity.raid_disks())];
+    for part in members {
+        if let Some(slot) = part.slot {
+            trusted_to[slot.index()].get_or_insert(part.trusted_to);
+        }
+    }
+    let journal = &members[members.len() - 1].superblock;
+    ReplayConfig {
+        parity: parity.clone(),
+        seed: Seed::new(journal.set_uuid()),
+        ring: ring(journal.data_size()),
+        tail: journal.journal_tail(),
+        trusted_to,
+    }
+}
