@@ -247,7 +247,8 @@ pub struct Assembly {
     pub members: Vec<Option<usize>>,
     /// Members under recovery, and up to where they were recovered.
     pub recovering: Vec<(Slot, usize, Sector)>,
-    /// Who is to take a member's place, and up to where it has a copy, if not of all.
+    /// Who is to take a member's place, and up to where it has a copy, if not of all. After an unclean stop it
+    /// is to be copied anew.
     pub replacements: Vec<(Slot, usize, Option<Sector>)>,
     /// Spares.
     pub spares: Vec<usize>,

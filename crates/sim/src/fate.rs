@@ -222,6 +222,8 @@ impl<'a> Fate<'a> {
         let away = self.dice.below(members.len() as u64) as usize;
         let is_dirty_mirror =
             !self.geometry.level().is_parity() && started.assembly.resync_from.is_some();
+        // So are a member and its replacement.
+        let is_dirty_mirror = is_dirty_mirror || !started.assembly.replacements.is_empty();
         // One of the others may be the freshest then, and know of a failure that this one does not.
         let all_know =
             |slot| started.superblocks.iter().flatten().all(|sb| sb.dev_of_slot(slot).is_some());

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use lapstrake_geometry::{Level, Slot};
+use lapstrake_geometry::{Level, Sector, Slot};
 
 use super::judge::{asked_for, freshest, judge, which_array};
 use super::table::Table;
@@ -173,6 +173,8 @@ fn conclude(
             _ => None,
         });
     let replacements = judged().filter_map(|(id, verdict)| match *verdict {
+        // What was being written may be on one of the two only.
+        Verdict::Replacement { slot, .. } if !sb.clean() => Some((slot, id, Some(Sector(0)))),
         Verdict::Replacement { slot, recovering } => Some((slot, id, recovering)),
         _ => None,
     });

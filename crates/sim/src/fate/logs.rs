@@ -44,11 +44,13 @@ impl Fate<'_> {
             self.settle(started, settles);
             self.record_absent(started);
         }
-        let homes = self::homes(started);
-        for home in homes.iter().flatten() {
-            let Some((at, shape)) = home.superblock.ppl() else { continue };
-            let area = ppl::empty_area(shape, home.superblock.set_uuid());
-            self.disks[home.disk].put(at.0, &area);
+        let in_place = self::homes(started).into_iter().flatten().map(|home| home.disk);
+        let replacements = started.assembly.replacements.iter().map(|replacement| replacement.1);
+        for disk in in_place.chain(replacements) {
+            let superblock = started.superblocks[disk].as_ref().expect("it was assembled");
+            let Some((at, shape)) = superblock.ppl() else { continue };
+            let area = ppl::empty_area(shape, superblock.set_uuid());
+            self.disks[disk].put(at.0, &area);
         }
     }
 
