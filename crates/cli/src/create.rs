@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
     metadata: Version,
     /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: as mdadm]
-    #[arg(short, long, value_name = "internal|none|FILE", value_parser = bitmap)]
+    #[arg(short, long, value_name = "internal|none|FILE", value_parser = options::bitmap)]
     bitmap: Option<NewBitmap>,
     /// What a bit of the bitmap stands for, a bare number is KiB
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]
@@ -107,15 +107,6 @@ fn level(text: &str) -> Result<Level, String> {
 
 fn version(text: &str) -> Result<Version, String> {
     text.parse::<Version>().map_err(|error| error.to_string())
-}
-
-fn bitmap(text: &str) -> Result<NewBitmap, String> {
-    match text {
-        "internal" => Ok(NewBitmap::Internal),
-        "none" => Ok(NewBitmap::None),
-        path if path.contains('/') => Ok(NewBitmap::File(path.into())),
-        _ => Err("say internal, none, or a file's name with a '/' in it".into()),
-    }
 }
 
 pub fn run(args: &Args) -> Outcome {

@@ -46,6 +46,7 @@ extern crate alloc;
 extern crate std;
 
 mod bad_blocks;
+mod bitmap_change;
 mod bits;
 mod compare;
 mod direct;
@@ -63,6 +64,7 @@ mod sync;
 mod types;
 mod update;
 
+pub use bitmap_change::NewBitmap;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
 pub use intent::IntentConfig;

@@ -23,6 +23,9 @@ pub enum Order {
     TryIdle(Time),
     /// Bitmap bits `first..=last` are stable.
     BitsSet(u64, u64),
+    /// There is another bitmap from now on, with so many sectors to a bit and all bits set, or none any
+    /// more.
+    Bitmap(Option<Sectors>),
     /// Give up bits that no write has used since the last sweep; answer with
     /// [`Notice::BitsIdle`].
     SweepBits,

@@ -311,6 +311,7 @@ impl Shard {
                 }
                 self.retry_gated();
             }
+            Order::Bitmap(chunk) => self.change_bitmap(chunk),
             Order::MemberAdded(ref config) => self.members.add(config.clone()),
             Order::Slotted(member, slot) => self.members.put(member, slot),
             Order::Trusted(member, sector) => self.members.trust(member, sector),
@@ -589,19 +590,31 @@ impl Shard {
         self.advance(key);
     }
 
-    /// The sectors that the next window changes, in the bitmap's own terms: member sectors, for
-    /// RAID10 array sectors.
-    fn bitmap_range(&self, key: u32) -> (u64, u64) {
-        let (start, end) = self.window(key);
-        let Geometry::Parity(parity) = &self.geometry else { return (start, end) };
-        let (first, data, offset) = parity.locate(Sector(start));
-        let (last, last_data, last_offset) = parity.locate(Sector(end - 1));
-        if (first, data) == (last, last_data) {
-            let at = parity.member_sector(first, offset).0;
-            return (at, at + (last_offset.0 - offset.0) + 1);
+    /// Writes on their way hold their bits of a new bitmap, too, so that none is cleared under them; those
+    /// that wait for bits ask anew.
+    fn change_bitmap(&mut self, chunk: Option<Sectors>) {
+        self.bits = chunk.map(|chunk| Bits::new(chunk.0));
+        for key in self.reqs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
+            let req = &mut self.reqs[key];
+            (req.bits, req.asked) = (None, None);
+            let sent = (req.start, req.cursor);
+            if let Some(bits) = &mut self.bits
+                && req.kind.is_write()
+                && req.pending > 0
+            {
+                let range = covered(&self.geometry, sent);
+                let held = bits.covering(range.0, range.1);
+                bits.adopt(held);
+                req.bits = Some(held);
+                self.notices.push_back(Notice::BitsWanted(held.0, held.1));
+            }
         }
-        let begin = parity.member_sector(first, Sectors(0)).0;
-        (begin, parity.member_sector(last, Sectors(0)).0 + parity.chunk().0)
+        self.retry_gated();
+    }
+
+    /// The sectors that the next window changes, in the bitmap's own terms.
+    fn bitmap_range(&self, key: u32) -> (u64, u64) {
+        covered(&self.geometry, self.window(key))
     }
 
     /// The next part of a request. Parity levels cut at whole stripes, so that no full stripe is
@@ -718,4 +731,18 @@ impl Shard {
             self.notices.push_back(Notice::Busy(last));
         }
     }
+}
+
+/// What a change of these array sectors means in the bitmap's own terms: member sectors, for RAID10 array
+/// sectors.
+fn covered(geometry: &Geometry, (start, end): (u64, u64)) -> (u64, u64) {
+    let Geometry::Parity(parity) = geometry else { return (start, end) };
+    let (first, data, offset) = parity.locate(Sector(start));
+    let (last, last_data, last_offset) = parity.locate(Sector(end - 1));
+    if (first, data) == (last, last_data) {
+        let at = parity.member_sector(first, offset).0;
+        return (at, at + (last_offset.0 - offset.0) + 1);
+    }
+    let begin = parity.member_sector(first, Sectors(0)).0;
+    (begin, parity.member_sector(last, Sectors(0)).0 + parity.chunk().0)
 }

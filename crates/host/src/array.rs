@@ -176,9 +176,10 @@ impl Array {
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let mut setups = Vec::new();
         let mut peers = Vec::new();
-        for _ in 0..shards {
+        for shard in 0..shards {
             let devices = parts.members.iter().map(|part| part.device.clone());
-            let devices = devices.chain(parts.bitmap_file.clone());
+            // Only the lead writes to it.
+            let devices = devices.chain(parts.bitmap_file.clone().filter(|_| shard == 0));
             let queue = Queue::new(devices, options.backend, 256)?;
             let (sender, inbox) = mpsc::channel();
             peers.push(Peer { sender, waker: queue.handle() });
@@ -531,6 +532,8 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             .intent
             .as_ref()
             .map(|i| if i.external { "external" } else { "internal" }),
+        bitmap_file: parts.bitmap_file.as_ref().map(|f| f.spec().path.display().to_string()),
+        bitmap_chunk_bytes: parts.intent.as_ref().map(|i| i.superblock.chunksize),
         resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
         sync: None,
         last_sync: None,

@@ -196,6 +196,10 @@ pub struct Detail {
     pub bitmap_bits: Option<(u64, u64)>,
     /// Where it lies: `internal` or `external`.
     pub bitmap_place: Option<&'static str>,
+    /// The file of an external one.
+    pub bitmap_file: Option<String>,
+    /// What a bit of it stands for.
+    pub bitmap_chunk_bytes: Option<u32>,
     /// From which byte on a resync is due.
     pub resync_from_bytes: Option<u64>,
     /// What is being mended.

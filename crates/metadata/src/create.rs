@@ -361,17 +361,11 @@ fn external_bitmap(
     decided: &Decided<'_>,
     sync_size: Sectors,
 ) -> Result<Vec<u8>, CreateError> {
-    let chunk = request.bitmap_chunk.unwrap_or_else(|| bitmap::external_chunk(sync_size));
-    if chunk < 512 || !chunk.is_power_of_two() {
-        return Err(CreateError::BitmapChunk { found: chunk });
-    }
+    let found = request.bitmap_chunk.unwrap_or(u32::MAX);
+    let chunk = bitmap::external(sync_size, request.bitmap_chunk)
+        .ok_or(CreateError::BitmapChunk { found })?;
     let superblock = bitmap::Superblock::new(fill::bitmap_uuid(decided), sync_size, chunk);
-    // Bounded by md's own limit on counters rather than by what fits into memory.
-    let len = superblock.image_bytes();
-    if len > 1 << 30 {
-        return Err(CreateError::BitmapChunk { found: chunk });
-    }
-    Ok(superblock.dirty_image(len as usize))
+    Ok(superblock.dirty_image(superblock.image_bytes() as usize))
 }
 
 fn geometry(

@@ -9,7 +9,7 @@ use crate::{
     dice::Dice,
     disk::{Cut, Disk, SECTOR},
     heal::{self, Part},
-    life::{End, Life, Report, Setup, in_words},
+    life::{End, FileUse, Life, Report, Setup, in_words, new_bitmap, new_file},
     oracle::Oracle,
     plan::Plan,
     raw,
@@ -34,6 +34,10 @@ pub(crate) struct Fate<'a> {
     plan: &'a Plan,
     dice: Dice,
     disks: Vec<Disk>,
+    /// The external bitmap's.
+    file: Disk,
+    /// The operator names it at the next start.
+    names_file: bool,
     geometry: Geometry,
     oracle: Oracle,
     /// Rows that a cut left in doubt since redundancy was last whole.
@@ -61,13 +65,15 @@ struct Started {
 impl<'a> Fate<'a> {
     pub(crate) fn new(plan: &'a Plan, dice: Dice, options: &'a Options) -> Self {
         let mut dice = dice;
-        let (disks, geometry) = create(plan, &mut dice);
+        let (disks, geometry, file) = create(plan, &mut dice);
         let rows = raw::rows(&geometry) as usize;
         Self {
             options,
             plan,
             dice,
             disks,
+            names_file: file.is_some(),
+            file: file.unwrap_or_else(|| Disk::new(0)),
             oracle: Oracle::new(geometry.array_sectors().0),
             geometry,
             doubt: vec![false; rows],
@@ -123,6 +129,7 @@ impl<'a> Fate<'a> {
             setup,
             &mut self.dice,
             &mut self.disks,
+            &mut self.file,
             &mut self.oracle,
             self.stamp,
             self.options.trace,
@@ -153,6 +160,13 @@ impl<'a> Fate<'a> {
             // After a clean stop this must lose nothing.
             disk.cut(Cut::Nothing, &mut self.dice);
         }
+        self.file.cut(Cut::Nothing, &mut self.dice);
+        self.names_file = match report.file {
+            // Who knows of none does not look for one, unless the old one was only forgotten.
+            FileUse::None => self.names_file && started.intent.is_none() && self.dice.one_in(2),
+            FileUse::InUse => !self.dice.one_in(8),
+            FileUse::Unclear => self.dice.one_in(2),
+        };
         Ok(())
     }
 
@@ -293,35 +307,41 @@ impl<'a> Fate<'a> {
         Ok(())
     }
 
-    /// The bitmap: the union of those of the members in sync, as in the host.
+    /// The bitmap: what is in the file if that was named, else the union of those of the members in sync,
+    /// as in the host.
     fn intent(
         &self,
         assembly: &Assembly,
         superblocks: &[Option<Superblock>],
     ) -> Result<Option<IntentConfig>, String> {
-        let Some((superblock, mut bits)) = self.bitmap_of(assembly.freshest, superblocks)? else {
-            return Ok(None);
-        };
-        for &disk in assembly.members.iter().flatten() {
-            if let Some((_, own)) = self.bitmap_of(disk, superblocks)? {
-                own.iter_set(0).for_each(|bit| {
-                    bits.set(bit);
-                });
+        let external = self.names_file;
+        let found = self.bitmap_of(assembly.freshest, superblocks, external)?;
+        let Some((superblock, mut bits)) = found else { return Ok(None) };
+        for &disk in assembly.members.iter().flatten().filter(|_| !external) {
+            match self.bitmap_of(disk, superblocks, false)? {
+                Some((sb, own)) if sb.chunksize == superblock.chunksize => bits.unite(&own),
+                _ => {}
             }
         }
         let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
-        Ok(Some(IntentConfig { superblock, bits, external: false, bits_need_resync }))
+        Ok(Some(IntentConfig { superblock, bits, external, bits_need_resync }))
     }
 
     fn bitmap_of(
         &self,
         disk: usize,
         superblocks: &[Option<Superblock>],
+        external: bool,
     ) -> Result<Option<(bitmap::Superblock, Bits)>, String> {
         let Some(of) = &superblocks[disk] else { return Ok(None) };
-        let Some(at) = of.bitmap_sector() else { return Ok(None) };
-        let room = of.bitmap_room().ok_or("no room for the bitmap")?;
-        let image = self.disks[disk].bytes(at.0, room.bytes() as usize);
+        let image = match (external, of.bitmap_sector()) {
+            (true, _) => self.file.bytes(0, self.file.sectors() as usize * SECTOR),
+            (false, None) => return Ok(None),
+            (false, Some(at)) => {
+                let room = of.bitmap_room().ok_or("no room for the bitmap")?;
+                self.disks[disk].bytes(at.0, room.bytes() as usize)
+            }
+        };
         let sb = bitmap::Superblock::parse(image).map_err(|error| error.to_string())?;
         let fresh = sb.check_array(of.bitmap_uuid(), of.events());
         let bits = match fresh.map_err(|error| error.to_string())? {
@@ -365,7 +385,7 @@ impl<'a> Fate<'a> {
         let Started { assembly, superblocks, intent, .. } = started;
         let part =
             Part { geometry: &self.geometry, assembly, superblocks, intent: intent.as_ref() };
-        let homes = heal::heal(&part, &mut self.disks, self.was_forced)?;
+        let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
         self.doubt.fill(false);
         self.stale.clear();
         self.suspect.clear();
@@ -411,7 +431,7 @@ impl<'a> Fate<'a> {
 }
 
 /// New members, written and in sync: zeros have zeros for parity.
-fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
+fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) {
     let is_before = matches!(asked.version, Version::V1_1 | Version::V1_2);
     let sizes: Vec<Sectors> = asked
         .sizes
@@ -433,7 +453,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
         version: asked.version,
         chunk: (asked.level != Level::Raid1).then_some(asked.chunk),
         layout: Some(asked.layout),
-        bitmap: match asked.bitmap_chunk {
+        bitmap: match asked.bitmap_chunk.filter(|_| !asked.external) {
             Some(_) => BitmapChoice::Internal,
             None => BitmapChoice::None,
         },
@@ -467,7 +487,10 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
             write_bitmap(&mut disks[member.index], at.0, &sb);
         }
     }
-    (disks, made.geometry)
+    let like = &made.members[0].superblock;
+    let file = asked.bitmap_chunk.filter(|_| asked.external);
+    let file = file.map(|chunk| new_file(&new_bitmap(like, chunk)));
+    (disks, made.geometry, file)
 }
 
 /// A bitmap without a set bit.

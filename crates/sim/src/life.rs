@@ -4,10 +4,12 @@
 //! when it was put there. Shards, supervisor and clients talk over lanes that delay what they
 //! carry but keep its order, as threads and their queues do.
 
+mod bitmap;
 mod members;
 mod requests;
 mod words;
 
+pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
 
 use crate::{
@@ -72,6 +74,7 @@ pub(crate) struct Report {
     pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
     pub is_whole: bool,
+    pub file: FileUse,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,8 @@ enum Event {
     Submit,
     /// A member comes back.
     Add(usize, Box<Superblock>),
+    /// The operator changes the bitmap.
+    Bitmap,
     Part(u64),
     PartDone {
         client: u64,
@@ -165,6 +170,9 @@ pub(crate) struct Life<'a> {
     dice: &'a mut Dice,
     disks: &'a mut [Disk],
     oracle: &'a mut Oracle,
+    /// The external bitmap's.
+    file: &'a mut Disk,
+    file_use: FileUse,
     geometry: Geometry,
     disk_of: Vec<usize>,
     data_area: Vec<(u64, u64)>,
@@ -215,11 +223,13 @@ impl<'a> Life<'a> {
         setup: Setup,
         dice: &'a mut Dice,
         disks: &'a mut [Disk],
+        file: &'a mut Disk,
         oracle: &'a mut Oracle,
         first_stamp: u32,
         trace: bool,
     ) -> Self {
         let Setup { geometry, members, returning, was_forced, resync_from, intent } = setup;
+        let external = intent.as_ref().is_some_and(|intent| intent.external);
         let configs: Vec<MemberConfig> = members
             .iter()
             .map(|(_, record)| MemberConfig {
@@ -267,6 +277,8 @@ impl<'a> Life<'a> {
             dice,
             disks,
             oracle,
+            file,
+            file_use: if external { FileUse::InUse } else { FileUse::None },
             geometry,
             desk: Desk::default(),
             now: Time(0),
@@ -311,6 +323,7 @@ impl<'a> Life<'a> {
             let delay = self.dice.below(100_000_000);
             self.at(delay, Event::Add(disk, Box::new(own)));
         }
+        self.plan_bitmaps();
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
             if cut_after.is_some_and(|events| self.events >= events) {
@@ -339,6 +352,7 @@ impl<'a> Life<'a> {
             recorded: self.recorded,
             wrote_superblocks: self.wrote_superblocks,
             is_whole,
+            file: self.file_use,
         }
     }
 
@@ -445,6 +459,7 @@ impl<'a> Life<'a> {
         match event {
             Event::Submit => self.submit(),
             Event::Add(disk, own) => self.add(disk, *own)?,
+            Event::Bitmap => self.change_bitmap(),
             Event::Part(key) => self.part_comes(key),
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
@@ -498,6 +513,9 @@ impl<'a> Life<'a> {
 
     fn pump_lead(&mut self) -> Result<(), String> {
         loop {
+            while let Some(event) = self.supervisor.poll_event() {
+                self.heard(event);
+            }
             while let Some(write) = self.supervisor.poll_write() {
                 self.desk.take(write);
             }
@@ -611,6 +629,7 @@ impl<'a> Life<'a> {
         for disk in self.disks.iter_mut() {
             disk.cut(how, self.dice);
         }
+        self.file.cut(how, self.dice);
     }
 }
 

@@ -53,6 +53,10 @@ pub struct Plan {
     pub adds: bool,
     /// Before one start in so many redundancy is made whole; 0: never.
     pub heal_every: u64,
+    /// The bitmap that it is made with is in a file.
+    pub external: bool,
+    /// How often the bitmap is changed in a life, at most.
+    pub rebitmaps: u64,
 }
 
 impl Plan {
@@ -102,6 +106,8 @@ impl Plan {
             frozen: dice.one_in(2),
             adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
+            external: dice.one_in(4),
+            rebitmaps: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
         }
     }
 }
@@ -127,7 +133,8 @@ impl fmt::Display for Plan {
             f,
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
-             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}",
+             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}; \
+             external {}, bitmap changes {}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -151,6 +158,8 @@ impl fmt::Display for Plan {
             self.heal_every,
             self.frozen,
             self.adds,
+            self.external,
+            self.rebitmaps,
         )
     }
 }

@@ -4,7 +4,7 @@ use super::{Lead, MemberFact};
 use crate::{
     array::bad_ranges,
     core::Core,
-    message::{Addition, Message},
+    message::{Addition, Answer, Message},
     open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
 };
@@ -42,6 +42,8 @@ impl Lead {
             Event::MemberFailed(member) => self.say_failed(member),
             Event::Broken(loss) => {
                 self.broken = true;
+                let why = "superblocks can no longer be written".into();
+                self.answer_bitmap(Answer::Refused(why));
                 self.log.say(match loss {
                     Loss::Data => {
                         "a write failed on a member that the array cannot do without: every write \
@@ -70,6 +72,7 @@ impl Lead {
             )),
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
+            Event::BitmapChanged => unreachable!("needs the core"),
         }
     }
 
@@ -333,7 +336,7 @@ impl Lead {
 }
 
 /// Why nothing can be changed.
-const READ_ONLY: &str = "the array is served read-only";
+pub(super) const READ_ONLY: &str = "the array is served read-only";
 
 pub(super) fn action_name(action: SyncAction) -> &'static str {
     match action {

@@ -42,6 +42,8 @@ fn quiet(level: Level, disks: u16) -> Plan {
         heal_every: 0,
         frozen: true,
         adds: false,
+        external: false,
+        rebitmaps: 0,
     }
 }
 
