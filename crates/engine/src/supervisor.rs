@@ -190,6 +190,7 @@ pub struct Supervisor {
     pub(crate) safe_at: Option<Time>,
     pub(crate) intent: Option<Intent>,
     pub(crate) bitmap_change: Option<BitmapChange>,
+    pub(crate) bitmap_writes: u64,
     pub(crate) orders: VecDeque<Order>,
     pub(crate) writes: VecDeque<MetaWrite>,
     pub(crate) happened: VecDeque<Event>,
@@ -249,6 +250,7 @@ impl Supervisor {
             safe_at: None,
             intent: config.intent.map(|intent| Intent::new(intent, config.shards)),
             bitmap_change: None,
+            bitmap_writes: 0,
             orders: VecDeque::new(),
             writes: VecDeque::new(),
             happened: VecDeque::new(),
@@ -554,6 +556,12 @@ impl Supervisor {
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Pages of the write-intent bitmap sent so far, one on each member counted as one.
+    #[must_use]
+    pub fn bitmap_writes(&self) -> u64 {
+        self.bitmap_writes
     }
 
     /// Dirty and all bits of the write-intent bitmap.

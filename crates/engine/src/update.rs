@@ -229,6 +229,7 @@ impl Supervisor {
                 self.members.iter().enumerate().filter(|e| serving(e.1)).filter_map(place).collect()
             };
             intent.sent(targets.len() as u32);
+            self.bitmap_writes += targets.len() as u64;
             for (target, base) in targets {
                 self.send(target, base + offset, data.clone(), Meta::Bitmap);
             }

@@ -584,6 +584,7 @@ impl Lead {
         memory.stripe_cache = detail.memory.stripe_cache;
         memory.buffers = detail.memory.buffers;
         memory.locked = core.memory.locked();
+        work.bitmap_writes = self.supervisor.as_ref().map_or(0, Supervisor::bitmap_writes);
         (detail.work, detail.memory) = (work, memory);
         detail.clients = self.homes.iter().sum();
         detail.backend = core.queue.backend();

@@ -62,6 +62,8 @@ pub struct Work {
     pub recovered: u64,
     /// Times that work on a stripe waited for room in the stripe cache.
     pub stripe_cache_waits: u64,
+    /// Pages of the write-intent bitmap written, on each member or in its file.
+    pub bitmap_writes: u64,
 }
 
 /// Memory of an array, bytes.
