@@ -100,6 +100,8 @@ impl Files {
             layout: None,
             bitmap: NewBitmap::None,
             bitmap_chunk: None,
+            write_behind: None,
+            write_mostly: Vec::new(),
             size: None,
             data_offset: None,
             uuid: Some([7; 16]),
@@ -131,7 +133,7 @@ impl Files {
     fn with(&self, was: Place, (place, chunk): (Place, u32)) -> Array {
         let array = self.start(was);
         let change = |place, chunk| {
-            let wish = BitmapWish { place, chunk };
+            let wish = BitmapWish { place, chunk, write_behind: None };
             grow_bitmap(&array.handle(), &wish, true).expect("the bitmap is changed");
         };
         change(BitmapPlace::None, None);

@@ -90,9 +90,10 @@ impl World {
             read_only: false,
             block: Sectors(1),
             in_sync_to: FULLY_TRUSTED,
-            bitmap_chunk: None,
+            bitmap: None,
             scratch: SCRATCH,
             scratch_pages,
+            behind_pages: 0,
         });
         Self {
             shard,

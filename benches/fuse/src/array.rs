@@ -51,6 +51,8 @@ fn create(members: &[std::path::PathBuf]) -> Result<(), Failure> {
         layout: None,
         bitmap: NewBitmap::None,
         bitmap_chunk: None,
+        write_behind: None,
+        write_mostly: Vec::new(),
         size: None,
         data_offset: None,
         uuid: None,

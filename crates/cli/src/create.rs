@@ -2,6 +2,7 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
+use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, Prepared, prepare};
 use lapstrake_metadata::create::MemberPlan;
@@ -16,6 +17,7 @@ Examples:
   truncate -s 1G a.img b.img c.img d.img
   lapstrake create data --level 5 --assume-clean a.img b.img c.img d.img
   lapstrake create mirror --level 1 --raid-devices 2 disk.img missing
+  lapstrake create pair --level 1 --bitmap internal --write-behind --write-mostly slow.img fast.img slow.img
   lapstrake create fast --level 10 --layout f2 --chunk 64 /dev/sd[b-e]
 
 Exit codes:
@@ -63,6 +65,12 @@ pub struct Args {
     /// What a bit of the bitmap stands for, a bare number is KiB
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]
     bitmap_chunk: Option<u64>,
+    /// So many writes may be answered before write-mostly members have them; RAID1 with a bitmap
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256")]
+    write_behind: Option<u32>,
+    /// One of the members that is to be read only where no other has the data; RAID1, may be repeated
+    #[arg(short = 'W', long, value_name = "MEMBER", value_parser = options::member())]
+    write_mostly: Vec<MemberSpec>,
     /// How much to use of each member, a bare number is KiB; "max" for all
     #[arg(short = 'z', long, value_name = "SIZE|max", value_parser = size)]
     size: Option<Size>,
@@ -136,6 +144,9 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         _ => options::spec(text).map(Some).map_err(|why| format!("{}: {why}", text.display())),
     });
     let members = members.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    if let Some(other) = args.write_mostly.iter().find(|m| !members.contains(&Some((*m).clone()))) {
+        return Err(Failure::usage(format!("--write-mostly {other}: not among the members")));
+    }
     let slots = match args.raid_devices {
         Some(slots) => slots,
         None => u16::try_from(members.len())
@@ -163,6 +174,8 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         bitmap: args.bitmap.clone().unwrap_or_default(),
         bitmap_chunk: bitmap_chunk
             .map_err(|_| Failure::usage("--bitmap-chunk: less than 4G is needed"))?,
+        write_behind: args.write_behind,
+        write_mostly: args.write_mostly.clone(),
         size: match args.size {
             Some(Size::Of(size)) => Some(size),
             Some(Size::Max) | None => None,

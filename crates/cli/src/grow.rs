@@ -33,6 +33,9 @@ pub struct Args {
     /// What a bit of it stands for, a bare number is KiB [default: as it is, or as mdadm]
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]
     bitmap_chunk: Option<u64>,
+    /// So many writes may be answered before write-mostly members have them (RAID1); 0: none
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256")]
+    write_behind: Option<u32>,
     /// Write over the bitmap's file if there is one
     #[arg(short, long)]
     force: bool,
@@ -45,13 +48,14 @@ pub fn run(args: &Args) -> Outcome {
         NewBitmap::None => "none".into(),
         NewBitmap::Internal | NewBitmap::Default => "internal".into(),
     };
-    if bitmap == "none" && args.bitmap_chunk.is_some() {
-        return Err(Failure::usage("--bitmap none has no --bitmap-chunk"));
+    if bitmap == "none" && (args.bitmap_chunk.is_some() || args.write_behind.is_some()) {
+        return Err(Failure::usage("no bitmap has neither --bitmap-chunk nor --write-behind"));
     }
     let request = json!({
         "command": "grow",
         "bitmap": bitmap,
         "bitmap_chunk": args.bitmap_chunk,
+        "write_behind": args.write_behind,
         "force": args.force,
     });
     let reply = target.ask(&request)?;

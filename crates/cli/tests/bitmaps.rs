@@ -202,3 +202,78 @@ fn what_cannot_be_is_said_and_nothing_is_changed() {
 fn the_kernel_goes_by_it_on_other_levels_and_versions_too() {
     add_for_the_kernel(&SHAPES[2..]);
 }
+
+/// A RAID1 whose second member may lag by four writes.
+const LAGS: &str = "-l1 -b internal --bitmap-chunk 64K --write-behind=4 -W m1";
+/// Its data, not its superblock and bitmap, takes long.
+const SLOW: &str = "member=1,op=write,range=1M+15M,delay=400ms";
+
+/// Seconds that each of so many writes of 4 KiB took, one after the other.
+fn durations(lab: &Lab, server: &Server, writes: usize) -> Vec<f64> {
+    let each = |i: usize| format!("-c 'write {}k 4k'", i * 64);
+    let commands: Vec<String> = (0..writes).map(each).collect();
+    let line = format!("qemu-io -t writeback -f raw {} '{}'", commands.join(" "), server.uri());
+    let output = lab.command("sh").args(["-c", &line]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let took = |line: &str| line.split("ops; ").nth(1)?.split(' ').next()?.parse().ok();
+    let took: Vec<f64> = said.lines().filter_map(took).collect();
+    assert_eq!(took.len(), writes, "{said}{}", String::from_utf8_lossy(&output.stderr));
+    took
+}
+
+#[test]
+fn a_slow_write_mostly_member_slows_writes_down_from_the_limit_on_only() {
+    if !support::installed("qemu-io") {
+        return support::not_run("writes left behind", "qemu-io is not installed");
+    }
+    let lab = Lab::new(&[16; 2]);
+    lab.run(&format!("create data --assume-clean {LAGS} m0 m1")).ok();
+    let server = lab.serve_with_fault(SLOW, "--name data --shards 1 m0 m1");
+    let took = durations(&lab, &server, 5);
+    assert!(took[..4].iter().all(|&seconds| seconds < 0.3), "{took:?}");
+    assert!(took[4] >= 0.3, "{took:?}");
+    assert_eq!(lab.detail()["work"]["behind_writes"], 4);
+    // The client flushed at its end: it is on both.
+    assert_eq!(lab.read("m0")[MIB as usize..], lab.read("m1")[MIB as usize..]);
+    lab.run("grow data -b internal --write-behind=0").ok();
+    let took = durations(&lab, &server, 1);
+    assert!(took[0] >= 0.3, "{took:?}");
+    server.stop();
+}
+
+#[test]
+fn what_lags_behind_at_a_cut_is_resynced_by_the_kernel_too() {
+    let Some(mut md) = Md::boot("writes left behind") else { return };
+    let (lab, members) = (Lab::new(&[16; 2]), "m0 m1");
+    lab.run(&format!("create data --assume-clean {LAGS} {members}")).ok();
+    let words = "mdadm -E ${devices[1]} | grep Flags; mdadm -X ${devices[0]} | grep Mode";
+    let said = md.play(&lab, members, words);
+    assert!(said.contains("write-mostly") && said.contains("write behind, max 4"), "{said}");
+    let server = lab.serve_with_fault(SLOW, &format!("--name data --shards 1 {members}"));
+    let line = format!(
+        "qemu-io -t writeback -f raw -c 'write -P 7 0 64k' -c 'sleep 100000' '{}'",
+        server.uri()
+    );
+    let mut client = lab.command("sh").args(["-c", &line]).spawn().unwrap();
+    lab.until("a write left behind", |detail| detail["work"]["requests"] == 1);
+    server.kill();
+    client.wait().unwrap();
+    let at = MIB as usize..MIB as usize + 65536;
+    assert!(lab.read("m0")[at.clone()].iter().all(|&byte| byte == 7));
+    assert!(lab.read("m1")[at].iter().all(|&byte| byte == 0), "it lags");
+    let server = lab.serve_data(&format!("--frozen {members}"));
+    let bytes = lab.contents(&server);
+    assert!(bytes[..65536].iter().all(|&byte| byte == 7), "read from who has it");
+    server.kill();
+    md.finishes(&lab, members, &bytes, "");
+    // And what the kernel made so is so here.
+    let script = "quietly mdadm --create /dev/md0 --run --assume-clean -l1 -n2 -b internal \\
+            --write-behind=9 ${devices[0]} --write-mostly ${devices[1]}
+        quietly mdadm --stop /dev/md0";
+    md.play(&lab, members, script);
+    let server = lab.serve_data(members);
+    let detail = lab.detail();
+    assert_eq!(detail["write_behind"], 9);
+    assert_eq!(detail["members"][1]["write_mostly"], true);
+    server.stop();
+}

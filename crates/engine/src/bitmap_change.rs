@@ -11,11 +11,10 @@
 
 use crate::{
     intent::Intent,
-    messages::Order,
+    messages::{BitmapTerms, Order},
     supervisor::{Event, Supervisor},
     types::Time,
 };
-use lapstrake_geometry::Sectors;
 use lapstrake_metadata::bitmap;
 
 /// A bitmap that is to be kept from now on.
@@ -122,9 +121,9 @@ impl Supervisor {
         match (change.stage, &mut self.intent) {
             (Stage::Ending, _) => change.stage = Stage::Ended,
             (Stage::Adding, Some(intent)) => {
-                let chunk = Sectors(u64::from(intent.superblock().chunksize) / 512);
+                let terms = BitmapTerms::of(intent.superblock(), self.shards);
                 self.bitmap_change = None;
-                self.orders.push_back(Order::Bitmap(Some(chunk)));
+                self.orders.push_back(Order::Bitmap(Some(terms)));
                 self.happened.push_back(Event::BitmapChanged);
                 let is_whole = self.resync_from.is_none() && !self.is_degraded();
                 if let Some(intent) = &mut self.intent {

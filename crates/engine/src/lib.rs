@@ -46,6 +46,7 @@ extern crate alloc;
 extern crate std;
 
 mod bad_blocks;
+mod behind;
 mod bitmap_change;
 mod bits;
 mod compare;
@@ -69,7 +70,7 @@ pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
 pub use intent::IntentConfig;
 pub use members::{FULLY_TRUSTED, MemberConfig};
-pub use messages::{Notice, Order};
+pub use messages::{BitmapTerms, Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use scratch::PAGE_BYTES;
 pub use shard::{Shard, ShardConfig, Stats};

@@ -12,11 +12,12 @@
 //! - a reply to a write or a flush waits while a member's failure is not on record.
 
 use crate::{
+    behind::{Behind, Copies},
     bits::Bits,
     direct::Builder,
     guard::Guard,
     members::{BadState, MemberConfig, Members},
-    messages::{Notice, Order},
+    messages::{BitmapTerms, Notice, Order},
     op::Op,
     scratch::Scratch,
     stripe::{StreamId, Stripes},
@@ -45,12 +46,14 @@ pub struct ShardConfig {
     pub block: Sectors,
     /// Redundancy is right below this member (RAID10: array) sector; above it a resync is due.
     pub in_sync_to: Sector,
-    /// Sectors for each bit of the write-intent bitmap, if there is one.
-    pub bitmap_chunk: Option<Sectors>,
+    /// The write-intent bitmap, if there is one.
+    pub bitmap: Option<BitmapTerms>,
     /// The stripe cache's memory.
     pub scratch: BufId,
     /// Its size in pages of 4 KiB.
     pub scratch_pages: u32,
+    /// Pages behind these, for writes that are left behind.
+    pub behind_pages: u32,
 }
 
 /// What a shard has done, in counts that tests and the operator can rely on.
@@ -78,6 +81,8 @@ pub struct Stats {
     pub compute_bytes: u64,
     /// Times that an operation waited for stripe cache memory.
     pub scratch_waits: u64,
+    /// Writes answered, or to be answered, before write-mostly members have them.
+    pub behind_writes: u64,
 }
 
 #[derive(Debug)]
@@ -95,6 +100,8 @@ pub(crate) struct Req {
     pub asked: Option<(u64, u64)>,
     /// The stream that the write is part of.
     pub stream: Option<StreamId>,
+    /// Copies that are left behind.
+    pub copies: Option<Copies>,
 }
 
 impl Req {
@@ -120,6 +127,8 @@ impl Req {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     Request(u32),
+    /// A copy that the request leaves behind.
+    Behind(u32),
     Op(u32),
     /// A unit of a sync action.
     Unit(u32),
@@ -157,6 +166,7 @@ pub struct Shard {
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
     pub(crate) syncs: Syncs,
+    pub(crate) behind: Behind,
     pub(crate) builder: Builder,
     pub(crate) stats: Stats,
     pub(crate) now: Time,
@@ -197,13 +207,19 @@ impl Shard {
             stripes: Stripes::default(),
             scratch: Scratch::new(config.scratch, config.scratch_pages),
             syncs: Syncs::default(),
+            behind: Behind::new(
+                config.scratch,
+                config.scratch_pages,
+                config.behind_pages,
+                config.bitmap.map_or(0, |terms| terms.write_behind),
+            ),
             builder: Builder::default(),
             stats: Stats::default(),
             now: Time::default(),
             effects: VecDeque::new(),
             notices: VecDeque::new(),
             guard: Guard::default(),
-            bits: config.bitmap_chunk.map(|chunk| Bits::new(chunk.0)),
+            bits: config.bitmap.map(|terms| Bits::new(terms.chunk.0)),
             read_only: config.read_only,
             block: config.block,
             gate: Gate::Idle,
@@ -244,12 +260,14 @@ impl Shard {
             bits: None,
             asked: None,
             stream: None,
+            copies: None,
         }) as u32;
         match request.kind {
             // Nobody is to take what was cut off for stable.
             RequestKind::Flush if self.gate == Gate::Broken => {
                 self.finish(key, Err(RequestError::Io));
             }
+            RequestKind::Flush if self.flush_waits(key) => {}
             RequestKind::Flush => self.flush(key),
             RequestKind::Read(_) => self.advance(key),
             _ => {
@@ -279,7 +297,11 @@ impl Shard {
         if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
             self.stripe_lost(op);
         }
+        if let (Owner::Request(key), true, false) = (io.owner, ok, io.read) {
+            self.copy_kept(key);
+        }
         match io.owner {
+            Owner::Behind(key) => self.copy_done(key, survived),
             Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
             Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, io.read),
             Owner::Probe(errand) => self.probed(errand, ok),
@@ -311,7 +333,7 @@ impl Shard {
                 }
                 self.retry_gated();
             }
-            Order::Bitmap(chunk) => self.change_bitmap(chunk),
+            Order::Bitmap(terms) => self.change_bitmap(terms),
             Order::MemberAdded(ref config) => self.members.add(config.clone()),
             Order::Slotted(member, slot) => self.members.put(member, slot),
             Order::Trusted(member, sector) => self.members.trust(member, sector),
@@ -396,6 +418,18 @@ impl Shard {
     pub fn is_quiet(&self) -> bool {
         let no_request = self.reqs.is_empty() && self.held_replies.is_empty();
         no_request && self.effects.is_empty() && self.syncs.is_idle()
+    }
+
+    /// Whether writes are ever left behind, so that a flush concerns every shard.
+    #[must_use]
+    pub fn may_write_behind(&self) -> bool {
+        self.behind.has_memory()
+    }
+
+    /// No write is left behind.
+    #[must_use]
+    pub fn is_behind_idle(&self) -> bool {
+        self.behind.is_idle()
     }
 
     /// No piece of a sync action is in work.
@@ -551,7 +585,10 @@ impl Shard {
         self.open_gate(Gate::Broken);
     }
 
-    fn flush(&mut self, key: u32) {
+    pub(crate) fn flush(&mut self, key: u32) {
+        if self.gate == Gate::Broken {
+            return self.finish(key, Err(RequestError::Io));
+        }
         let members: Vec<_> = self.members.in_slots().collect();
         self.reqs[key as usize].pending = 1;
         for member in members {
@@ -592,8 +629,9 @@ impl Shard {
 
     /// Writes on their way hold their bits of a new bitmap, too, so that none is cleared under them; those
     /// that wait for bits ask anew.
-    fn change_bitmap(&mut self, chunk: Option<Sectors>) {
-        self.bits = chunk.map(|chunk| Bits::new(chunk.0));
+    fn change_bitmap(&mut self, terms: Option<BitmapTerms>) {
+        self.behind.set_max(terms.map_or(0, |terms| terms.write_behind));
+        self.bits = terms.map(|terms| Bits::new(terms.chunk.0));
         for key in self.reqs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             let req = &mut self.reqs[key];
             (req.bits, req.asked) = (None, None);
@@ -660,6 +698,8 @@ impl Shard {
         req.pending -= 1;
         if req.pending == 0 {
             self.window_done(key);
+        } else if self.may_reply(key) {
+            self.reply_early(key);
         }
     }
 
@@ -676,11 +716,20 @@ impl Shard {
         }
     }
 
-    fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
-        let req = self.reqs.remove(key as usize);
+    /// Answers a write of which only copies are on their way.
+    fn reply_early(&mut self, key: u32) {
+        let req = &mut self.reqs[key as usize];
+        let (id, kind) = (req.id, req.kind);
+        if let Some(copies) = &mut req.copies {
+            copies.replied = true;
+        }
+        self.reply(id, kind, Ok(()));
+    }
+
+    fn reply(&mut self, id: RequestId, kind: RequestKind, result: Result<(), RequestError>) {
         self.stats.requests += 1;
-        let mut reply = Reply { id: req.id, result };
-        let covered = !matches!(req.kind, RequestKind::Read(_)) && self.members.unrecorded();
+        let mut reply = Reply { id, result };
+        let covered = !matches!(kind, RequestKind::Read(_)) && self.members.unrecorded();
         if covered && self.gate != Gate::Broken {
             self.held_replies.push(reply);
         } else {
@@ -689,6 +738,20 @@ impl Shard {
                 reply.result = Err(RequestError::Io);
             }
             self.effects.push_back(Effect::Reply(reply));
+        }
+    }
+
+    fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
+        let mut req = self.reqs.remove(key as usize);
+        let copies = req.copies.take();
+        match copies.as_ref().is_some_and(|copies| copies.replied) {
+            false => self.reply(req.id, req.kind, result),
+            // What was answered is nowhere any more.
+            true if result.is_err() => self.break_off(),
+            true => {}
+        }
+        if let Some(copies) = copies {
+            self.end_copies(&copies);
         }
         if req.kind.is_write() {
             self.writes_in_flight -= 1;

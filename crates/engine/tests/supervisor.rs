@@ -38,6 +38,7 @@ impl Story {
             layout: None,
             bitmap: if bitmap { BitmapChoice::Internal } else { BitmapChoice::None },
             bitmap_chunk: None,
+            write_behind: 0,
             size: None,
             data_offset: None,
             set_uuid: None,

@@ -11,8 +11,8 @@ use crate::{
 };
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
-    Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
-    Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
+    BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
+    RequestKind, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
@@ -36,6 +36,9 @@ const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
 const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
 /// Pages per member that the largest parity operation takes.
 const CACHE_PAGES_MIN: u32 = 32;
+
+/// Pages of a shard for writes that are left behind: 4 MiB.
+const BEHIND_PAGES: u32 = 1024;
 
 /// A member that an array is started with.
 #[derive(Debug)]
@@ -145,6 +148,7 @@ pub enum StartError {
 pub(crate) struct Facts {
     pub name: String,
     pub redundant: bool,
+    pub is_mirror: bool,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
 }
@@ -410,9 +414,16 @@ fn cache_pages(parts: &Parts, options: &Options) -> u32 {
     }
 }
 
+/// Memory for writes that a write-mostly member may have later than they are answered.
+fn behind_pages(parts: &Parts) -> u32 {
+    let lags = parts.members.iter().any(|member| member.superblock.write_mostly());
+    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
+    if is_mirror && lags { BEHIND_PAGES } else { 0 }
+}
+
 fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError> {
-    let pages = cache_pages(parts, options);
-    let memory = Memory::new(pages as usize * 4096, options.buffer_bytes, true)
+    let (pages, behind) = (cache_pages(parts, options), behind_pages(parts));
+    let memory = Memory::new((pages + behind) as usize * 4096, options.buffer_bytes, true)
         .map_err(|source| StartError::System { what: "memory for buffers", source })?;
     let members = parts.members.iter().map(|part| MemberConfig {
         data_offset: part.superblock.data_offset(),
@@ -429,9 +440,10 @@ fn shard(parts: &Parts, options: &Options) -> Result<(Shard, Memory), StartError
         read_only: options.read_only,
         block: Sectors(u64::from(parts.block_bytes()) / 512),
         in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
-        bitmap_chunk: intent.map(|intent| intent.bits.chunk()),
+        bitmap: intent.map(|i| BitmapTerms::of(&i.superblock, options.shards.max(1) as u32)),
         scratch: memory.scratch(),
         scratch_pages: pages,
+        behind_pages: behind,
     };
     Ok((Shard::new(config), memory))
 }
@@ -499,7 +511,8 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         })
         .collect();
     let shards = options.shards.max(1);
-    let cache = u64::from(cache_pages(parts, options)) * 4096 * shards as u64;
+    let pages = cache_pages(parts, options) + behind_pages(parts);
+    let cache = u64::from(pages) * 4096 * shards as u64;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
     let detail = Detail {
@@ -533,6 +546,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             .as_ref()
             .map(|i| if i.external { "external" } else { "internal" }),
         bitmap_file: parts.bitmap_file.as_ref().map(|f| f.spec().path.display().to_string()),
+        write_behind: parts.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
         bitmap_chunk_bytes: parts.intent.as_ref().map(|i| i.superblock.chunksize),
         resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
         sync: None,
@@ -553,7 +567,14 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         },
     };
     let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
-    Facts { name: parts.name.clone(), redundant, members: members.iter().map(of).collect(), detail }
+    let is_mirror = matches!(geometry, Geometry::Mirror(_));
+    Facts {
+        name: parts.name.clone(),
+        redundant,
+        is_mirror,
+        members: members.iter().map(of).collect(),
+        detail,
+    }
 }
 
 /// A UUID as mdadm prints it: four groups of eight digits.

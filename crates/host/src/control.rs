@@ -425,7 +425,10 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
             let chunk = request.get("bitmap_chunk").filter(|chunk| !chunk.is_null());
             let number = |value: &Value| value.as_u64().and_then(|chunk| u32::try_from(chunk).ok());
             let chunk = chunk.map(|chunk| number(chunk).ok_or("a chunk is a number of bytes"));
-            let wish = BitmapWish { place, chunk: chunk.transpose()? };
+            let behind = request.get("write_behind").filter(|behind| !behind.is_null());
+            let behind = behind.map(|behind| number(behind).ok_or("write_behind is a number"));
+            let (chunk, write_behind) = (chunk.transpose()?, behind.transpose()?);
+            let wish = BitmapWish { place, chunk, write_behind };
             grow_bitmap(handle, &wish, flag("force"))?
         }
         "set" => handle.command(settings(&request["settings"])?)?,

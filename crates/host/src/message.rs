@@ -128,6 +128,8 @@ pub struct BitmapWish {
     pub place: BitmapPlace,
     /// Bytes to a bit; as it is, or as mdadm chooses, if nothing is said.
     pub chunk: Option<u32>,
+    /// Writes that write-mostly members may lag behind; as it is, or none, if nothing is said.
+    pub write_behind: Option<u32>,
 }
 
 /// A member to be taken in.

@@ -94,6 +94,7 @@ fn request(case: &Value) -> Option<CreateRequest> {
             Some(other) => panic!("{other}"),
         },
         bitmap_chunk: case["bitmap_chunk_kib"].as_u64().map(|kib| kib as u32 * 1024),
+        write_behind: 0,
         size: sectors("size_kib"),
         data_offset: sectors("data_offset_kib"),
         set_uuid: case["uuid"].as_str().map(|text| {

@@ -34,6 +34,7 @@ fn member(version: Version, ctime: u64) -> Superblock {
         layout: None,
         bitmap: BitmapChoice::None,
         bitmap_chunk: None,
+        write_behind: 0,
         size: None,
         data_offset: None,
         set_uuid: None,

@@ -72,6 +72,7 @@ impl Case {
             layout: self.layout.map(|name| Layout::from_name(self.level, name).unwrap()),
             bitmap: self.bitmap,
             bitmap_chunk: None,
+            write_behind: 0,
             size: None,
             data_offset: None,
             set_uuid: None,

@@ -448,7 +448,11 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
         spares: 0,
         members: sizes
             .iter()
-            .map(|&size| Some(NewMember { size, ..NewMember::default() }))
+            .zip(0..)
+            .map(|(&size, disk)| {
+                let write_mostly = asked.write_mostly >> disk & 1 == 1;
+                Some(NewMember { size, write_mostly, ..NewMember::default() })
+            })
             .collect(),
         version: asked.version,
         chunk: (asked.level != Level::Raid1).then_some(asked.chunk),
@@ -458,6 +462,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
             None => BitmapChoice::None,
         },
         bitmap_chunk: asked.bitmap_chunk.map(|sectors| (sectors * 512) as u32),
+        write_behind: 0,
         size: asked
             .level
             .has_redundancy()
@@ -483,13 +488,13 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
             let mut sb = bitmap::Superblock::parse(head).expect("written just now");
             sb.events = member.superblock.events();
             // Bits are to be swept in most lives.
-            sb.daemon_sleep = 1;
+            (sb.daemon_sleep, sb.write_behind) = (1, asked.write_behind);
             write_bitmap(&mut disks[member.index], at.0, &sb);
         }
     }
     let like = &made.members[0].superblock;
     let file = asked.bitmap_chunk.filter(|_| asked.external);
-    let file = file.map(|chunk| new_file(&new_bitmap(like, chunk)));
+    let file = file.map(|chunk| new_file(&new_bitmap(like, chunk, asked.write_behind)));
     (disks, made.geometry, file)
 }
 

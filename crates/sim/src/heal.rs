@@ -69,11 +69,18 @@ pub(crate) fn heal(
             !was_whole || own.events() < cleared || !known(row)
         }
     };
+    // Copies that are read last are believed last.
+    let may_lag = |slot: Slot| {
+        let disk = assembly.members[slot.index()];
+        !matches!(geometry, Geometry::Parity(_)) && disk.is_some_and(|disk| sb(disk).write_mostly())
+    };
     let mut cells: Vec<raw::Cell> = Vec::new();
     {
         let image = image(disks, superblocks, &assembly.members);
         for row in 0..raw::rows(geometry) {
-            let row_cells = raw::expected(geometry, row, &image)
+            let fresh = |slot, sector| image(slot, sector).filter(|_| !may_lag(slot));
+            let row_cells = raw::expected(geometry, row, &fresh)
+                .or_else(|| raw::expected(geometry, row, &image))
                 .ok_or_else(|| format!("row {row} cannot be recovered"))?;
             cells.extend(row_cells.into_iter().filter(|(slot, ..)| needs(*slot, row)));
         }

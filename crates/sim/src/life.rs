@@ -21,9 +21,9 @@ use crate::{
     plan::Plan,
 };
 use lapstrake_engine::{
-    BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo, MemberRecord,
-    MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing, Supervisor,
-    SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
+    BitmapTerms, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
+    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing,
+    Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_metadata::{Superblock, create::spare};
@@ -238,7 +238,7 @@ impl<'a> Life<'a> {
                 trusted_to: record.trusted_to,
                 rotational: dice.one_in(2),
                 bad_blocks: None,
-                write_mostly: dice.one_in(8),
+                write_mostly: record.superblock.write_mostly(),
             })
             .collect();
         let (pages, span) = (cache_pages(plan, &geometry), span(plan, &geometry));
@@ -249,13 +249,16 @@ impl<'a> Life<'a> {
                 read_only: false,
                 block: Sectors(1),
                 in_sync_to: resync_from.unwrap_or(FULLY_TRUSTED),
-                bitmap_chunk: intent.as_ref().map(|intent| intent.bits.chunk()),
+                bitmap: intent.as_ref().map(|i| BitmapTerms::of(&i.superblock, plan.shards as u32)),
                 scratch: BufId(index as u32),
                 scratch_pages: pages,
+                behind_pages: plan.behind_pages,
             })
         };
         Self {
-            memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
+            memory: Memory::new(
+                (0..plan.shards).map(|_| ((pages + plan.behind_pages) * PAGE_BYTES) as usize),
+            ),
             shards: (0..plan.shards).map(shard).collect(),
             disk_of: members.iter().map(|(disk, _)| *disk).collect(),
             data_area: members.iter().map(|(_, record)| data_area(&record.superblock)).collect(),

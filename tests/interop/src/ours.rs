@@ -41,6 +41,8 @@ pub fn create(case: &Case, shape: &Shape, files: &[PathBuf]) -> Result<(), Failu
         layout: Some(case.layout),
         bitmap: if shape.bitmap.is_some() { NewBitmap::Internal } else { NewBitmap::None },
         bitmap_chunk: shape.bitmap,
+        write_behind: None,
+        write_mostly: Vec::new(),
         size: None,
         data_offset: None,
         uuid: None,

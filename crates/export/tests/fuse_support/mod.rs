@@ -165,6 +165,8 @@ impl Setup {
             layout: None,
             bitmap: NewBitmap::None,
             bitmap_chunk: None,
+            write_behind: None,
+            write_mostly: Vec::new(),
             size: None,
             data_offset: None,
             uuid: None,

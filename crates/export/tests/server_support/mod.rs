@@ -84,6 +84,8 @@ impl Rig {
             member_bytes: 24 * MIB,
             bitmap: false,
             bitmap_chunk: None,
+            write_behind: None,
+            write_mostly: Vec::new(),
             shards: 1,
             backend: Backend::Auto,
             buffer_bytes: 8 << 20,

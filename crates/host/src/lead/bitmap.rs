@@ -49,11 +49,24 @@ impl Lead {
             BitmapPlace::Internal => now.is_some() && path.is_none(),
             BitmapPlace::File(wanted) => now.is_some() && path == Some(wanted),
         };
-        let as_wished = now.is_none_or(|sb| wish.chunk.is_none_or(|chunk| sb.chunksize == chunk));
+        let as_wished = now.is_none_or(|sb| {
+            wish.chunk.is_none_or(|chunk| sb.chunksize == chunk)
+                && wish.write_behind.is_none_or(|behind| sb.write_behind == behind)
+        });
         if is_there && as_wished {
             return Ok(Answer::AlreadySo);
         }
         self.may_change_bitmap(core)?;
+        let write_behind = wish.write_behind.or(now.map(|sb| sb.write_behind)).unwrap_or(0);
+        if write_behind > bitmap::WRITE_BEHIND_MAX {
+            let most = bitmap::WRITE_BEHIND_MAX;
+            return Err(format!(
+                "write-behind of {write_behind}, at most {most}; nothing was changed"
+            ));
+        }
+        if write_behind > 0 && !self.facts.is_mirror {
+            return Err("write-behind is for raid1; nothing was changed".into());
+        }
         let members = members(supervisor);
         let like = *members.first().ok_or("no member is there")?;
         let told = |why: String| format!("{why}; nothing was changed");
@@ -73,7 +86,8 @@ impl Lead {
             }
         };
         let (chunk, offset) = chunk_and_offset;
-        let superblock = bitmap::Superblock::new(like.bitmap_uuid(), like.sync_size(), chunk);
+        let new = bitmap::Superblock::new(like.bitmap_uuid(), like.sync_size(), chunk);
+        let superblock = bitmap::Superblock { write_behind, ..new };
         Ok(Answer::Bitmap(Box::new(Some(NewBitmap { superblock, offset }))))
     }
 
@@ -181,6 +195,7 @@ impl Lead {
     pub(super) fn bitmap_detail(&self, supervisor: &Supervisor, detail: &mut Detail) {
         let superblock = supervisor.bitmap();
         detail.bitmap_bits = supervisor.bitmap_bits();
+        detail.write_behind = superblock.map_or(0, |sb| sb.write_behind);
         detail.bitmap_chunk_bytes = superblock.map(|sb| sb.chunksize);
         let file = self.bitmap_file.as_ref().filter(|_| superblock.is_some());
         detail.bitmap_file = file.map(|file| file.path.display().to_string());

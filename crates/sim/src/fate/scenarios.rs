@@ -44,6 +44,9 @@ fn quiet(level: Level, disks: u16) -> Plan {
         adds: false,
         external: false,
         rebitmaps: 0,
+        write_mostly: 0,
+        write_behind: 0,
+        behind_pages: 0,
     }
 }
 

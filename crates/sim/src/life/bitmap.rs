@@ -20,11 +20,11 @@ pub(crate) enum FileUse {
 }
 
 /// A new bitmap's superblock.
-pub(crate) fn new_bitmap(like: &Superblock, chunk_sectors: u64) -> bitmap::Superblock {
+pub(crate) fn new_bitmap(like: &Superblock, chunk_sectors: u64, behind: u32) -> bitmap::Superblock {
     let chunk = (chunk_sectors * 512) as u32;
     let mut sb = bitmap::Superblock::new(like.bitmap_uuid(), like.sync_size(), chunk);
     // Bits are to be swept in most lives.
-    sb.daemon_sleep = 1;
+    (sb.daemon_sleep, sb.write_behind) = (1, behind);
     sb
 }
 
@@ -73,7 +73,7 @@ impl Life<'_> {
         let chunk = self.dice.pick(&[8, 16, 64]);
         let kind = self.dice.below(3);
         let members: Vec<&Superblock> = self.supervisor.members().map(|(sb, _)| sb).collect();
-        let superblock = new_bitmap(members[0], chunk);
+        let superblock = new_bitmap(members[0], chunk, self.plan.write_behind);
         let room = bitmap::added(members, superblock_size(&superblock), Some(superblock.chunksize));
         match (kind, room) {
             (1, Ok(place)) => Some(NewBitmap { superblock, offset: Some(place.offset) }),
