@@ -251,12 +251,13 @@ fn what_lags_behind_at_a_cut_is_resynced_by_the_kernel_too() {
     assert!(said.contains("write-mostly") && said.contains("write behind, max 4"), "{said}");
     let server = lab.serve_with_fault(SLOW, &format!("--name data --shards 1 {members}"));
     let line = format!(
-        "qemu-io -t writeback -f raw -c 'write -P 7 0 64k' -c 'sleep 100000' '{}'",
+        "exec qemu-io -t writeback -f raw -c 'write -P 7 0 64k' -c 'sleep 100000' '{}'",
         server.uri()
     );
     let mut client = lab.command("sh").args(["-c", &line]).spawn().unwrap();
     lab.until("a write left behind", |detail| detail["work"]["requests"] == 1);
     server.kill();
+    client.kill().unwrap();
     client.wait().unwrap();
     let at = MIB as usize..MIB as usize + 65536;
     assert!(lab.read("m0")[at.clone()].iter().all(|&byte| byte == 7));

@@ -97,7 +97,7 @@ pub enum Command {
     PlanBitmap(BitmapWish),
     /// Have this bitmap, or none, from now on; with the file of an external one. Answered when it is so.
     ChangeBitmap(Option<NewBitmap>, Option<Arc<Member>>),
-    /// `check`, `repair`, `resync`, `idle` or `frozen`.
+    /// `check`, `repair`, `resync`, `idle`, `frozen` or `resume`.
     Sync(String),
     /// Bounds of the speed of recovery and resync, KiB a second.
     SetSyncSpeed {

@@ -595,7 +595,7 @@ impl<'a> Life<'a> {
                     }
                 } else {
                     self.phase = Phase::Draining;
-                    self.supervisor.handle_idle(self.now, true);
+                    self.supervisor.handle_halt(self.now);
                     self.shards.iter_mut().for_each(Shard::hurry);
                 }
             }

@@ -234,13 +234,21 @@ impl Lead {
             "check" => SyncAction::Check,
             "repair" => SyncAction::Repair,
             "resync" => SyncAction::Resync,
-            "idle" | "frozen" => {
-                supervisor.handle_idle(now, action == "frozen");
+            "idle" => {
+                supervisor.handle_idle(now);
+                return Ok(());
+            }
+            "frozen" => {
+                supervisor.handle_freeze(now);
+                return Ok(());
+            }
+            "resume" => {
+                supervisor.handle_resume(now);
                 return Ok(());
             }
             other => {
                 return Err(format!(
-                    "unknown action {other:?}; known are check, repair, resync, idle and frozen"
+                    "unknown action {other:?}; known are check, repair, resync, idle, frozen and resume"
                 ));
             }
         };
@@ -330,7 +338,7 @@ impl Lead {
     pub(super) fn freeze(&mut self, core: &Core) {
         let now = core.now();
         if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_idle(now, true);
+            supervisor.handle_halt(now);
         }
     }
 }

@@ -9,6 +9,10 @@ use lapstrake_metadata::bitmap;
 impl Life<'_> {
     pub(super) fn io_ns(&mut self) -> u64 {
         let usual = self.dice.between(1..=self.plan.io_ns_max);
+        // Longer than bits need to be swept.
+        if self.plan.rebitmaps > 0 && self.dice.one_in(200) {
+            return self.dice.below(4_000_000_000);
+        }
         if self.dice.one_in(64) { usual * 20 } else { usual }
     }
 
