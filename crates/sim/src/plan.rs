@@ -113,7 +113,10 @@ impl Plan {
             adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
             external: dice.one_in(4),
-            write_mostly: dice.next() & dice.next() & dice.pick(&[0, u64::MAX]),
+            write_mostly: match level {
+                Raid1 => dice.next() & dice.pick(&[0, u64::MAX]),
+                _ => 0,
+            },
             write_behind: dice.pick(&[0, 1, 4, 256]),
             behind_pages: if level == Raid1 { dice.pick(&[0, 1, 16, 64]) } else { 0 },
             rebitmaps: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
