@@ -22,10 +22,10 @@ use std::{
 /// Why not. The array is as it was then.
 pub fn grow_bitmap(handle: &Handle, wish: &BitmapWish, force: bool) -> Result<Answer, String> {
     let to = match handle.command(Command::PlanBitmap(wish.clone()))? {
-        Answer::Bitmap(to) => *to,
+        Answer::Bitmap(to) => to,
         answer => return Ok(answer),
     };
-    let (BitmapPlace::File(path), Some(new)) = (&wish.place, &to) else {
+    let (BitmapPlace::File(path), Some(new)) = (&wish.place, &*to) else {
         return handle.command(Command::ChangeBitmap(to, None));
     };
     let is_there = path.symlink_metadata().is_ok();

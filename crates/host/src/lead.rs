@@ -450,7 +450,7 @@ impl Lead {
                 self.add(core, &addition).map(|(member, how)| Answer::Added(Box::new(member), how))
             }
             Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
-            Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, to, file, answer),
+            Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),
             Command::Sync(action) => self.sync(core, &action).map(|()| Answer::Done),
             Command::SetSyncSpeed { min, max } => self
                 .set_speed(core, min, max)

@@ -96,7 +96,7 @@ pub enum Command {
     /// What it takes to have such a write-intent bitmap.
     PlanBitmap(BitmapWish),
     /// Have this bitmap, or none, from now on; with the file of an external one. Answered when it is so.
-    ChangeBitmap(Option<NewBitmap>, Option<Arc<Member>>),
+    ChangeBitmap(Box<Option<NewBitmap>>, Option<Arc<Member>>),
     /// `check`, `repair`, `resync`, `idle`, `frozen` or `resume`.
     Sync(String),
     /// Bounds of the speed of recovery and resync, KiB a second.
