@@ -91,12 +91,13 @@ impl World {
             read_only: false,
             block: Sectors(1),
             in_sync_to: FULLY_TRUSTED,
-            bitmap_chunk: None,
+            bitmap: None,
             scratch: SCRATCH,
             scratch_pages,
             log_signature: None,
             lost: Vec::new(),
             journal: None,
+            behind_pages: 0,
         });
         Self {
             shard,

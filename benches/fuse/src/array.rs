@@ -53,6 +53,8 @@ fn create(members: &[std::path::PathBuf]) -> Result<(), Failure> {
         bitmap_chunk: None,
         policy: None,
         journal: None,
+        write_behind: None,
+        write_mostly: Vec::new(),
         size: None,
         data_offset: None,
         uuid: None,

@@ -2,6 +2,7 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
+use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, Prepared, prepare};
 use lapstrake_metadata::create::{MemberPlan, Policy};
@@ -16,6 +17,7 @@ Examples:
   truncate -s 1G a.img b.img c.img d.img
   lapstrake create data --level 5 --assume-clean a.img b.img c.img d.img
   lapstrake create mirror --level 1 --raid-devices 2 disk.img missing
+  lapstrake create pair --level 1 --bitmap internal --write-behind --write-mostly slow.img fast.img slow.img
   lapstrake create fast --level 10 --layout f2 --chunk 64 /dev/sd[b-e]
 
 Exit codes:
@@ -58,7 +60,7 @@ pub struct Args {
     #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
     metadata: Version,
     /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: as mdadm]
-    #[arg(short, long, value_name = "internal|none|FILE", value_parser = bitmap)]
+    #[arg(short, long, value_name = "internal|none|FILE", value_parser = options::bitmap)]
     bitmap: Option<NewBitmap>,
     /// Device for a journal, which closes the write hole of raid4, 5 and 6
     #[arg(long, value_name = "DEV")]
@@ -71,6 +73,12 @@ pub struct Args {
     /// one, else resync]
     #[arg(short = 'k', long, value_name = "POLICY", value_parser = policy)]
     consistency_policy: Option<Policy>,
+    /// So many writes may be answered before write-mostly members have them; RAID1 with a bitmap
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256")]
+    write_behind: Option<u32>,
+    /// One of the members that is to be read only where no other has the data; RAID1, may be repeated
+    #[arg(short = 'W', long, value_name = "MEMBER", value_parser = options::member())]
+    write_mostly: Vec<MemberSpec>,
     /// How much to use of each member, a bare number is KiB; "max" for all
     #[arg(short = 'z', long, value_name = "SIZE|max", value_parser = size)]
     size: Option<Size>,
@@ -117,15 +125,6 @@ fn version(text: &str) -> Result<Version, String> {
     text.parse::<Version>().map_err(|error| error.to_string())
 }
 
-fn bitmap(text: &str) -> Result<NewBitmap, String> {
-    match text {
-        "internal" => Ok(NewBitmap::Internal),
-        "none" => Ok(NewBitmap::None),
-        path if path.contains('/') => Ok(NewBitmap::File(path.into())),
-        _ => Err("say internal, none, or a file's name with a '/' in it".into()),
-    }
-}
-
 fn policy(text: &str) -> Result<Policy, String> {
     match text {
         "resync" => Ok(Policy::Resync),
@@ -165,6 +164,9 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         _ => spec(text).map(Some),
     });
     let members = members.collect::<Result<Vec<_>, _>>()?;
+    if let Some(other) = args.write_mostly.iter().find(|m| !members.contains(&Some((*m).clone()))) {
+        return Err(Failure::usage(format!("--write-mostly {other}: not among the members")));
+    }
     let slots = match args.raid_devices {
         Some(slots) => slots,
         None => u16::try_from(members.len())
@@ -194,6 +196,8 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         policy: args.consistency_policy,
         bitmap_chunk: bitmap_chunk
             .map_err(|_| Failure::usage("--bitmap-chunk: less than 4G is needed"))?,
+        write_behind: args.write_behind,
+        write_mostly: args.write_mostly.clone(),
         size: match args.size {
             Some(Size::Of(size)) => Some(size),
             Some(Size::Max) | None => None,

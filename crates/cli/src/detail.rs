@@ -78,7 +78,8 @@ fn identity(out: &mut String, view: &View) {
     line!(out, "Persistence", "Superblock is persistent");
     out.push('\n');
     if let Some(place) = &view.bitmap_place {
-        let place = if place == "internal" { "Internal" } else { "External" };
+        let file = view.bitmap_file.as_deref().unwrap_or("External");
+        let place = if place == "internal" { "Internal" } else { file };
         line!(out, "Intent Bitmap", "{place}");
         out.push('\n');
     }

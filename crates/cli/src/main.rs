@@ -7,6 +7,7 @@ mod detail;
 mod examine;
 mod exit;
 mod generate;
+mod grow;
 mod members;
 mod options;
 mod scan;
@@ -52,6 +53,7 @@ enum Command {
     Detail(detail::Args),
     #[command(flatten)]
     Members(members::Command),
+    Grow(grow::Args),
     #[command(flatten)]
     Sync(sync::Command),
     Wait(wait::Args),
@@ -72,6 +74,7 @@ impl Command {
             Self::Status(args) => status::run(&args),
             Self::Detail(args) => detail::run(&args),
             Self::Members(command) => command.run(),
+            Self::Grow(args) => grow::run(&args),
             Self::Sync(command) => command.run(),
             Self::Wait(args) => wait::run(&args),
             Self::Set(args) => set::run(&args),
@@ -94,6 +97,7 @@ impl Command {
             Self::Status(args) => args.json,
             Self::Detail(args) => args.target.json,
             Self::Members(command) => command.target().json,
+            Self::Grow(args) => args.target.json,
             Self::Sync(command) => command.target().json,
             Self::Wait(args) => args.target.json,
             Self::Set(args) => args.target.json,

@@ -259,13 +259,7 @@ fn removed(reply: &Value, _: &str) -> String {
 
 /// What to call a member when speaking to its server, which has another working directory.
 fn absolute(spec: &MemberSpec) -> Result<String, Failure> {
-    let path = std::path::absolute(&spec.path)?;
-    if path.to_str().is_none() {
-        return Err(Failure::new(format!(
-            "{}: not UTF-8, which the control socket speaks; make a link with another name",
-            path.display()
-        )));
-    }
+    let path = options::absolute(&spec.path)?.into();
     Ok(MemberSpec { path, ..spec.clone() }.to_string())
 }
 

@@ -1,8 +1,10 @@
 //! What options of several commands have in common: how their values are read, and help.
 
+use crate::exit::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_device::{MemberSpec, parse_size};
 use lapstrake_geometry::Sectors;
+use lapstrake_host::create::NewBitmap;
 use std::{ffi::OsStr, path::Path};
 
 /// The end of `lapstrake --help`.
@@ -59,6 +61,28 @@ pub fn kib_sectors(text: &str) -> Result<Sectors, String> {
 /// Reads a size in bytes where a bare number is bytes.
 pub fn bytes(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|error| error.to_string())
+}
+
+/// Reads where a write-intent bitmap is to be.
+pub fn bitmap(text: &str) -> Result<NewBitmap, String> {
+    match text {
+        "internal" => Ok(NewBitmap::Internal),
+        "none" => Ok(NewBitmap::None),
+        path if path.contains('/') => Ok(NewBitmap::File(path.into())),
+        _ => Err("say internal, none, or a file's name with a '/' in it".into()),
+    }
+}
+
+/// A path as one with another working directory has to call it.
+pub fn absolute(path: &Path) -> Result<String, Failure> {
+    let path = std::path::absolute(path)?;
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Failure::new(format!(
+            "{}: not UTF-8, which the control socket speaks; make a link with another name",
+            path.display()
+        ))
+    })
 }
 
 /// Reads a UUID: 32 hexadecimal digits, with or without ':', '.', '-' or blanks between, in the

@@ -82,7 +82,7 @@ pub struct Args {
     /// Milliseconds after the last write until the superblocks say clean; 0: at the stop only
     #[arg(long, value_name = "MS", default_value_t = 200)]
     safe_mode_delay: u64,
-    /// Start no recovery or resync until `lapstrake idle`
+    /// Start no recovery or resync until `lapstrake resume`
     #[arg(long)]
     frozen: bool,
     /// KiB/s that a recovery, resync, check or repair has of each member even while clients are busy

@@ -1,4 +1,4 @@
-//! `lapstrake check`, `repair`, `resync`, `idle` and `freeze`: mdadm's `--action`.
+//! `lapstrake check`, `repair`, `resync`, `idle`, `freeze` and `resume`: mdadm's `--action`, and a way on.
 
 use crate::exit::{Exit, Outcome};
 use crate::target::Target;
@@ -42,10 +42,19 @@ Exit codes:
 
 const FREEZE_HELP: &str = "\
 Examples:
-  lapstrake freeze data && sleep 3600 && lapstrake idle data
+  lapstrake freeze data && sleep 3600 && lapstrake resume data
 
 Exit codes:
   0  nothing runs
+  1  the array is not served, or its server did not answer
+  2  usage";
+
+const RESUME_HELP: &str = "\
+Examples:
+  lapstrake resume data && lapstrake wait data
+
+Exit codes:
+  0  nothing is frozen
   1  the array is not served, or its server did not answer
   2  usage";
 
@@ -68,14 +77,17 @@ pub enum Command {
     /// Returns when it has begun.
     #[command(after_long_help = RESYNC_HELP)]
     Resync(Target),
-    /// End a check or repair, and let what was frozen go on.
+    /// End a check or repair, a frozen one too, and let recovery and resync go on.
     ///
     /// A recovery or resync that is needed goes on, or begins by itself.
     #[command(after_long_help = IDLE_HELP)]
     Idle(Target),
-    /// Pause whatever runs, and let nothing begin, until `lapstrake idle`.
+    /// Pause whatever runs, and let nothing begin, until `lapstrake resume` or `lapstrake idle`.
     #[command(after_long_help = FREEZE_HELP)]
     Freeze(Target),
+    /// Let what was frozen go on where it was: a check or repair, too, with what it has found.
+    #[command(after_long_help = RESUME_HELP)]
+    Resume(Target),
 }
 
 impl Command {
@@ -85,7 +97,8 @@ impl Command {
             | Self::Repair(target)
             | Self::Resync(target)
             | Self::Idle(target)
-            | Self::Freeze(target) => target,
+            | Self::Freeze(target)
+            | Self::Resume(target) => target,
         }
     }
 
@@ -97,6 +110,7 @@ impl Command {
             Self::Resync(_) => "resync",
             Self::Idle(_) => "idle",
             Self::Freeze(_) => "frozen",
+            Self::Resume(_) => "resume",
         }
     }
 
@@ -109,7 +123,8 @@ impl Command {
         } else {
             match self {
                 Self::Idle(_) => println!("{name}: idle"),
-                Self::Freeze(_) => println!("{name}: frozen until `lapstrake idle {name}`"),
+                Self::Freeze(_) => println!("{name}: frozen until `lapstrake resume {name}`"),
+                Self::Resume(_) => println!("{name}: nothing is frozen"),
                 _ => println!("{name}: {action} has begun; `lapstrake wait {name}` waits for it"),
             }
         }

@@ -120,7 +120,7 @@ fn told(view: &View) -> String {
     let state = view.state.join(", ");
     if let Some(sync) = &view.sync {
         let (action, name) = (&sync.action, &view.name);
-        return format!("{action} is frozen until `lapstrake idle {name}`; the array is {state}");
+        return format!("{action} is frozen until `lapstrake resume {name}`; the array is {state}");
     }
     let last = view.last_sync.as_ref().map(|last| format!("{} {}", last.action, last.result));
     let sectors = view.mismatch_sectors;
@@ -223,7 +223,7 @@ mod tests {
             (
                 raid5(frozen),
                 Exit::Failed,
-                "recovery is frozen until `lapstrake idle data`; the array is clean, frozen",
+                "recovery is frozen until `lapstrake resume data`; the array is clean, frozen",
             ),
         ] {
             assert_eq!((exit(&view), &*told(&view)), (code, text));

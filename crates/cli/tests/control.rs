@@ -177,7 +177,7 @@ fn sync_actions_are_asked_for_in_the_words_of_md() {
         ("repair", "repair", "data: repair has begun; `lapstrake wait data` waits for it\n"),
         ("resync", "resync", "data: resync has begun; `lapstrake wait data` waits for it\n"),
         ("idle", "idle", "data: idle\n"),
-        ("freeze", "frozen", "data: frozen until `lapstrake idle data`\n"),
+        ("freeze", "frozen", "data: frozen until `lapstrake resume data`\n"),
     ] {
         let (ran, asked) = fake.run(&format!("{command} data"), [ok(json!({}))]);
         assert_eq!(ran.ok().out, said);
@@ -251,7 +251,7 @@ fn wait_ends_when_nothing_runs() {
     assert_eq!(ran.err, "lapstrake: data: recovery failed; the array is clean\n");
     let (ran, _) = fake.run("wait data", [running("recovery", true)]);
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("recovery is frozen until `lapstrake idle data`"), "{ran:?}");
+    assert!(ran.err.contains("recovery is frozen until `lapstrake resume data`"), "{ran:?}");
     let (ran, _) = fake.run("wait data --timeout 0 --json", [running("recovery", false)]);
     assert_eq!(ran.code, 1);
     let still = "data: recovery still runs: 25.8% finish=0.3min speed=1024K/sec";

@@ -196,6 +196,33 @@ fn leave_to_resync(shapes: &[(&str, &str)]) {
 }
 
 #[test]
+fn a_frozen_check_goes_on_where_it_was_with_what_it_has_found() {
+    if !support::md::can_copy("a frozen check") {
+        return;
+    }
+    let (lab, _) = filled("-l1", "m0 m1");
+    corrupt(&lab, "m1", 0, 4096);
+    corrupt(&lab, "m1", 6 * MIB, 4096);
+    let server = lab.serve_data("--sync-speed-max 2000 m0 m1");
+    lab.run("check data").ok();
+    lab.until("the first difference", |detail| detail["mismatch_sectors"] != 0);
+    lab.run("freeze data").ok();
+    let frozen = lab.run("wait data --json --timeout 60");
+    assert_eq!(frozen.code, 1, "{frozen:?}");
+    let held = lab.detail();
+    let done = |detail: &Value| detail["sync"]["done_bytes"].as_u64();
+    assert!(held["sync"]["frozen"] == true && done(&held) < Some(6 * MIB), "{held:#}");
+    lab.run("set data sync_speed_max=0").ok();
+    assert_eq!(lab.run("check data").code, 1, "another one");
+    lab.run("resume data").ok();
+    let found = lab.run("wait data --json --timeout 60").json();
+    assert_eq!(found["last_sync"]["result"], "done", "{found:#}");
+    let count = |detail: &Value| detail["mismatch_sectors"].as_u64().unwrap();
+    assert_eq!(count(&found), 2 * count(&held), "each of two pages once: {found:#}");
+    server.stop();
+}
+
+#[test]
 #[ignore = "takes minutes; make soak plays it"]
 fn every_level_and_layout_is_counted_and_resynced_as_the_kernel_does() {
     check_and_repair(&CASES[SAMPLE..]);

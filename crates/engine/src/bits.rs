@@ -45,6 +45,12 @@ impl Bits {
         true
     }
 
+    /// Takes in a write that was on its way before there was a bitmap: its bits are stable, as all are then.
+    pub fn adopt(&mut self, (first, last): (u64, u64)) {
+        self.set(first, last);
+        self.begin((first, last));
+    }
+
     /// Ends a write that [`Self::begin`] began.
     pub fn end(&mut self, (first, last): (u64, u64)) {
         for bit in self.stable.range_mut(first..=last) {

@@ -62,8 +62,10 @@ pub(crate) fn push_piece(pieces: &mut Pieces, piece: Piece) {
 impl Shard {
     /// Issues `start..end` of a request on a level without parity.
     pub(crate) fn issue_direct(&mut self, key: u32, start: u64, end: u64) {
-        match self.reqs[key as usize].kind {
+        let kind = self.reqs[key as usize].kind;
+        match kind {
             RequestKind::Read(_) => self.read_direct(key, start, end),
+            RequestKind::Write { .. } if self.write_behind(key, start, end) => {}
             RequestKind::Write { fua, .. } => {
                 self.write_direct(key, start, end, IoKind::Write { fua }, true);
             }
@@ -75,7 +77,7 @@ impl Shard {
         }
     }
 
-    fn read_direct(&mut self, key: u32, start: u64, end: u64) {
+    pub(crate) fn read_direct(&mut self, key: u32, start: u64, end: u64) {
         let mut at = start;
         while at < end {
             let run = self.geometry.map(Sector(at));
@@ -83,6 +85,7 @@ impl Shard {
             let buf = self.reqs[key as usize].buf_at(at);
             match self.choose(&run.homes, at, len) {
                 Some((member, sector)) => self.builder.add(member, sector, len, Some(buf)),
+                None if self.behind.covers(at, at + len) => self.wait_for_copies(key, at, at + len),
                 None => self.reqs[key as usize].error = Some(RequestError::Io),
             }
             at += len;
@@ -121,9 +124,11 @@ impl Shard {
     /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest. One that is
     /// mostly for writing only if there is no other.
     fn choose(&self, homes: &[Home], at: u64, len: u64) -> Option<(MemberId, u64)> {
+        let lag = self.behind.covers(at, at + len);
         let usable = homes.iter().filter_map(|home| {
             let range = home.sector.0..home.sector.0 + len;
-            Some((self.members.usable(home.slot, range)?, home.sector.0))
+            let member = self.members.usable(home.slot, range)?;
+            (!lag || !self.members.is_write_mostly(member)).then_some((member, home.sector.0))
         });
         let (far, bound) = match &self.geometry {
             Geometry::Raid10(raid10) => (raid10.layout().far > 1, at + len),
@@ -138,7 +143,7 @@ impl Shard {
                 (true, true) => (sector, 0),
                 (true, false) => self.members.cost(member, from),
             };
-            (in_sync && self.members.is_write_mostly(member), cost)
+            (self.members.is_write_mostly(member), cost)
         };
         places.min_by_key(cost).map(|(_, choice)| choice)
     }

@@ -5,6 +5,8 @@
 //! - a bit in memory is never clearer than what shards hold: it is cleared after every shard
 //!   has given it up, and shards are asked in rounds, between which no bit is granted anew;
 //! - shards are told of bits after the pages that hold them are stable on every target;
+//! - a bitmap that is added has all its bits set until superblocks say that there is one and every shard
+//!   has told of what it was writing meanwhile;
 //! - while a slot lacks a member, and for bits that a past unclean stop left, nothing is cleared.
 
 use crate::{messages::Order, types::Time};
@@ -57,7 +59,16 @@ pub(crate) struct Intent {
     /// The event count in the page on its way, and in the one that is stable.
     sent_events: Option<u64>,
     stable_events: Option<u64>,
-    stopping: bool,
+    usage: Usage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Usage {
+    /// No shard knows of it yet.
+    Added,
+    InUse,
+    /// No sweep begins any more.
+    Ending,
 }
 
 impl Intent {
@@ -84,8 +95,37 @@ impl Intent {
             shards,
             sent_events: None,
             stable_events: None,
-            stopping: false,
+            usage: Usage::InUse,
         }
+    }
+
+    /// A bitmap that is being added: all its bits are set, and stay so until [`Self::in_use`].
+    pub(crate) fn added(superblock: Superblock, external: bool, shards: u32) -> Self {
+        let bits = Bits::new(&superblock, true);
+        let config = IntentConfig { superblock, bits, external, bits_need_resync: true };
+        Self { superblock_dirty: true, usage: Usage::Added, ..Self::new(config, shards) }
+    }
+
+    /// Shards have been told of it. `is_whole`: nothing differs but what they are writing.
+    pub(crate) fn in_use(&mut self, is_whole: bool) {
+        self.usage = Usage::InUse;
+        if is_whole {
+            self.resynced();
+        }
+    }
+
+    /// It is about to end.
+    pub(crate) fn retire(&mut self) {
+        self.usage = Usage::Ending;
+    }
+
+    /// Whether no shard and no page owes an answer.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.answers_left == 0 && self.writes_left == 0
+    }
+
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.superblock
     }
 
     pub(crate) fn is_external(&self) -> bool {
@@ -127,9 +167,12 @@ impl Intent {
         events >= self.superblock.events_cleared
     }
 
-    /// A shard waits for bits.
+    /// A shard waits for bits. If it does not know of this bitmap yet it meant the one before, and asks
+    /// anew when it does.
     pub(crate) fn want(&mut self, first: u64, last: u64) {
-        self.wanted.push((first, last));
+        if self.usage != Usage::Added {
+            self.wanted.push((first, last));
+        }
     }
 
     /// A shard's answer to a sweep. `clear_at`: bits may be cleared, at this event count.
@@ -170,7 +213,7 @@ impl Intent {
 
     /// The end: no shard holds anything any more.
     pub(crate) fn stop(&mut self, clear_at: Option<u64>) {
-        self.stopping = true;
+        self.retire();
         self.holders.values_mut().for_each(|holders| *holders = 0);
         self.clear_unheld(clear_at);
     }
@@ -180,8 +223,7 @@ impl Intent {
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let resting = self.answers_left == 0 && self.writes_left == 0 && !self.stopping;
-        self.next_sweep.filter(|_| resting)
+        self.next_sweep.filter(|_| self.is_at_rest() && self.usage == Usage::InUse)
     }
 
     /// Starts a sweep when it is time.

@@ -51,6 +51,8 @@ extern crate alloc;
 extern crate std;
 
 mod bad_blocks;
+mod behind;
+mod bitmap_change;
 mod bits;
 mod compare;
 mod direct;
@@ -72,12 +74,13 @@ mod sync;
 mod types;
 mod update;
 
+pub use bitmap_change::NewBitmap;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
 pub use intent::IntentConfig;
 
 pub use members::{FULLY_TRUSTED, MemberConfig};
-pub use messages::{Notice, Order};
+pub use messages::{BitmapTerms, Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use replay::{Mend, Replay};
 pub use scratch::PAGE_BYTES;

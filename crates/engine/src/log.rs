@@ -17,7 +17,7 @@
 //!   back at the next start as current: then what is under way must be in the last units, or not begun;
 //! - while a resync is due and no member is missing nothing is logged: there is no parity yet to keep right.
 //!   A replay that finds nothing leaves the resync due (as in md), a replay that mended something would call
-//!   the array clean.
+//!   the array clean. So the first unit is sent when all that was written without one is stable.
 //!
 //! Without parity to write (its member is missing) nothing is logged: no block depends on any other then.
 
@@ -88,6 +88,15 @@ impl Unit {
     }
 }
 
+/// Before the first unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    Due,
+    /// So many flushes of what was written without a log have not ended.
+    Flushing(u32),
+    Done,
+}
+
 /// The logs of all members, as the one shard keeps them that writes to the array.
 #[derive(Debug)]
 pub(crate) struct Logs {
@@ -99,6 +108,7 @@ pub(crate) struct Logs {
     without: VecDeque<u32>,
     /// Memory for headers.
     pages: Vec<Buf>,
+    opening: Opening,
     /// Some operation waits.
     is_awaited: bool,
 }
@@ -108,7 +118,8 @@ impl Logs {
         // Taken for good, so that no unit waits for memory that operations hold which wait for it.
         let pages = (0..raid_disks).map_while(|_| scratch.alloc(PAGE_BYTES)).collect();
         let (logs, without) = (Vec::new(), VecDeque::new());
-        Self { signature, generation: 0, logs, without, pages, is_awaited: false }
+        let opening = Opening::Due;
+        Self { signature, generation: 0, logs, without, pages, opening, is_awaited: false }
     }
 
     fn log(&mut self, member: MemberId) -> &mut Log {
@@ -166,7 +177,9 @@ impl Shard {
         if must_wait || !mem::take(&mut logs.is_awaited) {
             return;
         }
-        for at in 0..logs.logs.len() {
+        let count =
+            if self.is_open() { self.logs.as_ref().map_or(0, |logs| logs.logs.len()) } else { 0 };
+        for at in 0..count {
             let member = MemberId(at as u16);
             if self.members.has_failed(member)
                 && let Some(logs) = &mut self.logs
@@ -180,6 +193,42 @@ impl Shard {
         let Some(logs) = &mut self.logs else { return };
         for key in mem::take(&mut logs.without) {
             self.logged(key);
+        }
+    }
+
+    /// Whether units may be sent; if something waits for the first one, what has to be before it is begun.
+    fn is_open(&mut self) -> bool {
+        let has_unlogged = self.ops.iter().any(|(_, op)| self.is_unlogged(op));
+        let Some(logs) = &mut self.logs else { return false };
+        let is_wanted = logs.logs.iter().any(|log| !log.waiting.is_empty());
+        logs.is_awaited |= logs.opening != Opening::Done && is_wanted;
+        if logs.opening == Opening::Due && is_wanted && !has_unlogged {
+            let members: Vec<MemberId> = self.members.in_slots().collect();
+            logs.opening = Opening::Flushing(members.len() as u32);
+            for member in members {
+                self.start_io(Owner::LogOpening, member, IoKind::Flush, (0, 0), Pieces::new());
+            }
+            return false;
+        }
+        logs.opening == Opening::Done
+    }
+
+    /// A member has flushed what was written without a log.
+    pub(crate) fn opening_flushed(&mut self, member: MemberId, ok: bool) {
+        if !ok && !self.fail_if_survivable(member) {
+            self.break_off();
+        }
+        if let Some(logs) = &mut self.logs
+            && let Opening::Flushing(left) = logs.opening
+        {
+            logs.opening = if left > 1 { Opening::Flushing(left - 1) } else { Opening::Done };
+        }
+    }
+
+    /// One flush more than was counted is on its way, before the first unit.
+    pub(crate) fn expect_another_opening(&mut self) {
+        if let Some(Logs { opening: Opening::Flushing(left), .. }) = &mut self.logs {
+            *left += 1;
         }
     }
 

@@ -8,6 +8,28 @@ use crate::{
 };
 use alloc::vec::Vec;
 use lapstrake_geometry::{Sector, Sectors, Slot};
+use lapstrake_metadata::bitmap::Superblock;
+
+/// What a shard has to know of the write-intent bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitmapTerms {
+    /// Sectors for each bit.
+    pub chunk: Sectors,
+    /// How many writes a shard may leave behind for write-mostly members.
+    pub write_behind: u32,
+}
+
+impl BitmapTerms {
+    /// Those of a bitmap; each of so many shards has its part of the writes left behind.
+    #[must_use]
+    pub fn of(superblock: &Superblock, shards: u32) -> Self {
+        let each = superblock.write_behind / shards.max(1);
+        Self {
+            chunk: Sectors(u64::from(superblock.chunksize) / 512),
+            write_behind: each.max(superblock.write_behind.min(1)),
+        }
+    }
+}
 
 /// From the supervisor to every shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +45,8 @@ pub enum Order {
     TryIdle(Time),
     /// Bitmap bits `first..=last` are stable.
     BitsSet(u64, u64),
+    /// There is another bitmap from now on, with all bits set, or none any more.
+    Bitmap(Option<BitmapTerms>),
     /// Give up bits that no write has used since the last sweep; answer with
     /// [`Notice::BitsIdle`].
     SweepBits,

@@ -442,6 +442,12 @@ impl Shard {
         self.writable(op.stripe, What::P).filter(|_| is_open)
     }
 
+    /// Whether it changes a stripe with parity, and no log is to have it.
+    pub(crate) fn is_unlogged(&self, op: &Op) -> bool {
+        let is_change = matches!(op.kind, OpKind::Write | OpKind::Zero);
+        is_change && op.log.is_none() && self.writable(op.stripe, What::P).is_some()
+    }
+
     /// What a log says of an operation, but for the checksum, and the members that it writes to.
     pub(crate) fn log_entry(&self, key: u32) -> (Entry, SmallVec<[MemberId; 8]>) {
         let (op, parity) = (&self.ops[key as usize], self.parity());

@@ -276,12 +276,43 @@ impl Supervisor {
         true
     }
 
-    /// Ends what runs; with `frozen` nothing begins again until this is called without.
-    pub fn handle_idle(&mut self, now: Time, frozen: bool) {
-        self.mending.frozen = frozen;
+    /// Ends what was asked for, and lets what is needed go on.
+    pub fn handle_idle(&mut self, now: Time) {
+        self.mending.frozen = false;
+        self.halt(now);
+    }
+
+    /// Ends everything, and begins nothing more: the array is about to stop.
+    pub fn handle_halt(&mut self, now: Time) {
+        self.mending.frozen = true;
+        self.halt(now);
+    }
+
+    fn halt(&mut self, now: Time) {
         self.mending.wanted = None;
         self.mending.halted = false;
         self.mending.interrupt();
+        self.act(now);
+    }
+
+    /// Holds everything where it is until [`Self::handle_resume`] or [`Self::handle_idle`]: a recovery or
+    /// resync with its place on record, a check in memory with what it has found.
+    pub fn handle_freeze(&mut self, now: Time) {
+        self.mending.frozen = true;
+        let needed = |course: &Course| {
+            course.action == SyncAction::Recovery
+                || (course.action == SyncAction::Resync && self.resync_from.is_some())
+        };
+        if self.mending.course.as_ref().is_some_and(needed) {
+            self.mending.interrupt();
+        }
+        self.act(now);
+    }
+
+    /// What was frozen goes on where it was.
+    pub fn handle_resume(&mut self, now: Time) {
+        self.mending.frozen = false;
+        self.mending.halted = false;
         self.act(now);
     }
 

@@ -16,6 +16,8 @@ const NOT_FREE: u8 = u8::MAX;
 #[derive(Debug)]
 pub struct Scratch {
     arena: BufId,
+    /// Bytes of the arena before its first page.
+    base: u32,
     free: [Vec<u32>; ORDERS],
     /// For the first page of a free run its order.
     free_order: Vec<u8>,
@@ -28,8 +30,15 @@ impl Scratch {
     /// An arena of `pages` pages behind `arena`.
     #[must_use]
     pub fn new(arena: BufId, pages: u32) -> Self {
+        Self::new_at(arena, 0, pages)
+    }
+
+    /// `pages` pages of an arena, the first of which is its page `first`.
+    #[must_use]
+    pub fn new_at(arena: BufId, first: u32, pages: u32) -> Self {
         let mut this = Self {
             arena,
+            base: first * PAGE_BYTES,
             free: Default::default(),
             free_order: vec![NOT_FREE; pages as usize],
             place: vec![0; pages as usize],
@@ -68,13 +77,13 @@ impl Scratch {
             self.put(page + (1 << order), order);
         }
         self.free_pages -= 1 << want;
-        Some(Buf { id: self.arena, offset: page * PAGE_BYTES })
+        Some(Buf { id: self.arena, offset: self.base + page * PAGE_BYTES })
     }
 
     /// Gives back what [`Self::alloc`] gave for the same number of bytes.
     pub fn free(&mut self, run: Buf, bytes: u32) {
         let mut order = Self::order_of(bytes);
-        let mut page = run.offset / PAGE_BYTES;
+        let mut page = (run.offset - self.base) / PAGE_BYTES;
         self.free_pages += 1 << order;
         while order + 1 < ORDERS {
             let buddy = page ^ (1 << order);

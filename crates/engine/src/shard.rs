@@ -12,13 +12,14 @@
 //! - a reply to a write or a flush waits while a member's failure is not on record.
 
 use crate::{
+    behind::{Behind, Copies},
     bits::Bits,
     direct::Builder,
     guard::Guard,
     journal::{JOURNAL_PAGES, Journal, JournalConfig},
     log::Logs,
     members::{BadState, MemberConfig, Members},
-    messages::{Notice, Order},
+    messages::{BitmapTerms, Notice, Order},
     op::Op,
     scratch::{PAGE_BYTES, Scratch},
     stripe::{StreamId, Stripes},
@@ -47,8 +48,8 @@ pub struct ShardConfig {
     pub block: Sectors,
     /// Redundancy is right below this member (RAID10: array) sector; above it a resync is due.
     pub in_sync_to: Sector,
-    /// Sectors for each bit of the write-intent bitmap, if there is one.
-    pub bitmap_chunk: Option<Sectors>,
+    /// The write-intent bitmap, if there is one.
+    pub bitmap: Option<BitmapTerms>,
     /// The stripe cache's memory.
     pub scratch: BufId,
     /// Its size in pages of 4 KiB.
@@ -60,6 +61,8 @@ pub struct ShardConfig {
     /// The journal; it takes [`JOURNAL_PAGES`] of the stripe cache. Only one shard may have it, and only that
     /// one is given writes. Requests start at and are multiples of its blocks.
     pub journal: Option<JournalConfig>,
+    /// Pages behind these, for writes that are left behind.
+    pub behind_pages: u32,
 }
 
 /// What a shard has done, in counts that tests and the operator can rely on.
@@ -87,6 +90,8 @@ pub struct Stats {
     pub compute_bytes: u64,
     /// Times that an operation waited for stripe cache memory.
     pub scratch_waits: u64,
+    /// Writes answered, or to be answered, before write-mostly members have them.
+    pub behind_writes: u64,
 }
 
 #[derive(Debug)]
@@ -104,6 +109,8 @@ pub(crate) struct Req {
     pub asked: Option<(u64, u64)>,
     /// The stream that the write is part of.
     pub stream: Option<StreamId>,
+    /// Copies that are left behind.
+    pub copies: Option<Copies>,
 }
 
 impl Req {
@@ -129,6 +136,8 @@ impl Req {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     Request(u32),
+    /// A copy that the request leaves behind.
+    Behind(u32),
     Op(u32),
     /// A unit of a sync action.
     Unit(u32),
@@ -138,6 +147,8 @@ pub(crate) enum Owner {
     Log(MemberId),
     /// The flush of what that unit describes.
     LogFlush(MemberId),
+    /// The flush before the first unit.
+    LogOpening,
     /// The batch on its way to the journal.
     Journal,
 }
@@ -172,6 +183,7 @@ pub struct Shard {
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
     pub(crate) syncs: Syncs,
+    pub(crate) behind: Behind,
     pub(crate) builder: Builder,
     pub(crate) logs: Option<Logs>,
     pub(crate) stats: Stats,
@@ -222,13 +234,19 @@ impl Shard {
             scratch,
             journal,
             syncs: Syncs::default(),
+            behind: Behind::new(
+                config.scratch,
+                config.scratch_pages,
+                config.behind_pages,
+                config.bitmap.map_or(0, |terms| terms.write_behind),
+            ),
             builder: Builder::default(),
             stats: Stats::default(),
             now: Time::default(),
             effects: VecDeque::new(),
             notices: VecDeque::new(),
             guard: Guard::default(),
-            bits: config.bitmap_chunk.map(|chunk| Bits::new(chunk.0)),
+            bits: config.bitmap.map(|terms| Bits::new(terms.chunk.0)),
             read_only: config.read_only,
             block: config.block,
             gate: Gate::Idle,
@@ -269,12 +287,14 @@ impl Shard {
             bits: None,
             asked: None,
             stream: None,
+            copies: None,
         }) as u32;
         match request.kind {
             // Nobody is to take what was cut off for stable.
             RequestKind::Flush if self.gate == Gate::Broken => {
                 self.finish(key, Err(RequestError::Io));
             }
+            RequestKind::Flush if self.flush_waits(key) => {}
             RequestKind::Flush => self.flush(key),
             RequestKind::Read(_) => self.advance(key),
             _ => {
@@ -291,6 +311,7 @@ impl Shard {
         match io.owner {
             Owner::Log(log) => return self.unit_written(log, io.member, ok),
             Owner::LogFlush(log) => return self.unit_flushed(log, io.member, ok),
+            Owner::LogOpening => return self.opening_flushed(io.member, ok),
             Owner::Journal => return self.journal_io_done(ok),
             _ => {}
         }
@@ -310,14 +331,26 @@ impl Shard {
         if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
             self.stripe_lost(op);
         }
+        let is_replacement = || {
+            let slot = self.members.slot_of(io.member);
+            slot.is_some_and(|slot| self.members.writable(slot) != Some(io.member))
+        };
+        if let (Owner::Request(key), true, false) = (io.owner, ok, io.read)
+            && !is_replacement()
+        {
+            self.copy_kept(key);
+        }
         match io.owner {
+            Owner::Behind(key) => self.copy_done(key, survived),
             Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
             Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, io.read),
             Owner::Probe(errand) => self.probed(errand, ok),
             Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
             Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
-            Owner::Log(_) | Owner::LogFlush(_) | Owner::Journal => unreachable!("dealt with above"),
+            Owner::Log(_) | Owner::LogFlush(_) | Owner::LogOpening | Owner::Journal => {
+                unreachable!("dealt with above")
+            }
         }
     }
 
@@ -343,6 +376,7 @@ impl Shard {
                 }
                 self.retry_gated();
             }
+            Order::Bitmap(terms) => self.change_bitmap(terms),
             Order::MemberAdded(ref config) => self.members.add(config.clone()),
             Order::Slotted(member, slot) => self.members.put(member, slot),
             Order::Trusted(member, sector) => self.members.trust(member, sector),
@@ -437,6 +471,18 @@ impl Shard {
         no_request && is_logged && self.effects.is_empty() && self.syncs.is_idle()
     }
 
+    /// Whether writes are ever left behind, so that a flush concerns every shard.
+    #[must_use]
+    pub fn may_write_behind(&self) -> bool {
+        self.behind.has_memory()
+    }
+
+    /// No write is left behind.
+    #[must_use]
+    pub fn is_behind_idle(&self) -> bool {
+        self.behind.is_idle()
+    }
+
     /// No piece of a sync action is in work.
     #[must_use]
     pub fn is_sync_idle(&self) -> bool {
@@ -491,8 +537,10 @@ impl Shard {
             match owner {
                 Owner::Request(key) => self.reqs[key as usize].pending += 1,
                 Owner::Op(key) => self.ops[key as usize].expect_another(),
+                Owner::Behind(key) => self.expect_another_copy(key),
                 Owner::Unit(key) => self.expect_another(key),
                 Owner::LogFlush(log) => self.expect_another_flush(log),
+                Owner::LogOpening => self.expect_another_opening(),
                 Owner::Probe(_) => unreachable!("probes only read"),
                 Owner::Log(_) | Owner::Journal => unreachable!("logs have places of their own"),
             }
@@ -630,7 +678,10 @@ impl Shard {
         self.open_gate(Gate::Broken);
     }
 
-    fn flush(&mut self, key: u32) {
+    pub(crate) fn flush(&mut self, key: u32) {
+        if self.gate == Gate::Broken {
+            return self.finish(key, Err(RequestError::Io));
+        }
         let members: Vec<_> = self.members.in_slots().collect();
         self.reqs[key as usize].pending = 1;
         for member in members {
@@ -669,19 +720,32 @@ impl Shard {
         self.advance(key);
     }
 
-    /// The sectors that the next window changes, in the bitmap's own terms: member sectors, for
-    /// RAID10 array sectors.
-    fn bitmap_range(&self, key: u32) -> (u64, u64) {
-        let (start, end) = self.window(key);
-        let Geometry::Parity(parity) = &self.geometry else { return (start, end) };
-        let (first, data, offset) = parity.locate(Sector(start));
-        let (last, last_data, last_offset) = parity.locate(Sector(end - 1));
-        if (first, data) == (last, last_data) {
-            let at = parity.member_sector(first, offset).0;
-            return (at, at + (last_offset.0 - offset.0) + 1);
+    /// Writes on their way hold their bits of a new bitmap, too, so that none is cleared under them; those
+    /// that wait for bits ask anew.
+    fn change_bitmap(&mut self, terms: Option<BitmapTerms>) {
+        self.behind.set_max(terms.map_or(0, |terms| terms.write_behind));
+        self.bits = terms.map(|terms| Bits::new(terms.chunk.0));
+        for key in self.reqs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
+            let req = &mut self.reqs[key];
+            (req.bits, req.asked) = (None, None);
+            let sent = (req.start, req.cursor);
+            if let Some(bits) = &mut self.bits
+                && req.kind.is_write()
+                && req.pending > 0
+            {
+                let range = covered(&self.geometry, sent);
+                let held = bits.covering(range.0, range.1);
+                bits.adopt(held);
+                req.bits = Some(held);
+                self.notices.push_back(Notice::BitsWanted(held.0, held.1));
+            }
         }
-        let begin = parity.member_sector(first, Sectors(0)).0;
-        (begin, parity.member_sector(last, Sectors(0)).0 + parity.chunk().0)
+        self.retry_gated();
+    }
+
+    /// The sectors that the next window changes, in the bitmap's own terms.
+    fn bitmap_range(&self, key: u32) -> (u64, u64) {
+        covered(&self.geometry, self.window(key))
     }
 
     /// The next part of a request. Parity levels cut at whole stripes, so that no full stripe is
@@ -727,6 +791,8 @@ impl Shard {
         req.pending -= 1;
         if req.pending == 0 {
             self.window_done(key);
+        } else if self.may_reply(key) {
+            self.reply_early(key);
         }
     }
 
@@ -743,11 +809,20 @@ impl Shard {
         }
     }
 
-    fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
-        let req = self.reqs.remove(key as usize);
+    /// Answers a write of which only copies are on their way.
+    fn reply_early(&mut self, key: u32) {
+        let req = &mut self.reqs[key as usize];
+        let (id, kind) = (req.id, req.kind);
+        if let Some(copies) = &mut req.copies {
+            copies.replied = true;
+        }
+        self.reply(id, kind, Ok(()));
+    }
+
+    fn reply(&mut self, id: RequestId, kind: RequestKind, result: Result<(), RequestError>) {
         self.stats.requests += 1;
-        let mut reply = Reply { id: req.id, result };
-        let covered = !matches!(req.kind, RequestKind::Read(_)) && self.members.unrecorded();
+        let mut reply = Reply { id, result };
+        let covered = !matches!(kind, RequestKind::Read(_)) && self.members.unrecorded();
         if covered && self.gate != Gate::Broken {
             self.held_replies.push(reply);
         } else {
@@ -756,6 +831,20 @@ impl Shard {
                 reply.result = Err(RequestError::Io);
             }
             self.effects.push_back(Effect::Reply(reply));
+        }
+    }
+
+    fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
+        let mut req = self.reqs.remove(key as usize);
+        let copies = req.copies.take();
+        match copies.as_ref().is_some_and(|copies| copies.replied) {
+            false => self.reply(req.id, req.kind, result),
+            // What was answered is nowhere any more.
+            true if result.is_err() => self.break_off(),
+            true => {}
+        }
+        if let Some(copies) = copies {
+            self.end_copies(&copies);
         }
         if req.kind.is_write() {
             self.writes_in_flight -= 1;
@@ -800,4 +889,18 @@ impl Shard {
             self.notices.push_back(Notice::Busy(last));
         }
     }
+}
+
+/// What a change of these array sectors means in the bitmap's own terms: member sectors, for RAID10 array
+/// sectors.
+fn covered(geometry: &Geometry, (start, end): (u64, u64)) -> (u64, u64) {
+    let Geometry::Parity(parity) = geometry else { return (start, end) };
+    let (first, data, offset) = parity.locate(Sector(start));
+    let (last, last_data, last_offset) = parity.locate(Sector(end - 1));
+    if (first, data) == (last, last_data) {
+        let at = parity.member_sector(first, offset).0;
+        return (at, at + (last_offset.0 - offset.0) + 1);
+    }
+    let begin = parity.member_sector(first, Sectors(0)).0;
+    (begin, parity.member_sector(last, Sectors(0)).0 + parity.chunk().0)
 }

@@ -10,6 +10,7 @@
 
 use crate::{
     bad_blocks::BadRange,
+    bitmap_change::BitmapChange,
     intent::{Intent, IntentConfig},
     members::{FULLY_TRUSTED, MemberConfig},
     messages::{Notice, Order},
@@ -104,6 +105,8 @@ pub enum Event {
     SyncBegan(SyncAction),
     /// It has ended.
     SyncEnded(SyncAction, SyncEnd),
+    /// The write-intent bitmap is as [`Supervisor::handle_bitmap`] was told.
+    BitmapChanged,
 }
 
 /// What becomes of a member that was added.
@@ -175,7 +178,7 @@ struct Round {
 pub struct Supervisor {
     pub(crate) geometry: Geometry,
     pub(crate) members: Vec<Member>,
-    shards: u32,
+    pub(crate) shards: u32,
     pub(crate) safe_mode_delay_ns: u64,
     pub(crate) resync_from: Option<Sector>,
     pub(crate) epoch_s: u64,
@@ -200,6 +203,8 @@ pub struct Supervisor {
     round: Option<Round>,
     pub(crate) safe_at: Option<Time>,
     pub(crate) intent: Option<Intent>,
+    pub(crate) bitmap_change: Option<BitmapChange>,
+    pub(crate) bitmap_writes: u64,
     pub(crate) orders: VecDeque<Order>,
     pub(crate) writes: VecDeque<MetaWrite>,
     pub(crate) happened: VecDeque<Event>,
@@ -251,7 +256,7 @@ impl Supervisor {
             .filter(needed)
             .map(|m| m.superblock.events())
             .any(|count| count != events);
-        Self {
+        let mut this = Self {
             geometry: config.geometry,
             members,
             shards: config.shards,
@@ -274,6 +279,8 @@ impl Supervisor {
             round: None,
             safe_at: None,
             intent: config.intent.map(|intent| Intent::new(intent, config.shards)),
+            bitmap_change: None,
+            bitmap_writes: 0,
             orders: VecDeque::new(),
             writes: VecDeque::new(),
             happened: VecDeque::new(),
@@ -281,6 +288,24 @@ impl Supervisor {
             unrecorded_bad: Vec::new(),
             tail: None,
             now: Time::default(),
+        };
+        this.agree_on_bitmap();
+        this
+    }
+
+    /// A cut while the bitmap was changed leaves members of which some know of it and some do not.
+    fn agree_on_bitmap(&mut self) {
+        let internal = self.intent.as_ref().filter(|intent| !intent.is_external());
+        let knowing = self.members.iter().filter(|m| m.superblock.bitmap_offset().is_some());
+        let freshest = internal.and(knowing.max_by_key(|m| m.superblock.events()));
+        let offset = freshest.and_then(|m| m.superblock.bitmap_offset());
+        let agrees = |member: &Member| member.superblock.bitmap_offset() == offset;
+        if self.members.iter().all(agrees) {
+            return;
+        }
+        self.set_bitmap_offsets(offset);
+        if let Some(intent) = &mut self.intent {
+            intent.rewrite();
         }
     }
 
@@ -403,7 +428,7 @@ impl Supervisor {
     pub fn handle_add(
         &mut self,
         now: Time,
-        superblock: Superblock,
+        mut superblock: Superblock,
         bad_blocks: Option<BadBlocks>,
         config: MemberConfig,
     ) -> (MemberId, Added) {
@@ -412,6 +437,7 @@ impl Supervisor {
             Role::Active(slot) if self.can_catch_up(&superblock) => Some(slot),
             _ => None,
         };
+        superblock.set_bitmap_offset(self.bitmap_offset());
         self.orders.push_back(Order::MemberAdded(MemberConfig { slot: None, ..config }));
         if let Some(slot) = slot {
             self.orders.push_back(Order::Slotted(id, slot));
@@ -446,7 +472,9 @@ impl Supervisor {
                 && m.superblock.device_uuid() != superblock.device_uuid()
         };
         let in_the_way = |m: &Member| (m.is_present() && m.slot == Some(slot)) || is_namesake(m);
-        let knows = self.intent.as_ref().is_some_and(|i| i.covers(superblock.events()));
+        let knows = self.intent.as_ref().is_some_and(|i| i.covers(superblock.events()))
+            && superblock.bitmap_offset() == self.bitmap_offset()
+            && self.bitmap_change.is_none();
         let whole = superblock.recovery_offset().is_none();
         // A half that was run by itself has writes of its own, which no bit of ours covers.
         let calls_failed = |m: &Member| {
@@ -586,6 +614,12 @@ impl Supervisor {
         self.events
     }
 
+    /// Pages of the write-intent bitmap sent so far, one on each member counted as one.
+    #[must_use]
+    pub fn bitmap_writes(&self) -> u64 {
+        self.bitmap_writes
+    }
+
     /// Dirty and all bits of the write-intent bitmap.
     #[must_use]
     pub fn bitmap_bits(&self) -> Option<(u64, u64)> {
@@ -694,6 +728,7 @@ impl Supervisor {
         if let Some(update) = self.update.take_if(|update| update.is_stable()) {
             self.end_update(update);
         }
+        self.change_bitmap();
         self.mend();
         if self.update.is_none() && !self.broken {
             let turn = self.want_active != self.active_on_disk && self.round.is_none();

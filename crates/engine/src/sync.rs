@@ -362,6 +362,8 @@ impl Shard {
             .iter()
             .filter_map(|home| Some((*home, self.members.usable(home.slot, range(home))?)));
         let mut sources: SmallVec<[(Home, MemberId); 4]> = sources.collect();
+        // Those may lag behind after an unclean stop.
+        sources.sort_by_key(|(_, member)| self.members.is_write_mostly(*member));
         let targets = self.copy_targets(key, &homes);
         match self.syncs.action(piece) {
             SyncAction::Check | SyncAction::Repair if sources.len() < 2 => sources.clear(),
@@ -402,7 +404,11 @@ impl Shard {
         let piece = &self.syncs.pieces[unit.piece as usize].what;
         let range = |home: &Home| home.sector.0..home.sector.0 + unit.len;
         let is_usable = |home: &&Home| self.members.usable(home.slot, range(home)).is_some();
-        let first = homes.iter().find(is_usable);
+        let is_last = |home: &&Home| {
+            let member = self.members.writable(home.slot);
+            member.is_some_and(|member| self.members.is_write_mostly(member))
+        };
+        let first = homes.iter().filter(is_usable).min_by_key(is_last);
         let target = |home: &Home| match piece.action {
             SyncAction::Recovery | SyncAction::Rewrite => {
                 let lacking = self.members.lacking(home.slot, &range(home));

@@ -10,6 +10,7 @@
 
 use crate::{
     bad_blocks::BadRange,
+    intent::Intent,
     messages::Order,
     supervisor::{Loss, Member, MetaWrite, Standing, Supervisor, Target, WriteId},
     types::MemberId,
@@ -98,14 +99,16 @@ impl Supervisor {
             update.events_max = events_before.max(self.events);
         }
         self.update = Some(update);
-        if let Some(intent) = &mut self.intent {
+        let is_ending = self.is_bitmap_ending();
+        if let Some(intent) = self.intent.as_mut().filter(|_| !is_ending) {
             intent.array_events(self.events);
         }
     }
 
     /// Sends what is due of the update: logs, then superblocks, both after the bitmap's page.
     pub(crate) fn send_update(&mut self) {
-        let bitmap_first = self.intent.as_ref().is_some_and(|i| !i.says(self.events));
+        let is_behind = |intent: &Intent| !intent.says(self.events);
+        let bitmap_first = !self.is_bitmap_ending() && self.intent.as_ref().is_some_and(is_behind);
         let is_due = self.update.as_ref().is_some_and(|update| update.left.is_none());
         if !is_due || bitmap_first {
             return;
@@ -127,6 +130,7 @@ impl Supervisor {
         let is_safe = self.has_journal() && self.resync_from.is_none();
         let resync = if active && !is_safe { Some(Sector(0)) } else { self.resync_from };
         let tail = self.tail.take();
+        let denies_bitmap = self.is_bitmap_ending();
         let (mut left, mut gone) = (0, 0);
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
@@ -141,7 +145,14 @@ impl Supervisor {
             if let Some(position) = tail.filter(|_| member.standing == Standing::Journal) {
                 member.superblock.set_journal_tail(position);
             }
-            let (sector, data) = (member.superblock.super_sector(), member.superblock.encode());
+            let sector = member.superblock.super_sector();
+            let data = if denies_bitmap {
+                let mut without = member.superblock.clone();
+                without.set_bitmap_offset(None);
+                without.encode()
+            } else {
+                member.superblock.encode()
+            };
             self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Superblock);
             left += 1;
         }
@@ -194,6 +205,7 @@ impl Supervisor {
         let recorded = |(member, start, len)| Order::BadRecorded(member, start, len);
         self.orders.extend(update.bad.into_iter().map(recorded));
         self.orders.extend(update.tail.map(Order::TailMoved));
+        self.bitmap_recorded();
         self.active_on_disk = update.active;
         if update.active && self.safe_at.is_none() && self.safe_mode_delay_ns > 0 && !self.stopping
         {
@@ -230,6 +242,7 @@ impl Supervisor {
                 self.members.iter().enumerate().filter(|e| serving(e.1)).filter_map(place).collect()
             };
             intent.sent(targets.len() as u32);
+            self.bitmap_writes += targets.len() as u64;
             for (target, base) in targets {
                 self.send(target, base + offset, data.clone(), Meta::Bitmap);
             }

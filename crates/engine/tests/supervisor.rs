@@ -59,6 +59,7 @@ impl Story {
             bitmap: if bitmap { BitmapChoice::Internal } else { BitmapChoice::None },
             bitmap_chunk: None,
             policy: None,
+            write_behind: 0,
             size: None,
             data_offset: None,
             set_uuid: None,

@@ -12,8 +12,8 @@ use crate::{
 };
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
-    Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError, RequestKind,
-    Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
+    BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
+    RequestKind, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
     journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
@@ -40,6 +40,9 @@ const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
 const CACHE_PAGES_MIN: u32 = 32;
 /// What logs add to that, for each member: a header, and of the largest operation partial parity.
 const CACHE_PAGES_LOGGED: u32 = 32;
+
+/// Pages of a shard for writes that are left behind: 4 MiB.
+const BEHIND_PAGES: u32 = 1024;
 
 /// A member that an array is started with.
 #[derive(Debug)]
@@ -175,6 +178,7 @@ pub(crate) struct Facts {
     pub redundant: bool,
     /// All writes go through one log: members have partial parity logs, or there is a journal.
     pub is_logged: bool,
+    pub is_mirror: bool,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
 }
@@ -209,9 +213,10 @@ impl Array {
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let mut setups = Vec::new();
         let mut peers = Vec::new();
-        for _ in 0..shards {
+        for shard in 0..shards {
             let devices = parts.members.iter().map(|part| part.device.clone());
-            let devices = devices.chain(parts.bitmap_file.clone());
+            // Only the lead writes to it.
+            let devices = devices.chain(parts.bitmap_file.clone().filter(|_| shard == 0));
             let queue = Queue::new(devices, options.backend, 256)?;
             let (sender, inbox) = mpsc::channel();
             peers.push(Peer { sender, waker: queue.handle() });
@@ -444,6 +449,13 @@ fn cache_pages(parts: &Parts, options: &Options) -> u32 {
     }
 }
 
+/// Memory for writes that a write-mostly member may have later than they are answered.
+fn behind_pages(parts: &Parts) -> u32 {
+    let lags = parts.members.iter().any(|member| member.superblock.write_mostly());
+    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
+    if is_mirror && lags { BEHIND_PAGES } else { 0 }
+}
+
 fn shard(
     parts: &Parts,
     options: &Options,
@@ -453,7 +465,8 @@ fn shard(
     // A ring has one writer.
     let journal = parts.journal.filter(|_| is_first);
     let pages = cache_pages(parts, options) + journal.map_or(0, |_| JOURNAL_PAGES);
-    let memory = Memory::new(pages as usize * 4096, options.buffer_bytes, true)
+    let behind = behind_pages(parts);
+    let memory = Memory::new((pages + behind) as usize * 4096, options.buffer_bytes, true)
         .map_err(|source| StartError::System { what: "memory for buffers", source })?;
     let members = parts.members.iter().map(|part| MemberConfig {
         data_offset: part.superblock.data_offset(),
@@ -471,12 +484,13 @@ fn shard(
         read_only: options.read_only,
         block: Sectors(u64::from(parts.block_bytes()) / 512),
         in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
-        bitmap_chunk: intent.map(|intent| intent.bits.chunk()),
+        bitmap: intent.map(|i| BitmapTerms::of(&i.superblock, options.shards.max(1) as u32)),
         scratch: memory.scratch(),
         scratch_pages: pages,
         log_signature: parts.log_signature(),
         lost: replayed.lost.clone(),
         journal,
+        behind_pages: behind,
     };
     Ok((Shard::new(config), memory))
 }
@@ -555,7 +569,8 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         })
         .collect();
     let shards = options.shards.max(1);
-    let cache = u64::from(cache_pages(parts, options)) * 4096 * shards as u64;
+    let pages = cache_pages(parts, options) + behind_pages(parts);
+    let cache = u64::from(pages) * 4096 * shards as u64;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
     let detail = Detail {
@@ -590,6 +605,9 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             .intent
             .as_ref()
             .map(|i| if i.external { "external" } else { "internal" }),
+        bitmap_file: parts.bitmap_file.as_ref().map(|f| f.spec().path.display().to_string()),
+        write_behind: parts.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
+        bitmap_chunk_bytes: parts.intent.as_ref().map(|i| i.superblock.chunksize),
         resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
         sync: None,
         last_sync: None,
@@ -609,11 +627,13 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         },
     };
     let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
+    let is_mirror = matches!(geometry, Geometry::Mirror(_));
     let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
     Facts {
         name: parts.name.clone(),
         redundant,
         is_logged,
+        is_mirror,
         members: members.iter().map(of).collect(),
         detail,
     }

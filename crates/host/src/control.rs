@@ -9,8 +9,9 @@
 //! socket is removed when the server ends.
 
 use crate::array::Handle;
+use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
-use crate::message::{Answer, Command};
+use crate::message::{Answer, BitmapPlace, BitmapWish, Command};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -414,11 +415,31 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
                 (flag("force"), flag("write_mostly"), flag("re_add"));
             join(handle, &spec, Join { force, write_mostly, re_add })?
         }
+        "grow" => {
+            let place = match text("bitmap")?.as_str() {
+                "none" => BitmapPlace::None,
+                "internal" => BitmapPlace::Internal,
+                path if path.starts_with('/') => BitmapPlace::File(path.into()),
+                other => {
+                    return Err(format!(
+                        "{other:?}: neither internal nor none nor an absolute path"
+                    ));
+                }
+            };
+            let chunk = request.get("bitmap_chunk").filter(|chunk| !chunk.is_null());
+            let number = |value: &Value| value.as_u64().and_then(|chunk| u32::try_from(chunk).ok());
+            let chunk = chunk.map(|chunk| number(chunk).ok_or("a chunk is a number of bytes"));
+            let behind = request.get("write_behind").filter(|behind| !behind.is_null());
+            let behind = behind.map(|behind| number(behind).ok_or("write_behind is a number"));
+            let (chunk, write_behind) = (chunk.transpose()?, behind.transpose()?);
+            let wish = BitmapWish { place, chunk, write_behind };
+            grow_bitmap(handle, &wish, flag("force"))?
+        }
         "set" => handle.command(settings(&request["settings"])?)?,
         other => {
             return Err(format!(
-                "unknown command {other:?}; known are detail, stop, add, remove, fail, replace, sync \
-                 and set"
+                "unknown command {other:?}; known are detail, stop, add, remove, fail, replace, \
+                 grow, sync and set"
             ));
         }
     };
@@ -430,6 +451,7 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         Answer::SyncSpeed { min, max } => {
             json!({ "settings": { "sync_speed_min": min, "sync_speed_max": max } })
         }
+        Answer::AlreadySo => json!({ "changed": false }),
         _ => json!({}),
     })
 }

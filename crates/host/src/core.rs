@@ -285,7 +285,7 @@ impl Core {
 
     /// Nothing that was routed from here is still running.
     pub(crate) fn is_paused(&self) -> bool {
-        let is_idle = self.engine.is_sync_idle();
+        let is_idle = self.engine.is_sync_idle() && self.engine.is_behind_idle();
         self.paused
             && is_idle
             && self.pending.iter().all(|(_, p)| matches!(p.from, Origin::Peer(..)))
@@ -318,11 +318,14 @@ impl Core {
     }
 
     /// Who does which part. A flush needs no dealing: it makes durable what was answered, on all
-    /// members, whoever wrote it.
+    /// members, whoever wrote it; but for what others have left behind.
     fn parts(&self, parcel: &Parcel) -> Vec<(usize, u64, u64)> {
         let (start, end) = (parcel.sector, parcel.sector.saturating_add(parcel.len));
         if parcel.kind == RequestKind::Flush {
-            return vec![(self.index, start, parcel.len)];
+            if !self.engine.may_write_behind() {
+                return vec![(self.index, start, parcel.len)];
+            }
+            return (0..self.peers.len()).map(|shard| (shard, start, parcel.len)).collect();
         }
         if let [only] = self.deal[..] {
             return vec![(only, start, parcel.len)];
@@ -477,6 +480,7 @@ impl Core {
             (&self.counters.rcw_writes, stats.rcw_writes),
             (&self.counters.recovered, stats.recovered),
             (&self.counters.scratch_waits, stats.scratch_waits),
+            (&self.counters.behind_writes, stats.behind_writes),
             (&self.counters.cache_pages, u64::from(self.engine.scratch_pages().0)),
             (&self.counters.pool_bytes, self.memory.in_use() as u64),
         ];

@@ -65,6 +65,10 @@ pub struct NewArray {
     pub bitmap_chunk: Option<u32>,
     /// The consistency policy; None: follows from the bitmap.
     pub policy: Option<Policy>,
+    /// Writes that write-mostly members may lag behind.
+    pub write_behind: Option<u32>,
+    /// Members that are read only where no other has the data.
+    pub write_mostly: Vec<MemberSpec>,
     /// Size to use of each member.
     pub size: Option<Sectors>,
     /// Start of the data on each member.
@@ -214,7 +218,7 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
     let member = |member: &Arc<Member>| NewMember {
         size: Sectors::from_bytes(member.size()),
         device: device_number(&member.spec().path),
-        write_mostly: false,
+        write_mostly: wanted.write_mostly.contains(member.spec()),
     };
     CreateRequest {
         level: wanted.level,
@@ -236,6 +240,7 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
         },
         bitmap_chunk: wanted.bitmap_chunk,
         policy: wanted.policy,
+        write_behind: wanted.write_behind.unwrap_or(0),
         size: wanted.size,
         data_offset: wanted.data_offset,
         set_uuid: wanted.uuid,

@@ -5,6 +5,7 @@
 //! - spans are dealt anew only while every shard is paused, so no stripe ever has two owners;
 //! - the array is marked clean only after every shard is quiet and every member has flushed.
 
+mod bitmap;
 mod mending;
 
 use crate::{
@@ -14,9 +15,10 @@ use crate::{
     message::{Answer, Command, Greeter, Message},
     status::{Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
 };
+use bitmap::BitmapFile;
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
-    MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
+    Event, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
 use slab::Slab;
 use std::{
@@ -80,8 +82,9 @@ pub(crate) struct Lead {
     members: Vec<MemberFact>,
     /// Those that are to be closed.
     leaving: Vec<usize>,
-    /// The queue's index of an external bitmap's file.
-    bitmap_file: usize,
+    bitmap_file: Option<BitmapFile>,
+    /// Who waits for a change of the bitmap.
+    bitmap_answer: Option<Sender<Answer>>,
     counters: Vec<Arc<Counters>>,
     log: Log,
     pool: Pool,
@@ -116,7 +119,12 @@ impl Lead {
             supervisor,
             members: facts.members.clone(),
             leaving: Vec::new(),
-            bitmap_file: facts.members.len(),
+            bitmap_file: facts
+                .detail
+                .bitmap_file
+                .as_ref()
+                .map(|path| BitmapFile { device: facts.members.len(), path: path.into() }),
+            bitmap_answer: None,
             facts,
             counters,
             log,
@@ -184,7 +192,10 @@ impl Lead {
             events.push(event);
         }
         for event in events {
-            self.happened(event);
+            match event {
+                Event::BitmapChanged => self.bitmap_changed(core),
+                event => self.happened(event),
+            }
         }
         for order in orders {
             self.tell(core, &order);
@@ -279,7 +290,9 @@ impl Lead {
     fn device_of(&self, core: &Core, target: Target) -> usize {
         match target {
             Target::Member(id) => core.device(id),
-            Target::BitmapFile => self.bitmap_file,
+            Target::BitmapFile => {
+                self.bitmap_file.as_ref().expect("an external bitmap has a file").device
+            }
         }
     }
 
@@ -443,6 +456,8 @@ impl Lead {
             Command::Add(addition) => {
                 self.add(core, &addition).map(|(member, how)| Answer::Added(Box::new(member), how))
             }
+            Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
+            Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),
             Command::Sync(action) => self.sync(core, &action).map(|()| Answer::Done),
             Command::SetSyncSpeed { min, max } => self
                 .set_speed(core, min, max)
@@ -542,7 +557,7 @@ impl Lead {
             });
             let speed = supervisor.sync_speed();
             (detail.sync_speed_min_kib, detail.sync_speed_max_kib) = (speed.min / 2, speed.max / 2);
-            detail.bitmap_bits = supervisor.bitmap_bits();
+            self.bitmap_detail(supervisor, &mut detail);
             degraded = supervisor.is_degraded() && self.facts.redundant;
             detail.state = vec![if supervisor.is_active() { "active" } else { "clean" }];
         }
@@ -576,6 +591,7 @@ impl Lead {
         memory.stripe_cache = detail.memory.stripe_cache;
         memory.buffers = detail.memory.buffers;
         memory.locked = core.memory.locked();
+        work.bitmap_writes = self.supervisor.as_ref().map_or(0, Supervisor::bitmap_writes);
         (detail.work, detail.memory) = (work, memory);
         detail.clients = self.homes.iter().sum();
         detail.backend = core.queue.backend();

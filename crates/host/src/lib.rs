@@ -12,6 +12,7 @@ mod client;
 pub mod control;
 mod core;
 pub mod create;
+mod grow;
 mod join;
 mod journal;
 mod lead;
@@ -27,9 +28,10 @@ pub use array::{
     Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last, uuid_text,
 };
 pub use client::{Client, Context, Kind, Memory};
+pub use grow::grow_bitmap;
 pub use join::{Join, join};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
-pub use message::{Answer, Command, Done, Greeter};
+pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter};
 pub use open::{Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
 pub use status::{Detail, LastSync, Log, MemberDetail, MemoryUse, Range, SyncDetail, Work};

@@ -6,10 +6,11 @@ use crate::{
     status::{Detail, MemberDetail},
 };
 use lapstrake_device::{Member, Waker};
-use lapstrake_engine::{MemberId, Notice, Order, RequestError, RequestKind, SyncPiece};
+use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, RequestKind, SyncPiece};
 use lapstrake_metadata::Superblock;
 use std::{
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{
         Arc,
         mpsc::{self, Sender},
@@ -99,7 +100,11 @@ pub enum Command {
     Template,
     /// Take in a member.
     Add(Addition),
-    /// `check`, `repair`, `resync`, `idle` or `frozen`.
+    /// What it takes to have such a write-intent bitmap.
+    PlanBitmap(BitmapWish),
+    /// Have this bitmap, or none, from now on; with the file of an external one. Answered when it is so.
+    ChangeBitmap(Box<Option<NewBitmap>>, Option<Arc<Member>>),
+    /// `check`, `repair`, `resync`, `idle`, `frozen` or `resume`.
     Sync(String),
     /// Bounds of the speed of recovery and resync, KiB a second.
     SetSyncSpeed {
@@ -110,6 +115,28 @@ pub enum Command {
     },
     /// Stop serving: clients leave, the superblocks say clean.
     Stop,
+}
+
+/// Where an array is to have its write-intent bitmap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BitmapPlace {
+    /// Nowhere.
+    None,
+    /// Beside each superblock.
+    Internal,
+    /// In a file of its own, by its absolute path.
+    File(PathBuf),
+}
+
+/// The write-intent bitmap that an array is to have.
+#[derive(Clone, Debug)]
+pub struct BitmapWish {
+    /// Where.
+    pub place: BitmapPlace,
+    /// Bytes to a bit; as it is, or as mdadm chooses, if nothing is said.
+    pub chunk: Option<u32>,
+    /// Writes that write-mostly members may lag behind; as it is, or none, if nothing is said.
+    pub write_behind: Option<u32>,
 }
 
 /// A member to be taken in.
@@ -132,6 +159,10 @@ pub enum Answer {
     Refused(String),
     /// It is done, or has begun.
     Done,
+    /// Nothing was to be done.
+    AlreadySo,
+    /// To [`Command::PlanBitmap`].
+    Bitmap(Box<Option<NewBitmap>>),
     /// To [`Command::Fail`].
     Member(Box<MemberDetail>),
     /// To [`Command::Add`], and how it joined.

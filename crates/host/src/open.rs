@@ -500,7 +500,8 @@ fn intent(
     // A member that failed before that was put on record lacks the bits that were set since.
     for &id in assembly.members.iter().flatten().filter(|_| !external) {
         if let Some(sector) = superblocks[id].as_ref().and_then(Superblock::bitmap_sector)
-            && let Ok((_, others)) = read_bitmap(&devices[id], sector.0 * 512, false, freshest)
+            && let Ok((its, others)) = read_bitmap(&devices[id], sector.0 * 512, false, freshest)
+            && (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size)
         {
             bits.unite(&others);
         }

@@ -35,6 +35,7 @@ pub(crate) struct Counters {
     pub rcw_writes: AtomicU64,
     pub recovered: AtomicU64,
     pub scratch_waits: AtomicU64,
+    pub behind_writes: AtomicU64,
     pub cache_pages: AtomicU64,
     pub pool_bytes: AtomicU64,
 }
@@ -62,6 +63,10 @@ pub struct Work {
     pub recovered: u64,
     /// Times that work on a stripe waited for room in the stripe cache.
     pub stripe_cache_waits: u64,
+    /// Pages of the write-intent bitmap written, on each member or in its file.
+    pub bitmap_writes: u64,
+    /// Writes answered, or to be answered, before write-mostly members have them.
+    pub behind_writes: u64,
 }
 
 /// Memory of an array, bytes.
@@ -92,6 +97,7 @@ impl Counters {
         work.reconstruct_writes += get(&self.rcw_writes);
         work.recovered += get(&self.recovered);
         work.stripe_cache_waits += get(&self.scratch_waits);
+        work.behind_writes += get(&self.behind_writes);
         memory.stripe_cache_used += get(&self.cache_pages) * 4096;
         memory.buffers_used += get(&self.pool_bytes);
     }
@@ -196,6 +202,12 @@ pub struct Detail {
     pub bitmap_bits: Option<(u64, u64)>,
     /// Where it lies: `internal` or `external`.
     pub bitmap_place: Option<&'static str>,
+    /// The file of an external one.
+    pub bitmap_file: Option<String>,
+    /// Writes that write-mostly members may lag behind.
+    pub write_behind: u32,
+    /// What a bit of it stands for.
+    pub bitmap_chunk_bytes: Option<u32>,
     /// From which byte on a resync is due.
     pub resync_from_bytes: Option<u64>,
     /// What is being mended.

@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::wire::{ByteOrder, on_disk};
 
 pub use bits::{Bits, PAGE};
-pub use choice::{Placement, external_chunk, internal};
+pub use choice::{AddError, Placement, added, external, internal};
 
 /// `magic`: "bitm".
 pub const MAGIC: u32 = 0x6d74_6962;

@@ -106,6 +106,8 @@ pub struct CreateRequest {
     pub bitmap_chunk: Option<u32>,
     /// The consistency policy. None: follows from the bitmap.
     pub policy: Option<Policy>,
+    /// Writes that write-mostly members may lag behind.
+    pub write_behind: u32,
     /// Size to use of each member. None: as much as all have.
     pub size: Option<Sectors>,
     /// Start of the data on each member.
@@ -194,6 +196,7 @@ pub fn plan(
     let (sizing, data_offset, available) = measure(request, chunk)?;
     let component = component(&sizing, &available)?;
     let bitmap_kind = bitmap_kind(request, component)?;
+    check_behind(request, bitmap_kind)?;
     let sync_size = size::sync_size(request.level, layout, request.raid_disks, component);
     let placement = match bitmap_kind {
         BitmapChoice::Internal => Some(place_bitmap(request, component, sync_size)?),
@@ -446,6 +449,22 @@ fn bitmap_kind(request: &CreateRequest, component: Sectors) -> Result<BitmapChoi
     }
 }
 
+/// mdadm's rules.
+fn check_behind(request: &CreateRequest, bitmap: BitmapChoice) -> Result<(), CreateError> {
+    let level = request.level;
+    let is_mostly = request.members.iter().flatten().any(|member| member.write_mostly);
+    if level != Level::Raid1 && (is_mostly || request.write_behind > 0) {
+        return Err(CreateError::WriteMostlyNotAllowed { level });
+    }
+    if request.write_behind > 0 && bitmap == BitmapChoice::None {
+        return Err(CreateError::WriteBehindWithoutBitmap);
+    }
+    if request.write_behind > bitmap::WRITE_BEHIND_MAX {
+        return Err(CreateError::WriteBehind { found: request.write_behind });
+    }
+    Ok(())
+}
+
 fn place_bitmap(
     request: &CreateRequest,
     component: Sectors,
@@ -463,17 +482,14 @@ fn external_bitmap(
     decided: &Decided<'_>,
     sync_size: Sectors,
 ) -> Result<Vec<u8>, CreateError> {
-    let chunk = request.bitmap_chunk.unwrap_or_else(|| bitmap::external_chunk(sync_size));
-    if chunk < 512 || !chunk.is_power_of_two() {
-        return Err(CreateError::BitmapChunk { found: chunk });
-    }
-    let superblock = bitmap::Superblock::new(fill::bitmap_uuid(decided), sync_size, chunk);
-    // Bounded by md's own limit on counters rather than by what fits into memory.
-    let len = superblock.image_bytes();
-    if len > 1 << 30 {
-        return Err(CreateError::BitmapChunk { found: chunk });
-    }
-    Ok(superblock.dirty_image(len as usize))
+    let found = request.bitmap_chunk.unwrap_or(u32::MAX);
+    let chunk = bitmap::external(sync_size, request.bitmap_chunk)
+        .ok_or(CreateError::BitmapChunk { found })?;
+    let superblock = bitmap::Superblock {
+        write_behind: request.write_behind,
+        ..bitmap::Superblock::new(fill::bitmap_uuid(decided), sync_size, chunk)
+    };
+    Ok(superblock.dirty_image(superblock.image_bytes() as usize))
 }
 
 fn geometry(

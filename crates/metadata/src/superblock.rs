@@ -7,7 +7,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
+use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot, size};
 
 use crate::v1::{MAX_SECTOR, feature, role};
 use crate::wire::Field;
@@ -130,6 +130,14 @@ impl Superblock {
             Self::V090(sb) => Sectors::from_kib(sb.size.into()),
             Self::V1(sb) => Sectors(sb.size),
         }
+    }
+
+    /// The range that a bitmap of the array covers.
+    pub fn sync_size(&self) -> Sectors {
+        let (Some(level), Some(layout)) = (self.level(), self.layout()) else {
+            return self.component();
+        };
+        size::sync_size(level, layout, self.raid_disks(), self.component())
     }
 
     /// The array's UUID, in the order in which mdadm prints it.
@@ -491,6 +499,35 @@ impl Superblock {
                 sector_from(sb.super_offset, sb.bitmap_offset)
             }
             Self::V1(_) => None,
+        }
+    }
+
+    /// Sectors from the superblock to the internal bitmap, if there is one.
+    pub fn bitmap_offset(&self) -> Option<i32> {
+        let from = self.super_sector().0;
+        self.bitmap_sector().map(|at| at.0.wrapping_sub(from) as i32)
+    }
+
+    /// Says that there is an internal bitmap so many sectors from the superblock (0.90 has one place for
+    /// it), or that there is none. What was said to be room for data in its place is so no more.
+    pub fn set_bitmap_offset(&mut self, offset: Option<i32>) {
+        match self {
+            Self::V090(sb) => {
+                sb.state &= !v090::state::BITMAP_PRESENT;
+                sb.state |= offset.map_or(0, |_| v090::state::BITMAP_PRESENT);
+            }
+            // The field may be that of partial parity logs.
+            Self::V1(sb) if offset.is_none() && !sb.has(feature::BITMAP_OFFSET) => {}
+            Self::V1(sb) => {
+                sb.feature_map &= !feature::BITMAP_OFFSET;
+                sb.feature_map |= offset.map_or(0, |_| feature::BITMAP_OFFSET);
+                sb.bitmap_offset = offset.unwrap_or(0);
+                if sb.minor_version == 0
+                    && let Some(Sector(at)) = offset.and_then(|by| sector_from(sb.super_offset, by))
+                {
+                    sb.data_size = sb.data_size.min(at.saturating_sub(sb.data_offset));
+                }
+            }
         }
     }
 

@@ -103,6 +103,7 @@ fn request(case: &Value) -> Option<CreateRequest> {
             "ppl" => Policy::Ppl,
             other => panic!("{other}"),
         }),
+        write_behind: 0,
         size: sectors("size_kib"),
         data_offset: sectors("data_offset_kib"),
         set_uuid: case["uuid"].as_str().map(|text| {

@@ -36,6 +36,7 @@ fn member(version: Version, ctime: u64) -> Superblock {
         bitmap: BitmapChoice::None,
         bitmap_chunk: None,
         policy: None,
+        write_behind: 0,
         size: None,
         data_offset: None,
         set_uuid: None,

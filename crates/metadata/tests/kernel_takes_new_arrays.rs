@@ -74,6 +74,7 @@ impl Case {
             bitmap: self.bitmap,
             bitmap_chunk: None,
             policy: None,
+            write_behind: 0,
             size: None,
             data_offset: None,
             set_uuid: None,

@@ -9,7 +9,7 @@ use crate::{
     dice::Dice,
     disk::{Cut, Disk, SECTOR},
     heal::{self, Part},
-    life::{End, Life, Report, Setup, in_words},
+    life::{End, FileUse, Life, Report, Setup, in_words, new_bitmap, new_file},
     oracle::Oracle,
     plan::Plan,
     raw,
@@ -42,6 +42,10 @@ pub(crate) struct Fate<'a> {
     plan: &'a Plan,
     dice: Dice,
     disks: Vec<Disk>,
+    /// The external bitmap's.
+    file: Disk,
+    /// The operator names it at the next start.
+    names_file: bool,
     geometry: Geometry,
     oracle: Oracle,
     /// Rows that a cut left in doubt since redundancy was last whole.
@@ -75,13 +79,15 @@ struct Started {
 impl<'a> Fate<'a> {
     pub(crate) fn new(plan: &'a Plan, dice: Dice, options: &'a Options) -> Self {
         let mut dice = dice;
-        let (disks, geometry) = create(plan, &mut dice);
+        let (disks, geometry, file) = create(plan, &mut dice);
         let rows = raw::rows(&geometry) as usize;
         Self {
             options,
             plan,
             dice,
             disks,
+            names_file: file.is_some(),
+            file: file.unwrap_or_else(|| Disk::new(0)),
             oracle: Oracle::new(geometry.array_sectors().0),
             unsure: vec![false; geometry.array_sectors().0 as usize],
             geometry,
@@ -139,6 +145,7 @@ impl<'a> Fate<'a> {
             setup,
             &mut self.dice,
             &mut self.disks,
+            &mut self.file,
             &mut self.oracle,
             self.stamp,
             self.options.trace,
@@ -172,6 +179,13 @@ impl<'a> Fate<'a> {
             // After a clean stop this must lose nothing.
             disk.cut(Cut::Nothing, &mut self.dice);
         }
+        self.file.cut(Cut::Nothing, &mut self.dice);
+        self.names_file = match report.file {
+            // Who knows of none does not look for one, unless the old one was only forgotten.
+            FileUse::None => self.names_file && started.intent.is_none() && self.dice.one_in(2),
+            FileUse::InUse => !self.dice.one_in(8),
+            FileUse::Unclear => self.dice.one_in(2),
+        };
         Ok(())
     }
 
@@ -364,35 +378,41 @@ impl<'a> Fate<'a> {
         Ok(())
     }
 
-    /// The bitmap: the union of those of the members in sync, as in the host.
+    /// The bitmap: what is in the file if that was named, else the union of those of the members in sync,
+    /// as in the host.
     fn intent(
         &self,
         assembly: &Assembly,
         superblocks: &[Option<Superblock>],
     ) -> Result<Option<IntentConfig>, String> {
-        let Some((superblock, mut bits)) = self.bitmap_of(assembly.freshest, superblocks)? else {
-            return Ok(None);
-        };
-        for &disk in assembly.members.iter().flatten() {
-            if let Some((_, own)) = self.bitmap_of(disk, superblocks)? {
-                own.iter_set(0).for_each(|bit| {
-                    bits.set(bit);
-                });
+        let external = self.names_file;
+        let found = self.bitmap_of(assembly.freshest, superblocks, external)?;
+        let Some((superblock, mut bits)) = found else { return Ok(None) };
+        for &disk in assembly.members.iter().flatten().filter(|_| !external) {
+            match self.bitmap_of(disk, superblocks, false)? {
+                Some((sb, own)) if sb.chunksize == superblock.chunksize => bits.unite(&own),
+                _ => {}
             }
         }
         let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
-        Ok(Some(IntentConfig { superblock, bits, external: false, bits_need_resync }))
+        Ok(Some(IntentConfig { superblock, bits, external, bits_need_resync }))
     }
 
     fn bitmap_of(
         &self,
         disk: usize,
         superblocks: &[Option<Superblock>],
+        external: bool,
     ) -> Result<Option<(bitmap::Superblock, Bits)>, String> {
         let Some(of) = &superblocks[disk] else { return Ok(None) };
-        let Some(at) = of.bitmap_sector() else { return Ok(None) };
-        let room = of.bitmap_room().ok_or("no room for the bitmap")?;
-        let image = self.disks[disk].bytes(at.0, room.bytes() as usize);
+        let image = match (external, of.bitmap_sector()) {
+            (true, _) => self.file.bytes(0, self.file.sectors() as usize * SECTOR),
+            (false, None) => return Ok(None),
+            (false, Some(at)) => {
+                let room = of.bitmap_room().ok_or("no room for the bitmap")?;
+                self.disks[disk].bytes(at.0, room.bytes() as usize)
+            }
+        };
         let sb = bitmap::Superblock::parse(image).map_err(|error| error.to_string())?;
         let fresh = sb.check_array(of.bitmap_uuid(), of.events());
         let bits = match fresh.map_err(|error| error.to_string())? {
@@ -442,7 +462,7 @@ impl<'a> Fate<'a> {
         let Started { assembly, superblocks, intent, .. } = started;
         let part =
             Part { geometry: &self.geometry, assembly, superblocks, intent: intent.as_ref() };
-        let homes = heal::heal(&part, &mut self.disks, self.was_forced)?;
+        let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
         self.doubt.fill(false);
         self.unsure.fill(false);
         self.stale.clear();
@@ -633,7 +653,7 @@ impl Disks for Replaying<'_> {
 }
 
 /// New members, written and in sync: zeros have zeros for parity.
-fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
+fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) {
     let is_before = matches!(asked.version, Version::V1_1 | Version::V1_2);
     let data_offset = if asked.log.is_some() { LOGGED_DATA_OFFSET } else { DATA_OFFSET };
     let behind = if asked.log.is_some() { 64 + PPL_SPACE.0 } else { 64 };
@@ -654,17 +674,22 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
         journal: journal.map(|size| NewMember { size, ..NewMember::default() }),
         members: sizes
             .iter()
-            .map(|&size| Some(NewMember { size, ..NewMember::default() }))
+            .zip(0..)
+            .map(|(&size, disk)| {
+                let write_mostly = asked.write_mostly >> disk & 1 == 1;
+                Some(NewMember { size, write_mostly, ..NewMember::default() })
+            })
             .collect(),
         version: asked.version,
         chunk: (asked.level != Level::Raid1).then_some(asked.chunk),
         layout: Some(asked.layout),
-        bitmap: match asked.bitmap_chunk {
+        bitmap: match asked.bitmap_chunk.filter(|_| !asked.external) {
             Some(_) => BitmapChoice::Internal,
             None => BitmapChoice::None,
         },
         bitmap_chunk: asked.bitmap_chunk.map(|sectors| (sectors * 512) as u32),
         policy: asked.log.map(|_| Policy::Ppl),
+        write_behind: 0,
         size: asked
             .level
             .has_redundancy()
@@ -695,11 +720,14 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry) {
             let mut sb = bitmap::Superblock::parse(head).expect("written just now");
             sb.events = member.superblock.events();
             // Bits are to be swept in most lives.
-            sb.daemon_sleep = 1;
+            (sb.daemon_sleep, sb.write_behind) = (1, asked.write_behind);
             write_bitmap(&mut disks[member.index], at.0, &sb);
         }
     }
-    (disks, made.geometry)
+    let like = &made.members[0].superblock;
+    let file = asked.bitmap_chunk.filter(|_| asked.external);
+    let file = file.map(|chunk| new_file(&new_bitmap(like, chunk, asked.write_behind)));
+    (disks, made.geometry, file)
 }
 
 /// A bitmap without a set bit.

@@ -47,6 +47,7 @@ pub(crate) fn is_dirty(intent: &IntentConfig, row: u64) -> bool {
 pub(crate) fn heal(
     part: &Part<'_>,
     disks: &mut [Disk],
+    file: &mut Disk,
     all: bool,
 ) -> Result<Vec<Option<usize>>, String> {
     let Part { geometry, assembly, superblocks, intent } = part;
@@ -69,11 +70,18 @@ pub(crate) fn heal(
             !was_whole || own.events() < cleared || !known(row)
         }
     };
+    // Copies that are read last are believed last.
+    let may_lag = |slot: Slot| {
+        let disk = assembly.members[slot.index()];
+        !matches!(geometry, Geometry::Parity(_)) && disk.is_some_and(|disk| sb(disk).write_mostly())
+    };
     let mut cells: Vec<raw::Cell> = Vec::new();
     {
         let image = image(disks, superblocks, &assembly.members);
         for row in 0..raw::rows(geometry) {
-            let row_cells = raw::expected(geometry, row, &image)
+            let fresh = |slot, sector| image(slot, sector).filter(|_| !may_lag(slot));
+            let row_cells = raw::expected(geometry, row, &fresh)
+                .or_else(|| raw::expected(geometry, row, &image))
                 .ok_or_else(|| format!("row {row} cannot be recovered"))?;
             cells.extend(row_cells.into_iter().filter(|(slot, ..)| needs(*slot, row)));
         }
@@ -82,12 +90,12 @@ pub(crate) fn heal(
         let disk = home(slot);
         disks[disk].put(sb(disk).data_offset().0 + sector.0, &bytes);
     }
-    write_metadata(part, disks, &homes);
+    write_metadata(part, disks, file, &homes);
     Ok(homes)
 }
 
 /// All members in their slots, clean, an event later.
-fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) {
+fn write_metadata(part: &Part<'_>, disks: &mut [Disk], file: &mut Disk, homes: &[Option<usize>]) {
     let events = part.assembly.events + 2;
     let homes: Vec<usize> = homes.iter().copied().flatten().collect();
     let slots = homes.len();
@@ -108,6 +116,15 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) 
             in_sync: true,
         })
         .collect();
+    // Others may not have heard of a change.
+    let internal = part.intent.is_some_and(|intent| !intent.external);
+    let freshest = part.superblocks[part.assembly.freshest].as_ref();
+    let offset = freshest.and_then(Superblock::bitmap_offset).filter(|_| internal);
+    let map = part.intent.map(|intent| bitmap::Superblock {
+        events,
+        events_cleared: events,
+        ..intent.superblock.clone()
+    });
     for (index, (disk, mut sb)) in homes.into_iter().zip(fresh).enumerate() {
         sb.set_events(events);
         sb.set_resync_offset(None::<Sector>);
@@ -118,13 +135,15 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], homes: &[Option<usize>]) 
         }
         sb.set_replacement(false);
         sb.set_roles(&devices, index);
+        sb.set_bitmap_offset(offset);
         let mut bytes = sb.encode();
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
         disks[disk].put(sb.super_sector().0, &bytes);
-        if let (Some(at), Some(intent)) = (sb.bitmap_sector(), part.intent) {
-            let map =
-                bitmap::Superblock { events, events_cleared: events, ..intent.superblock.clone() };
-            write_bitmap(&mut disks[disk], at.0, &map);
+        if let (Some(at), Some(map)) = (sb.bitmap_sector(), &map) {
+            write_bitmap(&mut disks[disk], at.0, map);
         }
+    }
+    if let Some(map) = map.filter(|_| part.intent.is_some_and(|intent| intent.external)) {
+        write_bitmap(file, 0, &map);
     }
 }

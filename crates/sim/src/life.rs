@@ -4,10 +4,12 @@
 //! when it was put there. Shards, supervisor and clients talk over lanes that delay what they
 //! carry but keep its order, as threads and their queues do.
 
+mod bitmap;
 mod members;
 mod requests;
 mod words;
 
+pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
 
 use crate::{
@@ -19,9 +21,9 @@ use crate::{
     plan::Plan,
 };
 use lapstrake_engine::{
-    BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo, MemberRecord,
-    MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing, Supervisor,
-    SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
+    BitmapTerms, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
+    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing,
+    Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
     journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
@@ -78,6 +80,7 @@ pub(crate) struct Report {
     pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
     pub is_whole: bool,
+    pub file: FileUse,
 }
 
 #[derive(Debug)]
@@ -87,6 +90,8 @@ enum Event {
     Add(usize, Box<Superblock>),
     /// The operator has a member replaced.
     Replace,
+    /// The operator changes the bitmap.
+    Bitmap,
     Part(u64),
     PartDone {
         client: u64,
@@ -173,6 +178,9 @@ pub(crate) struct Life<'a> {
     dice: &'a mut Dice,
     disks: &'a mut [Disk],
     oracle: &'a mut Oracle,
+    /// The external bitmap's.
+    file: &'a mut Disk,
+    file_use: FileUse,
     geometry: Geometry,
     disk_of: Vec<usize>,
     data_area: Vec<(u64, u64)>,
@@ -227,6 +235,7 @@ impl<'a> Life<'a> {
         setup: Setup,
         dice: &'a mut Dice,
         disks: &'a mut [Disk],
+        file: &'a mut Disk,
         oracle: &'a mut Oracle,
         first_stamp: u32,
         trace: bool,
@@ -243,6 +252,7 @@ impl<'a> Life<'a> {
         } = setup;
         let first = &members[0].1.superblock;
         let log_signature = first.has_ppl().then(|| ppl::signature(first.set_uuid()));
+        let external = intent.as_ref().is_some_and(|intent| intent.external);
         let configs: Vec<MemberConfig> = members
             .iter()
             .map(|(_, record)| MemberConfig {
@@ -251,7 +261,7 @@ impl<'a> Life<'a> {
                 trusted_to: record.trusted_to,
                 rotational: dice.one_in(2),
                 bad_blocks: None,
-                write_mostly: dice.one_in(8),
+                write_mostly: record.superblock.write_mostly(),
                 log: record.superblock.ppl(),
             })
             .collect();
@@ -277,16 +287,19 @@ impl<'a> Life<'a> {
                 read_only: false,
                 block: Sectors(plan.block()),
                 in_sync_to: resync_from.unwrap_or(FULLY_TRUSTED),
-                bitmap_chunk: intent.as_ref().map(|intent| intent.bits.chunk()),
+                bitmap: intent.as_ref().map(|i| BitmapTerms::of(&i.superblock, plan.shards as u32)),
                 scratch: BufId(index as u32),
                 scratch_pages: pages,
                 log_signature,
                 lost: Vec::new(),
                 journal,
+                behind_pages: plan.behind_pages,
             })
         };
         Self {
-            memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
+            memory: Memory::new(
+                (0..plan.shards).map(|_| ((pages + plan.behind_pages) * PAGE_BYTES) as usize),
+            ),
             shards: (0..plan.shards).map(shard).collect(),
             disk_of: members.iter().map(|(disk, _)| *disk).collect(),
             data_area: members.iter().map(|(_, record)| data_area(&record.superblock)).collect(),
@@ -310,6 +323,8 @@ impl<'a> Life<'a> {
             dice,
             disks,
             oracle,
+            file,
+            file_use: if external { FileUse::InUse } else { FileUse::None },
             geometry,
             desk: Desk::default(),
             now: Time(0),
@@ -360,6 +375,7 @@ impl<'a> Life<'a> {
             self.errands_left += 1;
             self.at(delay, Event::Replace);
         }
+        self.plan_bitmaps();
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
             if cut_after.is_some_and(|events| self.events >= events) {
@@ -388,6 +404,7 @@ impl<'a> Life<'a> {
             recorded: self.recorded,
             was_active: self.was_active,
             is_whole,
+            file: self.file_use,
         }
     }
 
@@ -520,6 +537,7 @@ impl<'a> Life<'a> {
             Event::Submit => self.submit(),
             Event::Add(disk, own) => self.add(disk, *own)?,
             Event::Replace => self.replace(),
+            Event::Bitmap => self.change_bitmap(),
             Event::Part(key) => self.part_comes(key),
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
@@ -574,6 +592,9 @@ impl<'a> Life<'a> {
 
     fn pump_lead(&mut self) -> Result<(), String> {
         loop {
+            while let Some(event) = self.supervisor.poll_event() {
+                self.heard(event);
+            }
             while let Some(write) = self.supervisor.poll_write() {
                 self.desk.take(write);
             }
@@ -654,7 +675,7 @@ impl<'a> Life<'a> {
                     }
                 } else {
                     self.phase = Phase::Draining;
-                    self.supervisor.handle_idle(self.now, true);
+                    self.supervisor.handle_halt(self.now);
                     self.shards.iter_mut().for_each(Shard::hurry);
                 }
             }
@@ -691,6 +712,7 @@ impl<'a> Life<'a> {
         for disk in self.disks.iter_mut() {
             disk.cut(how, self.dice);
         }
+        self.file.cut(how, self.dice);
     }
 }
 

@@ -60,6 +60,16 @@ pub struct Plan {
     pub heal_every: u64,
     /// Sectors of the journal, if there is one.
     pub journal: Option<u64>,
+    /// The bitmap that it is made with is in a file.
+    pub external: bool,
+    /// Members that are read only where nobody else has the data, a bit for each.
+    pub write_mostly: u64,
+    /// Writes that these may lag behind, if there is a bitmap.
+    pub write_behind: u32,
+    /// Pages that a shard has for that.
+    pub behind_pages: u32,
+    /// How often the bitmap is changed in a life, at most.
+    pub rebitmaps: u64,
 }
 
 impl Plan {
@@ -116,6 +126,14 @@ impl Plan {
             frozen: dice.one_in(2),
             adds: dice.one_in(2),
             heal_every: dice.pick(&[0, 1, 1, 2]),
+            external: dice.one_in(4),
+            write_mostly: match level {
+                Raid1 => dice.next() & dice.pick(&[0, u64::MAX]),
+                _ => 0,
+            },
+            write_behind: dice.pick(&[0, 1, 4, 256]),
+            behind_pages: if level == Raid1 { dice.pick(&[0, 1, 16, 64]) } else { 0 },
+            rebitmaps: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
             replaces: false,
             journal: None,
         };
@@ -169,7 +187,8 @@ impl fmt::Display for Plan {
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, log {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
-             replaces {}, journal {:?}",
+             replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
+             behind {} in {} pages",
             self.level,
             self.layout.name(),
             self.disks,
@@ -196,6 +215,11 @@ impl fmt::Display for Plan {
             self.adds,
             self.replaces,
             self.journal,
+            self.external,
+            self.rebitmaps,
+            self.write_mostly & ((1 << self.disks) - 1),
+            self.write_behind,
+            self.behind_pages,
         )
     }
 }

@@ -43,6 +43,8 @@ pub fn create(case: &Case, shape: &Shape, files: &[PathBuf]) -> Result<(), Failu
         bitmap_chunk: shape.bitmap,
         policy: None,
         journal: None,
+        write_behind: None,
+        write_mostly: Vec::new(),
         size: None,
         data_offset: None,
         uuid: None,

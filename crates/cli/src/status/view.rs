@@ -24,6 +24,7 @@ pub struct View {
     pub consistency_policy: String,
     pub bitmap_bits: Option<(u64, u64)>,
     pub bitmap_place: Option<String>,
+    pub bitmap_file: Option<String>,
     pub members: Vec<MemberView>,
     pub backend: String,
     pub shards: usize,

@@ -109,12 +109,13 @@ impl World {
             read_only: false,
             block: Sectors(1),
             in_sync_to: if in_sync { FULLY_TRUSTED } else { Sector(0) },
-            bitmap_chunk: None,
+            bitmap: None,
             scratch: SCRATCH,
             scratch_pages: pages,
             log_signature: None,
             lost: Vec::new(),
             journal: None,
+            behind_pages: 0,
         });
         let sectors = geometry.array_sectors().0 as usize;
         let mut world = Self {

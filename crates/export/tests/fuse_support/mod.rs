@@ -167,6 +167,8 @@ impl Setup {
             bitmap: NewBitmap::None,
             bitmap_chunk: None,
             policy: None,
+            write_behind: None,
+            write_mostly: Vec::new(),
             size: None,
             data_offset: None,
             uuid: None,

@@ -117,6 +117,8 @@ impl Rig {
             bitmap: if self.bitmap { NewBitmap::Internal } else { NewBitmap::None },
             bitmap_chunk: self.bitmap_chunk,
             policy: None,
+            write_behind: None,
+            write_mostly: Vec::new(),
             size: None,
             data_offset: None,
             uuid: None,

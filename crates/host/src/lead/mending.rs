@@ -5,7 +5,7 @@ use crate::{
     array::bad_ranges,
     core::Core,
     logs::empty_log,
-    message::{Addition, Message},
+    message::{Addition, Answer, Message},
     open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
 };
@@ -49,6 +49,8 @@ impl Lead {
             )),
             Event::Broken(loss) => {
                 self.broken = true;
+                let why = "superblocks can no longer be written".into();
+                self.answer_bitmap(Answer::Refused(why));
                 self.log.say(match loss {
                     Loss::Data => {
                         "a write failed on a member that the array cannot do without: every write \
@@ -82,6 +84,7 @@ impl Lead {
             )),
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
+            Event::BitmapChanged => unreachable!("needs the core"),
         }
     }
 
@@ -286,13 +289,21 @@ impl Lead {
             "check" => SyncAction::Check,
             "repair" => SyncAction::Repair,
             "resync" => SyncAction::Resync,
-            "idle" | "frozen" => {
-                supervisor.handle_idle(now, action == "frozen");
+            "idle" => {
+                supervisor.handle_idle(now);
+                return Ok(());
+            }
+            "frozen" => {
+                supervisor.handle_freeze(now);
+                return Ok(());
+            }
+            "resume" => {
+                supervisor.handle_resume(now);
                 return Ok(());
             }
             other => {
                 return Err(format!(
-                    "unknown action {other:?}; known are check, repair, resync, idle and frozen"
+                    "unknown action {other:?}; known are check, repair, resync, idle, frozen and resume"
                 ));
             }
         };
@@ -385,13 +396,13 @@ impl Lead {
     pub(super) fn freeze(&mut self, core: &Core) {
         let now = core.now();
         if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_idle(now, true);
+            supervisor.handle_halt(now);
         }
     }
 }
 
 /// Why nothing can be changed.
-const READ_ONLY: &str = "the array is served read-only";
+pub(super) const READ_ONLY: &str = "the array is served read-only";
 
 pub(super) fn action_name(action: SyncAction) -> &'static str {
     match action {

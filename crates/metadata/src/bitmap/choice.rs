@@ -8,6 +8,7 @@ use lapstrake_geometry::size::bitmap_space;
 
 use super::Superblock;
 use crate::{Version, v090};
+use thiserror::Error;
 
 /// Chunks below this do not work with pages of 4 KiB.
 const MIN_CHUNK: u64 = 4096;
@@ -33,6 +34,25 @@ fn image_sectors(sync_size: Sectors, chunk: u64) -> Sectors {
     Sectors((Superblock::SIZE as u64 + bits.div_ceil(8)).next_multiple_of(4096) / 512)
 }
 
+/// Why a running array can have no bitmap as it is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AddError {
+    /// Nothing is free beside the superblocks.
+    #[error("there is no room for a write-intent bitmap beside the superblocks")]
+    NoRoom,
+    /// No chunk that can be, or more bits than there is room for.
+    #[error(
+        "a bit of the write-intent bitmap cannot stand for {found} bytes: it takes a power of two, here \
+         from {least} ({}K) on", least >> 10
+    )]
+    Chunk {
+        /// As asked for.
+        found: u32,
+        /// The smallest that fits.
+        least: u64,
+    },
+}
+
 /// The smallest chunk with which `sync_size` fits into `room`, as mdadm counts (one bit more
 /// than needed, halved with rounding up).
 fn smallest_chunk(sync_size: Sectors, room: Sectors) -> u64 {
@@ -43,6 +63,14 @@ fn smallest_chunk(sync_size: Sectors, room: Sectors) -> u64 {
         bits = bits.div_ceil(2);
     }
     chunk
+}
+
+/// Where a bitmap begins that ends `log` sectors before the superblock, with one bit more than needed, as
+/// above: it may lie 4 KiB lower than it has to.
+fn before(sync_size: Sectors, chunk: u64, log: i32) -> i32 {
+    let bits = sync_size.bytes() / chunk + 1;
+    let pages = (bits.div_ceil(8) + Superblock::SIZE as u64).div_ceil(4096);
+    -(pages as i32 * 8) - log
 }
 
 /// Place and chunk of an internal bitmap over `sync_size` on members that use `component`.
@@ -70,19 +98,81 @@ pub fn internal(
     let sectors = image_sectors(sync_size, chunk);
     let (offset, sectors) = match version {
         Version::V090 => (v090::BITMAP_DISTANCE as i32, room),
-        Version::V1_0 => {
-            // One bit more than needed, as above: the place may lie 4 KiB lower than it has to.
-            let bits = sync_size.bytes() / chunk + 1;
-            let pages = (bits.div_ceil(8) + Superblock::SIZE as u64).div_ceil(4096);
-            (-(pages as i32 * 8) - BBLOG, sectors)
-        }
+        Version::V1_0 => (before(sync_size, chunk, BBLOG), sectors),
         Version::V1_1 | Version::V1_2 => (8, sectors),
     };
     Some(Placement { offset, chunk: chunk.try_into().ok()?, sectors })
 }
 
+/// Sectors in which a bitmap can be added to a member that is in use, up to its bad-block log or data;
+/// a 1.0 member has them before these.
+fn free_room(member: &crate::Superblock) -> Sectors {
+    match member {
+        crate::Superblock::V090(_) => Sectors(v090::BITMAP_SECTORS),
+        crate::Superblock::V1(sb) if sb.minor_version == 0 => {
+            let behind_data = sb.data_offset + sb.size;
+            let log = u64::from(sb.bblog_offset.min(-BBLOG).unsigned_abs());
+            Sectors(sb.super_offset.saturating_sub(behind_data).saturating_sub(log))
+        }
+        crate::Superblock::V1(sb) => {
+            let data = sb.data_offset - sb.super_offset;
+            let log = u64::try_from(sb.bblog_offset).ok().filter(|_| sb.bblog_size > 0);
+            Sectors(log.unwrap_or(data - BBLOG as u64).saturating_sub(8))
+        }
+    }
+}
+
+/// Place and chunk of an internal bitmap that is added to an array with these members, as mdadm's
+/// `--grow` chooses them: 4 KiB behind the superblocks, up to the bad-block logs; for 1.0 before the log.
+///
+/// # Errors
+/// [`AddError`].
+pub fn added<'a>(
+    members: impl IntoIterator<Item = &'a crate::Superblock>,
+    sync_size: Sectors,
+    wanted: Option<u32>,
+) -> Result<Placement, AddError> {
+    let (mut room, mut log, mut version) = (Sectors(u64::MAX), BBLOG, None);
+    for member in members {
+        room = room.min(free_room(member));
+        version = Some(member.version());
+        if let crate::Superblock::V1(sb) = member {
+            log = log.max(sb.bblog_offset.saturating_neg());
+        }
+    }
+    let version = version.ok_or(AddError::NoRoom)?;
+    if wanted.is_none() && version != Version::V090 {
+        room = room.min(Sectors(256));
+    }
+    if room.0 < 8 {
+        return Err(AddError::NoRoom);
+    }
+    let least = smallest_chunk(sync_size, room);
+    let chunk = wanted.map_or(least.max(DEFAULT_CHUNK), u64::from);
+    let found = wanted.unwrap_or(u32::MAX);
+    if chunk < least || !chunk.is_power_of_two() {
+        return Err(AddError::Chunk { found, least });
+    }
+    let sectors = image_sectors(sync_size, chunk);
+    let offset = match version {
+        Version::V1_0 => before(sync_size, chunk, log),
+        _ => 8,
+    };
+    let chunk = chunk.try_into().map_err(|_| AddError::Chunk { found, least })?;
+    Ok(Placement { offset, chunk, sectors })
+}
+
+/// The chunk of a bitmap in a file of its own over `sync_size`, in bytes: as asked for, or mdadm's choice.
+///
+/// None if there can be no such bitmap, by md's bound on the number of its bits.
+pub fn external(sync_size: Sectors, wanted: Option<u32>) -> Option<u32> {
+    let chunk = wanted.unwrap_or_else(|| external_chunk(sync_size));
+    let bytes = sync_size.0.div_ceil((u64::from(chunk) / 512).max(1)) / 8;
+    (chunk >= 512 && chunk.is_power_of_two() && bytes < 1 << 30).then_some(chunk)
+}
+
 /// The chunk, in bytes, of a bitmap in a file of its own: at most 2^20 chunks.
-pub fn external_chunk(sync_size: Sectors) -> u32 {
+fn external_chunk(sync_size: Sectors) -> u32 {
     let mut chunk = MIN_CHUNK;
     while sync_size.0 > chunk << (20 - 9) {
         chunk <<= 1;

@@ -160,6 +160,21 @@ pub enum CreateError {
     /// What a bitmap is for, a journal does.
     #[error("an array with a journal takes no bitmap")]
     JournalAndBitmap,
+    /// Only raid1 reads a member less than others, or writes it later.
+    #[error("{level} takes no write-mostly members and no write-behind, which are for raid1")]
+    WriteMostlyNotAllowed {
+        /// The level.
+        level: Level,
+    },
+    /// What a member lacks has to be on record.
+    #[error("write-behind needs a write-intent bitmap")]
+    WriteBehindWithoutBitmap,
+    /// More than md takes.
+    #[error("write-behind of {found}, at most {}", crate::bitmap::WRITE_BEHIND_MAX)]
+    WriteBehind {
+        /// As asked for.
+        found: u32,
+    },
     /// Members this small have no room beside the superblock.
     #[error("members of {component} leave no room for an internal bitmap")]
     NoRoomForBitmap {

@@ -55,7 +55,10 @@ pub(super) fn members(
         _ => Superblock::V1(template_v1(decided)),
     };
     let bitmap = decided.bitmap.map(|place| {
-        let superblock = bitmap::Superblock::new(bitmap_uuid(decided), sync_size, place.chunk);
+        let superblock = bitmap::Superblock {
+            write_behind: request.write_behind,
+            ..bitmap::Superblock::new(bitmap_uuid(decided), sync_size, place.chunk)
+        };
         superblock.dirty_image(place.sectors.bytes() as usize)
     });
     if let Superblock::V1(sb) = &mut template {
@@ -267,12 +270,13 @@ fn template_v090(decided: &Decided<'_>) -> v090::Superblock {
     for (member, device) in request.members.iter().zip(&numbering.devices) {
         let (Some(member), Some(device)) = (member, device) else { continue };
         let in_sync = v090::disk_state::ACTIVE | v090::disk_state::SYNC;
+        let mostly = if member.write_mostly { v090::disk_state::WRITE_MOSTLY } else { 0 };
         sb.disks[device.number as usize] = v090::Disk {
             number: device.number,
             major: member.device.0,
             minor: member.device.1,
             raid_disk: device.raid_disk,
-            state: if matches!(device.role, Role::Active(_)) { in_sync } else { 0 },
+            state: mostly | if matches!(device.role, Role::Active(_)) { in_sync } else { 0 },
             reserved: [0; 27],
         };
     }

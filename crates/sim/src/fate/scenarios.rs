@@ -45,6 +45,11 @@ fn quiet(level: Level, disks: u16) -> Plan {
         frozen: true,
         adds: false,
         replaces: false,
+        external: false,
+        rebitmaps: 0,
+        write_mostly: 0,
+        write_behind: 0,
+        behind_pages: 0,
     }
 }
 

@@ -8,6 +8,10 @@ use lapstrake_geometry::Slot;
 impl Life<'_> {
     pub(super) fn io_ns(&mut self) -> u64 {
         let usual = self.dice.between(1..=self.plan.io_ns_max);
+        // Longer than bits need to be swept.
+        if self.plan.rebitmaps > 0 && self.dice.one_in(200) {
+            return self.dice.below(4_000_000_000);
+        }
         if self.dice.one_in(64) { usual * 20 } else { usual }
     }
 
@@ -140,28 +144,40 @@ impl Life<'_> {
     }
 
     pub(super) fn start_meta(&mut self, write: MetaWrite) {
-        let Target::Member(member) = write.target else { unreachable!("bitmaps are internal") };
-        let fails = self.draw_fault(member, self.plan.fault_every.div_ceil(4));
+        let fails = match write.target {
+            Target::Member(member) => self.draw_fault(member, self.plan.fault_every.div_ceil(4)),
+            // Nothing but the array's end could come of it.
+            Target::BitmapFile => false,
+        };
         let delay = self.io_ns();
-        self.say(|| format!("metadata for {member:?}: {}", said(&write)));
+        self.say(|| format!("metadata for {:?}: {}", write.target, said(&write)));
         self.at(delay, Event::MetaWrite { write, fails });
     }
 
     pub(super) fn meta_written(&mut self, write: &MetaWrite, fails: bool) {
-        let Target::Member(member) = write.target else { return };
-        let ok = !fails && !self.vanished.contains(&member);
+        let is_gone = |member| self.vanished.contains(&member);
+        let ok = !fails && !matches!(write.target, Target::Member(member) if is_gone(member));
         if ok {
-            self.disk(member).write(write.sector.0, write.data.clone(), true);
+            self.disk_at(write.target).write(write.sector.0, write.data.clone(), true);
         } else {
             self.meta_partly(write);
         }
         self.supervisor.handle_written(self.now, write.id, ok);
     }
 
+    fn disk_at(&mut self, target: Target) -> &mut Disk {
+        match target {
+            Target::Member(member) => self.disk(member),
+            Target::BitmapFile => self.file,
+        }
+    }
+
     /// A torn superblock 0.90 fails its checksum, and the format keeps no second one.
     pub(super) fn meta_partly(&mut self, write: &MetaWrite) {
-        let Target::Member(member) = write.target else { return };
-        let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
+        let disk = match write.target {
+            Target::Member(member) => &mut self.disks[self.disk_of[usize::from(member.0)]],
+            Target::BitmapFile => &mut *self.file,
+        };
         disk.write_partly(write.sector.0, &write.data, true, self.dice);
     }
 }

@@ -100,6 +100,9 @@ impl Life<'_> {
 
     /// Who does which part, as the host deals them.
     pub(super) fn deal(&self, home: usize, wish: &Wish) -> Vec<(usize, u64, u64)> {
+        if wish.len == 0 && self.shards[home].may_write_behind() {
+            return (0..self.shards.len()).map(|shard| (shard, 0, 0)).collect();
+        }
         if self.shards.len() == 1 || wish.len == 0 {
             return vec![(home, wish.sector, wish.len)];
         }

@@ -1,0 +1,86 @@
+//! `lapstrake grow`: what mdadm's `--grow` changes of a served array.
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::options;
+use crate::target::Target;
+use lapstrake_host::create::NewBitmap;
+use serde_json::{Value, json};
+
+const HELP: &str = "\
+Examples:
+  lapstrake grow data --bitmap internal
+  lapstrake grow data --bitmap internal --bitmap-chunk 16M
+  lapstrake grow data --bitmap none
+
+Exit codes:
+  0  it is so, and recorded on all members (also if it was so before)
+  1  it is as it was: a recovery or check runs, there is no room, or the array is not served
+  2  usage";
+
+/// Add, remove or resize the write-intent bitmap of an array that is being served.
+///
+/// Clients go on meanwhile. A new internal bitmap goes where mdadm puts it; the least chunk depends on the
+/// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the
+/// power is cut just then, the array starts without one, and is resynced as a whole.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    #[command(flatten)]
+    pub target: Target,
+    /// Where to have it: internal, none, or a file to make (its name has a '/')
+    #[arg(short, long, required = true, value_name = "internal|none|FILE", value_parser = options::bitmap)]
+    bitmap: NewBitmap,
+    /// What a bit of it stands for, a bare number is KiB [default: as it is, or as mdadm]
+    #[arg(long, value_name = "SIZE", value_parser = options::kib)]
+    bitmap_chunk: Option<u64>,
+    /// So many writes may be answered before write-mostly members have them (RAID1); 0: none
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256")]
+    write_behind: Option<u32>,
+    /// Write over the bitmap's file if there is one
+    #[arg(short, long)]
+    force: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let target = &args.target;
+    let bitmap = match &args.bitmap {
+        NewBitmap::File(path) => options::absolute(path)?,
+        NewBitmap::None => "none".into(),
+        NewBitmap::Internal | NewBitmap::Default => "internal".into(),
+    };
+    if bitmap == "none" && (args.bitmap_chunk.is_some() || args.write_behind.is_some()) {
+        return Err(Failure::usage("no bitmap has neither --bitmap-chunk nor --write-behind"));
+    }
+    let request = json!({
+        "command": "grow",
+        "bitmap": bitmap,
+        "bitmap_chunk": args.bitmap_chunk,
+        "write_behind": args.write_behind,
+        "force": args.force,
+    });
+    let reply = target.ask(&request)?;
+    let is_new = reply["changed"] != Value::Bool(false);
+    let detail = target.detail()?;
+    let chunk = &detail["bitmap_chunk_bytes"];
+    if target.json {
+        let place = detail["bitmap_place"].as_str().unwrap_or("none");
+        println!(
+            "{:#}",
+            json!({
+                "name": target.name,
+                "changed": is_new,
+                "bitmap": place,
+                "bitmap_file": detail["bitmap_file"],
+                "bitmap_chunk_bytes": chunk,
+            })
+        );
+        return Ok(Exit::Done);
+    }
+    let already = if is_new { "" } else { " already" };
+    let place = match chunk.as_u64() {
+        None => "no write-intent bitmap".into(),
+        Some(bytes) => format!("write-intent bitmap {bitmap}, {}K to a bit", bytes >> 10),
+    };
+    println!("{}: {place}{already}", target.name);
+    Ok(Exit::Done)
+}

@@ -1,0 +1,144 @@
+//! The write-intent bitmap of a running array taken away, added, or made anew with another chunk or in
+//! another place: always an end and then a beginning.
+//!
+//! Invariants, for a cut at any moment:
+//! - superblocks of every member say that the bitmap is there no more before a shard stops waiting for its
+//!   bits, and before its place is used for another;
+//! - from the moment that it is to end its event count stands still, so that what is left of it is behind
+//!   every superblock that does not know of it, and counts as stale;
+//! - all pages of a new bitmap are stable with all bits set before a superblock says that it is there, and
+//!   no bit of it is cleared before each shard has told of what it was writing when it heard of it.
+
+use crate::{
+    intent::Intent,
+    messages::{BitmapTerms, Order},
+    supervisor::{Event, Member, Supervisor},
+    types::Time,
+};
+use lapstrake_metadata::bitmap;
+
+/// A bitmap that is to be kept from now on.
+#[derive(Clone, Debug)]
+pub struct NewBitmap {
+    /// Its chunk, size and the array's UUID; events are filled in.
+    pub superblock: bitmap::Superblock,
+    /// Sectors from each member's superblock; none if it is in a file.
+    pub offset: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Waits for its turn.
+    Wanted,
+    /// Superblocks are to say that the old one is no more.
+    Ending,
+    /// They do.
+    Ended,
+    /// Superblocks are to say that the new one is there.
+    Adding,
+}
+
+/// A change under way.
+#[derive(Debug)]
+pub(crate) struct BitmapChange {
+    to: Option<NewBitmap>,
+    stage: Stage,
+}
+
+impl Supervisor {
+    /// Gives the array another bitmap, or none; [`Event::BitmapChanged`] tells when it has it. False: the
+    /// array has no use for one (no redundancy, or a journal or logs instead), members are being mended, or another change is under way.
+    pub fn handle_bitmap(&mut self, now: Time, to: Option<NewBitmap>) -> bool {
+        let is_redundant = self.geometry.level().has_redundancy();
+        let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();
+        let is_logged = |m: &Member| m.superblock.has_journal() || m.superblock.has_ppl();
+        let has_use = is_redundant && !self.members.iter().any(is_logged);
+        if !has_use || is_busy || self.stopping || self.broken {
+            return false;
+        }
+        self.bitmap_change = Some(BitmapChange { to, stage: Stage::Wanted });
+        self.act(now);
+        true
+    }
+
+    /// The bitmap's superblock as it was last changed.
+    #[must_use]
+    pub fn bitmap(&self) -> Option<&bitmap::Superblock> {
+        self.intent.as_ref().map(Intent::superblock)
+    }
+
+    /// The internal bitmap's place, from each superblock.
+    #[must_use]
+    pub fn bitmap_offset(&self) -> Option<i32> {
+        self.members.iter().find(|m| m.is_present()).and_then(|m| m.superblock.bitmap_offset())
+    }
+
+    /// Whether superblocks are to deny the bitmap that there still is.
+    pub(crate) fn is_bitmap_ending(&self) -> bool {
+        self.bitmap_change.as_ref().is_some_and(|c| matches!(c.stage, Stage::Ending | Stage::Ended))
+    }
+
+    /// Goes on with a change. Between updates, so that what an update says is of one stage.
+    pub(crate) fn change_bitmap(&mut self) {
+        let Some(change) = &mut self.bitmap_change else { return };
+        if self.update.is_some() {
+            return;
+        }
+        let is_at_rest = self.intent.as_ref().is_none_or(Intent::is_at_rest);
+        match (change.stage, &mut self.intent) {
+            (Stage::Wanted, Some(intent)) => {
+                intent.retire();
+                change.stage = Stage::Ending;
+                self.record = true;
+            }
+            (Stage::Ended, Some(_)) if is_at_rest => {
+                self.intent = None;
+                self.set_bitmap_offsets(None);
+                self.orders.push_back(Order::Bitmap(None));
+                self.add_bitmap();
+            }
+            (Stage::Wanted, None) => self.add_bitmap(),
+            _ => {}
+        }
+    }
+
+    fn add_bitmap(&mut self) {
+        let Some(change) = &mut self.bitmap_change else { return };
+        let Some(NewBitmap { mut superblock, offset }) = change.to.take() else {
+            self.bitmap_change = None;
+            return self.happened.push_back(Event::BitmapChanged);
+        };
+        change.stage = Stage::Adding;
+        superblock.events = self.events;
+        // The update that says that it is there brings it down.
+        superblock.events_cleared = u64::MAX;
+        self.intent = Some(Intent::added(superblock, offset.is_none(), self.shards));
+        self.set_bitmap_offsets(offset);
+        self.record = true;
+    }
+
+    /// An update that began in the present stage is stable on all members.
+    pub(crate) fn bitmap_recorded(&mut self) {
+        let Some(change) = &mut self.bitmap_change else { return };
+        match (change.stage, &mut self.intent) {
+            (Stage::Ending, _) => change.stage = Stage::Ended,
+            (Stage::Adding, Some(intent)) => {
+                let terms = BitmapTerms::of(intent.superblock(), self.shards);
+                self.bitmap_change = None;
+                self.orders.push_back(Order::Bitmap(Some(terms)));
+                self.happened.push_back(Event::BitmapChanged);
+                let is_whole = self.resync_from.is_none() && !self.is_degraded();
+                if let Some(intent) = &mut self.intent {
+                    intent.in_use(is_whole);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn set_bitmap_offsets(&mut self, offset: Option<i32>) {
+        for member in &mut self.members {
+            member.superblock.set_bitmap_offset(offset);
+        }
+    }
+}

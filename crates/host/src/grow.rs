@@ -1,0 +1,64 @@
+//! Changes the write-intent bitmap of a running array: makes the file that it may need. The array does the
+//! rest.
+
+use crate::{
+    array::Handle,
+    message::{Answer, BitmapPlace, BitmapWish, Command},
+    open::open_all,
+};
+use lapstrake_device::{Access, Member, MemberSpec};
+use lapstrake_metadata::bitmap::{PAGE, Superblock};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::Path,
+    sync::Arc,
+};
+
+/// Gives an array the bitmap that is wished for, and waits until it has it. `force`: over a file that is
+/// there.
+///
+/// # Errors
+/// Why not. The array is as it was then.
+pub fn grow_bitmap(handle: &Handle, wish: &BitmapWish, force: bool) -> Result<Answer, String> {
+    let to = match handle.command(Command::PlanBitmap(wish.clone()))? {
+        Answer::Bitmap(to) => to,
+        answer => return Ok(answer),
+    };
+    let (BitmapPlace::File(path), Some(new)) = (&wish.place, &*to) else {
+        return handle.command(Command::ChangeBitmap(to, None));
+    };
+    let is_there = path.symlink_metadata().is_ok();
+    if is_there && !force {
+        return Err(format!(
+            "{}: exists already; nothing was written; --force writes over it",
+            path.display()
+        ));
+    }
+    let file = make(path, &new.superblock)?;
+    let answer = handle.command(Command::ChangeBitmap(to, Some(file)));
+    if answer.is_err() && !is_there {
+        // Nobody has use for it.
+        let _ = std::fs::remove_file(path);
+    }
+    answer
+}
+
+/// A bitmap's file with all bits set, open and locked. It is locked before anything in it is changed.
+fn make(path: &Path, superblock: &Superblock) -> Result<Arc<Member>, String> {
+    let told = |source: io::Error| format!("{}: cannot make it: {source}", path.display());
+    let len = superblock.image_bytes().next_multiple_of(PAGE as u64);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(told)?;
+    if file.metadata().map_err(told)?.len() < len {
+        file.set_len(len).map_err(told)?;
+    }
+    drop(file);
+    let opened = open_all(&[MemberSpec::whole(path)], Access::ReadWrite);
+    let member = opened.map_err(|error| error.to_string())?.remove(0);
+    member.write_at(0, &superblock.dirty_image(len as usize)).map_err(told)?;
+    member.sync_all().map_err(told)?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    File::open(directory).and_then(|dir| dir.sync_all()).map_err(told)?;
+    Ok(member)
+}

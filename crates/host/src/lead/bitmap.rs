@@ -1,0 +1,217 @@
+//! The lead's part in changes of the write-intent bitmap.
+
+use super::{
+    Lead,
+    mending::{READ_ONLY, action_name},
+};
+use crate::{
+    core::Core,
+    message::{Answer, BitmapPlace, BitmapWish},
+    status::Detail,
+};
+use lapstrake_device::Member;
+use lapstrake_engine::{NewBitmap, Standing, Supervisor};
+use lapstrake_geometry::Sectors;
+use lapstrake_metadata::{Superblock, bitmap};
+use std::{
+    path::PathBuf,
+    sync::{Arc, mpsc::Sender},
+};
+
+/// Where the bitmap's file is.
+#[derive(Debug)]
+pub(super) struct BitmapFile {
+    /// The queue's index of it.
+    pub device: usize,
+    pub path: PathBuf,
+}
+
+/// Superblocks of all who have room for a bitmap of the array.
+fn members(supervisor: &Supervisor) -> Vec<&Superblock> {
+    let is_there = |standing| !matches!(standing, Standing::Faulty | Standing::Removed);
+    supervisor.members().filter(|member| is_there(member.1)).map(|member| member.0).collect()
+}
+
+impl Lead {
+    /// Decides what it takes to fulfil a wish.
+    pub(super) fn plan_bitmap(&self, core: &Core, wish: &BitmapWish) -> Result<Answer, String> {
+        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        if !self.facts.redundant {
+            return Err(format!(
+                "a {} array has no use for a write-intent bitmap; nothing was changed",
+                self.facts.detail.level
+            ));
+        }
+        let now = supervisor.bitmap();
+        let path = self.bitmap_file.as_ref().map(|file| &file.path);
+        let is_there = match &wish.place {
+            BitmapPlace::None => now.is_none(),
+            BitmapPlace::Internal => now.is_some() && path.is_none(),
+            BitmapPlace::File(wanted) => now.is_some() && path == Some(wanted),
+        };
+        let as_wished = now.is_none_or(|sb| {
+            wish.chunk.is_none_or(|chunk| sb.chunksize == chunk)
+                && wish.write_behind.is_none_or(|behind| sb.write_behind == behind)
+        });
+        if is_there && as_wished {
+            return Ok(Answer::AlreadySo);
+        }
+        self.may_change_bitmap(core)?;
+        let write_behind = wish.write_behind.or(now.map(|sb| sb.write_behind)).unwrap_or(0);
+        if write_behind > bitmap::WRITE_BEHIND_MAX {
+            let most = bitmap::WRITE_BEHIND_MAX;
+            return Err(format!(
+                "write-behind of {write_behind}, at most {most}; nothing was changed"
+            ));
+        }
+        if write_behind > 0 && !self.facts.is_mirror {
+            return Err("write-behind is for raid1; nothing was changed".into());
+        }
+        if self.facts.is_logged && wish.place != BitmapPlace::None {
+            return Err(
+                "an array with a journal or partial parity logs takes no bitmap: it needs no \
+                        resync after an unclean stop; nothing was changed"
+                    .into(),
+            );
+        }
+        let members = members(supervisor);
+        let like = *members.first().ok_or("no member is there")?;
+        let told = |why: String| format!("{why}; nothing was changed");
+        let chunk_and_offset = match &wish.place {
+            BitmapPlace::None => return Ok(Answer::Bitmap(Box::new(None))),
+            BitmapPlace::Internal => {
+                let place = bitmap::added(members, like.sync_size(), wish.chunk)
+                    .map_err(|error| told(error.to_string()))?;
+                (place.chunk, Some(place.offset))
+            }
+            BitmapPlace::File(_) => {
+                self.may_have_file(core)?;
+                let chunk = bitmap::external(like.sync_size(), wish.chunk).ok_or_else(|| {
+                    told("a bit stands for a power of two of at least 512 bytes".into())
+                })?;
+                (chunk, None)
+            }
+        };
+        let (chunk, offset) = chunk_and_offset;
+        let new = bitmap::Superblock::new(like.bitmap_uuid(), like.sync_size(), chunk);
+        let superblock = bitmap::Superblock { write_behind, ..new };
+        Ok(Answer::Bitmap(Box::new(Some(NewBitmap { superblock, offset }))))
+    }
+
+    fn may_change_bitmap(&self, core: &Core) -> Result<(), String> {
+        if self.bitmap_answer.is_some() {
+            return Err("the bitmap is being changed already; nothing was changed".into());
+        }
+        let progress = self.supervisor.as_ref().and_then(|s| s.sync_progress(core.now()));
+        progress.map_or(Ok(()), |progress| {
+            Err(format!(
+                "the bitmap cannot be changed during a {}; `lapstrake wait {}` waits for its end; \
+                 nothing was changed",
+                action_name(progress.action),
+                self.facts.name
+            ))
+        })
+    }
+
+    fn may_have_file(&self, core: &Core) -> Result<(), String> {
+        if let Some(file) = &self.bitmap_file {
+            return Err(format!(
+                "the bitmap is in {} now; take it away first (--bitmap none); nothing was changed",
+                file.path.display()
+            ));
+        }
+        let mut devices = (0..self.members.len()).filter_map(|id| core.queue.member(id));
+        if devices.any(|device| device.is_overlaid()) {
+            return Err("all writes go to the overlay, and a bitmap's file would be none of it; \
+                        nothing was changed"
+                .into());
+        }
+        Ok(())
+    }
+
+    /// Begins a change that was planned; who asked hears of its end.
+    pub(super) fn begin_bitmap(
+        &mut self,
+        core: &mut Core,
+        to: Option<NewBitmap>,
+        file: Option<Arc<Member>>,
+        answer: Sender<Answer>,
+    ) {
+        let begun = self.try_begin_bitmap(core, to, file);
+        match begun {
+            Ok(()) => self.bitmap_answer = Some(answer),
+            Err(why) => {
+                // The asker may have gone.
+                let _ = answer.send(Answer::Refused(why));
+            }
+        }
+    }
+
+    fn try_begin_bitmap(
+        &mut self,
+        core: &mut Core,
+        to: Option<NewBitmap>,
+        file: Option<Arc<Member>>,
+    ) -> Result<(), String> {
+        self.may_change_bitmap(core)?;
+        let now = core.now();
+        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        if let Some(NewBitmap { superblock, offset: Some(offset) }) = &to {
+            let size = Sectors(superblock.sync_size);
+            let place = bitmap::added(members(supervisor), size, Some(superblock.chunksize));
+            if place.map(|place| place.offset) != Ok(*offset) {
+                return Err("members have come or gone meanwhile; try again".into());
+            }
+        }
+        if !supervisor.handle_bitmap(now, to) {
+            return Err("the array does something else; nothing was changed".into());
+        }
+        if let Some(file) = file {
+            let path = file.spec().path.clone();
+            self.bitmap_file = Some(BitmapFile { device: core.queue.add_member(file), path });
+        }
+        Ok(())
+    }
+
+    /// The bitmap is as it was to be.
+    pub(super) fn bitmap_changed(&mut self, core: &mut Core) {
+        let Some(supervisor) = &self.supervisor else { return };
+        let is_external = supervisor.bitmap().is_some() && supervisor.bitmap_offset().is_none();
+        if let Some(file) = self.bitmap_file.take_if(|_| !is_external) {
+            core.queue.remove_member(file.device);
+        }
+        let chunk = supervisor.bitmap().map(|sb| sb.chunksize / 1024);
+        self.log.say(&match (chunk, &self.bitmap_file) {
+            (None, _) => "the array has no write-intent bitmap any more".into(),
+            (Some(kib), None) => format!("the write-intent bitmap is internal, {kib}K to a bit"),
+            (Some(kib), Some(file)) => {
+                format!("the write-intent bitmap is in {}, {kib}K to a bit", file.path.display())
+            }
+        });
+        self.answer_bitmap(Answer::Done);
+    }
+
+    pub(super) fn answer_bitmap(&mut self, what: Answer) {
+        if let Some(answer) = self.bitmap_answer.take() {
+            // The asker may have gone.
+            let _ = answer.send(what);
+        }
+    }
+
+    /// What there is to say of the bitmap.
+    pub(super) fn bitmap_detail(&self, supervisor: &Supervisor, detail: &mut Detail) {
+        let superblock = supervisor.bitmap();
+        detail.bitmap_bits = supervisor.bitmap_bits();
+        detail.write_behind = superblock.map_or(0, |sb| sb.write_behind);
+        detail.bitmap_chunk_bytes = superblock.map(|sb| sb.chunksize);
+        let file = self.bitmap_file.as_ref().filter(|_| superblock.is_some());
+        detail.bitmap_file = file.map(|file| file.path.display().to_string());
+        let place = if file.is_some() { "external" } else { "internal" };
+        detail.bitmap_place = superblock.map(|_| place);
+        detail.consistency_policy = match (superblock, self.facts.redundant) {
+            (Some(_), _) => "bitmap",
+            (None, true) => "resync",
+            (None, false) => "none",
+        };
+    }
+}

@@ -1,0 +1,98 @@
+//! The operator changes the write-intent bitmap at moments of the dice's choice.
+
+use super::{Event, Life, Phase};
+use crate::disk::{Disk, SECTOR};
+use lapstrake_engine::{Event as Happened, NewBitmap};
+use lapstrake_metadata::{
+    Superblock,
+    bitmap::{self, PAGE},
+};
+
+/// What the operator knows of the bitmap's file when a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileUse {
+    /// The array has no bitmap in a file.
+    None,
+    /// It has.
+    InUse,
+    /// The power went while that was changed.
+    Unclear,
+}
+
+/// A new bitmap's superblock.
+pub(crate) fn new_bitmap(like: &Superblock, chunk_sectors: u64, behind: u32) -> bitmap::Superblock {
+    let chunk = (chunk_sectors * 512) as u32;
+    let mut sb = bitmap::Superblock::new(like.bitmap_uuid(), like.sync_size(), chunk);
+    // Bits are to be swept in most lives.
+    (sb.daemon_sleep, sb.write_behind) = (1, behind);
+    sb
+}
+
+/// A file as it is made for a bitmap: stable, all bits set, behind every array.
+pub(crate) fn new_file(sb: &bitmap::Superblock) -> Disk {
+    let image = sb.dirty_image(sb.image_bytes().next_multiple_of(PAGE as u64) as usize);
+    let mut file = Disk::new((image.len() / SECTOR) as u64);
+    file.put(0, &image);
+    file
+}
+
+impl Life<'_> {
+    pub(super) fn plan_bitmaps(&mut self) {
+        if self.plan.rebitmaps == 0 {
+            return;
+        }
+        for _ in 0..self.dice.below(self.plan.rebitmaps + 1) {
+            let within = self.dice.pick(&[1_000_000, 100_000_000, 3_000_000_000]);
+            let delay = self.dice.below(within);
+            self.at(delay, Event::Bitmap);
+        }
+    }
+
+    pub(super) fn change_bitmap(&mut self) {
+        if self.phase != Phase::Load {
+            return;
+        }
+        let to = self.draw_bitmap();
+        let file = to.as_ref().filter(|to| to.offset.is_none()).map(|to| new_file(&to.superblock));
+        let in_words = format!("{:?}", to.as_ref().map(|to| (to.superblock.chunksize, to.offset)));
+        let is_begun = self.supervisor.handle_bitmap(self.now, to);
+        self.say(|| format!("the bitmap is to be {in_words}: {is_begun}"));
+        if !is_begun {
+            return;
+        }
+        if file.is_some() || self.file_use != FileUse::None {
+            self.file_use = FileUse::Unclear;
+        }
+        if let Some(file) = file {
+            *self.file = file;
+        }
+    }
+
+    /// From a file to a file there is no way but by none.
+    fn draw_bitmap(&mut self) -> Option<NewBitmap> {
+        let chunk = self.dice.pick(&[8, 16, 64]);
+        let kind = self.dice.below(3);
+        let members: Vec<&Superblock> = self.supervisor.members().map(|(sb, _)| sb).collect();
+        let superblock = new_bitmap(members[0], chunk, self.plan.write_behind);
+        let room = bitmap::added(members, superblock_size(&superblock), Some(superblock.chunksize));
+        match (kind, room) {
+            (1, Ok(place)) => Some(NewBitmap { superblock, offset: Some(place.offset) }),
+            (2, _) if self.file_use == FileUse::None => {
+                Some(NewBitmap { superblock, offset: None })
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn heard(&mut self, event: Happened) {
+        if event == Happened::BitmapChanged {
+            let is_there = self.supervisor.bitmap().is_some();
+            let external = is_there && self.supervisor.bitmap_offset().is_none();
+            self.file_use = if external { FileUse::InUse } else { FileUse::None };
+        }
+    }
+}
+
+fn superblock_size(sb: &bitmap::Superblock) -> lapstrake_geometry::Sectors {
+    lapstrake_geometry::Sectors(sb.sync_size)
+}
