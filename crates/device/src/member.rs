@@ -65,6 +65,9 @@ pub struct Member {
     /// Its file was found shorter than the window. Whoever wrote to it would make it longer again,
     /// and what was cut off would read as zeroes: from then on everything fails.
     pub(crate) cut_off: AtomicBool,
+    /// A flush failed. What it was to make stable is gone, though the system lets the next one succeed: from
+    /// then on every flush fails, also those of other shards.
+    pub(crate) unflushed: AtomicBool,
 }
 
 impl Member {
@@ -134,6 +137,7 @@ impl Member {
             _behind: None,
             layers: Vec::new(),
             cut_off: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
             no_discard: AtomicBool::new(false),
             no_punch: AtomicBool::new(false),
             no_zero_range: AtomicBool::new(false),
@@ -366,13 +370,23 @@ impl Member {
     /// # Errors
     /// The system's.
     pub fn sync_all(&self) -> io::Result<()> {
-        self.suffer(Kind::Flush, 0, 0)?;
-        match &self.store {
+        let flushed = self.suffer(Kind::Flush, 0, 0).and_then(|()| match &self.store {
             Store::File(file) => file.sync_all(),
             Store::Memory(_) => Ok(()),
             // SAFETY: a flush names no memory.
             Store::Overlay(part) => result(unsafe { part.perform(Task::Flush, &[], 0, 0) }),
+        });
+        self.flushed(flushed.is_ok())
+            .then_some(())
+            .ok_or_else(|| flushed.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EIO)))
+    }
+
+    /// A flush has ended; whether it counts.
+    pub(crate) fn flushed(&self, ok: bool) -> bool {
+        if !ok {
+            self.unflushed.store(true, Ordering::SeqCst);
         }
+        !self.unflushed.load(Ordering::SeqCst)
     }
 
     fn read_layered(&self, part: &overlay::Part, offset: u64, buf: &mut [u8]) -> io::Result<()> {

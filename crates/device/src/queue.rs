@@ -303,7 +303,7 @@ impl Queue {
 
     fn finish(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
-        let result = slot.fate.map_or(result, |errno| -errno);
+        let result = slot.outcome(slot.fate.map_or(result, |errno| -errno));
         self.ready.push(Completion { token: slot.token, result });
         slot.member = None;
         slot.fd = -1;

@@ -265,6 +265,16 @@ impl Slot {
         }
     }
 
+    /// An operation's result, as far as its member stands by it.
+    pub(crate) fn outcome(&self, result: i32) -> i32 {
+        match &self.member {
+            Some(member) if self.work == Work::Flush && result != -libc::ECANCELED => {
+                if member.flushed(result >= 0) || result < 0 { result } else { -libc::EIO }
+            }
+            _ => result,
+        }
+    }
+
     fn advance(&mut self, result: i32) -> Next {
         if result < 0 {
             return Next::Done(result);

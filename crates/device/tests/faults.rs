@@ -66,6 +66,22 @@ fn a_delayed_operation_lets_others_pass() {
     });
 }
 
+/// What would be lost: the system tells of a failed flush once. Another shard's flush, which then succeeds,
+/// would vouch for what is gone (simulated fate, seed 19563).
+#[test]
+fn after_a_flush_that_failed_none_succeeds() {
+    everywhere(|dir, backend| {
+        let members = members(dir, "member=0,op=flush,errno=EIO,count=1");
+        let (mut one, mut other) =
+            (Caller::new(members.clone(), backend), Caller::new(members.clone(), backend));
+        assert_eq!(one.call(Op::Flush { member: 0 }), -libc::EIO);
+        assert_eq!(other.call(Op::Flush { member: 0 }), -libc::EIO);
+        assert_eq!(members[0].sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
+        assert_eq!(other.call(Op::Flush { member: 1 }), 0);
+        assert!(one.read(0, 0, 512).is_ok(), "what it has can still be read");
+    });
+}
+
 #[test]
 fn a_vanished_member_fails_metadata_too() {
     everywhere(|dir, backend| {

@@ -216,6 +216,8 @@ pub(crate) struct Life<'a> {
     unheard: BTreeMap<MemberId, usize>,
     /// Members that faults have hit, or whose place another has taken.
     hit: BTreeSet<MemberId>,
+    /// Members of which a flush failed: none succeeds any more.
+    unflushed: BTreeSet<MemberId>,
     /// Members that the operator wants replaced.
     to_go: BTreeSet<MemberId>,
     recorded: BTreeSet<usize>,
@@ -350,6 +352,7 @@ impl<'a> Life<'a> {
             unheard,
             hit: BTreeSet::new(),
             to_go,
+            unflushed: BTreeSet::new(),
             recorded: BTreeSet::new(),
             ios: 0,
             events: 0,

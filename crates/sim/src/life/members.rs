@@ -133,7 +133,10 @@ impl Life<'_> {
 
     /// A flush ends; true if it went well.
     pub(super) fn flushed(&mut self, member: MemberId, mark: u64, fails: bool) -> bool {
-        let ok = !fails && !self.vanished.contains(&member);
+        let ok = !fails && !self.vanished.contains(&member) && !self.unflushed.contains(&member);
+        if !ok {
+            self.unflushed.insert(member);
+        }
         let disk = &mut self.disks[self.disk_of[usize::from(member.0)]];
         if ok {
             disk.flush(mark);
