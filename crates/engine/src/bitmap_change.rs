@@ -123,7 +123,7 @@ impl Supervisor {
         match (change.stage, &mut self.intent) {
             (Stage::Ending, _) => change.stage = Stage::Ended,
             (Stage::Adding, Some(intent)) => {
-                let terms = BitmapTerms::of(intent.superblock(), self.shards);
+                let terms = BitmapTerms::of(intent.superblock());
                 self.bitmap_change = None;
                 self.orders.push_back(Order::Bitmap(Some(terms)));
                 self.happened.push_back(Event::BitmapChanged);

@@ -20,13 +20,12 @@ pub struct BitmapTerms {
 }
 
 impl BitmapTerms {
-    /// Those of a bitmap; each of so many shards has its part of the writes left behind.
+    /// Those of a bitmap.
     #[must_use]
-    pub fn of(superblock: &Superblock, shards: u32) -> Self {
-        let each = superblock.write_behind / shards.max(1);
+    pub fn of(superblock: &Superblock) -> Self {
         Self {
             chunk: Sectors(u64::from(superblock.chunksize) / 512),
-            write_behind: each.max(superblock.write_behind.min(1)),
+            write_behind: superblock.write_behind,
         }
     }
 }

@@ -178,6 +178,9 @@ pub(crate) struct Facts {
     pub redundant: bool,
     /// All writes go through one log: members have partial parity logs, or there is a journal.
     pub is_logged: bool,
+    /// All writes go through the first shard: there is one such log, or copies may be left behind, for which a
+    /// flush has to wait.
+    pub has_one_writer: bool,
     pub is_mirror: bool,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
@@ -484,7 +487,7 @@ fn shard(
         read_only: options.read_only,
         block: Sectors(u64::from(parts.block_bytes()) / 512),
         in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
-        bitmap: intent.map(|i| BitmapTerms::of(&i.superblock, options.shards.max(1) as u32)),
+        bitmap: intent.map(|i| BitmapTerms::of(&i.superblock)),
         scratch: memory.scratch(),
         scratch_pages: pages,
         log_signature: parts.log_signature(),
@@ -633,6 +636,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         name: parts.name.clone(),
         redundant,
         is_logged,
+        has_one_writer: is_logged || behind_pages(parts) > 0,
         is_mirror,
         members: members.iter().map(of).collect(),
         detail,

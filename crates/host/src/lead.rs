@@ -411,9 +411,9 @@ impl Lead {
         }
     }
 
-    /// A log has one writer, so with logs or a journal the first shard is dealt everything.
+    /// With one writer the first shard is dealt everything.
     fn wanted_deal(&self) -> Vec<usize> {
-        if self.facts.is_logged {
+        if self.facts.has_one_writer {
             return vec![0];
         }
         let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.homes[i] > 0).collect();

@@ -289,7 +289,7 @@ impl<'a> Life<'a> {
                 read_only: false,
                 block: Sectors(plan.block()),
                 in_sync_to: resync_from.unwrap_or(FULLY_TRUSTED),
-                bitmap: intent.as_ref().map(|i| BitmapTerms::of(&i.superblock, plan.shards as u32)),
+                bitmap: intent.as_ref().map(|i| BitmapTerms::of(&i.superblock)),
                 scratch: BufId(index as u32),
                 scratch_pages: pages,
                 log_signature,

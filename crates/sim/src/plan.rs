@@ -137,6 +137,10 @@ impl Plan {
             replaces: false,
             journal: None,
         };
+        let members = (1 << plan.disks) - 1;
+        if plan.behind_pages > 0 && plan.write_mostly & members != 0 {
+            plan.shards = 1;
+        }
         plan.replaces = level.has_redundancy() && plan.version != Version::V090 && dice.one_in(3);
         if plan.replaces {
             plan.frozen = dice.one_in(8);
