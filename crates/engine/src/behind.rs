@@ -9,7 +9,7 @@
 //! - the copies are in memory of the shard's own, since the caller takes its buffer back with the reply;
 //! - a write is answered early only if a member that is not write-mostly has it and the whole of its range is
 //!   in sync;
-//! - nothing is read from a write-mostly member where a copy for it is on its way;
+//! - nothing is read from a member where a copy for it is on its way;
 //! - a flush waits for the copies that were on their way when it came, and a write with FUA leaves none
 //!   behind: what is stable is so on every member in sync.
 
@@ -23,6 +23,14 @@ use core::mem;
 use lapstrake_geometry::{Geometry, Home, Sector};
 use smallvec::{SmallVec, smallvec};
 
+/// An array range, and the members that may not have what was written there.
+#[derive(Debug)]
+struct Lag {
+    start: u64,
+    end: u64,
+    members: SmallVec<[MemberId; 2]>,
+}
+
 /// A shard's writes whose copies are on their way, or may be.
 #[derive(Debug)]
 pub(crate) struct Behind {
@@ -30,8 +38,8 @@ pub(crate) struct Behind {
     /// Most at a time; 0: none.
     max: u32,
     next: u64,
-    /// Their array ranges, in the order in which they came.
-    ranges: BTreeMap<u64, (u64, u64)>,
+    /// In the order in which they came.
+    ranges: BTreeMap<u64, Lag>,
     /// Reads that wait, with what is left of them.
     reads: Vec<(u32, u64, u64)>,
     /// Flushes that wait for all before a number.
@@ -78,7 +86,13 @@ impl Behind {
 
     /// Whether copies of some of these array sectors may be on their way.
     pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
-        self.ranges.values().any(|&(from, to)| from < end && start < to)
+        self.ranges.values().any(|lag| lag.start < end && start < lag.end)
+    }
+
+    /// Whether a copy for this member of some of these array sectors may be on its way.
+    pub(crate) fn lags(&self, member: MemberId, start: u64, end: u64) -> bool {
+        let is_its = |lag: &Lag| lag.members.contains(&member);
+        self.ranges.values().any(|lag| lag.start < end && start < lag.end && is_its(lag))
     }
 }
 
@@ -116,7 +130,10 @@ impl Shard {
             members.iter().map(|member| (member.0, member.1, lags(member))).collect();
         let number = self.behind.next;
         self.behind.next += 1;
-        self.behind.ranges.insert(number, (start, end));
+        let late = issued.iter().filter(|member| member.2).map(|member| member.1);
+        let late = late.flat_map(|member| [Some(member), self.members.replacement_of(member)]);
+        let lag = Lag { start, end, members: late.flatten().collect() };
+        self.behind.ranges.insert(number, lag);
         self.stats.behind_writes += 1;
         self.emit(Effect::Compute(Compute::Xor { dst: copy, srcs: smallvec![buf], len: bytes }));
         let req = &mut self.reqs[key as usize];

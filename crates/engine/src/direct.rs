@@ -124,11 +124,10 @@ impl Shard {
     /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest. One that is
     /// mostly for writing only if there is no other.
     fn choose(&self, homes: &[Home], at: u64, len: u64) -> Option<(MemberId, u64)> {
-        let lag = self.behind.covers(at, at + len);
         let usable = homes.iter().filter_map(|home| {
             let range = home.sector.0..home.sector.0 + len;
             let member = self.members.usable(home.slot, range)?;
-            (!lag || !self.members.is_write_mostly(member)).then_some((member, home.sector.0))
+            (!self.behind.lags(member, at, at + len)).then_some((member, home.sector.0))
         });
         let (far, bound) = match &self.geometry {
             Geometry::Raid10(raid10) => (raid10.layout().far > 1, at + len),

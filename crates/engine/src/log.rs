@@ -61,10 +61,9 @@ struct Unit {
     /// Holds the header.
     page: Buf,
     ops: SmallVec<[u32; 8]>,
-    /// Logs that do not hold it yet, whether the member's own never will, and whether its operations must
-    /// not write.
+    /// Logs that do not hold it yet, whether some does, and whether its operations must not write.
     writes_left: u32,
-    is_lost: bool,
+    is_kept: bool,
     is_refused: bool,
     /// Operations, then flushes, that have not ended.
     left: u32,
@@ -83,8 +82,8 @@ struct Log {
 impl Unit {
     fn new(page: Buf) -> Self {
         let (ops, written) = (SmallVec::new(), SmallVec::new());
-        let (is_lost, is_refused) = (false, false);
-        Self { page, ops, writes_left: 1, is_lost, is_refused, left: 0, written }
+        let (is_kept, is_refused) = (false, false);
+        Self { page, ops, writes_left: 1, is_kept, is_refused, left: 0, written }
     }
 }
 
@@ -148,8 +147,7 @@ impl Shard {
     pub(crate) fn height_max(&self) -> u32 {
         let by_journal = self.journal.as_ref().map(|journal| journal.op_sectors_max(self.parity()));
         let all = by_journal.map_or(OP_SECTORS_MAX, |max| max.min(OP_SECTORS_MAX));
-        let units = self.members.in_slots().filter_map(|member| self.members.log(member));
-        units.fold(all, |least, (_, shape)| least.min(shape.unit.0 as u32))
+        self.members.logs().fold(all, |least, (_, shape)| least.min(shape.unit.0 as u32))
     }
 
     /// An operation is ready to write: [`Shard::logged`] follows, at once or later.
@@ -177,22 +175,31 @@ impl Shard {
         if must_wait || !mem::take(&mut logs.is_awaited) {
             return;
         }
-        let count =
-            if self.is_open() { self.logs.as_ref().map_or(0, |logs| logs.logs.len()) } else { 0 };
-        for at in 0..count {
-            let member = MemberId(at as u16);
-            if self.members.has_failed(member)
-                && let Some(logs) = &mut self.logs
-            {
-                let waiting = mem::take(&mut logs.log(member).waiting);
-                logs.without.extend(waiting);
-            } else {
-                self.send_unit(member);
-            }
+        if self.is_open() {
+            let all = |shard: &Self| shard.logs.as_ref().map_or(0, |logs| logs.logs.len() as u16);
+            (0..all(self)).map(MemberId).for_each(|member| self.move_waiting(member));
+            // Some may have got their first by that.
+            (0..all(self)).map(MemberId).for_each(|member| self.send_unit(member));
         }
         let Some(logs) = &mut self.logs else { return };
         for key in mem::take(&mut logs.without) {
             self.logged(key);
+        }
+    }
+
+    /// What waits for the log of a member that has failed waits for that of who has taken its place, if
+    /// somebody has.
+    fn move_waiting(&mut self, member: MemberId) {
+        let Some(logs) = self.logs.as_mut().filter(|_| self.members.has_failed(member)) else {
+            return;
+        };
+        for key in mem::take(&mut logs.log(member).waiting) {
+            let log = self.move_log(key);
+            let Some(logs) = &mut self.logs else { return };
+            match log {
+                Some(other) => logs.log(other).waiting.push_back(key),
+                None => logs.without.push_back(key),
+            }
         }
     }
 
@@ -301,20 +308,20 @@ impl Shard {
         }
     }
 
-    /// A unit is stable on a member; when that is so on its replacement too, its operations go on. If it
-    /// cannot be written the member fails, and they go on without a log; if the array cannot do without that
-    /// member, they end before they have written anything.
+    /// A unit is stable on a member; when that is so on its replacement too, its operations go on. Who cannot
+    /// write it fails. If nobody has it they go on without a log; if the array cannot do without who failed,
+    /// they end before they have written anything.
     pub(crate) fn unit_written(&mut self, log: MemberId, target: MemberId, ok: bool) {
         let may_write = ok || self.fail_if_survivable(target);
         let Some(logs) = &mut self.logs else { return };
         let Some(unit) = &mut logs.log(log).unit else { return };
         unit.writes_left -= 1;
-        unit.is_lost |= !ok && target == log;
+        unit.is_kept |= ok;
         unit.is_refused |= !may_write;
         if unit.writes_left > 0 {
             return;
         }
-        let (ok, may_write) = (!unit.is_lost, !unit.is_refused);
+        let (ok, may_write) = (unit.is_kept && !unit.is_refused, !unit.is_refused);
         let ops = mem::take(&mut unit.ops);
         if !ok {
             self.close_unit(log);

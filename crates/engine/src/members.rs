@@ -212,6 +212,11 @@ impl Members {
         self.all[member.0 as usize].config.bad_blocks.is_some()
     }
 
+    /// The partial parity logs of all members, also of those in no slot yet.
+    pub fn logs(&self) -> impl Iterator<Item = (Sector, Shape)> + '_ {
+        self.all.iter().filter_map(|member| member.config.log)
+    }
+
     /// The member's partial parity log.
     #[must_use]
     pub fn log(&self, member: MemberId) -> Option<(Sector, Shape)> {

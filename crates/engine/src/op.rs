@@ -473,6 +473,13 @@ impl Shard {
         self.ops[key as usize].log
     }
 
+    /// The log that an operation is to have now that a member has failed.
+    pub(crate) fn move_log(&mut self, key: u32) -> Option<MemberId> {
+        let log = self.writable(self.ops[key as usize].stripe, What::P);
+        self.ops[key as usize].log = log;
+        log
+    }
+
     /// What the operation was to write is in no log, and may not be written.
     pub(crate) fn log_refused(&mut self, key: u32) {
         self.ops[key as usize].error = true;

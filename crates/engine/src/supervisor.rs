@@ -520,6 +520,9 @@ impl Supervisor {
     /// Takes a member out on the operator's word. False: the array needs it.
     pub fn handle_fail(&mut self, now: Time, member: MemberId) -> bool {
         self.now = now;
+        if self.members[usize::from(member.0)].standing == Standing::Journal {
+            return false;
+        }
         let done = self.fail_if_survivable(member);
         self.proceed();
         done

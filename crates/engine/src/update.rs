@@ -129,7 +129,10 @@ impl Supervisor {
         // With a journal parity is right also while writes are under way.
         let is_safe = self.has_journal() && self.resync_from.is_none();
         let resync = if active && !is_safe { Some(Sector(0)) } else { self.resync_from };
-        let tail = self.tail.take();
+        // Who failed must not come back as current when the journal no longer holds what it lacks.
+        let records_failure = !update.covers.is_empty() || !self.unrecorded.is_empty();
+        self.record |= records_failure && self.tail.is_some();
+        let tail = self.tail.take_if(|_| !records_failure);
         let denies_bitmap = self.is_bitmap_ending();
         let (mut left, mut gone) = (0, 0);
         for index in 0..self.members.len() {

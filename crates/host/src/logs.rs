@@ -12,7 +12,7 @@ use crate::{
 use lapstrake_device::Member;
 use lapstrake_engine::{Mend, Replay};
 use lapstrake_geometry::{Geometry, Parity, Sector, Slot, StripeNo};
-use lapstrake_metadata::{Superblock, ppl};
+use lapstrake_metadata::{Superblock, assemble::record_absent, ppl};
 use std::io;
 
 /// What came of it.
@@ -51,12 +51,12 @@ pub(crate) fn settle(
             carry_out(parts, mend, &areas)?;
         }
         sync_all(parts)?;
-        record_absent(parts, geometry.raid_disks())?;
+        write_absent(parts)?;
         replayed.settles = replay.settles() && parts.resync_from == Some(Sector(0));
         say_replayed(&replay, replayed.settles, log);
     }
     if !read_only {
-        for part in parts.members.iter().filter(|part| part.slot.is_some()) {
+        for part in &parts.members {
             empty_log(&part.device, &part.superblock).map_err(|source| failed(part, source))?;
         }
     }
@@ -109,16 +109,14 @@ fn carry_out(parts: &Parts, mend: &Mend, areas: &[Option<Vec<u8>>]) -> Result<()
     part.device.write_at(at.bytes(), &parity).map_err(|source| failed(part, source))
 }
 
-fn record_absent(parts: &mut Parts, raid_disks: u16) -> Result<(), StartError> {
-    let absent: Vec<Slot> =
-        (0..raid_disks).map(Slot).filter(|&slot| member(parts, slot).is_none()).collect();
-    let counts = parts.members.iter().map(|part| part.superblock.events());
-    let events = counts.max().unwrap_or_default() + 1;
-    for part in parts.members.iter_mut().filter(|_| !absent.is_empty()) {
-        part.superblock.set_absent(&absent, events);
-        let at = part.superblock.super_sector().bytes();
-        let written = part.device.write_at(at, &part.superblock.encode());
+fn write_absent(parts: &mut Parts) -> Result<(), StartError> {
+    let superblocks: Vec<&Superblock> = parts.members.iter().map(|p| &p.superblock).collect();
+    let Some(recorded) = record_absent(&superblocks) else { return Ok(()) };
+    for (part, superblock) in parts.members.iter_mut().zip(recorded) {
+        let at = superblock.super_sector().bytes();
+        let written = part.device.write_at(at, &superblock.encode());
         written.and_then(|()| part.device.sync_all()).map_err(|source| failed(part, source))?;
+        part.superblock = superblock;
     }
     Ok(())
 }

@@ -427,16 +427,6 @@ impl Superblock {
         }
     }
 
-    /// Says that these slots have no member, by an update of this count.
-    pub fn set_absent(&mut self, slots: &[Slot], events: u64) {
-        self.set_events(events);
-        for &slot in slots {
-            while let Some(number) = self.dev_of_slot(slot) {
-                self.set_role_of(number, Role::Faulty);
-            }
-        }
-    }
-
     /// Number of entries in the table.
     pub fn table_len(&self) -> u32 {
         match self {

@@ -214,6 +214,8 @@ pub(crate) struct Life<'a> {
     vanished: BTreeSet<MemberId>,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
+    /// Members that have been recovered, which is not on record yet.
+    fresh: BTreeSet<MemberId>,
     /// Members that faults have hit, or whose place another has taken.
     hit: BTreeSet<MemberId>,
     /// Members of which a flush failed: none succeeds any more.
@@ -350,6 +352,7 @@ impl<'a> Life<'a> {
             known: configs.len() as u16,
             vanished: BTreeSet::new(),
             unheard,
+            fresh: BTreeSet::new(),
             hit: BTreeSet::new(),
             to_go,
             unflushed: BTreeSet::new(),
@@ -594,6 +597,9 @@ impl<'a> Life<'a> {
     }
 
     fn pump_lead(&mut self) -> Result<(), String> {
+        if self.supervisor.is_recorded() {
+            self.fresh.clear();
+        }
         loop {
             while let Some(event) = self.supervisor.poll_event() {
                 self.heard(event);
@@ -610,6 +616,7 @@ impl<'a> Life<'a> {
                     }
                     Order::Trusted(member, FULLY_TRUSTED) => {
                         self.unheard.insert(member, self.shards.len());
+                        self.fresh.insert(member);
                     }
                     Order::MemberFailed(member) if self.to_go.contains(&member) => {
                         self.hit.insert(member);

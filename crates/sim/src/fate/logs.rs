@@ -7,7 +7,10 @@ use super::{Fate, Started};
 use crate::{disk::SECTOR, raw};
 use lapstrake_engine::Replay;
 use lapstrake_geometry::{Geometry, Sector, Slot};
-use lapstrake_metadata::ppl;
+use lapstrake_metadata::{
+    assemble::{Assembly, record_absent},
+    ppl,
+};
 use lapstrake_parity::kernels;
 
 impl Fate<'_> {
@@ -56,20 +59,19 @@ impl Fate<'_> {
 
     /// Before the logs are emptied: who is not here now must not come back as if it had been.
     fn record_absent(&mut self, started: &mut Started) {
-        let homes = homes(started);
-        let absent: Vec<Slot> =
-            (0..).map(Slot).zip(&homes).filter(|h| h.1.is_none()).map(|h| h.0).collect();
-        if absent.is_empty() {
-            return;
+        let Assembly { members, recovering, replacements, spares, .. } = &started.assembly;
+        let others = recovering.iter().map(|r| r.1).chain(replacements.iter().map(|r| r.1));
+        let here: Vec<usize> =
+            members.iter().flatten().copied().chain(others).chain(spares.iter().copied()).collect();
+        let superblock =
+            |disk: &usize| started.superblocks[*disk].as_ref().expect("it was assembled");
+        let all: Vec<_> = here.iter().map(superblock).collect();
+        let Some(recorded) = record_absent(&all) else { return };
+        for (disk, superblock) in here.into_iter().zip(recorded) {
+            self.disks[disk].put(superblock.super_sector().0, &superblock.encode());
+            started.assembly.events = superblock.events();
+            started.superblocks[disk] = Some(superblock);
         }
-        let events = started.assembly.events + 1;
-        for home in homes.into_iter().flatten() {
-            let mut superblock = home.superblock;
-            superblock.set_absent(&absent, events);
-            self.disks[home.disk].put(superblock.super_sector().0, &superblock.encode());
-            started.superblocks[home.disk] = Some(superblock);
-        }
-        started.assembly.events = events;
         let serves = |disk: &usize| started.assembly.members.contains(&Some(*disk));
         let recovers = |disk: &usize| started.assembly.recovering.iter().any(|r| r.1 == *disk);
         let left = (0..self.disks.len()).filter(|disk| !serves(disk) && !recovers(disk));

@@ -45,7 +45,9 @@ impl Life<'_> {
             let other = MemberId(other);
             let (standing, its, _) = self.supervisor.standing(other);
             let is_heard_of = self.unheard.get(&other).is_none_or(|&left| left == 0);
-            let is_sound = standing == Standing::InSync && !self.hit.contains(&other);
+            let is_sound = standing == Standing::InSync
+                && !self.hit.contains(&other)
+                && !self.fresh.contains(&other);
             is_sound && is_heard_of && its == Some(slot) && other != member
         };
         let present = |slot| (0..self.disk_of.len() as u16).any(|other| holds(other, slot));
