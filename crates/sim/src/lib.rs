@@ -12,7 +12,8 @@
 //! - A member fails (one I/O, with or without the member vanishing for the rest of the life) only
 //!   if the level survives it together with all slots that lack a sound member, and only while
 //!   redundancy is whole: not while a resync is due after an unclean stop, and not after a dirty
-//!   degraded array was forced. A recovered member is sound from when every shard has heard of it.
+//!   degraded array was forced. A recovered member is sound from when every shard has heard of
+//!   it and the superblocks say so.
 //!   At a start a member may be away under the same condition, judged when the life before began,
 //!   and not from a mirror that is dirty: if it then were only read, and the member came back, what
 //!   was read may change. Levels without redundancy get no member faults.
