@@ -8,8 +8,11 @@ const HELP: &str = "\
 Settings:
   sync_speed_min  KiB/s that a sync action has of each member even while clients are busy
   sync_speed_max  KiB/s that it has at most; 0 is no limit
+  check_window    part of the local day in which a check or repair goes on, or \"always\"; outside of it
+                  one that was begun waits
 
 Examples:
+  lapstrake set data check_window=22:00-06:00 && lapstrake check data
   lapstrake set data sync_speed_max=50000
   lapstrake set data sync_speed_min=100000 sync_speed_max=0
 
@@ -26,25 +29,25 @@ pub struct Args {
     pub target: Target,
     /// What to set
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = setting)]
-    settings: Vec<(String, u64)>,
+    settings: Vec<(String, Value)>,
 }
 
-fn setting(text: &str) -> Result<(String, u64), String> {
+fn setting(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
-    let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
-    Ok((key.to_owned(), value))
+    let number = value.parse::<u64>().map(Value::from);
+    Ok((key.to_owned(), number.unwrap_or_else(|_| value.into())))
 }
 
 pub fn run(args: &Args) -> Outcome {
     let target = &args.target;
-    let settings: Map<String, Value> =
-        args.settings.iter().map(|(key, value)| (key.clone(), (*value).into())).collect();
+    let settings: Map<String, Value> = args.settings.iter().cloned().collect();
     let reply = target.ask(&json!({ "command": "set", "settings": settings }))?;
     let settings = &reply["settings"];
     if target.json {
         println!("{}", json!({ "name": target.name, "settings": settings }));
     } else {
         for (key, value) in settings.as_object().into_iter().flatten() {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             println!("{}: {key}={value}", target.name);
         }
     }

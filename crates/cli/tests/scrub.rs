@@ -229,3 +229,48 @@ fn every_level_and_layout_is_counted_and_resynced_as_the_kernel_does() {
     resync_theirs(&WITH_BITMAP);
     leave_to_resync(&WITH_BITMAP);
 }
+
+#[test]
+fn a_check_waits_for_its_part_of_the_day() {
+    if !support::md::can_copy("a check that waits") {
+        return;
+    }
+    let lab = Lab::new(&[24; 3]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let server = lab.serve_data("m0 m1 m2");
+    // The lab's time zone is three hours ahead.
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let hour = (seconds / 3600 + 3) % 24;
+    let closed = format!("{:02}:00-{:02}:00", (hour + 2) % 24, (hour + 3) % 24);
+    let open = format!("{hour:02}:00-{:02}:00", (hour + 2) % 24);
+    let said = lab.run(&format!("set data check_window={closed} --json")).ok().json();
+    assert_eq!(said["settings"]["check_window"], closed.as_str());
+    lab.run("check data").ok();
+    let bytes = pattern(71, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    let detail = lab.detail();
+    assert_eq!(
+        (&detail["sync"]["action"], &detail["sync"]["done_bytes"]),
+        (&"check".into(), &0.into())
+    );
+    assert_eq!(detail["check_window"], closed.as_str());
+    // What is needed does not wait.
+    lab.run("idle data").ok();
+    lab.file("m3", 24 << 20);
+    lab.run("fail data m1").ok();
+    lab.run("add data m3").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert_eq!(lab.detail()["last_sync"]["action"], "recovery");
+    lab.run(&format!("set data check_window={open}")).ok();
+    lab.run("check data").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert_eq!(lab.detail()["last_sync"]["action"], "check");
+    assert_eq!(lab.detail()["mismatch_sectors"], 0);
+    let refused = lab.run("set data check_window=22-6");
+    assert!(refused.code == 1 && refused.err.contains("such as 22:00-06:00"), "{refused:?}");
+    assert_eq!(lab.detail()["check_window"], open.as_str());
+    lab.run("set data check_window=always").ok();
+    assert!(lab.detail()["check_window"].is_null());
+    server.stop();
+}

@@ -162,6 +162,8 @@ pub(crate) struct Mending {
     course: Option<Course>,
     /// Nothing is begun.
     frozen: bool,
+    /// No check or repair goes on.
+    checks_held: bool,
     wanted: Option<SyncAction>,
     /// A recovery or resync failed; another would too, until members come or go.
     halted: bool,
@@ -182,6 +184,7 @@ impl Mending {
         Self {
             course: None,
             frozen: config.frozen,
+            checks_held: false,
             wanted: None,
             halted: false,
             speed: config.speed,
@@ -246,7 +249,9 @@ impl Mending {
         let Some(course) = &self.course else { return false };
         let at_once = if self.busy_until > now { 1 } else { WINDOWS_MAX };
         let goes_on = course.ending.is_none() && course.next < course.end;
-        goes_on && course.windows.len() < at_once && self.next_at <= now && !self.frozen
+        let is_check = matches!(course.action, SyncAction::Check | SyncAction::Repair);
+        let held = self.frozen || (self.checks_held && is_check);
+        goes_on && course.windows.len() < at_once && self.next_at <= now && !held
     }
 
     fn pace(&mut self, now: Time, sectors: u64) {
@@ -313,6 +318,12 @@ impl Supervisor {
     pub fn handle_resume(&mut self, now: Time) {
         self.mending.frozen = false;
         self.mending.halted = false;
+        self.act(now);
+    }
+
+    /// Holds checks and repairs where they are, or lets them go on; recovery and resync are not held.
+    pub fn hold_checks(&mut self, now: Time, held: bool) {
+        self.mending.checks_held = held;
         self.act(now);
     }
 

@@ -618,6 +618,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         mismatches: Vec::new(),
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
+        check_window: None,
         members: members.clone(),
         backend: "",
         shards,

@@ -448,23 +448,35 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         Answer::Added(member, how) => json!({ "member": member, "how": how }),
         Answer::Replacement(member) => json!({ "replacement": member }),
         Answer::Removed(paths) => json!({ "removed": paths }),
-        Answer::SyncSpeed { min, max } => {
-            json!({ "settings": { "sync_speed_min": min, "sync_speed_max": max } })
+        Answer::Settings { min, max, window } => {
+            let window = window.map_or(ALWAYS.into(), |window| window.to_string());
+            json!({ "settings": {
+                "sync_speed_min": min, "sync_speed_max": max, "check_window": window,
+            } })
         }
         Answer::AlreadySo => json!({ "changed": false }),
         _ => json!({}),
     })
 }
 
+/// The word for no bound in time.
+pub(crate) const ALWAYS: &str = "always";
+
 fn settings(wanted: &Value) -> Result<Command, String> {
-    let (mut min, mut max) = (None, None);
+    let (mut min, mut max, mut window) = (None, None, None);
     for (key, value) in wanted.as_object().ok_or("no \"settings\" in the request")? {
         let place = match key.as_str() {
             "sync_speed_min" => &mut min,
             "sync_speed_max" => &mut max,
+            "check_window" => {
+                let text = value.as_str().ok_or("check_window: no text such as 22:00-06:00")?;
+                window = Some((text != ALWAYS).then(|| text.parse()).transpose()?);
+                continue;
+            }
             other => {
                 return Err(format!(
-                    "unknown setting {other:?}; known are sync_speed_min and sync_speed_max"
+                    "unknown setting {other:?}; known are sync_speed_min, sync_speed_max and \
+                     check_window"
                 ));
             }
         };
@@ -472,7 +484,7 @@ fn settings(wanted: &Value) -> Result<Command, String> {
             value.as_u64().ok_or_else(|| format!("{key}: {value} is no number of KiB/s"))?;
         *place = Some(number);
     }
-    Ok(Command::SetSyncSpeed { min, max })
+    Ok(Command::Set { min, max, window })
 }
 
 /// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the

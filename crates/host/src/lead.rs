@@ -14,6 +14,7 @@ use crate::{
     core::Core,
     message::{Answer, Command, Greeter, Message},
     status::{Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
+    window::CheckWindow,
 };
 use bitmap::BitmapFile;
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
@@ -97,6 +98,9 @@ pub(crate) struct Lead {
     /// Listeners whose last accept the system refused, and when they are tried again.
     refused: Vec<usize>,
     accept_at: Option<Time>,
+    /// When checks and repairs may run, and when to look again whether that is now.
+    check_window: Option<CheckWindow>,
+    window_at: Option<Time>,
     homes: Vec<usize>,
     dealt: Vec<usize>,
     pausing: Option<usize>,
@@ -136,6 +140,8 @@ impl Lead {
             listeners: Vec::new(),
             refused: Vec::new(),
             accept_at: None,
+            check_window: None,
+            window_at: None,
             dealt: vec![0],
             pausing: None,
             stop: Stop::No,
@@ -147,7 +153,7 @@ impl Lead {
 
     pub(crate) fn deadline(&self) -> Option<Time> {
         let supervisor = self.supervisor.as_ref().and_then(Supervisor::poll_deadline);
-        supervisor.into_iter().chain(self.accept_at).min()
+        supervisor.into_iter().chain(self.accept_at).chain(self.window_at).min()
     }
 
     pub(crate) fn notice(&mut self, core: &mut Core, notice: Notice) {
@@ -174,6 +180,9 @@ impl Lead {
         }
         if self.accept_at.is_some_and(|at| at <= now) {
             self.accept_again(core);
+        }
+        if self.window_at.is_some_and(|at| at <= now) {
+            self.heed_window(core);
         }
     }
 
@@ -459,9 +468,7 @@ impl Lead {
             Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
             Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),
             Command::Sync(action) => self.sync(core, &action).map(|()| Answer::Done),
-            Command::SetSyncSpeed { min, max } => self
-                .set_speed(core, min, max)
-                .map(|speed| Answer::SyncSpeed { min: speed.min / 2, max: speed.max / 2 }),
+            Command::Set { min, max, window } => self.set(core, min, max, window),
             Command::Stop => return self.begin_stop(core, answer),
         };
         // The asker may have gone.
@@ -557,6 +564,7 @@ impl Lead {
             });
             let speed = supervisor.sync_speed();
             (detail.sync_speed_min_kib, detail.sync_speed_max_kib) = (speed.min / 2, speed.max / 2);
+            detail.check_window = self.check_window.map(|window| window.to_string());
             self.bitmap_detail(supervisor, &mut detail);
             degraded = supervisor.is_degraded() && self.facts.redundant;
             detail.state = vec![if supervisor.is_active() { "active" } else { "clean" }];

@@ -23,6 +23,7 @@ mod open;
 mod runner;
 pub mod scan;
 mod status;
+mod window;
 
 pub use array::{
     Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last, uuid_text,

@@ -4,6 +4,7 @@
 use crate::{
     client::Client,
     status::{Detail, MemberDetail},
+    window::CheckWindow,
 };
 use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, RequestKind, SyncPiece};
@@ -106,12 +107,14 @@ pub enum Command {
     ChangeBitmap(Box<Option<NewBitmap>>, Option<Arc<Member>>),
     /// `check`, `repair`, `resync`, `idle`, `frozen` or `resume`.
     Sync(String),
-    /// Bounds of the speed of recovery and resync, KiB a second.
-    SetSyncSpeed {
-        /// While there are requests.
+    /// What is to be changed.
+    Set {
+        /// The least speed of recovery and resync, KiB a second, while there are requests.
         min: Option<u64>,
-        /// At all times; 0: none.
+        /// The greatest at all times; 0: none.
         max: Option<u64>,
+        /// When checks and repairs may run; none: always.
+        window: Option<Option<CheckWindow>>,
     },
     /// Stop serving: clients leave, the superblocks say clean.
     Stop,
@@ -173,12 +176,14 @@ pub enum Answer {
     Removed(Vec<String>),
     /// To [`Command::Template`]: a superblock and the next free number.
     Template(Box<Superblock>, u32),
-    /// To [`Command::SetSyncSpeed`]: KiB a second.
-    SyncSpeed {
-        /// While there are requests.
+    /// To [`Command::Set`]: what all settings are then.
+    Settings {
+        /// KiB a second.
         min: u64,
-        /// At all times; 0: none.
+        /// Likewise.
         max: u64,
+        /// When checks and repairs may run; none: always.
+        window: Option<CheckWindow>,
     },
     /// To [`Command::Stop`], when all is stable; false if the superblocks could not say clean.
     Stopped(bool),

@@ -222,6 +222,8 @@ pub struct Detail {
     pub sync_speed_min_kib: u64,
     /// The greatest at all times; 0: as fast as can be.
     pub sync_speed_max_kib: u64,
+    /// The part of the local day in which checks and repairs run; none: all of it.
+    pub check_window: Option<String>,
     /// The members: those with slots in their order, then those that recover, then spares.
     pub members: Vec<MemberDetail>,
     /// The queue's back end.

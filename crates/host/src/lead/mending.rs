@@ -8,6 +8,7 @@ use crate::{
     message::{Addition, Answer, Message},
     open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
+    window::CheckWindow,
 };
 use lapstrake_engine::{
     Added, Event, FULLY_TRUSTED, Loss, MemberConfig, MemberId, Mismatch, Standing, SyncAction,
@@ -321,29 +322,42 @@ impl Lead {
         Ok(())
     }
 
-    /// Bounds of speed, KiB a second of each member.
-    pub(super) fn set_speed(
+    /// Changes settings: bounds of speed in KiB a second of each member, and when checks may run. All or
+    /// nothing.
+    pub(super) fn set(
         &mut self,
         core: &Core,
         min: Option<u64>,
         max: Option<u64>,
-    ) -> Result<SyncSpeed, String> {
+        window: Option<Option<CheckWindow>>,
+    ) -> Result<Answer, String> {
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let old = supervisor.sync_speed();
         let sectors = |kib: u64| kib.saturating_mul(2);
         let speed =
             SyncSpeed { min: min.map_or(old.min, sectors), max: max.map_or(old.max, sectors) };
-        if speed.max > 0 && speed.min > speed.max {
+        let (min, max) = (speed.min / 2, speed.max / 2);
+        if max > 0 && min > max {
             return Err(format!(
-                "sync_speed_min ({} KiB/s) would be above sync_speed_max ({} KiB/s); nothing was \
-                 changed",
-                speed.min / 2,
-                speed.max / 2
+                "sync_speed_min ({min} KiB/s) would be above sync_speed_max ({max} KiB/s); nothing was \
+                 changed"
             ));
         }
         supervisor.set_sync_speed(now, speed);
-        Ok(speed)
+        self.check_window = window.unwrap_or(self.check_window);
+        self.heed_window(core);
+        Ok(Answer::Settings { min, max, window: self.check_window })
+    }
+
+    /// Holds a check or repair outside of its part of the day.
+    pub(super) fn heed_window(&mut self, core: &Core) {
+        let now = core.now();
+        let is_open = self.check_window.is_none_or(CheckWindow::is_open);
+        self.window_at = self.check_window.map(|_| now.after(WINDOW_LOOK_NS));
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.hold_checks(now, !is_open);
+        }
     }
 
     pub(super) fn standing(&self, id: usize) -> Option<Standing> {
@@ -401,6 +415,8 @@ impl Lead {
     }
 }
 
+/// How often to look whether the part of the day has come, or gone, in which checks run.
+const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
 pub(super) const READ_ONLY: &str = "the array is served read-only";
 
