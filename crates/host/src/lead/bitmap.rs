@@ -86,9 +86,8 @@ impl Lead {
             }
             BitmapPlace::File(_) => {
                 self.may_have_file(core)?;
-                let chunk = bitmap::external(like.sync_size(), wish.chunk).ok_or_else(|| {
-                    told("a bit stands for a power of two of at least 512 bytes".into())
-                })?;
+                let chunk = bitmap::external(like.sync_size(), wish.chunk)
+                    .map_err(|error| told(error.to_string()))?;
                 (chunk, None)
             }
         };
