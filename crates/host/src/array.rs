@@ -596,13 +596,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             Superblock::V1(_) => None,
         },
         events: sb.events(),
-        consistency_policy: match (&parts.intent, redundant) {
-            _ if parts.log_signature().is_some() => "ppl",
-            _ if sb.has_journal() => "journal",
-            (Some(_), _) => "bitmap",
-            (None, true) => "resync",
-            (None, false) => "none",
-        },
+        consistency_policy: consistency_policy(sb, parts.intent.is_some(), redundant),
         bitmap_bits: parts.intent.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
         bitmap_place: parts
             .intent
@@ -640,6 +634,21 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         is_mirror,
         members: members.iter().map(of).collect(),
         detail,
+    }
+}
+
+/// What keeps redundancy right over an unclean stop, in mdadm's words.
+pub(crate) fn consistency_policy(
+    superblock: &Superblock,
+    has_bitmap: bool,
+    redundant: bool,
+) -> &'static str {
+    match redundant {
+        _ if superblock.has_ppl() => "ppl",
+        _ if superblock.has_journal() => "journal",
+        _ if has_bitmap => "bitmap",
+        true => "resync",
+        false => "none",
     }
 }
 
