@@ -138,7 +138,7 @@ fn policy(text: &str) -> Result<Policy, String> {
 fn refused(error: PrepareError) -> Failure {
     match error {
         PrepareError::Plan { error: CreateError::PolicyNeedsBitmap, .. } => {
-            Failure::new(format!("{error} (--bitmap internal, or --bitmap FILE)"))
+            Failure::new(format!("{error}; --bitmap internal or --bitmap FILE says where"))
         }
         error => error.into(),
     }

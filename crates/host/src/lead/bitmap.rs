@@ -78,6 +78,9 @@ impl Lead {
                     .into(),
             );
         }
+        // What stays where it is keeps its chunk.
+        let own_chunk = now.filter(|_| is_there).map(|sb| sb.chunksize);
+        let chunk = wish.chunk.or(own_chunk);
         let members = members(supervisor);
         let like = *members.first().ok_or(
             "every member is faulty or removed, and none could hold a bitmap; nothing was changed",
@@ -86,13 +89,13 @@ impl Lead {
         let chunk_and_offset = match &wish.place {
             BitmapPlace::None => return Ok(Answer::Bitmap(Box::new(None))),
             BitmapPlace::Internal => {
-                let place = bitmap::added(members, like.sync_size(), wish.chunk)
+                let place = bitmap::added(members, like.sync_size(), chunk)
                     .map_err(|error| told(error.to_string()))?;
                 (place.chunk, Some(place.offset))
             }
             BitmapPlace::File(_) => {
                 self.may_have_file(core)?;
-                let chunk = bitmap::external(like.sync_size(), wish.chunk)
+                let chunk = bitmap::external(like.sync_size(), chunk)
                     .map_err(|error| told(error.to_string()))?;
                 (chunk, None)
             }
