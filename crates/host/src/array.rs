@@ -145,16 +145,18 @@ impl Default for Options {
     }
 }
 
-/// Why an array did not start. Nothing was written, unless the error says so.
+/// Why an array did not start. Partial parity logs may have been replayed by then, which does no harm and need
+/// not be undone; nothing else was written.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// A partial parity log could not be replayed or emptied.
+    /// A member could not be read or written for the replay of partial parity logs: its log, data, parity or
+    /// superblock.
     #[error(
-        "{member}: cannot replay its partial parity log: {source}; what was written is no more than parity \
-         that fits the data; start it again when the cause is gone, or without this member (--degraded)"
+        "the partial parity logs cannot be replayed: {member} cannot be read or written: {source}; what was \
+         written is no more than parity that fits the data, who is missing, and empty logs; start it again when the cause is gone, or without this member (--degraded)"
     )]
     Log {
-        /// Whose, or which member's data.
+        /// Which.
         member: String,
         /// Why.
         source: io::Error,
@@ -204,7 +206,9 @@ pub struct Array {
 }
 
 impl Array {
-    /// Starts an array. Superblocks are first written when the first write comes.
+    /// Starts an array. Unless it is read-only, partial parity logs are replayed and emptied before, with who
+    /// is missing put on record; other superblocks are first written when a write comes, or a recovery or resync
+    /// begins.
     ///
     /// # Errors
     /// [`StartError`].

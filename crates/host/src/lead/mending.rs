@@ -247,7 +247,11 @@ impl Lead {
         };
         let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
         empty_log(device, superblock).map_err(|error| {
-            format!("{}: cannot write its partial parity log: {error}", device.spec())
+            let at = superblock.ppl().map_or(0, |(sector, _)| sector.bytes());
+            format!(
+                "{}: cannot write its partial parity log at byte {at}: {error}; the array is as it was",
+                device.spec()
+            )
         })?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
