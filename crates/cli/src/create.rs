@@ -4,8 +4,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
 use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
-use lapstrake_host::create::{NewArray, NewBitmap, Prepared, prepare};
-use lapstrake_metadata::create::{MemberPlan, Policy};
+use lapstrake_host::create::{NewArray, NewBitmap, PrepareError, Prepared, prepare};
+use lapstrake_metadata::create::{CreateError, MemberPlan, Policy};
 use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -134,6 +134,16 @@ fn policy(text: &str) -> Result<Policy, String> {
     }
 }
 
+/// With the option that is missing.
+fn refused(error: PrepareError) -> Failure {
+    match error {
+        PrepareError::Plan { error: CreateError::PolicyNeedsBitmap, .. } => {
+            Failure::new(format!("{error}; --bitmap internal or --bitmap FILE says where"))
+        }
+        error => error.into(),
+    }
+}
+
 pub fn run(args: &Args) -> Outcome {
     let wanted = wanted(args)?;
     let mut random = Ok(());
@@ -141,7 +151,8 @@ pub fn run(args: &Args) -> Outcome {
         if random.is_ok() {
             random = getrandom::fill(bytes);
         }
-    })?;
+    });
+    let prepared = prepared.map_err(refused)?;
     random.map_err(|error| Failure::new(format!("the system has no random bytes: {error}")))?;
     for warning in prepared.warnings() {
         eprintln!("lapstrake: {warning}");

@@ -30,7 +30,7 @@ pub struct Args {
     /// Where to have it: internal, none, or a file to make (its name has a '/')
     #[arg(short, long, required = true, value_name = "internal|none|FILE", value_parser = options::bitmap)]
     bitmap: NewBitmap,
-    /// What a bit of it stands for, a bare number is KiB [default: as it is, or as mdadm]
+    /// What a bit of it stands for, a bare number is KiB [default: as it is, for a new one as mdadm]
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]
     bitmap_chunk: Option<u64>,
     /// So many writes may be answered before write-mostly members have them (RAID1); 0: none
@@ -72,6 +72,7 @@ pub fn run(args: &Args) -> Outcome {
                 "bitmap": place,
                 "bitmap_file": detail["bitmap_file"],
                 "bitmap_chunk_bytes": chunk,
+                "write_behind": detail["write_behind"],
             })
         );
         return Ok(Exit::Done);
@@ -81,6 +82,10 @@ pub fn run(args: &Args) -> Outcome {
         None => "no write-intent bitmap".into(),
         Some(bytes) => format!("write-intent bitmap {bitmap}, {}K to a bit", bytes >> 10),
     };
-    println!("{}: {place}{already}", target.name);
+    let behind = match detail["write_behind"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(most) => format!(", write-behind {most}"),
+    };
+    println!("{}: {place}{behind}{already}", target.name);
     Ok(Exit::Done)
 }

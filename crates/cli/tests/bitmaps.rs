@@ -235,7 +235,10 @@ fn a_slow_write_mostly_member_slows_writes_down_from_the_limit_on_only() {
     assert_eq!(lab.detail()["work"]["behind_writes"], 4);
     // The client flushed at its end: it is on both.
     assert_eq!(lab.read("m0")[MIB as usize..], lab.read("m1")[MIB as usize..]);
-    lab.run("grow data -b internal --write-behind=0").ok();
+    let grown = lab.run("grow data -b internal --write-behind=7").ok().out;
+    assert!(grown.contains("64K to a bit, write-behind 7"), "{grown}");
+    let grown = lab.run("grow data -b internal --write-behind=0 --json").ok().json();
+    assert_eq!((&grown["write_behind"], &grown["bitmap_chunk_bytes"]), (&0.into(), &CHUNK.into()));
     let took = durations(&lab, &server, 1);
     assert!(took[0] >= 0.3, "{took:?}");
     server.stop();

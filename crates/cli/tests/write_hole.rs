@@ -27,6 +27,7 @@ fn filled() -> (Lab, Vec<u8>) {
     lab.run(&format!("create data -l5 -c64 -k ppl --assume-clean {}", MEMBERS.join(" "))).ok();
     let server = lab.serve_data(&MEMBERS.join(" "));
     let bytes = pattern(5, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    assert_eq!(lab.detail()["consistency_policy"], "ppl");
     lab.fill(&server, &bytes);
     server.stop();
     (lab, bytes)

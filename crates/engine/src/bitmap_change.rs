@@ -47,7 +47,8 @@ pub(crate) struct BitmapChange {
 
 impl Supervisor {
     /// Gives the array another bitmap, or none; [`Event::BitmapChanged`] tells when it has it. False: the
-    /// array has no use for one (no redundancy, or a journal or logs instead), members are being mended, or another change is under way.
+    /// array has no use for one (no redundancy, or a journal or logs instead), members are being mended,
+    /// or another change is under way.
     pub fn handle_bitmap(&mut self, now: Time, to: Option<NewBitmap>) -> bool {
         let is_redundant = self.geometry.level().has_redundancy();
         let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();

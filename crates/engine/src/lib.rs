@@ -13,7 +13,8 @@
 //!
 //! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, compare at once (with
 //!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], make the logs' headers and
-//!    the journal's blocks (with [`Seal::run`]), send the replies, in the order given (an I/O may send what the work before it computed);
+//!    the journal's blocks (with [`Seal::run`]), send the replies, in the order given (an I/O may send what
+//!    the work before it computed);
 //! 2. drain [`Shard::poll_notice`] to the supervisor;
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
@@ -29,17 +30,25 @@
 //!
 //! # Order that holds
 //!
+//! The same points as in `docs/architecture.md`, by the same numbers.
+//!
 //! 1. A bitmap bit is stable on all members before the first write under it is sent.
 //! 2. A member's failure is stable in the survivors' superblocks before a write that skipped the
 //!    member, or a flush, is answered.
 //! 3. A flush is answered after every member in sync has flushed.
-//! 4. With partial parity logs, what an operation is about to write is stable in the log of its stripe's
-//!    parity member before data or parity is sent, and the log keeps it until all of that is stable.
-//! 5. The superblocks say "active" before the first write is sent, and say "clean" again only
+//! 4. A checkpoint of recovery or resync says no more than what is stable.
+//! 5. A member that is not recovered serves nothing beyond where it has come to.
+//! 6. The superblocks say "active" before the first write is sent, and say "clean" again only
 //!    after the last one has ended.
-//! 6. With a journal, data and parity are stable in it before the first of a row's blocks is sent to a member,
+//! 7. With partial parity logs, what an operation is about to write is stable in the log of its stripe's
+//!    parity member before data or parity is sent, and the log keeps it until all of that is stable.
+//! 8. With a journal, data and parity are stable in it before the first of a row's blocks is sent to a member,
 //!    and their room is used again only after every member has flushed and the superblock says where the
 //!    ring begins.
+//! 9. With write-behind, a write that is answered before write-mostly members have it keeps its bits, its
+//!    range and the array's "active" until they do; a flush waits for it.
+//! 10. Superblocks deny an old bitmap before shards stop waiting for its bits, and tell of a new one after all
+//!     its pages are stable with every bit set; none is cleared before each shard has told what it was writing.
 //!
 //! # Bounds
 //!
@@ -78,7 +87,6 @@ pub use bitmap_change::NewBitmap;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
 pub use intent::IntentConfig;
-
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{BitmapTerms, Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};

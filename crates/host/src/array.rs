@@ -145,16 +145,18 @@ impl Default for Options {
     }
 }
 
-/// Why an array did not start. Nothing was written, unless the error says so.
+/// Why an array did not start. Partial parity logs may have been replayed by then, which does no harm and need
+/// not be undone; nothing else was written.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// A partial parity log could not be replayed or emptied.
+    /// A member could not be read or written for the replay of partial parity logs: its log, data, parity or
+    /// superblock.
     #[error(
-        "{member}: cannot replay its partial parity log: {source}; what was written is no more than parity \
-         that fits the data; start it again when the cause is gone, or without this member (--degraded)"
+        "the partial parity logs cannot be replayed: {member} cannot be read or written: {source}; what was \
+         written is no more than parity that fits the data, who is missing, and empty logs; start it again when the cause is gone, or without this member (--degraded)"
     )]
     Log {
-        /// Whose, or which member's data.
+        /// Which.
         member: String,
         /// Why.
         source: io::Error,
@@ -204,7 +206,9 @@ pub struct Array {
 }
 
 impl Array {
-    /// Starts an array. Superblocks are first written when the first write comes.
+    /// Starts an array. Unless it is read-only, partial parity logs are replayed and emptied before, with who
+    /// is missing put on record; other superblocks are first written when a write comes, or a recovery or resync
+    /// begins.
     ///
     /// # Errors
     /// [`StartError`].
@@ -596,13 +600,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             Superblock::V1(_) => None,
         },
         events: sb.events(),
-        consistency_policy: match (&parts.intent, redundant) {
-            _ if parts.log_signature().is_some() => "ppl",
-            _ if sb.has_journal() => "journal",
-            (Some(_), _) => "bitmap",
-            (None, true) => "resync",
-            (None, false) => "none",
-        },
+        consistency_policy: consistency_policy(sb, parts.intent.is_some(), redundant),
         bitmap_bits: parts.intent.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
         bitmap_place: parts
             .intent
@@ -641,6 +639,21 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         is_mirror,
         members: members.iter().map(of).collect(),
         detail,
+    }
+}
+
+/// What keeps redundancy right over an unclean stop, in mdadm's words.
+pub(crate) fn consistency_policy(
+    superblock: &Superblock,
+    has_bitmap: bool,
+    redundant: bool,
+) -> &'static str {
+    match redundant {
+        _ if superblock.has_ppl() => "ppl",
+        _ if superblock.has_journal() => "journal",
+        _ if has_bitmap => "bitmap",
+        true => "resync",
+        false => "none",
     }
 }
 

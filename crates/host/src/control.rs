@@ -422,16 +422,13 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
                 path if path.starts_with('/') => BitmapPlace::File(path.into()),
                 other => {
                     return Err(format!(
-                        "{other:?}: neither internal nor none nor an absolute path"
+                        "\"bitmap\" is {other:?}, neither internal nor none nor an absolute path; \
+                         nothing was changed"
                     ));
                 }
             };
-            let chunk = request.get("bitmap_chunk").filter(|chunk| !chunk.is_null());
-            let number = |value: &Value| value.as_u64().and_then(|chunk| u32::try_from(chunk).ok());
-            let chunk = chunk.map(|chunk| number(chunk).ok_or("a chunk is a number of bytes"));
-            let behind = request.get("write_behind").filter(|behind| !behind.is_null());
-            let behind = behind.map(|behind| number(behind).ok_or("write_behind is a number"));
-            let (chunk, write_behind) = (chunk.transpose()?, behind.transpose()?);
+            let chunk = number(request, "bitmap_chunk")?;
+            let write_behind = number(request, "write_behind")?;
             let wish = BitmapWish { place, chunk, write_behind };
             grow_bitmap(handle, &wish, flag("force"))?
         }
@@ -457,6 +454,14 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         Answer::AlreadySo => json!({ "changed": false }),
         _ => json!({}),
     })
+}
+
+/// A number that may be left out or null.
+fn number(request: &Value, key: &str) -> Result<Option<u32>, String> {
+    let Some(value) = request.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let refused = || format!("{key:?} is {value}, not a number below 2^32; nothing was changed");
+    number.ok_or_else(refused).map(Some)
 }
 
 /// The word for no bound in time.

@@ -324,7 +324,7 @@ impl Prepared {
         words
     }
 
-    /// Makes the array: erases old superblocks, writes bitmaps or logs, then superblocks, all of it
+    /// Makes the array: erases old superblocks, writes bitmaps, logs or the journal, then superblocks, all of it
     /// stable before the next.
     ///
     /// # Errors
@@ -345,7 +345,13 @@ impl Prepared {
         }
         for (member, plan) in self.planned() {
             for write in writes(plan, false) {
-                put(member, write.sector.bytes(), &write.bytes, "the bitmap or log", false)?;
+                put(
+                    member,
+                    write.sector.bytes(),
+                    &write.bytes,
+                    "the bitmap, log or journal",
+                    false,
+                )?;
             }
             sync(member, false)?;
         }

@@ -19,11 +19,11 @@ use thiserror::Error;
 
 /// A device refused something.
 #[derive(Debug, Error)]
-#[error("cannot {what} {device}: {source}")]
-struct DeviceError {
-    device: String,
-    what: &'static str,
-    source: io::Error,
+enum DeviceError {
+    #[error("cannot {what} {device} at byte {offset}: {source}")]
+    At { device: String, what: &'static str, offset: u64, source: io::Error },
+    #[error("cannot flush {device}: {source}")]
+    Flush { device: String, source: io::Error },
 }
 
 struct Devices<'a> {
@@ -48,8 +48,17 @@ impl Devices<'_> {
     }
 }
 
-fn failed<T>(device: &Member, what: &'static str, result: io::Result<T>) -> Result<T, DeviceError> {
-    result.map_err(|source| DeviceError { device: device.spec().to_string(), what, source })
+fn refused(
+    device: &Member,
+    what: &'static str,
+    offset: u64,
+) -> impl FnOnce(io::Error) -> DeviceError {
+    move |source| DeviceError::At { device: device.spec().to_string(), what, offset, source }
+}
+
+fn flush(device: &Member) -> Result<(), DeviceError> {
+    let refused = |source| DeviceError::Flush { device: device.spec().to_string(), source };
+    device.sync_all().map_err(refused)
 }
 
 impl Disks for Devices<'_> {
@@ -57,17 +66,19 @@ impl Disks for Devices<'_> {
 
     fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), DeviceError> {
         let (device, offset) = self.at(place, sector).next().expect("asked for members only");
-        failed(device, "read", device.read_at(offset, buf))
+        device.read_at(offset, buf).map_err(refused(device, "read", offset))
     }
 
     fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), DeviceError> {
         let mut all = self.at(place, sector);
-        all.try_for_each(|(device, at)| failed(device, "write", device.write_at(at, bytes)))
+        all.try_for_each(|(device, at)| {
+            device.write_at(at, bytes).map_err(refused(device, "write", at))
+        })
     }
 
     fn flush(&mut self, place: Place) -> Result<(), DeviceError> {
         let mut all = self.at(place, Sector(0));
-        all.try_for_each(|(device, _)| failed(device, "flush", device.sync_all()))
+        all.try_for_each(|(device, _)| flush(device))
     }
 
     fn set_tail(&mut self, position: u64) -> Result<(), DeviceError> {
@@ -90,8 +101,10 @@ fn write_superblock(part: &Part) -> Result<(), DeviceError> {
     let Part { device, superblock, .. } = part;
     let mut bytes = superblock.encode();
     bytes.resize(bytes.len().next_multiple_of(512), 0);
-    let written = device.write_at(superblock.super_sector().0 * 512, &bytes);
-    failed(device, "write the superblock of", written.and_then(|()| device.sync_all()))
+    let at = superblock.super_sector().bytes();
+    let written = device.write_at(at, &bytes);
+    written.map_err(refused(device, "write the superblock of", at))?;
+    flush(device)
 }
 
 /// Brings to the members what the journal, the last of `members`, holds; none for reading only.

@@ -19,7 +19,7 @@ use crate::{
 use bitmap::BitmapFile;
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
-    Event, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
+    MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
 use slab::Slab;
 use std::{
@@ -201,10 +201,7 @@ impl Lead {
             events.push(event);
         }
         for event in events {
-            match event {
-                Event::BitmapChanged => self.bitmap_changed(core),
-                event => self.happened(event),
-            }
+            self.happened(core, event);
         }
         for order in orders {
             self.tell(core, &order);

@@ -3,7 +3,7 @@
 //!
 //! Nothing is written, except where the user forced stale members into the array: then their
 //! superblocks are rewritten here, before anything else is; and what a journal holds is brought to the
-//! members. With an overlay nothing is ever
+//! members. Both come last, when nothing else can be found wrong. With an overlay nothing is ever
 //! written but the overlay's file.
 
 use crate::array::{Part, Parts, uuid_text};
@@ -75,7 +75,9 @@ pub struct Opened {
     pub report: Vec<Line>,
 }
 
-/// Why there is no array. Nothing was written to any device.
+/// Why there is no array. Nothing was written to any device, but for [`OpenArrayError::Force`] (superblocks of
+/// other forced members may be rewritten) and [`OpenArrayError::Journal`] (part of what the journal holds may have been
+/// brought to the members, and forced members' superblocks are rewritten).
 #[derive(Debug, Error)]
 pub enum OpenArrayError {
     /// Devices that cannot be opened: each one.
@@ -237,12 +239,16 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let mut superblocks: Vec<Option<Superblock>> =
         findings.iter().map(|found| found.best().cloned()).collect();
     for (id, superblock) in &assembly.rewrite {
-        if !request.read_only {
-            rewrite(&devices[*id], superblock)?;
-        }
         superblocks[*id] = Some(superblock.clone());
     }
-    let parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
+    let mut parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
+    for (id, superblock) in assembly.rewrite.iter().filter(|_| !request.read_only) {
+        rewrite(&devices[*id], superblock)?;
+    }
+    if assembly.journal.is_some() {
+        let may_write = !request.read_only || request.overlay.is_some();
+        parts.journal = journal::start(&parts.geometry, &mut parts.members, may_write)?;
+    }
     Ok(Opened { parts, assembly, report })
 }
 
@@ -396,6 +402,7 @@ fn rewrite(device: &Member, superblock: &Superblock) -> Result<(), OpenArrayErro
         .map_err(|source| OpenArrayError::Force { member: device.spec().to_string(), source })
 }
 
+/// The array without what its journal holds.
 fn parts(
     request: &OpenRequest,
     devices: &[Arc<Member>],
@@ -418,7 +425,7 @@ fn parts(
         .filter_map(|&(slot, id, at)| part(id, Some(slot), at.unwrap_or(FULLY_TRUSTED)));
     let journal = assembly.journal.and_then(|id| part(id, None, Sector(0)));
     let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
-    let mut members = members.collect::<Result<Vec<Part>, _>>()?;
+    let members = members.collect::<Result<Vec<Part>, _>>()?;
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {
         Some(geometry) => geometry.clone(),
@@ -430,12 +437,7 @@ fn parts(
     };
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
     let resync_from = assembly.resync_from;
-    let may_write = !request.read_only || request.overlay.is_some();
-    let journal = match assembly.journal {
-        Some(_) => journal::start(&geometry, &mut members, may_write)?,
-        None => None,
-    };
-    let lacks_journal = assembly.lacks_journal;
+    let (journal, lacks_journal) = (None, assembly.lacks_journal);
     Ok(Parts { name, geometry, members, resync_from, intent, bitmap_file, journal, lacks_journal })
 }
 

@@ -112,7 +112,7 @@ pub struct MemberDetail {
     pub number: u32,
     /// Its slot.
     pub slot: Option<u16>,
-    /// `in_sync`, `recovering`, `replacement`, `spare` or `faulty`.
+    /// `in_sync`, `recovering`, `replacement`, `spare`, `journal` or `faulty`.
     pub state: &'static str,
     /// While it recovers: up to where, of its data.
     pub recovered_bytes: Option<u64>,
@@ -196,7 +196,7 @@ pub struct Detail {
     pub preferred_minor: Option<u32>,
     /// Event counter.
     pub events: u64,
-    /// As mdadm names it: `bitmap`, `resync` or `none`.
+    /// As mdadm names it: `ppl`, `journal`, `bitmap`, `resync` or `none`.
     pub consistency_policy: &'static str,
     /// Dirty and all bits of the write-intent bitmap.
     pub bitmap_bits: Option<(u64, u64)>,

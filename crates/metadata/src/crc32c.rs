@@ -63,6 +63,9 @@ mod tests {
         assert_eq!(sum(&[0xff; 32]), 0x62a8_ab43);
         assert_eq!(sum(&rising), 0x46dd_794e);
         assert_eq!(sum(b"123456789"), 0xe306_9283);
-        assert_eq!(crc32c(crc32c(5, &rising[..3]), &rising[3..]), crc32c(5, &rising));
+        for len in 0..=rising.len() {
+            let (first, second) = rising.split_at(len);
+            assert_eq!(crc32c(crc32c(5, first), second), crc32c(5, &rising), "split at {len}");
+        }
     }
 }

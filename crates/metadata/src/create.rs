@@ -482,9 +482,7 @@ fn external_bitmap(
     decided: &Decided<'_>,
     sync_size: Sectors,
 ) -> Result<Vec<u8>, CreateError> {
-    let found = request.bitmap_chunk.unwrap_or(u32::MAX);
-    let chunk = bitmap::external(sync_size, request.bitmap_chunk)
-        .ok_or(CreateError::BitmapChunk { found })?;
+    let chunk = bitmap::external(sync_size, request.bitmap_chunk).map_err(CreateError::Bitmap)?;
     let superblock = bitmap::Superblock {
         write_behind: request.write_behind,
         ..bitmap::Superblock::new(fill::bitmap_uuid(decided), sync_size, chunk)

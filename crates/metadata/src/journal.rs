@@ -19,7 +19,10 @@ use alloc::vec::Vec;
 use lapstrake_geometry::Sectors;
 use thiserror::Error;
 
-use crate::wire::{ByteOrder, Field, on_disk};
+use crate::{
+    crc32c::crc32c,
+    wire::{ByteOrder, Field, on_disk},
+};
 
 /// `magic` of a meta block.
 pub const MAGIC: u32 = 0x6433_c509;
@@ -382,52 +385,6 @@ pub fn ring_add(ring: Sectors, position: u64, by: Sectors) -> u64 {
     (position + by.0) % ring.0
 }
 
-/// Castagnoli's polynomial, bits reversed.
-const POLYNOMIAL: u32 = 0x82f6_3b78;
-
-/// Slices of eight bytes at a time: one table for each byte of them.
-static TABLES: [[u32; 256]; 8] = tables();
-
-const fn tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut sum = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            sum = if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL } else { sum >> 1 };
-            bit += 1;
-        }
-        tables[0][byte] = sum;
-        byte += 1;
-    }
-    let mut slice = 1;
-    while slice < 8 {
-        let mut byte = 0;
-        while byte < 256 {
-            let before = tables[slice - 1][byte];
-            tables[slice][byte] = before >> 8 ^ tables[0][(before & 0xff) as usize];
-            byte += 1;
-        }
-        slice += 1;
-    }
-    tables
-}
-
-/// crc32c of `bytes`, begun with and left without inversion.
-fn crc32c(mut sum: u32, bytes: &[u8]) -> u32 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        let word = u64::from_le_bytes(*word) ^ u64::from(sum);
-        let part = |slice: usize| TABLES[7 - slice][(word >> (8 * slice)) as usize & 0xff];
-        sum = (0..8).fold(0, |sum, slice| sum ^ part(slice));
-    }
-    for byte in rest {
-        sum = sum >> 8 ^ TABLES[0][((sum ^ u32::from(*byte)) & 0xff) as usize];
-    }
-    sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -501,17 +458,5 @@ mod tests {
         assert_eq!(Meta::parse(&meta.encode(seed), seed, 0, RING), Ok(meta.clone()));
         let error = MetaError::Blocks { found: 3, room: 3 };
         assert_eq!(Meta::parse(&meta.encode(seed), seed, 0, Sectors(24)), Err(error));
-    }
-
-    #[test]
-    fn checksums_are_castagnolis() {
-        // The vector of RFC 3720: 32 bytes of zeros.
-        assert_eq!(!crc32c(u32::MAX, &[0; 32]), 0x8a91_36aa);
-        let bytes: Vec<u8> = (0..32).collect();
-        assert_eq!(!crc32c(u32::MAX, &bytes), 0x46dd_794e);
-        for len in 0..32 {
-            let (first, second) = bytes.split_at(len);
-            assert_eq!(crc32c(crc32c(u32::MAX, first), second), crc32c(u32::MAX, &bytes));
-        }
     }
 }

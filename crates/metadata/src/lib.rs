@@ -1,7 +1,7 @@
 //! md's on-disk metadata: bytes to values and back.
 //!
 //! Superblocks 0.90 and 1.0, 1.1, 1.2, the write-intent bitmap, the bad-block log, the partial parity
-//! log, and what a new array's should hold. Invariant of the whole crate: parsers are total. Any bytes give a
+//! log, the journal, and what a new array's should hold. Invariant of the whole crate: parsers are total. Any bytes give a
 //! value or a typed error, and a value that was given encodes to bytes that parse to it again.
 //! No I/O happens here.
 #![no_std]
@@ -13,7 +13,7 @@ extern crate std;
 pub mod assemble;
 pub mod badblocks;
 pub mod bitmap;
-pub mod crc32c;
+pub(crate) mod crc32c;
 pub mod create;
 pub mod detect;
 mod error;

@@ -5,6 +5,7 @@ use super::{
     mending::{READ_ONLY, action_name},
 };
 use crate::{
+    array::consistency_policy,
     core::Core,
     message::{Answer, BitmapPlace, BitmapWish},
     status::Detail,
@@ -65,7 +66,10 @@ impl Lead {
             ));
         }
         if write_behind > 0 && !self.facts.is_mirror {
-            return Err("write-behind is for raid1; nothing was changed".into());
+            return Err(format!(
+                "write-behind of {write_behind} is for raid1, not for {}; nothing was changed",
+                self.facts.detail.level
+            ));
         }
         if self.facts.is_logged && wish.place != BitmapPlace::None {
             return Err(
@@ -74,21 +78,25 @@ impl Lead {
                     .into(),
             );
         }
+        // What stays where it is keeps its chunk.
+        let own_chunk = now.filter(|_| is_there).map(|sb| sb.chunksize);
+        let chunk = wish.chunk.or(own_chunk);
         let members = members(supervisor);
-        let like = *members.first().ok_or("no member is there")?;
+        let like = *members.first().ok_or(
+            "every member is faulty or removed, and none could hold a bitmap; nothing was changed",
+        )?;
         let told = |why: String| format!("{why}; nothing was changed");
         let chunk_and_offset = match &wish.place {
             BitmapPlace::None => return Ok(Answer::Bitmap(Box::new(None))),
             BitmapPlace::Internal => {
-                let place = bitmap::added(members, like.sync_size(), wish.chunk)
+                let place = bitmap::added(members, like.sync_size(), chunk)
                     .map_err(|error| told(error.to_string()))?;
                 (place.chunk, Some(place.offset))
             }
             BitmapPlace::File(_) => {
                 self.may_have_file(core)?;
-                let chunk = bitmap::external(like.sync_size(), wish.chunk).ok_or_else(|| {
-                    told("a bit stands for a power of two of at least 512 bytes".into())
-                })?;
+                let chunk = bitmap::external(like.sync_size(), chunk)
+                    .map_err(|error| told(error.to_string()))?;
                 (chunk, None)
             }
         };
@@ -160,7 +168,9 @@ impl Lead {
             let size = Sectors(superblock.sync_size);
             let place = bitmap::added(members(supervisor), size, Some(superblock.chunksize));
             if place.map(|place| place.offset) != Ok(*offset) {
-                return Err("members have come or gone meanwhile; try again".into());
+                return Err(
+                    "members have come or gone meanwhile; nothing was changed; try again".into()
+                );
             }
         }
         if !supervisor.handle_bitmap(now, to) {
@@ -208,10 +218,9 @@ impl Lead {
         detail.bitmap_file = file.map(|file| file.path.display().to_string());
         let place = if file.is_some() { "external" } else { "internal" };
         detail.bitmap_place = superblock.map(|_| place);
-        detail.consistency_policy = match (superblock, self.facts.redundant) {
-            (Some(_), _) => "bitmap",
-            (None, true) => "resync",
-            (None, false) => "none",
-        };
+        if let Some((member, _)) = supervisor.members().next() {
+            let redundant = self.facts.redundant;
+            detail.consistency_policy = consistency_policy(member, superblock.is_some(), redundant);
+        }
     }
 }

@@ -40,7 +40,7 @@ impl Lead {
         }
     }
 
-    pub(super) fn happened(&mut self, event: Event) {
+    pub(super) fn happened(&mut self, core: &mut Core, event: Event) {
         match event {
             Event::MemberFailed(member) => self.say_failed(member),
             Event::Replaced(old, new) => self.log.say(&format!(
@@ -50,24 +50,12 @@ impl Lead {
             )),
             Event::Broken(loss) => {
                 self.broken = true;
-                let why = "superblocks can no longer be written".into();
-                self.answer_bitmap(Answer::Refused(why));
-                self.log.say(match loss {
-                    Loss::Data => {
-                        "a write failed on a member that the array cannot do without: every write \
-                         fails from now on, reads go on; what was flushed before is safe; mend \
-                         the cause (is there room left?), then start it again with --force"
-                    }
-                    Loss::Journal => {
-                        "the journal failed: every write fails from now on, reads go on; what was \
-                         answered is on the members; mend the journal's device, then start it again \
-                         with it"
-                    }
-                    Loss::Metadata => {
-                        "superblocks or bitmap can no longer be written: every write fails from \
-                         now on, reads go on; what was flushed before is safe"
-                    }
-                });
+                self.answer_bitmap(Answer::Refused(bitmap_left(loss)));
+                self.log.say(&format!(
+                    "{}: every write fails from now on, reads go on; {}",
+                    what_broke(loss),
+                    after_loss(loss)
+                ));
             }
             Event::BadBlocks(member, sector, len) => self.log.say(&format!(
                 "{}: {} bytes from byte {} of its data can be neither read nor recovered, or not be \
@@ -85,7 +73,7 @@ impl Lead {
             )),
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
-            Event::BitmapChanged => unreachable!("needs the core"),
+            Event::BitmapChanged => self.bitmap_changed(core),
         }
     }
 
@@ -129,6 +117,14 @@ impl Lead {
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
+            if supervisor.standing(MemberId(id as u16)).0 == Standing::Journal {
+                return Err(format!(
+                    "{name} is not failed: it is the journal, and without it every write would fail; \
+                     to do without it, `lapstrake stop {}` and serve the members with --force, for \
+                     reading only; nothing was changed",
+                    self.facts.name
+                ));
+            }
             return Err(format!(
                 "{name} is not failed: without it the array's data would not be complete; nothing \
                  was changed"
@@ -252,7 +248,11 @@ impl Lead {
         };
         let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
         empty_log(device, superblock).map_err(|error| {
-            format!("{}: cannot write its partial parity log: {error}", device.spec())
+            let at = superblock.ppl().map_or(0, |(sector, _)| sector.bytes());
+            format!(
+                "{}: cannot write its partial parity log at byte {at}: {error}; the array is as it was",
+                device.spec()
+            )
         })?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
@@ -419,6 +419,43 @@ impl Lead {
 const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
 pub(super) const READ_ONLY: &str = "the array is served read-only";
+
+fn what_broke(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Data => "a write failed on a member that the array cannot do without",
+        Loss::Journal => "the journal failed",
+        Loss::Metadata => "superblocks or bitmap can no longer be written",
+    }
+}
+
+/// What is safe, and what to do.
+fn after_loss(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Data => {
+            "what was flushed before is safe; mend the cause (is there room left?), then start it \
+             again with --force"
+        }
+        Loss::Journal => {
+            "what was answered is on the members; mend the journal's device, then start it again \
+             with it"
+        }
+        Loss::Metadata => {
+            "what was flushed before is safe; mend the members that refuse writes (the server's log \
+             says which, and where), then start it again"
+        }
+    }
+}
+
+/// What is told who waits for a change of the bitmap: with some superblocks written it may be half done,
+/// which the next start takes for the old bitmap, none, or the new one.
+fn bitmap_left(loss: Loss) -> String {
+    format!(
+        "{}: the bitmap is not changed any further, and is the old one, none or the new one at the next \
+         start, each of which is right; no data was changed; {}; then ask again",
+        what_broke(loss),
+        after_loss(loss)
+    )
+}
 
 pub(super) fn action_name(action: SyncAction) -> &'static str {
     match action {

@@ -14,6 +14,8 @@ use thiserror::Error;
 const MIN_CHUNK: u64 = 4096;
 /// Chunks of an internal bitmap by default, if the room allows.
 const DEFAULT_CHUNK: u64 = 64 << 20;
+/// md takes no bitmap of so many bytes.
+const EXTERNAL_BYTES: u64 = 1 << 30;
 /// Sectors of the bad-block log, which lies beside the bitmap.
 const BBLOG: i32 = 8;
 
@@ -34,7 +36,7 @@ fn image_sectors(sync_size: Sectors, chunk: u64) -> Sectors {
     Sectors((Superblock::SIZE as u64 + bits.div_ceil(8)).next_multiple_of(4096) / 512)
 }
 
-/// Why a running array can have no bitmap as it is wanted.
+/// Why an array can have no bitmap as it is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AddError {
     /// Nothing is free beside the superblocks.
@@ -43,13 +45,19 @@ pub enum AddError {
     /// No chunk that can be, or more bits than there is room for.
     #[error(
         "a bit of the write-intent bitmap cannot stand for {found} bytes: it takes a power of two, here \
-         from {least} ({}K) on", least >> 10
+         from {least} on"
     )]
     Chunk {
         /// As asked for.
         found: u32,
         /// The smallest that fits.
         least: u64,
+    },
+    /// Even with the largest chunk there are too many bits.
+    #[error("a write-intent bitmap over {sync_size} of each member would have too many bits")]
+    Size {
+        /// What it would cover.
+        sync_size: Sectors,
     },
 }
 
@@ -149,8 +157,7 @@ pub fn added<'a>(
     }
     let least = smallest_chunk(sync_size, room);
     let chunk = wanted.map_or(least.max(DEFAULT_CHUNK), u64::from);
-    let found = wanted.unwrap_or(u32::MAX);
-    if chunk < least || !chunk.is_power_of_two() {
+    if let Some(found) = wanted.filter(|_| chunk < least || !chunk.is_power_of_two()) {
         return Err(AddError::Chunk { found, least });
     }
     let sectors = image_sectors(sync_size, chunk);
@@ -158,17 +165,25 @@ pub fn added<'a>(
         Version::V1_0 => before(sync_size, chunk, log),
         _ => 8,
     };
-    let chunk = chunk.try_into().map_err(|_| AddError::Chunk { found, least })?;
+    let chunk = chunk.try_into().map_err(|_| AddError::Size { sync_size })?;
     Ok(Placement { offset, chunk, sectors })
 }
 
 /// The chunk of a bitmap in a file of its own over `sync_size`, in bytes: as asked for, or mdadm's choice.
 ///
-/// None if there can be no such bitmap, by md's bound on the number of its bits.
-pub fn external(sync_size: Sectors, wanted: Option<u32>) -> Option<u32> {
+/// # Errors
+/// [`AddError::Chunk`] and [`AddError::Size`], by md's bound on the number of its bits.
+pub fn external(sync_size: Sectors, wanted: Option<u32>) -> Result<u32, AddError> {
+    let fits = |chunk: u64| sync_size.0.div_ceil(chunk / 512) / 8 < EXTERNAL_BYTES;
     let chunk = wanted.unwrap_or_else(|| external_chunk(sync_size));
-    let bytes = sync_size.0.div_ceil((u64::from(chunk) / 512).max(1)) / 8;
-    (chunk >= 512 && chunk.is_power_of_two() && bytes < 1 << 30).then_some(chunk)
+    if chunk >= 512 && chunk.is_power_of_two() && fits(chunk.into()) {
+        return Ok(chunk);
+    }
+    let least = (9..32).map(|shift| 1 << shift).find(|&chunk| fits(chunk));
+    match (wanted, least) {
+        (Some(found), Some(least)) => Err(AddError::Chunk { found, least }),
+        _ => Err(AddError::Size { sync_size }),
+    }
 }
 
 /// The chunk, in bytes, of a bitmap in a file of its own: at most 2^20 chunks.

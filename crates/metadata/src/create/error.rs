@@ -3,7 +3,7 @@
 use lapstrake_geometry::{GeometryError, Layout, Level, Sectors};
 use thiserror::Error;
 
-use crate::Version;
+use crate::{Version, bitmap::AddError};
 
 /// Why an array cannot be created as asked. Nothing was written. All are the caller's to change.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -70,7 +70,7 @@ pub enum CreateError {
         policy: &'static str,
     },
     /// Where it is to be has to be said.
-    #[error("consistency policy bitmap needs a bitmap: --bitmap internal, or a file's name")]
+    #[error("consistency policy bitmap needs a bitmap, and it has to be said where")]
     PolicyNeedsBitmap,
     /// md has bits for so many.
     #[error("an array with partial parity logs takes {max} raid devices at most, not {found}")]
@@ -187,6 +187,9 @@ pub enum CreateError {
         /// Bytes asked for.
         found: u32,
     },
+    /// There can be no such bitmap in a file.
+    #[error(transparent)]
+    Bitmap(AddError),
     /// One member will not do.
     #[error("member number {index}: {source}")]
     Member {
