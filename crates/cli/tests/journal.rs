@@ -278,6 +278,12 @@ fn a_journal_is_missed() {
     assert_eq!(support::md::state(&lab.detail(), "j"), "journal");
     assert_eq!(lab.detail()["consistency_policy"], "journal");
     assert!(lab.run("status").out.contains("(J)"), "mdstat shows it");
+    let refused = lab.run("fail data j");
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(
+        refused.err.contains("it is the journal") && refused.err.contains("lapstrake stop data")
+    );
+    assert_eq!(support::md::state(&lab.detail(), "j"), "journal");
     server.stop();
 }
 

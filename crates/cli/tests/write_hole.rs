@@ -67,12 +67,12 @@ fn what_the_kernel_was_writing_we_put_right() {
     };
     let script = "mdadm --assemble --quiet /dev/md0 /dev/ubd[a-d] || exit 1
         for writer in 1 3 5 7; do
-            (for pass in 1 2 3 4 5 6 7 8; do for row in 0 1 2 3 4 5 6 7 8 9; do
+            (while :; do for pass in 1 2 3 4 5 6 7 8; do for row in 0 1 2 3 4 5 6 7 8 9; do
                 dd if=/dev/urandom of=/dev/md0 bs=4k count=1 seek=$((writer + 8 * row + 160 * pass)) \
                    conv=notrunc oflag=direct 2>/dev/null
-            done; done) &
+            done; done; done) &
         done
-        usleep 400000
+        until read -r _ _ _ _ writes _ </sys/block/md0/stat && [ $writes -ge 100 ]; do usleep 10000; done
         echo o >/proc/sysrq-trigger
         sleep 60";
     assert!(guest.run(script).is_err(), "the guest was to die");
