@@ -34,8 +34,11 @@ pub struct Args {
 
 fn setting(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
-    let number = value.parse::<u64>().map(Value::from);
-    Ok((key.to_owned(), number.unwrap_or_else(|_| value.into())))
+    let value = match key {
+        "check_window" => value.into(),
+        _ => value.parse::<u64>().map_err(|_| format!("{value:?} is not a number"))?.into(),
+    };
+    Ok((key.to_owned(), value))
 }
 
 pub fn run(args: &Args) -> Outcome {

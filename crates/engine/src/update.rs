@@ -93,7 +93,9 @@ impl Supervisor {
         if !levels {
             update.covers = mem::take(&mut self.unrecorded);
             update.more = mem::take(&mut self.record);
-            let is_change = mem::take(&mut self.lacks_former) || self.is_degraded();
+            // A journal that was away must not come back as current, whoever wrote what meanwhile.
+            let is_change =
+                mem::take(&mut self.lacks_former) || self.is_degraded() || self.has_journal();
             update.bare = update.covers.is_empty() && !update.more && !is_change;
             self.count_event(update.active, update.bare);
             update.events_max = events_before.max(self.events);

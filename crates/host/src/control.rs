@@ -170,6 +170,8 @@ pub struct Claim {
     socket: PathBuf,
     lock: PathBuf,
     _lock: File,
+    /// Who asks before the array is served waits for the answer.
+    listener: Arc<UnixListener>,
 }
 
 impl Claim {
@@ -197,7 +199,8 @@ impl Claim {
             if lock.metadata().ok().map(|m| m.ino()) == fs::metadata(&path).ok().map(|m| m.ino()) {
                 // What a dead server left.
                 let _ = fs::remove_file(&socket);
-                return Ok(Self { socket, lock: path, _lock: lock });
+                let listener = listen(&socket)?;
+                return Ok(Self { socket, lock: path, _lock: lock, listener });
             }
         }
     }
@@ -217,6 +220,15 @@ impl Drop for Claim {
         let _ = fs::remove_file(&self.socket);
         let _ = fs::remove_file(&self.lock);
     }
+}
+
+fn listen(socket: &Path) -> Result<Arc<UnixListener>, ControlError> {
+    let failed =
+        |action| move |source| ControlError::Io { path: socket.to_owned(), action, source };
+    let listener = UnixListener::bind(socket).map_err(failed("listen on it"))?;
+    let only_owner = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(socket, only_owner).map_err(failed("restrict it"))?;
+    Ok(Arc::new(listener))
 }
 
 /// Makes the directory, and refuses one into which others could put sockets.
@@ -255,9 +267,7 @@ impl Control {
             let path = claim.socket.clone();
             move |source| ControlError::Io { path, action, source }
         };
-        let listener = Arc::new(UnixListener::bind(&claim.socket).map_err(failed("listen on it"))?);
-        let only_owner = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(&claim.socket, only_owner).map_err(failed("restrict it"))?;
+        let listener = claim.listener.clone();
         let served = Arc::new(Served {
             handle,
             exports,

@@ -158,7 +158,7 @@ pub enum OpenArrayError {
     /// What the journal holds would have to be written first.
     #[error(
         "the journal {member} holds writes that the members lack, and nothing may be written to them; \
-         --overlay FILE brings them there in FILE only; nothing was written"
+         `lapstrake serve --overlay FILE` brings them there in FILE only; nothing was written"
     )]
     JournalHoldsNews {
         /// The journal.

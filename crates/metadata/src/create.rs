@@ -314,7 +314,10 @@ fn check_journal(request: &CreateRequest) -> Result<(), CreateError> {
         Some(_) if matches!(request.bitmap, BitmapChoice::Internal | BitmapChoice::External) => {
             Err(CreateError::JournalAndBitmap)
         }
-        Some(_) => Ok(()),
+        Some(_) => match request.policy {
+            Some(policy) => Err(CreateError::JournalAndPolicy { policy: policy.name() }),
+            None => Ok(()),
+        },
     }
 }
 

@@ -107,6 +107,9 @@ impl Lead {
     }
 
     fn may_change_bitmap(&self, core: &Core) -> Result<(), String> {
+        if self.broken {
+            return Err(self.cannot_change());
+        }
         if self.bitmap_answer.is_some() {
             return Err("the bitmap is being changed already; nothing was changed".into());
         }

@@ -94,6 +94,15 @@ impl Lead {
         });
     }
 
+    /// Why nothing can be changed any more.
+    pub(super) fn cannot_change(&self) -> String {
+        format!(
+            "nothing can be put on record any more, since {} failed for writing (its server's messages \
+             say why); `lapstrake stop {}` and start it again; nothing was changed",
+            self.facts.name, self.facts.name
+        )
+    }
+
     /// The member that the operator means: by its path, or by its number.
     fn find(&self, name: &str) -> Result<usize, String> {
         let number = name.parse::<u32>().ok();
@@ -113,6 +122,9 @@ impl Lead {
     }
 
     pub(super) fn fail(&mut self, core: &mut Core, name: &str) -> Result<MemberDetail, String> {
+        if self.broken {
+            return Err(self.cannot_change());
+        }
         let id = self.find(name)?;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
@@ -140,6 +152,9 @@ impl Lead {
         name: &str,
         with: Option<&str>,
     ) -> Result<Option<MemberDetail>, String> {
+        if self.broken {
+            return Err(self.cannot_change());
+        }
         let (id, with) = (self.find(name)?, with.map(|with| self.find(with)).transpose()?);
         if self.facts.detail.version == "0.90" {
             return Err(format!(
@@ -173,6 +188,9 @@ impl Lead {
     }
 
     pub(super) fn remove(&mut self, core: &mut Core, name: &str) -> Result<Vec<String>, String> {
+        if self.broken {
+            return Err(self.cannot_change());
+        }
         let ids: Vec<usize> = match name {
             FAILED => (0..self.members.len())
                 .filter(|&id| !self.members[id].gone && self.standing(id) == Some(Standing::Faulty))
@@ -213,6 +231,9 @@ impl Lead {
 
     /// What a new member's superblock is made after, and its number in the table of devices.
     pub(super) fn template(&self) -> Result<(Box<Superblock>, u32), String> {
+        if self.broken {
+            return Err(self.cannot_change());
+        }
         let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
         if !self.facts.redundant {
             return Err(format!("a {} array takes no further members", self.facts.detail.level));
@@ -310,6 +331,9 @@ impl Lead {
         };
         if !self.facts.redundant {
             return Err(format!("a {} array has nothing to compare", self.facts.detail.level));
+        }
+        if self.broken {
+            return Err(self.cannot_change());
         }
         if !supervisor.handle_sync(now, action) {
             let running =

@@ -160,6 +160,12 @@ pub enum CreateError {
     /// What a bitmap is for, a journal does.
     #[error("an array with a journal takes no bitmap")]
     JournalAndBitmap,
+    /// A journal is a consistency policy itself.
+    #[error("an array with a journal takes no other consistency policy ({policy})")]
+    JournalAndPolicy {
+        /// As asked for.
+        policy: &'static str,
+    },
     /// Only raid1 reads a member less than others, or writes it later.
     #[error("{level} takes no write-mostly members and no write-behind, which are for raid1")]
     WriteMostlyNotAllowed {
