@@ -217,7 +217,7 @@ impl Shape {
     /// The shape of an area of `size` sectors; none if it is too small for a unit.
     ///
     /// A header's room is left behind every unit: a kernel that does not meet a bad header behind
-    /// the last unit takes that unit for one further on (`ppl_load_distributed`, seen in 6.1).
+    /// the last unit takes that unit for one further on (`ppl_load_distributed`, as its source reads).
     #[must_use]
     pub fn of(size: Sectors) -> Option<Self> {
         let size = size.round_down(PAGE);
