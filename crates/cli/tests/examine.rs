@@ -192,14 +192,14 @@ fn what_is_no_member_is_told_and_fails() {
 fn features_that_cannot_be_acted_upon_are_named() {
     let lab = Lab::new(&[16, 16]);
     lab.run("create data -l5 --assume-clean -n2 m0 m1").ok();
-    // The feature bit of a journal, and the checksum that goes with it.
+    // The feature bit of a cluster, and the checksum that goes with it.
     let sb = lab.read("m0")[4096..4096 + 256 + 512].to_vec();
-    let sum = u32::from_le_bytes(sb[216..220].try_into().unwrap()).wrapping_add(0x200);
-    lab.write_at("m0", 4096 + 8, &0x200_u32.to_le_bytes());
+    let sum = u32::from_le_bytes(sb[216..220].try_into().unwrap()).wrapping_add(0x100);
+    lab.write_at("m0", 4096 + 8, &0x100_u32.to_le_bytes());
     lab.write_at("m0", 4096 + 216, &sum.to_le_bytes());
     let ran = lab.run("examine m0").ok();
-    assert!(ran.out.contains("Unsupported : the array has a journal"), "{ran:?}");
+    assert!(ran.out.contains("Unsupported : the array is clustered"), "{ran:?}");
     let ran = lab.run("serve m0 m1");
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("journal"), "{ran:?}");
+    assert!(ran.err.contains("clustered"), "{ran:?}");
 }
