@@ -582,8 +582,9 @@ mod tests {
         // A socket that a killed server left.
         drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
         assert!(matches!(ask(&dir, "md0", &Value::Null), Err(ControlError::NotServed { .. })));
-        let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
+        let again = Claim::new(&dir, "md0").unwrap();
+        assert_eq!(served(&dir).unwrap(), ["md0"], "who asks waits for the server");
         drop(again);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         fs::remove_dir(&dir).unwrap();
