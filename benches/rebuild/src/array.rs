@@ -28,6 +28,15 @@ pub struct Shape {
     pub lost: usize,
 }
 
+/// Requests a second, and bytes of each lost member that are rebuilt then.
+#[derive(Clone, Copy)]
+pub struct Share {
+    pub healthy: f64,
+    pub degraded: f64,
+    pub rebuilding: f64,
+    pub rate: f64,
+}
+
 /// What is measured on these members.
 pub struct Subject {
     array: Array,
@@ -83,7 +92,7 @@ impl Subject {
         self.array.handle().detail().expect("it runs")
     }
 
-    /// Takes members out and in again, as new ones; their recovery begins.
+    /// Takes members out and in again, as new ones. Their recovery waits.
     fn replace_lost(&self) {
         self.command(Command::Sync("frozen".into()));
         for path in &self.lost {
@@ -94,12 +103,16 @@ impl Subject {
             let how = Join { force: true, ..Join::default() };
             join(&self.array.handle(), &path.parse().expect("a member"), how).expect("it joins");
         }
+    }
+
+    fn resume(&self) {
         self.command(Command::Sync("resume".into()));
     }
 
     /// Bytes of each lost member a second, until all are whole, with nothing else to do.
     pub fn rebuild(&self) -> f64 {
         self.replace_lost();
+        self.resume();
         let began = Instant::now();
         loop {
             let detail = self.detail();
@@ -110,16 +123,17 @@ impl Subject {
         }
     }
 
-    /// Requests a second while nothing is rebuilt, and while it is; and bytes of each lost member
-    /// a second then.
-    pub fn rebuild_under(&self, load: &Load, time: Duration) -> (f64, f64, f64) {
-        let before = served(&self.socket, load, time);
+    /// How a load fares before members are lost, without them, and while they are rebuilt.
+    pub fn rebuild_under(&self, load: &Load, time: Duration) -> Share {
+        let healthy = served(&self.socket, load, time);
         self.replace_lost();
+        let degraded = served(&self.socket, load, time);
+        self.resume();
         let began = Instant::now();
-        let during = served(&self.socket, load, time);
+        let rebuilding = served(&self.socket, load, time);
         let detail = self.detail();
         let done = detail.sync.map_or(detail.component_bytes, |sync| sync.done_bytes);
-        (before, during, done as f64 / began.elapsed().as_secs_f64())
+        Share { healthy, degraded, rebuilding, rate: done as f64 / began.elapsed().as_secs_f64() }
     }
 
     /// Ends it.

@@ -3,7 +3,7 @@
 //! Gates (with `--gate`): on loop devices that the kernel holds to 200 MB/s each, as a disk is held to its
 //! rate, an array without clients rebuilds at 0.9 of the slowest member's sequential rate or more, in
 //! the median of interleaved rounds; and clients keep at least half of their requests while it
-//! rebuilds under them with the default `sync_speed_min`. Members in memory have no rate of
+//! rebuilds under them with the default `sync_speed_min`, beside the same array that waits for its rebuild. Members in memory have no rate of
 //! their own: there a rebuild is shown beside fio reading and writing the same members at once, one thread
 //! to each, and beside the kernel's md in User-Mode Linux on RAM disks.
 
@@ -12,7 +12,7 @@ mod disks;
 mod fio;
 mod kernel;
 
-use array::{Shape, Subject};
+use array::{Shape, Share, Subject};
 use disks::Disks;
 use kernel::Kernel;
 use lapstrake_geometry::Level;
@@ -70,6 +70,7 @@ fn median(samples: &[f64]) -> f64 {
 }
 
 const MB: (f64, &str) = (1e6, "MB/s");
+const IOPS: (f64, &str) = (1.0, "IOPS");
 
 /// Members with a rate of their own; false where there are none.
 fn on_disks(plan: &Plan, shape: &Shape, report: &mut Report) -> bool {
@@ -89,18 +90,19 @@ fn on_disks(plan: &Plan, shape: &Shape, report: &mut Report) -> bool {
     }
     report.add(&format!("{}: of a member's rate", shape.name), &ours, &raw, MB, Some(0.9));
     for load in &fio::LOADS {
-        let (mut before, mut during, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        let mut shares = Vec::new();
         for _ in 0..plan.rounds {
             let subject = Subject::new(shape, &disks);
-            let (idle, busy, rate) = subject.rebuild_under(load, plan.time);
-            before.push(idle);
-            during.push(busy);
-            rates.push(rate);
+            shares.push(subject.rebuild_under(load, plan.time));
             subject.stop();
         }
+        let of = |field: fn(&Share) -> f64| shares.iter().map(field).collect::<Vec<f64>>();
+        let (healthy, degraded) = (of(|share| share.healthy), of(|share| share.degraded));
         let what = format!("{}: {}", shape.name, load.name);
-        report.add(&what, &during, &before, (1.0, "IOPS"), Some(0.5));
-        report.add(&format!("{what}, rebuild"), &rates, &raw, MB, None);
+        report.add(&format!("{what}, degraded"), &degraded, &healthy, IOPS, None);
+        let rebuilding = of(|share| share.rebuilding);
+        report.add(&format!("{what}, rebuilding"), &rebuilding, &degraded, IOPS, Some(0.5));
+        report.add(&format!("{what}: its rebuild"), &of(|share| share.rate), &raw, MB, None);
     }
     true
 }
