@@ -22,10 +22,11 @@
 //! Without parity to write (its member is missing) nothing is logged: no block depends on any other then.
 
 use crate::{
+    member_io::Owner,
     members::FULLY_TRUSTED,
     scratch::{PAGE_BYTES, Scratch},
     seal::Seal,
-    shard::{Owner, Shard},
+    shard::Shard,
     stripe::OP_SECTORS_MAX,
     types::*,
 };

@@ -21,8 +21,9 @@
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
     journal::Row,
+    member_io::Owner,
     scratch::PAGE_BYTES,
-    shard::{Owner, Shard},
+    shard::Shard,
     stripe::{Slice, Slices, requests_of},
     sync::{SyncAction, Syncs},
     types::*,
