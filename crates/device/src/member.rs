@@ -297,6 +297,16 @@ impl Member {
         !self.is_block && self.id == (dev, ino)
     }
 
+    /// Looks whether its file has become shorter than the window; before a write, which would make it
+    /// longer again.
+    pub(crate) fn look(&self) {
+        let Store::File(file) = &self.store else { return };
+        let end = self.base() + self.size;
+        if !self.is_block && probe::file_len(file.as_fd()).is_some_and(|len| len < end) {
+            self.cut_off.store(true, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {
         if self.cut_off.load(Ordering::Relaxed) {
             return Verdict { delay: None, outcome: Outcome::Fail(libc::ENXIO) };
@@ -336,12 +346,13 @@ impl Member {
     /// written in part are read first. Durable only after [`Member::sync_all`].
     ///
     /// # Errors
-    /// `InvalidInput` outside the window, else the system's.
+    /// `InvalidInput` outside the window, `ENXIO` if the file has become shorter, else the system's.
     pub fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.check(offset, buf.len())?;
         if !self.writable() {
             return Err(io::Error::from_raw_os_error(libc::EROFS));
         }
+        self.look();
         self.suffer(Kind::Write, offset, buf.len())?;
         let file = match &self.store {
             Store::Memory(store) => {
