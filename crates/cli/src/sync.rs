@@ -1,6 +1,7 @@
 //! `lapstrake check`, `repair`, `resync`, `idle`, `freeze` and `resume`: mdadm's `--action`, and a way on.
 
 use crate::exit::{Exit, Outcome};
+use crate::status::view::View;
 use crate::target::Target;
 use serde_json::json;
 
@@ -117,17 +118,33 @@ impl Command {
     pub fn run(&self) -> Outcome {
         let (target, action) = (self.target(), self.action());
         let name = &target.name;
+        let was: Option<View> = match self {
+            Self::Resume(_) => Some(serde_json::from_value(target.detail()?)?),
+            _ => None,
+        };
         target.ask(&json!({ "command": "sync", "action": action }))?;
         if target.json {
             println!("{}", json!({ "name": name, "action": action }));
         } else {
             match self {
+                Self::Resume(_) => println!("{name}: {}", was.map_or_else(String::new, resumed)),
                 Self::Idle(_) => println!("{name}: idle"),
                 Self::Freeze(_) => println!("{name}: frozen until `lapstrake resume {name}`"),
-                Self::Resume(_) => println!("{name}: nothing is frozen"),
                 _ => println!("{name}: {action} has begun; `lapstrake wait {name}` waits for it"),
             }
         }
         Ok(Exit::Done)
+    }
+}
+
+/// What an array that was frozen, or not, goes on with.
+fn resumed(was: View) -> String {
+    let name = &was.name;
+    match &was.sync {
+        _ if !was.is("frozen") => "nothing was frozen".into(),
+        Some(sync) => {
+            format!("{} goes on; `lapstrake wait {name}` waits for it", sync.action)
+        }
+        None => "frozen no more".into(),
     }
 }

@@ -260,7 +260,8 @@ fn reads_that_fail_now_and_then_are_mended_under_load() {
     }
     let (lab, bytes) = filled("-l6 -c64 --assume-clean", "m0 m1 m2 m3 m4");
     let words = "error-pread=EIO error-pread-rate=5% error-pread-file=TRIP";
-    let disks: Vec<Flaky> = ["m1", "m3"].iter().map_while(|n| Flaky::over(&lab, n, words)).collect();
+    let disks: Vec<Flaky> =
+        ["m1", "m3"].iter().map_while(|n| Flaky::over(&lab, n, words)).collect();
     let [first, second] = &disks[..] else { return };
     let server = lab.serve_data(&format!("m0 {} m2 {} m4", first.path(), second.path()));
     lab.file("trip", 0);

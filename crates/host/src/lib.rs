@@ -34,5 +34,5 @@ pub use join::{Join, join};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter};
-pub use open::{Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
+pub use open::{Line, NewOverlay, OpenArrayError, OpenRequest, Opened, describe, open, probe};
 pub use status::{Detail, LastSync, Log, MemberDetail, MemoryUse, Range, SyncDetail, Work};

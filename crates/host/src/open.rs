@@ -39,6 +39,8 @@ pub struct OpenRequest {
     pub force: bool,
     /// Start although members are missing that were there before.
     pub degraded: bool,
+    /// With `force`: the array gives up a journal that is missing.
+    pub without_journal: bool,
     /// Only members of this array.
     pub uuid: Option<[u8; 16]>,
     /// Only members of arrays of this name.
@@ -73,6 +75,44 @@ pub struct Opened {
     pub assembly: Assembly,
     /// The decision in words, a line for each device.
     pub report: Vec<Line>,
+    /// The overlay's file, if it was made.
+    pub new_overlay: Option<NewOverlay>,
+}
+
+/// An overlay's file that was made for an array which perhaps is never served: gone when dropped, unless it
+/// is kept. Who has it open goes on with it.
+#[derive(Debug)]
+pub struct NewOverlay {
+    path: PathBuf,
+    /// An empty file was there before.
+    was_there: bool,
+    kept: bool,
+}
+
+impl NewOverlay {
+    fn new(path: &Path) -> Self {
+        Self { path: path.into(), was_there: path.exists(), kept: false }
+    }
+
+    /// Leaves it where it is.
+    pub fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for NewOverlay {
+    fn drop(&mut self) {
+        let gone = match (self.kept, self.was_there) {
+            (true, _) => Ok(()),
+            (_, true) => std::fs::OpenOptions::new()
+                .write(true)
+                .open(&self.path)
+                .and_then(|file| file.set_len(0)),
+            _ => std::fs::remove_file(&self.path),
+        };
+        // What is left of it the next start takes for an overlay of these members, which it is.
+        drop(gone);
+    }
 }
 
 /// Why there is no array. Nothing was written to any device, but for [`OpenArrayError::Force`] (superblocks of
@@ -147,7 +187,7 @@ pub enum OpenArrayError {
     /// The journal cannot be used, or what it holds cannot be brought to the members.
     #[error(
         "the journal {member} cannot be replayed: {why}; what was written so far does no harm, and the next \
-         start begins anew; without it, and only for reading, --force starts the array"
+         start begins anew; without it --force starts the array for reading only, or, with --without-journal, for good"
     )]
     Journal {
         /// The journal.
@@ -223,7 +263,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     };
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let name = |id: usize| names[id].clone();
-    let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
+    let mut assembly = assemble::assemble(&candidates, &options).map_err(|error| {
         let found = unusable(&devices, &findings);
         let text = format!("{}{found}", error.describe(&name));
         OpenArrayError::Assemble { error, text }
@@ -233,13 +273,29 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         let text = refusal.describe(&name);
         return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
     }
-    if let Some(path) = new {
-        lay_over(path, &mut devices, &findings, &mut bitmap_file)?;
-    }
+    let new_overlay = match new {
+        Some(path) => {
+            let made = NewOverlay::new(path);
+            match lay_over(path, &mut devices, &findings, &mut bitmap_file) {
+                Ok(()) => Some(made),
+                Err(error) => {
+                    if !matches!(error, OpenArrayError::Overlay(OverlayError::Io { .. })) {
+                        // It is another's.
+                        made.keep();
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        None => None,
+    };
     let mut superblocks: Vec<Option<Superblock>> =
         findings.iter().map(|found| found.best().cloned()).collect();
     for (id, superblock) in &assembly.rewrite {
         superblocks[*id] = Some(superblock.clone());
+    }
+    if request.without_journal && assembly.lacks_journal {
+        give_up_journal(&mut assembly, &mut superblocks);
     }
     let mut parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
     for (id, superblock) in assembly.rewrite.iter().filter(|_| !request.read_only) {
@@ -249,7 +305,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         let may_write = !request.read_only || request.overlay.is_some();
         parts.journal = journal::start(&parts.geometry, &mut parts.members, may_write)?;
     }
-    Ok(Opened { parts, assembly, report })
+    Ok(Opened { parts, assembly, report, new_overlay })
 }
 
 /// Opens and locks every device, or none.
@@ -391,6 +447,24 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
         }
     };
     devices.iter().enumerate().map(line).collect()
+}
+
+/// Has the superblocks tell of no journal. What it was writing when it was lost may be on some members
+/// only: redundancy is computed anew where no member is missing; else it is taken to be right, as `force` says.
+fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) {
+    let is_whole = assembly.members.iter().all(Option::is_some);
+    assembly.lacks_journal = false;
+    assembly.resync_from = is_whole.then_some(Sector(0));
+    let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
+    let mut rewrite = Vec::new();
+    for &(id, _) in taken {
+        if let Some(superblock) = &mut superblocks[id] {
+            superblock.give_up_journal();
+            superblock.set_clean(!is_whole);
+            rewrite.push((id, superblock.clone()));
+        }
+    }
+    assembly.rewrite = rewrite;
 }
 
 fn rewrite(device: &Member, superblock: &Superblock) -> Result<(), OpenArrayError> {
