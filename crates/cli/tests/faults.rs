@@ -25,6 +25,22 @@ fn filled(options: &str, members: &str) -> (Lab, Vec<u8>) {
     (lab, bytes)
 }
 
+/// A filled RAID5 of m0, m1 and m2 that is served; None, said aloud, where that cannot be.
+fn served(what: &str) -> Option<(Lab, Vec<u8>, Server)> {
+    can_copy(what).then(|| {
+        let (lab, bytes) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
+        let server = lab.serve_data("m0 m1 m2");
+        (lab, bytes, server)
+    })
+}
+
+/// Cuts a member's file off.
+fn cut(lab: &Lab, member: &str) -> std::fs::File {
+    let file = std::fs::File::options().write(true).open(lab.path(member)).unwrap();
+    file.set_len(5 * MIB).unwrap();
+    file
+}
+
 /// Ends as all of these do: with r0 in the place of who was lost, and the kernel content.
 fn heal(lab: &Lab, server: Server, stay: &str, bytes: &[u8]) {
     lab.run("remove data failed").ok();
@@ -39,13 +55,8 @@ fn heal(lab: &Lab, server: Server, stay: &str, bytes: &[u8]) {
 
 #[test]
 fn a_member_that_is_cut_off_under_the_server_is_put_out() {
-    if !can_copy("a member that is cut off") {
-        return;
-    }
-    let (lab, bytes) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
-    let server = lab.serve_data("m0 m1 m2");
-    let file = std::fs::File::options().write(true).open(lab.path("m1")).unwrap();
-    file.set_len(5 * MIB).unwrap();
+    let Some((lab, bytes, server)) = served("a member that is cut off") else { return };
+    let file = cut(&lab, "m1");
     assert!(lab.contents(&server) == bytes, "read past the end of a member");
     assert_eq!(state(&lab.detail(), "m1"), "faulty");
     let news = pattern(62, bytes.len());
@@ -56,15 +67,10 @@ fn a_member_that_is_cut_off_under_the_server_is_put_out() {
 
 #[test]
 fn a_write_past_the_end_of_a_member_that_was_cut_off_does_not_hide_it() {
-    if !can_copy("a member that is cut off and written") {
-        return;
-    }
-    let (lab, _) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
-    let server = lab.serve_data("m0 m1 m2");
-    let file = std::fs::File::options().write(true).open(lab.path("m1")).unwrap();
-    file.set_len(5 * MIB).unwrap();
+    let Some((lab, bytes, server)) = served("a member that is cut off and written") else { return };
+    let file = cut(&lab, "m1");
     // Whole stripes: nothing is read first.
-    let news = pattern(66, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    let news = pattern(66, bytes.len());
     lab.fill(&server, &news);
     assert_eq!(state(&lab.detail(), "m1"), "faulty");
     assert_eq!(file.metadata().unwrap().len(), 5 * MIB, "it would hold zeroes where it was cut");
@@ -73,13 +79,9 @@ fn a_write_past_the_end_of_a_member_that_was_cut_off_does_not_hide_it() {
 
 #[test]
 fn a_member_whose_file_is_deleted_serves_until_the_stop() {
-    if !can_copy("a member that is deleted") {
-        return;
-    }
-    let (lab, _) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
-    let server = lab.serve_data("m0 m1 m2");
+    let Some((lab, bytes, server)) = served("a member that is deleted") else { return };
     std::fs::remove_file(lab.path("m1")).unwrap();
-    let bytes = pattern(63, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    let bytes = pattern(63, bytes.len());
     lab.fill(&server, &bytes);
     assert_eq!(state(&lab.detail(), "m1"), "in_sync");
     server.stop();
@@ -188,6 +190,35 @@ fn what_can_be_read_nowhere_goes_on_record_and_costs_no_more_than_itself() {
     assert!(lab.contents(&server) == news);
     server.stop();
     md.agrees(&lab, "m0 m1 m2", &news);
+}
+
+#[test]
+fn what_the_kernel_has_on_record_as_bad_is_not_read() {
+    let Some(mut md) = Md::boot("bad blocks of the kernel's") else { return };
+    let (lab, bytes) = filled("-l1 --assume-clean", "m0 m1");
+    // Of the member, whose data starts at sector 2048.
+    let record = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+        echo 2848 16 >$md/dev-${devices[0]##*/}/bad_blocks
+        # It is written down with what is next.
+        dd if=/dev/md0 of=/dev/md0 bs=4k count=1 oflag=direct conv=notrunc status=none";
+    md.play(&lab, "m0 m1", record);
+    let junk = pattern(67, 16 * 512);
+    lab.write_at("m0", 2848 * 512, &junk);
+    let server = lab.serve_data("m0 m1");
+    for _ in 0..4 {
+        // Whichever of the two it would be read from.
+        assert!(lab.contents(&server) == bytes);
+    }
+    server.stop();
+    // A server that has not written there leaves them on record; what is written is good again.
+    let told = "mdadm --examine-badblocks ${devices[0]}";
+    assert!(md.play(&lab, "m0 m1", told).contains("2848 for 16 sectors"));
+    let server = lab.serve_data("m0 m1");
+    let news = pattern(68, bytes.len());
+    lab.fill(&server, &news);
+    server.stop();
+    assert!(!md.play(&lab, "m0 m1", told).contains("2848 for"));
+    md.agrees(&lab, "m0 m1", &news);
 }
 
 /// A member seen through a disk that fails for real: nbdkit's error filter, as a file by nbdfuse. While
