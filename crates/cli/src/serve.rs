@@ -213,13 +213,17 @@ impl Server<'_> {
                 // Clients who came in before are seen off, and what they wrote is flushed.
                 let detail = self.array.handle().detail();
                 self.array.stop();
-                if detail.is_none_or(|detail| detail.work.requests > 0) {
-                    new_overlay.map(NewOverlay::keep);
+                if let Some(made) = new_overlay
+                    && detail.is_none_or(|detail| detail.work.requests > 0)
+                {
+                    made.keep();
                 }
                 return Err(failure);
             }
         };
-        new_overlay.map(NewOverlay::keep);
+        if let Some(made) = new_overlay {
+            made.keep();
+        }
         self.announce();
         let asker = wait(&events, captive.as_ref(), self.fronts.has_sockets());
         let status = captive.map(Captive::end);

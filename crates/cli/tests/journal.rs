@@ -289,6 +289,8 @@ fn a_journal_that_is_lost_is_given_up() {
     let pages = write_and_kill(&lab, 300);
     let wrong = lab.run(&format!("serve --without-journal {MEMBERS}"));
     assert_eq!(wrong.code, 2, "without --force: {wrong:?}");
+    let there = lab.run(&format!("serve --force --without-journal {MEMBERS} j"));
+    assert!(there.code == 1 && there.err.contains("j is not lost"), "{there:?}");
     let server = lab.serve_data(&format!("--force --without-journal {MEMBERS}"));
     assert_eq!(server.facts["read_only"], false);
     assert_eq!(lab.detail()["consistency_policy"], "resync");

@@ -195,6 +195,15 @@ pub enum OpenArrayError {
         /// What is wrong.
         why: String,
     },
+    /// A journal that is to be given up, and is there.
+    #[error(
+        "the journal {member} is not lost: leave it out of the members to give it up (after a clean stop it holds \
+         nothing that they lack); nothing was written"
+    )]
+    JournalIsThere {
+        /// The journal.
+        member: String,
+    },
     /// What the journal holds would have to be written first.
     #[error(
         "the journal {member} holds writes that the members lack, and nothing may be written to them; \
@@ -272,6 +281,9 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     if let Err(refusal) = &assembly.start {
         let text = refusal.describe(&name);
         return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
+    }
+    if let Some(id) = assembly.journal.filter(|_| request.without_journal) {
+        return Err(OpenArrayError::JournalIsThere { member: name(id) });
     }
     let new_overlay = match new {
         Some(path) => {
