@@ -13,7 +13,7 @@ use crate::overlay::{self, Task};
 use crate::probe::{self, DevNumber};
 use crate::spec::MemberSpec;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::Arc;
@@ -301,8 +301,17 @@ impl Member {
     /// longer again.
     pub(crate) fn look(&self) {
         let Store::File(file) = &self.store else { return };
-        let end = self.base() + self.size;
-        if !self.is_block && probe::file_len(file.as_fd()).is_some_and(|len| len < end) {
+        if self.is_block {
+            return;
+        }
+        let len = if self.memory_backed {
+            // A third of the time of asking for it; elsewhere it might wait for a server. The place in the
+            // file is nobody's concern.
+            (&*file).seek(SeekFrom::End(0)).ok()
+        } else {
+            probe::file_len(file.as_fd())
+        };
+        if len.is_some_and(|len| len < self.base() + self.size) {
             self.cut_off.store(true, Ordering::Relaxed);
         }
     }

@@ -65,7 +65,7 @@ enum Driver {
 pub struct Queue {
     members: Vec<Option<Arc<Member>>>,
     /// Members that were looked at ([`Member::look`]) since the last turn: once is enough for all the
-    /// writes of a turn, and costs half a microsecond.
+    /// writes of a turn.
     looked: Vec<usize>,
     /// A step points into its slot, so slots must not move when the table grows.
     #[expect(clippy::vec_box)]
