@@ -14,10 +14,11 @@
 
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
+    member_io::Owner,
     members::BadState,
     messages::Notice,
     scratch::PAGE_BYTES,
-    shard::{Job, Owner, Shard},
+    shard::{Job, Shard},
     stripe::OP_SECTORS_MAX,
     types::*,
 };

@@ -20,6 +20,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Where an array keeps its write-intent bitmap.
@@ -83,6 +84,37 @@ pub struct NewArray {
     pub overwrite: bool,
     /// Now, in seconds since 1970.
     pub now: u64,
+}
+
+impl NewArray {
+    /// One of these members, a slot for each; all else is as mdadm chooses it.
+    #[must_use]
+    pub fn new(name: &str, level: Level, members: Vec<Option<MemberSpec>>) -> Self {
+        Self {
+            name: name.into(),
+            homehost: None,
+            level,
+            raid_devices: members.len() as u16,
+            spares: 0,
+            members,
+            journal: None,
+            version: Version::V1_2,
+            chunk: None,
+            layout: None,
+            bitmap: NewBitmap::Default,
+            bitmap_chunk: None,
+            policy: None,
+            write_behind: None,
+            write_mostly: Vec::new(),
+            size: None,
+            data_offset: None,
+            uuid: None,
+            assume_clean: false,
+            force: false,
+            overwrite: false,
+            now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
+        }
+    }
 }
 
 /// Why an array is not made. Nothing was written.

@@ -8,6 +8,7 @@
 //! Front ends implement [`Client`]; threads that are no shards use a [`Handle`].
 
 mod array;
+mod bare;
 mod client;
 pub mod control;
 mod core;
@@ -28,6 +29,7 @@ mod window;
 pub use array::{
     Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last, uuid_text,
 };
+pub use bare::BareError;
 pub use client::{Client, Context, Kind, Memory};
 pub use grow::grow_bitmap;
 pub use join::{Join, join};

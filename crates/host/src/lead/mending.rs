@@ -2,7 +2,7 @@
 
 use super::{Lead, MemberFact};
 use crate::{
-    array::bad_ranges,
+    array::newcomer,
     core::Core,
     logs::empty_log,
     message::{Addition, Answer, Message},
@@ -11,10 +11,8 @@ use crate::{
     window::CheckWindow,
 };
 use lapstrake_engine::{
-    Added, Event, FULLY_TRUSTED, Loss, MemberConfig, MemberId, Mismatch, Standing, SyncAction,
-    SyncEnd, SyncSpeed,
+    Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, SyncSpeed,
 };
-use lapstrake_geometry::Sector;
 use lapstrake_metadata::Superblock;
 
 /// A word that stands for all faulty members.
@@ -274,26 +272,13 @@ impl Lead {
             })?,
         };
         let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
-        empty_log(device, superblock).map_err(|error| {
-            let at = superblock.ppl().map_or(0, |(sector, _)| sector.bytes());
-            format!(
-                "{}: cannot write its partial parity log at byte {at}: {error}; the array is as it was",
-                device.spec()
-            )
-        })?;
+        empty_log(device, superblock)
+            .map_err(|error| format!("{error}; the array is as it was"))?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
         }
-        let config = MemberConfig {
-            data_offset: superblock.data_offset(),
-            slot: None,
-            trusted_to: Sector(0),
-            rotational: device.rotational(),
-            write_mostly: superblock.write_mostly(),
-            bad_blocks: bad_ranges(bad_blocks.as_ref(), superblock),
-            log: superblock.ppl(),
-        };
+        let config = newcomer(device, superblock, bad_blocks.as_ref());
         let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
         self.members.push(MemberFact {
             path: device.spec().to_string(),
