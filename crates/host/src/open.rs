@@ -1,16 +1,16 @@
 //! From a list of devices to an array that can be started: open and lock, find superblocks,
 //! decide by md's rules, read the bitmap.
 //!
-//! Nothing is written, except where the user forced stale members into the array: then their
+//! Nothing is written, except where the user forced stale members into the array, or gave up its journal: then
 //! superblocks are rewritten here, before anything else is; and what a journal holds is brought to the
 //! members. Both come last, when nothing else can be found wrong. With an overlay nothing is ever
 //! written but the overlay's file.
 
 use crate::array::{Part, Parts, uuid_text};
 use crate::journal;
+use crate::overlay::{NewOverlay, lay_over};
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
-    overlay::{BaseId, overlay},
 };
 use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
 use lapstrake_geometry::{GeometryError, Sector, Sectors};
@@ -77,42 +77,6 @@ pub struct Opened {
     pub report: Vec<Line>,
     /// The overlay's file, if it was made.
     pub new_overlay: Option<NewOverlay>,
-}
-
-/// An overlay's file that was made for an array which perhaps is never served: gone when dropped, unless it
-/// is kept. Who has it open goes on with it.
-#[derive(Debug)]
-pub struct NewOverlay {
-    path: PathBuf,
-    /// An empty file was there before.
-    was_there: bool,
-    kept: bool,
-}
-
-impl NewOverlay {
-    fn new(path: &Path) -> Self {
-        Self { path: path.into(), was_there: path.exists(), kept: false }
-    }
-
-    /// Leaves it where it is.
-    pub fn keep(mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for NewOverlay {
-    fn drop(&mut self) {
-        let gone = match (self.kept, self.was_there) {
-            (true, _) => Ok(()),
-            (_, true) => std::fs::OpenOptions::new()
-                .write(true)
-                .open(&self.path)
-                .and_then(|file| file.set_len(0)),
-            _ => std::fs::remove_file(&self.path),
-        };
-        // What is left of it the next start takes for an overlay of these members, which it is.
-        drop(gone);
-    }
 }
 
 /// Why there is no array. Nothing was written to any device, but for [`OpenArrayError::Force`] (superblocks of
@@ -286,19 +250,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         return Err(OpenArrayError::JournalIsThere { member: name(id) });
     }
     let new_overlay = match new {
-        Some(path) => {
-            let made = NewOverlay::new(path);
-            match lay_over(path, &mut devices, &findings, &mut bitmap_file) {
-                Ok(()) => Some(made),
-                Err(error) => {
-                    if !matches!(error, OpenArrayError::Overlay(OverlayError::Io { .. })) {
-                        // It is another's.
-                        made.keep();
-                    }
-                    return Err(error);
-                }
-            }
-        }
+        Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
         None => None,
     };
     let mut superblocks: Vec<Option<Superblock>> =
@@ -344,56 +296,6 @@ pub(crate) fn open_all(
     if errors.is_empty() { Ok(devices) } else { Err(OpenArrayError::Devices(errors)) }
 }
 
-/// Puts the members and the bitmap file beneath an overlay. Devices without a superblock stay as they
-/// are, for reading only: no array takes them.
-fn lay_over(
-    path: &Path,
-    devices: &mut [Arc<Member>],
-    findings: &[Findings],
-    bitmap_file: &mut Option<Arc<Member>>,
-) -> Result<(), OpenArrayError> {
-    let mut tops: Vec<&mut Arc<Member>> = Vec::new();
-    let mut bases = Vec::new();
-    for (device, found) in devices.iter_mut().zip(findings) {
-        if let Some(superblock) = found.best() {
-            bases.push((device.clone(), base_id(device, superblock)));
-            tops.push(device);
-        }
-    }
-    if let Some(file) = bitmap_file {
-        let mut head = [0; 512];
-        file.read_at(0, &mut head).map_err(|source| read_error(file, source))?;
-        let mut id = [0xff; 32];
-        // What a bitmap cannot be is told later.
-        let found = bitmap::Superblock::parse(&head).ok();
-        let (uuid, events) = found.map_or_else(Default::default, |sb| (sb.uuid, sb.events));
-        id[..16].copy_from_slice(&uuid);
-        bases.push((file.clone(), BaseId { size: file.size(), stamp: [events, 0], id }));
-        tops.push(file);
-    }
-    if bases.is_empty() {
-        return Ok(());
-    }
-    for (top, layered) in tops.into_iter().zip(overlay(path, bases)?) {
-        *top = Arc::new(layered);
-    }
-    Ok(())
-}
-
-/// The array's UUID and the member's (0.90: its number); events and time of the last update, which
-/// every md that starts the array in earnest moves.
-fn base_id(device: &Member, superblock: &Superblock) -> BaseId {
-    let mut id = [0; 32];
-    id[..16].copy_from_slice(&superblock.set_uuid());
-    match superblock.device_uuid() {
-        Some(uuid) => id[16..].copy_from_slice(&uuid),
-        None => id[16..20].copy_from_slice(&superblock.dev_number().to_le_bytes()),
-    }
-    let (seconds, micros) = superblock.utime();
-    let stamp = [superblock.events(), seconds << 20 | u64::from(micros)];
-    BaseId { size: device.size(), stamp, id }
-}
-
 fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
     let one = |device: &Arc<Member>| probe(device).map_err(|source| read_error(device, source));
     devices.iter().map(one).collect()
@@ -407,7 +309,7 @@ pub fn probe(device: &Member) -> io::Result<Findings> {
     detect::probe(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
 }
 
-fn read_error(device: &Member, source: io::Error) -> OpenArrayError {
+pub(crate) fn read_error(device: &Member, source: io::Error) -> OpenArrayError {
     OpenArrayError::Read { member: device.spec().to_string(), source }
 }
 
