@@ -578,6 +578,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
                 .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
             write_mostly: part.superblock.write_mostly(),
+            awaits_replacement: false,
             direct: part.device.direct(),
         })
         .collect();

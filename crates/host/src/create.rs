@@ -140,6 +140,9 @@ pub enum PrepareError {
     /// The bitmap's file is there already.
     #[error("{}: exists already; nothing was written; --force writes over it", .0.display())]
     BitmapFile(PathBuf),
+    /// What is there is no bitmap.
+    #[error("{0}, no bitmap; nothing was written: choose another file")]
+    BitmapOver(Occupied),
 }
 
 /// Something on a member that is not ours to destroy.
@@ -237,7 +240,18 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
             return Err(PrepareError::BitmapFile(path.clone()));
         }
     }
+    if let Some(held) = bitmap_file.as_ref().and_then(|path| held_by(path)) {
+        return Err(PrepareError::BitmapOver(held));
+    }
     Ok(Prepared { plan, members, old, lost, bitmap_file })
+}
+
+/// What a file holds that nobody would put a bitmap in its place for, be it forced.
+pub(crate) fn held_by(path: &Path) -> Option<Occupied> {
+    let file = Member::peek(&MemberSpec::whole(path)).ok()?;
+    let found = probe(&file).ok()?;
+    let (what, offset) = describe_finding(found.0.first()?);
+    Some(Occupied { member: MemberSpec::whole(path), what, offset })
 }
 
 /// Slots, spares and the journal, in the order of the plan's indices.
