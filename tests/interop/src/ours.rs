@@ -77,7 +77,7 @@ impl Ours {
             degraded: how.degraded,
             ..OpenRequest::default()
         };
-        let Opened { parts, assembly, report } = lapstrake_host::open(&request)?;
+        let Opened { parts, assembly, report, .. } = lapstrake_host::open(&request)?;
         let geometry = parts.geometry.clone();
         let lines = report.into_iter().map(|line| line.verdict);
         let verdicts = assembly.verdicts.into_iter().map(|(_, verdict)| verdict).zip(lines);
