@@ -333,7 +333,7 @@ impl Shard {
             }
             // Whatever is ready by now goes into one batch.
             let sent = self.effects.is_empty() && self.write_journal();
-            let has_ready = self.stripes.has_ready() || self.syncs.can_begin();
+            let has_ready = self.stripes.has_ready() || self.next_piece().is_some();
             if !sent && self.released.is_empty() && !has_ready {
                 break;
             }

@@ -32,10 +32,25 @@ impl Shard {
                     Ok(Plan::Restore)
                 }
             }
+            // A read of it failed; most of its pages will be readable again.
+            _ if op.height() > PAGE_BYTES / 512 && self.lacks_pages(op) => {
+                let range = self.member_range(op);
+                self.retry_in_pages(piece, range);
+                Err(true)
+            }
             // There is nothing to compare with.
-            _ if !op.lost.is_empty() || parities == 0 => Err(true),
+            _ if op.lost.len() >= parities => Err(true),
             _ => Ok(Plan::Compare),
         }
+    }
+
+    /// Whether a member that is trusted there lacks some of the operation's pages.
+    fn lacks_pages(&self, op: &Op) -> bool {
+        let end = self.member_range(op).end;
+        let data = (0..self.parity().data_disks()).map(What::Data);
+        data.chain([What::P, What::Q]).filter(|&what| !op.is_known(what)).any(|what| {
+            self.slot_of(op.stripe, what).is_some_and(|slot| self.members.trusted_to(slot).0 >= end)
+        })
     }
 
     /// What a unit should recover is lost. True if that can go on record, so that the recovery goes on.
@@ -104,13 +119,19 @@ impl Shard {
         let op = &self.ops[key as usize];
         let slice = &op.slices[0];
         let disks = self.parity().data_disks();
+        // What is lost is made from P, with which it agrees; Q may yet differ.
+        let restored = self.recover(op, slice);
         let what = Subject::Parity {
             data: (0..disks).filter_map(|data| op.block(What::Data(data), slice)).collect(),
             coefs: self.exponents(op.stripe).iter().map(|&exp| parity::gf::exp(exp)).collect(),
-            p: op.block(What::P, slice).filter(|_| op.known.p),
+            p: op.block(What::P, slice).filter(|_| op.known.p && restored.is_none()),
             q: op.block(What::Q, slice).filter(|_| op.known.q),
         };
         let len = op.height() * 512;
+        if let Some(work) = restored {
+            self.stats.compute_bytes += work.bytes_read();
+            self.emit(Effect::Compute(work));
+        }
         self.emit(Effect::Compare(Comparison { id: CompareId(Compared::Op(key)), what, len }));
     }
 
