@@ -2,7 +2,7 @@
 
 use super::{Event, InFlight, Life, Phase};
 use crate::{disk::Wear, fate::wear::read_log};
-use lapstrake_engine::{IoKind, MemberId, MemberIo, Standing};
+use lapstrake_engine::{IoKind, MemberId, MemberIo, Notice, Standing};
 use lapstrake_geometry::{Sector, Sectors};
 
 impl Life<'_> {
@@ -82,10 +82,14 @@ impl Life<'_> {
         self.failing_reads -= u32::from(flight.is_spoilt);
     }
 
-    /// Who could not read once is as good as ever when nothing is left of it to be mended.
+    /// Who could not read once is as good as ever when nothing is left of it to be mended or put on record.
     pub(super) fn forget_sores(&mut self) {
+        if self.sore.is_empty() || self.failing_reads > 0 || !self.supervisor.is_recorded() {
+            return;
+        }
+        let is_told = |event: &Event| matches!(event, Event::Notice(Notice::Bad(..)));
         let is_idle = self.shards.iter().all(|shard| shard.is_sync_idle());
-        if !self.sore.is_empty() && self.failing_reads == 0 && is_idle {
+        if is_idle && !self.queue.values().any(is_told) {
             self.sore.clear();
         }
     }
