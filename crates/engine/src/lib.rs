@@ -91,7 +91,7 @@ pub use intent::IntentConfig;
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{BitmapTerms, Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
-pub use replay::{Mend, Replay};
+pub use replay::{LogConfig, LogDisks, Mend, Replay, read_logs, replay_logs};
 pub use scratch::PAGE_BYTES;
 pub use seal::Seal;
 pub use shard::{Shard, ShardConfig, Stats};

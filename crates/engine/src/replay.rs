@@ -1,9 +1,9 @@
 //! Replay of partial parity logs after an unclean stop: from the members' logs to the blocks of parity that
 //! are to be made anew.
 //!
-//! This gives out what is to be read and written, and does neither: a world reads the areas of the logs,
-//! asks [`Replay::new`], does each [`Mend`] in turn, and empties the logs when all of it is stable. Doing it
-//! twice does no harm.
+//! The order is kept here, by [`replay_logs`]: parity first; when that is stable, who is missing now goes on
+//! record, since some entry may name a chunk of theirs; only then the logs are emptied. Cut off anywhere, it may be
+//! begun again.
 //!
 //! As in md: an entry counts if its partial parity is whole, and where every chunk that it names has a member.
 //! A chunk that is missing was itself being written, and nothing else depends on it.
@@ -30,14 +30,105 @@ pub struct Mend {
 
 impl Mend {
     /// The bytes to write, from those that were read.
-    #[must_use]
-    pub fn parity(&self, kernels: &Kernels, area: &[u8], data: &[Vec<u8>]) -> Vec<u8> {
+    fn parity(&self, kernels: &Kernels, area: &[u8], data: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = vec![0; self.len.bytes() as usize];
         let partial = Some(&area[self.partial.clone()]).filter(|partial| !partial.is_empty());
         let sources: Vec<&[u8]> = data.iter().map(Vec::as_slice).chain(partial).collect();
         kernels.xor(&mut bytes, &sources);
         bytes
     }
+}
+
+/// The members of an array that is about to start. An error ends the replay.
+pub trait LogDisks {
+    /// What can go wrong.
+    type Error;
+
+    /// The area of a slot's log; none where there is no member.
+    ///
+    /// # Errors
+    /// The device's.
+    fn area(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// Fills the buffer from a sector of the slot's data.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Writes; not stable before the next flush.
+    ///
+    /// # Errors
+    /// The device's.
+    fn write(&mut self, slot: Slot, sector: Sector, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// What was written to any member is stable.
+    ///
+    /// # Errors
+    /// The device's.
+    fn flush(&mut self) -> Result<(), Self::Error>;
+
+    /// Puts on record who is missing ([`lapstrake_metadata::assemble::record_absent`]): one that comes back lacks
+    /// what was written. Stable when it returns.
+    ///
+    /// # Errors
+    /// The device's.
+    fn record_absent(&mut self) -> Result<(), Self::Error>;
+
+    /// Leaves nothing to replay in any log, also those of replacements. Stable when it returns.
+    ///
+    /// # Errors
+    /// The device's.
+    fn empty_logs(&mut self) -> Result<(), Self::Error>;
+}
+
+/// The array whose logs are replayed.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// The array's address map.
+    pub parity: Parity,
+    /// Of the logs.
+    pub signature: u32,
+    /// By slot: up to where the member's data is right; none where there is no member.
+    pub trusted_to: Vec<Option<Sector>>,
+}
+
+/// Does what the logs of a dirty array say, and empties them.
+///
+/// # Errors
+/// The devices'. It may be begun again then.
+pub fn replay_logs<D: LogDisks>(config: &LogConfig, disks: &mut D) -> Result<Replay, D::Error> {
+    let areas = areas(config, disks)?;
+    let replay = Replay::new(config, &areas);
+    for mend in &replay.mends {
+        let bytes = mend.len.bytes() as usize;
+        let mut data = Vec::new();
+        for &(slot, sector) in &mend.data {
+            let mut block = vec![0; bytes];
+            disks.read(slot, sector, &mut block)?;
+            data.push(block);
+        }
+        let (slot, sector) = mend.parity;
+        let area = areas[slot.index()].as_deref().unwrap_or_default();
+        let parity = mend.parity(lapstrake_parity::kernels(), area, &data);
+        disks.write(slot, sector, &parity)?;
+    }
+    disks.flush()?;
+    disks.record_absent()?;
+    disks.empty_logs()?;
+    Ok(replay)
+}
+
+/// What the logs say; nothing is written.
+///
+/// # Errors
+/// The devices'.
+pub fn read_logs<D: LogDisks>(config: &LogConfig, disks: &mut D) -> Result<Replay, D::Error> {
+    Ok(Replay::new(config, &areas(config, disks)?))
+}
+
+fn areas<D: LogDisks>(config: &LogConfig, disks: &mut D) -> Result<Vec<Option<Vec<u8>>>, D::Error> {
+    (0..config.parity.raid_disks()).map(|slot| disks.area(Slot(slot))).collect()
 }
 
 /// What the logs say.
@@ -52,15 +143,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// `areas`: for each slot that has a member the area of its log. `is_there`: whether the slot has data up
-    /// to this sector.
-    #[must_use]
-    pub fn new(
-        geometry: &Parity,
-        signature: u32,
-        areas: &[Option<Vec<u8>>],
-        is_there: impl Fn(Slot, Sector) -> bool,
-    ) -> Self {
+    /// `areas`: for each slot that has a member the area of its log.
+    fn new(config: &LogConfig, areas: &[Option<Vec<u8>>]) -> Self {
+        let (geometry, signature) = (&config.parity, config.signature);
+        let is_there = |slot: Slot, end: Sector| {
+            config.trusted_to[slot.index()].is_some_and(|trusted_to| end <= trusted_to)
+        };
         let mut replay = Self::default();
         for (slot, area) in (0..).map(Slot).zip(areas) {
             let Some(area) = area else { continue };
@@ -74,7 +162,7 @@ impl Replay {
                 match Rows::of(geometry, entry, slot).filter(|_| is_whole) {
                     Some(rows) => {
                         replay.entries += 1;
-                        rows.mend(geometry, slot, range, &is_there, &mut replay.mends);
+                        rows.mend(geometry, slot, range, is_there, &mut replay.mends);
                     }
                     None => replay.faults += 1,
                 }
@@ -193,7 +281,7 @@ mod tests {
     }
 
     /// What the log of the first stripe's parity, in slot 3, says of this entry, with zeros behind it.
-    fn replay(entry: Entry, is_there: impl Fn(Slot, Sector) -> bool) -> Replay {
+    fn replay(entry: Entry, missing: Option<Slot>) -> Replay {
         let header = Header { signature: 7, generation: 1, entries: vec![entry] };
         let mut area = header.encode().to_vec();
         area.resize(1 << 20, 0);
@@ -201,7 +289,9 @@ mod tests {
         let mut areas = vec![Some(Header::empty(7).encode().to_vec()); 4];
         areas.iter_mut().flatten().for_each(|area| area.resize(empty.len(), 0));
         areas[3] = Some(area);
-        Replay::new(&raid5(), 7, &areas, is_there)
+        let mut trusted_to = vec![Some(Sector(u64::MAX)); 4];
+        missing.into_iter().for_each(|slot| trusted_to[slot.index()] = None);
+        Replay::new(&LogConfig { parity: raid5(), signature: 7, trusted_to }, &areas)
     }
 
     fn entry(data_sector: u64, pp_sectors: u32, data_sectors: u32) -> Entry {
@@ -212,7 +302,7 @@ mod tests {
 
     #[test]
     fn parity_is_made_of_the_chunks_that_were_written_and_of_the_rest() {
-        let found = replay(entry(CHUNK + 2, 4, 8), |_, _| true);
+        let found = replay(entry(CHUNK + 2, 4, 8), None);
         let data = [(Slot(1), Sector(2)), (Slot(2), Sector(2))].into_iter().collect();
         let partial = 4096..4096 + 4 * 512;
         let mend = Mend { parity: (Slot(3), Sector(2)), len: Sectors(4), data, partial };
@@ -226,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_full_stripe_needs_no_partial_parity() {
-        let found = replay(entry(0, 0, 3 * CHUNK as u32), |_, _| true);
+        let found = replay(entry(0, 0, 3 * CHUNK as u32), None);
         assert_eq!(found.mends.len(), 1);
         let mend = &found.mends[0];
         assert_eq!((mend.len, mend.data.len(), mend.partial.len()), (Sectors(CHUNK), 3, 0));
@@ -235,7 +325,7 @@ mod tests {
     #[test]
     fn a_write_that_begins_within_a_chunk_and_ends_in_another_is_taken_row_by_row() {
         // Of chunk 0 its second half, of chunk 1 all, of chunk 2 the first quarter.
-        let found = replay(entry(8, CHUNK as u32, 8 + 16 + 4), |_, _| true);
+        let found = replay(entry(8, CHUNK as u32, 8 + 16 + 4), None);
         let rows: Vec<_> =
             found.mends.iter().map(|m| (m.parity.1.0, m.len.0, m.data.len())).collect();
         assert_eq!(rows, [(8, 8, 2), (0, 4, 2), (4, 4, 1)]);
@@ -243,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_left_and_what_makes_no_sense_is_a_fault() {
-        let found = replay(entry(CHUNK, 4, 8), |slot, _| slot != Slot(2));
+        let found = replay(entry(CHUNK, 4, 8), Some(Slot(2)));
         assert_eq!(found, Replay { mends: Vec::new(), entries: 1, faults: 0 });
         let wrong_parity = Entry { parity_disk: 2, ..entry(0, 4, 4) };
         let torn = Entry { checksum: 1, ..entry(0, 4, 4) };
@@ -251,7 +341,7 @@ mod tests {
         let beyond = entry(1 << 40, 4, 4);
         let (nothing, high) = (entry(0, 4, 0), entry(0, 17, 17));
         for entry in [wrong_parity, torn, over_the_stripe, beyond, nothing, high] {
-            let found = replay(entry.clone(), |_, _| true);
+            let found = replay(entry.clone(), None);
             assert_eq!((found.entries, found.faults), (0, 1), "{entry:?}");
             assert!(!found.settles());
         }

@@ -1,8 +1,6 @@
 //! Partial parity logs at the start of an array: what they say of a dirty one is done, then they are emptied.
 //!
-//! Invariants: the logs are emptied after all that they said is stable, and after the superblocks say which
-//! members are missing: one that is away now, and whose data some entry names, must not come back as current
-//! when that entry is gone. A start that was cut off is done again. A read-only start writes nothing: what the logs would
+//! A start that was cut off is done again. A read-only start writes nothing: what the logs would
 //! change is marked instead, so that no block is recovered from it.
 
 use crate::{
@@ -11,7 +9,7 @@ use crate::{
     status::Log,
 };
 use lapstrake_device::Member;
-use lapstrake_engine::{Mend, Replay};
+use lapstrake_engine::{LogConfig, LogDisks, Replay, read_logs, replay_logs};
 use lapstrake_geometry::{Geometry, Parity, Sector, Slot, StripeNo};
 use lapstrake_metadata::{Superblock, assemble::record_absent, ppl};
 
@@ -26,35 +24,28 @@ pub(crate) struct Replayed {
 
 /// Replays the logs of a dirty array, and empties all logs.
 pub(crate) fn settle(parts: &mut Parts, read_only: bool, log: &Log) -> Result<Replayed, BareError> {
-    let (Some(signature), Geometry::Parity(geometry)) = (parts.log_signature(), &parts.geometry)
+    let (Some(signature), Geometry::Parity(parity)) = (parts.log_signature(), &parts.geometry)
     else {
         return Ok(Replayed::default());
     };
-    let geometry = geometry.clone();
+    let trusted = |slot| member(&parts.members, Slot(slot)).map(|part| part.trusted_to);
+    let trusted_to = (0..parity.raid_disks()).map(trusted).collect();
+    let config = LogConfig { parity: parity.clone(), signature, trusted_to };
     let mut replayed = Replayed::default();
-    if parts.resync_from.is_some() {
-        let areas = areas(parts, geometry.raid_disks())?;
-        let is_there = |slot: Slot, end: Sector| {
-            member(parts, slot).is_some_and(|part| end <= part.trusted_to)
-        };
-        let replay = Replay::new(&geometry, signature, &areas, is_there);
-        if read_only {
-            replayed.lost = stripes(&geometry, &replay);
+    let resync_from = parts.resync_from;
+    let mut devices = Devices(&mut parts.members);
+    match (resync_from, read_only) {
+        (Some(_), true) => {
+            replayed.lost = stripes(&config.parity, &read_logs(&config, &mut devices)?);
             say_unread(replayed.lost.len(), log);
-            return Ok(replayed);
         }
-        for mend in &replay.mends {
-            carry_out(parts, mend, &areas)?;
+        (Some(from), false) => {
+            let replay = replay_logs(&config, &mut devices)?;
+            replayed.settles = replay.settles() && from == Sector(0);
+            say_replayed(&replay, replayed.settles, log);
         }
-        sync_all(parts)?;
-        write_absent(parts)?;
-        replayed.settles = replay.settles() && parts.resync_from == Some(Sector(0));
-        say_replayed(&replay, replayed.settles, log);
-    }
-    if !read_only {
-        for part in &parts.members {
-            empty_log(&part.device, &part.superblock)?;
-        }
+        (None, false) => devices.empty_logs()?,
+        (None, true) => {}
     }
     if replayed.settles {
         parts.resync_from = None;
@@ -62,58 +53,66 @@ pub(crate) fn settle(parts: &mut Parts, read_only: bool, log: &Log) -> Result<Re
     Ok(replayed)
 }
 
+/// The members, replacements behind those whose places they are to take.
+struct Devices<'a>(&'a mut [Part]);
+
+impl Devices<'_> {
+    fn at(&self, slot: Slot, sector: Sector) -> (&Member, u64) {
+        let part = member(self.0, slot).expect("asked for members only");
+        (&part.device, (part.superblock.data_offset() + (sector - Sector(0))).bytes())
+    }
+}
+
+impl LogDisks for Devices<'_> {
+    type Error = BareError;
+
+    fn area(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, BareError> {
+        let Some(part) = member(self.0, slot) else { return Ok(None) };
+        let Some((at, shape)) = part.superblock.ppl() else { return Ok(None) };
+        let mut area = vec![0; shape.size.bytes() as usize];
+        bare::read(&part.device, at.bytes(), &mut area)?;
+        Ok(Some(area))
+    }
+
+    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<(), BareError> {
+        let (device, at) = self.at(slot, sector);
+        bare::read(device, at, buf)
+    }
+
+    fn write(&mut self, slot: Slot, sector: Sector, bytes: &[u8]) -> Result<(), BareError> {
+        let (device, at) = self.at(slot, sector);
+        bare::write(device, at, bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), BareError> {
+        let mut in_slots = self.0.iter().filter(|part| part.slot.is_some());
+        in_slots.try_for_each(|part| bare::flush(&part.device))
+    }
+
+    fn record_absent(&mut self) -> Result<(), BareError> {
+        let superblocks: Vec<&Superblock> = self.0.iter().map(|part| &part.superblock).collect();
+        let Some(recorded) = record_absent(&superblocks) else { return Ok(()) };
+        for (part, superblock) in self.0.iter_mut().zip(recorded) {
+            part.superblock = superblock;
+            bare::write_superblock(part)?;
+        }
+        Ok(())
+    }
+
+    fn empty_logs(&mut self) -> Result<(), BareError> {
+        self.0.iter().try_for_each(|part| empty_log(&part.device, &part.superblock))
+    }
+}
+
+fn member(parts: &[Part], slot: Slot) -> Option<&Part> {
+    parts.iter().find(|part| part.slot == Some(slot))
+}
+
 /// Leaves nothing to replay in a member's log.
 pub(crate) fn empty_log(device: &Member, superblock: &Superblock) -> Result<(), BareError> {
     let Some((at, shape)) = superblock.ppl() else { return Ok(()) };
     bare::write(device, at.bytes(), &ppl::empty_area(shape, superblock.set_uuid()))?;
     bare::flush(device)
-}
-
-fn member(parts: &Parts, slot: Slot) -> Option<&Part> {
-    parts.members.iter().find(|part| part.slot == Some(slot))
-}
-
-fn areas(parts: &Parts, raid_disks: u16) -> Result<Vec<Option<Vec<u8>>>, BareError> {
-    let read = |slot| {
-        let Some(part) = member(parts, slot) else { return Ok(None) };
-        let Some((at, shape)) = part.superblock.ppl() else { return Ok(None) };
-        let mut area = vec![0; shape.size.bytes() as usize];
-        bare::read(&part.device, at.bytes(), &mut area)?;
-        Ok(Some(area))
-    };
-    (0..raid_disks).map(Slot).map(read).collect()
-}
-
-fn carry_out(parts: &Parts, mend: &Mend, areas: &[Option<Vec<u8>>]) -> Result<(), BareError> {
-    let mut data = Vec::new();
-    for &(slot, sector) in &mend.data {
-        let Some(part) = member(parts, slot) else { return Ok(()) };
-        let mut bytes = vec![0; mend.len.bytes() as usize];
-        let at = part.superblock.data_offset() + (sector - Sector(0));
-        bare::read(&part.device, at.bytes(), &mut bytes)?;
-        data.push(bytes);
-    }
-    let (slot, sector) = mend.parity;
-    let Some(part) = member(parts, slot) else { return Ok(()) };
-    let area = areas[slot.index()].as_deref().unwrap_or_default();
-    let parity = mend.parity(lapstrake_parity::kernels(), area, &data);
-    let at = part.superblock.data_offset() + (sector - Sector(0));
-    bare::write(&part.device, at.bytes(), &parity)
-}
-
-fn write_absent(parts: &mut Parts) -> Result<(), BareError> {
-    let superblocks: Vec<&Superblock> = parts.members.iter().map(|p| &p.superblock).collect();
-    let Some(recorded) = record_absent(&superblocks) else { return Ok(()) };
-    for (part, superblock) in parts.members.iter_mut().zip(recorded) {
-        part.superblock = superblock;
-        bare::write_superblock(part)?;
-    }
-    Ok(())
-}
-
-fn sync_all(parts: &Parts) -> Result<(), BareError> {
-    let mut in_slots = parts.members.iter().filter(|part| part.slot.is_some());
-    in_slots.try_for_each(|part| bare::flush(&part.device))
 }
 
 fn stripes(geometry: &Parity, replay: &Replay) -> Vec<StripeNo> {

@@ -325,7 +325,7 @@ impl<'a> Fate<'a> {
         while is_cut && self.dice.one_in(3) {
             let bound = self.dice.pick(&[3, 30, 300]);
             let left = Some(self.dice.between(1..=bound));
-            let work = Replaying::new(&mut self.disks, started, disk, &parity, left);
+            let work = Replaying::new(&mut self.disks, started, disk, &parity, Fuse(left));
             if work.replay()?.is_some() {
                 break;
             }
@@ -333,7 +333,7 @@ impl<'a> Fate<'a> {
             let how = self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors]);
             self.disks.iter_mut().for_each(|disk| disk.cut(how, &mut self.dice));
         }
-        let work = Replaying::new(&mut self.disks, started, disk, &parity, None);
+        let work = Replaying::new(&mut self.disks, started, disk, &parity, Fuse(None));
         let (done, written) = work.replay()?.ok_or("a replay that nobody cut did not end")?;
         self.say(|| format!("the journal was replayed: {done:?}"));
         for (disk, superblock) in written {
@@ -564,8 +564,7 @@ struct Replaying<'a> {
     places: Vec<Vec<(usize, u64)>>,
     /// Of all who are in the array, each with its disk; the journal is the last.
     superblocks: Vec<(usize, Superblock)>,
-    /// Writes and flushes until the power is cut.
-    left: Option<u64>,
+    fuse: Fuse,
 }
 
 impl<'a> Replaying<'a> {
@@ -574,7 +573,7 @@ impl<'a> Replaying<'a> {
         started: &Started,
         journal: usize,
         parity: &Parity,
-        left: Option<u64>,
+        fuse: Fuse,
     ) -> Self {
         let Started { assembly, superblocks, .. } = started;
         let sb = |disk: usize| superblocks[disk].as_ref().expect("it was assembled");
@@ -604,7 +603,7 @@ impl<'a> Replaying<'a> {
             trusted_to,
         };
         let places = holders.into_iter().map(|h| h.into_iter().map(place).collect()).collect();
-        Self { disks, config, places, superblocks, left }
+        Self { disks, config, places, superblocks, fuse }
     }
 
     /// With the superblocks as they are then; none if the power was cut.
@@ -625,9 +624,18 @@ impl<'a> Replaying<'a> {
         };
         self.places[index].clone()
     }
+}
 
-    fn tick(&mut self) -> Result<(), Dark> {
-        match &mut self.left {
+/// The power is off.
+#[derive(Debug)]
+struct Dark;
+
+/// So many writes and flushes until the power is cut.
+struct Fuse(Option<u64>);
+
+impl Fuse {
+    fn burn(&mut self) -> Result<(), Dark> {
+        match &mut self.0 {
             Some(0) => Err(Dark),
             Some(left) => {
                 *left -= 1;
@@ -637,10 +645,6 @@ impl<'a> Replaying<'a> {
         }
     }
 }
-
-/// The power is off.
-#[derive(Debug)]
-struct Dark;
 
 fn said(error: &ReplayError<Dark>) -> String {
     format!("{error:?}")
@@ -657,7 +661,7 @@ impl Disks for Replaying<'_> {
 
     fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), Dark> {
         for (disk, offset) in self.at(place) {
-            self.tick()?;
+            self.fuse.burn()?;
             self.disks[disk].write(offset + sector.0, bytes.to_vec(), false);
         }
         Ok(())
@@ -665,7 +669,7 @@ impl Disks for Replaying<'_> {
 
     fn flush(&mut self, place: Place) -> Result<(), Dark> {
         for (disk, _) in self.at(place) {
-            self.tick()?;
+            self.fuse.burn()?;
             let mark = self.disks[disk].mark();
             self.disks[disk].flush(mark);
         }
@@ -682,7 +686,7 @@ impl Disks for Replaying<'_> {
         let last = self.superblocks.len() - 1;
         self.superblocks[last].1.set_journal_tail(position);
         for index in if has_absent { 0 } else { last }..=last {
-            self.tick()?;
+            self.fuse.burn()?;
             let (disk, superblock) = &self.superblocks[index];
             let mut bytes = superblock.encode();
             bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
