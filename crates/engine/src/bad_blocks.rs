@@ -43,6 +43,7 @@ impl Supervisor {
         member.log_dirty = true;
         self.record = true;
         self.unrecorded_bad.push((id, start, len));
+        self.orders.push_back(Order::Bad(id, start, len));
         self.happened.push_back(Event::BadBlocks(id, start, len));
     }
 
@@ -55,8 +56,8 @@ impl Supervisor {
             bad.remove(at, len);
             member.log_dirty = true;
             self.record = true;
-            self.orders.push_back(Order::GoodAgain(id, start, len));
         }
+        self.orders.push_back(Order::GoodAgain(id, start, len));
     }
 
     /// Tells shards what of a range is on record: all of it but what was written meanwhile.

@@ -670,6 +670,17 @@ fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
     assert_eq!(told.collect::<Vec<_>>(), [&rest], "what was written is not on record");
 }
 
+/// What would be lost: data of a member that only looks recovered, in a shard that gets its sectors dealt meanwhile.
+#[test]
+fn every_shard_hears_of_a_bad_block_before_it_is_on_record() {
+    let mut story = with_logs();
+    story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+    assert_eq!(story.take_orders(), [Order::Bad(MemberId(1), Sector(8), Sectors(8))]);
+    story.settle();
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::BadRecorded(MemberId(1), Sector(8), Sectors(8))), "{orders:?}");
+}
+
 /// What would be lost: a bad block. Of two writes of a log on their way the older may come last, and at the next
 /// start old data is taken for good.
 #[test]

@@ -430,6 +430,8 @@ impl Lead {
         let Some(left) = &mut self.pausing else { return };
         *left -= 1;
         if *left == 0 {
+            // What shards have just told of is heard by all before spans change hands.
+            self.pump(core);
             self.pausing = None;
             self.dealt = self.wanted_deal();
             for peer in core.peers.iter() {
