@@ -96,7 +96,7 @@ impl Subject {
     fn replace_lost(&self) {
         self.command(Command::Sync("frozen".into()));
         for path in &self.lost {
-            self.command(Command::Fail(path.clone()));
+            self.command(Command::Fail { member: path.clone(), force: false });
             self.command(Command::Remove(path.clone()));
         }
         for path in &self.lost {

@@ -26,7 +26,7 @@ fn mirror() -> Shard {
         trusted_to: FULLY_TRUSTED,
         rotational: false,
         write_mostly: false,
-        bad_blocks: Some(if slot == 1 { vec![8..16] } else { Vec::new() }),
+        bad_blocks: Some((slot == 1).then_some(8..16).into_iter().collect()),
         log: None,
     });
     let mut shard = Shard::new(ShardConfig {

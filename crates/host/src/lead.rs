@@ -222,6 +222,13 @@ impl Lead {
             self.members[usize::from(member.0)].path,
             self.facts.name,
         ));
+        if self.supervisor.as_ref().is_some_and(Supervisor::needs_all) {
+            self.log.say(
+                "a resync was under way: where it had not come to, parity may not fit the data, and what the \
+                 failed member held there may be lost; the array cannot be started again without --force \
+                 before the member's place is filled and a resync has ended",
+            );
+        }
     }
 
     fn tell(&self, core: &mut Core, order: &Order) {
@@ -452,8 +459,8 @@ impl Lead {
     pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {
         let done = match command {
             Command::Detail => Ok(Answer::Detail(Box::new(self.detail(core)))),
-            Command::Fail(name) => {
-                self.fail(core, &name).map(|member| Answer::Member(Box::new(member)))
+            Command::Fail { member, force } => {
+                self.fail(core, &member, force).map(|member| Answer::Member(Box::new(member)))
             }
             Command::Replace { member, with } => self
                 .replace(core, &member, with.as_deref())

@@ -86,8 +86,13 @@ pub(crate) enum Message {
 pub enum Command {
     /// Everything about it.
     Detail,
-    /// Use a member no more: its path, or its slot.
-    Fail(String),
+    /// Use a member no more.
+    Fail {
+        /// Its path, or its number.
+        member: String,
+        /// Also while the array needs it for a resync.
+        force: bool,
+    },
     /// Have a member's place taken by a spare, or by this one.
     Replace {
         /// The member's path, or its number.
@@ -151,6 +156,8 @@ pub struct Addition {
     pub superblock: Option<Box<Superblock>>,
     /// The one that it gets as a new member, if it may become one.
     pub fallback: Option<Box<Superblock>>,
+    /// Whatever it holds.
+    pub force: bool,
 }
 
 /// The answer to a [`Command`].

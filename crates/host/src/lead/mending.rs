@@ -122,13 +122,27 @@ impl Lead {
         Some(self.supervisor.as_ref()?.members().nth(id)?.0.dev_number())
     }
 
-    pub(super) fn fail(&mut self, core: &mut Core, name: &str) -> Result<MemberDetail, String> {
+    pub(super) fn fail(
+        &mut self,
+        core: &mut Core,
+        name: &str,
+        force: bool,
+    ) -> Result<MemberDetail, String> {
         if self.broken {
             return Err(self.cannot_change());
         }
         let id = self.find(name)?;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let standing = supervisor.standing(MemberId(id as u16)).0;
+        if standing == Standing::InSync && supervisor.needs_all() && !force {
+            return Err(format!(
+                "{name} is not failed: a resync is due, and where it has not come to yet, what {name} holds \
+                 cannot be had from the others; `lapstrake wait {}` first, or `lapstrake fail --force` if the \
+                 member is past saving; nothing was changed",
+                self.facts.name
+            ));
+        }
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
             if supervisor.standing(MemberId(id as u16)).0 == Standing::Journal {
                 return Err(format!(
@@ -257,9 +271,17 @@ impl Lead {
         core: &mut Core,
         addition: &Addition,
     ) -> Result<(MemberDetail, &'static str), String> {
-        let Addition { device, superblock, fallback, .. } = addition;
+        let Addition { device, superblock, fallback, force } = addition;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let holds_own = |own: &Superblock| supervisor.may_hold_writes_of_its_own(own);
+        if !force && superblock.as_deref().is_some_and(holds_own) {
+            return Err(format!(
+                "{}: was used without members that serve now, and may hold writes that nobody else has; copy \
+                 what you need of it (`lapstrake cat`), then --force takes it as a new member; nothing was written",
+                device.spec()
+            ));
+        }
         let superblock = match superblock {
             Some(own) if supervisor.can_catch_up(own) => own,
             _ => fallback.as_ref().ok_or_else(|| {
@@ -452,8 +474,9 @@ fn what_broke(loss: Loss) -> &'static str {
 fn after_loss(loss: Loss) -> &'static str {
     match loss {
         Loss::Data => {
-            "what was flushed before is safe; mend the cause (is there room left?), then start it \
-             again with --force"
+            "stripes that were not being written are as they were; of the one that was, with a member missing \
+             and neither a log nor a journal, also what was flushed before may be lost; mend the cause (is \
+             there room left?), then start it again with --force"
         }
         Loss::Journal => {
             "what was answered is on the members; mend the journal's device, then start it again \
