@@ -13,7 +13,9 @@ mod front;
 mod job;
 mod params;
 mod pick;
+mod shingle;
 
+pub use shingle::Shingles;
 pub use params::{HardDiskModel, Order, Overhead, Overheads, ReadAhead, WriteCache};
 
 use crate::cache::Cache;
@@ -22,6 +24,7 @@ use crate::layout::Track;
 use crate::request::{Completion, Request};
 use crate::Nanos;
 use job::Job;
+use shingle::ShingleState;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -84,6 +87,7 @@ pub struct HardDisk {
     holder: Option<u64>,
     /// The direction of a scan.
     is_downwards: bool,
+    shingles: Option<ShingleState>,
 }
 
 impl HardDisk {
@@ -91,6 +95,7 @@ impl HardDisk {
     #[must_use]
     pub fn new(model: Arc<HardDiskModel>) -> Self {
         let arm = model.mechanism.layout.extent(0).track;
+        let shingles = model.shingles.map(ShingleState::new);
         Self {
             cache: Cache::new(&model.cache),
             model,
@@ -110,6 +115,7 @@ impl HardDisk {
             last_was_clean: false,
             holder: None,
             is_downwards: false,
+            shingles,
         }
     }
 

@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod channel;
+pub mod disk;
 pub mod diskspecs;
 pub mod hard;
 pub mod layout;
@@ -15,10 +16,13 @@ pub mod replay;
 pub mod request;
 pub mod rotation;
 pub mod seek;
+pub mod solid;
 mod time;
 pub mod trace;
 
 pub use channel::Channel;
+pub use disk::{Disk, DiskModel};
 pub use hard::{HardDisk, HardDiskModel};
 pub use request::{Completion, Op, Request};
+pub use solid::{SolidDisk, SolidDiskModel};
 pub use time::Nanos;

@@ -6,17 +6,20 @@ pub mod builtin;
 mod figure;
 mod hard;
 mod rates;
+mod solid;
 
 pub use figure::{Confidence, Figure};
 pub use hard::{
     BufferTable, CachingTable, HardDiskProfile, LayoutForm, OverheadPair, OverheadTable, QueueTable,
 };
 pub use rates::RatesTable;
+pub use solid::SolidDiskProfile;
 
-use crate::hard::HardDiskModel;
+use crate::disk::DiskModel;
 use crate::layout::LayoutError;
 use crate::seek::SeekError;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +46,8 @@ pub struct Profile {
 pub enum Kind {
     /// Platters and an arm.
     HardDisk(Box<HardDiskProfile>),
+    /// Flash.
+    SolidDisk(Box<SolidDiskProfile>),
 }
 
 /// Why a profile cannot be used.
@@ -96,13 +101,15 @@ impl Profile {
         toml::to_string(self).map_err(|error| ProfileError::Syntax(error.to_string()))
     }
 
-    /// The hard disk that this describes.
+    /// The disk that this describes.
     ///
     /// # Errors
     /// If a figure cannot be, or is given in another unit than its field's.
-    pub fn hard_disk(&self) -> Result<HardDiskModel, ProfileError> {
-        let Kind::HardDisk(disk) = &self.kind;
-        disk.build()
+    pub fn build(&self) -> Result<DiskModel, ProfileError> {
+        Ok(match &self.kind {
+            Kind::HardDisk(disk) => DiskModel::Hard(Arc::new(disk.build()?)),
+            Kind::SolidDisk(disk) => DiskModel::Solid(Arc::new(disk.build()?)),
+        })
     }
 }
 

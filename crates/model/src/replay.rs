@@ -5,11 +5,10 @@
 //! the trace's idle time after the simulated end of the one before.
 
 use crate::channel::Channel;
-use crate::hard::{HardDisk, HardDiskModel};
+use crate::disk::{Disk, DiskModel};
 use crate::request::{Op, Request};
 use crate::trace::Entry;
 use crate::Nanos;
-use std::sync::Arc;
 
 /// How far a model is from a trace.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -49,11 +48,11 @@ pub enum ReplayError {
 /// # Errors
 /// If a request is not on the disk, or there is none.
 pub fn service_times(
-    model: &Arc<HardDiskModel>,
+    model: &DiskModel,
     trace: &[Entry],
 ) -> Result<Vec<Nanos>, ReplayError> {
     check(model, trace)?;
-    let mut disk = HardDisk::new(model.clone());
+    let mut disk = model.disk();
     let mut channel = Channel::unbounded();
     let mut now = Nanos::ZERO;
     let mut times = Vec::with_capacity(trace.len());
@@ -67,7 +66,7 @@ pub fn service_times(
     Ok(times)
 }
 
-fn check(model: &HardDiskModel, trace: &[Entry]) -> Result<(), ReplayError> {
+fn check(model: &DiskModel, trace: &[Entry]) -> Result<(), ReplayError> {
     if trace.is_empty() {
         return Err(ReplayError::Empty);
     }
@@ -82,7 +81,7 @@ fn check(model: &HardDiskModel, trace: &[Entry]) -> Result<(), ReplayError> {
     }
 }
 
-fn run_to_end(disk: &mut HardDisk, channel: &mut Channel) -> Nanos {
+fn run_to_end(disk: &mut Disk, channel: &mut Channel) -> Nanos {
     loop {
         let next = disk.next_event(channel).expect("a command that was submitted ends");
         if let Some(completion) = disk.poll(next, channel) {

@@ -19,6 +19,7 @@ pub(super) fn read(specs: &Fields<'_>, mechanics: Mechanics) -> Result<HardDiskP
         head_switch: figure(mechanics.head_switch_ms, "ms"),
         write_settle: figure(mechanics.write_settle_ms, "ms"),
         interface: interface(specs)?,
+        shingled: None,
         latency: mechanics.latency,
         buffer: Figure::measured(buffer(specs)?, "blocks", SOURCE),
         caching: Figure::measured(caching(specs)?, "blocks", SOURCE),

@@ -1,6 +1,7 @@
 //! The arm: what it does next, and how a job begins and ends.
 
 use super::job::{Job, Stream, link_end};
+use super::shingle::ShingleState;
 use super::{HardDisk, ReadAhead, Waiting, WriteCache};
 use crate::Nanos;
 use crate::cache::Dirty;
@@ -20,7 +21,11 @@ impl HardDisk {
                 Some(given_up.map_or(end, |given_up| given_up.min(end)))
             }
             Some(Job::Write { legs, .. } | Job::Clean { legs, .. }) => end_of(legs),
-            None => work.map(|(_, ready)| ready.max(self.arm_free)),
+            Some(Job::Band { end, .. }) => Some(*end),
+            None => match work {
+                Some((_, ready)) => Some(ready.max(self.arm_free)),
+                None => self.idle_clean().map(|_| self.arm_free.max(self.last_end) + ShingleState::IDLE),
+            },
         }
     }
 
@@ -50,8 +55,33 @@ impl HardDisk {
                 self.end_flushes(now, channel);
                 self.take_in_stalled(now, channel);
             }
+            Some(Job::Band { range, end }) => {
+                self.arm_wrote = true;
+                self.arm_free = end;
+                if let Some(shingles) = &mut self.shingles {
+                    shingles.cleaned(&range);
+                }
+            }
             None => self.begin(now, channel),
         }
+    }
+
+    /// The band that an idle disk cleans.
+    fn idle_clean(&self) -> Option<Range<u64>> {
+        let busy = !self.inbox.is_empty() || !self.transfers.is_empty();
+        self.shingles.as_ref().filter(|_| !busy)?.to_clean(true)
+    }
+
+    /// Cleans a band: it is read and written once, each with a seek.
+    fn begin_band(&mut self, range: Range<u64>, now: Nanos) {
+        let range = range.start..range.end.min(self.model.blocks());
+        let mechanism = &self.model.mechanism;
+        let legs = mechanism.plan(self.arm, now, range.clone(), false, Arrival::InOrder);
+        let read = legs.last().map_or(now, Leg::end);
+        let arm = legs.last().map_or(self.arm, |leg| leg.track);
+        let legs = mechanism.plan(arm, read, range.clone(), true, Arrival::InOrder);
+        self.park(&legs);
+        self.job = Some(Job::Band { range, end: self.arm_free.max(read) });
     }
 
     fn park(&mut self, legs: &[Leg]) {
@@ -88,6 +118,11 @@ impl HardDisk {
     }
 
     fn begin(&mut self, now: Nanos, channel: &mut Channel) {
+        let is_idle = self.next_work().is_none();
+        let band = self.shingles.as_ref().and_then(|shingles| shingles.to_clean(is_idle));
+        if let Some(band) = band {
+            return self.begin_band(band, now);
+        }
         let is_clean = self.cleans_first(now);
         self.last_was_clean = is_clean;
         if is_clean {
@@ -198,7 +233,7 @@ impl HardDisk {
     }
 
     fn begin_write(&mut self, waiting: &Waiting, now: Nanos) {
-        let range = waiting.request.range();
+        let range = self.place_of(waiting.request.range());
         let legs = self.write_legs(range, now.max(waiting.ready), waiting.data);
         self.job = Some(Job::Write { request: waiting.request, legs });
     }
@@ -212,9 +247,21 @@ impl HardDisk {
             self.cache.put_back(rest);
             dirty.blocks = most;
         }
-        let range = dirty.lba..dirty.lba + dirty.blocks;
+        let range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);
         let legs = self.write_legs(range, now.max(dirty.ready), dirty.data);
         self.job = Some(Job::Clean { dirty, legs });
+    }
+
+    /// Where a write really goes: to its place, or on a shingled disk to the cache zone.
+    fn place_of(&mut self, range: Range<u64>) -> Range<u64> {
+        let blocks = range.end - range.start;
+        let Some(shingles) = &mut self.shingles else { return range };
+        let place = shingles.log_place();
+        if shingles.write(&range) {
+            return range;
+        }
+        let last = self.model.blocks() - blocks;
+        place.min(last)..place.min(last) + blocks
     }
 
     /// Plans a write whose data are in the buffer at `data`, so that the media never wait for them.

@@ -17,6 +17,8 @@ pub(super) enum Job {
     Write { request: Request, legs: Vec<Leg> },
     /// Writes what the buffer holds.
     Clean { dirty: Dirty, legs: Vec<Leg> },
+    /// Reads a band of a shingled disk and writes it anew.
+    Band { range: Range<u64>, end: Nanos },
 }
 
 /// A read that may go on for as long as nothing else is wanted.

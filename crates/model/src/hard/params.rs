@@ -1,5 +1,6 @@
 //! What a hard disk's firmware does, in figures: overheads, read-ahead, write cache, queue.
 
+use super::Shingles;
 use crate::Nanos;
 use crate::cache::CacheSize;
 use crate::mechanism::{Arrival, Mechanism};
@@ -126,6 +127,8 @@ pub struct HardDiskModel {
     pub overheads: Overheads,
     /// A block's time on the disk's own link, in picoseconds.
     pub block_ps: u64,
+    /// Bands, if tracks overlap.
+    pub shingles: Option<Shingles>,
     /// Commands that the disk takes in at once.
     pub queue_depth: usize,
     /// In which order they get the arm.

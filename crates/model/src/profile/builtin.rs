@@ -10,7 +10,22 @@ macro_rules! profiles {
     };
 }
 
-profiles!();
+profiles!(
+    "SP1614N",
+    "ST3160215A",
+    "ST340015A",
+    "ST9146803SS",
+    "ST973402SS",
+    "hdd-20tb",
+    "hdd-4tb",
+    "hdd-8tb-shingled",
+    "hitachi-80",
+    "sata-2tb-2011",
+    "seagate-250-x510",
+    "ssd-nvme-1tb",
+    "ssd-nvme-server",
+    "ssd-sata-1tb",
+);
 
 /// The names, sorted.
 #[must_use]
@@ -30,4 +45,21 @@ pub fn text(name: &str) -> Option<&'static str> {
 /// None that a test would not have found.
 pub fn get(name: &str) -> Option<Result<Profile, ProfileError>> {
     text(name).map(Profile::from_toml)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_is_a_disk_under_its_own_name_and_survives_being_written() {
+        for name in names() {
+            let profile = get(name).unwrap().unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(profile.name, name);
+            let model = profile.build().unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(model.blocks() > 0);
+            let again = Profile::from_toml(&profile.to_toml().unwrap()).unwrap();
+            assert_eq!(again, profile, "{name}");
+        }
+    }
 }

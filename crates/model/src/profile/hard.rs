@@ -4,7 +4,9 @@ use super::rates::RatesTable;
 use super::{Figure, ProfileError, range, unit};
 use crate::Nanos;
 use crate::cache::CacheSize;
-use crate::hard::{HardDiskModel, Order, Overhead, Overheads, ReadAhead, WriteCache};
+use crate::hard::{
+    HardDiskModel, Order, Overhead, Overheads, ReadAhead, Shingles, WriteCache,
+};
 use crate::layout::{Layout, LayoutTable};
 use crate::mechanism::{Arrival, Latency, Mechanism};
 use crate::rotation::Rotation;
@@ -23,6 +25,9 @@ pub struct HardDiskProfile {
     pub write_settle: Figure<f64>,
     /// Of the disk's own link, in MB/s.
     pub interface: Figure<f64>,
+    /// Bands of overlapping tracks, in blocks; none if tracks do not overlap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shingled: Option<Figure<Shingles>>,
     /// How latency comes about.
     #[serde(default = "Latency::by_position")]
     pub latency: Latency,
@@ -164,8 +169,11 @@ impl HardDiskProfile {
         let layout = match &self.layout.value {
             LayoutForm::Zones(table) => Layout::new(table)?,
             LayoutForm::Rates(rates) => {
+                // Skews leave room for what takes longest: settling to write.
+                let settle = self.write_settle.value.max(0.0);
                 let single = rates.single_cylinder_ms(&self.seek.value)?;
-                Layout::new(&rates.zones(self.rotation.value, self.head_switch.value, single)?)?
+                let switch = self.head_switch.value.max(single) + settle;
+                Layout::new(&rates.zones(self.rotation.value, switch, single + settle)?)?
             }
         };
         let seek = SeekCurve::new(&self.seek.value, layout.cylinders())?;
@@ -201,6 +209,7 @@ impl HardDiskProfile {
             write_cache: caching.write_cache,
             overheads: self.overheads.value.build(),
             block_ps: (512e6 / self.interface.value).round() as u64,
+            shingles: self.shingled.as_ref().map(|figure| figure.value),
             queue_depth: self.queue.value.depth,
             order: self.queue.value.order,
         })
@@ -217,6 +226,12 @@ impl HardDiskProfile {
         unit("queue", &self.queue, "commands")?;
         unit("seek", &self.seek, "ms")?;
         unit("layout", &self.layout, "sectors")?;
+        if let Some(shingled) = &self.shingled {
+            unit("shingled", shingled, "blocks")?;
+            let sizes = shingled.value;
+            let least = sizes.band_blocks.min(sizes.cache_blocks);
+            range("shingled", least as f64, least > 0, "1 at least")?;
+        }
         let rpm = self.rotation.value;
         range("rotation", rpm, (1.0..=1e6).contains(&rpm), "from 1 to 1,000,000")?;
         let switch = self.head_switch.value;
