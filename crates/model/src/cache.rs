@@ -88,7 +88,8 @@ impl Cache {
     /// An empty buffer.
     #[must_use]
     pub fn new(size: &CacheSize) -> Self {
-        let segments = size.segments.max(1) + usize::from(size.has_write_segment && size.segments < 2);
+        let segments =
+            size.segments.max(1) + usize::from(size.has_write_segment && size.segments < 2);
         Self {
             segments: vec![Segment::default(); segments],
             segment_blocks: size.segment_blocks.max(1),
@@ -292,7 +293,8 @@ impl Cache {
     /// Whether more than half of the room for writes is used.
     #[must_use]
     pub fn is_half_dirty(&self) -> bool {
-        self.dirty_blocks * 2 > self.dirty_blocks_max || self.dirty.len() * 2 > self.dirty_extents_max
+        self.dirty_blocks * 2 > self.dirty_blocks_max
+            || self.dirty.len() * 2 > self.dirty_extents_max
     }
 
     /// How many writes were taken in so far.

@@ -1,10 +1,10 @@
 //! Any disk: what a world drives.
 
+use crate::Nanos;
 use crate::channel::Channel;
 use crate::hard::{HardDisk, HardDiskModel};
 use crate::request::{Completion, Request};
 use crate::solid::{SolidDisk, SolidDiskModel};
-use crate::Nanos;
 use std::sync::Arc;
 
 /// A disk's figures, ready to run.

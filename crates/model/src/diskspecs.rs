@@ -161,7 +161,12 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn wrong(&self, field: &str, found: impl std::fmt::Debug, expected: &'static str) -> ImportError {
+    fn wrong(
+        &self,
+        field: &str,
+        found: impl std::fmt::Debug,
+        expected: &'static str,
+    ) -> ImportError {
         let (field, found) = (field.to_owned(), format!("{found:?}"));
         ImportError::Value { file: self.file, field, found, expected }
     }
@@ -220,7 +225,8 @@ impl<'a> Fields<'a> {
 
     fn wholes(&self, field: &'static str) -> Result<Vec<u64>, ImportError> {
         let numbers = self.numbers(field)?;
-        if let Some(number) = numbers.iter().find(|number| **number < 0.0 || number.fract() != 0.0) {
+        if let Some(number) = numbers.iter().find(|number| **number < 0.0 || number.fract() != 0.0)
+        {
             return Err(self.wrong(field, number, "a list of whole numbers"));
         }
         Ok(numbers.into_iter().map(|number| number as u64).collect())

@@ -15,14 +15,14 @@ mod params;
 mod pick;
 mod shingle;
 
-pub use shingle::Shingles;
 pub use params::{HardDiskModel, Order, Overhead, Overheads, ReadAhead, WriteCache};
+pub use shingle::Shingles;
 
+use crate::Nanos;
 use crate::cache::Cache;
 use crate::channel::Channel;
 use crate::layout::Track;
 use crate::request::{Completion, Request};
-use crate::Nanos;
 use job::Job;
 use shingle::ShingleState;
 use std::collections::{BTreeSet, VecDeque};

@@ -10,6 +10,7 @@ pub mod disk;
 pub mod diskspecs;
 pub mod hard;
 pub mod layout;
+pub mod measure;
 pub mod mechanism;
 pub mod profile;
 pub mod replay;

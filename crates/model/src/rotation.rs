@@ -92,7 +92,11 @@ mod tests {
         assert_eq!(rotation.period(), Nanos(8_333_334));
         let quarter = Angle::of(1.0, 4.0);
         assert_eq!(rotation.wait(Nanos::ZERO, quarter), Nanos(2_083_333));
-        assert_eq!(rotation.wait(Nanos(2_083_334), quarter), Nanos::ZERO, "just missed, by rounding");
+        assert_eq!(
+            rotation.wait(Nanos(2_083_334), quarter),
+            Nanos::ZERO,
+            "just missed, by rounding"
+        );
         let later = rotation.wait(Nanos(2_090_000), quarter);
         assert_eq!(later, Nanos(8_326_667), "missed by 6.7 us");
     }

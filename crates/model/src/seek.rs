@@ -109,9 +109,11 @@ impl SeekCurve {
             &SeekTable::ThreePoint { single_ms, average_ms, full_ms } => {
                 three_point(single_ms, average_ms, full_ms, full)
             }
-            &SeekTable::Linear { single_ms, average_ms, full_ms } => {
-                Self::Points(vec![(1, single_ms), ((full / 3).max(2), average_ms), (full.max(3), full_ms)])
-            }
+            &SeekTable::Linear { single_ms, average_ms, full_ms } => Self::Points(vec![
+                (1, single_ms),
+                ((full / 3).max(2), average_ms),
+                (full.max(3), full_ms),
+            ]),
             formula @ SeekTable::RootLine { .. } => Self::Formula(formula.clone()),
         })
     }
@@ -120,6 +122,19 @@ impl SeekCurve {
     #[must_use]
     pub fn time(&self, cylinders: u32) -> Nanos {
         if cylinders == 0 { Nanos::ZERO } else { Nanos::from_ms(self.ms(cylinders)) }
+    }
+
+    /// The mean over random seeks on so many cylinders.
+    #[must_use]
+    pub fn mean(&self, cylinders: u32) -> Nanos {
+        // Distances at equal steps, each as often as there are pairs of cylinders so far apart.
+        const STEPS: u32 = 1000;
+        let part = |step: u32| (f64::from(step) + 0.5) / f64::from(STEPS);
+        let weigh = |step: u32| {
+            let distance = (part(step) * f64::from(cylinders)) as u32;
+            2.0 * (1.0 - part(step)) * self.time(distance).as_ms()
+        };
+        Nanos::from_ms((0..STEPS).map(weigh).sum::<f64>() / f64::from(STEPS))
     }
 
     fn ms(&self, distance: u32) -> f64 {

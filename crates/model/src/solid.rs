@@ -6,9 +6,9 @@
 //! after that.
 //! What it does not do: keep a map. Which writes are sequential is seen from their addresses.
 
+use crate::Nanos;
 use crate::channel::Channel;
 use crate::request::{Completion, Op, Request};
-use crate::Nanos;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -190,7 +190,8 @@ impl SolidDisk {
         let drain = self.drain_time(bytes, is_sequential, start);
         self.drained = self.drained.max(start) + drain;
         // There is room once all but a buffer's worth has been drained.
-        let ahead = Nanos((drain.0 as f64 * model.buffer_bytes as f64 / bytes.max(1) as f64) as u64);
+        let ahead =
+            Nanos((drain.0 as f64 * model.buffer_bytes as f64 / bytes.max(1) as f64) as u64);
         let room = Nanos(self.drained.0.saturating_sub(ahead.0));
         self.controller_free = self.controller_free.max(room);
         (sent + length + model.write_accept).max(room)

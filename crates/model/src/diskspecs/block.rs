@@ -221,7 +221,8 @@ impl Parser {
             words.push(word);
         }
         if self.peek() == Some(&Token::Mark('{')) {
-            let name = if words.len() > 1 { words.pop().unwrap_or_default() } else { String::new() };
+            let name =
+                if words.len() > 1 { words.pop().unwrap_or_default() } else { String::new() };
             return self.body(words.join(" "), name).map(Value::Block);
         }
         let text = words.join(" ");
@@ -283,7 +284,10 @@ instantiate [ disk0 ] as FAST
         assert_eq!(queue.values["Scheduling policy"], Value::Number(3.0));
         let list = [Value::Number(-1.0), Value::Number(0.25), Value::Word("word".into())];
         assert_eq!(value("list"), Value::List(list.into()));
-        assert_eq!(blocks[1].kind, "disksim_disk", "a block of a block's kind takes over its values");
+        assert_eq!(
+            blocks[1].kind, "disksim_disk",
+            "a block of a block's kind takes over its values"
+        );
         assert_eq!(blocks[1].values["list"], Value::List(vec![]));
         assert_eq!(blocks[1].values["Segment size (in blks)"], Value::Number(64.0));
     }

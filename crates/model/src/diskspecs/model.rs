@@ -18,7 +18,8 @@ pub(super) struct Mechanics {
 }
 
 pub(super) fn read(model: &Fields<'_>, seek: Option<&str>) -> Result<Mechanics, ImportError> {
-    let missing = |field| ImportError::Missing { file: File::Model, block: "dm_disk".into(), field };
+    let missing =
+        |field| ImportError::Missing { file: File::Model, block: "dm_disk".into(), field };
     let layout = model.block("Layout Model")?.ok_or(missing("Layout Model"))?;
     let mechanism = model.block("Mechanical Model")?.ok_or(missing("Mechanical Model"))?;
     let heads = model.whole("Number of data surfaces")?;
@@ -169,11 +170,9 @@ fn seek_table(
             let has = mechanism.block.values.contains_key(field);
             Ok(SeekTable::Constant { ms: if has { mechanism.number(field)? } else { average()? } })
         }
-        "linear" => Ok(SeekTable::Linear {
-            single_ms: single()?,
-            average_ms: average()?,
-            full_ms: full()?,
-        }),
+        "linear" => {
+            Ok(SeekTable::Linear { single_ms: single()?, average_ms: average()?, full_ms: full()? })
+        }
         "curve" => Ok(SeekTable::ThreePoint {
             single_ms: single()?,
             average_ms: average()?,

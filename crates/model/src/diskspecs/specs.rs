@@ -5,14 +5,17 @@ use super::{Fields, File, ImportError};
 use crate::hard::{Order, ReadAhead, WriteCache};
 use crate::mechanism::Arrival;
 use crate::profile::{
-    BufferTable, CachingTable, Confidence, Figure, HardDiskProfile, LayoutForm, OverheadPair, OverheadTable,
-    QueueTable,
+    BufferTable, CachingTable, Confidence, Figure, HardDiskProfile, LayoutForm, OverheadPair,
+    OverheadTable, QueueTable,
 };
 
 /// Where an imported profile's figures come from.
 const SOURCE: &str = "DiskSim parameter files (DIXtrac)";
 
-pub(super) fn read(specs: &Fields<'_>, mechanics: Mechanics) -> Result<HardDiskProfile, ImportError> {
+pub(super) fn read(
+    specs: &Fields<'_>,
+    mechanics: Mechanics,
+) -> Result<HardDiskProfile, ImportError> {
     let figure = |value, unit| Figure::measured(value, unit, SOURCE);
     Ok(HardDiskProfile {
         rotation: figure(mechanics.rpm, "rpm"),
@@ -57,6 +60,10 @@ fn interface(specs: &Fields<'_>) -> Result<Figure<f64>, ImportError> {
     })
 }
 
+/// Ageing and turning where the files give no weight.
+const AGEING: f64 = 0.02;
+const TURN: f64 = 0.2;
+
 fn buffer(specs: &Fields<'_>) -> Result<BufferTable, ImportError> {
     let segments = specs.whole("Number of buffer segments")?.clamp(1, 1 << 20) as usize;
     let segment_blocks = specs.whole("Segment size (in blks)")?.max(1);
@@ -85,7 +92,8 @@ fn caching(specs: &Fields<'_>) -> Result<CachingTable, ImportError> {
         1 | 2 => WriteCache::Immediate,
         other => return Err(specs.wrong("Fast write level", other, "from 0 to 2")),
     };
-    let arrival = |is_immediate: bool| if is_immediate { Arrival::Wanted } else { Arrival::InOrder };
+    let arrival =
+        |is_immediate: bool| if is_immediate { Arrival::Wanted } else { Arrival::InOrder };
     let read_arrival = if specs.flag_or("Read any free blocks", false)? {
         Arrival::Any
     } else {
@@ -140,15 +148,21 @@ fn queue(specs: &Fields<'_>) -> Result<QueueTable, ImportError> {
     let Some(scheduler) = specs.block("Scheduler")? else {
         return Ok(QueueTable { depth, order: Order::Fcfs });
     };
+    // Ageing per wait, or how much of the disk turning round counts as; 0 in files that leave it open.
+    let weight = scheduler.number_or("Timeout time/weight", 0.0)?;
     let order = match scheduler.whole("Scheduling policy")? {
-        1 => Order::Fcfs,
-        // Elevators by block or cylinder, and C-LOOK.
-        2 | 3 | 5 | 7..=9 | 11 | 12 | 14 => Order::CLook,
+        1 | 28 => Order::Fcfs,
+        // Elevators that turn round at the last request; those that begin anew.
+        2 | 5 => Order::VScan { turn: 1.0 },
+        3 | 6 => Order::CLook,
         // The nearest in blocks or cylinders.
-        4 | 10 | 13 => Order::VScan { turn: 0.0 },
-        6 => Order::VScan { turn: 0.2 },
-        // Shortest positioning time, plain or aged, with or without a look at the buffer.
-        15..=30 => Order::Sptf { ageing: 0.0 },
+        4 | 7 | 22 | 23 => Order::VScan { turn: 0.0 },
+        // The shortest positioning time, plain, weighted or aged.
+        8..=10 | 24 => Order::Sptf { ageing: 0.0 },
+        11..=16 | 20 | 21 | 25 | 26 => {
+            Order::Sptf { ageing: if weight > 0.0 && weight < 1.0 { weight } else { AGEING } }
+        }
+        17..=19 => Order::VScan { turn: if weight > 0.0 && weight <= 1.0 { weight } else { TURN } },
         other => {
             let what = format!("the scheduling policy {other}");
             return Err(ImportError::NotModelled { file: File::Specs, what });

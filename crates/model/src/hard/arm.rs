@@ -24,7 +24,9 @@ impl HardDisk {
             Some(Job::Band { end, .. }) => Some(*end),
             None => match work {
                 Some((_, ready)) => Some(ready.max(self.arm_free)),
-                None => self.idle_clean().map(|_| self.arm_free.max(self.last_end) + ShingleState::IDLE),
+                None => {
+                    self.idle_clean().map(|_| self.arm_free.max(self.last_end) + ShingleState::IDLE)
+                }
             },
         }
     }
@@ -125,10 +127,8 @@ impl HardDisk {
         }
         let is_clean = self.cleans_first(now);
         self.last_was_clean = is_clean;
-        if is_clean {
-            if let Some(dirty) = self.pick_dirty(now) {
-                return self.begin_clean(dirty, now);
-            }
+        if let Some(dirty) = if is_clean { self.pick_dirty(now) } else { None } {
+            return self.begin_clean(dirty, now);
         }
         let Some(index) = self.pick_waiting(now) else { return };
         let waiting = self.waiting.swap_remove(index);
@@ -165,8 +165,7 @@ impl HardDisk {
         let range = waiting.request.range();
         let wanted = waiting.from..range.end;
         let arrival = if waiting.segment.is_some() { Arrival::InOrder } else { model.read_arrival };
-        let mut legs =
-            model.mechanism.plan(self.arm, start, wanted.clone(), false, arrival);
+        let mut legs = model.mechanism.plan(self.arm, start, wanted.clone(), false, arrival);
         let (segment, base) = match waiting.segment {
             Some(segment) => (segment, self.cache.segment(segment).blocks.start),
             None => {

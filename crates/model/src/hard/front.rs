@@ -45,8 +45,7 @@ impl HardDisk {
         let (hit, miss) = (now + hit + costs.data_preparation, now + miss);
         self.last_was_write = false;
         let range = request.range();
-        let found =
-            if self.model.caches_reads { self.cache.lookup(&range) } else { Hit::Miss };
+        let found = if self.model.caches_reads { self.cache.lookup(&range) } else { Hit::Miss };
         match found {
             Hit::Whole(_) | Hit::Dirty => {
                 let end = hit + self.model.link_time(request.blocks);
@@ -61,7 +60,14 @@ impl HardDisk {
             Hit::Front(segment, from) => {
                 self.cache.touch(segment);
                 let segment = Some(segment);
-                self.waiting.push(Waiting { request, since, ready: miss, from, segment, data: hit });
+                self.waiting.push(Waiting {
+                    request,
+                    since,
+                    ready: miss,
+                    from,
+                    segment,
+                    data: hit,
+                });
                 self.front_free = hit;
             }
             Hit::Miss => {

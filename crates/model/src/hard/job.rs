@@ -123,11 +123,8 @@ impl HardDisk {
         if range.start < self.cache.segment(stream.segment).blocks.start {
             return false;
         }
-        let comes = if range.start < stream.held(now).end {
-            Some(now)
-        } else {
-            stream.passed(range.start)
-        };
+        let comes =
+            if range.start < stream.held(now).end { Some(now) } else { stream.passed(range.start) };
         if comes.is_none_or(|comes| comes > now + turn) {
             return false;
         }

@@ -142,7 +142,9 @@ impl HardDiskModel {
         self.mechanism.layout.blocks()
     }
 
-    pub(super) fn link_time(&self, blocks: u64) -> Nanos {
+    /// What blocks take on the disk's own link.
+    #[must_use]
+    pub fn link_time(&self, blocks: u64) -> Nanos {
         Nanos((blocks * self.block_ps).div_ceil(1000))
     }
 }

@@ -50,18 +50,14 @@ impl HardDisk {
             (cost, turns)
         };
         let best = candidates.iter().map(|&(index, lba)| (cost(lba), index));
-        let ((_, turns), index) = best.min_by(|a, b| a.0.0.total_cmp(&b.0.0).then(a.1.cmp(&b.1)))?;
+        let ((_, turns), index) =
+            best.min_by(|a, b| a.0.0.total_cmp(&b.0.0).then(a.1.cmp(&b.1)))?;
         self.is_downwards ^= turns;
         Some(index)
     }
 
     /// The one whose first block is reached first, where age makes up for distance.
-    fn first_reached(
-        &self,
-        candidates: &[(usize, u64)],
-        ageing: f64,
-        now: Nanos,
-    ) -> Option<usize> {
+    fn first_reached(&self, candidates: &[(usize, u64)], ageing: f64, now: Nanos) -> Option<usize> {
         let cost = |index: usize, lba: u64| {
             let waiting = &self.waiting[index];
             let is_write = waiting.request.op != crate::request::Op::Read;
@@ -79,9 +75,7 @@ impl HardDisk {
         }
         let here = self.first_block_near_arm();
         let near = self.cache.dirty_near(here, Self::NEAR).into_iter();
-        let cost = |dirty: &Dirty| {
-            self.model.mechanism.access_time(self.arm, now, dirty.lba, true)
-        };
+        let cost = |dirty: &Dirty| self.model.mechanism.access_time(self.arm, now, dirty.lba, true);
         let ready = near.filter(|dirty| dirty.ready <= now);
         ready.min_by_key(|dirty| (cost(dirty), dirty.lba)).or_else(|| self.cache.oldest_dirty())
     }

@@ -44,7 +44,7 @@ impl ShingleState {
     /// Takes note of a write. Whether it goes to its place.
     pub fn write(&mut self, range: &Range<u64>) -> bool {
         let band = range.start / self.sizes.band_blocks;
-        let begins = range.start % self.sizes.band_blocks == 0;
+        let begins = range.start.is_multiple_of(self.sizes.band_blocks);
         let goes_on = begins || self.next.get(&band) == Some(&range.start);
         if goes_on {
             self.next.remove(&band);

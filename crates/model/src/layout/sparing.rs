@@ -128,7 +128,8 @@ impl Sparing {
             let spares = if is_whole { spares } else { 0 };
             if pushes {
                 // Room for all of its sectors but the spares; slips are taken off as they come.
-                let (start, end) = if front > 0 { (start + spares, end) } else { (start, end - spares) };
+                let (start, end) =
+                    if front > 0 { (start + spares, end) } else { (start, end - spares) };
                 Region { start, end, room: end - start }
             } else {
                 let start = if front > 0 { start + spares } else { start };

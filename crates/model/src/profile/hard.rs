@@ -4,9 +4,7 @@ use super::rates::RatesTable;
 use super::{Figure, ProfileError, range, unit};
 use crate::Nanos;
 use crate::cache::CacheSize;
-use crate::hard::{
-    HardDiskModel, Order, Overhead, Overheads, ReadAhead, Shingles, WriteCache,
-};
+use crate::hard::{HardDiskModel, Order, Overhead, Overheads, ReadAhead, Shingles, WriteCache};
 use crate::layout::{Layout, LayoutTable};
 use crate::mechanism::{Arrival, Latency, Mechanism};
 use crate::rotation::Rotation;
@@ -184,7 +182,8 @@ impl HardDiskProfile {
         let turn = seek.time(1);
         let skew = rotation.time_of(layout.least_track_skew());
         let head_switch = Nanos::from_ms(self.head_switch.value).max(turn.min(skew));
-        let mechanism = Mechanism { turn, layout, seek, rotation, latency, head_switch, write_settle_ns };
+        let mechanism =
+            Mechanism { turn, layout, seek, rotation, latency, head_switch, write_settle_ns };
         let (buffer, caching) = (&self.buffer.value, &self.caching.value);
         Ok(HardDiskModel {
             mechanism,

@@ -36,12 +36,18 @@ impl RatesTable {
         switch_ms: f64,
         single_ms: f64,
     ) -> Result<LayoutTable, ProfileError> {
-        let rates = [("layout.outer_mb_s", self.outer_mb_s), ("layout.inner_mb_s", self.inner_mb_s)];
+        let rates =
+            [("layout.outer_mb_s", self.outer_mb_s), ("layout.inner_mb_s", self.inner_mb_s)];
         for (field, rate) in rates {
             range(field, rate, rate > 0.0 && rate < 1e6, "more than 0 and below 1,000,000")?;
         }
         range("layout.heads", self.heads.into(), self.heads > 0, "1 at least")?;
-        range("layout.zones", self.zones.into(), (1..=1000).contains(&self.zones), "from 1 to 1,000")?;
+        range(
+            "layout.zones",
+            self.zones.into(),
+            (1..=1000).contains(&self.zones),
+            "from 1 to 1,000",
+        )?;
         range("layout.blocks", self.blocks as f64, self.blocks > 0, "1 at least")?;
         let turn_ms = 60_000.0 / rpm;
         let skews = Skews { turn_ms, switch_ms, single_ms, heads: f64::from(self.heads) };
@@ -49,7 +55,8 @@ impl RatesTable {
             (0..self.zones).map(|zone| skews.sectors_per_track(self.rate(zone))).collect();
         let heads = u64::from(self.heads);
         let per_cylinder: u64 = sectors.iter().map(|&sectors| u64::from(sectors) * heads).sum();
-        let cylinders = u32::try_from(self.blocks.div_ceil(per_cylinder)).unwrap_or(u32::MAX / self.zones);
+        let cylinders =
+            u32::try_from(self.blocks.div_ceil(per_cylinder)).unwrap_or(u32::MAX / self.zones);
         let zones = sectors.iter().enumerate().map(|(index, &sectors)| {
             let (track_skew, cylinder_skew) = skews.of(f64::from(sectors));
             let first_cylinder = index as u32 * cylinders;
@@ -68,7 +75,12 @@ impl RatesTable {
         });
         let mut zones: Vec<_> = zones.collect();
         self.trim(&mut zones, per_cylinder * u64::from(cylinders));
-        Ok(LayoutTable { heads: self.heads, order: Order::Normal, sparing: Sparing::PerZone, zones })
+        Ok(LayoutTable {
+            heads: self.heads,
+            order: Order::Normal,
+            sparing: Sparing::PerZone,
+            zones,
+        })
     }
 
     /// Leaves what is too much of the last zone unused.

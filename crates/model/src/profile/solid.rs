@@ -118,6 +118,11 @@ impl SolidDiskProfile {
         range("fast_cells", cells, (0.0..1e9).contains(&cells), "from 0 to 10^9")?;
         range("buffer", buffer, buffer > 0.0 && buffer < 1e9, "more than 0 and below 10^9")?;
         let amplification = self.amplification.value;
-        range("amplification", amplification, (1.0..1e3).contains(&amplification), "from 1 to 1,000")
+        range(
+            "amplification",
+            amplification,
+            (1.0..1e3).contains(&amplification),
+            "from 1 to 1,000",
+        )
     }
 }
