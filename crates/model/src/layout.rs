@@ -109,6 +109,9 @@ pub struct Extent {
     pub width: Angle,
 }
 
+/// Cylinders, sectors of a track and heads of a disk at most; they bound what a table makes one allocate.
+const MOST: [u64; 3] = [1 << 23, 1 << 20, 1 << 6];
+
 #[derive(Clone, Debug)]
 struct Zone {
     /// First block, and one past the last.
@@ -286,6 +289,15 @@ impl Zone {
         }
         if table.sectors_per_track == 0 {
             return Err("its tracks have no sectors");
+        }
+        let numbers = [u64::from(table.last_cylinder), table.sectors_per_track.into(), heads];
+        if numbers.iter().zip(MOST).any(|(number, most)| *number > most) {
+            return Err("it is larger than any disk's");
+        }
+        let sectors = numbers.iter().product::<u64>() + heads * u64::from(table.sectors_per_track);
+        let is_outside = |place: u64| place >= sectors;
+        if table.remaps.iter().any(|&(from, to)| is_outside(from) || is_outside(to)) {
+            return Err("it has remapped sectors outside of itself");
         }
         let (runs, blocks) = sparing.runs(table, heads)?;
         let spt = f64::from(table.sectors_per_track);

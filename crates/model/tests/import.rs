@@ -125,3 +125,58 @@ fn what_is_missing_or_not_modelled_is_named() {
     let seek = diskspecs::import(MODEL, Some("Seek distances: 1\n1, x\n"), SPECS).unwrap_err();
     assert!(seek.to_string().contains("line 2"), "{seek}");
 }
+
+/// Numbers that look random and are the same each time (splitmix64).
+fn dice(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A text with a few of its bytes, numbers or lines changed.
+fn spoilt(text: &str, state: &mut u64) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..=dice(state) % 4 {
+        let at = dice(state) as usize % bytes.len();
+        match dice(state) % 4 {
+            0 => bytes[at] = b"0123456789{}[],=.-# \n"[dice(state) as usize % 21],
+            1 => drop(bytes.drain(at..(at + 1 + dice(state) as usize % 30).min(bytes.len()))),
+            2 => drop(bytes.splice(at..at, *b"99999999999999999")),
+            _ => drop(bytes.splice(at..at, *b"0")),
+        }
+        if bytes.is_empty() {
+            bytes.push(b' ');
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn spoilt_files_are_refused_or_make_a_disk_that_runs() {
+    let (mut state, mut made) = (1, 0);
+    for _ in 0..4000 {
+        let mut texts = [MODEL, SEEK, SPECS].map(str::to_owned);
+        let which = dice(&mut state) as usize % 3;
+        texts[which] = spoilt(&texts[which], &mut state);
+        let [model, seek, specs] = texts;
+        let Ok(profile) = diskspecs::import(&model, Some(&seek), &specs) else { continue };
+        let Ok(disk) = profile.build() else { continue };
+        made += 1;
+        let text: String = (0..20)
+            .map(|_| {
+                let lba = dice(&mut state) % disk.blocks();
+                let blocks = (1 + dice(&mut state) % 64).min(disk.blocks() - lba);
+                let way = if dice(&mut state) % 2 == 0 { 'R' } else { 'W' };
+                format!("{way} Miss {lba} {blocks} 1000 {}\n", dice(&mut state) % 30_000)
+            })
+            .collect();
+        let trace = lapstrake_model::trace::parse(&text).unwrap();
+        lapstrake_model::replay::ladder(&disk, &trace).unwrap();
+        let text = profile.to_toml();
+        let again = text.ok().map(|text| Profile::from_toml(&text));
+        assert!(again.is_none_or(|again| again.is_ok()));
+    }
+    assert!(made > 400, "{made} of 4000 were still disks");
+}

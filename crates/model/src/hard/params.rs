@@ -145,6 +145,6 @@ impl HardDiskModel {
     /// What blocks take on the disk's own link.
     #[must_use]
     pub fn link_time(&self, blocks: u64) -> Nanos {
-        Nanos((blocks * self.block_ps).div_ceil(1000))
+        Nanos(blocks.saturating_mul(self.block_ps).div_ceil(1000))
     }
 }

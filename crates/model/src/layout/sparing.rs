@@ -63,7 +63,7 @@ impl Sparing {
         let spt = u64::from(zone.sectors_per_track);
         let cylinders = u64::from(zone.last_cylinder - zone.first_cylinder) + 1;
         let sectors = cylinders * heads * spt;
-        let mut slips = self.slipped_sectors(zone, spt);
+        let mut slips = self.slipped_sectors(zone, spt, sectors);
         slips.sort_unstable();
         slips.dedup();
         let regions = self.regions(zone, heads, sectors, slips.len() as u64)?;
@@ -76,13 +76,15 @@ impl Sparing {
         if logical == 0 { Err("it has no room for blocks") } else { Ok((runs, logical)) }
     }
 
-    fn slipped_sectors(self, zone: &ZoneTable, spt: u64) -> Vec<u64> {
+    fn slipped_sectors(self, zone: &ZoneTable, spt: u64, sectors: u64) -> Vec<u64> {
+        let slips = zone.slips.iter().copied();
         match self {
             Self::None => Vec::new(),
             Self::Tracks => {
-                zone.slips.iter().flat_map(|&track| track * spt..(track + 1) * spt).collect()
+                let tracks = slips.filter(|&track| track < sectors / spt);
+                tracks.flat_map(|track| track * spt..(track + 1) * spt).collect()
             }
-            _ => zone.slips.clone(),
+            _ => slips.filter(|&slip| slip < sectors).collect(),
         }
     }
 
@@ -99,16 +101,16 @@ impl Sparing {
             Self::PerTrack => (spt, 0),
             Self::PerCylinder | Self::PerCylinderSlipToEnd => (cylinder, 0),
             Self::CylinderFront | Self::CylinderFrontSlipToEnd => (cylinder, zone.spares),
-            Self::PerRange { cylinders } => (cylinder * cylinders, 0),
+            Self::PerRange { cylinders } => (cylinder.saturating_mul(cylinders), 0),
             Self::None | Self::DiskEnd => (sectors, 0),
             Self::Tracks | Self::PerZone | Self::PerZoneSlipToEnd => (sectors, 0),
         };
         let spares = match self {
             Self::None | Self::DiskEnd => 0,
-            Self::Tracks => zone.spares * spt,
+            Self::Tracks => zone.spares.saturating_mul(spt),
             _ => zone.spares,
         };
-        if unit == 0 || spares >= unit {
+        if unit == 0 || spares >= unit.min(sectors) {
             return Err("its spares leave no room for blocks");
         }
         // Where slips push on, they do not use spares up; where they do not, a region's room is fixed.
@@ -123,7 +125,7 @@ impl Sparing {
             return Err("it has more slips than sectors");
         }
         let region = |start: u64| {
-            let end = (start + unit).min(sectors);
+            let end = start.saturating_add(unit).min(sectors);
             let is_whole = end - start == unit;
             let spares = if is_whole { spares } else { 0 };
             if pushes {
@@ -137,7 +139,8 @@ impl Sparing {
                 Region { start, end, room }
             }
         };
-        Ok((0..sectors).step_by(unit as usize).map(region).collect())
+        // The unit may be more than a zone, never more than a usize where disks are.
+        Ok((0..sectors).step_by(unit.min(sectors) as usize).map(region).collect())
     }
 
     /// In units of how many sectors slips push the skew of what follows on; 0 if they do not.
