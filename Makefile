@@ -52,6 +52,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS
 soak: ## the long forms of the tests: hours
 	LAPSTRAKE_SOAK=1 $(CARGO) test --locked --workspace --release -- --include-ignored
 	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
+	$(CARGO) xtask mutants
 
 fmt: ## format the sources
 	$(CARGO) fmt --all

@@ -13,7 +13,6 @@ use lapstrake_host::{
     create::{NewArray, NewBitmap, prepare},
     grow_bitmap, open,
 };
-use lapstrake_metadata::Version;
 use std::{fs::File, io::Write, path::Path, path::PathBuf, time::Duration};
 use tempfile::TempDir;
 
@@ -89,28 +88,11 @@ impl Files {
     fn create(&self, level: Level) {
         let spec = |path: &PathBuf| Some(path.display().to_string().parse().expect("a member"));
         let wanted = NewArray {
-            name: "bench".into(),
-            homehost: None,
-            level,
-            raid_devices: self.members.len() as u16,
-            spares: 0,
-            members: self.members.iter().map(spec).collect(),
-            version: Version::V1_2,
-            chunk: None,
-            layout: None,
             bitmap: NewBitmap::None,
-            bitmap_chunk: None,
-            policy: None,
-            journal: None,
-            write_behind: None,
-            write_mostly: Vec::new(),
-            size: None,
-            data_offset: None,
-            uuid: Some([7; 16]),
             assume_clean: true,
             force: true,
             overwrite: true,
-            now: 0,
+            ..NewArray::new("bench", level, self.members.iter().map(spec).collect())
         };
         let prepared = prepare(&wanted, |bytes| bytes.fill(7)).expect("an array");
         prepared.write().expect("members can be written");

@@ -7,13 +7,7 @@ use lapstrake_host::{
     Array, Log, OpenRequest, Options,
     create::{NewArray, NewBitmap, prepare},
 };
-use lapstrake_metadata::Version;
-use std::{
-    io::Read,
-    path::Path,
-    process::Command,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{io::Read, path::Path, process::Command};
 
 const MEMBERS: usize = 4;
 /// Of each member, for its superblock and the space before the data.
@@ -40,28 +34,9 @@ fn create(members: &[std::path::PathBuf]) -> Result<(), Failure> {
     let specs = members.iter().map(|path| path.to_string_lossy().parse());
     let specs: Vec<_> = specs.collect::<Result<_, _>>()?;
     let array = NewArray {
-        name: "bench".into(),
-        homehost: None,
-        level: Level::Raid0,
-        raid_devices: MEMBERS as u16,
-        spares: 0,
-        members: specs.into_iter().map(Some).collect(),
-        version: Version::V1_2,
-        chunk: None,
-        layout: None,
         bitmap: NewBitmap::None,
-        bitmap_chunk: None,
-        policy: None,
-        journal: None,
-        write_behind: None,
-        write_mostly: Vec::new(),
-        size: None,
-        data_offset: None,
-        uuid: None,
         assume_clean: true,
-        force: false,
-        overwrite: false,
-        now: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+        ..NewArray::new("bench", Level::Raid0, specs.into_iter().map(Some).collect())
     };
     prepare(&array, |_| {})?.write()?;
     Ok(())

@@ -44,7 +44,7 @@ impl Report {
             None => "-".into(),
         };
         println!(
-            "{what:<46} {:>9.0} [{}] {unit:<5} peer {:>9.0} [{}]  {ratio:.2}x {verdict}",
+            "{what:<56} {:>9.0} [{}] {unit:<5} peer {:>9.0} [{}]  {ratio:.2}x {verdict}",
             median(&pairs.ours),
             range(&pairs.ours),
             median(&pairs.peer),
@@ -56,6 +56,6 @@ impl Report {
     pub(crate) fn at_most(&mut self, what: &str, unit: &str, ours: f64, bound: f64) {
         let verdict = if ours <= bound { "pass" } else { "MISS" };
         self.missed += usize::from(ours > bound);
-        println!("{what:<46} {ours:>9.2} {unit:<5} <= {bound:.2} {verdict}");
+        println!("{what:<56} {ours:>9.2} {unit:<5} <= {bound:.2} {verdict}");
     }
 }

@@ -8,7 +8,7 @@ use crate::{options, serve};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
-use lapstrake_host::{Array, Log, OpenRequest, Options, open};
+use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
 use reader::Reader;
 use serde_json::json;
 use std::fmt::Display;
@@ -75,7 +75,9 @@ pub fn run(args: &Args) -> Outcome {
         degraded: true,
         ..args.which.request()
     };
-    let opened = serve::assembled(open(&request), true)?;
+    let mut opened = serve::assembled(open_whole(request), true)?;
+    // Nobody else needs the name, and we may be killed.
+    drop(opened.new_overlay.take());
     let log = Log::new(|line| eprintln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };
     let mut held = None;
@@ -92,6 +94,21 @@ pub fn run(args: &Args) -> Outcome {
         println!("{:#}", json!({ "offset": args.offset, "bytes": bytes, "hole_bytes": holes }));
     }
     Ok(Exit::Done)
+}
+
+/// What a journal holds and the members lack is brought there in a passing overlay, which takes as much room
+/// where temporary files go.
+fn open_whole(mut request: OpenRequest) -> Result<Opened, OpenArrayError> {
+    let opened = open(&request);
+    let mut name = [0; 16];
+    if !matches!(opened, Err(OpenArrayError::JournalHoldsNews { .. }))
+        || getrandom::fill(&mut name).is_err()
+    {
+        return opened;
+    }
+    let name = format!("lapstrake-cat-{:032x}", u128::from_ne_bytes(name));
+    request.overlay = Some(std::env::temp_dir().join(name));
+    open(&request)
 }
 
 /// Writing the contents over what they are read from would destroy both.

@@ -10,7 +10,6 @@ use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const HELP: &str = "\
 Examples:
@@ -30,8 +29,8 @@ Exit codes:
 /// Writes to each member the superblock, bitmap and bad-block log that mdadm 4.2 would, with its
 /// defaults: metadata 1.2, chunks of 512 KiB, left-symmetric or n2, an internal bitmap when more
 /// than 100 GiB of each member are used. Nothing is written before every check on every member
-/// has passed; members that hold an md superblock, a filesystem or a partition table are refused
-/// without --force.
+/// has passed; members that hold an md superblock, a filesystem, a partition table or a disk image
+/// with a format of its own (qcow2, VMDK, VDI, VHDX) are refused without --force.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -188,17 +187,14 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
     let layout = args.layout.as_deref().map(|name| Layout::from_name(args.level, name));
     let bitmap_chunk = args.bitmap_chunk.map(u32::try_from).transpose();
     Ok(NewArray {
-        name: name(&args.name)?,
         homehost: match args.homehost.as_deref() {
             None => hostname(),
             Some("" | "none" | "any" | "<none>" | "<ignore>") => None,
             Some("<system>") => hostname(),
             Some(host) => Some(host.to_owned()),
         },
-        level: args.level,
         raid_devices: slots,
         spares: args.spare_devices,
-        members,
         journal: args.write_journal.as_ref().map(spec).transpose()?,
         version: args.metadata,
         chunk: args.chunk,
@@ -218,7 +214,7 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         assume_clean: args.assume_clean,
         force: args.force,
         overwrite: args.force || args.run,
-        now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
+        ..NewArray::new(&name(&args.name)?, args.level, members)
     })
 }
 

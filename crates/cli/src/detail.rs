@@ -180,11 +180,12 @@ fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
     };
     let set = slot.and_then(|slot| set_of(view, slot)).unwrap_or_default();
     let mostly = if member.write_mostly { " writemostly" } else { "" };
+    let goes = if member.awaits_replacement { " replaced-by-next-spare" } else { "" };
     let direct = if member.direct { "" } else { "  (buffered)" };
     // As above.
     let _ = writeln!(
         out,
-        "   {:5}   {major:5}    {minor:5}    {slot_text}      {state}{set}{mostly}   {}{direct}",
+        "   {:5}   {major:5}    {minor:5}    {slot_text}      {state}{set}{mostly}{goes}   {}{direct}",
         member.number, member.path
     );
 }
@@ -210,6 +211,9 @@ fn service(out: &mut String, view: &View) {
     line!(out, "Clients", "{}", view.clients);
     if let Some((dirty, all)) = view.bitmap_bits {
         line!(out, "Bitmap", "{dirty} of {all} chunks dirty");
+    }
+    if view.write_behind > 0 {
+        line!(out, "Write Behind", "{} writes at most", view.write_behind);
     }
     if let Some(last) = &view.last_sync {
         line!(out, "Last Sync", "{}, {}", last.action, last.result);

@@ -112,7 +112,14 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        let asks = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+        // Help and version are no errors.
+        if asks && error.use_stderr() {
+            println!("{}", serde_json::json!({ "error": error.to_string().trim_end() }));
+        }
+        error.exit()
+    });
     let json = cli.command.json();
     if !matches!(cli.command, Command::Serve(_)) {
         end_quietly_without_reader();

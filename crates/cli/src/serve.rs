@@ -12,7 +12,7 @@ use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec};
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_host::control::{self, Claim, Control};
-use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
+use lapstrake_host::{Array, Log, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -76,6 +76,9 @@ pub struct Args {
     /// --run)
     #[arg(long)]
     degraded: bool,
+    /// Give up for good a journal that is lost: what only it held is gone, and redundancy is computed anew
+    #[arg(long, requires = "force", conflicts_with = "read_only")]
+    without_journal: bool,
     /// Pages of 4 KiB for each member, in each shard, as md's stripe_cache_size
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(32..=32768))]
     stripe_cache_size: u32,
@@ -115,7 +118,8 @@ pub struct Which {
     /// Only members of an array that its superblocks call so (with or without host)
     #[arg(long, value_name = "NAME")]
     set_name: Option<String>,
-    /// The file of an external write-intent bitmap
+    /// The file of an external write-intent bitmap, at each start: superblocks do not say that there is
+    /// one, and without it an unclean stop costs a resync of everything
     #[arg(short, long, value_name = "FILE")]
     bitmap: Option<PathBuf>,
 }
@@ -154,7 +158,8 @@ enum Event {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let opened = assembled(open(&request(args)), args.json)?;
+    let mut opened = assembled(open(&request(args)), args.json)?;
+    let new_overlay = opened.new_overlay.take();
     let name = opened.parts.name.clone();
     let dir = args.control_dir.clone().unwrap_or_else(control::directory);
     let claim = Claim::new(&dir, &name)?;
@@ -171,7 +176,7 @@ pub fn run(args: &Args) -> Outcome {
     signals::block()?;
     let array = Array::start(opened.parts, &settings(args), log.clone())?;
     let server = Server { args, name, dir, array, fronts, log };
-    server.run(claim, export)
+    server.run(claim, export, new_overlay)
 }
 
 fn request(args: &Args) -> OpenRequest {
@@ -180,6 +185,7 @@ fn request(args: &Args) -> OpenRequest {
         read_only: args.read_only,
         force: args.force,
         degraded: args.degraded,
+        without_journal: args.without_journal,
         name: args.name.clone(),
         overlay: args.overlay.clone(),
         ..args.which.request()
@@ -198,17 +204,26 @@ struct Server<'a> {
 
 impl Server<'_> {
     /// Serves until the end.
-    fn run(mut self, claim: Claim, export: ExportInfo) -> Outcome {
+    fn run(mut self, claim: Claim, export: ExportInfo, new_overlay: Option<NewOverlay>) -> Outcome {
         let (sender, events) = mpsc::channel();
         let begun = self.begin(claim, export, sender);
         let (control, captive) = match begun {
             Ok(begun) => begun,
             Err(failure) => {
                 // Clients who came in before are seen off, and what they wrote is flushed.
+                let detail = self.array.handle().detail();
                 self.array.stop();
+                if let Some(made) = new_overlay
+                    && detail.is_none_or(|detail| detail.work.requests > 0)
+                {
+                    made.keep();
+                }
                 return Err(failure);
             }
         };
+        if let Some(made) = new_overlay {
+            made.keep();
+        }
         self.announce();
         let asker = wait(&events, captive.as_ref(), self.fronts.has_sockets());
         let status = captive.map(Captive::end);
@@ -329,7 +344,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    if let Ok(Opened { assembly, .. }) = &opened {
+    if let Ok(Opened { assembly, parts, .. }) = &opened {
         if assembly.degraded > 0 {
             let slots = assembly.config.raid_disks;
             eprintln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
@@ -337,10 +352,12 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         if assembly.lacks_journal {
             eprintln!(
                 "lapstrake: the journal is missing or out of date: the array is read-only, and what only \
-                 the journal held is not there"
+                 the journal held is not there; --without-journal gives the journal up, and writes go on"
             );
         }
-        if assembly.resync_from.is_some() {
+        // What partial parity logs come to is told when they have been read.
+        let is_logged = parts.members.iter().any(|part| part.superblock.ppl().is_some());
+        if assembly.resync_from.is_some() && !is_logged {
             eprintln!(
                 "lapstrake: the array was not stopped cleanly, or its first sync is not done: its \
                  redundancy may not agree with its data until it has been resynced, which begins when \

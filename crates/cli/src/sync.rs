@@ -1,62 +1,47 @@
 //! `lapstrake check`, `repair`, `resync`, `idle`, `freeze` and `resume`: mdadm's `--action`, and a way on.
 
 use crate::exit::{Exit, Outcome};
+use crate::status::view::View;
 use crate::target::Target;
 use serde_json::json;
 
-const CHECK_HELP: &str = "\
-Examples:
-  lapstrake check data && lapstrake wait data --report mismatches.json
+/// The end of a command's help.
+macro_rules! help {
+    (begins: $example:literal, $done:literal) => {
+        help!($example, $done, "it has not: something else runs, or the array is not served")
+    };
+    (holds: $example:literal, $done:literal) => {
+        help!($example, $done, "the array is not served, or its server did not answer")
+    };
+    ($example:literal, $done:literal, $failed:literal) => {
+        concat!(
+            "Examples:\n  lapstrake ",
+            $example,
+            "\n\nExit codes:\n  0  ",
+            $done,
+            "\n  1  ",
+            $failed,
+            "\n  2  usage"
+        )
+    };
+}
 
-Exit codes:
-  0  it has begun (`lapstrake wait` waits for its end, and tells what it found)
-  1  it has not: something else runs, or the array is not served
-  2  usage";
-
-const REPAIR_HELP: &str = "\
-Examples:
-  lapstrake repair data && lapstrake wait data
-
-Exit codes:
-  0  it has begun (`lapstrake wait` waits for its end)
-  1  it has not: something else runs, or the array is not served
-  2  usage";
-
-const RESYNC_HELP: &str = "\
-Examples:
-  lapstrake resync data && lapstrake wait data
-
-Exit codes:
-  0  it has begun (`lapstrake wait` waits for its end)
-  1  it has not: something else runs, or the array is not served
-  2  usage";
-
-const IDLE_HELP: &str = "\
-Examples:
-  lapstrake idle data
-
-Exit codes:
-  0  no check or repair runs, and nothing is frozen
-  1  the array is not served, or its server did not answer
-  2  usage";
-
-const FREEZE_HELP: &str = "\
-Examples:
-  lapstrake freeze data && sleep 3600 && lapstrake resume data
-
-Exit codes:
-  0  nothing runs
-  1  the array is not served, or its server did not answer
-  2  usage";
-
-const RESUME_HELP: &str = "\
-Examples:
-  lapstrake resume data && lapstrake wait data
-
-Exit codes:
-  0  nothing is frozen
-  1  the array is not served, or its server did not answer
-  2  usage";
+const CHECK_HELP: &str = help!(
+    begins: "check data && lapstrake wait data --report mismatches.json",
+    "it has begun (`lapstrake wait` waits for its end, and tells what it found)"
+);
+const REPAIR_HELP: &str = help!(
+    begins: "repair data && lapstrake wait data",
+    "it has begun (`lapstrake wait` waits for its end)"
+);
+const RESYNC_HELP: &str = help!(
+    begins: "resync data && lapstrake wait data",
+    "it has begun (`lapstrake wait` waits for its end)"
+);
+const IDLE_HELP: &str = help!(holds: "idle data", "no check or repair runs, and nothing is frozen");
+const FREEZE_HELP: &str =
+    help!(holds: "freeze data && sleep 3600 && lapstrake resume data", "nothing runs");
+const RESUME_HELP: &str = help!(holds: "resume data && lapstrake wait data", "nothing is frozen");
 
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -117,17 +102,33 @@ impl Command {
     pub fn run(&self) -> Outcome {
         let (target, action) = (self.target(), self.action());
         let name = &target.name;
+        let was: Option<View> = match self {
+            Self::Resume(_) => Some(serde_json::from_value(target.detail()?)?),
+            _ => None,
+        };
         target.ask(&json!({ "command": "sync", "action": action }))?;
         if target.json {
             println!("{}", json!({ "name": name, "action": action }));
         } else {
             match self {
+                Self::Resume(_) => println!("{name}: {}", was.map_or_else(String::new, resumed)),
                 Self::Idle(_) => println!("{name}: idle"),
                 Self::Freeze(_) => println!("{name}: frozen until `lapstrake resume {name}`"),
-                Self::Resume(_) => println!("{name}: nothing is frozen"),
                 _ => println!("{name}: {action} has begun; `lapstrake wait {name}` waits for it"),
             }
         }
         Ok(Exit::Done)
+    }
+}
+
+/// What an array that was frozen, or not, goes on with.
+fn resumed(was: View) -> String {
+    let name = &was.name;
+    match &was.sync {
+        _ if !was.is("frozen") => "nothing was frozen".into(),
+        Some(sync) => {
+            format!("{} goes on; `lapstrake wait {name}` waits for it", sync.action)
+        }
+        None => "frozen no more".into(),
     }
 }

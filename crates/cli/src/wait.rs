@@ -124,10 +124,10 @@ fn told(view: &View) -> String {
     }
     let last = view.last_sync.as_ref().map(|last| format!("{} {}", last.action, last.result));
     let sectors = view.mismatch_sectors;
-    let found = match view.last_sync.as_ref().map(|last| &*last.action) {
-        Some("check") if sectors > 0 => format!(", {sectors} sectors do not match"),
-        Some("check") => ", everything matches".into(),
-        Some("repair") if sectors > 0 => format!(", {sectors} sectors did not match"),
+    let found = match view.last_sync.as_ref().map(|last| (&*last.action, &*last.result)) {
+        Some(("check", _)) if sectors > 0 => format!(", {sectors} sectors do not match"),
+        Some(("check", "done")) => ", everything matches".into(),
+        Some(("repair", _)) if sectors > 0 => format!(", {sectors} sectors did not match"),
         _ => String::new(),
     };
     match last {
@@ -184,6 +184,11 @@ mod tests {
                 last("check", "done", 0, &["clean"]),
                 Exit::Done,
                 "check done, everything matches; the array is clean",
+            ),
+            (
+                last("check", "interrupted", 0, &["clean"]),
+                Exit::Failed,
+                "check interrupted; the array is clean",
             ),
             (
                 last("check", "done", 24, &["clean"]),

@@ -190,6 +190,22 @@ fn sync_actions_are_asked_for_in_the_words_of_md() {
 }
 
 #[test]
+fn what_goes_on_is_told() {
+    let fake = Fake::new();
+    let mut frozen = running("check", true);
+    frozen["detail"]["state"] = json!(["clean", "frozen"]);
+    for (was, said) in [
+        (frozen, "data: check goes on; `lapstrake wait data` waits for it\n"),
+        (detail(json!({ "state": ["clean", "frozen"] })), "data: frozen no more\n"),
+        (running("check", false), "data: nothing was frozen\n"),
+    ] {
+        let (ran, asked) = fake.run("resume data", [was, ok(json!({}))]);
+        assert_eq!(ran.ok().out, said);
+        assert_eq!(asked[1], json!({ "command": "sync", "action": "resume" }));
+    }
+}
+
+#[test]
 fn settings_are_set_and_told() {
     let fake = Fake::new();
     let line = "set data sync_speed_min=10 sync_speed_max=50000";

@@ -116,6 +116,17 @@ fn a_bitmap_file_that_exists_is_refused_unless_forced() {
 }
 
 #[test]
+fn disk_images_with_a_format_and_files_that_hold_something_are_not_written_over_unseen() {
+    let lab = Lab::new(&[16, 16, 16]);
+    lab.write_at("m1", 0, b"QFI\xfb\0\0\0\x03");
+    refused(&lab, &["m0", "m1"], "-l1 m0 m1", 1, &["m1: holds a disk image in qcow format"]);
+    // A bitmap's file is written over by force, nothing else is.
+    lab.run("create other -l1 --assume-clean m2 missing").ok();
+    let line = "--force -l1 --assume-clean -b ./m2 m0 m1";
+    refused(&lab, &["m0", "m1", "m2"], line, 1, &["./m2: holds an md superblock", "no bitmap"]);
+}
+
+#[test]
 fn one_missing_member_makes_a_degraded_array() {
     let lab = Lab::new(&[16, 16, 16]);
     let made = lab.run("create data -l5 -n3 --json m0 missing m2").ok().json();
@@ -206,4 +217,11 @@ fn what_fails_is_told_in_json_too() {
     assert_eq!(ran.json()[1]["member"], "nothing");
     assert!(ran.json()[1]["error"].as_str().unwrap().contains("No such file"), "{ran:?}");
     assert!(lab.run("detail --json nowhere").json()["error"].is_string());
+    for wrong in ["detail --json", "create data --json -l9 m0", "nonsense --json"] {
+        let ran = lab.run(wrong);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.json()["error"].as_str().unwrap().contains("Usage") || wrong.contains("-l9"));
+        assert!(ran.err.starts_with("error:"), "{ran:?}");
+    }
+    assert_eq!(lab.run("detail --json --help").ok().err, "");
 }

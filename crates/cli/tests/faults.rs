@@ -3,9 +3,10 @@
 
 mod support;
 
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 use support::md::{Md, can_copy, state};
-use support::{Lab, Server, not_run, pattern};
+use support::{Lab, Server, installed, not_run, pattern};
 
 const MIB: u64 = 1 << 20;
 /// Of a member; its data starts at 1 MiB.
@@ -24,6 +25,22 @@ fn filled(options: &str, members: &str) -> (Lab, Vec<u8>) {
     (lab, bytes)
 }
 
+/// A filled RAID5 of m0, m1 and m2 that is served; None, said aloud, where that cannot be.
+fn served(what: &str) -> Option<(Lab, Vec<u8>, Server)> {
+    can_copy(what).then(|| {
+        let (lab, bytes) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
+        let server = lab.serve_data("m0 m1 m2");
+        (lab, bytes, server)
+    })
+}
+
+/// Cuts a member's file off.
+fn cut(lab: &Lab, member: &str) -> std::fs::File {
+    let file = std::fs::File::options().write(true).open(lab.path(member)).unwrap();
+    file.set_len(5 * MIB).unwrap();
+    file
+}
+
 /// Ends as all of these do: with r0 in the place of who was lost, and the kernel content.
 fn heal(lab: &Lab, server: Server, stay: &str, bytes: &[u8]) {
     lab.run("remove data failed").ok();
@@ -38,13 +55,8 @@ fn heal(lab: &Lab, server: Server, stay: &str, bytes: &[u8]) {
 
 #[test]
 fn a_member_that_is_cut_off_under_the_server_is_put_out() {
-    if !can_copy("a member that is cut off") {
-        return;
-    }
-    let (lab, bytes) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
-    let server = lab.serve_data("m0 m1 m2");
-    let file = std::fs::File::options().write(true).open(lab.path("m1")).unwrap();
-    file.set_len(5 * MIB).unwrap();
+    let Some((lab, bytes, server)) = served("a member that is cut off") else { return };
+    let file = cut(&lab, "m1");
     assert!(lab.contents(&server) == bytes, "read past the end of a member");
     assert_eq!(state(&lab.detail(), "m1"), "faulty");
     let news = pattern(62, bytes.len());
@@ -54,14 +66,22 @@ fn a_member_that_is_cut_off_under_the_server_is_put_out() {
 }
 
 #[test]
+fn a_write_past_the_end_of_a_member_that_was_cut_off_does_not_hide_it() {
+    let Some((lab, bytes, server)) = served("a member that is cut off and written") else { return };
+    let file = cut(&lab, "m1");
+    // Whole stripes: nothing is read first.
+    let news = pattern(66, bytes.len());
+    lab.fill(&server, &news);
+    assert_eq!(state(&lab.detail(), "m1"), "faulty");
+    assert_eq!(file.metadata().unwrap().len(), 5 * MIB, "it would hold zeroes where it was cut");
+    heal(&lab, server, "m0 m2", &news);
+}
+
+#[test]
 fn a_member_whose_file_is_deleted_serves_until_the_stop() {
-    if !can_copy("a member that is deleted") {
-        return;
-    }
-    let (lab, _) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
-    let server = lab.serve_data("m0 m1 m2");
+    let Some((lab, bytes, server)) = served("a member that is deleted") else { return };
     std::fs::remove_file(lab.path("m1")).unwrap();
-    let bytes = pattern(63, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    let bytes = pattern(63, bytes.len());
     lab.fill(&server, &bytes);
     assert_eq!(state(&lab.detail(), "m1"), "in_sync");
     server.stop();
@@ -170,4 +190,151 @@ fn what_can_be_read_nowhere_goes_on_record_and_costs_no_more_than_itself() {
     assert!(lab.contents(&server) == news);
     server.stop();
     md.agrees(&lab, "m0 m1 m2", &news);
+}
+
+#[test]
+fn what_the_kernel_has_on_record_as_bad_is_not_read() {
+    let Some(mut md) = Md::boot("bad blocks of the kernel's") else { return };
+    let (lab, bytes) = filled("-l1 --assume-clean", "m0 m1");
+    // Of the member, whose data starts at sector 2048.
+    let record = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+        echo 2848 16 >$md/dev-${devices[0]##*/}/bad_blocks
+        # It is written down with what is next.
+        dd if=/dev/md0 of=/dev/md0 bs=4k count=1 oflag=direct conv=notrunc status=none";
+    md.play(&lab, "m0 m1", record);
+    let junk = pattern(67, 16 * 512);
+    lab.write_at("m0", 2848 * 512, &junk);
+    let server = lab.serve_data("m0 m1");
+    for _ in 0..4 {
+        // Whichever of the two it would be read from.
+        assert!(lab.contents(&server) == bytes);
+    }
+    server.stop();
+    // A server that has not written there leaves them on record; what is written is good again.
+    let told = "mdadm --examine-badblocks ${devices[0]}";
+    assert!(md.play(&lab, "m0 m1", told).contains("2848 for 16 sectors"));
+    let server = lab.serve_data("m0 m1");
+    let news = pattern(68, bytes.len());
+    lab.fill(&server, &news);
+    server.stop();
+    assert!(!md.play(&lab, "m0 m1", told).contains("2848 for"));
+    md.agrees(&lab, "m0 m1", &news);
+}
+
+/// A member seen through a disk that fails for real: nbdkit's error filter, as a file by nbdfuse. While
+/// the file `trip` is there, requests fail as the words for the filter say.
+struct Flaky {
+    disk: Child,
+    lab: std::path::PathBuf,
+    name: String,
+}
+
+impl Flaky {
+    /// None where it cannot be, which is said aloud.
+    fn over(lab: &Lab, name: &str, words: &str) -> Option<Self> {
+        let what = format!("{name} on a disk that fails");
+        if let Some(absent) = ["nbdkit", "nbdfuse", "fio"].iter().find(|name| !installed(name)) {
+            not_run(&what, &format!("{absent} is not installed"));
+            return None;
+        }
+        let dir = format!("flaky-{name}");
+        std::fs::create_dir(lab.path(&dir)).unwrap();
+        let trip = lab.path("trip").display().to_string();
+        let words = words.replace("TRIP", &trip);
+        let line = format!(
+            "{dir}/{name} --command nbdkit -s --exit-with-parent --filter=error file {name} {words}"
+        );
+        let mut disk = lab.command("nbdfuse");
+        let mut disk = disk.args(line.split(' ')).stderr(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        while !support::exists(lab.path(&dir).join(name)) {
+            if Instant::now() > end || disk.try_wait().unwrap().is_some() {
+                let _ = disk.kill();
+                not_run(&what, "nbdfuse does not mount here");
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(Self { disk, lab: lab.path(""), name: name.to_owned() })
+    }
+
+    fn path(&self) -> String {
+        format!("flaky-{0}/{0}", self.name)
+    }
+}
+
+impl Drop for Flaky {
+    fn drop(&mut self) {
+        let mount = self.lab.join(format!("flaky-{}", self.name));
+        let _ = std::process::Command::new("fusermount3").arg("-uz").arg(mount).status();
+        let _ = self.disk.kill();
+        let _ = self.disk.wait();
+    }
+}
+
+/// Writes at random, reads it back and compares, again and again; it ends well if nothing is amiss.
+fn verified_load(lab: &Lab, server: &Server, mib: u64, loops: u64) -> Child {
+    let line = format!(
+        "60 fio --name=load --ioengine=nbd --uri={} --rw=randwrite --bsrange=4k-96k --iodepth=16 \
+         --size={mib}M --verify=crc32c --verify_backlog=64 --verify_fatal=1 --loops={loops}",
+        server.uri()
+    );
+    let mut load = lab.command("timeout");
+    load.args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null());
+    load.spawn().unwrap()
+}
+
+#[test]
+fn reads_that_fail_now_and_then_are_mended_under_load() {
+    if !can_copy("reads that fail now and then") {
+        return;
+    }
+    let (lab, bytes) = filled("-l6 -c64 --assume-clean", "m0 m1 m2 m3 m4");
+    let words = "error-pread=EIO error-pread-rate=5% error-pread-file=TRIP";
+    let disks: Vec<Flaky> =
+        ["m1", "m3"].iter().map_while(|n| Flaky::over(&lab, n, words)).collect();
+    let [first, second] = &disks[..] else { return };
+    let server = lab.serve_data(&format!("m0 {} m2 {} m4", first.path(), second.path()));
+    lab.file("trip", 0);
+    let status = verified_load(&lab, &server, 16, 4).wait().unwrap();
+    assert!(status.success(), "a client has seen it: {status}");
+    let contents = lab.contents(&server);
+    assert!(contents[16 << 20..] == bytes[16 << 20..], "what was not written");
+    let detail = lab.detail();
+    assert!(detail["work"]["recovered"].as_u64() > Some(10), "no read failed: {detail:#}");
+    assert!(["m1", "m3"].iter().all(|name| state(&detail, name) == "in_sync"), "{detail:#}");
+    std::fs::remove_file(lab.path("trip")).unwrap();
+    lab.run("check data").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert!(lab.contents(&server) == contents, "on good disks again");
+    server.stop();
+    drop(disks);
+    if let Some(mut md) = Md::boot("members whose reads failed now and then") {
+        md.agrees(&lab, "m0 m1 m2 m3 m4", &contents);
+    }
+}
+
+#[test]
+fn a_disk_that_refuses_writes_or_dies_is_put_out_under_load() {
+    if !can_copy("a disk that refuses writes") {
+        return;
+    }
+    for dies in [false, true] {
+        let (lab, _) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
+        let words = "error-pwrite=EIO error-pwrite-rate=100% error-pwrite-file=TRIP";
+        let Some(mut flaky) = Flaky::over(&lab, "m1", words) else { return };
+        let server = lab.serve_data(&format!("m0 {} m2", flaky.path()));
+        let mut load = verified_load(&lab, &server, 16, 4);
+        lab.until("a load", |detail| detail["work"]["requests"].as_u64() > Some(100));
+        if dies {
+            flaky.disk.kill().unwrap();
+        } else {
+            lab.file("trip", 0);
+        }
+        lab.until("its end", |detail| state(detail, "m1") == "faulty");
+        let status = load.wait().unwrap();
+        assert!(status.success(), "a client has seen it: {status}");
+        let bytes = lab.contents(&server);
+        heal(&lab, server, "m0 m2", &bytes);
+    }
 }

@@ -73,6 +73,8 @@ fn a_file_with_contents_is_not_covered() {
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("not empty"), "{ran:?}");
     assert_eq!(lab.read("precious"), b"x");
+    let ran = lab.run("serve m0 m1 m2 --fuse precious --overlay cow");
+    assert!(ran.code == 1 && !exists(lab.path("cow")), "its overlay stayed: {ran:?}");
 }
 
 #[test]

@@ -89,14 +89,10 @@ fn replay_theirs(options: &str, mode: &str) {
         pages.check(&lab.contents(&server), &format!("{mode} without {lost}"));
         server.stop();
     }
-    let read = lab.run(&format!("cat -o read {MEMBERS} j"));
-    if read.code == 0 {
-        // The members hold already what the journal does.
-        assert_eq!(mode, "write-through", "a write-back journal holds what nobody else does");
-        pages.check(&lab.read("read"), "a write-through journal for reading only");
-    } else {
-        assert!(read.err.contains("--overlay"), "{}", read.err);
-    }
+    let before: Vec<_> = MEMBERS.split(' ').map(|name| lab.read(name)).collect();
+    lab.run(&format!("cat -o read {MEMBERS} j")).ok();
+    pages.check(&lab.read("read"), &format!("{mode} for reading only"));
+    assert!(MEMBERS.split(' ').zip(before).all(|(name, was)| lab.read(name) == was), "written");
     let overlaid = lab.serve_data(&format!("--overlay o.img {MEMBERS} j"));
     pages.check(&lab.contents(&overlaid), &format!("{mode} beneath an overlay"));
     overlaid.stop();
@@ -285,6 +281,32 @@ fn a_journal_is_missed() {
     );
     assert_eq!(support::md::state(&lab.detail(), "j"), "journal");
     server.stop();
+}
+
+#[test]
+fn a_journal_that_is_lost_is_given_up() {
+    let lab = lab("-l5");
+    let pages = write_and_kill(&lab, 300);
+    let wrong = lab.run(&format!("serve --without-journal {MEMBERS}"));
+    assert_eq!(wrong.code, 2, "without --force: {wrong:?}");
+    let there = lab.run(&format!("serve --force --without-journal {MEMBERS} j"));
+    assert!(there.code == 1 && there.err.contains("j is not lost"), "{there:?}");
+    let server = lab.serve_data(&format!("--force --without-journal {MEMBERS}"));
+    assert_eq!(server.facts["read_only"], false);
+    assert_eq!(lab.detail()["consistency_policy"], "resync");
+    lab.run("wait data --timeout 60").ok();
+    assert_eq!(lab.detail()["last_sync"]["action"], "resync");
+    // What was answered is on the members: the journal is written through.
+    let contents = lab.contents(&server);
+    pages.check(&contents, "without its journal");
+    let news = pattern(77, contents.len());
+    lab.fill(&server, &news);
+    server.stop();
+    let scanned = lab.run(&format!("serve {MEMBERS} j --read-only --run true"));
+    assert!(scanned.code == 0 && scanned.err.contains("j: left"), "{scanned:?}");
+    if let Some(mut md) = Md::boot("an array that gave up its journal") {
+        md.agrees(&lab, MEMBERS, &news);
+    }
 }
 
 #[test]

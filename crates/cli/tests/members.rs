@@ -63,6 +63,9 @@ fn who_was_removed_by_one_is_taken_back_by_the_other_with_what_it_lacks() {
 #[test]
 #[ignore = "the rest of what is in cargo test; make soak plays it"]
 fn members_go_and_come_back_on_other_levels_and_versions_too() {
+    if !support::soaks("members go and come back on other levels and versions too") {
+        return;
+    }
     hand_spares_over(&["1.0", "0.90"]);
     go_and_come_back(&COMES_BACK[1..]);
 }

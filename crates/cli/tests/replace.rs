@@ -48,11 +48,16 @@ fn a_member_serves_until_its_replacement_is_whole() {
     lab.fill(&server, &bytes);
     let said = lab.run("replace data m1").ok().out;
     assert!(said.contains("as soon as there is a spare"), "{said}");
+    let waits = |detail: &Value| detail["members"][1]["awaits_replacement"] == true;
+    assert!(waits(&lab.detail()));
+    let said = lab.run("detail data").ok().out;
+    assert!(said.contains("active sync replaced-by-next-spare   m1"), "{said}");
     lab.run(&format!("add data {SPARE}")).ok();
     let detail = lab.until("a third of a replacement", |detail| {
         state(detail, SPARE) == "replacement" && progress(detail).0 >= progress(detail).1 / 3
     });
     assert_eq!(state(&detail, "m1"), "in_sync");
+    assert!(!waits(&detail));
     assert!(
         detail["state"].as_array().unwrap().iter().all(|word| word != "degraded"),
         "{detail:#}"

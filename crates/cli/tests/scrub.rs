@@ -13,6 +13,9 @@ const KIB: u64 = 1 << 10;
 /// Where the data of these members starts.
 const DATA: u64 = MIB;
 
+/// KiB/s of a check of ours that is to be caught half done.
+const SLOW: &str = "--sync-speed-max 6000";
+
 /// An array in sync, filled and stopped: options, members.
 fn filled(options: &str, members: &str) -> (Lab, Vec<u8>) {
     let lab = Lab::new(&vec![8; members.split(' ').count()]);
@@ -222,9 +225,53 @@ fn a_frozen_check_goes_on_where_it_was_with_what_it_has_found() {
     server.stop();
 }
 
+/// What of a check is left on record when it is stopped: nothing, so that the next one begins anew. Options
+/// and members.
+const STOPPED: [(&str, &str); 3] =
+    [("-l5 -c64", "m0 m1 m2"), ("-l1", "m0 m1 m2"), ("-l10 -c64 -p f2", "m0 m1 m2 m3")];
+
+#[test]
+fn a_check_that_one_leaves_half_done_the_other_does_anew() {
+    let Some(mut md) = Md::boot("checks that are stopped") else { return };
+    for (options, members) in STOPPED {
+        let (lab, _) = filled(options, members);
+        // Before and behind where it is stopped, in what no read of the data meets first.
+        corrupt(&lab, "m1", 200 * KIB, 4096);
+        corrupt(&lab, "m1", 6 * MIB, 4096);
+        let all = kernels_count(&mut md, &lab, members);
+        let stops = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+            begin() { echo check >$md/sync_action; }
+            read -r size <$md/component_size
+            case $(<$md/level) in raid10) read -r size </sys/block/md0/size; size=$((size / 2)) ;; esac
+            stop_at $((size * 2 * 3 / 10 / 128 * 128)) begin";
+        md.play(&lab, members, stops);
+        let server = lab.serve_data(&format!("{SLOW} {members}"));
+        let detail = lab.detail();
+        assert!(detail["sync"].is_null() && detail["resync_from_bytes"].is_null(), "{detail:#}");
+        assert_eq!(scrub(&lab, "check")["mismatch_sectors"], all, "{options}: begun by the kernel");
+        // And the reverse.
+        lab.run("check data").ok();
+        let detail = lab.until("a third of a check", |detail| {
+            let of = |key: &str| detail["sync"][key].as_u64().unwrap();
+            of("done_bytes") >= of("total_bytes") * 3 / 10
+        });
+        assert_eq!(detail["sync"]["action"], "check");
+        server.stop();
+        let anew = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+            read -r action <$md/sync_action; read -r resync <$md/resync_start
+            [ \"$action $resync\" = 'idle none' ] || { echo \"due: $action $resync\"; exit 1; }
+            scrub /dev/md0";
+        let theirs: u64 = md.play(&lab, members, anew).trim().parse().unwrap();
+        assert_eq!(theirs, all, "{options}: begun by us");
+    }
+}
+
 #[test]
 #[ignore = "takes minutes; make soak plays it"]
 fn every_level_and_layout_is_counted_and_resynced_as_the_kernel_does() {
+    if !support::soaks("every level and layout is counted and resynced as the kernel does") {
+        return;
+    }
     check_and_repair(&CASES[SAMPLE..]);
     resync_theirs(&WITH_BITMAP);
     leave_to_resync(&WITH_BITMAP);

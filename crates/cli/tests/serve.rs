@@ -184,6 +184,11 @@ fn a_name_and_a_socket_have_one_server() {
     let ran = lab.run("serve m2 m3 --name other --nbd unix:nbd.sock");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("another server listens there"), "{ran:?}");
+    let ran = lab.run("serve m2 m3 --overlay cow");
+    assert!(ran.code == 1 && !exists(lab.path("cow")), "its overlay stayed: {ran:?}");
+    lab.file("empty", 0);
+    let ran = lab.run("serve m2 m3 --name other --nbd unix:nbd.sock --overlay empty");
+    assert!(ran.code == 1 && lab.read("empty").is_empty(), "{ran:?}");
     let ran = lab.run("serve m0 m1 --name other");
     assert!(ran.err.contains("m0: in use"), "{ran:?}");
     assert_eq!(lab.run("status").ok().out.matches(" : active").count(), 1);
@@ -271,7 +276,12 @@ fn sigint_and_sighup_stop_cleanly_too() {
         server.signal(signal);
         assert_eq!(server.end().0, 0);
     }
-    lab.serve("m0 m1 m2").stop();
+    let server = lab.serve("m0 m1 m2");
+    // Meant for others, and no end.
+    server.signal("-USR1");
+    server.signal("-USR2");
+    lab.run("detail data").ok();
+    server.stop();
 }
 
 #[test]

@@ -163,4 +163,10 @@ fn a_read_only_start_writes_nothing_and_an_overlay_shows_all() {
     server.stop();
     let after: Vec<_> = MEMBERS.iter().map(|name| lab.read(name)).collect();
     assert!(before == after, "a member was written");
+    // Written at last: one word about what follows.
+    let mut server = lab.serve_data(&all);
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert!(code == 0 && said.contains("no resync is needed"), "{said}");
+    assert!(!said.contains("has been resynced"), "{said}");
 }

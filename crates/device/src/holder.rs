@@ -157,7 +157,7 @@ fn processes(uses: impl Fn(u32, &str) -> bool) -> Vec<String> {
         let mut numbers = numbers.into_iter().flatten().flatten();
         if numbers.any(|number| uses(pid, &number.file_name().to_string_lossy())) {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            let ours = if pid == std::process::id() { ", this command itself" } else { "" };
+            let ours = if pid == std::process::id() { ", this process itself" } else { "" };
             found.push(format!("{} (pid {pid}{ours})", name.trim()));
         }
     }

@@ -13,7 +13,7 @@ use crate::overlay::{self, Task};
 use crate::probe::{self, DevNumber};
 use crate::spec::MemberSpec;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::Arc;
@@ -297,6 +297,25 @@ impl Member {
         !self.is_block && self.id == (dev, ino)
     }
 
+    /// Looks whether its file has become shorter than the window; before a write, which would make it
+    /// longer again.
+    pub(crate) fn look(&self) {
+        let Store::File(file) = &self.store else { return };
+        if self.is_block {
+            return;
+        }
+        let len = if self.memory_backed {
+            // A third of the time of asking for it; elsewhere it might wait for a server. The place in the
+            // file is nobody's concern.
+            (&*file).seek(SeekFrom::End(0)).ok()
+        } else {
+            probe::file_len(file.as_fd())
+        };
+        if len.is_some_and(|len| len < self.base() + self.size) {
+            self.cut_off.store(true, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {
         if self.cut_off.load(Ordering::Relaxed) {
             return Verdict { delay: None, outcome: Outcome::Fail(libc::ENXIO) };
@@ -336,12 +355,13 @@ impl Member {
     /// written in part are read first. Durable only after [`Member::sync_all`].
     ///
     /// # Errors
-    /// `InvalidInput` outside the window, else the system's.
+    /// `InvalidInput` outside the window, `ENXIO` if the file has become shorter, else the system's.
     pub fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.check(offset, buf.len())?;
         if !self.writable() {
             return Err(io::Error::from_raw_os_error(libc::EROFS));
         }
+        self.look();
         self.suffer(Kind::Write, offset, buf.len())?;
         let file = match &self.store {
             Store::Memory(store) => {

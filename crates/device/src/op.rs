@@ -41,7 +41,8 @@ pub enum Op<'a> {
         /// Into what.
         iov: &'a [IoVec],
     },
-    /// Write the vectors. Completes with their whole length, or an error.
+    /// Write the vectors. Completes with their whole length, or an error. A file that was found shorter
+    /// than its window is not made longer again: that is the member's end, as for a read.
     Write {
         /// Which member.
         member: usize,

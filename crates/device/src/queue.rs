@@ -64,6 +64,9 @@ enum Driver {
 /// See the module.
 pub struct Queue {
     members: Vec<Option<Arc<Member>>>,
+    /// Members that were looked at ([`Member::look`]) since the last turn: once is enough for all the
+    /// writes of a turn.
+    looked: Vec<usize>,
     /// A step points into its slot, so slots must not move when the table grows.
     #[expect(clippy::vec_box)]
     slots: Vec<Box<Slot>>,
@@ -93,6 +96,7 @@ impl Queue {
         let (driver, notice) = pick(backend, depth.max(8), &waker)?;
         Ok(Self {
             members: members.into_iter().map(Some).collect(),
+            looked: Vec::new(),
             slots: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
@@ -234,6 +238,7 @@ impl Queue {
 
     /// One round with the back end; true if anything moved, be it only inside.
     fn turn(&mut self, patience: Patience) -> io::Result<bool> {
+        self.looked.clear();
         let mut results = std::mem::take(&mut self.results);
         // Before blocking: what a helper finished while the loop was awake has left no other trace.
         self.helpers.collect(&mut results);
@@ -377,18 +382,32 @@ impl Queue {
         Some(Arc::clone(member))
     }
 
+    /// As [`Queue::target`], for what changes the member.
+    fn written(&mut self, token: u64, index: usize, offset: u64, len: u64) -> Option<Arc<Member>> {
+        let member = self.target(token, index, offset, len)?;
+        if !member.writable() {
+            self.complete(token, -libc::EROFS);
+            return None;
+        }
+        if !self.looked.contains(&index) {
+            self.looked.push(index);
+            member.look();
+        }
+        Some(member)
+    }
+
     fn transfer(&mut self, token: u64, work: Work, index: usize, offset: u64, iov: &[IoVec]) {
         let total = iov.iter().fold(0u64, |sum, v| sum.saturating_add(v.len as u64));
         if total > i32::MAX as u64 {
             return self.complete(token, -libc::EINVAL);
         }
-        let Some(member) = self.target(token, index, offset, total) else { return };
+        let (member, kind) = match work {
+            Work::Read => (self.target(token, index, offset, total), Kind::Read),
+            _ => (self.written(token, index, offset, total), Kind::Write),
+        };
+        let Some(member) = member else { return };
         if total == 0 {
             return self.complete(token, 0);
-        }
-        let kind = if work == Work::Read { Kind::Read } else { Kind::Write };
-        if work != Work::Read && !member.writable() {
-            return self.complete(token, -libc::EROFS);
         }
         let key = self.new_slot(token, work);
         let slot = &mut self.slots[key];
@@ -405,10 +424,7 @@ impl Queue {
     }
 
     fn discard(&mut self, token: u64, index: usize, offset: u64, len: u64) {
-        let Some(member) = self.target(token, index, offset, len) else { return };
-        if !member.writable() {
-            return self.complete(token, -libc::EROFS);
-        }
+        let Some(member) = self.written(token, index, offset, len) else { return };
         if len == 0 || member.no_discard.load(Ordering::Relaxed) {
             return self.complete(token, 0);
         }
@@ -419,10 +435,7 @@ impl Queue {
     }
 
     fn write_zeroes(&mut self, token: u64, index: usize, offset: u64, len: u64, may_unmap: bool) {
-        let Some(member) = self.target(token, index, offset, len) else { return };
-        if !member.writable() {
-            return self.complete(token, -libc::EROFS);
-        }
+        let Some(member) = self.written(token, index, offset, len) else { return };
         if len == 0 {
             return self.complete(token, 0);
         }

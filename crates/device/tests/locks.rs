@@ -247,7 +247,7 @@ fn loop_devices_on_one_file_are_one_member() {
     drop(file);
     let held = try_open(&first.0, Access::ReadWrite).unwrap();
     let holders = try_open(&second.0, Access::ReadWrite).unwrap_err();
-    assert!(holders.iter().any(|holder| holder.contains("this command itself")), "{holders:?}");
+    assert!(holders.iter().any(|holder| holder.contains("this process itself")), "{holders:?}");
     assert!(try_open(text, Access::ReadOnly).is_err());
     drop(held);
     let apart = format!("{}@0+1M", first.0);

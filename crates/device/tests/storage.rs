@@ -111,6 +111,28 @@ fn a_file_cut_short_is_an_error_not_zeroes() {
 }
 
 #[test]
+fn a_file_cut_short_is_not_made_longer_by_a_write() {
+    everywhere(|dir, backend| {
+        let path = file(dir, "m", MIB);
+        let member = open(path.to_str().unwrap());
+        let mut caller = Caller::new([member], backend);
+        assert_eq!(caller.write(0, 0, &[1; 4096], false), 4096);
+        let cut = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        cut.set_len(6 * 4096).unwrap();
+        // To its very end, which would hide that it was cut.
+        assert_eq!(caller.write(0, (MIB - 4096) as u64, &[2; 4096], false), -libc::ENXIO);
+        assert_eq!(caller.read(0, 4096, 4096), Err(-libc::ENXIO), "nothing of it is trusted");
+        assert_eq!(cut.metadata().unwrap().len(), 6 * 4096);
+        drop(caller);
+        let member = open(path.to_str().unwrap());
+        cut.set_len(4096).unwrap();
+        let refused = member.write_at(8192, &[3; 512]).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENXIO), "metadata");
+        assert_eq!(cut.metadata().unwrap().len(), 4096);
+    });
+}
+
+#[test]
 fn zeroes_are_read_after_write_zeroes() {
     everywhere(|dir, backend| {
         for (may_unmap, len) in [(true, 3 * MIB), (false, 3 * MIB), (true, 512), (false, 1536)] {

@@ -59,11 +59,26 @@ impl Supervisor {
         }
     }
 
-    /// Logs that are behind, before superblocks that go by them.
+    /// Tells shards what of a range is on record: all of it but what was written meanwhile.
+    pub(crate) fn tell_recorded(&mut self, (id, start, len): BadRange) {
+        let member = &self.members[usize::from(id.0)];
+        let offset = member.superblock.data_offset().0;
+        let (from, end) = (start.0 + offset, start.0 + offset + len.0);
+        let logged = member.bad_blocks.iter().flat_map(|bad| bad.iter());
+        let parts = logged.map(|(at, len)| (at.0.max(from), (at.0 + len.0).min(end)));
+        for (at, to) in parts.filter(|(at, to)| at < to) {
+            self.orders.push_back(Order::BadRecorded(id, Sector(at - offset), Sectors(to - at)));
+        }
+    }
+
+    /// Logs that are behind, before superblocks that go by them. Of one member one write is on its way at a
+    /// time: of two the older could come last.
     pub(crate) fn send_logs(&mut self) {
         for index in 0..self.members.len() {
+            let target = Target::Member(MemberId(index as u16));
+            let is_on_its_way = self.in_flight.contains(&Some((target, Meta::BadBlocks)));
             let member = &mut self.members[index];
-            if !member.is_present() || !mem::take(&mut member.log_dirty) {
+            if is_on_its_way || !member.is_present() || !mem::take(&mut member.log_dirty) {
                 continue;
             }
             let (Some(bad), Some((sector, room))) =
@@ -72,7 +87,6 @@ impl Supervisor {
                 continue;
             };
             if let Ok(data) = bad.encode(room) {
-                let target = Target::Member(MemberId(index as u16));
                 self.send(target, sector, data, Meta::BadBlocks);
             }
         }

@@ -13,11 +13,7 @@
 //! - a flush waits for the copies that were on their way when it came, and a write with FUA leaves none
 //!   behind: what is stable is so on every member in sync.
 
-use crate::{
-    scratch::Scratch,
-    shard::{Owner, Shard},
-    types::*,
-};
+use crate::{member_io::Owner, scratch::Scratch, shard::Shard, types::*};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Home, Sector};

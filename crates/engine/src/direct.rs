@@ -3,10 +3,7 @@
 //! Also the [`Builder`], which joins what lies contiguously on one member into one I/O, for
 //! these levels and for reads of parity levels.
 
-use crate::{
-    shard::{Owner, Shard},
-    types::*,
-};
+use crate::{member_io::Owner, shard::Shard, types::*};
 use alloc::vec::Vec;
 use lapstrake_geometry::{Geometry, Home, Sector};
 use smallvec::SmallVec;

@@ -21,12 +21,7 @@ pub use replay::{Disks, Place, ReplayConfig, ReplayError, Replayed, holds_news, 
 pub(crate) use seal::Row;
 pub use seal::Sealing;
 
-use crate::{
-    messages::Notice,
-    seal::Seal,
-    shard::{Owner, Shard},
-    types::*,
-};
+use crate::{member_io::Owner, messages::Notice, seal::Seal, shard::Shard, types::*};
 use alloc::{collections::VecDeque, vec::Vec};
 use lapstrake_geometry::{Parity, Sectors};
 use lapstrake_metadata::journal::{BLOCK, BLOCK_BYTES, Meta, Payload, Seed, ring_add};

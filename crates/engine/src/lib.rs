@@ -69,6 +69,7 @@ mod guard;
 mod intent;
 pub mod journal;
 mod log;
+mod member_io;
 mod members;
 mod messages;
 mod op;

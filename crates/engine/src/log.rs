@@ -22,10 +22,11 @@
 //! Without parity to write (its member is missing) nothing is logged: no block depends on any other then.
 
 use crate::{
+    member_io::Owner,
     members::FULLY_TRUSTED,
     scratch::{PAGE_BYTES, Scratch},
     seal::Seal,
-    shard::{Owner, Shard},
+    shard::Shard,
     stripe::OP_SECTORS_MAX,
     types::*,
 };
@@ -245,7 +246,7 @@ impl Shard {
         let mut waiting = mem::take(&mut logs.without);
         waiting.extend(logs.logs.iter_mut().flat_map(|log| mem::take(&mut log.waiting)));
         for key in waiting {
-            self.log_refused(key);
+            self.fail_op(key);
         }
     }
 
@@ -334,7 +335,7 @@ impl Shard {
             self.ops[key as usize].is_in_unit = false;
             match &mut self.logs {
                 Some(logs) if may_write => logs.without.push_back(key),
-                _ => self.log_refused(key),
+                _ => self.fail_op(key),
             }
         }
     }

@@ -18,20 +18,19 @@
 //! while writing does not, since what the others now hold already implies its data. Writes go to
 //! members under recovery too, and parity is made for them, though nothing is read from them.
 
+mod blocks;
+mod log;
+mod sync;
+
 use crate::{
-    compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
-    journal::Row,
-    scratch::PAGE_BYTES,
-    shard::{Owner, Shard},
+    member_io::Owner,
+    shard::Shard,
     stripe::{Slice, Slices, requests_of},
     sync::{SyncAction, Syncs},
     types::*,
 };
-use alloc::vec::Vec;
 use core::ops::Range;
 use lapstrake_geometry::{Sectors, Slot, StripeNo};
-use lapstrake_metadata::ppl::Entry;
-use lapstrake_parity as parity;
 use smallvec::{SmallVec, smallvec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,14 +320,6 @@ impl Shard {
         self.log_op(key);
     }
 
-    /// What the operation is about to write may go out.
-    pub(crate) fn logged(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
-        (op.stage, op.pending) = (Stage::Writing, 1);
-        self.send_writes(key);
-        self.op_part_done(key);
-    }
-
     fn end_writing(&mut self, key: u32) {
         let op = &mut self.ops[key as usize];
         if !op.rewrites(&self.syncs) {
@@ -360,32 +351,6 @@ impl Shard {
     pub(crate) fn fail_op(&mut self, key: u32) {
         self.ops[key as usize].error = true;
         self.finish_op(key);
-    }
-
-    pub(crate) fn set_units(&mut self, key: u32, units: (u64, u64)) {
-        self.ops[key as usize].units = Some(units);
-    }
-
-    /// What an operation is about to write, by rows of a page.
-    pub(crate) fn rows_of(&self, key: u32) -> Vec<Row> {
-        let (op, parity) = (&self.ops[key as usize], self.parity());
-        let page = PAGE_BYTES / 512;
-        let rows = |slice: &Slice| (slice.lo..slice.hi).step_by(page as usize);
-        let row = |slice: &Slice, lo: u32| {
-            let at = Slice { lo, hi: lo + page, srcs: SmallVec::new() };
-            let offset = Sectors(u64::from(lo));
-            let data = slice.srcs.iter().map(|src| {
-                let sector = parity.array_sector(op.stripe, src.data, offset);
-                (sector.0, src.buf.advance_sectors(lo - slice.lo))
-            });
-            Row {
-                data: data.collect(),
-                sector: parity.member_sector(op.stripe, offset).0,
-                parity: [What::P, What::Q].iter().filter_map(|&what| op.block(what, &at)).collect(),
-            }
-        };
-        let of_slice = |slice| rows(slice).map(move |lo| row(slice, lo));
-        op.slices.iter().flat_map(of_slice).collect()
     }
 
     pub(crate) fn finish_op(&mut self, key: u32) {
@@ -434,220 +399,14 @@ impl Shard {
         }
     }
 
-    /// The log that has to have the operation before it writes: that of the parity's member, if there is
-    /// parity to write.
-    fn log_for(&self, op: &Op) -> Option<MemberId> {
-        let is_change = matches!(op.kind, OpKind::Write | OpKind::Zero);
-        let is_open = is_change && self.keeps_log();
-        self.writable(op.stripe, What::P).filter(|_| is_open)
-    }
-
-    /// Whether it changes a stripe with parity, and no log is to have it.
-    pub(crate) fn is_unlogged(&self, op: &Op) -> bool {
-        let is_change = matches!(op.kind, OpKind::Write | OpKind::Zero);
-        is_change && op.log.is_none() && self.writable(op.stripe, What::P).is_some()
-    }
-
-    /// What a log says of an operation, but for the checksum, and the members that it writes to.
-    pub(crate) fn log_entry(&self, key: u32) -> (Entry, SmallVec<[MemberId; 8]>) {
-        let (op, parity) = (&self.ops[key as usize], self.parity());
-        let (first, count) = match op.kind {
-            OpKind::Zero => (0, parity.data_disks()),
-            _ => (op.slices[0].srcs[0].data, op.slices[0].srcs.len() as u16),
-        };
-        let data = (first..first + count).map(What::Data);
-        let members = data.chain([What::P]).filter_map(|what| self.writable(op.stripe, what));
-        let lo = Sectors(u64::from(op.lo()));
-        let entry = Entry {
-            data_sector: parity.array_sector(op.stripe, first, lo).0,
-            pp_size: op.partial().map_or(0, |partial| partial.1 * 512),
-            data_size: u32::from(count) * op.height() * 512,
-            parity_disk: parity.slot_of_p(op.stripe).0.into(),
-            checksum: 0,
-        };
-        (entry, members.collect())
-    }
-
-    /// The log that the operation waits for.
-    pub(crate) fn log_of(&self, key: u32) -> Option<MemberId> {
-        self.ops[key as usize].log
-    }
-
-    /// The log that an operation is to have now that a member has failed.
-    pub(crate) fn move_log(&mut self, key: u32) -> Option<MemberId> {
-        let log = self.writable(self.ops[key as usize].stripe, What::P);
-        self.ops[key as usize].log = log;
-        log
-    }
-
-    /// What the operation was to write is in no log, and may not be written.
-    pub(crate) fn log_refused(&mut self, key: u32) {
-        self.ops[key as usize].error = true;
-        self.finish_op(key);
-    }
-
     fn writable(&self, stripe: StripeNo, what: What) -> Option<MemberId> {
         self.members.writable(self.slot_of(stripe, what)?)
-    }
-
-    /// The parities that a write makes. With a journal all of them, though nobody may take one: a row in the
-    /// journal without its parity would be one whose parity is still to be made.
-    fn made(&self, stripe: StripeNo) -> Parities {
-        match self.journal {
-            Some(_) => Parities { p: true, q: self.parity().slot_of_q(stripe).is_some() },
-            None => self.kept(stripe),
-        }
     }
 
     /// The parities that are written.
     fn kept(&self, stripe: StripeNo) -> Parities {
         let is_kept = |what| self.writable(stripe, what).is_some();
         Parities { p: is_kept(What::P), q: is_kept(What::Q) }
-    }
-
-    /// How to do a unit of a sync action; else whether nothing is to be done, or nothing can be.
-    fn sync_plan(&mut self, op: &Op) -> Result<Plan, bool> {
-        let parities = usize::from(op.known.p) + usize::from(op.known.q);
-        let Some(piece) = op.piece() else { return Err(true) };
-        match self.syncs.action(piece) {
-            SyncAction::Recovery | SyncAction::Rewrite => {
-                let targets = self.recovered_blocks(op);
-                if targets.is_empty() {
-                    Err(true)
-                } else if targets.iter().all(|&(what, _)| op.is_known(what)) {
-                    Ok(Plan::Copy)
-                } else if op.lost.len() > parities {
-                    Err(self.lose_unit(op))
-                } else {
-                    Ok(Plan::Restore)
-                }
-            }
-            // There is nothing to compare with.
-            _ if !op.lost.is_empty() || parities == 0 => Err(true),
-            _ => Ok(Plan::Compare),
-        }
-    }
-
-    /// What a unit should recover is lost. True if that can go on record, so that the recovery goes on.
-    fn lose_unit(&mut self, op: &Op) -> bool {
-        let Some(piece) = op.piece() else { return false };
-        if self.syncs.action(piece) == SyncAction::Rewrite {
-            return false;
-        }
-        let range = self.member_range(op);
-        let targets = self.recovered_blocks(op).into_iter().filter(|&(what, _)| !op.is_known(what));
-        let targets: SmallVec<[MemberId; 2]> = targets.map(|target| target.1).collect();
-        if op.height() > PAGE_BYTES / 512 {
-            self.retry_in_pages(piece, range);
-            return true;
-        }
-        self.lose(targets.iter().map(|&target| (target, range.clone())))
-    }
-
-    /// What members lack of the operation's range.
-    fn recovered_blocks(&self, op: &Op) -> SmallVec<[(What, MemberId); 2]> {
-        let parity = self.parity();
-        let range = self.member_range(op);
-        let all = (0..parity.data_disks()).map(What::Data).chain([What::P, What::Q]);
-        all.filter_map(|what| {
-            let slot = self.slot_of(op.stripe, what)?;
-            self.members.lacking(slot, &range).map(|member| (what, member))
-        })
-        .collect()
-    }
-
-    /// Whether a parity that can be read is what somebody lacks.
-    fn copies_parity(&self, op: &Op) -> bool {
-        let is_parity = |what| matches!(what, What::P | What::Q);
-        let targets = self.recovered_blocks(op);
-        op.kind == OpKind::Sync && targets.iter().any(|t| is_parity(t.0) && op.is_known(t.0))
-    }
-
-    fn send_recovered(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
-        let (lo, hi) = (op.lo(), op.lo() + op.height());
-        for (what, member) in self.recovered_blocks(op) {
-            self.write_block(key, what, member, (lo, hi));
-        }
-    }
-
-    /// Writes a height range of one of the operation's blocks.
-    fn write_block(&mut self, key: u32, what: What, member: MemberId, (lo, hi): (u32, u32)) {
-        let op = &self.ops[key as usize];
-        let Some(buf) = op.block(what, &Slice { lo, hi, srcs: SmallVec::new() }) else { return };
-        let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(lo))).0;
-        let pieces = smallvec![Piece { buf, len: (hi - lo) * 512 }];
-        self.ops[key as usize].pending += 1;
-        let range = (sector, u64::from(hi - lo));
-        self.start_io(Owner::Op(key), member, IoKind::Write { fua: false }, range, pieces);
-    }
-
-    fn compare(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
-        op.pending = 1;
-        let op = &self.ops[key as usize];
-        let slice = &op.slices[0];
-        let disks = self.parity().data_disks();
-        let what = Subject::Parity {
-            data: (0..disks).filter_map(|data| op.block(What::Data(data), slice)).collect(),
-            coefs: self.exponents(op.stripe).iter().map(|&exp| parity::gf::exp(exp)).collect(),
-            p: op.block(What::P, slice).filter(|_| op.known.p),
-            q: op.block(What::Q, slice).filter(|_| op.known.q),
-        };
-        let len = op.height() * 512;
-        self.emit(Effect::Compare(Comparison { id: CompareId(Compared::Op(key)), what, len }));
-    }
-
-    /// The operation's blocks were compared.
-    pub(crate) fn op_compared(&mut self, key: u32, found: &[Finding]) {
-        let op = &mut self.ops[key as usize];
-        op.stage = Stage::Writing;
-        let (stripe, lo) = (op.stripe, op.lo());
-        let Some(piece) = op.piece() else { return };
-        self.note_stripe_mismatches(piece, stripe, lo, found);
-        let action = self.syncs.action(piece);
-        if action != SyncAction::Check {
-            // Pages that follow each other and are mended alike go together.
-            let alike = |a: &Finding, b: &Finding| (a.suspect, a.page + 1) == (b.suspect, b.page);
-            for pages in found.chunk_by(alike) {
-                self.mend(key, pages, action == SyncAction::Repair);
-            }
-        }
-        self.op_part_done(key);
-    }
-
-    /// Mends pages: the one block that is known to be wrong, else the parities.
-    fn mend(&mut self, key: u32, pages: &[Finding], trusts_parity: bool) {
-        let op = &self.ops[key as usize];
-        let page = PAGE_BYTES / 512;
-        let lo = op.lo() + pages[0].page * page;
-        let hi = (lo + page * pages.len() as u32).min(op.lo() + op.height());
-        let slice = Slice { lo, hi, srcs: SmallVec::new() };
-        let (len, disks) = ((hi - lo) * 512, self.parity().data_disks());
-        let (work, written) = match pages[0].suspect {
-            Suspect::Block(wrong) if trusts_parity => {
-                let others = (0..disks).filter(|&data| data != wrong).map(What::Data);
-                let srcs = others.chain([What::P]).filter_map(|what| op.block(what, &slice));
-                let wrong = What::Data(wrong);
-                let work = op.block(wrong, &slice).map(|dst| Compute::Xor {
-                    dst,
-                    srcs: srcs.collect(),
-                    len,
-                });
-                (work, [Some(wrong), None])
-            }
-            _ => (self.make_parity(op, &slice), [Some(What::P), Some(What::Q)]),
-        };
-        let stripe = op.stripe;
-        if let Some(work) = work {
-            self.stats.compute_bytes += work.bytes_read();
-            self.emit(Effect::Compute(work));
-        }
-        for what in written.into_iter().flatten() {
-            if let Some(member) = self.writable(stripe, what) {
-                self.write_block(key, what, member, (lo, hi));
-            }
-        }
     }
 
     /// The cheapest plan that can be; none when too much is lost.
@@ -864,138 +623,5 @@ impl Shard {
                 self.start_io(Owner::Op(key), member, kind, range, Pieces::new());
             }
         }
-    }
-
-    /// The parity work between reading and writing.
-    fn compute(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
-        let mut work: SmallVec<[Compute; 4]> = SmallVec::new();
-        for slice in &op.slices {
-            if op.plan == Plan::Restore {
-                work.extend(self.recover(op, slice));
-            }
-            match op.plan {
-                _ if op.kind == OpKind::Read => {}
-                Plan::Bare | Plan::Copy | Plan::Compare => {}
-                Plan::Restore if op.kind == OpKind::Sync && op.known == self.kept(op.stripe) => {}
-                _ if op.leaves_partial() => self.make_partial(op, slice, &mut work),
-                Plan::Rmw => self.update_parity(op, slice, &mut work),
-                Plan::Full | Plan::Rcw | Plan::Restore => work.extend(self.make_parity(op, slice)),
-            }
-        }
-        for compute in work {
-            self.stats.compute_bytes += compute.bytes_read();
-            self.emit(Effect::Compute(compute));
-        }
-    }
-
-    /// P and Q of the stripe's new data.
-    fn make_parity(&self, op: &Op, slice: &Slice) -> Option<Compute> {
-        let len = (slice.hi - slice.lo) * 512;
-        let disks = self.parity().data_disks();
-        let (p, q) = (op.block(What::P, slice), op.block(What::Q, slice));
-        let source = |data| op.after(slice, data);
-        let Some(q) = q else {
-            let srcs = (0..disks).filter_map(source).collect();
-            return p.map(|dst| Compute::Xor { dst, srcs, len });
-        };
-        let exps = self.exponents(op.stripe);
-        let Some(p) = p else {
-            let row = exps.iter().map(|&e| parity::gf::exp(e)).collect();
-            let srcs = (0..disks).filter_map(source).collect();
-            return Some(Compute::Mul { dsts: smallvec![q], rows: smallvec![row], srcs, len });
-        };
-        // DDF layouts leave holes among the exponents; a hole counts as zeros.
-        let top = exps.iter().max().map_or(0, |&e| usize::from(e) + 1);
-        let mut data: Bufs = SmallVec::from_elem(Buf::ZERO, top);
-        for (index, &exp) in exps.iter().enumerate() {
-            data[usize::from(exp)] = source(index as u16)?;
-        }
-        Some(Compute::Pq { p, q, data, len })
-    }
-
-    /// The part of parity that a write leaves as it is, and parity of that and of the new data.
-    fn make_partial(&self, op: &Op, slice: &Slice, work: &mut SmallVec<[Compute; 4]>) {
-        let len = (slice.hi - slice.lo) * 512;
-        let (Some(p), Some(partial)) = (op.block(What::P, slice), op.block(What::Partial, slice))
-        else {
-            return;
-        };
-        let is_rmw = op.plan == Plan::Rmw;
-        let kept = (0..self.parity().data_disks()).filter(|&data| op.touches(data) == is_rmw);
-        let kept = kept.filter_map(|data| op.before(slice, data));
-        let srcs: Bufs = is_rmw.then_some(p).into_iter().chain(kept).collect();
-        work.push(Compute::Xor { dst: partial, srcs, len });
-        let new = slice.srcs.iter().map(|src| src.buf);
-        work.push(Compute::Xor { dst: p, srcs: new.chain([partial]).collect(), len });
-    }
-
-    /// Old parity plus old and new data, in place.
-    fn update_parity(&self, op: &Op, slice: &Slice, work: &mut SmallVec<[Compute; 4]>) {
-        let len = (slice.hi - slice.lo) * 512;
-        let mut srcs = Bufs::new();
-        let mut coefs = Coefs::new();
-        for src in &slice.srcs {
-            let exp = self.parity().q_exponent(op.stripe, src.data);
-            srcs.extend(op.before(slice, src.data));
-            srcs.push(src.buf);
-            coefs.extend([parity::gf::exp(exp); 2]);
-        }
-        if let Some(dst) = op.block(What::P, slice) {
-            work.push(Compute::XorInto { dst, srcs: srcs.clone(), len });
-        }
-        if let Some(dst) = op.block(What::Q, slice) {
-            work.push(Compute::MulInto { dst, coefs, srcs, len });
-        }
-    }
-
-    /// The lost data chunks that the operation needs, from what was read.
-    fn recover(&self, op: &Op, slice: &Slice) -> Option<Compute> {
-        let len = (slice.hi - slice.lo) * 512;
-        let exps = self.exponents(op.stripe);
-        let mut srcs: Bufs = (0..exps.len())
-            .filter(|data| !op.lost.contains(data))
-            .filter_map(|data| op.before(slice, data as u16))
-            .collect();
-        let mut rows: SmallVec<[Coefs; 2]> = smallvec![SmallVec::from_elem(0, exps.len()); 2];
-        let p = op.block(What::P, slice).filter(|_| op.known.p);
-        let q = op.block(What::Q, slice).filter(|_| op.known.q);
-        let (first, second) = rows.split_at_mut(1);
-        match (op.lost.as_slice(), p, q) {
-            (&[_], Some(p), _) => {
-                srcs.push(p);
-                first[0].fill(1);
-            }
-            (&[one], None, Some(q)) => {
-                srcs.push(q);
-                parity::recovery::recover_data_from_q(&exps, one, &mut first[0], &mut second[0]);
-            }
-            (&[one, two], Some(p), Some(q)) => {
-                srcs.extend([p, q]);
-                parity::recovery::recover_two_data(&exps, one, two, &mut first[0], &mut second[0]);
-            }
-            _ => return None,
-        }
-        let mut dsts: SmallVec<[Buf; 2]> = SmallVec::new();
-        let mut used: SmallVec<[Coefs; 2]> = SmallVec::new();
-        for (&data, row) in op.lost.iter().zip(rows) {
-            // A lost chunk that is about to be overwritten as a whole needs no recovery.
-            if let Some(dst) = op.before(slice, data as u16) {
-                dsts.push(dst);
-                used.push(row);
-            }
-        }
-        match used.first() {
-            Some(row) if used.len() == 1 && row.iter().all(|&c| c == 1) => {
-                Some(Compute::Xor { dst: dsts[0], srcs, len })
-            }
-            Some(_) => Some(Compute::Mul { dsts, rows: used, srcs, len }),
-            None => None,
-        }
-    }
-
-    fn exponents(&self, stripe: StripeNo) -> SmallVec<[u8; 16]> {
-        let parity = self.parity();
-        (0..parity.data_disks()).map(|data| parity.q_exponent(stripe, data)).collect()
     }
 }

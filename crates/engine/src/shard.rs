@@ -18,6 +18,7 @@ use crate::{
     guard::Guard,
     journal::{JOURNAL_PAGES, Journal, JournalConfig},
     log::Logs,
+    member_io::{Io, Owner},
     members::{BadState, MemberConfig, Members},
     messages::{BitmapTerms, Notice, Order},
     op::Op,
@@ -27,7 +28,7 @@ use crate::{
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
-use core::{mem, ops::Range};
+use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Sectors, StripeNo};
 use slab::Slab;
 
@@ -132,43 +133,11 @@ impl Req {
     }
 }
 
-/// Whom a member I/O works for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Owner {
-    Request(u32),
-    /// A copy that the request leaves behind.
-    Behind(u32),
-    Op(u32),
-    /// A unit of a sync action.
-    Unit(u32),
-    /// Whether a page of a failed read can be read by itself.
-    Probe(u32),
-    /// The unit under way in the log of this member.
-    Log(MemberId),
-    /// The flush of what that unit describes.
-    LogFlush(MemberId),
-    /// The flush before the first unit.
-    LogOpening,
-    /// The batch on its way to the journal.
-    Journal,
-}
-
 /// Who claims an array range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     Write(u32),
     Sync(u32),
-}
-
-#[derive(Debug)]
-struct Io {
-    member: MemberId,
-    sector: Sector,
-    len: u64,
-    owner: Owner,
-    read: bool,
-    /// Of a request's own read, to ask for them elsewhere when it fails.
-    pieces: Pieces,
 }
 
 /// A shard of an array. See the crate's documentation for how it is driven.
@@ -178,7 +147,7 @@ pub struct Shard {
     pub(crate) members: Members,
     pub(crate) in_sync_to: Sector,
     pub(crate) reqs: Slab<Req>,
-    ios: Slab<Io>,
+    pub(crate) ios: Slab<Io>,
     pub(crate) ops: Slab<Op>,
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
@@ -304,56 +273,6 @@ impl Shard {
         }
     }
 
-    /// A member I/O has ended. A failing member is an input, not an error of the engine.
-    pub fn handle_completion(&mut self, now: Time, id: IoId, ok: bool) {
-        self.now = now;
-        let io = self.ios.remove(id.0 as usize);
-        match io.owner {
-            Owner::Log(log) => return self.unit_written(log, io.member, ok),
-            Owner::LogFlush(log) => return self.unit_flushed(log, io.member, ok),
-            Owner::LogOpening => return self.opening_flushed(io.member, ok),
-            Owner::Journal => return self.journal_io_done(ok),
-            _ => {}
-        }
-        if io.read {
-            self.members.read_ended(io.member);
-        }
-        let survived = match (ok, io.read) {
-            (true, true) => true,
-            (true, false) => {
-                self.written(&io);
-                true
-            }
-            (false, true) if matches!(io.owner, Owner::Probe(_)) => true,
-            (false, true) if !self.is_rewriting(io.owner) => self.read_failed(&io),
-            (false, _) => self.write_failed(&io),
-        };
-        if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
-            self.stripe_lost(op);
-        }
-        let is_replacement = || {
-            let slot = self.members.slot_of(io.member);
-            slot.is_some_and(|slot| self.members.writable(slot) != Some(io.member))
-        };
-        if let (Owner::Request(key), true, false) = (io.owner, ok, io.read)
-            && !is_replacement()
-        {
-            self.copy_kept(key);
-        }
-        match io.owner {
-            Owner::Behind(key) => self.copy_done(key, survived),
-            Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
-            Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, io.read),
-            Owner::Probe(errand) => self.probed(errand, ok),
-            Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
-            Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
-            Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
-            Owner::Log(_) | Owner::LogFlush(_) | Owner::LogOpening | Owner::Journal => {
-                unreachable!("dealt with above")
-            }
-        }
-    }
-
     /// A word from the supervisor.
     pub fn handle_order(&mut self, now: Time, order: &Order) {
         self.now = now;
@@ -414,7 +333,7 @@ impl Shard {
             }
             // Whatever is ready by now goes into one batch.
             let sent = self.effects.is_empty() && self.write_journal();
-            let has_ready = self.stripes.has_ready() || self.syncs.can_begin();
+            let has_ready = self.stripes.has_ready() || self.next_piece().is_some();
             if !sent && self.released.is_empty() && !has_ready {
                 break;
             }
@@ -520,156 +439,6 @@ impl Shard {
 
     pub(crate) fn emit(&mut self, effect: Effect) {
         self.effects.push_back(effect);
-    }
-
-    /// Puts a member I/O on its way, and if it changes something one for the member's replacement. `owner`
-    /// hears of its end, or of both.
-    pub(crate) fn start_io(
-        &mut self,
-        owner: Owner,
-        member: MemberId,
-        kind: IoKind,
-        range: (u64, u64),
-        pieces: Pieces,
-    ) {
-        let replacement = self.members.replacement_of(member).filter(|_| kind != IoKind::Read);
-        if let Some(replacement) = replacement {
-            match owner {
-                Owner::Request(key) => self.reqs[key as usize].pending += 1,
-                Owner::Op(key) => self.ops[key as usize].expect_another(),
-                Owner::Behind(key) => self.expect_another_copy(key),
-                Owner::Unit(key) => self.expect_another(key),
-                Owner::LogFlush(log) => self.expect_another_flush(log),
-                Owner::LogOpening => self.expect_another_opening(),
-                Owner::Probe(_) => unreachable!("probes only read"),
-                Owner::Log(_) | Owner::Journal => unreachable!("logs have places of their own"),
-            }
-            self.send_io(owner, replacement, kind, range, pieces.clone());
-        }
-        self.send_io(owner, member, kind, range, pieces);
-    }
-
-    fn send_io(
-        &mut self,
-        owner: Owner,
-        member: MemberId,
-        kind: IoKind,
-        (sector, len): (u64, u64),
-        pieces: Pieces,
-    ) {
-        let sector = Sector(sector + self.members.data_offset(member).0);
-        self.start_io_at(owner, member, kind, (sector, len), pieces);
-    }
-
-    /// As [`Self::start_io`], at a sector from the member's start.
-    pub(crate) fn start_io_at(
-        &mut self,
-        owner: Owner,
-        member: MemberId,
-        kind: IoKind,
-        (sector, len): (Sector, u64),
-        pieces: Pieces,
-    ) {
-        let read = kind == IoKind::Read;
-        if read {
-            self.members.read_started(member, sector + Sectors(len));
-            self.stats.member_reads += 1;
-            self.stats.member_read_sectors += len;
-        } else {
-            self.stats.member_writes += 1;
-            self.stats.member_write_sectors += len;
-        }
-        let kept = match owner {
-            Owner::Request(_) if read => pieces.clone(),
-            _ => Pieces::new(),
-        };
-        let id =
-            IoId(self.ios.insert(Io { member, sector, len, owner, read, pieces: kept }) as u32);
-        self.effects.push_back(Effect::Io(MemberIo {
-            id,
-            member,
-            kind,
-            sector,
-            len: Sectors(len),
-            pieces,
-        }));
-    }
-
-    /// After an I/O error: uses the member no more if the array lives without it. False: it is
-    /// the last that holds some data, so it stays, and the error goes to the caller.
-    pub(crate) fn fail_if_survivable(&mut self, member: MemberId) -> bool {
-        if self.members.has_failed(member) {
-            return true;
-        }
-        let survives = self.survives_without(member);
-        if survives && self.members.fail(member) {
-            self.notices.push_back(Notice::Failed(member));
-        }
-        survives
-    }
-
-    fn survives_without(&self, member: MemberId) -> bool {
-        let Some(slot) = self.members.slot_of(member) else { return false };
-        let members = &self.members;
-        if members.writable(slot) != Some(member) {
-            return true;
-        }
-        self.geometry.survives(|other| match other == slot {
-            true => members.has_whole_replacement(member),
-            false => members.trusted_to(other) == crate::members::FULLY_TRUSTED,
-        })
-    }
-
-    /// After a read error: reads the range elsewhere and writes it anew. False: nobody else has the data.
-    fn read_failed(&mut self, io: &Io) -> bool {
-        if self.members.has_failed(io.member) {
-            return true;
-        }
-        if !self.survives_without(io.member) {
-            return self.source_failed(io.owner, io.member, self.range_of(io));
-        }
-        self.rewrite(io.member, self.range_of(io));
-        true
-    }
-
-    /// A member's own sectors, from its data offset.
-    fn range_of(&self, io: &Io) -> Range<u64> {
-        let start = io.sector.0.saturating_sub(self.members.data_offset(io.member).0);
-        start..start + io.len
-    }
-
-    fn written(&mut self, io: &Io) {
-        let range = self.range_of(io);
-        // What was not on record is still to be read again.
-        if !range.is_empty() && self.members.is_told_in_part(io.member, &range) {
-            self.members.clear_bad(io.member, range.clone());
-            let len = Sectors(range.end - range.start);
-            self.notices.push_back(Notice::Good(io.member, Sector(range.start), len));
-        }
-    }
-
-    /// After a write error, or when what was written anew cannot be read: the member is used no more,
-    /// unless what it lacks is, or goes, on record as bad.
-    fn write_failed(&mut self, io: &Io) -> bool {
-        let range = self.range_of(io);
-        if range.is_empty() || self.members.has_failed(io.member) {
-            return self.fail_if_survivable(io.member);
-        }
-        if self.members.is_on_record(io.member, &range) {
-            return true;
-        }
-        if self.is_rewriting(io.owner) && self.members.has_log(io.member) {
-            self.tell_bad(io.member, range);
-            return true;
-        }
-        self.fail_if_survivable(io.member)
-    }
-
-    /// What a member lacks goes on record.
-    pub(crate) fn tell_bad(&mut self, member: MemberId, range: Range<u64>) {
-        let len = Sectors(range.end - range.start);
-        self.members.mark_bad(member, range.clone(), BadState::Told);
-        self.notices.push_back(Notice::Bad(member, Sector(range.start), len));
     }
 
     /// Fails every write from now on, and has all other shards do so.

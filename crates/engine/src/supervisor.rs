@@ -580,6 +580,12 @@ impl Supervisor {
         (member.standing, member.slot, member.recovered_to)
     }
 
+    /// Whether it is to be replaced as soon as there is a spare.
+    #[must_use]
+    pub fn awaits_replacement(&self, member: MemberId) -> bool {
+        self.members[usize::from(member.0)].is_to_go
+    }
+
     /// From where on a resync is due.
     #[must_use]
     pub fn resync_from(&self) -> Option<Sector> {

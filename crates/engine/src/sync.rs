@@ -14,16 +14,17 @@
 
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
+    member_io::Owner,
     members::BadState,
     messages::Notice,
     scratch::PAGE_BYTES,
-    shard::{Job, Owner, Shard},
+    shard::{Job, Shard},
     stripe::OP_SECTORS_MAX,
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::{mem, ops::Range};
-use lapstrake_geometry::{Content, Geometry, Home, Sector, Sectors, StripeNo};
+use lapstrake_geometry::{Content, Geometry, Home, Sector, Sectors, Slot, StripeNo};
 use slab::Slab;
 use smallvec::{SmallVec, smallvec};
 
@@ -49,6 +50,11 @@ pub enum SyncAction {
     Repair,
     /// What a member could not read is written anew, and read again. Shards do this by themselves.
     Rewrite,
+}
+
+/// Whether all members of a place are held against each other.
+pub(crate) fn compares(action: SyncAction) -> bool {
+    matches!(action, SyncAction::Resync | SyncAction::Check | SyncAction::Repair)
 }
 
 /// Names a piece.
@@ -187,6 +193,8 @@ pub(crate) struct Syncs {
     queue: VecDeque<u32>,
     units: Slab<Unit>,
     running: u32,
+    /// Pieces that mend a page.
+    mending: u32,
     /// Requests answered, as of the last report.
     requests_told: u64,
 }
@@ -194,11 +202,6 @@ pub(crate) struct Syncs {
 impl Syncs {
     pub(crate) fn is_idle(&self) -> bool {
         self.pieces.is_empty()
-    }
-
-    /// Whether there is a unit that may begin.
-    pub(crate) fn can_begin(&self) -> bool {
-        self.running < UNITS_MAX && !self.queue.is_empty()
     }
 
     pub(crate) fn action(&self, piece: u32) -> SyncAction {
@@ -234,14 +237,20 @@ impl Shard {
         }
     }
 
+    /// The place in the queue of a piece a unit of which may begin.
+    pub(crate) fn next_piece(&self) -> Option<usize> {
+        let mut queue = self.syncs.queue.iter();
+        let may_begin = self.syncs.running < UNITS_MAX;
+        queue.position(|&key| !self.awaits_mending(key)).filter(|_| may_begin)
+    }
+
     /// Begins as many units as may run at once.
     pub(crate) fn begin_units(&mut self) {
-        while self.syncs.can_begin()
-            && let Some(&key) = self.syncs.queue.front()
-        {
+        while let Some(at) = self.next_piece() {
+            let key = self.syncs.queue[at];
             let piece = &mut self.syncs.pieces[key as usize];
             if piece.is_begun() || matches!(piece.probe, Probe::Running(_)) {
-                self.syncs.queue.pop_front();
+                self.syncs.queue.remove(at);
                 self.end_piece_if_done(key);
                 continue;
             }
@@ -255,11 +264,32 @@ impl Shard {
         }
     }
 
+    /// Whether what is to be compared next is about to be readable again: not to compare it would leave it
+    /// as it is.
+    fn awaits_mending(&self, key: u32) -> bool {
+        let piece = &self.syncs.pieces[key as usize];
+        if self.syncs.mending == 0 || !compares(piece.what.action) || piece.is_begun() {
+            return false;
+        }
+        let at = piece.next().start;
+        let homes = match &self.geometry {
+            Geometry::Parity(_) => SmallVec::new(),
+            copies => copies.map(Sector(at)).homes,
+        };
+        self.syncs.pieces.iter().filter_map(|(_, errand)| errand.mends.as_ref()).any(|mends| {
+            let (member, range) = mends;
+            let slot = self.members.slot_of(*member);
+            let is_home = |home: &Home| Some(home.slot) == slot && range.contains(&home.sector.0);
+            (homes.is_empty() && range.contains(&at)) || homes.iter().any(is_home)
+        })
+    }
+
     fn end_piece_if_done(&mut self, key: u32) {
         let piece = &self.syncs.pieces[key as usize];
         if piece.units == 0 && piece.is_begun() && !self.syncs.queue.contains(&key) {
             let Errand { mut report, mends, .. } = self.syncs.pieces.remove(key as usize);
             if let Some((member, range)) = mends {
+                self.syncs.mending -= 1;
                 return self.end_rewrite(member, range, report.ok);
             }
             report.requests = self.stats.requests - self.syncs.requests_told;
@@ -287,7 +317,9 @@ impl Shard {
         let next = self.syncs.pieces[key as usize].next();
         let (stripe, offset) = parity.stripe_at(Sector(next.start));
         let left = (parity.chunk().0 - offset.0).min(next.end - next.start);
-        let len = left.min(u64::from(OP_SECTORS_MAX));
+        let slots = (0..self.geometry.raid_disks()).map(Slot);
+        let alike = slots.map(|slot| self.members.alike(slot, next.start)).min();
+        let len = left.min(u64::from(OP_SECTORS_MAX)).min(alike.unwrap_or(left));
         self.syncs.pieces[key as usize].took(len);
         let (lo, hi) = (offset.0 as u32, (offset.0 + len) as u32);
         self.add_sync_frag(key, stripe, (lo, hi));
@@ -450,7 +482,12 @@ impl Shard {
             return self.read_again(key);
         }
         if mem::take(&mut unit.again) {
+            let (piece, range) = (unit.piece, unit.start..unit.start + unit.len);
             self.give_copies(key);
+            if range.end - range.start > PAGE_SECTORS && compares(self.syncs.action(piece)) {
+                self.retry_in_pages(piece, range);
+                return self.end_unit(key);
+            }
             return self.read_copies(key);
         }
         match self.syncs.action(self.syncs.units[key as usize].piece) {
@@ -549,11 +586,16 @@ impl Shard {
 
     /// A member could not read this: nothing is read there until it has been written anew.
     pub(crate) fn rewrite(&mut self, member: MemberId, range: Range<u64>) {
-        self.members.mark_bad(member, range.clone(), BadState::Seen);
         let Some(slot) = self.members.slot_of(member) else { return };
         let mut at = range.start;
         while at < range.end {
             let page = (PAGE_SECTORS - at % PAGE_SECTORS).min(range.end - at);
+            if self.members.is_told_in_part(member, &(at..at + page)) {
+                // It was read before that was known. What is there is not data, be it readable.
+                at += page;
+                continue;
+            }
+            self.members.mark_bad(member, at..at + page, BadState::Seen);
             // On parity levels member sectors; else the array's.
             let rest = match self.geometry.content(slot, Sector(at)) {
                 Content::Data(start) if !matches!(self.geometry, Geometry::Parity(_)) => {
@@ -572,6 +614,7 @@ impl Shard {
             (errand.mends, errand.probe) = (Some((member, at..at + page)), Probe::Due);
             let key = self.syncs.pieces.insert(errand) as u32;
             self.syncs.queue.push_front(key);
+            self.syncs.mending += 1;
             at += page;
         }
     }
@@ -579,6 +622,9 @@ impl Shard {
     fn begin_probe(&mut self, key: u32) {
         let errand = &mut self.syncs.pieces[key as usize];
         let Some((member, range)) = errand.mends.clone() else { return };
+        if self.members.is_told_in_part(member, &range) {
+            return self.probed(key, false);
+        }
         let len = range.end - range.start;
         let Some(buf) = self.scratch.alloc((len * 512) as u32) else {
             // It is written anew, be it in vain.
@@ -597,10 +643,14 @@ impl Shard {
         if let Probe::Running(buf) = probe {
             self.scratch.free(buf, ((range.end - range.start) * 512) as u32);
         }
-        if ok {
+        let is_told = self.members.is_told_in_part(member, &range);
+        if ok || is_told {
             errand.mends = Some((member, range.start..range.start));
             errand.rest.start = errand.rest.end;
-            self.members.clear_bad(member, range);
+            // Of what went on record meanwhile the member lacks the data, though it may be readable again.
+            if !is_told {
+                self.members.clear_bad(member, range);
+            }
         } else {
             self.syncs.queue.push_front(key);
         }

@@ -207,8 +207,9 @@ impl Supervisor {
             self.can_step_back = false;
         }
         self.orders.extend(update.covers.into_iter().map(Order::Recorded));
-        let recorded = |(member, start, len)| Order::BadRecorded(member, start, len);
-        self.orders.extend(update.bad.into_iter().map(recorded));
+        for range in update.bad {
+            self.tell_recorded(range);
+        }
         self.orders.extend(update.tail.map(Order::TailMoved));
         self.bitmap_recorded();
         self.active_on_disk = update.active;

@@ -5,6 +5,7 @@ use lapstrake_engine::*;
 use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{
     Role, Superblock, Version,
+    badblocks::BadBlocks,
     bitmap::{self, Bits},
     create::{BitmapChoice, CreateRequest, NewMember, plan, spare},
 };
@@ -617,4 +618,68 @@ fn a_member_that_was_away_while_its_replacement_served_is_behind() {
         story.pending = clean;
         story.settle();
     }
+}
+
+/// Two members with bad-block logs, active; writes of the second one's log that are on their way.
+fn with_logs() -> Story {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let records = story.supervisor.members().zip(0..).map(|((superblock, _), slot)| MemberRecord {
+        superblock: superblock.clone(),
+        slot: Some(Slot(slot)),
+        trusted_to: FULLY_TRUSTED,
+        bad_blocks: BadBlocks::new(0).ok(),
+    });
+    let records = records.collect();
+    story.restart(records);
+    story.activate();
+    story.take_orders();
+    story
+}
+
+fn logs_of_second(story: &Story) -> Vec<&MetaWrite> {
+    let (superblock, _) = story.supervisor.members().nth(1).expect("two members");
+    let (at, _) = superblock.badblock_log().expect("a log");
+    let is_log = |w: &&MetaWrite| w.target == Target::Member(MemberId(1)) && w.sector == at;
+    story.pending.iter().filter(is_log).collect()
+}
+
+/// The first write of the second member's log ends.
+fn end_log(story: &mut Story) {
+    let id = logs_of_second(story)[0].id;
+    let at = story.pending.iter().position(|write| write.id == id).expect("on its way");
+    let write = story.pending.remove(at);
+    story.end(&write, true);
+}
+
+/// What would be lost: a write that the member refuses later. Shards take it for one that the log covers, and the
+/// log does not.
+#[test]
+fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
+    let mut story = with_logs();
+    story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+    while !logs_of_second(&story).is_empty() {
+        end_log(&mut story);
+    }
+    // The superblocks that tell of the log are on their way.
+    story.notice(Notice::Good(MemberId(1), Sector(8), Sectors(4)));
+    story.settle();
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::GoodAgain(MemberId(1), Sector(8), Sectors(4))), "{orders:?}");
+    let told = orders.iter().filter(|order| matches!(order, Order::BadRecorded(..)));
+    let rest = Order::BadRecorded(MemberId(1), Sector(12), Sectors(4));
+    assert_eq!(told.collect::<Vec<_>>(), [&rest], "what was written is not on record");
+}
+
+/// What would be lost: a bad block. Of two writes of a log on their way the older may come last, and at the next
+/// start old data is taken for good.
+#[test]
+fn of_a_log_one_write_is_on_its_way_at_a_time() {
+    let mut story = with_logs();
+    story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+    story.notice(Notice::Bad(MemberId(1), Sector(64), Sectors(8)));
+    assert_eq!(logs_of_second(&story).len(), 1, "the second waits");
+    end_log(&mut story);
+    let second = logs_of_second(&story)[0];
+    let log = BadBlocks::parse(&second.data, 0).expect("a log");
+    assert_eq!(log.iter().count(), 2);
 }

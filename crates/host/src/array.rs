@@ -1,6 +1,7 @@
 //! A running array: its threads, and the handle by which others reach it.
 
 use crate::{
+    bare::BareError,
     client::Client,
     core::{Core, CoreParts},
     lead::Lead,
@@ -149,18 +150,13 @@ impl Default for Options {
 /// not be undone; nothing else was written.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// A member could not be read or written for the replay of partial parity logs: its log, data, parity or
-    /// superblock.
+    /// A member refused something that the replay of partial parity logs needs.
     #[error(
-        "the partial parity logs cannot be replayed: {member} cannot be read or written: {source}; what was \
-         written is no more than parity that fits the data, who is missing, and empty logs; start it again when the cause is gone, or without this member (--degraded)"
+        "the partial parity logs cannot be replayed: {0}; what was written is no more than parity that fits the \
+         data, who is missing, and empty logs; start it again when the cause is gone, or without this member \
+         (--degraded)"
     )]
-    Log {
-        /// Which.
-        member: String,
-        /// Why.
-        source: io::Error,
-    },
+    Log(#[from] BareError),
     /// A queue could not be made.
     #[error("no I/O queue: {0}")]
     Queue(#[from] QueueError),
@@ -476,13 +472,9 @@ fn shard(
     let memory = Memory::new((pages + behind) as usize * 4096, options.buffer_bytes, true)
         .map_err(|source| StartError::System { what: "memory for buffers", source })?;
     let members = parts.members.iter().map(|part| MemberConfig {
-        data_offset: part.superblock.data_offset(),
         slot: part.slot,
         trusted_to: part.trusted_to,
-        rotational: part.device.rotational(),
-        write_mostly: part.superblock.write_mostly(),
-        bad_blocks: bad_ranges(part.bad_blocks.as_ref(), &part.superblock),
-        log: part.superblock.ppl(),
+        ..newcomer(&part.device, &part.superblock, part.bad_blocks.as_ref())
     });
     let intent = parts.intent.as_ref().filter(|_| !options.read_only);
     let config = ShardConfig {
@@ -502,11 +494,25 @@ fn shard(
     Ok((Shard::new(config), memory))
 }
 
-/// A bad-block log as the engine counts: from the data offset.
-pub(crate) fn bad_ranges(
-    bad: Option<&BadBlocks>,
+/// A member as the engine takes it in, still without a slot.
+pub(crate) fn newcomer(
+    device: &Member,
     superblock: &Superblock,
-) -> Option<Vec<Range<u64>>> {
+    bad_blocks: Option<&BadBlocks>,
+) -> MemberConfig {
+    MemberConfig {
+        data_offset: superblock.data_offset(),
+        slot: None,
+        trusted_to: Sector(0),
+        rotational: device.rotational(),
+        write_mostly: superblock.write_mostly(),
+        bad_blocks: bad_ranges(bad_blocks, superblock),
+        log: superblock.ppl(),
+    }
+}
+
+/// A bad-block log as the engine counts: from the data offset.
+fn bad_ranges(bad: Option<&BadBlocks>, superblock: &Superblock) -> Option<Vec<Range<u64>>> {
     let from = superblock.data_offset().0;
     let range = |(start, len): (Sector, Sectors)| {
         start.0.saturating_sub(from)..(start.0 + len.0).saturating_sub(from)
@@ -572,12 +578,14 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
                 .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
             write_mostly: part.superblock.write_mostly(),
+            awaits_replacement: false,
             direct: part.device.direct(),
         })
         .collect();
     let shards = options.shards.max(1);
     let pages = cache_pages(parts, options) + behind_pages(parts);
-    let cache = u64::from(pages) * 4096 * shards as u64;
+    let for_journal = parts.journal.map_or(0, |_| JOURNAL_PAGES);
+    let cache = (u64::from(pages) * shards as u64 + u64::from(for_journal)) * 4096;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
     let detail = Detail {

@@ -446,7 +446,7 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         other => {
             return Err(format!(
                 "unknown command {other:?}; known are detail, stop, add, remove, fail, replace, \
-                 grow, sync and set"
+                 grow, sync and set; nothing was changed"
             ));
         }
     };
@@ -484,19 +484,22 @@ fn settings(wanted: &Value) -> Result<Command, String> {
             "sync_speed_min" => &mut min,
             "sync_speed_max" => &mut max,
             "check_window" => {
-                let text = value.as_str().ok_or("check_window: no text such as 22:00-06:00")?;
+                let text = value
+                    .as_str()
+                    .ok_or("check_window: no text such as 22:00-06:00; nothing was changed")?;
                 window = Some((text != ALWAYS).then(|| text.parse()).transpose()?);
                 continue;
             }
             other => {
                 return Err(format!(
                     "unknown setting {other:?}; known are sync_speed_min, sync_speed_max and \
-                     check_window"
+                     check_window; nothing was changed"
                 ));
             }
         };
-        let number =
-            value.as_u64().ok_or_else(|| format!("{key}: {value} is no number of KiB/s"))?;
+        let number = value
+            .as_u64()
+            .ok_or_else(|| format!("{key}: {value} is no number of KiB/s; nothing was changed"))?;
         *place = Some(number);
     }
     Ok(Command::Set { min, max, window })

@@ -20,6 +20,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Where an array keeps its write-intent bitmap.
@@ -85,6 +86,37 @@ pub struct NewArray {
     pub now: u64,
 }
 
+impl NewArray {
+    /// One of these members, a slot for each; all else is as mdadm chooses it.
+    #[must_use]
+    pub fn new(name: &str, level: Level, members: Vec<Option<MemberSpec>>) -> Self {
+        Self {
+            name: name.into(),
+            homehost: None,
+            level,
+            raid_devices: members.len() as u16,
+            spares: 0,
+            members,
+            journal: None,
+            version: Version::V1_2,
+            chunk: None,
+            layout: None,
+            bitmap: NewBitmap::Default,
+            bitmap_chunk: None,
+            policy: None,
+            write_behind: None,
+            write_mostly: Vec::new(),
+            size: None,
+            data_offset: None,
+            uuid: None,
+            assume_clean: false,
+            force: false,
+            overwrite: false,
+            now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
+        }
+    }
+}
+
 /// Why an array is not made. Nothing was written.
 #[derive(Debug, Error)]
 pub enum PrepareError {
@@ -108,6 +140,9 @@ pub enum PrepareError {
     /// The bitmap's file is there already.
     #[error("{}: exists already; nothing was written; --force writes over it", .0.display())]
     BitmapFile(PathBuf),
+    /// What is there is no bitmap.
+    #[error("{0}, no bitmap; nothing was written: choose another file")]
+    BitmapOver(Occupied),
 }
 
 /// Something on a member that is not ours to destroy.
@@ -205,7 +240,18 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
             return Err(PrepareError::BitmapFile(path.clone()));
         }
     }
+    if let Some(held) = bitmap_file.as_ref().and_then(|path| held_by(path)) {
+        return Err(PrepareError::BitmapOver(held));
+    }
     Ok(Prepared { plan, members, old, lost, bitmap_file })
+}
+
+/// What a file holds that nobody would put a bitmap in its place for, be it forced.
+pub(crate) fn held_by(path: &Path) -> Option<Occupied> {
+    let file = Member::peek(&MemberSpec::whole(path)).ok()?;
+    let found = probe(&file).ok()?;
+    let (what, offset) = describe_finding(found.0.first()?);
+    Some(Occupied { member: MemberSpec::whole(path), what, offset })
 }
 
 /// Slots, spares and the journal, in the order of the plan's indices.

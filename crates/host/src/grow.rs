@@ -3,6 +3,7 @@
 
 use crate::{
     array::Handle,
+    create::held_by,
     message::{Answer, BitmapPlace, BitmapWish, Command},
     open::open_all,
 };
@@ -34,6 +35,9 @@ pub fn grow_bitmap(handle: &Handle, wish: &BitmapWish, force: bool) -> Result<An
             "{}: exists already; nothing was written; --force writes over it",
             path.display()
         ));
+    }
+    if let Some(held) = held_by(path) {
+        return Err(format!("{held}, no bitmap; nothing was written: choose another file"));
     }
     let file = make(path, &new.superblock)?;
     let answer = handle.command(Command::ChangeBitmap(to, Some(file)));

@@ -7,7 +7,7 @@ use crate::{
     message::{Addition, Answer, Command},
     open::{open_all, probe},
 };
-use lapstrake_device::{Access, MemberSpec};
+use lapstrake_device::{Access, Member, MemberSpec, overlaps};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, create::spare};
 
@@ -30,6 +30,7 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
     let Answer::Template(like, number) = handle.command(Command::Template)? else {
         return Err("the array has stopped".into());
     };
+    refuse_member(handle, spec)?;
     let device = open_all(std::slice::from_ref(spec), Access::ReadWrite)
         .map_err(|error| error.to_string())?
         .remove(0);
@@ -59,6 +60,27 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
         fallback: (!how.re_add).then(|| Box::new(fresh)),
     };
     handle.command(Command::Add(addition))
+}
+
+/// The lock would only tell that this very process holds it.
+fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
+    let (Ok(new), Some(detail)) = (Member::peek(spec), handle.detail()) else { return Ok(()) };
+    let is_same = |path: &str| {
+        let known = path.parse().ok().and_then(|known| Member::peek(&known).ok());
+        known.is_some_and(|known| overlaps(&known, &new))
+    };
+    let Some(known) = detail.members.iter().find(|member| is_same(&member.path)) else {
+        return Ok(());
+    };
+    let next = match known.state {
+        "faulty" => format!("; `lapstrake remove {} {}` comes first", detail.name, known.path),
+        _ => String::new(),
+    };
+    Err(format!(
+        "{spec}: is, in part or as a whole, the member {} of this array already ({}){next}; nothing was \
+         written",
+        known.path, known.state
+    ))
 }
 
 /// Whether a superblock is of the array that another is of.

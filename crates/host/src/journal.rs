@@ -3,7 +3,11 @@
 //! For reading only nothing is written: then an array starts only if its members hold all that the journal
 //! does, as they do after a clean stop.
 
-use crate::{array::Part, open::OpenArrayError};
+use crate::{
+    array::Part,
+    bare::{self, BareError},
+    open::OpenArrayError,
+};
 use lapstrake_device::Member;
 use lapstrake_engine::{
     MemberId,
@@ -14,17 +18,6 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Geometry, Parity, Sector};
 use lapstrake_metadata::assemble::record_absent;
 use lapstrake_metadata::journal::{Seed, ring, ring_min};
-use std::io;
-use thiserror::Error;
-
-/// A device refused something.
-#[derive(Debug, Error)]
-enum DeviceError {
-    #[error("cannot {what} {device} at byte {offset}: {source}")]
-    At { device: String, what: &'static str, offset: u64, source: io::Error },
-    #[error("cannot flush {device}: {source}")]
-    Flush { device: String, source: io::Error },
-}
 
 struct Devices<'a> {
     /// The journal is the last.
@@ -48,40 +41,25 @@ impl Devices<'_> {
     }
 }
 
-fn refused(
-    device: &Member,
-    what: &'static str,
-    offset: u64,
-) -> impl FnOnce(io::Error) -> DeviceError {
-    move |source| DeviceError::At { device: device.spec().to_string(), what, offset, source }
-}
-
-fn flush(device: &Member) -> Result<(), DeviceError> {
-    let refused = |source| DeviceError::Flush { device: device.spec().to_string(), source };
-    device.sync_all().map_err(refused)
-}
-
 impl Disks for Devices<'_> {
-    type Error = DeviceError;
+    type Error = BareError;
 
-    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), DeviceError> {
+    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), BareError> {
         let (device, offset) = self.at(place, sector).next().expect("asked for members only");
-        device.read_at(offset, buf).map_err(refused(device, "read", offset))
+        bare::read(device, offset, buf)
     }
 
-    fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), BareError> {
         let mut all = self.at(place, sector);
-        all.try_for_each(|(device, at)| {
-            device.write_at(at, bytes).map_err(refused(device, "write", at))
-        })
+        all.try_for_each(|(device, at)| bare::write(device, at, bytes))
     }
 
-    fn flush(&mut self, place: Place) -> Result<(), DeviceError> {
+    fn flush(&mut self, place: Place) -> Result<(), BareError> {
         let mut all = self.at(place, Sector(0));
-        all.try_for_each(|(device, _)| flush(device))
+        all.try_for_each(|(device, _)| bare::flush(device))
     }
 
-    fn set_tail(&mut self, position: u64) -> Result<(), DeviceError> {
+    fn set_tail(&mut self, position: u64) -> Result<(), BareError> {
         let superblocks: Vec<_> = self.parts.iter().map(|part| &part.superblock).collect();
         let recorded = record_absent(&superblocks);
         let has_absent = recorded.is_some();
@@ -90,21 +68,11 @@ impl Disks for Devices<'_> {
         }
         let Some((journal, members)) = self.parts.split_last_mut() else { return Ok(()) };
         for part in members.iter().filter(|_| has_absent) {
-            write_superblock(part)?;
+            bare::write_superblock(part)?;
         }
         journal.superblock.set_journal_tail(position);
-        write_superblock(journal)
+        bare::write_superblock(journal)
     }
-}
-
-fn write_superblock(part: &Part) -> Result<(), DeviceError> {
-    let Part { device, superblock, .. } = part;
-    let mut bytes = superblock.encode();
-    bytes.resize(bytes.len().next_multiple_of(512), 0);
-    let at = superblock.super_sector().bytes();
-    let written = device.write_at(at, &bytes);
-    written.map_err(refused(device, "write the superblock of", at))?;
-    flush(device)
 }
 
 /// Brings to the members what the journal, the last of `members`, holds; none for reading only.
@@ -132,7 +100,7 @@ pub(crate) fn start(
         }
     }
     let mut devices = Devices { parts: members, slots };
-    let told = |error: ReplayError<DeviceError>| unusable(error.to_string());
+    let told = |error: ReplayError<BareError>| unusable(error.to_string());
     if !may_write {
         return match holds_news(&config, &mut devices).map_err(told)? {
             true => Err(OpenArrayError::JournalHoldsNews { member }),

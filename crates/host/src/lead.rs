@@ -417,13 +417,13 @@ impl Lead {
         }
     }
 
-    /// With one writer the first shard is dealt everything.
+    /// With one writer the first shard is dealt everything. Without clients all are, so that a rebuild has every core.
     fn wanted_deal(&self) -> Vec<usize> {
         if self.facts.has_one_writer {
             return vec![0];
         }
         let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.homes[i] > 0).collect();
-        if busy.is_empty() { vec![0] } else { busy }
+        if busy.is_empty() { (0..self.homes.len()).collect() } else { busy }
     }
 
     pub(crate) fn paused(&mut self, core: &mut Core) {
@@ -439,11 +439,12 @@ impl Lead {
     }
 
     /// Begins what the array needs.
-    pub(crate) fn start(&mut self, core: &Core) {
+    pub(crate) fn start(&mut self, core: &mut Core) {
         let now = core.now();
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.handle_start(now);
         }
+        self.redeal(core);
     }
 
     pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {

@@ -8,6 +8,7 @@
 //! Front ends implement [`Client`]; threads that are no shards use a [`Handle`].
 
 mod array;
+mod bare;
 mod client;
 pub mod control;
 mod core;
@@ -20,6 +21,7 @@ mod logs;
 mod memory;
 mod message;
 mod open;
+mod overlay;
 mod runner;
 pub mod scan;
 mod status;
@@ -28,6 +30,7 @@ mod window;
 pub use array::{
     Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last, uuid_text,
 };
+pub use bare::BareError;
 pub use client::{Client, Context, Kind, Memory};
 pub use grow::grow_bitmap;
 pub use join::{Join, join};
@@ -35,4 +38,5 @@ pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter};
 pub use open::{Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
+pub use overlay::NewOverlay;
 pub use status::{Detail, LastSync, Log, MemberDetail, MemoryUse, Range, SyncDetail, Work};

@@ -6,14 +6,14 @@
 //! change is marked instead, so that no block is recovered from it.
 
 use crate::{
-    array::{Part, Parts, StartError},
+    array::{Part, Parts},
+    bare::{self, BareError},
     status::Log,
 };
 use lapstrake_device::Member;
 use lapstrake_engine::{Mend, Replay};
 use lapstrake_geometry::{Geometry, Parity, Sector, Slot, StripeNo};
 use lapstrake_metadata::{Superblock, assemble::record_absent, ppl};
-use std::io;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -25,11 +25,7 @@ pub(crate) struct Replayed {
 }
 
 /// Replays the logs of a dirty array, and empties all logs.
-pub(crate) fn settle(
-    parts: &mut Parts,
-    read_only: bool,
-    log: &Log,
-) -> Result<Replayed, StartError> {
+pub(crate) fn settle(parts: &mut Parts, read_only: bool, log: &Log) -> Result<Replayed, BareError> {
     let (Some(signature), Geometry::Parity(geometry)) = (parts.log_signature(), &parts.geometry)
     else {
         return Ok(Replayed::default());
@@ -57,7 +53,7 @@ pub(crate) fn settle(
     }
     if !read_only {
         for part in &parts.members {
-            empty_log(&part.device, &part.superblock).map_err(|source| failed(part, source))?;
+            empty_log(&part.device, &part.superblock)?;
         }
     }
     if replayed.settles {
@@ -67,38 +63,34 @@ pub(crate) fn settle(
 }
 
 /// Leaves nothing to replay in a member's log.
-pub(crate) fn empty_log(device: &Member, superblock: &Superblock) -> io::Result<()> {
+pub(crate) fn empty_log(device: &Member, superblock: &Superblock) -> Result<(), BareError> {
     let Some((at, shape)) = superblock.ppl() else { return Ok(()) };
-    device.write_at(at.bytes(), &ppl::empty_area(shape, superblock.set_uuid()))?;
-    device.sync_all()
-}
-
-fn failed(part: &Part, source: io::Error) -> StartError {
-    StartError::Log { member: part.device.spec().to_string(), source }
+    bare::write(device, at.bytes(), &ppl::empty_area(shape, superblock.set_uuid()))?;
+    bare::flush(device)
 }
 
 fn member(parts: &Parts, slot: Slot) -> Option<&Part> {
     parts.members.iter().find(|part| part.slot == Some(slot))
 }
 
-fn areas(parts: &Parts, raid_disks: u16) -> Result<Vec<Option<Vec<u8>>>, StartError> {
+fn areas(parts: &Parts, raid_disks: u16) -> Result<Vec<Option<Vec<u8>>>, BareError> {
     let read = |slot| {
         let Some(part) = member(parts, slot) else { return Ok(None) };
         let Some((at, shape)) = part.superblock.ppl() else { return Ok(None) };
         let mut area = vec![0; shape.size.bytes() as usize];
-        part.device.read_at(at.bytes(), &mut area).map_err(|source| failed(part, source))?;
+        bare::read(&part.device, at.bytes(), &mut area)?;
         Ok(Some(area))
     };
     (0..raid_disks).map(Slot).map(read).collect()
 }
 
-fn carry_out(parts: &Parts, mend: &Mend, areas: &[Option<Vec<u8>>]) -> Result<(), StartError> {
+fn carry_out(parts: &Parts, mend: &Mend, areas: &[Option<Vec<u8>>]) -> Result<(), BareError> {
     let mut data = Vec::new();
     for &(slot, sector) in &mend.data {
         let Some(part) = member(parts, slot) else { return Ok(()) };
         let mut bytes = vec![0; mend.len.bytes() as usize];
         let at = part.superblock.data_offset() + (sector - Sector(0));
-        part.device.read_at(at.bytes(), &mut bytes).map_err(|source| failed(part, source))?;
+        bare::read(&part.device, at.bytes(), &mut bytes)?;
         data.push(bytes);
     }
     let (slot, sector) = mend.parity;
@@ -106,24 +98,22 @@ fn carry_out(parts: &Parts, mend: &Mend, areas: &[Option<Vec<u8>>]) -> Result<()
     let area = areas[slot.index()].as_deref().unwrap_or_default();
     let parity = mend.parity(lapstrake_parity::kernels(), area, &data);
     let at = part.superblock.data_offset() + (sector - Sector(0));
-    part.device.write_at(at.bytes(), &parity).map_err(|source| failed(part, source))
+    bare::write(&part.device, at.bytes(), &parity)
 }
 
-fn write_absent(parts: &mut Parts) -> Result<(), StartError> {
+fn write_absent(parts: &mut Parts) -> Result<(), BareError> {
     let superblocks: Vec<&Superblock> = parts.members.iter().map(|p| &p.superblock).collect();
     let Some(recorded) = record_absent(&superblocks) else { return Ok(()) };
     for (part, superblock) in parts.members.iter_mut().zip(recorded) {
-        let at = superblock.super_sector().bytes();
-        let written = part.device.write_at(at, &superblock.encode());
-        written.and_then(|()| part.device.sync_all()).map_err(|source| failed(part, source))?;
         part.superblock = superblock;
+        bare::write_superblock(part)?;
     }
     Ok(())
 }
 
-fn sync_all(parts: &Parts) -> Result<(), StartError> {
-    let sync = |part: &Part| part.device.sync_all().map_err(|source| failed(part, source));
-    parts.members.iter().filter(|part| part.slot.is_some()).try_for_each(sync)
+fn sync_all(parts: &Parts) -> Result<(), BareError> {
+    let mut in_slots = parts.members.iter().filter(|part| part.slot.is_some());
+    in_slots.try_for_each(|part| bare::flush(&part.device))
 }
 
 fn stripes(geometry: &Parity, replay: &Replay) -> Vec<StripeNo> {

@@ -1,16 +1,16 @@
 //! From a list of devices to an array that can be started: open and lock, find superblocks,
 //! decide by md's rules, read the bitmap.
 //!
-//! Nothing is written, except where the user forced stale members into the array: then their
+//! Nothing is written, except where the user forced stale members into the array, or gave up its journal: then
 //! superblocks are rewritten here, before anything else is; and what a journal holds is brought to the
 //! members. Both come last, when nothing else can be found wrong. With an overlay nothing is ever
 //! written but the overlay's file.
 
 use crate::array::{Part, Parts, uuid_text};
 use crate::journal;
+use crate::overlay::{NewOverlay, lay_over};
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
-    overlay::{BaseId, overlay},
 };
 use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
 use lapstrake_geometry::{GeometryError, Sector, Sectors};
@@ -39,6 +39,8 @@ pub struct OpenRequest {
     pub force: bool,
     /// Start although members are missing that were there before.
     pub degraded: bool,
+    /// With `force`: the array gives up a journal that is missing.
+    pub without_journal: bool,
     /// Only members of this array.
     pub uuid: Option<[u8; 16]>,
     /// Only members of arrays of this name.
@@ -73,6 +75,8 @@ pub struct Opened {
     pub assembly: Assembly,
     /// The decision in words, a line for each device.
     pub report: Vec<Line>,
+    /// The overlay's file, if it was made.
+    pub new_overlay: Option<NewOverlay>,
 }
 
 /// Why there is no array. Nothing was written to any device, but for [`OpenArrayError::Force`] (superblocks of
@@ -147,13 +151,22 @@ pub enum OpenArrayError {
     /// The journal cannot be used, or what it holds cannot be brought to the members.
     #[error(
         "the journal {member} cannot be replayed: {why}; what was written so far does no harm, and the next \
-         start begins anew; without it, and only for reading, --force starts the array"
+         start begins anew; without it --force starts the array for reading only, or, with --without-journal, for good"
     )]
     Journal {
         /// The journal.
         member: String,
         /// What is wrong.
         why: String,
+    },
+    /// A journal that is to be given up, and is there.
+    #[error(
+        "the journal {member} is not lost: leave it out of the members to give it up (after a clean stop it holds \
+         nothing that they lack); nothing was written"
+    )]
+    JournalIsThere {
+        /// The journal.
+        member: String,
     },
     /// What the journal holds would have to be written first.
     #[error(
@@ -223,7 +236,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     };
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let name = |id: usize| names[id].clone();
-    let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
+    let mut assembly = assemble::assemble(&candidates, &options).map_err(|error| {
         let found = unusable(&devices, &findings);
         let text = format!("{}{found}", error.describe(&name));
         OpenArrayError::Assemble { error, text }
@@ -233,13 +246,20 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         let text = refusal.describe(&name);
         return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
     }
-    if let Some(path) = new {
-        lay_over(path, &mut devices, &findings, &mut bitmap_file)?;
+    if let Some(id) = assembly.journal.filter(|_| request.without_journal) {
+        return Err(OpenArrayError::JournalIsThere { member: name(id) });
     }
+    let new_overlay = match new {
+        Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
+        None => None,
+    };
     let mut superblocks: Vec<Option<Superblock>> =
         findings.iter().map(|found| found.best().cloned()).collect();
     for (id, superblock) in &assembly.rewrite {
         superblocks[*id] = Some(superblock.clone());
+    }
+    if request.without_journal && assembly.lacks_journal {
+        give_up_journal(&mut assembly, &mut superblocks);
     }
     let mut parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
     for (id, superblock) in assembly.rewrite.iter().filter(|_| !request.read_only) {
@@ -249,7 +269,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         let may_write = !request.read_only || request.overlay.is_some();
         parts.journal = journal::start(&parts.geometry, &mut parts.members, may_write)?;
     }
-    Ok(Opened { parts, assembly, report })
+    Ok(Opened { parts, assembly, report, new_overlay })
 }
 
 /// Opens and locks every device, or none.
@@ -276,56 +296,6 @@ pub(crate) fn open_all(
     if errors.is_empty() { Ok(devices) } else { Err(OpenArrayError::Devices(errors)) }
 }
 
-/// Puts the members and the bitmap file beneath an overlay. Devices without a superblock stay as they
-/// are, for reading only: no array takes them.
-fn lay_over(
-    path: &Path,
-    devices: &mut [Arc<Member>],
-    findings: &[Findings],
-    bitmap_file: &mut Option<Arc<Member>>,
-) -> Result<(), OpenArrayError> {
-    let mut tops: Vec<&mut Arc<Member>> = Vec::new();
-    let mut bases = Vec::new();
-    for (device, found) in devices.iter_mut().zip(findings) {
-        if let Some(superblock) = found.best() {
-            bases.push((device.clone(), base_id(device, superblock)));
-            tops.push(device);
-        }
-    }
-    if let Some(file) = bitmap_file {
-        let mut head = [0; 512];
-        file.read_at(0, &mut head).map_err(|source| read_error(file, source))?;
-        let mut id = [0xff; 32];
-        // What a bitmap cannot be is told later.
-        let found = bitmap::Superblock::parse(&head).ok();
-        let (uuid, events) = found.map_or_else(Default::default, |sb| (sb.uuid, sb.events));
-        id[..16].copy_from_slice(&uuid);
-        bases.push((file.clone(), BaseId { size: file.size(), stamp: [events, 0], id }));
-        tops.push(file);
-    }
-    if bases.is_empty() {
-        return Ok(());
-    }
-    for (top, layered) in tops.into_iter().zip(overlay(path, bases)?) {
-        *top = Arc::new(layered);
-    }
-    Ok(())
-}
-
-/// The array's UUID and the member's (0.90: its number); events and time of the last update, which
-/// every md that starts the array in earnest moves.
-fn base_id(device: &Member, superblock: &Superblock) -> BaseId {
-    let mut id = [0; 32];
-    id[..16].copy_from_slice(&superblock.set_uuid());
-    match superblock.device_uuid() {
-        Some(uuid) => id[16..].copy_from_slice(&uuid),
-        None => id[16..20].copy_from_slice(&superblock.dev_number().to_le_bytes()),
-    }
-    let (seconds, micros) = superblock.utime();
-    let stamp = [superblock.events(), seconds << 20 | u64::from(micros)];
-    BaseId { size: device.size(), stamp, id }
-}
-
 fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
     let one = |device: &Arc<Member>| probe(device).map_err(|source| read_error(device, source));
     devices.iter().map(one).collect()
@@ -339,7 +309,7 @@ pub fn probe(device: &Member) -> io::Result<Findings> {
     detect::probe(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
 }
 
-fn read_error(device: &Member, source: io::Error) -> OpenArrayError {
+pub(crate) fn read_error(device: &Member, source: io::Error) -> OpenArrayError {
     OpenArrayError::Read { member: device.spec().to_string(), source }
 }
 
@@ -391,6 +361,24 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
         }
     };
     devices.iter().enumerate().map(line).collect()
+}
+
+/// Has the superblocks tell of no journal. What it was writing when it was lost may be on some members
+/// only: redundancy is computed anew where no member is missing; else it is taken to be right, as `force` says.
+fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) {
+    let is_whole = assembly.members.iter().all(Option::is_some);
+    assembly.lacks_journal = false;
+    assembly.resync_from = is_whole.then_some(Sector(0));
+    let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
+    let mut rewrite = Vec::new();
+    for &(id, _) in taken {
+        if let Some(superblock) = &mut superblocks[id] {
+            superblock.give_up_journal();
+            superblock.set_clean(!is_whole);
+            rewrite.push((id, superblock.clone()));
+        }
+    }
+    assembly.rewrite = rewrite;
 }
 
 fn rewrite(device: &Member, superblock: &Superblock) -> Result<(), OpenArrayError> {

@@ -47,7 +47,7 @@ impl Runner {
     pub(crate) fn run(mut self) {
         let mut done: Vec<Completion> = Vec::new();
         if let Some(lead) = &mut self.lead {
-            lead.start(&self.core);
+            lead.start(&mut self.core);
         }
         self.settle();
         while !self.ended {

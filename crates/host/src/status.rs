@@ -118,6 +118,8 @@ pub struct MemberDetail {
     pub recovered_bytes: Option<u64>,
     /// Read only where no other member has the data.
     pub write_mostly: bool,
+    /// It is to be replaced as soon as there is a spare.
+    pub awaits_replacement: bool,
     /// Opened with O_DIRECT.
     pub direct: bool,
 }

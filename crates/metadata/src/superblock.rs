@@ -627,6 +627,15 @@ impl Superblock {
         }
     }
 
+    /// Has writes go through no journal any more, and nobody be one.
+    pub fn give_up_journal(&mut self) {
+        if let Self::V1(sb) = self {
+            sb.feature_map &= !feature::JOURNAL;
+            let journals = sb.dev_roles.iter_mut().filter(|role| **role == role::JOURNAL);
+            journals.for_each(|role| *role = role::SPARE);
+        }
+    }
+
     /// Marks whether the bad-block log holds entries. Nothing in 0.90.
     pub fn set_has_bad_blocks(&mut self, any: bool) {
         if let Self::V1(sb) = self {

@@ -149,7 +149,7 @@ fn small_devices_hold_what_fits() {
 
 /// A tool, its arguments with FILE for the device, and what it leaves there. (LVM's take no
 /// files, ZFS's are not in Debian: their signatures are tested with made-up bytes only.)
-const TOOLS: [(&str, &str, &[Foreign]); 17] = [
+const TOOLS: [(&str, &str, &[Foreign]); 22] = [
     ("mkfs.ext2", "-Fq FILE", &[Foreign::Ext2]),
     ("mkfs.ext3", "-Fq FILE", &[Foreign::Ext3]),
     ("mkfs.ext4", "-Fq FILE", &[Foreign::Ext4]),
@@ -175,6 +175,11 @@ const TOOLS: [(&str, &str, &[Foreign]); 17] = [
     ),
     ("make-bcache", "-B FILE", &[Foreign::Bcache]),
     ("sfdisk", "-q FILE", &[Foreign::Mbr]),
+    ("qemu-img", "create -q -f qcow2 FILE 64M", &[Foreign::Qcow]),
+    ("qemu-img", "create -q -f vmdk FILE 64M", &[Foreign::Vmdk]),
+    ("qemu-img", "create -q -f vdi FILE 64M", &[Foreign::Vdi]),
+    ("qemu-img", "create -q -f vhdx FILE 64M", &[Foreign::Vhdx]),
+    ("qemu-img", "create -q -f vpc FILE 64M", &[Foreign::Vhd]),
 ];
 
 #[test]
@@ -208,7 +213,9 @@ fn what_the_owners_tools_write_is_found() {
                 continue;
             }
         }
-        let device = std::fs::File::open(&file).unwrap();
+        let device = std::fs::File::options().read(true).write(true).open(&file).unwrap();
+        // A disk image has a size of its own.
+        device.set_len(512 << 20).unwrap();
         let found = probe(Sectors(1 << 20), |at, buffer| device.read_exact_at(buffer, at)).unwrap();
         let kinds: Vec<Foreign> = found
             .0

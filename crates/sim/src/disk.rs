@@ -6,11 +6,27 @@
 //! stable bytes or those of any cached write that is not older than the sector's last FUA write;
 //! so writes are torn, lost and reordered at the grain of a sector. Writes still on their way are
 //! taken for cached ones.
+//!
+//! A sector may be bad: it cannot be read, and its bytes are gone. A write mends it, durably, as a
+//! drive does that puts another in its place; or does not ([`Wear`]).
 
 use crate::dice::Dice;
 use std::collections::BTreeMap;
 
 pub(crate) const SECTOR: usize = 512;
+/// What a bad sector holds, should it ever be read again.
+const ROT: u64 = 0x0bad_b10c_0bad_b10c;
+
+/// What a bad sector does when it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wear {
+    /// It is good again.
+    Latent,
+    /// It takes the write, and cannot be read all the same.
+    Worn,
+    /// It refuses.
+    Refusing,
+}
 
 #[derive(Clone, Debug)]
 struct Cached {
@@ -36,12 +52,19 @@ pub(crate) struct Disk {
     log: Vec<Cached>,
     /// Writes that flushes have taken out of `log`, so that a place in it has a lasting number.
     flushed: u64,
+    bad: BTreeMap<u64, Wear>,
 }
 
 impl Disk {
     pub(crate) fn new(sectors: u64) -> Self {
         let image = vec![0; sectors as usize * SECTOR];
-        Self { visible: image.clone(), stable: image, log: Vec::new(), flushed: 0 }
+        Self {
+            visible: image.clone(),
+            stable: image,
+            log: Vec::new(),
+            flushed: 0,
+            bad: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn sectors(&self) -> u64 {
@@ -59,16 +82,70 @@ impl Disk {
         buf.copy_from_slice(&self.visible[offset as usize..offset as usize + buf.len()]);
     }
 
+    /// The sector goes bad.
+    pub(crate) fn spoil(&mut self, sector: u64, wear: Wear) {
+        let at = sector as usize * SECTOR;
+        for image in [&mut self.visible, &mut self.stable] {
+            image[at..at + SECTOR]
+                .chunks_mut(8)
+                .for_each(|w| w.copy_from_slice(&ROT.to_le_bytes()));
+        }
+        self.bad.insert(sector, wear);
+    }
+
+    /// Bad sectors, in order.
+    pub(crate) fn bad(&self) -> impl Iterator<Item = u64> + '_ {
+        self.bad.keys().copied()
+    }
+
+    /// A bad sector can be read again, though not what it once held.
+    pub(crate) fn come_back(&mut self, sector: u64) {
+        self.bad.remove(&sector);
+    }
+
+    pub(crate) fn is_readable(&self, sector: u64, sectors: u64) -> bool {
+        self.bad.range(sector..sector + sectors).next().is_none()
+    }
+
+    /// Whether a write there may not help.
+    pub(crate) fn is_worn(&self, sector: u64, sectors: u64) -> bool {
+        self.bad.range(sector..sector + sectors).any(|(_, wear)| *wear != Wear::Latent)
+    }
+
+    /// From now on every write helps.
+    pub(crate) fn renew(&mut self) {
+        self.bad.values_mut().for_each(|wear| *wear = Wear::Latent);
+    }
+
+    /// Whether a write there fails.
+    pub(crate) fn refuses(&self, sector: u64, sectors: u64) -> bool {
+        self.bad.range(sector..sector + sectors).any(|(_, wear)| *wear == Wear::Refusing)
+    }
+
     /// Puts bytes on the medium while nothing runs.
     pub(crate) fn put(&mut self, sector: u64, data: &[u8]) {
         assert!(self.log.is_empty(), "somebody else is writing");
         let at = sector as usize * SECTOR;
         self.visible[at..at + data.len()].copy_from_slice(data);
         self.stable[at..at + data.len()].copy_from_slice(data);
+        let end = sector + (data.len() / SECTOR) as u64;
+        self.bad.retain(|at, _| !(sector..end).contains(at));
     }
 
     /// A write has ended.
     pub(crate) fn write(&mut self, sector: u64, data: Vec<u8>, fua: bool) {
+        if data.len() > SECTOR && !self.is_readable(sector, (data.len() / SECTOR) as u64) {
+            for (bytes, sector) in data.chunks(SECTOR).zip(sector..) {
+                self.write(sector, bytes.to_vec(), fua);
+            }
+            return;
+        }
+        let fua = match self.bad.get(&sector) {
+            None => fua,
+            Some(Wear::Latent) => self.bad.remove(&sector).is_some(),
+            Some(Wear::Worn) => fua,
+            Some(Wear::Refusing) => return,
+        };
         let at = sector as usize * SECTOR;
         self.visible[at..at + data.len()].copy_from_slice(&data);
         self.log.push(Cached { sector, data, fua, whole: false });

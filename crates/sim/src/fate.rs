@@ -24,12 +24,14 @@ use lapstrake_geometry::{
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, Assembly, Candidate, Refusal, record_absent},
+    badblocks::BadBlocks,
     bitmap::{self, Bits, PAGE},
     create::{BitmapChoice, CreateRequest, NewMember, Policy, plan},
     detect,
     journal::{Seed, ring},
 };
 use std::collections::BTreeSet;
+use wear::Holes;
 
 /// Where the data begins on members with the superblock before it.
 const DATA_OFFSET: Sectors = Sectors(64);
@@ -68,6 +70,9 @@ struct Started {
     /// As they are to be when it starts.
     superblocks: Vec<Option<Superblock>>,
     intent: Option<IntentConfig>,
+    /// By disk.
+    logs: Vec<Option<BadBlocks>>,
+    holes: Holes,
     /// Slots whose data in rows in doubt is lost by force.
     hole: Vec<Slot>,
     /// The logs have put redundancy right.
@@ -102,23 +107,41 @@ impl<'a> Fate<'a> {
 
     pub(crate) fn run(mut self) -> Result<Outcome, String> {
         let mut was_whole = false;
-        for life in 0..=self.plan.lives {
-            let result = if life < self.plan.lives { self.live(was_whole) } else { self.end() };
-            match result {
-                Ok(whole) => was_whole = whole,
-                Err(error) => return Err(format!("life {life}: {error}")),
-            }
+        for life in 0..self.plan.lives {
+            was_whole = self.live(was_whole).map_err(|error| format!("life {life}: {error}"))?;
         }
-        Ok(self.outcome)
+        let plan = self.plan.at_the_end();
+        let mut last = Fate { plan: &plan, ..self };
+        last.end().map_err(|error| format!("the last life: {error}"))?;
+        Ok(last.outcome)
     }
 
-    /// The last look.
-    fn end(&mut self) -> Result<bool, String> {
-        let mut started = self.start(&vec![true; self.disks.len()])?;
+    /// The array mends itself, and its own check counts zero.
+    fn end(&mut self) -> Result<(), String> {
+        let started = self.start_for_good(&vec![true; self.disks.len()])?;
+        if !self.has_redundancy() {
+            return Ok(());
+        }
+        self.disks.iter_mut().for_each(Disk::renew);
+        let mut life = self.life(&started);
+        let end = life.run(None)?;
+        let report = life.report(end);
+        self.after(&report, &started)?;
+        self.was_forced = false;
+        self.doubt.fill(false);
+        let started = self.start_for_good(&vec![true; self.disks.len()])?;
+        if started.assembly.degraded > 0 || started.assembly.resync_from.is_some() {
+            return Err("redundancy is not whole after all was mended".into());
+        }
+        Ok(())
+    }
+
+    fn start_for_good(&mut self, offered: &[bool]) -> Result<Started, String> {
+        let mut started = self.start(offered)?;
         self.force(&started);
         self.replay(&mut started)?;
         self.check_redundancy(&started)?;
-        Ok(true)
+        Ok(started)
     }
 
     /// One life; gives whether its redundancy was whole when it began. `may_leave`: so it was in
@@ -206,6 +229,7 @@ impl<'a> Fate<'a> {
         self.force(&started);
         self.replay(&mut started)?;
         self.check_redundancy(&started)?;
+        self.let_come_back(&started);
         let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
         if heals && offered.iter().all(|&offered| offered) && self.has_redundancy() {
             self.heal(&started)?;
@@ -242,6 +266,9 @@ impl<'a> Fate<'a> {
         let all_know =
             |slot| started.superblocks.iter().flatten().all(|sb| sb.dev_of_slot(slot).is_some());
         let serves = |slot: Slot| members[slot.index()].is_some() && all_know(slot);
+        let can_read_all =
+            |slot: Slot| members[slot.index()].is_none_or(|disk| started.holes.is_whole(disk));
+        let serves = |slot| serves(slot) && can_read_all(slot);
         let survives = self.has_redundancy()
             && !is_dirty_mirror
             && self.geometry.survives(|slot| slot.index() != away && serves(slot));
@@ -268,7 +295,16 @@ impl<'a> Fate<'a> {
         }
         self.check_members(&assembly, offered)?;
         let intent = self.intent(&assembly, &superblocks)?;
-        Ok(Started { assembly, superblocks, intent, hole, was_replayed: false, journal: None })
+        let mut logs = Vec::new();
+        for (disk, superblock) in self.disks.iter().zip(&superblocks) {
+            let log = superblock.as_ref().map_or(Ok(None), |sb| wear::read_log(disk, sb))?;
+            logs.push(log);
+        }
+        let holes = Holes::of(&self.disks, &logs);
+        let (was_replayed, journal) = (false, None);
+        let started =
+            Started { assembly, superblocks, intent, logs, holes, hole, was_replayed, journal };
+        Ok(started)
     }
 
     /// What logs or a journal hold comes to the members.
@@ -359,6 +395,7 @@ impl<'a> Fate<'a> {
                 self.oracle.forget(sector);
             }
         }
+        self.lose_unreadable(started);
     }
 
     /// Who must serve does, who must not does not.
@@ -429,7 +466,7 @@ impl<'a> Fate<'a> {
         if !self.has_redundancy() {
             return Ok(());
         }
-        let image = heal::image(&self.disks, superblocks, &assembly.members);
+        let image = heal::image(&self.disks, superblocks, &assembly.members, &started.holes);
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
         for row in raw::mismatches(&self.geometry, &image) {
             if !is_parity && self.oracle.may_be_anything(row) {
@@ -442,7 +479,8 @@ impl<'a> Fate<'a> {
                 return Err(format!("row {row} differs, though the journal was replayed"));
             }
             if !self.doubt[row as usize] {
-                return Err(format!("row {row} differs, and no write was under way there"));
+                let odd = raw::odd_slots(&self.geometry, row, &image);
+                return Err(format!("row {row} differs in {odd:?}, and no write was under way"));
             }
             if self.was_forced {
                 continue;
@@ -459,16 +497,17 @@ impl<'a> Fate<'a> {
 
     fn heal(&mut self, started: &Started) -> Result<(), String> {
         self.say(|| "redundancy is made whole".into());
-        let Started { assembly, superblocks, intent, .. } = started;
-        let part =
-            Part { geometry: &self.geometry, assembly, superblocks, intent: intent.as_ref() };
+        let Started { assembly, superblocks, intent, holes, .. } = started;
+        let intent = intent.as_ref();
+        let part = Part { geometry: &self.geometry, assembly, superblocks, intent, holes };
         let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
         self.doubt.fill(false);
         self.unsure.fill(false);
         self.stale.clear();
         self.suspect = (0..self.disks.len()).filter(|&disk| !homes.contains(&Some(disk))).collect();
         self.was_forced = false;
-        let image = heal::image(&self.disks, superblocks, &homes);
+        let holes = Holes::of(&self.disks, &vec![None; self.disks.len()]);
+        let image = heal::image(&self.disks, superblocks, &homes, &holes);
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
         let mut left = raw::mismatches(&self.geometry, &image).into_iter();
         match left.find(|&row| is_parity || !self.oracle.may_be_anything(row)) {
@@ -478,10 +517,11 @@ impl<'a> Fate<'a> {
     }
 
     fn setup(&self, started: &Started) -> Setup {
-        let Started { assembly, superblocks, intent, .. } = started;
+        let Started { assembly, superblocks, intent, logs, .. } = started;
         let record = |disk: usize, slot, trusted_to| {
             let superblock = superblocks[disk].clone().expect("it was assembled");
-            (disk, MemberRecord { superblock, slot, trusted_to, bad_blocks: None })
+            let bad_blocks = logs[disk].clone();
+            (disk, MemberRecord { superblock, slot, trusted_to, bad_blocks })
         };
         let slots = (0..).map(Slot).zip(&assembly.members);
         let in_sync =
@@ -743,3 +783,4 @@ pub(crate) fn write_bitmap(disk: &mut Disk, at: u64, sb: &bitmap::Superblock) {
 mod logs;
 #[cfg(test)]
 mod scenarios;
+pub(crate) mod wear;

@@ -7,7 +7,7 @@
 
 use crate::{
     disk::{Disk, SECTOR},
-    fate::write_bitmap,
+    fate::{wear::Holes, write_bitmap},
     raw,
 };
 use lapstrake_engine::IntentConfig;
@@ -21,6 +21,7 @@ pub(crate) struct Part<'a> {
     /// By disk; all are there.
     pub superblocks: &'a [Option<Superblock>],
     pub intent: Option<&'a IntentConfig>,
+    pub holes: &'a Holes,
 }
 
 /// The data of these members, by slot.
@@ -28,10 +29,14 @@ pub(crate) fn image<'a>(
     disks: &'a [Disk],
     superblocks: &'a [Option<Superblock>],
     members: &'a [Option<usize>],
+    holes: &'a Holes,
 ) -> impl raw::Image<'a> {
     move |slot, sector| {
         let disk = members[slot.index()]?;
         let offset = superblocks[disk].as_ref()?.data_offset();
+        if holes.is_in(disk, offset.0 + sector.0) {
+            return None;
+        }
         Some(disks[disk].bytes(offset.0 + sector.0, SECTOR))
     }
 }
@@ -50,7 +55,7 @@ pub(crate) fn heal(
     file: &mut Disk,
     all: bool,
 ) -> Result<Vec<Option<usize>>, String> {
-    let Part { geometry, assembly, superblocks, intent } = part;
+    let Part { geometry, assembly, superblocks, intent, holes } = part;
     let sb = |disk: usize| superblocks[disk].as_ref().expect("all are there");
     let serves = |disk: usize| assembly.members.contains(&Some(disk));
     let is_free = |disk: &usize| !serves(*disk) && assembly.journal != Some(*disk);
@@ -77,13 +82,17 @@ pub(crate) fn heal(
     };
     let mut cells: Vec<raw::Cell> = Vec::new();
     {
-        let image = image(disks, superblocks, &assembly.members);
+        let image = image(disks, superblocks, &assembly.members, holes);
         for row in 0..raw::rows(geometry) {
             let fresh = |slot, sector| image(slot, sector).filter(|_| !may_lag(slot));
             let row_cells = raw::expected(geometry, row, &fresh)
                 .or_else(|| raw::expected(geometry, row, &image))
                 .ok_or_else(|| format!("row {row} cannot be recovered"))?;
-            cells.extend(row_cells.into_iter().filter(|(slot, ..)| needs(*slot, row)));
+            let is_bad = |slot, sector: Sector| {
+                holes.is_in(home(slot), sb(home(slot)).data_offset().0 + sector.0)
+            };
+            let is_due = |cell: &raw::Cell| needs(cell.0, row) || is_bad(cell.0, cell.1);
+            cells.extend(row_cells.into_iter().filter(is_due));
         }
     }
     for (slot, sector, bytes) in cells {
@@ -136,6 +145,10 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], file: &mut Disk, homes: &
         sb.set_replacement(false);
         sb.set_roles(&devices, index);
         sb.set_bitmap_offset(offset);
+        // All that was bad has been written.
+        sb.set_has_bad_blocks(false);
+        let bad: Vec<u64> = disks[disk].bad().collect();
+        bad.into_iter().for_each(|sector| disks[disk].come_back(sector));
         let mut bytes = sb.encode();
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
         disks[disk].put(sb.super_sector().0, &bytes);

@@ -30,6 +30,11 @@
 //!   read as anything until they are written.
 //!   With partial parity logs only those of them are lost that were themselves being written, and
 //!   after a replay no row may differ. The power may be cut in the midst of a replay.
+//! - A member in sync may have sectors that cannot be read if the level survives without it and without every
+//!   other that has such sectors, is not sound, or is still being mended. What is in doubt after a cut on a member
+//!   that has them is lost: the write hole, and copies that differ. So while such sectors are there no other fault that
+//!   needs the member comes. Arrays with logs or a journal have none. Spares and members that come back are as
+//!   good as new: what is written to them can be read.
 //! - What was discarded reads as anything, not even the same twice, until it is written.
 //!
 //! # What it does not do

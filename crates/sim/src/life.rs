@@ -5,8 +5,10 @@
 //! carry but keep its order, as threads and their queues do.
 
 mod bitmap;
+mod courses;
 mod members;
 mod requests;
+mod wear;
 mod words;
 
 pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
@@ -16,6 +18,7 @@ use crate::{
     desk::Desk,
     dice::Dice,
     disk::{Cut, Disk},
+    fate::wear::{ranges, read_log},
     memory::Memory,
     oracle::{Floors, Oracle},
     plan::Plan,
@@ -23,17 +26,23 @@ use crate::{
 use lapstrake_engine::{
     BitmapTerms, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
     MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing,
-    Supervisor, SupervisorConfig, SyncConfig, SyncPiece, SyncSpeed, Time,
+    Supervisor, SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
     journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_metadata::{Superblock, create::spare, ppl};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
+};
 
 /// Seconds since 1970 when virtual time begins.
 const EPOCH_S: u64 = 1_800_000_000;
 /// How long a life waits for recovery and resync at its end.
 const LINGER_NS: u64 = 2_000_000_000;
+/// Units of recovery, resync and check that a shard does at a time on levels with copies, and their pages.
+const UNITS_MAX: u32 = 4;
+const UNIT_PAGES: u32 = 16;
 /// A life that takes more events than this has got stuck.
 const EVENTS_MAX: u64 = 2_000_000;
 
@@ -92,6 +101,8 @@ enum Event {
     Replace,
     /// The operator changes the bitmap.
     Bitmap,
+    /// The operator has a check begun, held or ended.
+    Course,
     Part(u64),
     PartDone {
         client: u64,
@@ -126,6 +137,8 @@ struct InFlight {
     /// What a flush covers.
     mark: u64,
     fails: bool,
+    /// A read that fails once.
+    is_spoilt: bool,
 }
 
 /// What a client asks for.
@@ -223,6 +236,12 @@ pub(crate) struct Life<'a> {
     /// Members that the operator wants replaced.
     to_go: BTreeSet<MemberId>,
     recorded: BTreeSet<usize>,
+    /// Members that could not read, which may not be mended yet.
+    sore: BTreeSet<MemberId>,
+    /// Reads on their way that are to fail on members that do not.
+    failing_reads: u32,
+    /// What is still to run to prove that redundancy is whole.
+    proof: VecDeque<SyncAction>,
     ios: u64,
     events: u64,
     was_active: bool,
@@ -264,7 +283,7 @@ impl<'a> Life<'a> {
                 slot: record.slot,
                 trusted_to: record.trusted_to,
                 rotational: dice.one_in(2),
-                bad_blocks: None,
+                bad_blocks: bad_ranges(record),
                 write_mostly: record.superblock.write_mostly(),
                 log: record.superblock.ppl(),
             })
@@ -282,6 +301,11 @@ impl<'a> Life<'a> {
         let unheard = whole.map(|(index, _)| (MemberId(index as u16), 0)).collect();
         let to_go = configs.iter().enumerate().filter(is_replaced);
         let to_go = to_go.map(|(index, _)| MemberId(index as u16)).collect();
+        for (disk, record) in &members {
+            if record.slot.is_none() || record.trusted_to != FULLY_TRUSTED {
+                disks[*disk].renew();
+            }
+        }
         let pages = cache_pages(plan, &geometry) + journal.map_or(0, |_| JOURNAL_PAGES);
         let span = span(plan, &geometry);
         let shard = |index: usize| {
@@ -357,6 +381,9 @@ impl<'a> Life<'a> {
             to_go,
             unflushed: BTreeSet::new(),
             recorded: BTreeSet::new(),
+            sore: BTreeSet::new(),
+            failing_reads: 0,
+            proof: courses::proof(plan, was_forced),
             ios: 0,
             events: 0,
             was_active: false,
@@ -382,6 +409,7 @@ impl<'a> Life<'a> {
             self.at(delay, Event::Replace);
         }
         self.plan_bitmaps();
+        self.plan_courses();
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
             if cut_after.is_some_and(|events| self.events >= events) {
@@ -453,12 +481,13 @@ impl<'a> Life<'a> {
             return Ok(());
         }
         let superblock = if self.supervisor.can_catch_up(&own) { own } else { self.spare(disk)? };
+        let log = read_log(&self.disks[disk], &superblock)?;
         let config = MemberConfig {
             data_offset: superblock.data_offset(),
             slot: None,
             trusted_to: Sector(0),
             rotational: self.dice.one_in(2),
-            bad_blocks: None,
+            bad_blocks: log.as_ref().map(|log| ranges(log, &superblock)),
             write_mostly: false,
             log: superblock.ppl(),
         };
@@ -469,8 +498,9 @@ impl<'a> Life<'a> {
             let area = ppl::empty_area(shape, superblock.set_uuid());
             self.disks[disk].put(at.0, &area);
         }
+        self.disks[disk].renew();
         self.disk_of.push(disk);
-        let (id, added) = self.supervisor.handle_add(self.now, superblock, None, config);
+        let (id, added) = self.supervisor.handle_add(self.now, superblock, log, config);
         self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
         Ok(())
     }
@@ -544,6 +574,7 @@ impl<'a> Life<'a> {
             Event::Add(disk, own) => self.add(disk, *own)?,
             Event::Replace => self.replace(),
             Event::Bitmap => self.change_bitmap(),
+            Event::Course => self.direct_courses(),
             Event::Part(key) => self.part_comes(key),
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
@@ -597,12 +628,13 @@ impl<'a> Life<'a> {
     }
 
     fn pump_lead(&mut self) -> Result<(), String> {
+        self.forget_sores();
         if self.supervisor.is_recorded() {
             self.fresh.clear();
         }
         loop {
             while let Some(event) = self.supervisor.poll_event() {
-                self.heard(event);
+                self.heard(event)?;
             }
             while let Some(write) = self.supervisor.poll_write() {
                 self.desk.take(write);
@@ -623,6 +655,9 @@ impl<'a> Life<'a> {
                     }
                     Order::MemberFailed(member) if !self.hit.contains(&member) => {
                         return Err(format!("{member:?} was dropped without a fault"));
+                    }
+                    Order::BadRecorded(member, start, len) => {
+                        self.recorded_bad(member, start, len);
                     }
                     Order::Broken => return Err("the array gave up".into()),
                     _ => {}
@@ -661,6 +696,9 @@ impl<'a> Life<'a> {
     /// Whether the end is put off, since recovery or resync have something to do. Some fail, so not
     /// for ever.
     fn lingers(&mut self) -> bool {
+        if self.plan.converges {
+            return !self.is_proven();
+        }
         if self.lingers_until.is_none() {
             let ns = if self.plan.frozen { 0 } else { LINGER_NS };
             self.lingers_until = Some(self.now.after(ns));
@@ -686,6 +724,7 @@ impl<'a> Life<'a> {
                 } else {
                     self.phase = Phase::Draining;
                     self.supervisor.handle_halt(self.now);
+                    self.at(0, Event::Submit);
                     self.shards.iter_mut().for_each(Shard::hurry);
                 }
             }
@@ -728,10 +767,22 @@ impl<'a> Life<'a> {
 
 /// Room for some of the largest operations: a chunk of each member.
 fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
+    let copies = match geometry {
+        Geometry::Mirror(mirror) => u32::from(mirror.raid_disks()),
+        Geometry::Raid10(raid10) => raid10.copies(),
+        _ => 0,
+    };
+    if copies > 0 {
+        return UNITS_MAX * copies * UNIT_PAGES;
+    }
     let chunk_pages = (plan.chunk.0 as u32 * 512).div_ceil(PAGE_BYTES).next_power_of_two();
     // An operation that is logged takes one block more, and each log a page.
     let logs = plan.log.map_or(0, |_| chunk_pages + u32::from(geometry.raid_disks()));
     chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops + logs.next_multiple_of(8)
+}
+
+fn bad_ranges(record: &MemberRecord) -> Option<Vec<Range<u64>>> {
+    record.bad_blocks.as_ref().map(|log| ranges(log, &record.superblock))
 }
 
 /// First sector of a member's data, and that behind the last.
@@ -761,6 +812,22 @@ impl Life<'_> {
     pub(crate) fn vanish(&mut self, member: MemberId) {
         self.vanished.insert(member);
         self.hit.insert(member);
+    }
+
+    /// Who was away is added.
+    pub(crate) fn bring_back(&mut self) -> Result<(), String> {
+        for (disk, own) in std::mem::take(&mut self.returning) {
+            self.add(disk, own)?;
+        }
+        self.pump()
+    }
+
+    pub(crate) fn recovered_to(&self, member: MemberId) -> u64 {
+        self.supervisor.standing(member).2.0
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.supervisor.is_recorded()
     }
 
     pub(crate) fn has_failed(&self, member: MemberId) -> bool {

@@ -70,6 +70,12 @@ pub struct Plan {
     pub behind_pages: u32,
     /// How often the bitmap is changed in a life, at most.
     pub rebitmaps: u64,
+    /// One read of a member in so many meets with a sector that cannot be read; 0: none.
+    pub spoil_every: u64,
+    /// How often the operator has a check or repair begun, held or ended in a life, at most.
+    pub courses: u64,
+    /// The array is to mend itself and to prove it by a check that counts zero.
+    pub converges: bool,
 }
 
 impl Plan {
@@ -136,6 +142,9 @@ impl Plan {
             rebitmaps: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
             replaces: false,
             journal: None,
+            spoil_every: 0,
+            courses: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
+            converges: false,
         };
         let members = (1 << plan.disks) - 1;
         if plan.behind_pages > 0 && plan.write_mostly & members != 0 {
@@ -146,8 +155,48 @@ impl Plan {
             plan.frozen = dice.one_in(8);
             plan.sizes.push(size + unit * dice.below(3));
         }
+        if level.has_redundancy() && plan.log.is_none() {
+            plan.spoil_every = dice.pick(&[0, 0, 30, 200, 1000]);
+        }
+        if level.has_redundancy() && dice.one_in(12) {
+            plan.be_tall(dice);
+        }
         let has_journal = level.is_parity() && plan.log.is_none() && dice.one_in(3);
         if has_journal { plan.with_journal(dice) } else { plan }
+    }
+
+    /// Members of some windows of recovery: few other plans see a checkpoint.
+    fn be_tall(&mut self, dice: &mut Dice) {
+        let chunk = dice.pick(&[128, 256]);
+        let unit = if self.level == Level::Raid1 { 2 } else { chunk };
+        if self.level != Level::Raid1 {
+            self.chunk = Sectors(chunk);
+        }
+        let size = unit * dice.between(4200 / unit..=9000 / unit);
+        self.sizes.fill(size);
+        self.bitmap_chunk = self.bitmap_chunk.map(|_| 64);
+        (self.hot, self.len_max, self.frozen) = (1 << 20, dice.pick(&[48, 512]), false);
+        self.requests = self.requests.min(40);
+        (self.adds, self.heal_every) = (true, dice.pick(&[0, 2]));
+    }
+
+    /// The last life: nothing goes wrong any more.
+    pub(crate) fn at_the_end(&self) -> Self {
+        let adds = true;
+        let (requests, fault_every, spoil_every, rebitmaps, courses) = (0, 0, 0, 0, 0);
+        let (frozen, replaces, converges) = (false, false, self.level.has_redundancy());
+        Self {
+            adds,
+            requests,
+            fault_every,
+            spoil_every,
+            rebitmaps,
+            courses,
+            frozen,
+            replaces,
+            converges,
+            ..self.clone()
+        }
     }
 
     /// A journal is in place of a bitmap, belongs to one shard, and has its role in new superblocks only.
@@ -159,6 +208,7 @@ impl Plan {
             version: dice.pick(&versions),
             bitmap_chunk: None,
             shards: 1,
+            spoil_every: 0,
             ..self
         }
     }
@@ -192,7 +242,7 @@ impl fmt::Display for Plan {
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
-             behind {} in {} pages",
+             behind {} in {} pages; spoils 1/{}, courses {}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -224,6 +274,8 @@ impl fmt::Display for Plan {
             self.write_mostly & ((1 << self.disks) - 1),
             self.write_behind,
             self.behind_pages,
+            self.spoil_every,
+            self.courses,
         )
     }
 }

@@ -78,15 +78,16 @@ pub(crate) fn expected<'a>(
 
 /// Rows in which the members of `image` do not agree.
 pub(crate) fn mismatches<'a>(geometry: &Geometry, image: &impl Image<'a>) -> Vec<u64> {
-    let differs = |row: &u64| {
-        expected(geometry, *row, image).is_some_and(|cells| {
-            let other = |(slot, sector, bytes): &Cell| {
-                image(*slot, *sector).is_some_and(|found| found != bytes)
-            };
-            cells.iter().any(other)
-        })
-    };
+    let differs = |row: &u64| !odd_slots(geometry, *row, image).is_empty();
     (0..rows(geometry)).filter(differs).collect()
+}
+
+/// The slots that do not hold what the row's data, or what is left of it, demands.
+pub(crate) fn odd_slots<'a>(geometry: &Geometry, row: u64, image: &impl Image<'a>) -> Vec<Slot> {
+    let cells = expected(geometry, row, image).unwrap_or_default();
+    let is_odd =
+        |(slot, sector, bytes): &Cell| image(*slot, *sector).is_some_and(|found| found != bytes);
+    cells.iter().filter(|cell| is_odd(cell)).map(|cell| cell.0).collect()
 }
 
 fn exponents(parity: &Parity, stripe: StripeNo) -> Vec<u8> {

@@ -11,7 +11,9 @@ fn must_end_well(seed: u64) {
 
 #[test]
 fn a_thousand_fates_end_well() {
-    (0..1000).for_each(must_end_well);
+    // As many as there is time for where every test runs hundreds of times.
+    let seeds = env::var("LAPSTRAKE_SIM_SEEDS").map_or(1000, |n| n.parse().expect("a number"));
+    (0..seeds).for_each(must_end_well);
 }
 
 /// `LAPSTRAKE_SOAK=1 cargo test --release -p lapstrake-sim --test seeds -- --ignored --nocapture`, for

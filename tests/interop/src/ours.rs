@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use lapstrake_device::MemberSpec;
 use lapstrake_export::{NbdSession, nbd};
@@ -29,29 +28,15 @@ const DEPTH: usize = 12;
 
 /// Makes an array of these files.
 pub fn create(case: &Case, shape: &Shape, files: &[PathBuf]) -> Result<(), Failure> {
+    let members = files.iter().map(|file| Some(MemberSpec::whole(file)));
     let wanted = NewArray {
-        name: "interop".into(),
-        homehost: None,
-        level: case.level,
-        raid_devices: case.members,
-        spares: 0,
-        members: files.iter().map(|file| Some(MemberSpec::whole(file))).collect(),
         version: case.version,
         chunk: (!case.chunk.is_zero()).then_some(case.chunk),
         layout: Some(case.layout),
         bitmap: if shape.bitmap.is_some() { NewBitmap::Internal } else { NewBitmap::None },
         bitmap_chunk: shape.bitmap,
-        policy: None,
-        journal: None,
-        write_behind: None,
-        write_mostly: Vec::new(),
-        size: None,
-        data_offset: None,
-        uuid: None,
         assume_clean: !shape.resync,
-        force: false,
-        overwrite: false,
-        now: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+        ..NewArray::new("interop", case.level, members.collect())
     };
     let mut draw = Draw::new(case.seed());
     prepare(&wanted, |bytes| draw.fill(bytes))?.write()?;
@@ -92,7 +77,7 @@ impl Ours {
             degraded: how.degraded,
             ..OpenRequest::default()
         };
-        let Opened { parts, assembly, report } = lapstrake_host::open(&request)?;
+        let Opened { parts, assembly, report, .. } = lapstrake_host::open(&request)?;
         let geometry = parts.geometry.clone();
         let lines = report.into_iter().map(|line| line.verdict);
         let verdicts = assembly.verdicts.into_iter().map(|(_, verdict)| verdict).zip(lines);

@@ -1,4 +1,4 @@
-//! Signals that end a server become events of its main loop.
+//! Signals that end a server become events of its main loop; those that mean nothing to it do nothing.
 
 use super::Event;
 use std::io;
@@ -6,13 +6,15 @@ use std::mem::MaybeUninit;
 use std::sync::mpsc::Sender;
 
 const ENDING: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+/// They would end it uncleanly. Not ignored as such, which the command of --run would inherit.
+const MEANINGLESS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
 fn set() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset fills the set, sigaddset changes it.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in ENDING {
+        for signal in ENDING.into_iter().chain(MEANINGLESS) {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         set.assume_init()
@@ -35,7 +37,7 @@ pub fn forward(events: Sender<Event>) -> io::Result<()> {
         let mut signal = 0;
         // SAFETY: both outlive the call.
         let done = unsafe { libc::sigwait(&set(), &mut signal) };
-        if done == 0 && events.send(Event::Signal(signal)).is_err() {
+        if done == 0 && ENDING.contains(&signal) && events.send(Event::Signal(signal)).is_err() {
             return;
         }
     };

@@ -17,8 +17,7 @@ pub fn stanza(view: &View) -> String {
     text += &format!("      {} blocks{superblock}{}\n", view.array_bytes >> 10, shape(view));
     match &view.sync {
         Some(sync) if !sync.frozen => text += &format!("      {}\n", progress(sync)),
-        // md has one word for all that waits.
-        Some(_) => text += "      \tresync=PENDING\n",
+        Some(sync) => text += &format!("      \t{}=PENDING\n", word(sync)),
         None if view.is("resyncing (PENDING)") => text += "      \tresync=PENDING\n",
         None => {}
     }
@@ -40,11 +39,16 @@ fn member(member: &MemberView) -> String {
     format!(" {}[{}]{mostly}{flag}", member.path, member.number)
 }
 
+/// What md calls it.
+fn word(sync: &SyncView) -> &str {
+    if sync.action == "repair" { "resync" } else { &sync.action }
+}
+
 fn progress(sync: &SyncView) -> String {
     let per_mille = sync.per_mille();
     let cells = (per_mille / 50) as usize;
     let bar = format!("[{}>{}]", "=".repeat(cells), ".".repeat(20 - cells));
-    let word = if sync.action == "repair" { "resync" } else { &sync.action };
+    let word = word(sync);
     let (percent, tenth) = (per_mille / 10, per_mille % 10);
     let (done, total) = (sync.done_bytes >> 10, sync.total_bytes >> 10);
     format!("{bar}  {word} ={percent:3}.{tenth}% ({done}/{total}) {}", sync.pace())
@@ -117,11 +121,14 @@ mod tests {
 
     #[test]
     fn what_waits_is_pending() {
-        for changes in [
-            json!({ "sync": sync("recovery", true) }),
-            json!({ "state": ["read-only", "resyncing (PENDING)"] }),
+        for (changes, word) in [
+            (json!({ "sync": sync("recovery", true) }), "recovery"),
+            (json!({ "sync": sync("check", true) }), "check"),
+            (json!({ "sync": sync("repair", true) }), "resync"),
+            (json!({ "state": ["read-only", "resyncing (PENDING)"] }), "resync"),
         ] {
-            assert_eq!(stanza(&raid5(changes)).lines().nth(2), Some("      \tresync=PENDING"));
+            let line = format!("      \t{word}=PENDING");
+            assert_eq!(stanza(&raid5(changes)).lines().nth(2), Some(&*line));
         }
     }
 
@@ -130,7 +137,7 @@ mod tests {
         let member = |state: &str, write_mostly: bool| {
             let state = json!({
                 "path": "x", "number": 7, "slot": 0, "state": state, "write_mostly": write_mostly,
-                "direct": true,
+                "direct": true, "awaits_replacement": false,
             });
             super::member(&serde_json::from_value(state).unwrap())
         };

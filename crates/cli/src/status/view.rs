@@ -25,6 +25,7 @@ pub struct View {
     pub bitmap_bits: Option<(u64, u64)>,
     pub bitmap_place: Option<String>,
     pub bitmap_file: Option<String>,
+    pub write_behind: u32,
     pub members: Vec<MemberView>,
     pub backend: String,
     pub shards: usize,
@@ -56,6 +57,7 @@ pub struct MemberView {
     pub slot: Option<u16>,
     pub state: String,
     pub write_mostly: bool,
+    pub awaits_replacement: bool,
     pub direct: bool,
 }
 

@@ -182,6 +182,15 @@ pub fn installed(program: &str) -> bool {
     std::env::split_paths(&path).chain(sbin).any(|dir| dir.join(program).is_file())
 }
 
+/// Whether the long form of a test is asked for, as `make soak` does; if not that is said.
+pub fn soaks(what: &str) -> bool {
+    let wanted = std::env::var_os("LAPSTRAKE_SOAK").is_some();
+    if !wanted {
+        not_run(what, "LAPSTRAKE_SOAK is not set");
+    }
+    wanted
+}
+
 /// Says aloud that something was not tested.
 pub fn not_run(what: &str, why: &str) {
     use std::io::Write;

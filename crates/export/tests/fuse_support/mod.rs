@@ -11,7 +11,6 @@ use lapstrake_host::{
     Array, Log, OpenRequest, Options,
     create::{NewArray, NewBitmap, prepare},
 };
-use lapstrake_metadata::Version;
 use std::{
     fs::File,
     io::{BufRead, BufReader, Write},
@@ -154,28 +153,10 @@ impl Setup {
         }
         let specs = paths.iter().map(|path| Some(path.to_string_lossy().parse().expect("a spec")));
         let array = NewArray {
-            name: "fuse".into(),
-            homehost: None,
-            level: self.level,
-            raid_devices: self.members as u16,
-            spares: 0,
-            journal: None,
-            members: specs.collect(),
-            version: Version::V1_2,
             chunk: Some(Sectors(128)),
-            layout: None,
             bitmap: NewBitmap::None,
-            bitmap_chunk: None,
-            policy: None,
-            write_behind: None,
-            write_mostly: Vec::new(),
-            size: None,
-            data_offset: None,
-            uuid: None,
             assume_clean: true,
-            force: false,
-            overwrite: false,
-            now: 1,
+            ..NewArray::new("fuse", self.level, specs.collect())
         };
         let prepared = prepare(&array, |bytes| bytes.fill(7)).expect("a possible array");
         prepared.write().expect("written");

@@ -11,7 +11,6 @@ use lapstrake_export::{NbdSession, Patience, nbd};
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, prepare};
 use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options};
-use lapstrake_metadata::Version;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -103,29 +102,13 @@ impl Rig {
             File::create(member).expect("a file").set_len(self.member_bytes).expect("room");
         }
         let specs = self.members(dir.path());
+        let members = specs.iter().map(|path| Some(MemberSpec::whole(path)));
         let wanted = NewArray {
-            name: "served".into(),
-            homehost: None,
-            level: self.level,
-            raid_devices: self.disks,
-            spares: 0,
-            journal: None,
-            members: specs.iter().map(|path| Some(MemberSpec::whole(path))).collect(),
-            version: Version::V1_2,
             chunk: self.chunk,
-            layout: None,
             bitmap: if self.bitmap { NewBitmap::Internal } else { NewBitmap::None },
             bitmap_chunk: self.bitmap_chunk,
-            policy: None,
-            write_behind: None,
-            write_mostly: Vec::new(),
-            size: None,
-            data_offset: None,
-            uuid: None,
             assume_clean: true,
-            force: false,
-            overwrite: false,
-            now: 1_700_000_000,
+            ..NewArray::new("served", self.level, members.collect())
         };
         let mut seed = 1;
         let random = |bytes: &mut [u8]| bytes.fill_with(|| draw(&mut seed) as u8);

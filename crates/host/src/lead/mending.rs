@@ -2,7 +2,7 @@
 
 use super::{Lead, MemberFact};
 use crate::{
-    array::bad_ranges,
+    array::newcomer,
     core::Core,
     logs::empty_log,
     message::{Addition, Answer, Message},
@@ -11,10 +11,8 @@ use crate::{
     window::CheckWindow,
 };
 use lapstrake_engine::{
-    Added, Event, FULLY_TRUSTED, Loss, MemberConfig, MemberId, Mismatch, Standing, SyncAction,
-    SyncEnd, SyncSpeed,
+    Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, SyncSpeed,
 };
-use lapstrake_geometry::Sector;
 use lapstrake_metadata::Superblock;
 
 /// A word that stands for all faulty members.
@@ -113,7 +111,10 @@ impl Lead {
         found.ok_or_else(|| {
             let paths: Vec<&str> =
                 self.members.iter().filter(|m| !m.gone).map(|m| m.path.as_str()).collect();
-            format!("{name} is no member of this array; its members are {}", paths.join(", "))
+            format!(
+                "{name} is no member of this array; its members are {}; nothing was changed",
+                paths.join(", ")
+            )
         })
     }
 
@@ -132,8 +133,8 @@ impl Lead {
             if supervisor.standing(MemberId(id as u16)).0 == Standing::Journal {
                 return Err(format!(
                     "{name} is not failed: it is the journal, and without it every write would fail; \
-                     to do without it, `lapstrake stop {}` and serve the members with --force, for \
-                     reading only; nothing was changed",
+                     to do without it, `lapstrake stop {}` and serve the members with --force \
+                     --without-journal; nothing was changed",
                     self.facts.name
                 ));
             }
@@ -236,11 +237,14 @@ impl Lead {
         }
         let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
         if !self.facts.redundant {
-            return Err(format!("a {} array takes no further members", self.facts.detail.level));
+            return Err(format!(
+                "a {} array takes no further members; nothing was written",
+                self.facts.detail.level
+            ));
         }
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == Standing::InSync);
-        let like = fresh.ok_or("no member is in sync")?.0.clone();
+        let like = fresh.ok_or("no member is in sync; nothing was written")?.0.clone();
         // Also by those that were removed: they may come back.
         let taken: Vec<u32> = members.iter().map(|member| member.0.dev_number()).collect();
         let first = u32::from(self.facts.detail.raid_devices);
@@ -268,26 +272,13 @@ impl Lead {
             })?,
         };
         let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
-        empty_log(device, superblock).map_err(|error| {
-            let at = superblock.ppl().map_or(0, |(sector, _)| sector.bytes());
-            format!(
-                "{}: cannot write its partial parity log at byte {at}: {error}; the array is as it was",
-                device.spec()
-            )
-        })?;
+        empty_log(device, superblock)
+            .map_err(|error| format!("{error}; the array is as it was"))?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
         }
-        let config = MemberConfig {
-            data_offset: superblock.data_offset(),
-            slot: None,
-            trusted_to: Sector(0),
-            rotational: device.rotational(),
-            write_mostly: superblock.write_mostly(),
-            bad_blocks: bad_ranges(bad_blocks.as_ref(), superblock),
-            log: superblock.ppl(),
-        };
+        let config = newcomer(device, superblock, bad_blocks.as_ref());
         let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
         self.members.push(MemberFact {
             path: device.spec().to_string(),
@@ -325,12 +316,16 @@ impl Lead {
             }
             other => {
                 return Err(format!(
-                    "unknown action {other:?}; known are check, repair, resync, idle, frozen and resume"
+                    "unknown action {other:?}; known are check, repair, resync, idle, frozen and resume; \
+                     nothing was changed"
                 ));
             }
         };
         if !self.facts.redundant {
-            return Err(format!("a {} array has nothing to compare", self.facts.detail.level));
+            return Err(format!(
+                "a {} array has nothing to compare; nothing was changed",
+                self.facts.detail.level
+            ));
         }
         if self.broken {
             return Err(self.cannot_change());
@@ -339,7 +334,7 @@ impl Lead {
             let running =
                 supervisor.sync_progress(now).map_or("another", |p| action_name(p.action));
             return Err(format!(
-                "{running} is running; `lapstrake wait {}` waits for its end",
+                "{running} is running; `lapstrake wait {}` waits for its end; nothing was changed",
                 self.facts.name
             ));
         }
@@ -403,6 +398,7 @@ impl Lead {
                 .filter(|&to| to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
             write_mostly: superblock.write_mostly(),
+            awaits_replacement: supervisor.awaits_replacement(MemberId(id as u16)),
             direct: part.direct,
         })
     }
@@ -442,7 +438,7 @@ impl Lead {
 /// How often to look whether the part of the day has come, or gone, in which checks run.
 const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
-pub(super) const READ_ONLY: &str = "the array is served read-only";
+pub(super) const READ_ONLY: &str = "the array is served read-only; nothing was changed";
 
 fn what_broke(loss: Loss) -> &'static str {
     match loss {
@@ -461,7 +457,7 @@ fn after_loss(loss: Loss) -> &'static str {
         }
         Loss::Journal => {
             "what was answered is on the members; mend the journal's device, then start it again \
-             with it"
+             with it; or without it, by --force --without-journal"
         }
         Loss::Metadata => {
             "what was flushed before is safe; mend the members that refuse writes (the server's log \

@@ -28,6 +28,11 @@ pub enum Foreign {
     Zfs,
     Bcache,
     Bcachefs,
+    Qcow,
+    Vmdk,
+    Vdi,
+    Vhdx,
+    Vhd,
 }
 
 impl fmt::Display for Foreign {
@@ -53,12 +58,17 @@ impl fmt::Display for Foreign {
             Self::Zfs => "a ZFS pool member",
             Self::Bcache => "a bcache device",
             Self::Bcachefs => "a bcachefs filesystem",
+            Self::Qcow => "a disk image in qcow format",
+            Self::Vmdk => "a disk image in VMDK format",
+            Self::Vdi => "a disk image in VDI format",
+            Self::Vhdx => "a disk image in VHDX format",
+            Self::Vhd => "a disk image in VHD format",
         })
     }
 }
 
 /// What is recognised by some bytes at one place.
-const SIGNATURES: [(Foreign, u64, &[u8]); 26] = [
+const SIGNATURES: [(Foreign, u64, &[u8]); 32] = [
     (Foreign::Xfs, 0, b"XFSB"),
     (Foreign::Btrfs, 0x10040, b"_BHRfS_M"),
     (Foreign::ReiserFs, 0x10034, b"ReIsErFs"),
@@ -83,6 +93,13 @@ const SIGNATURES: [(Foreign, u64, &[u8]); 26] = [
     (Foreign::Luks, 0, b"LUKS\xba\xbe"),
     (Foreign::Gpt, 512, b"EFI PART"),
     (Foreign::Gpt, 4096, b"EFI PART"),
+    (Foreign::Qcow, 0, b"QFI\xfb"),
+    (Foreign::Vmdk, 0, b"KDMV"),
+    (Foreign::Vmdk, 0, b"# Disk DescriptorFile"),
+    (Foreign::Vdi, 64, &[0x7f, 0x10, 0xda, 0xbe]),
+    (Foreign::Vhdx, 0, b"vhdxfile"),
+    // A dynamic one; of a fixed one the end holds this, which an array would not miss.
+    (Foreign::Vhd, 0, b"conectix"),
     (
         Foreign::Bcache,
         4096 + 24,

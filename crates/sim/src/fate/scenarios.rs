@@ -50,6 +50,9 @@ fn quiet(level: Level, disks: u16) -> Plan {
         write_mostly: 0,
         write_behind: 0,
         behind_pages: 0,
+        spoil_every: 0,
+        courses: 0,
+        converges: false,
     }
 }
 
@@ -155,7 +158,8 @@ fn legs_of_one_age_answer_alike_after_an_unclean_stop() {
         assert!(started.assembly.resync_from.is_some());
         differed += {
             let members = &started.assembly.members;
-            let image = crate::heal::image(&fate.disks, &started.superblocks, members);
+            let image =
+                crate::heal::image(&fate.disks, &started.superblocks, members, &started.holes);
             raw::mismatches(&fate.geometry, &image).len()
         };
         live(&mut fate, &[true; 2], |life| {
@@ -274,4 +278,48 @@ fn halves_that_were_used_alone_are_not_joined() {
     let serving = assembly.members.iter().flatten().count();
     assert_eq!(serving, 1, "{:?}", assembly.verdicts);
     assert!(matches!(assembly.verdicts[1].1, Verdict::Left(Reason::CallsFailed { .. })));
+}
+
+/// What would be lost: whatever a member lacks below a checkpoint that was written before it had the data, for it is
+/// read there from then on.
+#[test]
+fn below_a_checkpoint_everything_is_stable() {
+    let mut plan = quiet(Level::Raid1, 2);
+    plan.sizes = vec![10_000; 2];
+    plan.frozen = false;
+    plan.adds = true;
+    let mut checkpoints = 0;
+    for seed in 0..12 {
+        let mut fate = fate(&plan, seed);
+        live(&mut fate, &[true; 2], stop);
+        live(&mut fate, &[true, false], |life| {
+            life.ask(Wish {
+                ask: Ask::Write { fua: false, followed: false },
+                sector: 0,
+                len: 9_000,
+            });
+            life.settle().expect("a write that ends well");
+            stop(life)
+        });
+        fate.suspect.insert(1);
+        // The other one comes back, and the power goes in the midst of its recovery.
+        live(&mut fate, &[true; 2], |life| {
+            life.bring_back().expect("the member comes back");
+            let part = 2_000 + 500 * seed;
+            let is_so_far = |life: &Life<'_>| life.recovered_to(MemberId(1)) > part;
+            life.step_until(is_so_far).expect("a recovery");
+            // Its place goes on record, and the next windows are under way.
+            life.step_until(|life| life.is_recorded()).expect("a record");
+            cut(life, Cut::Nothing)
+        });
+        let started = ok(fate.start(&[true; 2]));
+        let Some(&(slot, disk, to)) = started.assembly.recovering.first() else { continue };
+        checkpoints += u32::from(to.0 > 0);
+        let both = [Some(0), Some(1)];
+        assert_eq!((slot.index(), disk), (1, 1));
+        let image = crate::heal::image(&fate.disks, &started.superblocks, &both, &started.holes);
+        let wrong = raw::mismatches(&fate.geometry, &image).into_iter().next();
+        assert!(wrong.is_none_or(|row| row >= to.0), "row {wrong:?}, recovered to {to:?}");
+    }
+    assert!(checkpoints > 6, "only {checkpoints} cuts left a checkpoint");
 }

@@ -2,7 +2,7 @@
 
 use super::{Event, Life, Phase};
 use crate::disk::{Disk, SECTOR};
-use lapstrake_engine::{Event as Happened, NewBitmap};
+use lapstrake_engine::NewBitmap;
 use lapstrake_metadata::{
     Superblock,
     bitmap::{self, PAGE},
@@ -84,12 +84,10 @@ impl Life<'_> {
         }
     }
 
-    pub(super) fn heard(&mut self, event: Happened) {
-        if event == Happened::BitmapChanged {
-            let is_there = self.supervisor.bitmap().is_some();
-            let external = is_there && self.supervisor.bitmap_offset().is_none();
-            self.file_use = if external { FileUse::InUse } else { FileUse::None };
-        }
+    pub(super) fn bitmap_changed(&mut self) {
+        let is_there = self.supervisor.bitmap().is_some();
+        let external = is_there && self.supervisor.bitmap_offset().is_none();
+        self.file_use = if external { FileUse::InUse } else { FileUse::None };
     }
 }
 

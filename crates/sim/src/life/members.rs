@@ -47,7 +47,8 @@ impl Life<'_> {
             let is_heard_of = self.unheard.get(&other).is_none_or(|&left| left == 0);
             let is_sound = standing == Standing::InSync
                 && !self.hit.contains(&other)
-                && !self.fresh.contains(&other);
+                && !self.fresh.contains(&other)
+                && self.is_readable(other);
             is_sound && is_heard_of && its == Some(slot) && other != member
         };
         let present = |slot| (0..self.disk_of.len() as u16).any(|other| holds(other, slot));
@@ -84,6 +85,7 @@ impl Life<'_> {
             IoKind::Flush => self.flush_of(io.member).1,
             _ => self.draw_fault(io.member, self.plan.fault_every),
         };
+        let is_spoilt = io.kind == IoKind::Read && !fails && self.draw_spoil(&io);
         let data = match io.kind {
             IoKind::Write { .. } => self.memory.gather(&io.pieces),
             IoKind::WriteZeroes { .. } => vec![0; io.len.0 as usize * SECTOR],
@@ -91,15 +93,21 @@ impl Life<'_> {
         };
         let mark = self.disk(io.member).mark();
         let delay = self.io_ns();
-        self.at(delay, Event::Io(Box::new(InFlight { shard, io, data, mark, fails })));
+        self.at(delay, Event::Io(Box::new(InFlight { shard, io, data, mark, fails, is_spoilt })));
         Ok(())
     }
 
     pub(super) fn io_done(&mut self, flight: &InFlight) -> Result<(), String> {
-        let InFlight { shard, io, data, mark, fails } = flight;
+        let InFlight { shard, io, data, mark, fails, is_spoilt } = flight;
         let ok = match io.kind {
             IoKind::Flush => self.flushed(io.member, *mark, *fails),
-            _ => !fails && !self.vanished.contains(&io.member),
+            _ => {
+                let is_refused = *is_spoilt || self.is_refused(io);
+                if is_refused {
+                    self.io_refused(flight);
+                }
+                !fails && !is_refused && !self.vanished.contains(&io.member)
+            }
         };
         if matches!(io.kind, IoKind::Write { .. }) && *data != self.memory.gather(&io.pieces) {
             return Err(format!("{io:?}: the buffer changed while it was being written"));

@@ -1,0 +1,67 @@
+//! The same rebuilds by the kernel's md in User-Mode Linux, on RAM disks.
+
+use crate::array::Shape;
+use lapstrake_geometry::Level;
+use lapstrake_kernel_md::{Guest, Kernel as Boot, available_or_say};
+
+const DISK_KIB: u64 = 192 << 10;
+/// The first disk that no array is made of.
+const SPARES: usize = 6;
+
+/// A guest that is up.
+pub struct Kernel {
+    guest: Guest,
+}
+
+impl Kernel {
+    /// Boots it, or says why not.
+    pub fn boot() -> Option<Self> {
+        if !available_or_say("rebuilds beside the kernel's md") {
+            return None;
+        }
+        let mut guest = Boot::new().memory_mib(2048).boot().expect("the guest boots");
+        let script = format!(
+            "insmod /lib/modules/extra/brd.ko rd_nr=8 rd_size={DISK_KIB}
+             for i in 0 1 2 3 4 5 6 7; do dd if=/dev/zero of=/dev/ram$i bs=1M 2>/dev/null; done; true"
+        );
+        let out = guest.run(&script).expect("the guest answers");
+        assert!(out.success(), "{out}");
+        Some(Self { guest })
+    }
+
+    /// Bytes of each lost member a second, the better of the stripe caches 256 and 8192.
+    pub fn rebuild(&mut self, shape: &Shape) -> f64 {
+        let disks = |numbers: std::ops::Range<usize>| -> String {
+            numbers.map(|i| format!("/dev/ram{i} ")).collect()
+        };
+        let (members, lost) = (disks(0..shape.members), disks(0..shape.lost));
+        let fresh = disks(SPARES..SPARES + shape.lost);
+        let layout = shape.layout.map_or(String::new(), |layout| format!("-p {layout}"));
+        let chunk = if shape.level == Level::Raid1 { "" } else { "-c512" };
+        let level = shape.level.to_string();
+        let script = format!(
+            "for cache in 256 8192; do
+               mdadm -CR /dev/md0 -l{} -n{} {layout} {chunk} -b none --assume-clean {members}
+               cd /sys/block/md0/md
+               echo 100000000 > sync_speed_max; echo 100000000 > sync_speed_min
+               [ -e stripe_cache_size ] && echo $cache > stripe_cache_size
+               echo frozen > sync_action
+               mdadm /dev/md0 -f {lost}
+               mdadm /dev/md0 -a {fresh}
+               t=${{EPOCHREALTIME/./}}
+               echo idle > sync_action
+               n=0
+               until [ $(cat degraded) = 0 ] || [ $((n += 1)) = 600 ]; do sleep 0.05; done
+               [ $(cat degraded) = 0 ] && echo rate $(( $(cat component_size) * 1024 / (${{EPOCHREALTIME/./}} - t) ))
+               cd /; mdadm -S /dev/md0; mdadm --zero-superblock {members} {fresh}
+             done 2>/dev/null",
+            level.trim_start_matches("raid"),
+            shape.members,
+        );
+        let out = self.guest.run(&script).expect("the guest answers");
+        let text = out.text();
+        let rates = text.lines().filter_map(|line| line.strip_prefix("rate ")?.trim().parse().ok());
+        // Bytes a microsecond.
+        rates.fold(f64::NAN, f64::max) * 1e6
+    }
+}

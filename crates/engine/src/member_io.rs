@@ -1,0 +1,241 @@
+//! What a shard asks of members, and what follows from their answers.
+//!
+//! Whoever wants something of a member is its [`Owner`], and hears of the end. Here is decided what an I/O
+//! that failed means for the member: its sectors are read elsewhere and written anew, or go on record as bad,
+//! or the member is used no more, or, if nobody else has the data, the error is the owner's.
+
+use crate::{
+    members::{BadState, FULLY_TRUSTED},
+    messages::Notice,
+    shard::Shard,
+    types::*,
+};
+use core::ops::Range;
+use lapstrake_geometry::{Sector, Sectors};
+
+/// Whom a member I/O works for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owner {
+    Request(u32),
+    /// A copy that the request leaves behind.
+    Behind(u32),
+    Op(u32),
+    /// A unit of a sync action.
+    Unit(u32),
+    /// Whether a page of a failed read can be read by itself.
+    Probe(u32),
+    /// The unit under way in the log of this member.
+    Log(MemberId),
+    /// The flush of what that unit describes.
+    LogFlush(MemberId),
+    /// The flush before the first unit.
+    LogOpening,
+    /// The batch on its way to the journal.
+    Journal,
+}
+
+#[derive(Debug)]
+pub(crate) struct Io {
+    pub(crate) member: MemberId,
+    pub(crate) sector: Sector,
+    len: u64,
+    owner: Owner,
+    read: bool,
+    /// Of a request's own read, to ask for them elsewhere when it fails.
+    pieces: Pieces,
+}
+
+impl Shard {
+    /// A member I/O has ended. A failing member is an input, not an error of the engine.
+    pub fn handle_completion(&mut self, now: Time, id: IoId, ok: bool) {
+        self.now = now;
+        let io = self.ios.remove(id.0 as usize);
+        match io.owner {
+            Owner::Log(log) => return self.unit_written(log, io.member, ok),
+            Owner::LogFlush(log) => return self.unit_flushed(log, io.member, ok),
+            Owner::LogOpening => return self.opening_flushed(io.member, ok),
+            Owner::Journal => return self.journal_io_done(ok),
+            _ => {}
+        }
+        if io.read {
+            self.members.read_ended(io.member);
+        }
+        let survived = match (ok, io.read) {
+            (true, true) => true,
+            (true, false) => {
+                self.written(&io);
+                true
+            }
+            (false, true) if matches!(io.owner, Owner::Probe(_)) => true,
+            (false, true) if !self.is_rewriting(io.owner) => self.read_failed(&io),
+            (false, _) => self.write_failed(&io),
+        };
+        if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
+            self.stripe_lost(op);
+        }
+        let is_replacement = || {
+            let slot = self.members.slot_of(io.member);
+            slot.is_some_and(|slot| self.members.writable(slot) != Some(io.member))
+        };
+        if let (Owner::Request(key), true, false) = (io.owner, ok, io.read)
+            && !is_replacement()
+        {
+            self.copy_kept(key);
+        }
+        match io.owner {
+            Owner::Behind(key) => self.copy_done(key, survived),
+            Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
+            Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, io.read),
+            Owner::Probe(errand) => self.probed(errand, ok),
+            Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
+            Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
+            Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
+            Owner::Log(_) | Owner::LogFlush(_) | Owner::LogOpening | Owner::Journal => {
+                unreachable!("dealt with above")
+            }
+        }
+    }
+
+    /// Puts a member I/O on its way, and if it changes something one for the member's replacement. `owner`
+    /// hears of its end, or of both.
+    pub(crate) fn start_io(
+        &mut self,
+        owner: Owner,
+        member: MemberId,
+        kind: IoKind,
+        range: (u64, u64),
+        pieces: Pieces,
+    ) {
+        let replacement = self.members.replacement_of(member).filter(|_| kind != IoKind::Read);
+        if let Some(replacement) = replacement {
+            match owner {
+                Owner::Request(key) => self.reqs[key as usize].pending += 1,
+                Owner::Op(key) => self.ops[key as usize].expect_another(),
+                Owner::Behind(key) => self.expect_another_copy(key),
+                Owner::Unit(key) => self.expect_another(key),
+                Owner::LogFlush(log) => self.expect_another_flush(log),
+                Owner::LogOpening => self.expect_another_opening(),
+                Owner::Probe(_) => unreachable!("probes only read"),
+                Owner::Log(_) | Owner::Journal => unreachable!("logs have places of their own"),
+            }
+            self.send_io(owner, replacement, kind, range, pieces.clone());
+        }
+        self.send_io(owner, member, kind, range, pieces);
+    }
+
+    fn send_io(
+        &mut self,
+        owner: Owner,
+        member: MemberId,
+        kind: IoKind,
+        (sector, len): (u64, u64),
+        pieces: Pieces,
+    ) {
+        let sector = Sector(sector + self.members.data_offset(member).0);
+        self.start_io_at(owner, member, kind, (sector, len), pieces);
+    }
+
+    /// As [`Self::start_io`], at a sector from the member's start.
+    pub(crate) fn start_io_at(
+        &mut self,
+        owner: Owner,
+        member: MemberId,
+        kind: IoKind,
+        (sector, len): (Sector, u64),
+        pieces: Pieces,
+    ) {
+        let read = kind == IoKind::Read;
+        if read {
+            self.members.read_started(member, sector + Sectors(len));
+            self.stats.member_reads += 1;
+            self.stats.member_read_sectors += len;
+        } else {
+            self.stats.member_writes += 1;
+            self.stats.member_write_sectors += len;
+        }
+        let kept = match owner {
+            Owner::Request(_) if read => pieces.clone(),
+            _ => Pieces::new(),
+        };
+        let id =
+            IoId(self.ios.insert(Io { member, sector, len, owner, read, pieces: kept }) as u32);
+        self.emit(Effect::Io(MemberIo { id, member, kind, sector, len: Sectors(len), pieces }));
+    }
+
+    /// After an I/O error: uses the member no more if the array lives without it. False: it is
+    /// the last that holds some data, so it stays, and the error goes to the caller.
+    pub(crate) fn fail_if_survivable(&mut self, member: MemberId) -> bool {
+        if self.members.has_failed(member) {
+            return true;
+        }
+        let survives = self.survives_without(member);
+        if survives && self.members.fail(member) {
+            self.note(Notice::Failed(member));
+        }
+        survives
+    }
+
+    fn survives_without(&self, member: MemberId) -> bool {
+        let Some(slot) = self.members.slot_of(member) else { return false };
+        let members = &self.members;
+        if members.writable(slot) != Some(member) {
+            return true;
+        }
+        self.geometry.survives(|other| match other == slot {
+            true => members.has_whole_replacement(member),
+            false => members.trusted_to(other) == FULLY_TRUSTED,
+        })
+    }
+
+    /// After a read error: reads the range elsewhere and writes it anew. False: nobody else has the data.
+    fn read_failed(&mut self, io: &Io) -> bool {
+        if self.members.has_failed(io.member) {
+            return true;
+        }
+        if !self.survives_without(io.member) {
+            return self.source_failed(io.owner, io.member, self.range_of(io));
+        }
+        self.rewrite(io.member, self.range_of(io));
+        true
+    }
+
+    /// A member's own sectors, from its data offset.
+    fn range_of(&self, io: &Io) -> Range<u64> {
+        let start = io.sector.0.saturating_sub(self.members.data_offset(io.member).0);
+        start..start + io.len
+    }
+
+    fn written(&mut self, io: &Io) {
+        let range = self.range_of(io);
+        // What was not on record is still to be read again.
+        if !range.is_empty() && self.members.is_told_in_part(io.member, &range) {
+            self.members.clear_bad(io.member, range.clone());
+            let len = Sectors(range.end - range.start);
+            self.note(Notice::Good(io.member, Sector(range.start), len));
+        }
+    }
+
+    /// After a write error, or when what was written anew cannot be read: the member is used no more,
+    /// unless what it lacks is, or goes, on record as bad.
+    fn write_failed(&mut self, io: &Io) -> bool {
+        let range = self.range_of(io);
+        if range.is_empty() || self.members.has_failed(io.member) {
+            return self.fail_if_survivable(io.member);
+        }
+        if self.members.is_on_record(io.member, &range) {
+            return true;
+        }
+        if self.is_rewriting(io.owner) && self.members.has_log(io.member) {
+            self.tell_bad(io.member, range);
+            return true;
+        }
+        self.fail_if_survivable(io.member)
+    }
+
+    /// What a member lacks goes on record.
+    pub(crate) fn tell_bad(&mut self, member: MemberId, range: Range<u64>) {
+        let len = Sectors(range.end - range.start);
+        self.members.mark_bad(member, range.clone(), BadState::Told);
+        self.note(Notice::Bad(member, Sector(range.start), len));
+    }
+}

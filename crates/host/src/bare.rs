@@ -1,0 +1,64 @@
+//! Members before their array runs, and those that are about to join it: read, written and flushed one call
+//! at a time, with errors that say where.
+
+use crate::array::Part;
+use lapstrake_device::Member;
+use std::io;
+use thiserror::Error;
+
+/// A device refused something.
+#[derive(Debug, Error)]
+pub enum BareError {
+    /// To be read or written.
+    #[error("cannot {what} {device} at byte {offset}: {source}")]
+    At {
+        /// Which.
+        device: String,
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// To be flushed.
+    #[error("cannot flush {device}: {source}")]
+    Flush {
+        /// Which.
+        device: String,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+fn refused(
+    device: &Member,
+    what: &'static str,
+    offset: u64,
+) -> impl FnOnce(io::Error) -> BareError {
+    move |source| BareError::At { device: device.spec().to_string(), what, offset, source }
+}
+
+pub(crate) fn read(device: &Member, offset: u64, buf: &mut [u8]) -> Result<(), BareError> {
+    device.read_at(offset, buf).map_err(refused(device, "read", offset))
+}
+
+pub(crate) fn write(device: &Member, offset: u64, bytes: &[u8]) -> Result<(), BareError> {
+    device.write_at(offset, bytes).map_err(refused(device, "write", offset))
+}
+
+pub(crate) fn flush(device: &Member) -> Result<(), BareError> {
+    let refused = |source| BareError::Flush { device: device.spec().to_string(), source };
+    device.sync_all().map_err(refused)
+}
+
+/// Stable when it returns.
+pub(crate) fn write_superblock(part: &Part) -> Result<(), BareError> {
+    let Part { device, superblock, .. } = part;
+    let mut bytes = superblock.encode();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    let at = superblock.super_sector().bytes();
+    let written = device.write_at(at, &bytes);
+    written.map_err(refused(device, "write the superblock of", at))?;
+    flush(device)
+}

@@ -1,0 +1,102 @@
+//! Checks and repairs: begun, held and ended by the operator at moments of the dice's choice, and the
+//! last one, which proves that redundancy is whole.
+
+use super::{Event, Life, Phase};
+use crate::plan::Plan;
+use lapstrake_engine::{Event as Happened, SyncAction, SyncEnd};
+use lapstrake_geometry::Geometry;
+use std::collections::VecDeque;
+
+/// What is to run at the end of a life that is to converge. A forced start may have left rows that nothing
+/// knows of.
+pub(super) fn proof(plan: &Plan, was_forced: bool) -> VecDeque<SyncAction> {
+    let resync = was_forced.then_some(SyncAction::Resync);
+    resync.into_iter().chain(plan.converges.then_some(SyncAction::Check)).collect()
+}
+
+impl Life<'_> {
+    pub(super) fn plan_courses(&mut self) {
+        if self.plan.courses == 0 {
+            return;
+        }
+        for _ in 0..self.dice.below(self.plan.courses + 1) {
+            let within = self.dice.pick(&[1_000_000, 100_000_000, 3_000_000_000]);
+            let delay = self.dice.below(within);
+            self.at(delay, Event::Course);
+        }
+    }
+
+    /// The operator's word.
+    pub(super) fn direct_courses(&mut self) {
+        if self.phase != Phase::Load {
+            return;
+        }
+        let word = self.dice.below(8);
+        let now = self.now;
+        self.say(|| format!("courses: word {word}"));
+        let lead = &mut self.supervisor;
+        match word {
+            0..3 => _ = lead.handle_sync(now, SyncAction::Check),
+            // Of rows that are in doubt it may make either; the operator has been told.
+            3 if self.was_forced => {}
+            3 => _ = lead.handle_sync(now, SyncAction::Repair),
+            4 => lead.handle_freeze(now),
+            5 => lead.handle_resume(now),
+            6 => lead.hold_checks(now, true),
+            _ => {
+                lead.hold_checks(now, false);
+                lead.handle_idle(now);
+            }
+        }
+    }
+
+    pub(super) fn heard(&mut self, event: Happened) -> Result<(), String> {
+        self.say(|| format!("{event:?}"));
+        match event {
+            Happened::BitmapChanged => self.bitmap_changed(),
+            Happened::SyncEnded(action @ (SyncAction::Check | SyncAction::Repair), end) => {
+                self.check_ended(action, end)?;
+            }
+            Happened::SyncEnded(SyncAction::Resync, SyncEnd::Done) => {
+                // One that was asked for goes everywhere.
+                self.was_forced &= !self.proof.iter().eq(&[SyncAction::Check]);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// While redundancy is whole nothing differs, but for copies of what was discarded.
+    fn check_ended(&self, action: SyncAction, end: SyncEnd) -> Result<(), String> {
+        if self.plan.converges && end != SyncEnd::Done {
+            return Err(format!("the last {action:?} ended as {end:?}"));
+        }
+        if self.is_frail() {
+            return Ok(());
+        }
+        let (sectors, found) = self.supervisor.mismatches();
+        let is_parity = matches!(self.geometry, Geometry::Parity(_));
+        let is_real = |start: u64, len: u64| {
+            is_parity || !(start..start + len).any(|sector| self.oracle.may_be_anything(sector))
+        };
+        match found.iter().find(|m| is_real(m.start.0, m.len.0)) {
+            Some(one) => Err(format!("a check counts {sectors}, first {one:?}")),
+            None if is_parity && sectors > 0 => Err(format!("a check counts {sectors}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether members are recovered, redundancy is whole, and a check has said so.
+    pub(super) fn is_proven(&mut self) -> bool {
+        let is_mending = self.supervisor.sync_progress(self.now).is_some();
+        if self.errands_left > 0 || is_mending || !self.supervisor.is_recorded() {
+            return false;
+        }
+        let Some(action) = self.proof.pop_front() else { return true };
+        if self.supervisor.handle_sync(self.now, action) {
+            // What it wants is carried out with the next event.
+            self.at(0, Event::Submit);
+        }
+        false
+    }
+}

@@ -1,0 +1,120 @@
+//! Sectors that cannot be read, and what becomes of them. The budget: see the crate's head.
+
+use super::{Event, InFlight, Life, Phase};
+use crate::{disk::Wear, fate::wear::read_log};
+use lapstrake_engine::{IoKind, MemberId, MemberIo, Notice, Standing};
+use lapstrake_geometry::{Sector, Sectors};
+
+impl Life<'_> {
+    /// Whether all of a member can be read, as far as anybody knows.
+    pub(super) fn is_readable(&self, member: MemberId) -> bool {
+        let index = usize::from(member.0);
+        let is_on_record =
+            self.supervisor.members().nth(index).is_some_and(|m| m.0.has_bad_blocks());
+        let nothing_bad = self.disks[self.disk_of[index]].bad().next().is_none();
+        nothing_bad && !is_on_record && !self.sore.contains(&member)
+    }
+
+    /// A read is about to start: may sectors of it, or elsewhere, go bad? True if only this read is to
+    /// fail.
+    pub(super) fn draw_spoil(&mut self, io: &MemberIo) -> bool {
+        let every = self.plan.spoil_every;
+        let (start, end) = self.data_area[usize::from(io.member.0)];
+        let is_data = start <= io.sector.0 && io.sector.0 + io.len.0 <= end;
+        let is_in_sync = self.supervisor.standing(io.member).0 == Standing::InSync;
+        if every == 0
+            || !is_data
+            || !is_in_sync
+            || !self.dice.one_in(every)
+            || !self.may_lose(io.member)
+        {
+            return false;
+        }
+        self.sore.insert(io.member);
+        let mut members = self.supervisor.members();
+        let has_log =
+            members.nth(usize::from(io.member.0)).is_some_and(|m| m.0.badblock_log().is_some());
+        drop(members);
+        if !has_log {
+            // What cannot be mended at once costs the member.
+            self.hit.insert(io.member);
+        }
+        let wear = match self.dice.below(8) {
+            0..3 => {
+                self.failing_reads += 1;
+                self.say(|| format!("{:?} fails to read once", io.member));
+                return true;
+            }
+            3..5 => Wear::Latent,
+            5 => Wear::Worn,
+            _ => Wear::Refusing,
+        };
+        let is_elsewhere = self.dice.one_in(8);
+        let (from, len) = if is_elsewhere { (start, end - start) } else { (io.sector.0, io.len.0) };
+        let at = from + self.dice.below(len);
+        for sector in at..(at + self.dice.between(1..=12)).min(end) {
+            self.disk(io.member).spoil(sector, wear);
+        }
+        self.say(|| format!("{:?} goes bad from sector {at} on: {wear:?}", io.member));
+        false
+    }
+
+    /// Whether the disk itself refuses an I/O.
+    pub(super) fn is_refused(&mut self, io: &MemberIo) -> bool {
+        let (at, len) = (io.sector.0, io.len.0);
+        match io.kind {
+            IoKind::Read => !self.disk(io.member).is_readable(at, len),
+            IoKind::Write { .. } | IoKind::WriteZeroes { .. } => {
+                self.disk(io.member).refuses(at, len)
+            }
+            IoKind::Flush | IoKind::Discard => false,
+        }
+    }
+
+    /// An I/O fails on a member that does not.
+    pub(super) fn io_refused(&mut self, flight: &InFlight) {
+        let MemberIo { member, sector, len, .. } = flight.io;
+        self.sore.insert(member);
+        if self.disk(member).is_worn(sector.0, len.0) {
+            // With no room on record it is used no more.
+            self.hit.insert(member);
+        }
+        self.failing_reads -= u32::from(flight.is_spoilt);
+    }
+
+    /// Who could not read once is as good as ever when nothing is left of it to be mended or put on record.
+    pub(super) fn forget_sores(&mut self) {
+        if self.sore.is_empty() || self.failing_reads > 0 || !self.supervisor.is_recorded() {
+            return;
+        }
+        let is_told = |event: &Event| matches!(event, Event::Notice(Notice::Bad(..)));
+        let is_idle = self.shards.iter().all(|shard| shard.is_sync_idle());
+        if is_idle && !self.queue.values().any(is_told) {
+            self.sore.clear();
+        }
+    }
+
+    /// What has gone on record as bad can be read again now and then, though not what it once held.
+    pub(super) fn recorded_bad(&mut self, member: MemberId, start: Sector, len: Sectors) {
+        let from = start.0 + self.data_area[usize::from(member.0)].0;
+        let range = from..from + len.0;
+        let touches = |io: &MemberIo| {
+            io.member == member && io.sector.0 < range.end && range.start < io.sector.0 + io.len.0
+        };
+        let index = usize::from(member.0);
+        let (superblock, standing) = self.supervisor.members().nth(index).expect("a member");
+        let log = read_log(&self.disks[self.disk_of[index]], superblock).ok().flatten();
+        let Some(log) = log.filter(|_| standing != Standing::Faulty) else { return };
+        let is_busy = self.queue.values().any(|event| match event {
+            Event::Io(flight) => touches(&flight.io),
+            _ => false,
+        });
+        if is_busy || self.phase != Phase::Load || !self.dice.one_in(2) {
+            return;
+        }
+        for sector in range.filter(|&sector| log.contains(Sector(sector), Sectors(1))) {
+            self.disk(member).come_back(sector);
+        }
+        self.say(|| format!("{member:?} can be read again, to no good, at {from}"));
+    }
+}
