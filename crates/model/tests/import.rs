@@ -168,7 +168,7 @@ fn spoilt_files_are_refused_or_make_a_disk_that_runs() {
             .map(|_| {
                 let lba = dice(&mut state) % disk.blocks();
                 let blocks = (1 + dice(&mut state) % 64).min(disk.blocks() - lba);
-                let way = if dice(&mut state) % 2 == 0 { 'R' } else { 'W' };
+                let way = if dice(&mut state).is_multiple_of(2) { 'R' } else { 'W' };
                 format!("{way} Miss {lba} {blocks} 1000 {}\n", dice(&mut state) % 30_000)
             })
             .collect();
