@@ -3,6 +3,7 @@
 //! What it does not do: read files. Built-in profiles are part of the program.
 
 pub mod builtin;
+mod draw;
 mod figure;
 mod hard;
 mod rates;

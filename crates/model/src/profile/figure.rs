@@ -19,7 +19,7 @@ pub enum Confidence {
 impl Confidence {
     /// How far the true value may be off, relative to the figure: one standard deviation.
     #[must_use]
-    pub fn relative_deviation(self) -> f64 {
+    pub(super) fn relative_deviation(self) -> f64 {
         match self {
             Self::Measured => 0.01,
             Self::DataSheet => 0.05,
