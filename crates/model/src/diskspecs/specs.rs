@@ -108,7 +108,8 @@ fn caching(specs: &Fields<'_>) -> Result<CachingTable, ImportError> {
         read_ahead_min: specs.whole_or("Minimum read-ahead (blks)", 0)?,
         read_ahead_max: specs.whole_or("Maximum read-ahead (blks)", 0)?,
         read_ahead_over_requested: over_requested,
-        read_ahead_on_hit: specs.flag_or("Read-ahead on idle hit", false)?,
+        // A buffer whose read-ahead may push out what was asked for is a window that goes with its reader.
+        read_ahead_on_hit: over_requested || specs.flag_or("Read-ahead on idle hit", false)?,
         stops_in_sector: specs.flag_or("Stop prefetch in sector", false)?,
         read_arrival,
         write_arrival: arrival(specs.flag_or("Immediate buffer write", false)?),
