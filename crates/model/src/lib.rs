@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod channel;
+mod dice;
 pub mod disk;
 pub mod diskspecs;
 pub mod hard;

@@ -17,6 +17,7 @@ pub use hard::HardFindings;
 pub use solid::SolidFindings;
 
 use crate::Nanos;
+use crate::dice::Dice;
 
 /// A disk that can be read and timed.
 pub trait Target {
@@ -101,7 +102,7 @@ pub fn measure<T: Target>(
     if blocks < BLOCKS_LEAST {
         return Err(MeasureError::TooSmall { blocks, least: BLOCKS_LEAST });
     }
-    let mut probe = Probe { target, dice: seed, progress, hit_ms: 0.0 };
+    let mut probe = Probe { target, dice: Dice(seed), progress, hit_ms: 0.0 };
     probe.step("answers of the buffer", 0.0)?;
     let buffer = hard::buffer_answers(&mut probe)?;
     probe.hit_ms = buffer.hit_ms(8);
@@ -115,7 +116,7 @@ pub fn measure<T: Target>(
 /// A target under measurement.
 struct Probe<'a, T: Target> {
     target: &'a mut T,
-    dice: u64,
+    dice: Dice,
     progress: &'a mut dyn FnMut(&'static str, f64) -> bool,
     /// What the buffer takes for 4 KiB.
     hit_ms: f64,
@@ -139,13 +140,9 @@ impl<T: Target> Probe<'_, T> {
         Ok(time.as_ms())
     }
 
-    /// A number below `limit` (splitmix64).
+    /// A number below `limit`.
     fn below(&mut self, limit: u64) -> u64 {
-        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.dice;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit.max(1)
+        self.dice.below(limit)
     }
 
     /// A place for a read of so many blocks, on 4 KiB.

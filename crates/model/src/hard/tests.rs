@@ -1,6 +1,7 @@
 //! Whole disks, from outside: rates, times, order, and that every command ends once.
 
 use crate::channel::Channel;
+use crate::dice::Dice;
 use crate::disk::{Disk, DiskModel};
 use crate::profile::builtin;
 use crate::request::{Completion, Op, Request};
@@ -20,19 +21,6 @@ fn hard(name: &str) -> HardDiskModel {
 
 fn of(model: HardDiskModel) -> DiskModel {
     DiskModel::Hard(Arc::new(model))
-}
-
-/// Numbers that look random and are the same each time (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
 }
 
 /// Keeps `depth` commands at the disk until `next` has no more; gives when each ended.

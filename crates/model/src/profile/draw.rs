@@ -5,6 +5,7 @@
 //! certain (capacity, a speed that a motor is regulated to) stays.
 
 use super::{Figure, HardDiskProfile, Kind, LayoutForm, Profile, SolidDiskProfile};
+use crate::dice::Dice;
 use crate::seek::SeekTable;
 
 impl Profile {
@@ -21,21 +22,7 @@ impl Profile {
     }
 }
 
-struct Dice(u64);
-
 impl Dice {
-    /// About normal, with mean 0 and deviation 1: twelve evenly drawn parts, less six.
-    fn normal(&mut self) -> f64 {
-        let part = |dice: &mut Self| {
-            dice.0 = dice.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = dice.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) as f64 / u64::MAX as f64
-        };
-        (0..12).map(|_| part(self)).sum::<f64>() - 6.0
-    }
-
     /// What a field's figures are multiplied by.
     fn factor<T>(&mut self, figure: &Figure<T>) -> f64 {
         (self.normal() * figure.confidence.relative_deviation()).exp()
