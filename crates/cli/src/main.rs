@@ -8,6 +8,7 @@ mod examine;
 mod exit;
 mod generate;
 mod grow;
+mod lab;
 mod members;
 mod options;
 mod scan;
@@ -59,6 +60,7 @@ enum Command {
     Wait(wait::Args),
     Set(set::Args),
     Stop(stop::Args),
+    Lab(lab::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -79,6 +81,7 @@ impl Command {
             Self::Wait(args) => wait::run(&args),
             Self::Set(args) => set::run(&args),
             Self::Stop(args) => stop::run(&args),
+            Self::Lab(args) => args.run(),
             Self::Completions(args) => generate::completions(&args),
             Self::Man(args) => generate::man(&args),
         }
@@ -102,6 +105,7 @@ impl Command {
             Self::Wait(args) => args.target.json,
             Self::Set(args) => args.target.json,
             Self::Stop(args) => args.target.json,
+            Self::Lab(args) => args.json(),
             Self::Completions(_) | Self::Man(_) => false,
         }
     }
@@ -146,17 +150,24 @@ mod tests {
 
     #[test]
     fn every_command_explains_itself_by_example_and_exit_codes() {
-        for command in Cli::command().get_subcommands_mut() {
+        let mut cli = Cli::command();
+        let mut left: Vec<_> = cli.get_subcommands_mut().collect();
+        while let Some(command) = left.pop() {
             let help = command.render_long_help().to_string();
             for part in ["Examples:", "Exit codes:", "--help"] {
                 assert!(help.contains(part), "{} has no {part}\n{help}", command.get_name());
             }
+            left.extend(command.get_subcommands_mut());
         }
     }
 
     #[test]
     fn every_command_that_reports_has_json() {
-        for command in Cli::command().get_subcommands() {
+        let cli = Cli::command();
+        let groups = cli.get_subcommands().filter(|command| command.has_subcommands());
+        let commands =
+            cli.get_subcommands().chain(groups.flat_map(|group| group.get_subcommands()));
+        for command in commands.filter(|command| !command.has_subcommands()) {
             let has = command.get_arguments().any(|arg| arg.get_long() == Some("json"));
             let generates = ["completions", "man"].contains(&command.get_name());
             assert!(has != generates, "{}", command.get_name());

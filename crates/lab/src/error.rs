@@ -1,0 +1,44 @@
+//! What can go wrong in the lab, sorted by who must act.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the lab could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The caller: a store that is to be read is not there.
+    #[error("{}: there is no store; `lapstrake lab run` makes one", path.display())]
+    NoStore {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The bytes on disk: the file is no store, or damaged, or of a later version of Lapstrake.
+    #[error("{}: {why}; nothing was changed in it", path.display())]
+    BadStore {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The bytes on disk: a record in the store cannot be understood.
+    #[error("the store's {what} {id} cannot be read: {why}; nothing was changed")]
+    BadRecord {
+        /// The table.
+        what: &'static str,
+        /// The row.
+        id: i64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The environment: the store could not be read or written.
+    #[error("the store: {0}; what was finished before is kept")]
+    Store(#[from] rusqlite::Error),
+    /// The environment: a file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,11 @@
+//! The lab: measures arrays against each other and says whether a difference is real.
+//!
+//! [`record`] is what is known of a measurement; [`store`] keeps it in one SQLite file. Whoever measures,
+//! predicts or imports writes the same records, and statistics and reports read nothing else.
+
+pub mod record;
+pub mod store;
+
+mod error;
+
+pub use error::LabError;
