@@ -3,9 +3,11 @@
 //! [`record`] is what is known of a measurement; [`store`] keeps it in one SQLite file. Whoever measures,
 //! predicts or imports writes the same records, and statistics and reports read nothing else.
 
+pub mod plan;
 pub mod record;
 pub mod store;
 
 mod error;
+mod workload;
 
 pub use error::LabError;
