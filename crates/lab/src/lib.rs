@@ -4,6 +4,7 @@
 //! predicts or imports writes the same records, and statistics and reports read nothing else.
 
 pub mod record;
+pub mod stats;
 pub mod store;
 
 mod error;
