@@ -5,9 +5,13 @@
 
 pub mod plan;
 pub mod record;
+pub mod stats;
 pub mod store;
 
 mod error;
+mod facts;
+pub mod run;
+mod subject;
 mod workload;
 
 pub use error::LabError;
