@@ -1,6 +1,6 @@
 //! `lapstrake lab`: measures arrays against each other.
 
-mod list;
+mod run;
 
 use crate::exit::Outcome;
 use clap::Subcommand;
@@ -8,13 +8,14 @@ use std::path::PathBuf;
 
 const HELP: &str = "\
 Examples:
-  lapstrake lab list
-  lapstrake lab list --store old.sqlite
+  lapstrake lab check plans/quick.toml
+  lapstrake lab run plans/quick.toml
 
 Exit codes:
   0  done
   1  failed; the message says what was left untouched
-  2  usage";
+  2  usage, or the plan is wrong
+  3  done in part (see each command)";
 
 /// Measure arrays against each other, and say whether a difference is real.
 ///
@@ -29,20 +30,23 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    List(list::Args),
+    Check(run::CheckArgs),
+    Run(run::RunArgs),
 }
 
 impl Args {
     pub fn run(&self) -> Outcome {
         match &self.command {
-            Command::List(args) => list::run(args),
+            Command::Check(args) => run::check(args),
+            Command::Run(args) => run::run(args),
         }
     }
 
     /// Whether the report was asked for in JSON.
     pub fn json(&self) -> bool {
         match &self.command {
-            Command::List(args) => args.json,
+            Command::Check(args) => args.what.json,
+            Command::Run(args) => args.what.json,
         }
     }
 }

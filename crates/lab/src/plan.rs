@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
 
+pub(crate) use arrays::size_text;
 pub use values::Place;
 
 /// A plan, ready to be carried out.

@@ -480,7 +480,7 @@ fn impossible_zfs(choice: &Choice) -> Option<String> {
         Some(Level::Raid1) => 2,
         Some(Level::Raid5) => 2,
         Some(Level::Raid6) => 3,
-        Some(Level::Raid10) if count % 2 != 0 => {
+        Some(Level::Raid10) if !count.is_multiple_of(2) => {
             return Some("ZFS stripes over mirrors of two".into());
         }
         Some(Level::Raid10) => 4,

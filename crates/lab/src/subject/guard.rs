@@ -72,7 +72,9 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
     };
     let findings = match probe(&member) {
         Ok(findings) => findings,
-        Err(error) => return Some(format!("{name} ({spec}): cannot read it: {error}; {untouched}")),
+        Err(error) => {
+            return Some(format!("{name} ({spec}): cannot read it: {error}; {untouched}"));
+        }
     };
     let serial = serial(&spec.path);
     let is_typed = |typed: &String| *typed == spec.to_string() || Some(typed) == serial.as_ref();
@@ -91,14 +93,16 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
 pub(crate) fn serial(path: &Path) -> Option<String> {
     let name = path.canonicalize().ok()?.file_name()?.to_str()?.to_owned();
     let places = ["serial", "device/serial", "../serial", "../device/serial"];
-    let read = |place: &&str| std::fs::read_to_string(format!("/sys/class/block/{name}/{place}")).ok();
+    let read =
+        |place: &&str| std::fs::read_to_string(format!("/sys/class/block/{name}/{place}")).ok();
     let serial = places.iter().find_map(read)?;
     Some(serial.trim().to_owned()).filter(|serial| !serial.is_empty())
 }
 
 /// Workloads of a plan that verify what an array gives whose redundancy is not right.
 pub(crate) fn unsound(plan: &Plan) -> Vec<String> {
-    let verifies = plan.workloads.iter().any(|workload| matches!(&workload.load, Load::Io(io) if io.verify));
+    let verifies =
+        plan.workloads.iter().any(|workload| matches!(&workload.load, Load::Io(io) if io.verify));
     let assumed = plan.rules.prepare == crate::plan::Prepare::AssumeClean;
     let lacks = |array: &&Array| {
         array.states.iter().any(|state| *state != crate::record::State::Healthy)
@@ -139,7 +143,10 @@ mod tests {
     }
 
     fn leave(overwrite: &[&str]) -> Leave {
-        Leave { destroy: true, overwrite: overwrite.iter().map(|text| (*text).to_owned()).collect() }
+        Leave {
+            destroy: true,
+            overwrite: overwrite.iter().map(|text| (*text).to_owned()).collect(),
+        }
     }
 
     #[test]
@@ -147,18 +154,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.img");
         std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
-        let faults = |expendable, read, leave| check(&plan(dir.path(), expendable, read), leave);
+        let faults =
+            |expendable, read, leave: Leave| check(&plan(dir.path(), expendable, read), &leave);
         // Reading needs no leave.
-        assert_eq!(faults(false, "100%", &Leave::default()), Ok(()));
-        assert!(faults(false, "50%", &leave(&[])).unwrap_err()[0].contains("does not call it expendable"));
-        assert!(faults(true, "50%", &Leave::default()).unwrap_err()[0].contains("--destroy allows it"));
-        assert_eq!(faults(true, "50%", &leave(&[])), Ok(()));
+        assert_eq!(faults(false, "100%", Leave::default()), Ok(()));
+        assert!(
+            faults(false, "50%", leave(&[])).unwrap_err()[0]
+                .contains("does not call it expendable")
+        );
+        assert!(
+            faults(true, "50%", Leave::default()).unwrap_err()[0].contains("--destroy allows it")
+        );
+        assert_eq!(faults(true, "50%", leave(&[])), Ok(()));
         // An ext4 superblock's magic.
         let mut block = vec![0u8; 4096];
         block[1080..1082].copy_from_slice(&[0x53, 0xef]);
         std::fs::write(&path, &[block, vec![0; 1 << 20]].concat()).unwrap();
-        let why = faults(true, "50%", &leave(&["/dev/other"])).unwrap_err();
-        assert!(why[0].contains("holds") && why[0].ends_with(&format!("--overwrite {}", path.display())), "{why:?}");
-        assert_eq!(faults(true, "50%", &leave(&[path.to_str().unwrap()])), Ok(()));
+        let why = faults(true, "50%", leave(&["/dev/other"])).unwrap_err();
+        assert!(
+            why[0].contains("holds")
+                && why[0].ends_with(&format!("--overwrite {}", path.display())),
+            "{why:?}"
+        );
+        assert_eq!(faults(true, "50%", leave(&[path.to_str().unwrap()])), Ok(()));
     }
 }

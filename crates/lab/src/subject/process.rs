@@ -39,8 +39,12 @@ impl Hosted {
         let default = Options::default();
         let options = Options {
             stripe_cache_size: settings.stripe_cache.unwrap_or(default.stripe_cache_size),
-            sync_speed_min_kib: settings.sync_speed_min.map_or(default.sync_speed_min_kib, |bytes| bytes >> 10),
-            sync_speed_max_kib: settings.sync_speed_max.map_or(default.sync_speed_max_kib, |bytes| bytes >> 10),
+            sync_speed_min_kib: settings
+                .sync_speed_min
+                .map_or(default.sync_speed_min_kib, |bytes| bytes >> 10),
+            sync_speed_max_kib: settings
+                .sync_speed_max
+                .map_or(default.sync_speed_max_kib, |bytes| bytes >> 10),
             buffer_bytes: settings.buffer_bytes.max(default.buffer_bytes),
             ..default
         };
@@ -62,7 +66,11 @@ impl Hosted {
     ///
     /// # Errors
     /// What the first of them that failed says.
-    pub(crate) fn run(&self, generators: Vec<Generator>, stop: &Arc<Stop>) -> Result<Outcome, String> {
+    pub(crate) fn run(
+        &self,
+        generators: Vec<Generator>,
+        stop: &Arc<Stop>,
+    ) -> Result<Outcome, String> {
         let (done, results) = mpsc::channel();
         let count = generators.len();
         let failed = Arc::new(Stop::new());
@@ -80,8 +88,10 @@ impl Hosted {
         }
         drop(done);
         let results: Vec<Result<Generator, String>> = results.iter().take(count).collect();
-        let errors: Vec<&String> = results.iter().filter_map(|result| result.as_ref().err()).collect();
-        if let Some(error) = errors.iter().find(|error| ***error != INTERRUPTED).or(errors.first()) {
+        let errors: Vec<&String> =
+            results.iter().filter_map(|result| result.as_ref().err()).collect();
+        if let Some(error) = errors.iter().find(|error| ***error != INTERRUPTED).or(errors.first())
+        {
             return Err((*error).clone());
         }
         if results.len() < count {
@@ -144,7 +154,8 @@ impl Session {
         let memory = self.memory[request.slot as usize];
         let Some(generator) = &mut self.generator else { return };
         // SAFETY: allocated with a block's length; the slot was free until now.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start, generator.block() as usize) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(memory.start, generator.block() as usize) };
         generator.fill(request, bytes);
         let kind = match request.kind {
             recorder::Kind::Read => Kind::Read(memory),

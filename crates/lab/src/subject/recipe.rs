@@ -4,6 +4,7 @@
 //! loop device that losetup chose.
 
 use super::Target;
+use super::steps::shown;
 use crate::plan::{Array, DiskPlace, Filesystem, Leg, Over, Plan, Prepare};
 use crate::record::{State, SubjectKind};
 use lapstrake_device::MemberSpec;
@@ -45,6 +46,30 @@ pub(crate) enum Action {
     Run { words: Vec<String>, keep: Option<String> },
     /// A server, until it is taken down; it is up when this path is there.
     Serve { words: Vec<String>, ready: PathBuf },
+}
+
+impl Action {
+    /// It as a command that one could type.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Directory(path) => shown(&words(&["mkdir", "-p", &text(path)])),
+            Self::Image { path, bytes } => {
+                let (to, count) = (format!("of={}", text(path)), format!("count={bytes}"));
+                shown(&words(&[
+                    "dd",
+                    "if=/dev/zero",
+                    &to,
+                    "bs=1M",
+                    &count,
+                    "iflag=count_bytes",
+                    "conv=fsync",
+                ]))
+            }
+            Self::Run { words, keep: None } => shown(words),
+            Self::Run { words, keep: Some(name) } => format!("{name}=$({})", shown(words)),
+            Self::Serve { words, .. } => format!("{} &", shown(words)),
+        }
+    }
 }
 
 /// Where things are.
@@ -113,7 +138,8 @@ impl Builder<'_> {
     }
 
     fn run_undo(&mut self, command: Vec<String>, undo: Vec<String>) {
-        self.steps.push(Step { action: Action::Run { words: command, keep: None }, undo: Some(undo) });
+        self.steps
+            .push(Step { action: Action::Run { words: command, keep: None }, undo: Some(undo) });
     }
 
     fn directory(&mut self, name: &str) -> PathBuf {
@@ -285,7 +311,8 @@ impl Builder<'_> {
             ("--sync-speed-max", array.shape.sync_speed_max.map(|bytes| bytes >> 10)),
         ];
         for (option, value) in options {
-            command.extend(value.into_iter().flat_map(|value| [option.to_owned(), value.to_string()]));
+            command
+                .extend(value.into_iter().flat_map(|value| [option.to_owned(), value.to_string()]));
         }
         command.extend(front);
         self.steps.push(Step {
@@ -388,7 +415,8 @@ impl Builder<'_> {
         let shape = &array.shape;
         let device = format!("/dev/md/{NAME}");
         let level = shape.level.map_or("", Level::name);
-        let mut command = words(&["mdadm", "--create", &device, "--run", "--homehost=none", "--level", level]);
+        let mut command =
+            words(&["mdadm", "--create", &device, "--run", "--homehost=none", "--level", level]);
         command.extend(words(&["--raid-devices", &array.members.len().to_string()]));
         let options = [
             ("--layout", shape.layout.clone()),
@@ -445,7 +473,8 @@ impl Builder<'_> {
         let devices: Vec<String> =
             array.members.iter().map(|leg| self.block_device(leg.name())).collect();
         let profile = array.shape.level.map_or("single", Level::name);
-        let mut command = words(&["mkfs.btrfs", "--quiet", "--force", "--data", profile, "--metadata", profile]);
+        let mut command =
+            words(&["mkfs.btrfs", "--quiet", "--force", "--data", profile, "--metadata", profile]);
         command.extend(devices.iter().cloned());
         self.run(command);
         let mut scan = words(&["btrfs", "device", "scan"]);
@@ -484,18 +513,29 @@ fn mkfs(filesystem: Filesystem, array: &Array, device: &str) -> Vec<String> {
     let stripe = stripe(array).filter(|_| array.shape.stride);
     let mut command = match filesystem {
         Filesystem::Ext3 => words(&["mkfs.ext3", "-q", "-F", "-b", "4096"]),
-        Filesystem::Ext4 => {
-            words(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
-        }
+        Filesystem::Ext4 => words(&[
+            "mkfs.ext4",
+            "-q",
+            "-F",
+            "-b",
+            "4096",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+        ]),
         Filesystem::Xfs => words(&["mkfs.xfs", "-q", "-f"]),
         Filesystem::Btrfs => words(&["mkfs.btrfs", "--quiet", "--force"]),
     };
     if let Some((chunk, data)) = stripe {
         let (blocks, width) = (chunk / 4096, chunk / 4096 * data);
         match filesystem {
-            Filesystem::Ext3 => command.extend(words(&["-E", &format!("stride={blocks},stripe_width={width}")])),
+            Filesystem::Ext3 => {
+                command.extend(words(&["-E", &format!("stride={blocks},stripe_width={width}")]))
+            }
             Filesystem::Ext4 => {
-                let extended = format!("{},stride={blocks},stripe_width={width}", command.pop().unwrap_or_default());
+                let extended = format!(
+                    "{},stride={blocks},stripe_width={width}",
+                    command.pop().unwrap_or_default()
+                );
                 command.push(extended);
             }
             Filesystem::Xfs => command.extend(words(&["-d", &format!("su={chunk},sw={data}")])),
@@ -521,7 +561,9 @@ pub(crate) fn stripe(array: &Array) -> Option<(u64, u64)> {
         Level::Raid10 => {
             let name = array.shape.layout.as_deref().unwrap_or("n2");
             let copies = match Layout::from_name(level, name) {
-                Ok(Layout::Raid10(Raid10Layout { near, far, .. })) => u64::from(near) * u64::from(far),
+                Ok(Layout::Raid10(Raid10Layout { near, far, .. })) => {
+                    u64::from(near) * u64::from(far)
+                }
                 _ => 2,
             };
             (count / copies).max(1)
@@ -559,7 +601,9 @@ pub(crate) fn obstacle(array: &Array) -> Option<String> {
     match array.kind {
         SubjectKind::Md => {
             if !Path::new("/proc/mdstat").exists() {
-                return Some("this kernel has no md (no /proc/mdstat; `modprobe md_mod` may help)".into());
+                return Some(
+                    "this kernel has no md (no /proc/mdstat; `modprobe md_mod` may help)".into(),
+                );
             }
             programs.push("mdadm".into());
         }
@@ -583,9 +627,7 @@ pub(crate) fn is_root() -> bool {
 /// Where a program is, by PATH and the places of system programs.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into(), "/usr/bin".into()]);
+    let directories =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into(), "/usr/bin".into()]);
     directories.map(|directory| directory.join(name)).find(|file| file.is_file())
 }
-
-#[cfg(test)]
-mod tests;

@@ -44,11 +44,13 @@ impl Standing {
     /// # Errors
     /// Which step failed, and what it said.
     pub(crate) fn build(recipe: &Recipe, work: &Path, stop: &Stop) -> Result<Self, String> {
-        let mut standing = Self { values: BTreeMap::new(), undos: Vec::new(), work: work.to_owned() };
+        let mut standing =
+            Self { values: BTreeMap::new(), undos: Vec::new(), work: work.to_owned() };
         for step in &recipe.steps {
             let done = standing.step(step, stop);
             if let Err(why) = done {
-                let more = standing.take_down().err().map_or_else(String::new, |why| format!("\n{why}"));
+                let more =
+                    standing.take_down().err().map_or_else(String::new, |why| format!("\n{why}"));
                 return Err(format!("{why}{more}"));
             }
         }
@@ -82,11 +84,12 @@ impl Standing {
         }
         let keeps = matches!(&step.action, Action::Run { keep: Some(_), .. });
         if !keeps {
-            self.to_be_undone(step)?;
+            self.keep_undo(step)?;
         }
         match &step.action {
             Action::Directory(path) => {
-                fs::create_dir_all(path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+                fs::create_dir_all(path)
+                    .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
             }
             Action::Image { path, bytes } => zeros(path, *bytes, stop)?,
             Action::Run { words, keep } => {
@@ -101,14 +104,17 @@ impl Standing {
                 self.undos.push(Undo::Server(server));
             }
         }
-        if keeps { self.to_be_undone(step) } else { Ok(()) }
+        if keeps { self.keep_undo(step) } else { Ok(()) }
     }
 
-    fn to_be_undone(&mut self, step: &Step) -> Result<(), String> {
+    fn keep_undo(&mut self, step: &Step) -> Result<(), String> {
         let Some(words) = &step.undo else { return Ok(()) };
         let words = self.filled(words);
         record(&self.work, &words).map_err(|error| {
-            format!("cannot write {}: {error}; nothing was done that it should tell of", self.work.join(RECORD).display())
+            format!(
+                "cannot write {}: {error}; nothing was done that it should tell of",
+                self.work.join(RECORD).display()
+            )
         })?;
         self.undos.push(Undo::Command(words));
         Ok(())
@@ -188,7 +194,11 @@ pub(crate) fn run(words: &[String]) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     Err(format!("{} failed ({}): {}", shown(words), output.status, said.trim()))
 }
 
@@ -203,7 +213,8 @@ pub(crate) fn shown(words: &[String]) -> String {
 }
 
 fn zeros(path: &Path, bytes: u64, stop: &Stop) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot write {bytes} bytes to {}: {error}", path.display());
+    let failed =
+        |error: io::Error| format!("cannot write {bytes} bytes to {}: {error}", path.display());
     let mut file = File::create(path).map_err(failed)?;
     let block = vec![0u8; 1 << 20];
     let mut left = bytes;
@@ -222,9 +233,15 @@ impl Server {
     /// Starts a server and waits until it is ready.
     fn start(words: &[String], log: &Path, ready: &Path) -> Result<Self, String> {
         let (program, arguments) = words.split_first().ok_or("a command without words")?;
-        let file = File::create(log).map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+        let file = File::create(log)
+            .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).process_group(0);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .process_group(0);
         // SAFETY: only prctl is called between fork and exec, which is a plain system call.
         unsafe { command.pre_exec(end_with_parent) };
         let child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
@@ -239,7 +256,11 @@ impl Server {
                 // Nobody can use it.
                 let _ = server.child.kill();
                 let _ = server.child.wait();
-                return Err(format!("{}: it is not up after {} s", shown(words), PATIENCE.as_secs()));
+                return Err(format!(
+                    "{}: it is not up after {} s",
+                    shown(words),
+                    PATIENCE.as_secs()
+                ));
             }
             std::thread::sleep(PACE);
         }
@@ -250,7 +271,11 @@ impl Server {
         // SAFETY: our own child, which was not waited for yet.
         unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
         let status = self.child.wait().map_err(|error| error.to_string())?;
-        if status.success() { Ok(()) } else { Err(format!("{} ended: {status}", shown(&self.words))) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("{} ended: {status}", shown(&self.words)))
+        }
     }
 }
 
