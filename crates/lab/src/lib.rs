@@ -3,13 +3,16 @@
 //! [`record`] is what is known of a measurement; [`store`] keeps it in one SQLite file. Whoever measures,
 //! predicts or imports writes the same records, and statistics and reports read nothing else.
 
+pub mod import;
 pub mod plan;
 pub mod record;
 pub mod stats;
 pub mod store;
 
+mod clients;
 mod error;
 mod facts;
+mod like;
 pub mod run;
 mod subject;
 mod workload;

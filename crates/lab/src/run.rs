@@ -12,6 +12,7 @@ mod live;
 mod measure;
 mod meter;
 mod schedule;
+mod tools;
 
 use crate::LabError;
 use crate::facts::facts;
@@ -34,6 +35,10 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+#[cfg(test)]
+pub(crate) use meter::Sources;
+pub(crate) use meter::{Costs, Reading};
 
 pub use crate::subject::guard::Leave;
 pub use crate::workload::drive::Stop;

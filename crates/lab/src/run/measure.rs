@@ -1,11 +1,13 @@
 //! One run of one workload on an array that stands.
 
 use super::live::{Live, forget, open_file};
-use super::meter::later;
-use crate::plan::{Io, Like, Load, Pattern, Place, Program, Workload};
-use crate::record::{Figure, Mark, Phase, Unit};
+use super::meter::{Costs, later};
+use super::tools::{like_another, of_others};
+use crate::plan::{Io, Load, Pattern, Place, Workload};
+use crate::record::{Figure, Flow, Mark, Phase, Unit};
 use crate::subject::Target;
 use crate::workload::drive::{self, Outcome, Stop};
+use crate::workload::recorder::Recorded;
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -39,8 +41,8 @@ pub(crate) fn measure(
 ) -> Result<Measured, String> {
     match &workload.load {
         Load::Io(io) => own(live, workload, io, rebuilding, seed, stop),
-        Load::Like(like) => like_another(live, like, rebuilding, stop),
-        Load::Program(program) => of_others(live, program, workload, rebuilding, stop),
+        Load::Like(like) => like_another(live, like, seed, stop),
+        Load::Program(program) => of_others(live, program, workload, stop),
     }
 }
 
@@ -73,30 +75,28 @@ fn own(
     if io.verify {
         raw.push_str(&format!("{} reads were verified\n", outcome.checked));
     }
-    let recorded = outcome.recorded;
-    let costs = after.since(&before);
-    let mut series = recorded.series;
-    series.marks.extend(mark);
-    let mut phase = Phase {
-        figure: figure(io, &recorded.read, &recorded.write, recorded.seconds),
-        whole: io.amount.is_some() || io.fsync_end,
-        read: recorded.read,
-        write: recorded.write,
-        series,
-        ..Phase::new("", 0.0, Unit::BytesPerSecond, recorded.seconds)
-    };
-    phase.cpu = costs.cpu;
-    phase.members = costs.members;
-    phase.memory_bytes_max = costs.memory_bytes_max;
+    let mut phase = phase_of(outcome.recorded, io, after.since(&before));
+    phase.whole = io.amount.is_some() || io.fsync_end;
+    phase.series.marks.extend(mark);
     Ok(Measured { phases: vec![phase], raw })
 }
 
-fn figure(
-    io: &Io,
-    read: &crate::record::Flow,
-    write: &crate::record::Flow,
-    seconds: f64,
-) -> Figure {
+/// A phase of the lab's own requests.
+pub(super) fn phase_of(recorded: Recorded, io: &Io, costs: Costs) -> Phase {
+    Phase {
+        figure: figure(io, &recorded.read, &recorded.write, recorded.seconds),
+        whole: false,
+        read: recorded.read,
+        write: recorded.write,
+        series: recorded.series,
+        cpu: costs.cpu,
+        members: costs.members,
+        memory_bytes_max: costs.memory_bytes_max,
+        ..Phase::new("", 0.0, Unit::BytesPerSecond, recorded.seconds)
+    }
+}
+
+fn figure(io: &Io, read: &Flow, write: &Flow, seconds: f64) -> Figure {
     let over = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let has_order = matches!(io.pattern, Pattern::Sequential | Pattern::Streams(_));
     if io.block < SMALL && !has_order {
@@ -124,10 +124,10 @@ fn watch(live: &Live, warm_up: Duration, over: &AtomicBool) -> Option<Mark> {
 }
 
 /// The file that a load goes to, if it is one; its range; what is to be told of it.
-type Prepared = (Option<Arc<File>>, Range<u64>, String);
+pub(super) type Prepared = (Option<Arc<File>>, Range<u64>, String);
 
 /// Opens what the load goes to, and finds its range.
-fn prepare(live: &Live, io: &Io, stop: &Stop) -> Result<Prepared, String> {
+pub(super) fn prepare(live: &Live, io: &Io, stop: &Stop) -> Result<Prepared, String> {
     let writes = io.read < 1.0;
     let (file, bytes, raw) = match &live.target {
         Target::Null | Target::Process { .. } | Target::Nbd { .. } => {
@@ -188,18 +188,4 @@ fn lay_out(path: &Path, bytes: u64, stop: &Stop) -> Result<(), String> {
         left -= now as u64;
     }
     file.sync_all().map_err(failed)
-}
-
-fn like_another(_: &Live, _: &Like, _: bool, _: &Arc<Stop>) -> Result<Measured, String> {
-    Err("not there yet".into())
-}
-
-fn of_others(
-    _: &Live,
-    _: &Program,
-    _: &Workload,
-    _: bool,
-    _: &Arc<Stop>,
-) -> Result<Measured, String> {
-    Err("not there yet".into())
 }

@@ -169,7 +169,7 @@ mod tests {
         // An ext4 superblock's magic.
         let mut block = vec![0u8; 4096];
         block[1080..1082].copy_from_slice(&[0x53, 0xef]);
-        std::fs::write(&path, &[block, vec![0; 1 << 20]].concat()).unwrap();
+        std::fs::write(&path, [block, vec![0; 1 << 20]].concat()).unwrap();
         let why = faults(true, "50%", leave(&["/dev/other"])).unwrap_err();
         assert!(
             why[0].contains("holds")

@@ -21,6 +21,8 @@ pub(crate) enum End {
     Time { from_ns: u64, until_ns: u64 },
     /// When each thread has moved so many bytes.
     Amount { bytes: u64 },
+    /// When one of both is so.
+    Either { until_ns: u64, bytes: u64 },
 }
 
 /// A request.
@@ -98,7 +100,7 @@ impl Generator {
         });
         let window = match end {
             End::Time { from_ns, until_ns } => (from_ns, Some(until_ns).filter(|_| !io.fsync_end)),
-            End::Amount { .. } => (0, None),
+            End::Amount { .. } | End::Either { .. } => (0, None),
         };
         let rate = io.rate.map(|rate| (rate / u64::from(io.threads)).max(1));
         Self {
@@ -137,6 +139,7 @@ impl Generator {
         match self.end {
             End::Time { until_ns, .. } => now_ns >= until_ns,
             End::Amount { bytes } => self.begun_bytes >= bytes,
+            End::Either { until_ns, bytes } => now_ns >= until_ns || self.begun_bytes >= bytes,
         }
     }
 
@@ -149,7 +152,7 @@ impl Generator {
         let due = free_at.max(self.next_due_ns);
         if due > now_ns {
             let until = match self.end {
-                End::Time { until_ns, .. } => due.min(until_ns),
+                End::Time { until_ns, .. } | End::Either { until_ns, .. } => due.min(until_ns),
                 End::Amount { .. } => due,
             };
             return Step::WaitUntil(until);
