@@ -278,6 +278,9 @@ pub enum Pattern {
     Strided(u64),
     /// So many sequences, in turns.
     Streams(u32),
+    /// So many parts of the range one after the other, each in order for its share of the time: how speed falls from a
+    /// disk's outer tracks to its inner ones.
+    Zones(u32),
 }
 
 /// What another tool does, done by the lab.
@@ -456,7 +459,11 @@ impl Workload {
     pub fn unfit(&self, array: &Array) -> Option<&'static str> {
         let (mounted, over) = (array.has_filesystem(), array.shape.over);
         let is_file = array.kind == SubjectKind::Lapstrake && over == Over::Fuse;
+        let verifies = matches!(&self.load, Load::Io(io) if io.verify);
         match self.surface() {
+            Surface::Any if verifies && array.kind == SubjectKind::Null => {
+                Some("the null subject keeps nothing that could be verified")
+            }
             Surface::Any => None,
             Surface::Raw if mounted => Some("it needs an array without a filesystem"),
             Surface::Raw => None,

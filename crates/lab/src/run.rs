@@ -8,6 +8,7 @@
 //!   their most, or the budget is spent;
 //! - nothing is left standing, however a run ends; what a kill leaves is taken down by the next run.
 
+mod health;
 mod live;
 mod measure;
 mod meter;
@@ -16,7 +17,7 @@ mod tools;
 
 use crate::LabError;
 use crate::facts::facts;
-use crate::plan::{Array, Io, Load, Plan, Workload};
+use crate::plan::{Array, DiskPlace, Io, Load, Plan, Workload};
 use crate::record::{self, Experiment, Origin, Phase, Run, Size, State, Subject};
 use crate::stats::{Repeats, settled_value};
 use crate::store::{ExperimentId, Store};
@@ -438,7 +439,11 @@ impl<'a> Runner<'a> {
             }
             let size = size(self.plan, array, &live);
             let run = match measured {
-                Ok(measured) => {
+                Ok(mut measured) => {
+                    let disks = self.disks(array);
+                    for phase in &mut measured.phases {
+                        health::add(&disks, &mut phase.members);
+                    }
                     (self.watch)(Event::Ran { case: &label, phases: &measured.phases });
                     self.run_of(round, started_ms, None, measured.phases, measured.raw)
                 }
@@ -463,6 +468,15 @@ impl<'a> Runner<'a> {
             _ => None,
         });
         Live::up(&recipe, &self.places.work, buffers.max().unwrap_or(0), self.stop)
+    }
+
+    /// Block devices of the user's below an array, by name.
+    fn disks(&self, array: &Array) -> Vec<(String, PathBuf)> {
+        let given = |name: &str| match &self.plan.disk(name)?.place {
+            DiskPlace::Given { spec, .. } => Some((name.to_owned(), spec.path.clone())),
+            DiskPlace::Make { .. } => None,
+        };
+        array.disks().into_iter().filter_map(given).collect()
     }
 
     fn down(&mut self, live: Live, name: &str) {
@@ -559,7 +573,6 @@ fn buffer_bytes(io: &Io) -> usize {
 }
 
 fn size(plan: &Plan, array: &Array, live: &Live) -> Option<Size> {
-    use crate::plan::DiskPlace;
     let raw = array.disks().into_iter().map(|name| match plan.disk(name).map(|disk| &disk.place) {
         Some(DiskPlace::Make { bytes }) => *bytes,
         Some(DiskPlace::Given { spec, .. }) => spec.size.unwrap_or_else(|| {

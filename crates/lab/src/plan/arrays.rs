@@ -7,16 +7,17 @@
 use super::raw::{RawArray, RawState};
 use super::resolve::{Problems, is_name};
 use super::values::{Bytes, LevelName, Many, Members};
-use super::{Array, Disk, Filesystem, Leg, Over, Shape};
+use super::{Array, Disk, DiskPlace, Filesystem, Leg, Over, Shape};
 use crate::record::{State, SubjectKind};
 use lapstrake_geometry::{Layout, Level};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use toml::Spanned;
 
 /// The arrays so far, by which later ones can be nested.
 pub(super) struct Arrays<'a> {
     disks: &'a [Disk],
+    directory: &'a Path,
     done: Vec<Array>,
     notes: Vec<String>,
 }
@@ -30,8 +31,8 @@ struct Choice {
 }
 
 impl<'a> Arrays<'a> {
-    pub(super) fn new(disks: &'a [Disk]) -> Self {
-        Self { disks, done: Vec::new(), notes: Vec::new() }
+    pub(super) fn new(disks: &'a [Disk], directory: &'a Path) -> Self {
+        Self { disks, directory, done: Vec::new(), notes: Vec::new() }
     }
 
     pub(super) fn done(self) -> (Vec<Array>, Vec<String>) {
@@ -46,13 +47,20 @@ impl<'a> Arrays<'a> {
             problems.at(name.span(), text);
             return;
         }
+        let exists =
+            raw.system.as_ref().is_some_and(|s| s.get_ref().0.contains(&SubjectKind::Existing));
+        if let Some(path) = raw.path.as_ref().filter(|_| !exists) {
+            problems.at(path.span(), "path is of what exists: system = \"existing\"");
+        } else if exists && raw.path.is_none() {
+            problems.at(entry.span(), "what exists has a path");
+        }
         if !syntax(raw, problems) {
             return;
         }
         let Some(members) = self.members(raw, problems) else { return };
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for choice in unfold(raw, &members) {
-            match impossible(&choice) {
+            match impossible(&choice).or_else(|| self.too_small(&choice)) {
                 None if good.iter().any(|known: &Choice| same(known, &choice)) => {}
                 None => good.push(choice),
                 Some(why) => bad.push((choice, why)),
@@ -87,10 +95,21 @@ impl<'a> Arrays<'a> {
                 shape: choice.shape,
                 members: choice.members,
                 states,
-                path: raw.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
+                path: raw.path.as_ref().map(|path| self.directory.join(path.get_ref())),
                 expendable: raw.expendable,
             });
         }
+    }
+
+    /// mkfs.btrfs wants 125 MiB of each device, so of each image.
+    fn too_small(&self, choice: &Choice) -> Option<String> {
+        const BTRFS_BYTES_MIN: u64 = 125 << 20;
+        let size =
+            |leg: &Leg| self.disks.iter().find(|disk| disk.name == leg.name()).map(|d| &d.place);
+        let small = |leg: &&Leg| matches!(size(leg), Some(DiskPlace::Make { bytes }) if *bytes < BTRFS_BYTES_MIN);
+        let leg =
+            choice.members.iter().find(small).filter(|_| choice.kind == SubjectKind::Btrfs)?;
+        Some(format!("btrfs needs 125M of each member, more than {:?} has", leg.name()))
     }
 
     /// The choices of members, looked up.

@@ -135,6 +135,7 @@ pub(super) struct RawWorkload {
     pub theta: Option<Spanned<f64>>,
     pub stride: Option<Spanned<Bytes>>,
     pub streams: Option<Spanned<u32>>,
+    pub zones: Option<Spanned<u32>>,
     pub read: Option<Many<Share>>,
     pub block: Option<Spanned<Many<Bytes>>>,
     pub depth: Option<Spanned<Many<u32>>>,
@@ -182,6 +183,7 @@ pub(super) enum PatternName {
     Zipf,
     Strided,
     Streams,
+    Zones,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -5,7 +5,7 @@ use super::raw::{RawDisk, RawPlan, RawRules};
 use super::values::Many;
 use super::{Disk, DiskPlace, Order, Plan, Prepare, Problem, Rules, workloads};
 use lapstrake_device::MemberSpec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
     let mut problems = Problems { text, all: Vec::new() };
     let disks = disks(&raw.disk, directory, &mut problems);
     let rules = rules(&raw.run, directory, &mut problems);
-    let mut arrays = Arrays::new(&disks);
+    let mut arrays = Arrays::new(&disks, directory);
     for array in &raw.array {
         arrays.add(array, &mut problems);
     }
@@ -96,8 +96,12 @@ fn fit(
                 format!("workload {:?} runs on none of the arrays: {why}", workload.name),
             );
         } else {
+            let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
             for (array, why) in reasons {
-                notes.push(format!("{} does not run on {}: {why}", workload.name, array.name));
+                by_reason.entry(why).or_default().push(&array.name);
+            }
+            for (why, arrays) in by_reason {
+                notes.push(format!("{} does not run on {}: {why}", workload.name, listed(&arrays)));
             }
         }
     }
@@ -111,6 +115,16 @@ fn fit(
                 array.name
             ));
         }
+    }
+}
+
+/// The first few by name.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        few => few.join(", "),
     }
 }
 

@@ -80,7 +80,8 @@ fn layouts_go_to_the_levels_that_have_them() {
 #[test]
 fn systems_are_a_dimension() {
     let plan = good(&with(
-        "[[array]]\nsystem = [\"lapstrake\", \"btrfs\"]\nlevel = [0, 1]\nmembers = 2\nfilesystem = \"ext4\"\n",
+        "[[disk]]\nmake = [\"e\", \"f\"]\nsize = \"128M\"\n[[array]]\nsystem = [\"lapstrake\", \"btrfs\"]\nlevel = [0, 1]\n\
+         members = [\"e\", \"f\"]\nfilesystem = \"ext4\"\n",
     ));
     assert_eq!(names(&plan), ["raid0", "raid1", "btrfs-raid0", "btrfs-raid1"]);
     assert_eq!(plan.arrays[0].shape.over, Over::Loop);
@@ -211,4 +212,38 @@ fn workloads_are_matrices_too() {
     ));
     let names: Vec<&str> = plan.workloads.iter().map(|workload| workload.name.as_str()).collect();
     assert_eq!(names, ["read", "mix r0 q1", "mix r0 q32", "mix r70 q1", "mix r70 q32"]);
+}
+
+#[test]
+fn what_does_not_fit_is_told_in_one_line_a_reason() {
+    let plan = good(&with(
+        "[[array]]\nlevel = [0, 1, 5, 6, 10]\nmembers = 4\n[[array]]\nname = \"e\"\nlevel = 5\nmembers = 4\nfilesystem = \"ext4\"\n\
+         [[workload]]\nname = \"b\"\nlike = \"bonnie++\"\n",
+    ));
+    let expected =
+        "b does not run on raid0, raid1, raid5 and 2 more: it needs a filesystem on the array";
+    assert_eq!(plan.notes, [expected]);
+}
+
+#[test]
+fn images_too_small_for_btrfs_are_told() {
+    let told = problems(&with("[[array]]\nsystem = \"btrfs\"\nlevel = 1\nmembers = 2\n"));
+    let expected =
+        "9: the array cannot be built: btrfs needs 125M of each member, more than \"a\" has";
+    assert_eq!(told, [expected]);
+}
+
+/// Those that are shipped can be carried out as they stand.
+#[test]
+fn shipped_plans_are_sound() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        let plan = Plan::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(Some(plan.name.as_str()), path.file_stem().and_then(|name| name.to_str()));
+        assert!(plan.subjects().count() > 1, "{}: nothing to compare", plan.name);
+        count += 1;
+    }
+    assert_eq!(count, 7);
 }

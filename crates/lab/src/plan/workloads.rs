@@ -80,6 +80,7 @@ fn foreign_keys(raw: &RawWorkload, problems: &mut Problems<'_>) {
         ("theta", raw.theta.is_some(), of(PatternName::Zipf)),
         ("stride", raw.stride.is_some(), of(PatternName::Strided)),
         ("streams", raw.streams.is_some(), of(PatternName::Streams)),
+        ("zones", raw.zones.is_some(), of(PatternName::Zones)),
         ("read", raw.read.is_some(), pattern),
         ("block", raw.block.is_some(), pattern),
         ("depth", raw.depth.is_some(), pattern),
@@ -249,14 +250,34 @@ fn pattern_of(
             Pattern::Strided(bytes)
         }
         PatternName::Streams => {
-            let Some(streams) = &raw.streams else {
-                problems.at(name.span(), "streams needs their number, such as streams = 4");
-                return Pattern::Streams(1);
-            };
-            if !(1..=1024).contains(streams.get_ref()) {
-                problems.at(streams.span(), "streams are from 1 to 1024");
+            Pattern::Streams(parts(&raw.streams, name, "streams", "such as streams = 4", problems))
+        }
+        PatternName::Zones => {
+            if let Some(amount) = &raw.amount {
+                problems.at(amount.span(), "zones are measured for a time, not for an amount");
             }
-            Pattern::Streams(*streams.get_ref())
+            Pattern::Zones(parts(&raw.zones, name, "zones", "such as zones = 64", problems))
+        }
+    }
+}
+
+/// How many parts a pattern has.
+fn parts(
+    given: &Option<Spanned<u32>>,
+    name: &Spanned<PatternName>,
+    key: &str,
+    example: &str,
+    problems: &mut Problems<'_>,
+) -> u32 {
+    match given {
+        Some(count) if (1..=1024).contains(count.get_ref()) => *count.get_ref(),
+        Some(count) => {
+            problems.at(count.span(), format!("{key} are from 1 to 1024"));
+            1
+        }
+        None => {
+            problems.at(name.span(), format!("this pattern needs their number, {example}"));
+            1
         }
     }
 }

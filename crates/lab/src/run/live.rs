@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// What the null subject seems to have.
 const NULL_BYTES: u64 = 1 << 30;
 
+/// In which the lab's own requests go where there is a filesystem.
+pub(super) const OWN_FILE: &str = "lapstrake-lab.dat";
+
 /// See the module.
 pub(crate) struct Live {
     standing: Standing,
@@ -86,6 +89,10 @@ impl Live {
     /// # Errors
     /// Everything that could not be.
     pub(crate) fn down(self) -> Result<(), String> {
+        if let Target::Directory { path } = &self.target {
+            // It is there only if a load needed it.
+            let _ = std::fs::remove_file(Path::new(path).join(OWN_FILE));
+        }
         let stopped = self.hosted.map_or(Ok(()), Hosted::stop);
         let down = self.standing.take_down();
         match (stopped, down) {
@@ -131,7 +138,7 @@ impl Live {
                 let end = end.map_err(|error| format!("{path}: {error}"))?;
                 Ok(*offset..size.map_or(end, |size| offset + size).min(end))
             }
-            Target::Directory { path } => free_bytes(Path::new(path)).map(|bytes| 0..bytes),
+            Target::Directory { path } => filesystem_bytes(Path::new(path)).map(|bytes| 0..bytes),
         }
     }
 
@@ -159,8 +166,8 @@ impl Live {
     }
 }
 
-/// Bytes that a filesystem has left.
-fn free_bytes(path: &Path) -> Result<u64, String> {
+/// Bytes that a filesystem has for data.
+fn filesystem_bytes(path: &Path) -> Result<u64, String> {
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|error| error.to_string())?;
     // SAFETY: all zeros is a valid statvfs, which the call fills; the name outlives it.
@@ -169,7 +176,7 @@ fn free_bytes(path: &Path) -> Result<u64, String> {
         (libc::statvfs(name.as_ptr(), &mut stat), stat)
     };
     match done {
-        0 => Ok(stat.f_bavail * stat.f_frsize),
+        0 => Ok(stat.f_blocks * stat.f_frsize),
         _ => Err(format!("{}: {}", path.display(), std::io::Error::last_os_error())),
     }
 }

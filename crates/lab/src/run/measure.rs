@@ -1,13 +1,14 @@
 //! One run of one workload on an array that stands.
 
-use super::live::{Live, forget, open_file};
+use super::live::{Live, OWN_FILE, forget, open_file};
 use super::meter::{Costs, later};
 use super::tools::{like_another, of_others};
 use crate::plan::{Io, Load, Pattern, Place, Workload};
-use crate::record::{Figure, Flow, Mark, Phase, Unit};
+use crate::record::{Figure, Flow, Mark, Phase, Unit, Zone};
 use crate::subject::Target;
 use crate::workload::drive::{self, Outcome, Stop};
-use crate::workload::recorder::Recorded;
+use crate::workload::generator::End;
+use crate::workload::recorder::{Recorded, Recorder};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -40,6 +41,9 @@ pub(crate) fn measure(
     stop: &Arc<Stop>,
 ) -> Result<Measured, String> {
     match &workload.load {
+        Load::Io(io @ Io { pattern: Pattern::Zones(count), .. }) => {
+            zones(live, workload, io, *count, stop)
+        }
         Load::Io(io) => own(live, workload, io, rebuilding, seed, stop),
         Load::Like(like) => like_another(live, like, seed, stop),
         Load::Program(program) => of_others(live, program, workload, stop),
@@ -81,8 +85,50 @@ fn own(
     Ok(Measured { phases: vec![phase], raw })
 }
 
+/// Reads or writes each part of a range for its share of the time.
+fn zones(
+    live: &Live,
+    workload: &Workload,
+    io: &Io,
+    count: u32,
+    stop: &Arc<Stop>,
+) -> Result<Measured, String> {
+    let (file, range, raw) = prepare(live, io, stop)?;
+    let each_ns = (workload.time / count).as_nanos() as u64;
+    let blocks = (range.end - range.start) / io.block;
+    let before = live.read();
+    let mut all: Option<Recorder> = None;
+    let mut zones = Vec::new();
+    for zone in 0..u64::from(count) {
+        let edge = |zone: u64| range.start + blocks * zone / u64::from(count) * io.block;
+        let part = edge(zone)..edge(zone + 1).max(edge(zone) + io.block);
+        let end = End::Time { from_ns: 0, until_ns: each_ns };
+        let generators = drive::generators(io, &part, end, zone);
+        let outcome = match &live.hosted {
+            Some(hosted) => hosted.run(generators, stop),
+            None => drive::run(generators, || live.port(file.as_ref(), io.depth), stop),
+        }?;
+        let moved = outcome.recorded.read.bytes + outcome.recorded.write.bytes;
+        let bytes_per_second = moved as f64 / outcome.recorded.seconds.max(1e-9);
+        zones.push(Zone { offset_bytes: part.start, bytes_per_second });
+        match &mut all {
+            None => all = Some(outcome.recorder),
+            Some(all) => all.follow(&outcome.recorder),
+        }
+    }
+    let recorded = all.map_or_else(Recorded::default, Recorder::finish);
+    let mut phase = phase_of(recorded, io, live.read().since(&before));
+    phase.whole = true;
+    phase.zones = zones;
+    Ok(Measured { phases: vec![phase], raw })
+}
+
 /// A phase of the lab's own requests.
-pub(super) fn phase_of(recorded: Recorded, io: &Io, costs: Costs) -> Phase {
+pub(super) fn phase_of(recorded: Recorded, io: &Io, mut costs: Costs) -> Phase {
+    // Of all members together it is known what was written to them and was no data.
+    if let [all] = &mut costs.members[..] {
+        all.redundant_bytes = Some(all.written_bytes.saturating_sub(recorded.write.bytes));
+    }
     Phase {
         figure: figure(io, &recorded.read, &recorded.write, recorded.seconds),
         whole: false,
@@ -98,7 +144,8 @@ pub(super) fn phase_of(recorded: Recorded, io: &Io, costs: Costs) -> Phase {
 
 fn figure(io: &Io, read: &Flow, write: &Flow, seconds: f64) -> Figure {
     let over = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-    let has_order = matches!(io.pattern, Pattern::Sequential | Pattern::Streams(_));
+    let has_order =
+        matches!(io.pattern, Pattern::Sequential | Pattern::Streams(_) | Pattern::Zones(_));
     if io.block < SMALL && !has_order {
         return Figure {
             value: over(read.requests + write.requests),
@@ -138,7 +185,7 @@ pub(super) fn prepare(live: &Live, io: &Io, stop: &Stop) -> Result<Prepared, Str
             (Some(file), live.bytes()?, refusal(as_wished))
         }
         Target::Directory { path } => {
-            let path = Path::new(path).join("lab.dat");
+            let path = Path::new(path).join(OWN_FILE);
             lay_out(&path, io.file_size, stop)?;
             let (file, as_wished) = open_file(&path, writes, io.direct)?;
             (Some(file), 0..io.file_size, refusal(as_wished))

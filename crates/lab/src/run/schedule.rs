@@ -151,6 +151,7 @@ pub(crate) fn params(workload: &Workload) -> (String, Params) {
                 Pattern::Zipf(theta) => format!("zipf {theta}"),
                 Pattern::Strided(bytes) => format!("strided {bytes}"),
                 Pattern::Streams(count) => format!("streams {count}"),
+                Pattern::Zones(count) => format!("zones {count}"),
             };
             params.insert("pattern".into(), json!(pattern));
             params.insert("block_size".into(), json!(io.block));

@@ -109,6 +109,8 @@ pub(crate) fn run(
 /// What a run did.
 pub(crate) struct Outcome {
     pub recorded: Recorded,
+    /// What that was made of.
+    pub recorder: Recorder,
     /// Reads that were held against what was written.
     pub checked: u64,
 }
@@ -123,8 +125,9 @@ impl Outcome {
                 Some(all) => all.merge(generator.recorder()),
             }
         }
-        let recorded = all.map_or_else(Recorded::default, Recorder::finish);
-        Self { recorded, checked: generators.iter().map(Generator::checked).sum() }
+        let recorder = all.unwrap_or_else(|| Recorder::new(0, None));
+        let recorded = recorder.clone().finish();
+        Self { recorded, recorder, checked: generators.iter().map(Generator::checked).sum() }
     }
 }
 

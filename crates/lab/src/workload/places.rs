@@ -41,7 +41,8 @@ impl Places {
     pub(crate) fn new(pattern: Pattern, from: u64, to: u64, block: u64) -> Self {
         let blocks = ((to - from) / block).max(1);
         let way = match pattern {
-            Pattern::Sequential => Way::Streams { next: vec![0], turn: 0 },
+            // Each zone is a range of its own.
+            Pattern::Sequential | Pattern::Zones(_) => Way::Streams { next: vec![0], turn: 0 },
             Pattern::Streams(count) => {
                 let count = u64::from(count).clamp(1, blocks);
                 Way::Streams { next: (0..count).map(|i| blocks / count * i).collect(), turn: 0 }

@@ -77,9 +77,7 @@ impl Recorder {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.last_ns = self.last_ns.max(other.last_ns);
         for (mine, its) in [(&mut self.reads, &other.reads), (&mut self.writes, &other.writes)] {
-            mine.bytes += its.bytes;
-            mine.requests += its.requests;
-            mine.latency.add(&its.latency);
+            mine.add(its);
         }
         if self.samples.len() < other.samples.len() {
             self.samples.resize(other.samples.len(), [0; 3]);
@@ -87,6 +85,24 @@ impl Recorder {
         for (mine, its) in self.samples.iter_mut().zip(&other.samples) {
             mine.iter_mut().zip(its).for_each(|(mine, its)| *mine += its);
         }
+    }
+
+    /// Adds what was done in a window right after this one.
+    pub(crate) fn follow(&mut self, next: &Self) {
+        let end = self.until_ns.unwrap_or(self.last_ns);
+        let length = next.until_ns.unwrap_or(next.last_ns).saturating_sub(next.from_ns);
+        let first = ((end - self.from_ns) / SAMPLE_NS) as usize;
+        if self.samples.len() < first + next.samples.len() {
+            self.samples.resize(first + next.samples.len(), [0; 3]);
+        }
+        for (mine, its) in self.samples[first..].iter_mut().zip(&next.samples) {
+            mine.iter_mut().zip(its).for_each(|(mine, its)| *mine += its);
+        }
+        for (mine, its) in [(&mut self.reads, &next.reads), (&mut self.writes, &next.writes)] {
+            mine.add(its);
+        }
+        self.last_ns = end + length;
+        self.until_ns = self.until_ns.map(|_| end + length);
     }
 
     /// The window as records have it.
@@ -114,6 +130,12 @@ impl Recorder {
 }
 
 impl Direction {
+    fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.requests += other.requests;
+        self.latency.add(&other.latency);
+    }
+
     fn flow(self) -> Flow {
         let latency = (self.requests > 0).then_some(self.latency);
         Flow { bytes: self.bytes, requests: self.requests, latency }
@@ -140,6 +162,18 @@ mod tests {
         assert_eq!(done.series.written_bytes, [0, 0, 30]);
         assert_eq!(done.series.requests, [1, 0, 1]);
         assert!(done.write.latency.unwrap().max().abs_diff(150_000_000) < 150_000);
+    }
+
+    #[test]
+    fn windows_follow_each_other() {
+        let mut first = Recorder::new(0, Some(200_000_000));
+        first.add(Kind::Read, 1, 0, 50_000_000);
+        let mut second = Recorder::new(0, Some(100_000_000));
+        second.add(Kind::Read, 2, 0, 20_000_000);
+        first.follow(&second);
+        let done = first.finish();
+        assert_eq!((done.read.bytes, done.seconds), (3, 0.3));
+        assert_eq!(done.series.read_bytes, [1, 0, 2]);
     }
 
     #[test]
