@@ -1,5 +1,6 @@
 //! What can go wrong in the lab, sorted by who must act.
 
+use crate::import::BadOutput;
 use std::io;
 use std::path::PathBuf;
 
@@ -30,9 +31,20 @@ pub enum LabError {
         /// What is wrong with it.
         why: String,
     },
+    /// The bytes on disk: another tool's output cannot be understood.
+    #[error("{}: {why}; nothing was imported", path.display())]
+    BadOutput {
+        /// The file.
+        path: PathBuf,
+        /// Where, and what is wrong.
+        why: BadOutput,
+    },
     /// The environment: the store could not be read or written.
     #[error("the store: {0}; what was finished before is kept")]
     Store(#[from] rusqlite::Error),
+    /// The environment: CSV could not be written.
+    #[error("CSV: {0}")]
+    Csv(#[from] csv::Error),
     /// The environment: a file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

@@ -3,7 +3,10 @@
 //! [`record`] is what is known of a measurement; [`store`] keeps it in one SQLite file. Whoever measures,
 //! predicts or imports writes the same records, and statistics and reports read nothing else.
 
+pub mod export;
+pub mod import;
 pub mod record;
+pub mod report;
 pub mod stats;
 pub mod store;
 

@@ -136,7 +136,7 @@ impl Store {
         state: &State,
         workload: &Workload,
     ) -> Result<CaseId, LabError> {
-        let transaction = self.db.transaction()?;
+        let transaction = self.db.savepoint()?;
         let subject_id: i64 = transaction.query_row(
             "INSERT INTO subject (experiment_id, name, kind, params, raw_bytes, usable_bytes, detail)
              VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -179,7 +179,7 @@ impl Store {
     /// # Errors
     /// If the store cannot be written, or has this round of the case.
     pub fn add_run(&mut self, case: CaseId, run: &Run) -> Result<(), LabError> {
-        let transaction = self.db.transaction()?;
+        let transaction = self.db.savepoint()?;
         transaction.execute(
             "INSERT INTO run (case_id, round, position, started_ms, error, raw) VALUES (?, ?, ?, ?, ?, ?)",
             params![case.0, run.round, run.position, run.started_ms, run.error, run.raw],
@@ -190,6 +190,21 @@ impl Store {
         }
         transaction.commit()?;
         Ok(())
+    }
+
+    /// Does several things of which all are kept, or none.
+    ///
+    /// # Errors
+    /// What the work fails with; the store is then as it was before.
+    pub fn whole<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
+        self.db.execute_batch("SAVEPOINT whole")?;
+        let done = work(self);
+        let undo = if done.is_err() { "ROLLBACK TO whole;" } else { "" };
+        self.db.execute_batch(&format!("{undo} RELEASE whole"))?;
+        done
     }
 }
 

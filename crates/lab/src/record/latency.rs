@@ -25,7 +25,12 @@ impl Default for Latency {
 impl Latency {
     /// Adds a request.
     pub fn record(&mut self, ns: u64) {
-        self.0.record(ns).expect("the histogram grows by itself");
+        self.record_many(ns, 1);
+    }
+
+    /// Adds requests that took as long as each other.
+    pub fn record_many(&mut self, ns: u64, count: u64) {
+        self.0.record_n(ns, count).expect("the histogram grows by itself");
     }
 
     /// Adds another's requests.
