@@ -6,6 +6,8 @@
 //! - The null subject takes part in no verdict: it is the floor that the harness itself sets.
 //! - What is predicted says so in every line, whatever shows it.
 
+mod compare;
+mod data;
 mod html;
 mod line;
 mod markdown;
@@ -21,6 +23,8 @@ pub mod units;
 use crate::record::{Params, State, Unit};
 use crate::store::{ExperimentId, Stored, StoredExperiment};
 
+pub use compare::{Compared, compare};
+pub use data::json;
 pub use html::html;
 pub use line::{Cost, Line, Percentiles, Repeat};
 pub use markdown::markdown;

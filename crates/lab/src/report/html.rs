@@ -1,10 +1,8 @@
 //! The report as one HTML file that needs no network: words and tables as they are, charts drawn by the page's own script
 //! from the data in it. Without scripts, words, tables and facts are still there.
 
-mod data;
-
 use super::units::{bytes, digits, scale, time};
-use super::{Line, Report, Table, terminal, words};
+use super::{Line, Report, Table, data, terminal, words};
 use crate::record::{Facts, Origin};
 use crate::store::{Stored, StoredExperiment};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -90,8 +88,8 @@ fn summary(report: &Report) -> Markup {
                 ul { @for sentence in &part.sentences { li { (sentence) } } }
             }
             p.small {
-                "Figures are medians with the 95 % interval in brackets. A difference is called real when chance alone would \
-                 show it in fewer than 5 of 100 reports like this. MB are 10" sup { "6" } " bytes, GiB 2" sup { "30" } "."
+                "Figures are medians with the 95 % interval in brackets. Of the differences that are called real, fewer than \
+                 5 in 100 are chance; docs/lab.md tells how. MB are 10" sup { "6" } " bytes, GiB 2" sup { "30" } "."
             }
         }
     }

@@ -8,9 +8,9 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement};
 /// Places of a bar.
 const BAR: usize = 24;
 
-/// The report as text; `width` is the terminal's.
+/// The report as text; tables are as wide as the terminal, if there is one.
 #[must_use]
-pub fn terminal(report: &Report, width: u16) -> String {
+pub fn terminal(report: &Report) -> String {
     let mut out = String::new();
     for section in words(report) {
         out += &format!("{}\n", section.title);
@@ -20,7 +20,7 @@ pub fn terminal(report: &Report, width: u16) -> String {
         out.push('\n');
     }
     for table in &report.tables {
-        out += &format!("{}\n{}\n\n", table.title(), drawn(table, width));
+        out += &format!("{}\n{}\n\n", table.title(), drawn(table));
     }
     for failure in &report.failures {
         out += &format!(
@@ -31,12 +31,12 @@ pub fn terminal(report: &Report, width: u16) -> String {
     out
 }
 
-fn drawn(table: &Table, width: u16) -> comfy_table::Table {
+fn drawn(table: &Table) -> comfy_table::Table {
     let reach = reach(table);
     let (scale, unit) = scale(reach, table.unit);
     let mut drawn = comfy_table::Table::new();
     drawn.load_style(UTF8_HORIZONTAL_ONLY);
-    drawn.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    drawn.set_content_arrangement(ContentArrangement::Dynamic);
     drawn.set_header([
         "case",
         unit,
@@ -109,6 +109,9 @@ pub fn to_first(table: &Table, place: usize) -> String {
     let Some((first, _)) = table.real_lines().next() else { return String::new() };
     if table.lines[place].is_floor() {
         return "harness alone".into();
+    }
+    if place == first {
+        return "first".into();
     }
     let Some(pair) = table.pair(place, first) else { return String::new() };
     match pair.verdict() {

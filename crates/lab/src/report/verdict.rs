@@ -85,15 +85,21 @@ pub fn pairs(table: &Table) -> Vec<Pair> {
     for (i, &of) in real.iter().enumerate() {
         pairs.extend(real[i + 1..].iter().filter_map(|&to| pair(table, of, to)));
     }
-    let told: Vec<f64> = pairs.iter().filter_map(|pair| pair.p).collect();
-    let mut corrected = stats::corrected(&told).into_iter();
-    for pair in pairs.iter_mut().filter(|pair| pair.p.is_some()) {
-        pair.p = corrected.next();
-    }
+    correct(pairs.iter_mut());
     pairs
 }
 
-fn pair(table: &Table, of: usize, to: usize) -> Option<Pair> {
+/// Corrects the p of pairs that were compared for one question.
+pub fn correct<'a>(pairs: impl Iterator<Item = &'a mut Pair>) {
+    let told: Vec<&mut f64> = pairs.filter_map(|pair| pair.p.as_mut()).collect();
+    let corrected = stats::corrected(&told.iter().map(|p| **p).collect::<Vec<_>>());
+    for (p, corrected) in told.into_iter().zip(corrected) {
+        *p = corrected;
+    }
+}
+
+/// Two lines by themselves.
+pub fn pair(table: &Table, of: usize, to: usize) -> Option<Pair> {
     let (a, b) = (&table.lines[of], &table.lines[to]);
     // How far a model is from the truth is no matter of repeats.
     if a.is_predicted != b.is_predicted {

@@ -145,10 +145,10 @@ fn states(table: &Table) -> Vec<String> {
             .collect();
         hit.sort_by(|a, b| b.0.ratio.total_cmp(&a.0.ratio));
         let (least, hardest) = (hit.first()?, hit.last()?);
-        let of = |(pair, name): &(Pair, &str)| times(pair, &format!("healthy ({name})"));
+        let of = |(pair, name): &(Pair, &str)| format!("{name} at {}", times(pair, "healthy"));
         let mut sentence = format!("{}, {word}: {}", table.title(), of(least));
         if hit.len() > 1 {
-            sentence += &format!(" down to {}", of(hardest));
+            sentence += &format!(", down to {}", of(hardest));
         }
         let equal = hit.iter().filter(|(pair, _)| pair.verdict() == Verdict::NoRealDifference);
         let equal: Vec<String> = equal.map(|(_, name)| (*name).to_owned()).collect();

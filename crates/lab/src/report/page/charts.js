@@ -138,25 +138,32 @@ lab.charts.latency = (figure, table, shown) => {
 
 /** Throughput over time, one strip for each case: the repeat nearest to the median, with what happened meanwhile. */
 lab.charts.series = (figure, table, shown) => {
-  const strips = shown.map((place) => lab.strip(table, table.lines[place])).filter((strip) => strip);
+  const real = shown.map((place) => table.lines[place]).filter((line) => !line.floor);
+  const strips = real.map((line) => lab.strip(table, line)).filter((strip) => strip);
   if (strips.length === 0) return figure.replaceChildren("No time series is known of those shown.");
-  const [size, unit] = lab.scale(d3.max(strips, (strip) => d3.max(strip.points, (point) => point.value)), "bytes-per-second");
   const far = d3.max(strips, (strip) => strip.seconds);
-  const top = d3.max(strips, (strip) => d3.max(strip.points, (point) => point.value)) / size;
-  const parts = strips.map((strip, index) => lab.plot(figure, {
-    height: index === strips.length - 1 ? 112 : 92, marginTop: 24, marginLeft: 46, marginRight: 10, marginBottom: index === strips.length - 1 ? 36 : 16,
-    x: { domain: [0, far], label: index === strips.length - 1 ? "seconds" : null },
-    y: { domain: [0, top], label: null, ticks: 3, grid: true },
+  const parts = strips.map((strip, index) => lab.oneStrip(figure, strip, far, index === strips.length - 1));
+  lab.place(figure, `Over time: ${table.title}`, ...parts);
+};
+
+/** Each strip has a scale of its own, so that its shape can be seen; the bars compare. Only the last one has seconds below it. */
+lab.oneStrip = (figure, strip, far, isLast) => {
+  const top = d3.max(strip.points, (point) => point.value);
+  const [size, unit] = lab.scale(top, "bytes-per-second");
+  const at = { x: "second", y: (point) => point.value / size };
+  return lab.plot(figure, {
+    height: isLast ? 112 : 84, marginTop: 24, marginLeft: 52, marginRight: 10, marginBottom: isLast ? 36 : 8,
+    x: { domain: [0, far], label: "seconds", axis: isLast ? "bottom" : null },
+    y: { domain: [0, (top / size) * 1.05], label: null, ticks: 3, grid: true },
     marks: [
       Plot.rect(strip.marks, { x1: "from", x2: "until", fill: "var(--mark)", title: "what", className: "happened" }),
-      Plot.text(strip.marks, { x: "from", text: "what", frameAnchor: "top-left", dx: 3, dy: 2, fill: "currentColor" }),
-      Plot.areaY(strip.points, { x: "second", y: (point) => point.value / size, fill: lab.colourOf(strip.line), fillOpacity: 0.25 }),
-      Plot.lineY(strip.points, { x: "second", y: (point) => point.value / size, stroke: lab.colourOf(strip.line), strokeWidth: 1.2, className: "curve" }),
+      Plot.areaY(strip.points, { ...at, fill: lab.colourOf(strip.line), fillOpacity: 0.25 }),
+      Plot.lineY(strip.points, { ...at, stroke: lab.colourOf(strip.line), strokeWidth: 1.2, className: "curve" }),
       Plot.text([`${strip.line.name}, round ${strip.round} (${unit})`], { frameAnchor: "top-left", dy: -16, fontWeight: 600, fill: "currentColor" }),
+      Plot.text(strip.marks, { x: "until", text: (mark) => `${mark.what} until here`, frameAnchor: "bottom", textAnchor: "end", dx: -4, dy: -4, fill: "currentColor" }),
       Plot.ruleY([0]),
     ],
-  }));
-  lab.place(figure, `Over time: ${table.title}`, ...parts);
+  });
 };
 
 /** The series of the repeat whose value is nearest to the line's median. */

@@ -1,7 +1,7 @@
-//! What the page's script draws from: the export, and what statistics make of it, compressed.
+//! What experiments say, for programs; and what the page's script draws from: that and the export, compressed.
 
+use super::{Line, Pair, Percentiles, Report, Table, words};
 use crate::export;
-use crate::report::{Line, Pair, Percentiles, Report, Table};
 use crate::store::Stored;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -10,10 +10,21 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// Gzip in base64.
+/// The summary in words, and the tables.
+#[must_use]
+pub fn json(report: &Report) -> Value {
+    let sections = words(report);
+    let sections =
+        sections.iter().map(|one| json!({ "title": one.title, "sentences": one.sentences }));
+    json!({
+        "words": sections.collect::<Vec<_>>(),
+        "tables": report.tables.iter().map(table).collect::<Vec<_>>(),
+    })
+}
+
+/// The page's data: gzip in base64.
 pub fn packed(report: &Report, stored: &[Stored]) -> String {
-    let tables: Vec<Value> = report.tables.iter().map(table).collect();
-    let data = json!({ "export": export::json(stored, false), "tables": tables });
+    let data = json!({ "export": export::json(stored, false), "tables": json(report)["tables"] });
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     let written = encoder.write_all(data.to_string().as_bytes());
     let bytes = written.and_then(|()| encoder.finish()).expect("a vector takes every byte");
