@@ -3,9 +3,12 @@
 //! [`record`] is what is known of a measurement; [`store`] keeps it in one SQLite file. Whoever measures,
 //! predicts or imports writes the same records, and statistics and reports read nothing else.
 
+pub mod export;
 pub mod import;
 pub mod plan;
 pub mod record;
+pub mod report;
+pub mod run;
 pub mod stats;
 pub mod store;
 
@@ -13,7 +16,6 @@ mod clients;
 mod error;
 mod facts;
 mod like;
-pub mod run;
 mod subject;
 mod workload;
 
