@@ -7,7 +7,7 @@ pub(crate) mod pgbench;
 
 use crate::import::Tool;
 use crate::record::{Phase, Unit};
-use crate::subject::recipe::find_program;
+use crate::subject::obstacle::find_program;
 use crate::subject::steps::shown;
 use crate::workload::drive::{INTERRUPTED, Stop};
 use std::fs::{self, File};
@@ -95,7 +95,7 @@ pub(crate) fn bonnie(
     stop: &Stop,
 ) -> Result<Told, String> {
     let mut command = words(&["bonnie++", "-q", "-d", &directory.display().to_string()]);
-    if crate::subject::recipe::is_root() {
+    if crate::subject::obstacle::is_root() {
         command.extend(words(&["-u", "root"]));
     }
     command.extend(arguments.iter().cloned());

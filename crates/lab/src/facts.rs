@@ -3,7 +3,7 @@
 use crate::plan::{DiskPlace, Plan};
 use crate::record::{Device, Facts};
 use crate::subject::guard::serial;
-use crate::subject::recipe::{find_program, is_root};
+use crate::subject::obstacle::{find_program, is_root};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -12,24 +12,25 @@ mod health;
 mod live;
 mod measure;
 mod meter;
+mod preview;
+mod records;
 mod schedule;
 mod tools;
 
 use crate::LabError;
 use crate::facts::facts;
-use crate::plan::{Array, DiskPlace, Io, Load, Plan, Workload};
-use crate::record::{self, Experiment, Origin, Phase, Run, Size, State, Subject};
+use crate::plan::{Array, DiskPlace, Io, Load, Plan};
+use crate::record::{Experiment, Origin, Phase, Run, Size, State};
 use crate::stats::{Repeats, settled_value};
 use crate::store::{ExperimentId, Store};
 use crate::subject::guard;
 use crate::subject::recipe::{Places, recipe};
-use crate::subject::steps::{recover, shown};
-use crate::subject::tree::tree;
+use crate::subject::steps::recover;
 use crate::workload::drive::INTERRUPTED;
 use live::Live;
 use measure::measure;
+use records::{Done, kept, size, subject_record, workload_record};
 use schedule::{Case, Schedule, Visit};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -41,6 +42,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) use meter::Sources;
 pub(crate) use meter::{Costs, Reading};
 
+pub use self::preview::{Preview, SubjectPreview, preview};
 pub use crate::subject::guard::Leave;
 pub use crate::workload::drive::Stop;
 
@@ -132,58 +134,6 @@ pub struct Summary {
     pub failures: usize,
 }
 
-/// What carrying out a plan would do.
-#[derive(Clone, Debug)]
-pub struct Preview {
-    /// For each array in each state: its tree, the commands that build it, what takes it down, its loads.
-    pub subjects: Vec<SubjectPreview>,
-    /// How long it takes, about, with the least number of repeats.
-    pub expected: Duration,
-    /// What forbids it.
-    pub faults: Vec<String>,
-    /// What to know besides.
-    pub notes: Vec<String>,
-}
-
-/// One array in one state.
-#[derive(Clone, Debug)]
-pub struct SubjectPreview {
-    /// Its name and state.
-    pub name: String,
-    /// It as a tree.
-    pub tree: String,
-    /// Commands in their order.
-    pub commands: Vec<String>,
-    /// Loads.
-    pub workloads: Vec<String>,
-}
-
-/// What carrying out a plan would do, without doing it.
-#[must_use]
-pub fn preview(plan: &Plan, options: &Options) -> Preview {
-    let places = Places { lapstrake: options.lapstrake.clone(), work: work_directory(plan) };
-    let mut subjects = Vec::new();
-    for (array, state) in plan.subjects() {
-        let recipe = recipe(plan, array, state, &places);
-        let mut commands: Vec<String> =
-            recipe.steps.iter().map(|step| step.action.shown()).collect();
-        let undo = recipe.steps.iter().rev().filter_map(|step| step.undo.as_ref());
-        commands.extend(undo.map(|words| format!("{}   # at the end", shown(words))));
-        subjects.push(SubjectPreview {
-            name: subject_name(array, state),
-            tree: tree(plan, array, state),
-            commands,
-            workloads: plan.loads(array).map(|workload| workload.name.clone()).collect(),
-        });
-    }
-    let mut faults = guard::check(plan, &options.leave).err().unwrap_or_default();
-    faults.extend(guard::unsound(plan));
-    let obstacle = |(name, why): (String, String)| format!("{name} cannot be measured here: {why}");
-    let mut notes = plan.notes.clone();
-    notes.extend(guard::obstacles(plan).into_iter().map(obstacle));
-    Preview { subjects, expected: Schedule::new(plan, &[]).expected(plan), faults, notes }
-}
-
 /// Carries out a plan.
 ///
 /// # Errors
@@ -269,7 +219,7 @@ struct Runner<'a> {
     experiment: ExperimentId,
     schedule: Schedule,
     /// By case: rounds that are done, with their figures.
-    done: BTreeMap<Case, BTreeMap<u32, Option<f64>>>,
+    done: Done,
     began: Instant,
     position: u32,
     runs: usize,
@@ -534,33 +484,6 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Runs of an experiment that are kept already, by case and round.
-fn kept(
-    plan: &Plan,
-    store: &Store,
-    experiment: ExperimentId,
-    schedule: &Schedule,
-) -> Result<BTreeMap<Case, BTreeMap<u32, Option<f64>>>, LabError> {
-    let mut done: BTreeMap<Case, BTreeMap<u32, Option<f64>>> = BTreeMap::new();
-    let stored = store.cases(experiment)?;
-    for case in schedule.cases() {
-        let (array, state) = schedule.subject(plan, case.visit);
-        let workload = &plan.workloads[case.workload];
-        let same = stored.iter().find(|stored| {
-            stored.subject.name == array.name
-                && stored.state == *state
-                && stored.workload.name == workload.name
-        });
-        let Some(same) = same else { continue };
-        for run in store.runs(same.id)? {
-            let figure = run.phases.first().filter(|_| run.error.is_none());
-            let figure = figure.map(|phase| settled_value(phase).0);
-            done.entry(case).or_default().insert(run.round, figure);
-        }
-    }
-    Ok(done)
-}
-
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -570,54 +493,4 @@ fn now_ms() -> i64 {
 fn buffer_bytes(io: &Io) -> usize {
     let block = io.block.next_multiple_of(4096).next_power_of_two();
     (block * u64::from(io.depth) * u64::from(io.threads) * 2) as usize
-}
-
-fn size(plan: &Plan, array: &Array, live: &Live) -> Option<Size> {
-    let raw = array.disks().into_iter().map(|name| match plan.disk(name).map(|disk| &disk.place) {
-        Some(DiskPlace::Make { bytes }) => *bytes,
-        Some(DiskPlace::Given { spec, .. }) => spec.size.unwrap_or_else(|| {
-            use std::io::{Seek, SeekFrom};
-            let end = File::open(&spec.path).and_then(|mut file| file.seek(SeekFrom::End(0)));
-            end.unwrap_or(0).saturating_sub(spec.offset)
-        }),
-        None => 0,
-    });
-    let raw_bytes: u64 = raw.sum();
-    let usable = live.bytes().ok().map(|range| range.end - range.start);
-    usable.filter(|_| raw_bytes > 0).map(|usable_bytes| Size { raw_bytes, usable_bytes })
-}
-
-fn subject_record(plan: &Plan, array: &Array, state: &State, size: Option<Size>) -> Subject {
-    let shape = &array.shape;
-    let mut params = BTreeMap::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            params.insert(name.to_owned(), value);
-        }
-    };
-    set("level", shape.level.map(|level| json!(level.name())));
-    set("layout", shape.layout.as_ref().map(|name| json!(name)));
-    set("chunk", shape.chunk.map(|bytes| json!(bytes)));
-    set("members", Some(json!(array.members.len())).filter(|_| !array.members.is_empty()));
-    set("bitmap", shape.bitmap.as_ref().map(|word| json!(word)));
-    set("bitmap_chunk", shape.bitmap_chunk.map(|bytes| json!(bytes)));
-    set("stripe_cache", shape.stripe_cache.map(|pages| json!(pages)));
-    set("read_ahead", shape.read_ahead.map(|bytes| json!(bytes)));
-    set("filesystem", shape.filesystem.map(|filesystem| json!(filesystem.to_string())));
-    let is_ours = array.kind == record::SubjectKind::Lapstrake;
-    set("access", is_ours.then(|| json!(shape.over.to_string())));
-    let nests = array.members.iter().any(|leg| matches!(leg, crate::plan::Leg::Array(_)));
-    set("nested", nests.then_some(json!(true)));
-    Subject {
-        name: array.name.clone(),
-        kind: array.kind,
-        params,
-        size,
-        detail: tree(plan, array, state),
-    }
-}
-
-fn workload_record(workload: &Workload) -> record::Workload {
-    let (runner, params) = schedule::params(workload);
-    record::Workload { name: workload.name.clone(), runner, params }
 }

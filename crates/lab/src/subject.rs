@@ -10,6 +10,7 @@
 //!   after a kill the next run takes it down.
 
 pub(crate) mod guard;
+pub(crate) mod obstacle;
 pub(crate) mod process;
 pub(crate) mod recipe;
 pub(crate) mod steps;

@@ -6,7 +6,7 @@
 use super::{Told, run, words};
 use crate::plan::Workload;
 use crate::record::{Flow, Latency, Phase, Series, Unit};
-use crate::subject::recipe::{find_program, is_root};
+use crate::subject::obstacle::{find_program, is_root};
 use crate::workload::drive::Stop;
 use crate::workload::recorder::SAMPLE_MS;
 use std::fs;

@@ -4,12 +4,17 @@
 //! same are one. A combination that cannot be is left out with a note; an entry of which nothing is left is a
 //! problem.
 
+mod names;
+mod possible;
+
 use super::raw::{RawArray, RawState};
 use super::resolve::{Problems, is_name};
 use super::values::{Bytes, LevelName, Many, Members};
-use super::{Array, Disk, DiskPlace, Filesystem, Leg, Over, Shape};
+use super::{Array, Disk, DiskPlace, Leg, Over, Shape};
 use crate::record::{State, SubjectKind};
 use lapstrake_geometry::{Layout, Level};
+use names::{label, names};
+use possible::{impossible, spare_members};
 use std::collections::BTreeSet;
 use std::path::Path;
 use toml::Spanned;
@@ -239,16 +244,6 @@ fn state(wanted: &RawState, choice: &Choice) -> Result<State, String> {
     })
 }
 
-/// How many members can go, whichever they are. (A RAID10 may outlive more, if they are the right ones.)
-fn spare_members(level: Level, members: usize) -> usize {
-    match level {
-        Level::Linear | Level::Raid0 => 0,
-        Level::Raid1 => members.saturating_sub(1),
-        Level::Raid4 | Level::Raid5 | Level::Raid10 => 1,
-        Level::Raid6 => 2,
-    }
-}
-
 /// What is wrong whatever the combination.
 fn syntax(raw: &RawArray, problems: &mut Problems<'_>) -> bool {
     let mut good = true;
@@ -430,154 +425,6 @@ fn drop_useless(choice: &mut Choice) {
 
 fn same(a: &Choice, b: &Choice) -> bool {
     a.kind == b.kind && a.members == b.members && a.shape == b.shape
-}
-
-/// Why a combination cannot be, if it cannot.
-fn impossible(choice: &Choice) -> Option<String> {
-    let (shape, count) = (&choice.shape, choice.members.len());
-    let nested = choice.members.iter().any(|leg| matches!(leg, Leg::Array(_)));
-    match choice.kind {
-        SubjectKind::Null if count > 0 => Some("the null subject has no members".into()),
-        SubjectKind::Null => None,
-        SubjectKind::Existing if count > 0 => Some("what exists has a path, not members".into()),
-        SubjectKind::Existing => None,
-        SubjectKind::Disk if count != 1 => {
-            Some("a disk is one member; several: members = [[\"a\"], [\"b\"]]".into())
-        }
-        SubjectKind::Disk if shape.level.is_some() => Some("a disk has no level".into()),
-        SubjectKind::Disk => None,
-        _ if nested && choice.kind != SubjectKind::Lapstrake => {
-            Some("only Lapstrake arrays nest".into())
-        }
-        SubjectKind::Btrfs => impossible_btrfs(choice),
-        SubjectKind::Zfs => impossible_zfs(choice),
-        SubjectKind::Lapstrake | SubjectKind::Md => impossible_md(choice),
-    }
-}
-
-fn impossible_md(choice: &Choice) -> Option<String> {
-    let (shape, count) = (&choice.shape, choice.members.len());
-    let Some(level) = shape.level else { return Some("it has no level".into()) };
-    let least = usize::from(level.min_members()).max(2);
-    if count < least {
-        return Some(format!("{level} needs {least} members, not {count}"));
-    }
-    let missing = choice.members.iter().filter(|leg| **leg == Leg::Missing).count();
-    if missing > spare_members(level, count) {
-        return Some(format!("a {level} of {count} cannot lack {missing}"));
-    }
-    if shape.filesystem.is_some()
-        && choice.kind == SubjectKind::Lapstrake
-        && shape.over != Over::Loop
-    {
-        return Some(format!(
-            "a filesystem needs over = \"loop\", not {:?}",
-            shape.over.to_string()
-        ));
-    }
-    None
-}
-
-fn impossible_btrfs(choice: &Choice) -> Option<String> {
-    let count = choice.members.len();
-    let least = match choice.shape.level {
-        None => 1,
-        Some(Level::Raid0 | Level::Raid1 | Level::Raid5 | Level::Raid10) => 2,
-        Some(Level::Raid6) => 3,
-        Some(Level::Linear | Level::Raid4) => return Some("btrfs has no such profile".into()),
-    };
-    if choice.members.contains(&Leg::Missing) {
-        return Some("btrfs is not made with a member missing".into());
-    }
-    (count < least).then(|| format!("btrfs needs {least} members for it, not {count}"))
-}
-
-fn impossible_zfs(choice: &Choice) -> Option<String> {
-    let count = choice.members.len();
-    let least = match choice.shape.level {
-        None | Some(Level::Raid0) => 1,
-        Some(Level::Raid1) => 2,
-        Some(Level::Raid5) => 2,
-        Some(Level::Raid6) => 3,
-        Some(Level::Raid10) if !count.is_multiple_of(2) => {
-            return Some("ZFS stripes over mirrors of two".into());
-        }
-        Some(Level::Raid10) => 4,
-        Some(Level::Linear | Level::Raid4) => return Some("ZFS has no such thing".into()),
-    };
-    (count < least).then(|| format!("ZFS needs {least} members for it, not {count}"))
-}
-
-/// Names: the entry's, or its level's, and what sets each combination apart.
-fn names(raw: &RawArray, choices: &[Choice]) -> Vec<String> {
-    let given = raw.name.as_ref().map(|name| name.get_ref().clone());
-    let parts: Vec<Vec<(bool, String)>> = choices.iter().map(parts).collect();
-    let columns = parts.first().map_or(0, Vec::len);
-    // A setting that some have no use for does not set them apart; the system always does.
-    let differs = |column: usize| {
-        let texts = parts.iter().map(|part| &part[column].1);
-        texts.filter(|text| column == 0 || !text.is_empty()).collect::<BTreeSet<_>>().len() > 1
-    };
-    let varies: Vec<bool> = (0..columns).map(differs).collect();
-    let name = |part: &Vec<(bool, String)>| {
-        let kept = part.iter().zip(&varies);
-        // Without a name of its own, level and system are always told.
-        let kept = kept.filter(|((always, text), varies)| {
-            !text.is_empty() && (**varies || (*always && given.is_none()))
-        });
-        let words = given.iter().cloned().chain(kept.map(|((_, text), _)| text.clone()));
-        words.collect::<Vec<_>>().join("-")
-    };
-    parts.iter().map(name).collect()
-}
-
-/// What a combination is, column by column; with true, what its name begins with.
-fn parts(choice: &Choice) -> Vec<(bool, String)> {
-    let shape = &choice.shape;
-    let system = match choice.kind {
-        SubjectKind::Lapstrake => "",
-        SubjectKind::Null => "null",
-        SubjectKind::Disk => "disk",
-        SubjectKind::Md => "md",
-        SubjectKind::Btrfs => "btrfs",
-        SubjectKind::Zfs => "zfs",
-        SubjectKind::Existing => "existing",
-    };
-    let level = shape.level.map_or_else(String::new, |level| level.to_string());
-    let members: Vec<&str> = choice.members.iter().map(Leg::name).collect();
-    // Short enough to be read in a table.
-    let members =
-        if members.len() > 3 { format!("of{}", members.len()) } else { members.join("+") };
-    let size = |bytes: Option<u64>| bytes.map_or_else(String::new, size_text);
-    let filesystem =
-        shape.filesystem.map_or_else(String::new, |filesystem: Filesystem| filesystem.to_string());
-    let over =
-        if choice.kind == SubjectKind::Lapstrake { shape.over.to_string() } else { String::new() };
-    vec![
-        (true, system.to_owned()),
-        (true, level),
-        (false, members),
-        (false, shape.layout.clone().unwrap_or_default()),
-        (false, size(shape.chunk)),
-        (false, shape.bitmap.as_ref().map_or_else(String::new, |word| format!("bitmap-{word}"))),
-        (false, shape.bitmap_chunk.map_or_else(String::new, |b| format!("bits-{}", size_text(b)))),
-        (false, shape.stripe_cache.map_or_else(String::new, |pages| format!("cache-{pages}"))),
-        (false, shape.read_ahead.map_or_else(String::new, |b| format!("ra-{}", size_text(b)))),
-        (false, over),
-        (false, filesystem),
-        (
-            false,
-            shape
-                .filesystem
-                .map_or("", |_| if shape.stride { "aligned" } else { "unaligned" })
-                .to_owned(),
-        ),
-    ]
-}
-
-fn label(choice: &Choice) -> String {
-    let words = parts(choice).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty());
-    words.collect::<Vec<_>>().join(" ")
 }
 
 /// A size in its largest whole unit, as plans write it.

@@ -2,7 +2,7 @@
 //! leave, smartctl needs root and is asked only where it is installed.
 
 use crate::record::MemberIo;
-use crate::subject::recipe::find_program;
+use crate::subject::obstacle::find_program;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -108,7 +108,8 @@ impl Reading {
     }
 
     fn members(&self, before: &Self, elapsed_ms: f64) -> Vec<MemberIo> {
-        if let (Some(now), Some(then)) = (self.work, before.work) {
+        // The kernel counts by member; an array's own counts are of all members together.
+        if let (true, Some(now), Some(then)) = (self.devices.is_empty(), self.work, before.work) {
             return vec![MemberIo {
                 member: "all members".into(),
                 read_bytes: now.read_bytes - then.read_bytes,

@@ -4,7 +4,7 @@
 //! command line says `--destroy`, and where something is recognised on it (a superblock, a filesystem, a partition
 //! table), its path or serial number is typed as well (`--overwrite`).
 
-use super::recipe;
+use super::obstacle;
 use crate::plan::{Array, DiskPlace, Leg, Load, Plan};
 use crate::record::SubjectKind;
 use lapstrake_device::{Access, Member, MemberSpec};
@@ -126,7 +126,7 @@ pub(crate) fn unsound(plan: &Plan) -> Vec<String> {
 /// Arrays that cannot be measured here, and why.
 pub(crate) fn obstacles(plan: &Plan) -> Vec<(String, String)> {
     let measured = plan.arrays.iter().filter(|array| !array.states.is_empty());
-    measured.filter_map(|array| Some((array.name.clone(), recipe::obstacle(array)?))).collect()
+    measured.filter_map(|array| Some((array.name.clone(), obstacle::obstacle(array)?))).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Words of commands may hold `{name}`: the output of the step that was told to keep it under that name, such as the
 //! loop device that losetup chose.
 
+mod others;
+
 use super::Target;
 use super::steps::shown;
 use crate::plan::{Array, DiskPlace, Filesystem, Leg, Over, Plan, Prepare};
@@ -177,9 +179,7 @@ impl Builder<'_> {
     /// A block device for a disk: itself, or a loop device.
     fn block_device(&mut self, disk: &str) -> String {
         let spec = self.spec(disk);
-        let is_block = std::fs::metadata(&spec.path)
-            .is_ok_and(|meta| std::os::unix::fs::FileTypeExt::is_block_device(&meta.file_type()));
-        let device = if is_block && spec.offset == 0 && spec.size.is_none() {
+        let device = if is_block(&spec.path) && spec.offset == 0 && spec.size.is_none() {
             text(&spec.path)
         } else {
             self.loop_device(&spec)
@@ -224,7 +224,7 @@ impl Builder<'_> {
         }
         let spec = self.spec(disk);
         let path = text(&spec.path);
-        let is_block = spec.path.starts_with("/dev") && spec.offset == 0 && spec.size.is_none();
+        let is_block = is_block(&spec.path) && spec.offset == 0 && spec.size.is_none();
         Built {
             device: Some(path.clone()).filter(|_| is_block),
             target: Target::File { path, offset: spec.offset, size: spec.size },
@@ -258,7 +258,22 @@ impl Builder<'_> {
         Target::Directory { path: point }
     }
 
+    /// Members that the kernel counts, if it counts them all.
+    fn count_disks(&mut self, array: &Array) {
+        let disks = array.disks();
+        let whole = |name: &&&str| {
+            let spec = self.spec(name);
+            is_block(&spec.path) && spec.offset == 0 && spec.size.is_none()
+        };
+        if disks.iter().filter(whole).count() == disks.len() {
+            let counted =
+                disks.iter().map(|name| ((*name).to_owned(), text(&self.spec(name).path)));
+            self.counted = counted.collect();
+        }
+    }
+
     fn lapstrake(&mut self, array: &Array, state: &State) -> Built {
+        self.count_disks(array);
         let members = self.create(array, state, NAME);
         if array.shape.over == Over::Process {
             let shape = &array.shape;
@@ -405,107 +420,6 @@ impl Builder<'_> {
         command.extend(spares.iter().map(ToString::to_string));
         command
     }
-
-    fn md(&mut self, array: &Array, state: &State) -> Built {
-        let (out, spare) = match state {
-            State::Healthy => (&[][..], false),
-            State::Degraded(names) => (&names[..], false),
-            State::Rebuilding(names) => (&names[..], true),
-        };
-        let shape = &array.shape;
-        let device = format!("/dev/md/{NAME}");
-        let level = shape.level.map_or("", Level::name);
-        let mut command =
-            words(&["mdadm", "--create", &device, "--run", "--homehost=none", "--level", level]);
-        command.extend(words(&["--raid-devices", &array.members.len().to_string()]));
-        let options = [
-            ("--layout", shape.layout.clone()),
-            ("--chunk", shape.chunk.map(|bytes| (bytes >> 10).to_string())),
-            ("--bitmap", shape.bitmap.clone()),
-            ("--bitmap-chunk", shape.bitmap_chunk.map(|bytes| (bytes >> 10).to_string())),
-            ("--spare-devices", Some(out.len().to_string()).filter(|_| spare)),
-        ];
-        for (option, value) in options {
-            command.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
-        }
-        let redundant = shape.level.is_some_and(Level::has_redundancy);
-        let clean = self.is_zero(array) || self.plan.rules.prepare == Prepare::AssumeClean;
-        if redundant && clean {
-            command.push("--assume-clean".into());
-        }
-        let (mut slots, mut spares) = (Vec::new(), Vec::new());
-        for leg in &array.members {
-            let is_out = out.iter().any(|name| leg.name() == name);
-            match leg {
-                Leg::Disk(disk) if !is_out => slots.push(self.block_device(disk)),
-                Leg::Disk(disk) if spare => {
-                    slots.push("missing".into());
-                    spares.push(self.block_device(disk));
-                }
-                _ => slots.push("missing".into()),
-            }
-        }
-        command.extend(slots);
-        command.extend(spares);
-        self.run_undo(command, words(&["mdadm", "--stop", &device]));
-        if redundant && !clean && !spare {
-            // Ends with 1 if there was nothing to wait for.
-            self.run(words(&["sh", "-c", &format!("mdadm --wait {device} || true")]));
-        }
-        let set = |file: &str, value: u64| {
-            let directory = format!("/sys/block/$(basename $(readlink -f {device}))/md");
-            words(&["sh", "-c", &format!("echo {value} > {directory}/{file}")])
-        };
-        let settings = [
-            ("stripe_cache_size", shape.stripe_cache.map(u64::from)),
-            ("sync_speed_min", shape.sync_speed_min.map(|bytes| bytes >> 10)),
-            ("sync_speed_max", shape.sync_speed_max.map(|bytes| bytes >> 10)),
-        ];
-        for (file, value) in settings {
-            if let Some(value) = value {
-                self.run(set(file, value));
-            }
-        }
-        self.on_device(array, device, None)
-    }
-
-    fn btrfs(&mut self, array: &Array) -> Built {
-        let devices: Vec<String> =
-            array.members.iter().map(|leg| self.block_device(leg.name())).collect();
-        let profile = array.shape.level.map_or("single", Level::name);
-        let mut command =
-            words(&["mkfs.btrfs", "--quiet", "--force", "--data", profile, "--metadata", profile]);
-        command.extend(devices.iter().cloned());
-        self.run(command);
-        let mut scan = words(&["btrfs", "device", "scan"]);
-        scan.extend(devices.iter().cloned());
-        self.run(scan);
-        let target = self.mount(&devices[0], array.shape.mount_options.as_deref());
-        Built::new(target)
-    }
-
-    fn zfs(&mut self, array: &Array) -> Built {
-        let devices: Vec<String> =
-            array.members.iter().map(|leg| self.block_device(leg.name())).collect();
-        let point = text(&self.directory("mnt"));
-        let mut command = words(&["zpool", "create", "-f", "-m", &point, NAME]);
-        match array.shape.level {
-            Some(Level::Raid1) => command.push("mirror".into()),
-            Some(Level::Raid5) => command.push("raidz".into()),
-            Some(Level::Raid6) => command.push("raidz2".into()),
-            _ => {}
-        }
-        if array.shape.level == Some(Level::Raid10) {
-            for pair in devices.chunks(2) {
-                command.push("mirror".into());
-                command.extend(pair.iter().cloned());
-            }
-        } else {
-            command.extend(devices);
-        }
-        self.run_undo(command, words(&["zpool", "destroy", "-f", NAME]));
-        Built::new(Target::Directory { path: point })
-    }
 }
 
 /// The command that makes a filesystem, told of chunk and width if the array has them.
@@ -573,61 +487,10 @@ pub(crate) fn stripe(array: &Array) -> Option<(u64, u64)> {
     Some((array.shape.chunk.unwrap_or(512 << 10), data))
 }
 
-/// Why an array cannot be built here, if it cannot.
-pub(crate) fn obstacle(array: &Array) -> Option<String> {
-    if let Some(below) = array.members.iter().find_map(|leg| match leg {
-        Leg::Array(below) => obstacle(below),
-        _ => None,
-    }) {
-        return Some(below);
-    }
-    let nests = array.members.iter().any(|leg| matches!(leg, Leg::Array(_)));
-    let fuse = nests || matches!(array.shape.over, Over::Fuse | Over::Loop);
-    if array.kind == SubjectKind::Lapstrake && fuse && !Path::new("/dev/fuse").exists() {
-        return Some("this system has no /dev/fuse".into());
-    }
-    let mounts = array.has_filesystem() && array.kind != SubjectKind::Existing;
-    let loops = array.shape.over == Over::Loop || mounts || array.kind == SubjectKind::Md;
-    if loops && !is_root() {
-        return Some("loop devices and mounts need root".into());
-    }
-    if loops && !Path::new("/dev/loop-control").exists() {
-        return Some("this system has no loop devices".into());
-    }
-    let mut programs: Vec<String> = Vec::new();
-    if loops {
-        programs.extend(words(&["losetup", "mount", "umount"]));
-    }
-    match array.kind {
-        SubjectKind::Md => {
-            if !Path::new("/proc/mdstat").exists() {
-                return Some(
-                    "this kernel has no md (no /proc/mdstat; `modprobe md_mod` may help)".into(),
-                );
-            }
-            programs.push("mdadm".into());
-        }
-        SubjectKind::Btrfs => programs.extend(words(&["mkfs.btrfs", "btrfs"])),
-        SubjectKind::Zfs => programs.push("zpool".into()),
-        _ => {}
-    }
-    if let Some(filesystem) = array.shape.filesystem {
-        programs.push(format!("mkfs.{filesystem}"));
-    }
-    let missing = programs.iter().find(|program| find_program(program).is_none());
-    missing.map(|program| format!("{program} is not installed"))
+fn is_block(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
 }
 
-/// Whether this process is root.
-pub(crate) fn is_root() -> bool {
-    // SAFETY: asks only.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// Where a program is, by PATH and the places of system programs.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories =
-        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into(), "/usr/bin".into()]);
-    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
-}
+#[cfg(test)]
+mod tests;
