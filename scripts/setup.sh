@@ -9,6 +9,7 @@ packages=(
     user-mode-linux mdadm busybox-static              # the kernel's md, for the interop tests
     fio nbdkit libnbd-bin python3-libnbd qemu-utils   # NBD clients and servers of others
     fuse3 libfuse3-dev e2fsprogs util-linux           # FUSE, filesystems on it
+    chromium fonts-dejavu-core                        # the lab's HTML report, as a person sees it
     libisal-dev                                       # the parity benchmark's peer
 )
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
