@@ -5,6 +5,7 @@ mod export;
 mod import;
 mod list;
 mod report;
+mod run;
 mod show;
 
 use crate::exit::{Failure, Outcome};
@@ -15,14 +16,16 @@ use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
 Examples:
-  lapstrake lab list
+  lapstrake lab check plans/quick.toml
+  lapstrake lab run plans/quick.toml
   lapstrake lab report -o report.html
   lapstrake lab compare 'raid5 64K' 'raid10 64K'
 
 Exit codes:
   0  done
   1  failed; the message says what was left untouched
-  2  usage";
+  2  usage, or the plan is wrong
+  3  done in part (see each command)";
 
 /// Measure arrays against each other, and say whether a difference is real.
 ///
@@ -37,6 +40,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Check(run::CheckArgs),
+    Run(run::RunArgs),
     List(list::Args),
     Show(show::Args),
     Compare(compare::Args),
@@ -48,6 +53,8 @@ enum Command {
 impl Args {
     pub fn run(&self) -> Outcome {
         match &self.command {
+            Command::Check(args) => run::check(args),
+            Command::Run(args) => run::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
             Command::Compare(args) => compare::run(args),
@@ -60,6 +67,8 @@ impl Args {
     /// Whether the report was asked for in JSON.
     pub fn json(&self) -> bool {
         match &self.command {
+            Command::Check(args) => args.what.json,
+            Command::Run(args) => args.what.json,
             Command::List(args) => args.json,
             Command::Show(args) => args.json,
             Command::Compare(args) => args.json,

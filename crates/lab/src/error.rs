@@ -53,4 +53,27 @@ pub enum LabError {
         /// Why.
         source: io::Error,
     },
+    /// The caller: the plan may not be carried out as it is.
+    #[error("{}\nnothing was started", faults.join("\n"))]
+    Forbidden {
+        /// A line for each reason.
+        faults: Vec<String>,
+    },
+    /// The caller: there is nothing to go on with.
+    #[error(
+        "no unfinished run of this very plan ({plan}) is in the store; without --resume a new one begins"
+    )]
+    NothingToResume {
+        /// Its name.
+        plan: String,
+    },
+    /// The environment: another run of the plan uses the work directory.
+    #[error("{}: another run of this plan is under way; nothing was started", path.display())]
+    Busy {
+        /// The work directory.
+        path: PathBuf,
+    },
+    /// The environment: what a run that was killed left cannot be taken down.
+    #[error("an earlier run left something that cannot be taken down: {0}; nothing was started")]
+    Left(String),
 }

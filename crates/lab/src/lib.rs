@@ -5,11 +5,18 @@
 
 pub mod export;
 pub mod import;
+pub mod plan;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod stats;
 pub mod store;
 
+mod clients;
 mod error;
+mod facts;
+mod like;
+mod subject;
+mod workload;
 
 pub use error::LabError;
