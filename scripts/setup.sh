@@ -11,6 +11,7 @@ packages=(
     fuse3 libfuse3-dev util-linux                     # FUSE
     e2fsprogs xfsprogs btrfs-progs                    # filesystems on arrays
     fio bonnie++ hdparm postgresql                    # clients of the lab (fio: of tests, too)
+    chromium fonts-dejavu-core                        # the lab's HTML report, as a person sees it
     libisal-dev                                       # the parity benchmark's peer
 )
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

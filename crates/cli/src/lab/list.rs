@@ -1,9 +1,8 @@
 //! `lapstrake lab list`.
 
-use super::StoreArgs;
+use super::{StoreArgs, origin};
 use crate::exit::{Exit, Outcome};
 use crate::text;
-use lapstrake_lab::record::Origin;
 use lapstrake_lab::store::{Store, StoredExperiment};
 use serde_json::{Value, json};
 
@@ -44,24 +43,15 @@ fn line(stored: &StoredExperiment) -> String {
     let began = text::time(stored.started_ms.unsigned_abs() / 1000);
     let end = if stored.finished_ms.is_some() { "" } else { ", not finished" };
     let (id, name) = (stored.id.0, &stored.experiment.name);
-    let (origin, cases, runs) = (word(&stored.experiment.origin), stored.cases, stored.runs);
+    let (origin, cases, runs) = (origin(&stored.experiment.origin), stored.cases, stored.runs);
     format!("{id:>4}  {began}  {name}: {origin}, {cases} cases, {runs} runs{end}")
-}
-
-/// Where figures come from.
-fn word(origin: &Origin) -> String {
-    match origin {
-        Origin::Measured => "measured".into(),
-        Origin::Predicted => "predicted".into(),
-        Origin::Imported { tool } => format!("imported from {tool}"),
-    }
 }
 
 fn entry(stored: &StoredExperiment) -> Value {
     json!({
         "id": stored.id.0,
         "name": stored.experiment.name,
-        "origin": word(&stored.experiment.origin),
+        "origin": origin(&stored.experiment.origin),
         "started_ms": stored.started_ms,
         "finished_ms": stored.finished_ms,
         "cases": stored.cases,

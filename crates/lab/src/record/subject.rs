@@ -69,6 +69,18 @@ pub enum State {
     Rebuilding(Vec<String>),
 }
 
+impl State {
+    /// The state without the members that it concerns.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded(_) => "degraded",
+            Self::Rebuilding(_) => "rebuilding",
+        }
+    }
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,7 +2,7 @@
 
 use super::units::{digits, scale, time};
 use super::{Line, Report, Table, Verdict, words};
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement};
 
 /// Places of a bar.
@@ -35,7 +35,7 @@ fn drawn(table: &Table) -> comfy_table::Table {
     let reach = reach(table);
     let (scale, unit) = scale(reach, table.unit);
     let mut drawn = comfy_table::Table::new();
-    drawn.load_style(UTF8_HORIZONTAL_ONLY);
+    drawn.load_style(UTF8_FULL_CONDENSED);
     drawn.set_content_arrangement(ContentArrangement::Dynamic);
     drawn.set_header([
         "case",
@@ -65,13 +65,11 @@ fn drawn(table: &Table) -> comfy_table::Table {
     drawn
 }
 
-/// The far end of the longest bar.
+/// The far end of the longest bar; the harness's own floor, which is often far beyond, is cut off there.
 fn reach(table: &Table) -> f64 {
-    let ends = table
-        .lines
-        .iter()
-        .map(|line| line.summary.interval.map_or(line.summary.median, |interval| interval.high));
-    ends.fold(0.0, f64::max)
+    let end =
+        |line: &Line| line.summary.interval.map_or(line.summary.median, |interval| interval.high);
+    table.real_lines().map(|(_, line)| end(line)).fold(0.0, f64::max)
 }
 
 /// The interval of the median.

@@ -127,17 +127,11 @@ fn space(report: &Report) -> Vec<String> {
     shares.into_iter().rev().map(told).collect()
 }
 
-/// A word for each state but the healthy one, and the states that it stands for.
-const LACKING: [(&str, fn(&State) -> bool); 2] = [
-    ("degraded", |state| matches!(state, State::Degraded(_))),
-    ("rebuilding", |state| matches!(state, State::Rebuilding(_))),
-];
-
 /// Cases with members missing, each against the same subject whole: the least hit, the hardest hit, and those of which it
 /// cannot be told.
 fn states(table: &Table) -> Vec<String> {
-    let told = |(word, is_it): (&str, fn(&State) -> bool)| {
-        let lacking = table.real_lines().filter(|(_, line)| is_it(&line.state));
+    let told = |word| {
+        let lacking = table.real_lines().filter(|(_, line)| line.state.word() == word);
         let mut hit: Vec<(Pair, &str)> = lacking
             .filter_map(|(place, line)| {
                 Some((against_whole(table, place)?, line.subject.name.as_str()))
@@ -160,7 +154,7 @@ fn states(table: &Table) -> Vec<String> {
         }
         Some(sentence + ".")
     };
-    LACKING.into_iter().filter_map(told).collect()
+    ["degraded", "rebuilding"].into_iter().filter_map(told).collect()
 }
 
 /// How a line stands to the same subject's when nothing is missing.
