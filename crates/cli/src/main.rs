@@ -9,6 +9,7 @@ mod examine;
 mod exit;
 mod generate;
 mod grow;
+mod lab;
 mod members;
 mod options;
 mod scan;
@@ -61,6 +62,7 @@ enum Command {
     Set(set::Args),
     Stop(stop::Args),
     Disk(disk::Args),
+    Lab(lab::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -82,6 +84,7 @@ impl Command {
             Self::Set(args) => set::run(&args),
             Self::Stop(args) => stop::run(&args),
             Self::Disk(args) => disk::run(&args),
+            Self::Lab(args) => args.run(),
             Self::Completions(args) => generate::completions(&args),
             Self::Man(args) => generate::man(&args),
         }
@@ -106,6 +109,7 @@ impl Command {
             Self::Set(args) => args.target.json,
             Self::Stop(args) => args.target.json,
             Self::Disk(args) => args.json(),
+            Self::Lab(args) => args.json(),
             Self::Completions(_) | Self::Man(_) => false,
         }
     }
