@@ -436,3 +436,62 @@ fn a_directory_that_exists_is_measured_and_left_as_it_was() {
     let left = fs::read_dir(dir.path().join("there")).unwrap().count();
     assert_eq!(left, 1, "the lab's own files are gone");
 }
+
+fn is_missing(files: &[&str]) -> bool {
+    let missing = files.iter().find(|file| !Path::new(file).exists());
+    if let Some(file) = missing {
+        writeln!(std::io::stderr(), "NOT RUN: there is no {file}; `make setup` installs it")
+            .unwrap();
+    }
+    missing.is_some()
+}
+
+#[test]
+fn fio_is_run_as_a_client_and_its_figures_are_read() {
+    if is_missing(&["/usr/bin/fio"]) {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("there")).unwrap();
+    let array = "[[array]]\nname = \"there\"\nsystem = \"existing\"\npath = \"there\"\n";
+    let job = "[[workload]]\nname = \"fio\"\nprogram = \"fio\"\njob = \"[j]\\nrw=randread\\nbs=4k\\nsize=1M\\nunlink=1\\n\"\n";
+    light(dir.path(), "repeats = 2\nrepeats-max = 2", array, job);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    let stored = stored(dir.path());
+    assert_whole(&stored, 1);
+    let run = &runs(&stored, "there", "fio")[0];
+    let read: u64 = run.phases.iter().map(|phase| phase.read.bytes).sum();
+    assert_eq!(read, 1 << 20);
+    assert!(run.raw.contains("\"fio version\""));
+    assert_eq!(stored.cases[0].0.workload.runner, "fio");
+}
+
+#[test]
+fn pgbench_has_a_postgresql_of_its_own() {
+    // Debian's, whatever its version.
+    let servers = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    if !servers.into_iter().any(|entry| entry.path().join("bin/initdb").exists()) {
+        is_missing(&["/usr/lib/postgresql/*/bin/initdb"]);
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    // PostgreSQL refuses to be root's; its user has to get there.
+    fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir(dir.path().join("there")).unwrap();
+    let array = "[[array]]\nname = \"there\"\nsystem = \"existing\"\npath = \"there\"\n";
+    let load = "[[workload]]\nname = \"pg\"\nprogram = \"pgbench\"\nscale = 1\nclients = 2\ntime = \"1s\"\nconfiguration = \"fsync = off\"\n";
+    light(dir.path(), "repeats = 1\nrepeats-max = 1", array, load);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    let stored = stored(dir.path());
+    let run = &runs(&stored, "there", "pg")[0];
+    let phase = &run.phases[0];
+    assert!(phase.figure.value > 1.0, "{:?}", phase.figure);
+    // Each transaction is in pgbench's log.
+    let counted: u64 = phase.series.requests.iter().sum();
+    assert_eq!(counted, phase.write.requests);
+    assert!(phase.write.requests > 0 && phase.write.latency.is_some());
+    assert!(run.raw.contains("database system is shut down"), "{}", run.raw);
+    assert_eq!(fs::read_dir(dir.path().join("there")).unwrap().count(), 0, "nothing is left");
+}

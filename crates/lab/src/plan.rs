@@ -409,9 +409,11 @@ impl Plan {
     /// # Errors
     /// [`PlanError`], with every problem that was found.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| PlanError::Read { path: path.to_owned(), source })?;
-        let directory = path.parent().unwrap_or(Path::new("."));
+        let failed = |source| PlanError::Read { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        // Programs are run elsewhere: a path must not depend on where one stands.
+        let path_there = std::path::absolute(path).map_err(failed)?;
+        let directory = path_there.parent().unwrap_or(Path::new("/"));
         Self::parse(&text, directory)
             .map_err(|problems| PlanError::Problems { path: path.to_owned(), problems })
     }

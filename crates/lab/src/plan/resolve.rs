@@ -4,6 +4,7 @@ use super::arrays::Arrays;
 use super::raw::{RawDisk, RawPlan, RawRules};
 use super::values::Many;
 use super::{Disk, DiskPlace, Order, Plan, Prepare, Problem, Rules, workloads};
+use crate::stats::Repeats;
 use lapstrake_device::MemberSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -130,8 +131,10 @@ fn listed(names: &[&str]) -> String {
 
 fn rules(raw: &RawRules, directory: &Path, problems: &mut Problems<'_>) -> Rules {
     let value = |given: &Option<Spanned<u32>>| given.as_ref().map(|given| *given.get_ref());
-    let repeats = value(&raw.repeats).unwrap_or(5);
-    let repeats_max = value(&raw.repeats_max).unwrap_or(repeats.saturating_mul(3));
+    // Verdicts were proven with these.
+    let default = Repeats::default();
+    let repeats = value(&raw.repeats).unwrap_or(default.min);
+    let repeats_max = value(&raw.repeats_max).unwrap_or(default.max.max(repeats));
     for given in [&raw.repeats, &raw.repeats_max].into_iter().flatten() {
         if *given.get_ref() == 0 {
             problems.at(given.span(), "no repeat measures nothing; 5 are the default");
@@ -146,7 +149,7 @@ fn rules(raw: &RawRules, directory: &Path, problems: &mut Problems<'_>) -> Rules
     Rules {
         repeats,
         repeats_max,
-        interval: raw.interval.map_or(0.05, |share| share.0),
+        interval: raw.interval.map_or(default.width, |share| share.0),
         warm_up: raw.warm_up.map_or(Duration::from_secs(1), |time| time.0),
         time: raw.time.as_ref().map_or(Duration::from_secs(5), |time| time.get_ref().0),
         budget: raw.budget.map(|time| time.0),

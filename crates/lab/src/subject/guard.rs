@@ -77,7 +77,13 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
         }
     };
     let serial = serial(&spec.path);
-    let is_typed = |typed: &String| *typed == spec.to_string() || Some(typed) == serial.as_ref();
+    let same_file = |typed: &String| {
+        let there = Path::new(typed).canonicalize();
+        there.is_ok_and(|there| spec.path.canonicalize().is_ok_and(|path| path == there))
+    };
+    let is_typed = |typed: &String| {
+        *typed == spec.to_string() || Some(typed) == serial.as_ref() || same_file(typed)
+    };
     let holds: Vec<String> = findings.0.iter().map(|finding| describe_finding(finding).0).collect();
     if holds.is_empty() || leave.overwrite.iter().any(is_typed) {
         return None;

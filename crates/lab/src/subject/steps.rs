@@ -3,6 +3,7 @@
 //! What a step will have made is on record in the work directory before the step begins (a loop device: as soon as
 //! losetup has told which one); [`recover`] takes down what a killed run left.
 
+use super::obstacle::find_program;
 use super::recipe::{Action, Recipe, Step};
 use crate::workload::drive::Stop;
 use std::collections::BTreeMap;
@@ -188,7 +189,9 @@ fn undo_command(words: &[String]) -> Result<(), String> {
 /// Runs a command to its end; its output.
 pub(crate) fn run(words: &[String]) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("a command without words")?;
-    let mut command = Command::new(program);
+    // System programs are not in everybody's PATH.
+    let path = find_program(program).unwrap_or_else(|| program.into());
+    let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).process_group(0).env("LC_ALL", "C");
     let output = command.output().map_err(|error| format!("cannot run {program}: {error}"))?;
     if output.status.success() {
