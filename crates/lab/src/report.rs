@@ -29,7 +29,7 @@ pub use html::html;
 pub use line::{Cost, Line, Percentiles, Repeat};
 pub use markdown::markdown;
 pub use terminal::terminal;
-pub use verdict::{Pair, Standing, Verdict};
+pub use verdict::{EQUAL_WITHIN, Pair, Standing, Verdict};
 pub use words::{Section, words};
 
 /// Experiments, worked out.

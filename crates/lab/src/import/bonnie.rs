@@ -112,7 +112,7 @@ fn in_units(text: &str, bare: u32) -> Option<u64> {
         "t" => 40,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_shl(power)
+    number.parse::<u64>().ok()?.checked_mul(1 << power)
 }
 
 fn run(line: &str) -> Result<Told, String> {
@@ -153,14 +153,15 @@ fn number(text: &str) -> Result<Option<f64>, String> {
     if text.is_empty() || text.starts_with('+') {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| format!("\"{text}\" where a number should be"))
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.map(Some).ok_or_else(|| format!("\"{text}\" where a number should be"))
 }
 
 fn phase(name: &str, unit: Unit, rate: f64, cpu_share: f64, bytes: u64, files: f64) -> Phase {
     let value = if unit == Unit::BytesPerSecond { rate * 1024.0 } else { rate };
     let seconds = match unit {
-        Unit::BytesPerSecond => bytes as f64 / value,
-        Unit::FilesPerSecond => files / value,
+        Unit::BytesPerSecond if value > 0.0 => bytes as f64 / value,
+        Unit::FilesPerSecond if value > 0.0 => files / value,
         // How many seeks there were is not told: nothing to work the time out from.
         _ => 0.0,
     };

@@ -125,5 +125,5 @@ fn number(text: &str) -> Option<u64> {
         "g" | "gb" | "gi" | "gib" => 30,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_shl(power)
+    digits.parse::<u64>().ok()?.checked_mul(1 << power)
 }

@@ -95,9 +95,12 @@ fn expanded(line: &str) -> String {
 fn row(words: &[(&str, usize)], columns: &[usize]) -> Result<Option<Told>, String> {
     let figures: Result<Vec<f64>, _> = words.iter().map(|(word, _)| word.parse::<f64>()).collect();
     let Ok(figures) = figures else { return Ok(None) };
-    let (size, record) = (figures[0] as u64 * 1024, figures[1] as u64 * 1024);
+    if !figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0) {
+        return Err("a figure that is none".into());
+    }
+    let (size, record) = (kib(figures[0] as u64), kib(figures[1] as u64));
     let mut phases: Vec<Phase> = Vec::new();
-    for ((_, end), kib) in words.iter().zip(&figures).skip(2) {
+    for ((_, end), speed) in words.iter().zip(&figures).skip(2) {
         let distance = |column: &usize| column.abs_diff(*end);
         let nearest = (2..columns.len()).min_by_key(|&column| distance(&columns[column]));
         let column = nearest.ok_or("a figure below no heading")?;
@@ -105,9 +108,14 @@ fn row(words: &[(&str, usize)], columns: &[usize]) -> Result<Option<Told>, Strin
         if phases.iter().any(|phase| phase.name == *name) {
             return Err(format!("two figures below \"{name}\""));
         }
-        phases.push(phase(name, *kib, size));
+        phases.push(phase(name, *speed, size));
     }
     Ok(Some(run(phases, &[("size", size), ("block_size", record)])))
+}
+
+/// KiB in bytes; what is no size that can be, as large as can be.
+fn kib(kib: u64) -> u64 {
+    kib.saturating_mul(1024)
 }
 
 fn throughput(text: &str) -> Result<Option<Told>, BadOutput> {
@@ -119,17 +127,20 @@ fn throughput(text: &str) -> Result<Option<Told>, BadOutput> {
             // "Each process writes a 2097152 Kbyte file in 128 Kbyte records"
             let numbers: Vec<u64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
             let [file_kib, record_kib] = numbers[..] else { return Err(bad()) };
-            (size, record) = (file_kib * 1024, record_kib * 1024);
+            (size, record) = (kib(file_kib), kib(record_kib));
         }
         let Some(rest) = line.trim().strip_prefix("Children see throughput for") else { continue };
         let (what, figure) = rest.split_once('=').ok_or_else(bad)?;
         let (count, what) = what.trim().split_once(' ').ok_or_else(bad)?;
         children = count.parse().map_err(|_| bad())?;
-        let kib: f64 =
+        let speed: f64 =
             figure.trim().split(' ').next().unwrap_or_default().parse().map_err(|_| bad())?;
+        if !(speed.is_finite() && speed >= 0.0) {
+            return Err(bad());
+        }
         let known = CHILDREN.iter().find(|(theirs, _)| *theirs == what.trim());
         let name = known.map_or(what.trim(), |(_, ours)| ours);
-        phases.push(phase(name, kib, size * children));
+        phases.push(phase(name, speed, size.saturating_mul(children)));
     }
     if phases.is_empty() {
         return Ok(None);
@@ -153,7 +164,8 @@ fn run(phases: Vec<Phase>, params: &[(&str, u64)]) -> Told {
 
 fn phase(name: &str, kib_per_second: f64, bytes: u64) -> Phase {
     let value = kib_per_second * 1024.0;
-    let mut phase = Phase::new(name, value, Unit::BytesPerSecond, bytes as f64 / value);
+    let seconds = if value > 0.0 { bytes as f64 / value } else { 0.0 };
+    let mut phase = Phase::new(name, value, Unit::BytesPerSecond, seconds);
     let is_write = name.contains("write");
     *(if is_write { &mut phase.write.bytes } else { &mut phase.read.bytes }) = bytes;
     phase

@@ -1,5 +1,6 @@
 use super::*;
 use crate::record::Unit;
+use proptest::prelude::*;
 
 /// Written by bonnie++ 2.00a; 1.03's line is as its documentation has it.
 const BONNIE_1_98: &str = include_str!("../../tests/data/bonnie-2.00a.csv");
@@ -144,4 +145,22 @@ fn files_become_repeats_and_a_bad_one_leaves_the_store_as_it_was() {
     assert_eq!((case.subject.name.as_str(), runs.len()), ("md0", 2));
     assert_eq!((runs[0].round, runs[1].round), (0, 1));
     assert_eq!(runs[0].raw, BONNIE_1_98.trim_end());
+}
+
+proptest! {
+    /// Bytes of the tools' own output, changed here and there, are read or refused.
+    #[test]
+    fn no_text_is_too_odd(
+        which in 0usize..5,
+        edits in prop::collection::vec((any::<prop::sample::Index>(), "[-+0-9eE.,:{}\"GkA \n\t]{0,4}"), 1..12),
+    ) {
+        let mut text = [BONNIE_1_98, BONNIE_1_03, FIO, IOZONE, IOZONE_T][which].to_owned();
+        for (at, with) in edits {
+            let at = at.index(text.len());
+            text.replace_range(at..at + 1, &with);
+        }
+        for tool in [Tool::Fio, Tool::Bonnie, Tool::Iozone] {
+            let _ = tool.parse(&text);
+        }
+    }
 }

@@ -69,6 +69,21 @@ fn a_table_ranks_compares_and_leaves_the_floor_out() {
 }
 
 #[test]
+fn what_noise_hides_is_not_called_equal() {
+    let mut store = Store::in_memory().unwrap();
+    let cases: [(&str, State, &[f64]); 3] = [
+        ("a", State::Healthy, &[100.0, 150.0, 90.0, 120.0, 70.0]),
+        ("b", State::Healthy, &[80.0, 100.0, 130.0, 75.0, 110.0]),
+        ("few", State::Healthy, &[101.0, 99.0]),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let verdicts: Vec<Verdict> = report.tables[0].pairs.iter().map(Pair::verdict).collect();
+    assert_eq!(verdicts, [Verdict::CannotTell; 3]);
+    let fastest = &words(&report)[0].sentences[0];
+    assert!(fastest.contains("to tell of 2 of 2") && !fastest.contains("ahead"), "{fastest}");
+}
+
+#[test]
 fn a_missing_member_is_told_against_the_same_subject_whole() {
     let mut store = Store::in_memory().unwrap();
     let cases: [(&str, State, &[f64]); 2] =
@@ -90,7 +105,7 @@ fn predictions_say_so_everywhere_and_get_no_verdict_against_measurements() {
     let predicted = stored(&mut store, Origin::Predicted, &[("raid5", State::Healthy, &[210.0])]);
     let both = [measured, predicted];
     let report = Report::of(&both);
-    assert_eq!(report.tables[0].pairs[0].verdict(), Verdict::TooFew);
+    assert_eq!(report.tables[0].pairs[0].verdict(), Verdict::CannotTell);
     let name = "raid5 (predicted)";
     for text in
         [terminal(&report), markdown(&report), html(&report, &both), json(&report).to_string()]

@@ -3,6 +3,10 @@
 use super::Table;
 use crate::stats::{self, Comparison, Design, Interval, LEVEL};
 
+/// Two cases show no real difference if the whole interval of their ratio is this near to 1: not to see one among wide
+/// intervals says nothing.
+pub const EQUAL_WITHIN: f64 = 0.1;
+
 /// How one line stands to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
@@ -23,10 +27,10 @@ pub struct Pair {
 pub enum Verdict {
     /// The difference is real.
     Real(Standing),
-    /// The data show no real difference: there is none, or one too small for so few repeats.
+    /// There is none, or one that is smaller than [`EQUAL_WITHIN`].
     NoRealDifference,
-    /// There are too few values to tell, or one of the two was predicted.
-    TooFew,
+    /// Too few repeats, or too much noise; or one of the two was predicted and the other measured.
+    CannotTell,
 }
 
 /// Which of two is ahead.
@@ -43,11 +47,17 @@ impl Pair {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.p {
-            None => Verdict::TooFew,
-            Some(p) if p >= LEVEL => Verdict::NoRealDifference,
+            None => Verdict::CannotTell,
+            Some(p) if p >= LEVEL && self.is_narrow() => Verdict::NoRealDifference,
+            Some(p) if p >= LEVEL => Verdict::CannotTell,
             Some(_) if self.ratio > 1.0 => Verdict::Real(Standing::Higher),
             Some(_) => Verdict::Real(Standing::Lower),
         }
+    }
+
+    fn is_narrow(&self) -> bool {
+        let far = 1.0 + EQUAL_WITHIN;
+        self.interval.is_some_and(|interval| interval.low >= 1.0 / far && interval.high <= far)
     }
 
     /// The same seen from the other line.
@@ -73,7 +83,7 @@ impl Verdict {
             Self::Real(Standing::Higher) => "higher",
             Self::Real(Standing::Lower) => "lower",
             Self::NoRealDifference => "no real difference",
-            Self::TooFew => "no verdict",
+            Self::CannotTell => "cannot tell",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::units::{digits, value};
 use super::{Line, Pair, Report, Table, Verdict};
-use crate::record::{Origin, State, Unit};
+use crate::record::{Origin, State};
 use crate::stats::Interval;
 use std::collections::BTreeMap;
 
@@ -46,13 +46,14 @@ pub fn fastest(table: &Table) -> Option<String> {
     let verdict = |place| table.pair(place, best).map(|pair| pair.verdict());
     let of = |asked| others.iter().filter(move |(place, _)| verdict(*place) == Some(asked));
     let equals: Vec<String> = of(Verdict::NoRealDifference).map(|(_, line)| line.name()).collect();
-    let untold = of(Verdict::TooFew).count();
+    let untold = of(Verdict::CannotTell).count();
     sentence += if equals.is_empty() && untold == 0 { ", ahead of all others." } else { "." };
     if !equals.is_empty() {
         sentence += &format!(" No real difference from it: {}.", listed(&equals));
     }
     if untold > 0 {
-        sentence += &format!(" Too few repeats for a verdict on {untold} of {}.", others.len());
+        let others = others.len();
+        sentence += &format!(" Too few repeats or too much noise to tell of {untold} of {others}.");
     }
     if let Some(pair) = table.pair(last, best)
         && !equals.contains(&last_line.name())
@@ -90,23 +91,16 @@ fn listed(names: &[String]) -> String {
 }
 
 fn processor(table: &Table) -> Option<String> {
-    if table.unit != Unit::BytesPerSecond {
-        return None;
-    }
     let known = table.real_lines().filter_map(|(_, line)| Some((line.cost.cpu_s_per_gib?, line)));
     let mut known: Vec<(f64, &Line)> = known.collect();
     known.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (&least, &most) = (known.first()?, known.last()?);
     let of = |(cpu, line): (f64, &Line)| format!("{} s ({})", digits(cpu), line.name());
+    let range =
+        if known.len() == 1 { of(least) } else { format!("from {} to {}", of(least), of(most)) };
     let floor = table.floor().and_then(|line| line.cost.cpu_s_per_gib);
     let floor = floor.map(|cpu| format!("; the harness alone takes {} s", digits(cpu)));
-    Some(format!(
-        "{}: from {} to {} for each GiB{}.",
-        table.title(),
-        of(least),
-        of(most),
-        floor.unwrap_or_default()
-    ))
+    Some(format!("{}: {range} for each GiB{}.", table.title(), floor.unwrap_or_default()))
 }
 
 fn space(report: &Report) -> Vec<String> {
@@ -149,8 +143,8 @@ fn states(table: &Table) -> Vec<String> {
         if !equal.is_empty() {
             sentence += &format!("; no real difference: {}", listed(&equal));
         }
-        if hit.iter().any(|(pair, _)| pair.verdict() == Verdict::TooFew) {
-            sentence += "; too few repeats for a verdict on some";
+        if hit.iter().any(|(pair, _)| pair.verdict() == Verdict::CannotTell) {
+            sentence += "; too few repeats or too much noise to tell of some";
         }
         Some(sentence + ".")
     };

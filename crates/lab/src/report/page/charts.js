@@ -19,7 +19,8 @@ lab.charts.bars = (figure, table, shown, baseline) => {
   const plot = lab.plot(figure, {
     height: rows.length * BAND + 44,
     marginLeft: 2,
-    marginRight: 150,
+    // A verdict stands behind the bar, if there is one.
+    marginRight: base === null ? 64 : 150,
     marginBottom: 36,
     x: { domain: [0, far / size], grid: true, label: `${unit}${table.moreIsBetter || base !== null ? "" : " (less is better)"}` },
     y: { domain: rows.map((row) => row.name), axis: null },
