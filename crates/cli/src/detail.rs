@@ -221,6 +221,9 @@ fn service(out: &mut String, view: &View) {
     if view.consistency_policy != "none" {
         line!(out, "Mismatch Count", "{} sectors", view.mismatch_sectors);
     }
+    for member in view.with_bad_blocks() {
+        line!(out, "Bad Blocks", "{}", text::bad_blocks(&member.path, member.bad_block_bytes));
+    }
     line!(out, "I/O", "{}, {} shards", view.backend, view.shards);
     line!(out, "Requests", "{}", work.requests);
     line!(out, "Member Reads", "{} ({})", work.member_reads, mib(work.member_read_bytes));

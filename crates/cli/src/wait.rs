@@ -1,8 +1,9 @@
 //! `lapstrake wait`.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::status::view::{SyncView, View};
+use crate::status::view::{MemberView, SyncView, View};
 use crate::target::Target;
+use crate::text;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ Exit codes:
   1  what ran last failed or was interrupted, the array failed, it is frozen half done, the time was
      over, or its server did not answer
   2  usage
-  3  the array is degraded, a resync is pending, or a check found what does not match";
+  3  the array is degraded, a resync is pending, a check found what does not match, or members have
+     bad blocks on record, reads of which fail where no other member has the data";
 
 /// How often the server is asked.
 const PACE: Duration = Duration::from_millis(500);
@@ -45,10 +47,12 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let name = &args.target.name;
     let view = rest(args)?;
+    let bad = view.with_bad_blocks();
     let report = json!({
         "name": name,
         "state": view.state,
         "last_sync": view.last_sync,
+        "bad_blocks": bad.map(|m| json!({ "member": m.path, "bytes": m.bad_block_bytes })).collect::<Vec<_>>(),
         "mismatch_sectors": view.mismatch_sectors,
         "mismatches": view.mismatches,
     });
@@ -63,7 +67,7 @@ pub fn run(args: &Args) -> Outcome {
         println!("{report:#}");
     } else {
         println!("{name}: {}", told(&view));
-        print!("{}", ranges(&view));
+        print!("{}{}", bad_blocks(&view), ranges(&view));
     }
     Ok(exit)
 }
@@ -108,7 +112,11 @@ fn exit(view: &View) -> Exit {
     // What is not done now is frozen.
     if view.is("failed") || view.sync.is_some() || !is_done {
         Exit::Failed
-    } else if !view.is_whole() || view.is("resyncing (PENDING)") || has_mismatches(view) {
+    } else if !view.is_whole()
+        || view.is("resyncing (PENDING)")
+        || has_mismatches(view)
+        || view.with_bad_blocks().next().is_some()
+    {
         Exit::Degraded
     } else {
         Exit::Done
@@ -126,6 +134,9 @@ fn told(view: &View) -> String {
     let sectors = view.mismatch_sectors;
     let found = match view.last_sync.as_ref().map(|last| (&*last.action, &*last.result)) {
         Some(("check", _)) if sectors > 0 => format!(", {sectors} sectors do not match"),
+        Some(("check", "done")) if view.with_bad_blocks().next().is_some() => {
+            ", everything that can be read matches".into()
+        }
         Some(("check", "done")) => ", everything matches".into(),
         Some(("repair", _)) if sectors > 0 => format!(", {sectors} sectors did not match"),
         _ => String::new(),
@@ -134,6 +145,12 @@ fn told(view: &View) -> String {
         Some(last) => format!("{last}{found}; the array is {state}"),
         None => format!("the array is {state}"),
     }
+}
+
+/// What is lost to reads, or would be without other members.
+fn bad_blocks(view: &View) -> String {
+    let line = |m: &MemberView| format!("  {}\n", text::bad_blocks(&m.path, m.bad_block_bytes));
+    view.with_bad_blocks().map(line).collect()
 }
 
 /// Where it does not match.

@@ -116,6 +116,8 @@ pub struct MemberDetail {
     pub state: &'static str,
     /// While it recovers: up to where, of its data.
     pub recovered_bytes: Option<u64>,
+    /// Of its part of the array on record as bad: not read, until written.
+    pub bad_block_bytes: u64,
     /// Read only where no other member has the data.
     pub write_mostly: bool,
     /// It is to be replaced as soon as there is a spare.

@@ -56,6 +56,9 @@ pub struct MemberView {
     pub number: u32,
     pub slot: Option<u16>,
     pub state: String,
+    /// On record as bad.
+    #[serde(default)]
+    pub bad_block_bytes: u64,
     pub write_mostly: bool,
     pub awaits_replacement: bool,
     pub direct: bool,
@@ -157,6 +160,11 @@ impl View {
             self.members.iter().find(holds)
         };
         (0..self.raid_devices).map(in_sync).collect()
+    }
+
+    /// Members of use with something on record as bad.
+    pub fn with_bad_blocks(&self) -> impl Iterator<Item = &MemberView> {
+        self.members.iter().filter(|member| member.bad_block_bytes > 0 && member.state != "faulty")
     }
 
     /// Members in a state.
