@@ -40,6 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
     /// Write all ranges that do not match into this file, as JSON
+    ///
+    /// That is up to 16384 of them; `mismatches_omitted` says how many there were besides.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -55,6 +57,7 @@ pub fn run(args: &Args) -> Outcome {
         "bad_blocks": bad.map(|m| json!({ "member": m.path, "bytes": m.bad_block_bytes })).collect::<Vec<_>>(),
         "mismatch_sectors": view.mismatch_sectors,
         "mismatches": view.mismatches,
+        "mismatches_omitted": view.mismatches_omitted,
     });
     if let Some(file) = &args.report {
         write(file, &format!("{report:#}\n"))?;
@@ -168,6 +171,13 @@ fn ranges(view: &View) -> String {
     if more > 0 {
         text += &format!("  and {more} more ranges, which --report FILE has\n");
     }
+    if view.mismatches_omitted > 0 {
+        let (omitted, name) = (view.mismatches_omitted, &view.name);
+        text += &format!(
+            "  and {omitted} ranges that are on no list: once these are mended, `lapstrake check {name}` \
+             finds those that are left\n"
+        );
+    }
     text
 }
 
@@ -266,6 +276,9 @@ mod tests {
         assert_eq!(lines[0], "  4096 bytes at 0: it cannot be told who disagrees");
         assert_eq!(lines[19], "  4096 bytes at 1245184: m1 disagrees");
         assert_eq!(lines[20..], ["  and 3 more ranges, which --report FILE has"]);
+        view.mismatches_omitted = 7;
+        let text = ranges(&view);
+        assert!(text.lines().last().unwrap().starts_with("  and 7 ranges that are on no list"));
         view.last_sync.as_mut().unwrap().action = "repair".into();
         assert_eq!(ranges(&view), "");
     }

@@ -278,6 +278,32 @@ fn every_level_and_layout_is_counted_and_resynced_as_the_kernel_does() {
 }
 
 #[test]
+fn what_is_found_beyond_the_list_is_counted() {
+    const LISTED: u64 = 16384;
+    const FOUND: u64 = LISTED + 616;
+    let lab = Lab::new(&[136; 2]);
+    lab.run("create data -l1 -e 1.0 --assume-clean m0 m1").ok();
+    let second = std::fs::File::options().write(true).open(lab.path("m1")).unwrap();
+    for page in 0..FOUND {
+        // So that no two are one range.
+        second.write_all_at(b"x", page * 8 * KIB).unwrap();
+    }
+    let server = lab.serve_data("m0 m1");
+    lab.run("check data").ok();
+    let waited = lab.run("wait data --timeout 60 --report found.json");
+    assert_eq!(waited.code, 3, "{waited:?}");
+    let report: Value = serde_json::from_slice(&lab.read("found.json")).unwrap();
+    let ranges = report["mismatches"].as_array().unwrap();
+    assert_eq!(ranges.len() as u64, LISTED);
+    assert_eq!(report["mismatches_omitted"], FOUND - LISTED);
+    let more = format!("and {} more ranges, which --report", LISTED - 20);
+    assert!(
+        waited.out.contains(&more) && waited.out.contains("and 616 ranges that are on no list")
+    );
+    server.stop();
+}
+
+#[test]
 fn a_check_waits_for_its_part_of_the_day() {
     if !support::md::can_copy("a check that waits") {
         return;

@@ -34,8 +34,8 @@ const CHECKPOINTS: u64 = 16;
 const CHECKPOINT_NS: u64 = 60_000_000_000;
 /// Who was seen at work is taken to be at work so much longer.
 const BUSY_NS: u64 = 1_000_000_000;
-/// Differences that are kept one by one.
-const MISMATCHES_MAX: usize = 1000;
+/// Differences that are kept one by one: half a MiB of them, and 2 MiB of `detail`.
+const MISMATCHES_MAX: usize = 16384;
 /// The speed is that of the last so many marks, so far apart, as md's.
 const MARKS: usize = 10;
 const MARK_NS: u64 = 3_000_000_000;
@@ -174,6 +174,8 @@ pub(crate) struct Mending {
     next_piece: u32,
     mismatch_sectors: u64,
     mismatches: Vec<Mismatch>,
+    /// Those that are not kept.
+    mismatches_omitted: u64,
     last: Option<(SyncAction, SyncEnd)>,
     /// Pieces do not cross multiples of it.
     span: u64,
@@ -194,6 +196,7 @@ impl Mending {
             next_piece: 0,
             mismatch_sectors: 0,
             mismatches: Vec::new(),
+            mismatches_omitted: 0,
             last: None,
             span: config.span.0,
         }
@@ -227,6 +230,7 @@ impl Mending {
         }
         self.mismatch_sectors += report.mismatch_sectors;
         let room = MISMATCHES_MAX - self.mismatches.len();
+        self.mismatches_omitted += report.mismatches.len().saturating_sub(room) as u64;
         self.mismatches.extend(report.mismatches.into_iter().take(room));
         let Some(course) = &mut self.course else { return false };
         if !report.ok {
@@ -373,6 +377,12 @@ impl Supervisor {
     #[must_use]
     pub fn mismatches(&self) -> (u64, &[Mismatch]) {
         (self.mending.mismatch_sectors, &self.mending.mismatches)
+    }
+
+    /// How many ranges it found besides.
+    #[must_use]
+    pub fn mismatches_omitted(&self) -> u64 {
+        self.mending.mismatches_omitted
     }
 
     /// A shard has ended a piece.
@@ -534,6 +544,7 @@ impl Supervisor {
             };
         if action != SyncAction::Recovery {
             (self.mending.mismatch_sectors, self.mending.mismatches) = (0, Vec::new());
+            self.mending.mismatches_omitted = 0;
         }
         self.mending.course = Some(Course {
             action,

@@ -629,6 +629,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         last_sync: None,
         mismatch_sectors: 0,
         mismatches: Vec::new(),
+        mismatches_omitted: 0,
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,

@@ -220,8 +220,10 @@ pub struct Detail {
     pub last_sync: Option<LastSync>,
     /// What the last check, repair or resync found to differ, as md counts it.
     pub mismatch_sectors: u64,
-    /// The first thousand ranges of that.
+    /// The first 16384 ranges of that.
     pub mismatches: Vec<Range>,
+    /// How many ranges more there are.
+    pub mismatches_omitted: u64,
     /// The least speed of recovery and resync beside requests, KiB a second of a member.
     pub sync_speed_min_kib: u64,
     /// The greatest at all times; 0: as fast as can be.

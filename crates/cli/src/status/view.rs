@@ -43,6 +43,9 @@ pub struct View {
     pub mismatch_sectors: u64,
     #[serde(default)]
     pub mismatches: Vec<MismatchView>,
+    /// Ranges besides.
+    #[serde(default)]
+    pub mismatches_omitted: u64,
     #[serde(default)]
     pub pid: Option<u32>,
     #[serde(default)]
