@@ -6,6 +6,7 @@ use crate::target::Target;
 use crate::text;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,8 @@ const RANGES_MAX: usize = 20;
 
 /// Wait until no recovery, resync, check or repair runs, and tell what the last one came to.
 ///
-/// On a terminal it shows how far it is. Ranges of the array that do not match are printed, up to
+/// On a terminal it shows how far it is. A check that waits for its part of the day (`lapstrake set NAME
+/// check_window=...`) is waited for. Ranges of the array that do not match are printed, up to
 /// 20, with the member that disagrees, if that can be told.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
@@ -85,24 +87,30 @@ fn rest(args: &Args) -> Result<View, Failure> {
     let bar = ProgressBar::new(1000);
     let style = ProgressStyle::with_template("{prefix} [{bar:20}] {msg}")?.progress_chars("=>.");
     bar.set_style(style);
+    let mut is_told = false;
     loop {
         let view: View = serde_json::from_value(args.target.detail()?)?;
         let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else { return Ok(view) };
         bar.set_prefix(format!("{name}: {}", sync.action));
-        bar.set_message(progress(sync));
+        if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
+            bar.suspend(|| eprintln!("{name}: {} {waits}", sync.action));
+        }
+        bar.set_message(progress(&view, sync));
         bar.set_position(sync.per_mille());
         let left = end.map_or(PACE, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
-            let (action, progress) = (&sync.action, progress(sync));
-            return Err(Failure::new(format!("{name}: {action} still runs: {progress}")));
+            let (action, progress) = (&sync.action, progress(&view, sync));
+            let still = if sync.awaits_window { "does not run" } else { "still runs" };
+            return Err(Failure::new(format!("{name}: {action} {still}: {progress}")));
         }
         std::thread::sleep(PACE.min(left));
     }
 }
 
-fn progress(sync: &SyncView) -> String {
+fn progress(view: &View, sync: &SyncView) -> String {
     let per_mille = sync.per_mille();
-    format!("{}.{}% {}", per_mille / 10, per_mille % 10, sync.pace())
+    let pace = view.waits().unwrap_or_else(|| sync.pace());
+    format!("{}.{}% {pace}", per_mille / 10, per_mille % 10)
 }
 
 /// Whether what does not match was found by a check, so that it still does not.
@@ -285,9 +293,13 @@ mod tests {
 
     #[test]
     fn progress_says_only_what_is_known() {
-        let mut running: SyncView = serde_json::from_value(sync("check", false)).unwrap();
-        assert_eq!(progress(&running), "12.6% finish=127.5min speed=33440K/sec");
-        running.finish_s = None;
-        assert_eq!(progress(&running), "12.6% speed=33440K/sec");
+        let mut running =
+            raid5(json!({ "sync": sync("check", false), "check_window": "01:00-02:00" }));
+        let told = |view: &View| progress(view, view.sync.as_ref().unwrap());
+        assert_eq!(told(&running), "12.6% finish=127.5min speed=33440K/sec");
+        running.sync.as_mut().unwrap().finish_s = None;
+        assert_eq!(told(&running), "12.6% speed=33440K/sec");
+        running.sync.as_mut().unwrap().awaits_window = true;
+        assert_eq!(told(&running), "12.6% waits for check_window 01:00-02:00");
     }
 }

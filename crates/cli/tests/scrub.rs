@@ -317,7 +317,8 @@ fn a_check_waits_for_its_part_of_the_day() {
     let hour = (seconds / 3600 + 3) % 24;
     let closed = format!("{:02}:00-{:02}:00", (hour + 2) % 24, (hour + 3) % 24);
     let open = format!("{hour:02}:00-{:02}:00", (hour + 2) % 24);
-    let said = lab.run(&format!("set data check_window={closed} --json")).ok().json();
+    let set = format!("set data check_window={closed} sync_speed_max=7000 --json");
+    let said = lab.run(&set).ok().json();
     assert_eq!(said["settings"]["check_window"], closed.as_str());
     lab.run("check data").ok();
     let bytes = pattern(71, server.facts["array_bytes"].as_u64().unwrap() as usize);
@@ -328,6 +329,22 @@ fn a_check_waits_for_its_part_of_the_day() {
         (&"check".into(), &0.into())
     );
     assert_eq!(detail["check_window"], closed.as_str());
+    let sync = &detail["sync"];
+    assert!(sync["awaits_window"] == true && sync["finish_s"].is_null(), "{sync}");
+    assert_eq!(sync["speed_bytes"], 0);
+    let waits = format!("waits for check_window {closed}");
+    let status = lab.run("status data").ok().out;
+    assert!(status.contains(&format!("check=DELAYED ({waits})")), "{status}");
+    let shown = lab.run("detail data").ok().out;
+    let limits = "Sync Speed : at least 1000K/sec beside requests, at most 7000K/sec";
+    for words in [&*format!("0% complete, {waits}"), &format!("Check Window : {closed}"), limits] {
+        assert!(shown.contains(words), "no {words:?} in {shown}");
+    }
+    let late = lab.run("wait data --timeout 1");
+    assert_eq!(late.code, 1, "{late:?}");
+    assert!(late.err.starts_with(&format!("data: check {waits}\n")), "{late:?}");
+    assert!(late.err.contains(&format!("check does not run: 0.0% {waits}")), "{late:?}");
+    lab.run("set data sync_speed_max=0").ok();
     // What is needed does not wait.
     lab.run("idle data").ok();
     lab.file("m3", 24 << 20);

@@ -61,8 +61,10 @@ pub struct SyncProgress {
     pub done: Sector,
     /// To where.
     pub end: Sector,
-    /// Sectors a second, over the last seconds.
+    /// Sectors a second, over the last seconds; 0 while it stands still.
     pub speed: u64,
+    /// It is a check or repair that may not go on now.
+    pub held: bool,
 }
 
 /// Bounds of a course's speed, in sectors a second of each member.
@@ -249,12 +251,22 @@ impl Mending {
             || (done > from && at.after(CHECKPOINT_NS) <= now)
     }
 
+    fn holds(&self, action: SyncAction) -> bool {
+        self.checks_held && matches!(action, SyncAction::Check | SyncAction::Repair)
+    }
+
+    /// The course goes on: the time that it stood still says nothing of its speed.
+    fn go_on(&mut self, now: Time) {
+        if let Some(course) = &mut self.course {
+            course.marks = VecDeque::from([(now, course.done())]);
+        }
+    }
+
     fn may_begin(&self, now: Time) -> bool {
         let Some(course) = &self.course else { return false };
         let at_once = if self.busy_until > now { 1 } else { WINDOWS_MAX };
         let goes_on = course.ending.is_none() && course.next < course.end;
-        let is_check = matches!(course.action, SyncAction::Check | SyncAction::Repair);
-        let held = self.frozen || (self.checks_held && is_check);
+        let held = self.frozen || self.holds(course.action);
         goes_on && course.windows.len() < at_once && self.next_at <= now && !held
     }
 
@@ -320,14 +332,18 @@ impl Supervisor {
 
     /// What was frozen goes on where it was.
     pub fn handle_resume(&mut self, now: Time) {
-        self.mending.frozen = false;
+        if mem::take(&mut self.mending.frozen) {
+            self.mending.go_on(now);
+        }
         self.mending.halted = false;
         self.act(now);
     }
 
     /// Holds checks and repairs where they are, or lets them go on; recovery and resync are not held.
     pub fn hold_checks(&mut self, now: Time, held: bool) {
-        self.mending.checks_held = held;
+        if mem::replace(&mut self.mending.checks_held, held) && !held {
+            self.mending.go_on(now);
+        }
         self.act(now);
     }
 
@@ -350,13 +366,17 @@ impl Supervisor {
         let Some(course) = &self.mending.course else {
             let next = self.next_course().filter(|_| !self.broken)?;
             let (done, end) = (Sector(next.from), Sector(next.end));
-            return Some(SyncProgress { action: next.action, done, end, speed: 0 });
+            let held = self.mending.holds(next.action);
+            return Some(SyncProgress { action: next.action, done, end, speed: 0, held });
         };
+        let held = self.mending.holds(course.action);
+        let stands = held || self.mending.frozen;
         Some(SyncProgress {
             action: course.action,
             done: Sector(course.done()),
             end: Sector(course.end),
-            speed: course.speed(now),
+            speed: if stands { 0 } else { course.speed(now) },
+            held,
         })
     }
 

@@ -138,10 +138,12 @@ pub struct SyncDetail {
     pub total_bytes: u64,
     /// A second, over the last seconds.
     pub speed_bytes: u64,
-    /// Seconds to its end at this speed.
+    /// Seconds to its end at this speed; none while it stands still.
     pub finish_s: Option<u64>,
     /// It stands still.
     pub frozen: bool,
+    /// It waits for the part of the day in which checks run.
+    pub awaits_window: bool,
 }
 
 /// How the last one ended.

@@ -423,6 +423,7 @@ impl Lead {
             speed_bytes: progress.speed * 512,
             finish_s: left.checked_div(progress.speed),
             frozen: self.supervisor.as_ref()?.is_frozen(),
+            awaits_window: progress.held,
         })
     }
 
