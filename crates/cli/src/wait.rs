@@ -5,6 +5,7 @@ use crate::status::view::{MemberView, SyncView, View};
 use crate::target::Target;
 use crate::text;
 use indicatif::{ProgressBar, ProgressStyle};
+use lapstrake_geometry::Level;
 use serde_json::json;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ const RANGES_MAX: usize = 20;
 ///
 /// On a terminal it shows how far it is. A check that waits for its part of the day (`lapstrake set NAME
 /// check_window=...`) is waited for. Ranges of the array that do not match are printed, up to
-/// 20, with the member that disagrees, if that can be told.
+/// 20, with the member that disagrees, if that can be told; after a repair, those that did not match, and
+/// what was rewritten without knowing who was wrong.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -164,14 +166,19 @@ fn bad_blocks(view: &View) -> String {
     view.with_bad_blocks().map(line).collect()
 }
 
-/// Where it does not match.
+/// Where it does not match, or did not before a repair.
 fn ranges(view: &View) -> String {
-    if !has_mismatches(view) {
+    let is_mended = view.last_sync.as_ref().is_some_and(|last| last.action == "repair");
+    if !is_mended && !has_mismatches(view) {
         return String::new();
     }
+    let (disagrees, unknown) = match is_mended {
+        true => ("was made anew", "it could not be told who was wrong"),
+        false => ("disagrees", "it cannot be told who disagrees"),
+    };
     let shown = view.mismatches.iter().take(RANGES_MAX).map(|range| {
-        let disagrees = range.member.as_ref().map(|member| format!("{member} disagrees"));
-        let who = disagrees.as_deref().unwrap_or("it cannot be told who disagrees");
+        let who = range.member.as_ref().map(|member| format!("{member} {disagrees}"));
+        let who = who.as_deref().unwrap_or(unknown);
         format!("  {} bytes at {}: {who}\n", range.len_bytes, range.offset_bytes)
     });
     let mut text: String = shown.collect();
@@ -181,12 +188,38 @@ fn ranges(view: &View) -> String {
     }
     if view.mismatches_omitted > 0 {
         let (omitted, name) = (view.mismatches_omitted, &view.name);
-        text += &format!(
-            "  and {omitted} ranges that are on no list: once these are mended, `lapstrake check {name}` \
-             finds those that are left\n"
-        );
+        text += &match is_mended {
+            true => format!("  and {omitted} ranges that are on no list\n"),
+            false => format!(
+                "  and {omitted} ranges that are on no list: once these are mended, `lapstrake check \
+                 {name}` finds those that are left\n"
+            ),
+        };
+    }
+    if is_mended {
+        text += &by_rule(view);
     }
     text
+}
+
+/// What a repair rewrote without knowing who was wrong.
+fn by_rule(view: &View) -> String {
+    let unknown = view.mismatches.iter().filter(|range| range.member.is_none());
+    let lens: Vec<u64> = unknown.map(|range| range.len_bytes).collect();
+    if lens.is_empty() {
+        return String::new();
+    }
+    let taken = match view.level() {
+        Some(Level::Raid1 | Level::Raid10) => {
+            "of copies the first was taken to be right, unless more of the others agreed"
+        }
+        _ => "data was taken to be right, and parity made anew",
+    };
+    let (count, bytes) = (lens.len(), lens.iter().sum::<u64>());
+    format!(
+        "  {count} of the ranges listed, {bytes} bytes, were rewritten by md's rule without knowing who \
+         was wrong: {taken}; what was written there may be the wrong version\n"
+    )
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
@@ -288,6 +321,23 @@ mod tests {
         let text = ranges(&view);
         assert!(text.lines().last().unwrap().starts_with("  and 7 ranges that are on no list"));
         view.last_sync.as_mut().unwrap().action = "repair".into();
+        let text = ranges(&view);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "  4096 bytes at 0: it could not be told who was wrong",
+                "  4096 bytes at 65536: m1 was made anew",
+            ]
+        );
+        let rule = "  1 of the ranges listed, 4096 bytes, were rewritten by md's rule without knowing who was wrong: \
+            data was taken to be right, and parity made anew";
+        assert!(lines.last().unwrap().starts_with(rule), "{text}");
+        view.level = "raid1".into();
+        assert!(ranges(&view).contains(": of copies the first was taken to be right"));
+        view.mismatches.retain(|range| range.member.is_some());
+        assert!(!ranges(&view).contains("md's rule"));
+        view.last_sync.as_mut().unwrap().action = "recovery".into();
         assert_eq!(ranges(&view), "");
     }
 

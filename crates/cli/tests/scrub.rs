@@ -278,6 +278,34 @@ fn every_level_and_layout_is_counted_and_resynced_as_the_kernel_does() {
 }
 
 #[test]
+fn a_repair_says_where_it_did_not_know_who_was_wrong() {
+    if !support::md::can_copy("what a repair says") {
+        return;
+    }
+    for (options, members, words) in [
+        ("-l5 -c64", "m0 m1 m2", Some("data was taken to be right, and parity made anew")),
+        ("-l1", "m0 m1", Some("of copies the first was taken to be right")),
+        ("-l1", "m0 m1 m2", None),
+    ] {
+        let (lab, _) = filled(options, members);
+        corrupt(&lab, "m1", MIB, 4096);
+        let server = lab.serve_data(members);
+        lab.run("repair data").ok();
+        let said = lab.run("wait data --timeout 60").ok().out;
+        let Some(words) = words else {
+            assert!(said.contains("  4096 bytes at 1048576: m1 was made anew\n"), "{said}");
+            assert!(!said.contains("md's rule"), "{said}");
+            server.stop();
+            continue;
+        };
+        assert!(said.contains(": it could not be told who was wrong\n"), "{options}: {said}");
+        let rule = format!("1 of the ranges listed, 4096 bytes, were rewritten by md's rule");
+        assert!(said.contains(&rule) && said.contains(words), "{options}: {said}");
+        server.stop();
+    }
+}
+
+#[test]
 fn what_is_found_beyond_the_list_is_counted() {
     const LISTED: u64 = 16384;
     const FOUND: u64 = LISTED + 616;
