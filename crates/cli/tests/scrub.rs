@@ -299,8 +299,8 @@ fn a_repair_says_where_it_did_not_know_who_was_wrong() {
             continue;
         };
         assert!(said.contains(": it could not be told who was wrong\n"), "{options}: {said}");
-        let rule = format!("1 of the ranges listed, 4096 bytes, were rewritten by md's rule");
-        assert!(said.contains(&rule) && said.contains(words), "{options}: {said}");
+        let rule = "1 of the ranges listed, 4096 bytes, were rewritten by md's rule";
+        assert!(said.contains(rule) && said.contains(words), "{options}: {said}");
         server.stop();
     }
 }

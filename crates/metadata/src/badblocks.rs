@@ -239,6 +239,8 @@ mod tests {
         assert!(log.contains(Sector(8), Sectors(1)));
         log.remove(Sector(8), Sectors(9));
         assert_eq!(log.iter().next(), Some((Sector(16), Sectors(8))));
+        assert_eq!(log.count_within(Sector(20), Sectors(100)), Sectors(4));
+        assert_eq!(log.count_within(Sector(0), Sectors(16)), Sectors(0));
     }
 
     #[test]
