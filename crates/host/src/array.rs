@@ -520,6 +520,12 @@ fn bad_ranges(bad: Option<&BadBlocks>, superblock: &Superblock) -> Option<Vec<Ra
     Some(bad?.iter().map(range).filter(|range| !range.is_empty()).collect())
 }
 
+/// Of what the array uses of the member.
+fn bad_bytes(part: &Part, geometry: &Geometry) -> u64 {
+    let (start, len) = (part.superblock.data_offset(), geometry.component());
+    part.bad_blocks.as_ref().map_or(0, |bad| bad.count_within(start, len).bytes())
+}
+
 fn supervisor(
     parts: &Parts,
     options: &Options,
@@ -577,6 +583,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             recovered_bytes: Some(part.trusted_to)
                 .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
+            bad_block_bytes: bad_bytes(part, geometry),
             write_mostly: part.superblock.write_mostly(),
             awaits_replacement: false,
             direct: part.device.direct(),
@@ -622,6 +629,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         last_sync: None,
         mismatch_sectors: 0,
         mismatches: Vec::new(),
+        mismatches_omitted: 0,
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,

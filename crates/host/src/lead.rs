@@ -565,6 +565,7 @@ impl Lead {
             detail.sync = self.sync_detail(core);
             let (sectors, mismatches) = supervisor.mismatches();
             (detail.mismatch_sectors, detail.mismatches) = (sectors, self.ranges(mismatches));
+            detail.mismatches_omitted = supervisor.mismatches_omitted();
             detail.last_sync = supervisor.last_sync().map(|(action, end)| LastSync {
                 action: mending::action_name(action),
                 result: mending::end_name(end),

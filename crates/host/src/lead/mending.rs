@@ -13,6 +13,7 @@ use crate::{
 use lapstrake_engine::{
     Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, SyncSpeed,
 };
+use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
 
 /// A word that stands for all faulty members.
@@ -56,11 +57,12 @@ impl Lead {
                 ));
             }
             Event::BadBlocks(member, sector, len) => self.log.say(&format!(
-                "{}: {} bytes from byte {} of its data can be neither read nor recovered, or not be \
+                "{}: {} bytes from byte {} of its data{} can be neither read nor recovered, or not be \
                  written; they went into its bad-block log, and are not used until they are written",
                 self.members[usize::from(member.0)].path,
-                len.0 * 512,
+                len.bytes(),
                 sector.0 * 512,
+                self.in_array(member, sector, len),
             )),
             Event::Rewritten(member, sector, len) => self.log.say(&format!(
                 "{}: {} bytes from byte {} of its data could not be read; they were written anew from \
@@ -73,6 +75,12 @@ impl Lead {
             Event::SyncEnded(action, end) => self.say_ended(action, end),
             Event::BitmapChanged => self.bitmap_changed(core),
         }
+    }
+
+    /// Where a member's sectors are in the array, if that is one place.
+    fn in_array(&self, member: MemberId, sector: Sector, len: Sectors) -> String {
+        let start = self.supervisor.as_ref().and_then(|s| s.array_start(member, sector, len));
+        start.map_or_else(String::new, |at| format!(" (byte {} of the array)", at.0 * 512))
     }
 
     fn say_ended(&self, action: SyncAction, end: SyncEnd) {
@@ -419,6 +427,7 @@ impl Lead {
                 .then_some(recovered)
                 .filter(|&to| to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
+            bad_block_bytes: supervisor.bad_sectors(MemberId(id as u16)).bytes(),
             write_mostly: superblock.write_mostly(),
             awaits_replacement: supervisor.awaits_replacement(MemberId(id as u16)),
             direct: part.direct,
@@ -436,6 +445,7 @@ impl Lead {
             speed_bytes: progress.speed * 512,
             finish_s: left.checked_div(progress.speed),
             frozen: self.supervisor.as_ref()?.is_frozen(),
+            awaits_window: progress.held,
         })
     }
 
