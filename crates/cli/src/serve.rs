@@ -211,11 +211,8 @@ impl Server<'_> {
             Ok(begun) => begun,
             Err(failure) => {
                 // Clients who came in before are seen off, and what they wrote is flushed.
-                let detail = self.array.handle().detail();
                 self.array.stop();
-                if let Some(made) = new_overlay
-                    && detail.is_none_or(|detail| detail.work.requests > 0)
-                {
+                if let Some(made) = new_overlay.filter(|_| self.fronts.has_any()) {
                     made.keep();
                 }
                 return Err(failure);
