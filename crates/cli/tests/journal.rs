@@ -11,6 +11,7 @@ use client::{Ask, Client};
 use lapstrake_kernel_md::{Error, Kernel, WORDS};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 use support::md::Md;
 use support::{Lab, pattern};
@@ -281,6 +282,25 @@ fn a_journal_is_missed() {
     );
     assert_eq!(support::md::state(&lab.detail(), "j"), "journal");
     server.stop();
+}
+
+#[test]
+fn cat_leaves_nothing_behind_when_it_is_killed_in_a_replay() {
+    let lab = lab("-l5");
+    write_and_kill(&lab, 100);
+    std::fs::create_dir(lab.path("passing")).unwrap();
+    let cat = |limit: &str| {
+        let program = env!("CARGO_BIN_EXE_lapstrake");
+        let line = format!("{limit} exec {program} cat {MEMBERS} j > /dev/null");
+        let mut shell = lab.command("sh");
+        shell.args(["-c", &line]).env("TMPDIR", lab.path("passing")).output().unwrap()
+    };
+    assert!(cat("").status.success(), "{:?}", cat(""));
+    // The first write behind the overlay's header ends it.
+    let killed = cat("ulimit -c 0; ulimit -f 8;");
+    assert_eq!(killed.status.signal(), Some(libc::SIGXFSZ), "{killed:?}");
+    let left: Vec<_> = lab.path("passing").read_dir().unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

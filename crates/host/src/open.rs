@@ -49,6 +49,8 @@ pub struct OpenRequest {
     pub bitmap_file: Option<PathBuf>,
     /// Open devices and bitmap file for reading only, and keep all writes in this file.
     pub overlay: Option<PathBuf>,
+    /// The overlay, a new one, is for this opening only: its name is gone before a member's data is in it.
+    pub overlay_is_passing: bool,
     /// The name to serve it by; without one the superblocks' name, without its host.
     pub name: Option<String>,
 }
@@ -253,6 +255,8 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
         None => None,
     };
+    // Dropped at once, so that nothing stays if we are killed in the replay.
+    let new_overlay = new_overlay.filter(|_| !request.overlay_is_passing);
     let mut superblocks: Vec<Option<Superblock>> =
         findings.iter().map(|found| found.best().cloned()).collect();
     for (id, superblock) in &assembly.rewrite {
