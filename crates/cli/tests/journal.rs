@@ -311,7 +311,12 @@ fn a_journal_that_is_lost_is_given_up() {
     assert_eq!(wrong.code, 2, "without --force: {wrong:?}");
     let there = lab.run(&format!("serve --force --without-journal {MEMBERS} j"));
     assert!(there.code == 1 && there.err.contains("j is not lost"), "{there:?}");
-    let server = lab.serve_data(&format!("--force --without-journal {MEMBERS}"));
+    let copies = copy_without(&lab, "m1").replace(" j.copy", "");
+    let fewer = lab.run(&format!("serve --force --without-journal {copies} --run true"));
+    assert!(fewer.code == 0 && fewer.err.contains("taken for clean"), "{fewer:?}");
+    let again = lab.run(&format!("serve --force --without-journal {copies} --run true"));
+    assert!(again.code == 0 && again.err.contains("gave up nothing"), "{again:?}");
+    let mut server = lab.serve_data(&format!("--force --without-journal {MEMBERS}"));
     assert_eq!(server.facts["read_only"], false);
     assert_eq!(lab.detail()["consistency_policy"], "resync");
     lab.run("wait data --timeout 60").ok();
@@ -321,7 +326,10 @@ fn a_journal_that_is_lost_is_given_up() {
     pages.check(&contents, "without its journal");
     let news = pattern(77, contents.len());
     lab.fill(&server, &news);
-    server.stop();
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert!(code == 0 && said.contains("given up for good"), "{said}");
+    assert!(said.contains("computed anew"), "{said}");
     let scanned = lab.run(&format!("serve {MEMBERS} j --read-only --run true"));
     assert!(scanned.code == 0 && scanned.err.contains("j: left"), "{scanned:?}");
     if let Some(mut md) = Md::boot("an array that gave up its journal") {
