@@ -559,11 +559,9 @@ fn supervisor(
     }
 }
 
-fn facts(parts: &Parts, options: &Options) -> Facts {
-    let sb = &parts.members[0].superblock;
-    let geometry = &parts.geometry;
-    let redundant = geometry.level().has_redundancy();
-    let members: Vec<MemberDetail> = parts
+/// What is known of the members at the start.
+fn member_details(parts: &Parts) -> Vec<MemberDetail> {
+    parts
         .members
         .iter()
         .enumerate()
@@ -588,14 +586,21 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             awaits_replacement: false,
             direct: part.device.direct(),
         })
-        .collect();
+        .collect()
+}
+
+/// The array as it is started.
+fn detail(parts: &Parts, options: &Options) -> Detail {
+    let sb = &parts.members[0].superblock;
+    let geometry = &parts.geometry;
+    let redundant = geometry.level().has_redundancy();
     let shards = options.shards.max(1);
     let pages = cache_pages(parts, options) + behind_pages(parts);
     let for_journal = parts.journal.map_or(0, |_| JOURNAL_PAGES);
     let cache = (u64::from(pages) * shards as u64 + u64::from(for_journal)) * 4096;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
-    let detail = Detail {
+    Detail {
         name: parts.name.clone(),
         version: sb.version().to_string(),
         set_name: sb.name(),
@@ -633,7 +638,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,
-        members: members.clone(),
+        members: member_details(parts),
         backend: "",
         shards,
         clients: 0,
@@ -643,17 +648,21 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             buffers: (options.buffer_bytes * shards) as u64,
             ..MemoryUse::default()
         },
-    };
+    }
+}
+
+fn facts(parts: &Parts, options: &Options) -> Facts {
+    let detail = detail(parts, options);
     let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
-    let is_mirror = matches!(geometry, Geometry::Mirror(_));
+    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
     let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
     Facts {
         name: parts.name.clone(),
-        redundant,
+        redundant: parts.geometry.level().has_redundancy(),
         is_logged,
         has_one_writer: is_logged || behind_pages(parts) > 0,
         is_mirror,
-        members: members.iter().map(of).collect(),
+        members: detail.members.iter().map(of).collect(),
         detail,
     }
 }

@@ -161,8 +161,8 @@ impl Refusal {
             ),
             Self::NoJournal => {
                 "the array's journal is missing or out of date: it may hold writes that \
-                 the members lack. Add it, or use --force to start without, only for reading; with \
-                 --without-journal beside it the array gives it up for good"
+                 the members lack. Add it, or use --force to start without, only for reading; \
+                 `lapstrake serve --force --without-journal` gives it up for good"
                     .to_string()
             }
             Self::Ambiguous { slot, ids: [first, second] } => format!(
