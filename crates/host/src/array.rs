@@ -581,7 +581,7 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
             recovered_bytes: Some(part.trusted_to)
                 .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
-            bad_block_bytes: bad_bytes(part, geometry),
+            bad_block_bytes: bad_bytes(part, &parts.geometry),
             write_mostly: part.superblock.write_mostly(),
             awaits_replacement: false,
             direct: part.device.direct(),
