@@ -12,7 +12,7 @@ use lapstrake_kernel_md::{Error, Kernel, WORDS};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::md::Md;
 use support::{Lab, pattern};
 
@@ -287,7 +287,20 @@ fn a_journal_is_missed() {
 #[test]
 fn cat_leaves_nothing_behind_when_it_is_killed_in_a_replay() {
     let lab = lab("-l5");
-    write_and_kill(&lab, 100);
+    // One write gets to the journal and no further.
+    let held = |member| format!("member={member},op=write,range=1M+11M,delay=600s");
+    let faults: Vec<_> = (0..4).map(held).collect();
+    let server = lab.serve_with_fault(&faults.join(";"), &format!("--name data {MEMBERS} j"));
+    let mut client = Client::unix(&lab.path("run/data.nbd"));
+    let page = pattern(5, PAGE);
+    client.send(Ask::Write, 0, 1, 0, PAGE as u32, &page).expect("sends");
+    let end = Instant::now() + BOUND;
+    // Its parity is the same where nothing was, and comes last.
+    while lab.read("j").chunks(PAGE).filter(|block| *block == page).count() < 2 {
+        assert!(Instant::now() < end, "not in the journal");
+        std::thread::yield_now();
+    }
+    server.kill();
     std::fs::create_dir(lab.path("passing")).unwrap();
     let cat = |limit: &str| {
         let program = env!("CARGO_BIN_EXE_lapstrake");
