@@ -157,7 +157,7 @@ fn members_are_named_as_shown_or_by_their_paths_or_numbers() {
         let answers = [shown.clone(), ok(json!({ "member": {} }))];
         let (ran, asked) = fake.run(&format!("fail data {given}"), answers);
         assert_eq!(ran.ok().out, format!("data: {given}: faulty\n"));
-        assert_eq!(asked[1], json!({ "command": "fail", "member": sent }));
+        assert_eq!(asked[1], json!({ "command": "fail", "member": sent, "force": false }));
     }
     let removed = |paths: Value| [whole(), ok(json!({ "removed": paths }))];
     let (ran, asked) = fake.run("remove data failed", removed(json!(["m0", "m1"])));
