@@ -186,10 +186,19 @@ pub(crate) struct Facts {
 
 #[derive(Clone)]
 pub(crate) struct MemberFact {
+    /// As it was given.
     pub path: String,
+    /// All by which it can be called.
+    pub names: Vec<String>,
     pub direct: bool,
     /// It was removed.
     pub gone: bool,
+}
+
+impl MemberFact {
+    pub(crate) fn new(device: &Member, names: Vec<String>) -> Self {
+        Self { path: device.spec().to_string(), names, direct: device.direct(), gone: false }
+    }
 }
 
 /// A running array. Dropping it does not stop it cleanly; [`Array::stop`] does.
@@ -625,7 +634,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,
-        members: members.clone(),
+        members,
         backend: "",
         shards,
         clients: 0,
@@ -636,7 +645,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             ..MemoryUse::default()
         },
     };
-    let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
+    let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
     let is_mirror = matches!(geometry, Geometry::Mirror(_));
     let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
     Facts {
@@ -645,7 +654,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         is_logged,
         has_one_writer: is_logged || behind_pages(parts) > 0,
         is_mirror,
-        members: members.iter().map(of).collect(),
+        members: parts.members.iter().map(of).collect(),
         detail,
     }
 }

@@ -55,6 +55,7 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
     let fresh = spare(&like, size, number, random_uuid()?, how.write_mostly)
         .map_err(|error| format!("{spec}: {error}; nothing was written"))?;
     let addition = Addition {
+        names: spec.names(),
         device,
         superblock: own.map(|own| Box::new(own.clone())),
         fallback: (!how.re_add).then(|| Box::new(fresh)),
@@ -73,7 +74,7 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
         return Ok(());
     };
     let next = match known.state {
-        "faulty" => format!("; `lapstrake remove {} {}` comes first", detail.name, known.path),
+        "faulty" => format!("; `lapstrake remove {} {}` comes first", detail.name, known.number),
         _ => String::new(),
     };
     Err(format!(

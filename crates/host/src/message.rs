@@ -86,11 +86,11 @@ pub(crate) enum Message {
 pub enum Command {
     /// Everything about it.
     Detail,
-    /// Use a member no more: its path, or its slot.
+    /// Use a member no more: any of its names, or its number.
     Fail(String),
     /// Have a member's place taken by a spare, or by this one.
     Replace {
-        /// The member's path, or its number.
+        /// Any of the member's names, or its number.
         member: String,
         /// The spare's.
         with: Option<String>,
@@ -147,6 +147,8 @@ pub struct BitmapWish {
 pub struct Addition {
     /// Open and locked.
     pub device: Arc<Member>,
+    /// All by which it can be called.
+    pub names: Vec<String>,
     /// Its own superblock, if it was a member before.
     pub superblock: Option<Box<Superblock>>,
     /// The one that it gets as a new member, if it may become one.

@@ -101,21 +101,41 @@ impl Lead {
         )
     }
 
-    /// The member that the operator means: by its path, or by its number.
+    /// The member that the operator means: digits are its number, all else any of its names.
     fn find(&self, name: &str) -> Result<usize, String> {
         let number = name.parse::<u32>().ok();
-        let present = |(id, part): &(usize, &MemberFact)| {
-            !part.gone && (part.path == name || (number.is_some() && self.number(*id) == number))
+        let is_meant = |id: &usize| match number {
+            Some(_) => self.number(*id) == number,
+            None => self.members[*id].names.iter().any(|own| own == name),
         };
-        let found = self.members.iter().enumerate().filter(present).map(|(id, _)| id).next_back();
-        found.ok_or_else(|| {
-            let paths: Vec<&str> =
-                self.members.iter().filter(|m| !m.gone).map(|m| m.path.as_str()).collect();
-            format!(
-                "{name} is no member of this array; its members are {}; nothing was changed",
-                paths.join(", ")
-            )
-        })
+        let present = |id: &usize| !self.members[*id].gone;
+        let found: Vec<usize> = (0..self.members.len()).filter(present).filter(is_meant).collect();
+        match found[..] {
+            [id] => Ok(id),
+            [] => {
+                let all: Vec<&str> =
+                    (0..self.members.len()).filter(present).map(|id| self.address(id)).collect();
+                Err(format!(
+                    "{name} is no member of this array; its members are {}; nothing was changed",
+                    all.join(", ")
+                ))
+            }
+            _ => {
+                let numbers: Vec<String> =
+                    found.iter().filter_map(|&id| Some(self.number(id)?.to_string())).collect();
+                Err(format!(
+                    "{name} is the name of more than one member, since a file was deleted or moved and \
+                     another has its name; say which by its number ({}); nothing was changed",
+                    numbers.join(", ")
+                ))
+            }
+        }
+    }
+
+    /// A member's name that is right in every directory.
+    fn address(&self, id: usize) -> &str {
+        let MemberFact { path, names, .. } = &self.members[id];
+        names.iter().find(|name| name.starts_with('/')).unwrap_or(path)
     }
 
     fn number(&self, id: usize) -> Option<u32> {
@@ -257,7 +277,7 @@ impl Lead {
         core: &mut Core,
         addition: &Addition,
     ) -> Result<(MemberDetail, &'static str), String> {
-        let Addition { device, superblock, fallback, .. } = addition;
+        let Addition { device, names, superblock, fallback } = addition;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let superblock = match superblock {
@@ -280,11 +300,7 @@ impl Lead {
         }
         let config = newcomer(device, superblock, bad_blocks.as_ref());
         let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
-        self.members.push(MemberFact {
-            path: device.spec().to_string(),
-            direct: device.direct(),
-            gone: false,
-        });
+        self.members.push(MemberFact::new(device, names.clone()));
         let how = match (added, self.standing(usize::from(id.0))) {
             (Added::CatchesUp, _) => "re-added",
             (Added::Spare, Some(Standing::Recovering)) => "recovery",
