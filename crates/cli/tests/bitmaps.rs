@@ -295,3 +295,31 @@ fn what_lags_behind_at_a_cut_is_resynced_by_the_kernel_too() {
     assert_eq!(detail["members"][1]["write_mostly"], true);
     server.stop();
 }
+
+#[test]
+fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
+    let lab = Lab::new(&[8; 2]);
+    lab.run("create data -l1 --assume-clean -b ./bits m0 m1").ok();
+    std::fs::copy(lab.path("bits"), lab.path("old")).unwrap();
+    lab.file("cut", 4096);
+    for file in ["missing", "cut"] {
+        let refused = lab.run(&format!("serve --name data m0 m1 --bitmap {file}"));
+        assert!(refused.code == 1 && refused.err.contains("without --bitmap"), "{refused:?}");
+    }
+    let events = |lab: &Lab| lab.detail()["events"].as_u64().unwrap();
+    let server = lab.serve_data("m0 m1 --bitmap bits");
+    let before = events(&lab);
+    // Counted on all members, and in the bitmap that is in use.
+    lab.run("fail data m1").ok();
+    lab.run("remove data m1").ok();
+    lab.run("add data m1").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert!(events(&lab) > before);
+    server.stop();
+    let mut server = lab.serve_data("m0 m1 --bitmap old");
+    let bits = &lab.detail()["bitmap_bits"];
+    lab.run("stop data").ok();
+    let (_, said) = server.end();
+    assert!(said.contains("bitmap of old is out of date"), "{bits}: {said}");
+    lab.serve_data("m0 m1").stop();
+}
