@@ -19,7 +19,7 @@ use crate::{
 use bitmap::BitmapFile;
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
-    MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
+    Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
 use slab::Slab;
 use std::{
@@ -107,6 +107,8 @@ pub(crate) struct Lead {
     stop: Stop,
     stop_answers: Vec<Sender<Answer>>,
     broken: bool,
+    /// Why, if writes were being answered.
+    loss: Option<Loss>,
     /// Members that failed in a read-only array, which has no supervisor to know.
     failed: Vec<MemberId>,
 }
@@ -147,6 +149,7 @@ impl Lead {
             stop: Stop::No,
             stop_answers: Vec::new(),
             broken: false,
+            loss: None,
             failed: Vec::new(),
         })
     }

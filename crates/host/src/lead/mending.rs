@@ -47,7 +47,7 @@ impl Lead {
                 self.members[usize::from(old.0)].path,
             )),
             Event::Broken(loss) => {
-                self.broken = true;
+                (self.broken, self.loss) = (true, Some(loss));
                 self.answer_bitmap(Answer::Refused(bitmap_left(loss)));
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
@@ -94,10 +94,14 @@ impl Lead {
 
     /// Why nothing can be changed any more.
     pub(super) fn cannot_change(&self) -> String {
+        let (why, next) = match self.loss {
+            Some(loss) => (what_broke(loss), after_loss(loss)),
+            None => ("a member could not flush at the end", "start it again"),
+        };
         format!(
-            "nothing can be put on record any more, since {} failed for writing (its server's messages \
-             say why); `lapstrake stop {}` and start it again; nothing was changed",
-            self.facts.name, self.facts.name
+            "nothing can be put on record any more: {why}; nothing was changed; `lapstrake stop {}`, then: \
+             {next}",
+            self.facts.name
         )
     }
 
