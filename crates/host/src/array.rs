@@ -180,6 +180,7 @@ pub(crate) struct Facts {
     /// flush has to wait.
     pub has_one_writer: bool,
     pub is_mirror: bool,
+    pub geometry: Geometry,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
 }
@@ -193,11 +194,14 @@ pub(crate) struct MemberFact {
     pub direct: bool,
     /// It was removed.
     pub gone: bool,
+    /// Its file was seen to be deleted.
+    pub deleted: bool,
 }
 
 impl MemberFact {
     pub(crate) fn new(device: &Member, names: Vec<String>) -> Self {
-        Self { path: device.spec().to_string(), names, direct: device.direct(), gone: false }
+        let (path, direct) = (device.spec().to_string(), device.direct());
+        Self { path, names, direct, gone: false, deleted: false }
     }
 }
 
@@ -395,6 +399,16 @@ impl Handle {
         }
     }
 
+    /// Whose files were deleted, and whether the array can never be started without them. Nobody's once it has
+    /// stopped.
+    #[must_use]
+    pub fn deleted(&self) -> (Vec<String>, bool) {
+        match self.ask(Command::Deleted).recv() {
+            Ok(Answer::Deleted { paths, is_end }) => (paths, is_end),
+            _ => (Vec::new(), false),
+        }
+    }
+
     /// Stops the array and waits for it. False if the superblocks could not say clean. An array
     /// that has stopped already is stopped.
     #[must_use]
@@ -589,6 +603,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             write_mostly: part.superblock.write_mostly(),
             awaits_replacement: false,
             direct: part.device.direct(),
+            deleted: false,
         })
         .collect();
     let shards = options.shards.max(1);
@@ -654,6 +669,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         is_logged,
         has_one_writer: is_logged || behind_pages(parts) > 0,
         is_mirror,
+        geometry: geometry.clone(),
         members: parts.members.iter().map(of).collect(),
         detail,
     }

@@ -397,14 +397,7 @@ fn answer(line: &[u8], served: &Served) -> Value {
             }),
             None => refuse("the array has stopped".into()),
         },
-        Some("stop") => {
-            let (sender, receiver) = mpsc::channel();
-            (served.stop)(sender);
-            match receiver.recv() {
-                Ok(clean) => json!({ "ok": true, "clean": clean }),
-                Err(_) => refuse("the array is being stopped already".into()),
-            }
-        }
+        Some("stop") => stop(&request, served).unwrap_or_else(refuse),
         Some(command) => match carry_out(command, &request, &served.handle) {
             Ok(mut reply) => {
                 reply["ok"] = true.into();
@@ -414,6 +407,26 @@ fn answer(line: &[u8], served: &Served) -> Value {
         },
         None => refuse("no \"command\" in the request".into()),
     }
+}
+
+/// Stops the array, but not against its end.
+fn stop(request: &Value, served: &Served) -> Result<Value, String> {
+    let (deleted, is_end) = served.handle.deleted();
+    if is_end && request["force"] != true {
+        let place = served.exports.first().map_or("URI", String::as_str);
+        let name = served.handle.detail().map_or("NAME".into(), |detail| detail.name);
+        return Err(format!(
+            "the files of {} were deleted while it is served, and are gone for good once it stops: it could \
+             never be started again; it serves on, nothing was changed; copy it off first (`nbdcopy '{place}' \
+             FILE`), or, if it has redundancy, `lapstrake add` spares and `lapstrake replace` these members; \
+             `lapstrake stop {name} --force` gives its data up",
+            deleted.join(", ")
+        ));
+    }
+    let (sender, receiver) = mpsc::channel();
+    (served.stop)(sender);
+    let clean = receiver.recv().map_err(|_| "the array is being stopped already")?;
+    Ok(json!({ "ok": true, "clean": clean, "deleted": deleted, "is_end": is_end }))
 }
 
 /// What changes an array while it is served.

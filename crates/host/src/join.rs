@@ -6,6 +6,7 @@ use crate::{
     create::{Occupied, describe_finding},
     message::{Addition, Answer, Command},
     open::{open_all, probe},
+    status::MemberDetail,
 };
 use lapstrake_device::{Access, Member, MemberSpec, overlaps};
 use lapstrake_geometry::Sectors;
@@ -70,7 +71,9 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
         let known = path.parse().ok().and_then(|known| Member::peek(&known).ok());
         known.is_some_and(|known| overlaps(&known, &new))
     };
-    let Some(known) = detail.members.iter().find(|member| is_same(&member.path)) else {
+    // Another file may have the name of a deleted one.
+    let is_known = |member: &&MemberDetail| !member.deleted && is_same(&member.path);
+    let Some(known) = detail.members.iter().find(is_known) else {
         return Ok(());
     };
     let next = match known.state {

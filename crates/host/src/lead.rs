@@ -6,6 +6,7 @@
 //! - the array is marked clean only after every shard is quiet and every member has flushed.
 
 mod bitmap;
+mod deleted;
 mod mending;
 
 use crate::{
@@ -452,7 +453,11 @@ impl Lead {
 
     pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {
         let done = match command {
-            Command::Detail => Ok(Answer::Detail(Box::new(self.detail(core)))),
+            Command::Detail => {
+                self.look_for_deleted(core);
+                Ok(Answer::Detail(Box::new(self.detail(core))))
+            }
+            Command::Deleted => Ok(self.deleted(core)),
             Command::Fail(name) => {
                 self.fail(core, &name).map(|member| Answer::Member(Box::new(member)))
             }
@@ -481,6 +486,7 @@ impl Lead {
         if self.stop != Stop::No {
             return;
         }
+        self.look_for_deleted(core);
         self.freeze(core);
         self.stop = Stop::Leaving { shards_left: core.peers.len() };
         for listener in &self.listeners {
@@ -572,6 +578,11 @@ impl Lead {
         }
         for member in &self.failed {
             detail.members[usize::from(member.0)].state = standing_name(Standing::Faulty);
+        }
+        if self.supervisor.is_none() {
+            for (shown, part) in detail.members.iter_mut().zip(&self.members) {
+                shown.deleted = part.deleted;
+            }
         }
         if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");

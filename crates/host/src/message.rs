@@ -116,6 +116,8 @@ pub enum Command {
         /// When checks and repairs may run; none: always.
         window: Option<Option<CheckWindow>>,
     },
+    /// Whose files were deleted.
+    Deleted,
     /// Stop serving: clients leave, the superblocks say clean.
     Stop,
 }
@@ -186,6 +188,13 @@ pub enum Answer {
         max: u64,
         /// When checks and repairs may run; none: always.
         window: Option<CheckWindow>,
+    },
+    /// To [`Command::Deleted`].
+    Deleted {
+        /// Members that are not faulty.
+        paths: Vec<String>,
+        /// Without them the array can never be started again, as it could with them.
+        is_end: bool,
     },
     /// To [`Command::Stop`], when all is stable; false if the superblocks could not say clean.
     Stopped(bool),

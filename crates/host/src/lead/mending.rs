@@ -420,6 +420,7 @@ impl Lead {
             write_mostly: superblock.write_mostly(),
             awaits_replacement: supervisor.awaits_replacement(MemberId(id as u16)),
             direct: part.direct,
+            deleted: part.deleted,
         })
     }
 
