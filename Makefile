@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 3
 SOAK_FUZZ_SECONDS ?= 600
 
-.PHONY: setup build demo test lint smoke bench fuzz soak fmt
+.PHONY: setup build demo test lint smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -42,6 +42,9 @@ smoke: ## fuzz targets and benchmarks: do they run at all
 
 bench: ## all benchmarks in full, against their gates
 	$(CARGO) xtask bench
+
+accuracy: build ## models of disks against measured traces: make accuracy TRACES=DIR
+	scripts/accuracy.sh $(TRACES)
 
 fuzz: ## every fuzz target for FUZZ_SECONDS
 	$(CARGO) xtask fuzz $(FUZZ_SECONDS)

@@ -7,8 +7,11 @@ cd "$(dirname "$0")/.."
 packages=(
     gcc g++ libc6-dev pkg-config ca-certificates curl # the build; g++ for libFuzzer
     user-mode-linux mdadm busybox-static              # the kernel's md, for the interop tests
-    fio nbdkit libnbd-bin python3-libnbd qemu-utils   # NBD clients and servers of others
-    fuse3 libfuse3-dev e2fsprogs util-linux           # FUSE, filesystems on it
+    nbdkit libnbd-bin python3-libnbd qemu-utils       # NBD clients and servers of others
+    fuse3 libfuse3-dev util-linux                     # FUSE
+    e2fsprogs xfsprogs btrfs-progs                    # filesystems on arrays
+    fio bonnie++ hdparm postgresql                    # clients of the lab (fio: of tests, too)
+    chromium fonts-dejavu-core                        # the lab's HTML report, as a person sees it
     libisal-dev                                       # the parity benchmark's peer
 )
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

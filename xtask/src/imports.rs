@@ -11,16 +11,17 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every library crate and the command, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("lapstrake-geometry", &[]),
     ("lapstrake-parity", &[]),
     ("lapstrake-metadata", &["lapstrake-geometry"]),
     ("lapstrake-engine", &["lapstrake-geometry", "lapstrake-parity", "lapstrake-metadata"]),
     ("lapstrake-device", &[]),
     ("lapstrake-sim", &["lapstrake-engine"]),
+    ("lapstrake-model", &[]),
     ("lapstrake-host", &["lapstrake-engine", "lapstrake-device"]),
     ("lapstrake-export", &["lapstrake-host"]),
-    ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim"]),
+    ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model"]),
     ("lapstrake", &["lapstrake-lab", "lapstrake-export"]),
 ];
 

@@ -18,6 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A rebuild slower than this, in bytes of each member a second, is taken for one that hangs.
+const RATE_MIN: f64 = 1e6;
+
 /// The members that are lost come from slot 0 up.
 #[derive(Clone, Copy)]
 pub struct Shape {
@@ -96,7 +99,7 @@ impl Subject {
     fn replace_lost(&self) {
         self.command(Command::Sync("frozen".into()));
         for path in &self.lost {
-            self.command(Command::Fail(path.clone()));
+            self.command(Command::Fail { member: path.clone(), force: false });
             self.command(Command::Remove(path.clone()));
         }
         for path in &self.lost {
@@ -110,15 +113,22 @@ impl Subject {
     }
 
     /// Bytes of each lost member a second, until all are whole, with nothing else to do.
+    ///
+    /// # Panics
+    /// When that takes as long as at [`RATE_MIN`].
     pub fn rebuild(&self) -> f64 {
         self.replace_lost();
         self.resume();
         let began = Instant::now();
         loop {
             let detail = self.detail();
+            let seconds = began.elapsed().as_secs_f64();
             if detail.state.iter().all(|word| *word != "degraded") {
-                return detail.component_bytes as f64 / began.elapsed().as_secs_f64();
+                return detail.component_bytes as f64 / seconds;
             }
+            let (state, sync) = (&detail.state, &detail.sync);
+            let is_late = seconds * RATE_MIN > detail.component_bytes as f64;
+            assert!(!is_late, "not rebuilt after {seconds:.0} s: {state:?}, {sync:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -3,9 +3,10 @@
 //! Gates (with `--gate`): on loop devices that the kernel holds to 200 MB/s each, as a disk is held to its
 //! rate, an array without clients rebuilds at 0.9 of the slowest member's sequential rate or more, in
 //! the median of interleaved rounds; and clients keep at least half of their requests while it
-//! rebuilds under them with the default `sync_speed_min`, beside the same array that waits for its rebuild. Members in memory have no rate of
-//! their own: there a rebuild is shown beside fio reading and writing the same members at once, one thread
-//! to each, and beside the kernel's md in User-Mode Linux on RAM disks.
+//! rebuilds under them with the default `sync_speed_min`, beside the same array that waits for its
+//! rebuild. Where such devices cannot be had nothing is gated, and `--gate` fails, but with `--quick`. Members
+//! in memory have no rate of their own: there a rebuild is shown beside fio reading and writing the same
+//! members at once, one thread to each, and beside the kernel's md in User-Mode Linux on RAM disks.
 
 mod array;
 mod disks;
@@ -127,7 +128,8 @@ fn in_memory(plan: &Plan, shape: &Shape, kernel: Option<&mut Kernel>, report: &m
 
 fn main() -> ExitCode {
     let has = |wanted: &str| std::env::args().any(|arg| arg == wanted);
-    let plan = if has("--quick") {
+    let (is_quick, is_gated) = (has("--quick"), has("--gate"));
+    let plan = if is_quick {
         let time = Duration::from_millis(200);
         Plan { rounds: 1, time, disk_mib: 64, memory_mib: 128, shapes: &SHAPES[1..2] }
     } else {
@@ -135,18 +137,17 @@ fn main() -> ExitCode {
         Plan { rounds: 3, time, disk_mib: 512, memory_mib: 512, shapes: &SHAPES }
     };
     let mut report = Report::default();
-    for shape in plan.shapes {
-        if !on_disks(&plan, shape, &mut report) {
-            break;
-        }
-    }
+    let has_disks = plan.shapes.iter().all(|shape| on_disks(&plan, shape, &mut report));
     let mut kernel = Kernel::boot();
     for shape in plan.shapes {
         in_memory(&plan, shape, kernel.as_mut(), &mut report);
     }
-    if report.missed > 0 && has("--gate") {
-        eprintln!("{} gates missed", report.missed);
-        return ExitCode::FAILURE;
+    if is_gated && !has_disks {
+        eprintln!("gates NOT RUN: they need disks with a rate of their own");
     }
-    ExitCode::SUCCESS
+    if is_gated && report.missed > 0 {
+        eprintln!("{} gates missed", report.missed);
+    }
+    let is_failed = report.missed > 0 || !has_disks && !is_quick;
+    if is_gated && is_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

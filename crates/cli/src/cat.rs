@@ -33,7 +33,9 @@ Exit codes:
 /// Write an array's contents to standard output or a file, without serving it.
 ///
 /// Members are opened for reading only and nothing is ever written to them. An array that lacks
-/// members is read as long as its redundancy allows it.
+/// members is read as long as its redundancy allows it. What a journal holds and the members lack is
+/// brought together with them in a temporary file, which has no name, takes about as much room as the
+/// journal's contents, and is where TMPDIR says, or in /tmp.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -75,9 +77,7 @@ pub fn run(args: &Args) -> Outcome {
         degraded: true,
         ..args.which.request()
     };
-    let mut opened = serve::assembled(open_whole(request), true)?;
-    // Nobody else needs the name, and we may be killed.
-    drop(opened.new_overlay.take());
+    let opened = serve::assembled(open_whole(request), true)?;
     let log = Log::new(|line| eprintln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };
     let mut held = None;
@@ -108,6 +108,7 @@ fn open_whole(mut request: OpenRequest) -> Result<Opened, OpenArrayError> {
     }
     let name = format!("lapstrake-cat-{:032x}", u128::from_ne_bytes(name));
     request.overlay = Some(std::env::temp_dir().join(name));
+    request.overlay_is_passing = true;
     open(&request)
 }
 

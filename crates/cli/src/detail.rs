@@ -129,7 +129,8 @@ fn shape(out: &mut String, view: &View) {
             "check" => "Check Status",
             _ => "Resync Status",
         };
-        line!(out, what, "{}% complete\n", sync.per_mille() / 10);
+        let waits = view.waits().map_or_else(String::new, |waits| format!(", {waits}"));
+        line!(out, what, "{}% complete{waits}\n", sync.per_mille() / 10);
     }
     if view.version != "0.90" {
         line!(out, "Name", "{}", view.set_name);
@@ -221,6 +222,18 @@ fn service(out: &mut String, view: &View) {
     }
     if view.consistency_policy != "none" {
         line!(out, "Mismatch Count", "{} sectors", view.mismatch_sectors);
+        let most = match view.sync_speed_max_kib {
+            0 => String::new(),
+            max => format!(", at most {max}K/sec"),
+        };
+        let least = view.sync_speed_min_kib;
+        line!(out, "Sync Speed", "at least {least}K/sec beside requests{most}");
+    }
+    if let Some(window) = &view.check_window {
+        line!(out, "Check Window", "{window}");
+    }
+    for member in view.with_bad_blocks() {
+        line!(out, "Bad Blocks", "{}", text::bad_blocks(&member.path, member.bad_block_bytes));
     }
     line!(out, "I/O", "{}, {} shards", view.backend, view.shards);
     line!(out, "Requests", "{}", work.requests);

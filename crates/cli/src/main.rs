@@ -4,10 +4,12 @@
 mod cat;
 mod create;
 mod detail;
+mod disk;
 mod examine;
 mod exit;
 mod generate;
 mod grow;
+mod lab;
 mod members;
 mod options;
 mod scan;
@@ -59,6 +61,8 @@ enum Command {
     Wait(wait::Args),
     Set(set::Args),
     Stop(stop::Args),
+    Disk(disk::Args),
+    Lab(lab::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -79,6 +83,8 @@ impl Command {
             Self::Wait(args) => wait::run(&args),
             Self::Set(args) => set::run(&args),
             Self::Stop(args) => stop::run(&args),
+            Self::Disk(args) => disk::run(&args),
+            Self::Lab(args) => args.run(),
             Self::Completions(args) => generate::completions(&args),
             Self::Man(args) => generate::man(&args),
         }
@@ -102,6 +108,8 @@ impl Command {
             Self::Wait(args) => args.target.json,
             Self::Set(args) => args.target.json,
             Self::Stop(args) => args.target.json,
+            Self::Disk(args) => args.json(),
+            Self::Lab(args) => args.json(),
             Self::Completions(_) | Self::Man(_) => false,
         }
     }
@@ -151,9 +159,18 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// All commands, those with commands below them and those below.
+    fn commands() -> Vec<clap::Command> {
+        let mut found: Vec<clap::Command> = Cli::command().get_subcommands().cloned().collect();
+        let below: Vec<_> =
+            found.iter().flat_map(|command| command.get_subcommands().cloned()).collect();
+        found.extend(below);
+        found
+    }
+
     #[test]
     fn every_command_explains_itself_by_example_and_exit_codes() {
-        for command in Cli::command().get_subcommands_mut() {
+        for mut command in commands() {
             let help = command.render_long_help().to_string();
             for part in ["Examples:", "Exit codes:", "--help"] {
                 assert!(help.contains(part), "{} has no {part}\n{help}", command.get_name());
@@ -163,7 +180,7 @@ mod tests {
 
     #[test]
     fn every_command_that_reports_has_json() {
-        for command in Cli::command().get_subcommands() {
+        for command in commands().iter().filter(|command| !command.has_subcommands()) {
             let has = command.get_arguments().any(|arg| arg.get_long() == Some("json"));
             let generates = ["completions", "man"].contains(&command.get_name());
             assert!(has != generates, "{}", command.get_name());

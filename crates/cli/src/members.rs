@@ -81,7 +81,8 @@ pub enum Command {
         /// Read from them only if there is no other way (RAID1)
         #[arg(short = 'W', long)]
         write_mostly: bool,
-        /// Take them even if they hold something: a file system, a member of another array
+        /// Take them even if they hold something: a file system, a member of another array, writes of this
+        /// array's that nobody else has
         #[arg(short, long)]
         force: bool,
     },
@@ -104,6 +105,9 @@ pub enum Command {
         /// Paths, or numbers as status shows them
         #[arg(required = true, value_name = "MEMBER")]
         members: Vec<String>,
+        /// Also while a resync is due, which needs the member: its data there may be lost
+        #[arg(short, long)]
+        force: bool,
     },
     /// Have members replaced by spares while they still serve.
     ///
@@ -159,9 +163,10 @@ impl Command {
             Self::ReAdd { members, .. } => {
                 each(target, members, |spec| add(spec, false, false, true), added)
             }
-            Self::Fail { members, .. } => {
-                let request =
-                    |text: &String| Ok(json!({ "command": "fail", "member": meant(text)? }));
+            Self::Fail { members, force, .. } => {
+                let request = |text: &String| {
+                    Ok(json!({ "command": "fail", "member": meant(text)?, "force": force }))
+                };
                 each(target, members, request, failed)
             }
             Self::Replace { members, with, .. } => {

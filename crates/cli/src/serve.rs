@@ -76,7 +76,8 @@ pub struct Args {
     /// --run)
     #[arg(long)]
     degraded: bool,
-    /// Give up for good a journal that is lost: what only it held is gone, and redundancy is computed anew
+    /// Give up for good a journal that is lost: what only it held is gone. Redundancy is
+    /// computed anew or, with a member missing, taken to be right
     #[arg(long, requires = "force", conflicts_with = "read_only")]
     without_journal: bool,
     /// Pages of 4 KiB for each member, in each shard, as md's stripe_cache_size
@@ -211,11 +212,8 @@ impl Server<'_> {
             Ok(begun) => begun,
             Err(failure) => {
                 // Clients who came in before are seen off, and what they wrote is flushed.
-                let detail = self.array.handle().detail();
                 self.array.stop();
-                if let Some(made) = new_overlay
-                    && detail.is_none_or(|detail| detail.work.requests > 0)
-                {
+                if let Some(made) = new_overlay.filter(|_| self.fronts.has_any()) {
                     made.keep();
                 }
                 return Err(failure);
@@ -344,7 +342,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    if let Ok(Opened { assembly, parts, stale_bitmap, .. }) = &opened {
+    if let Ok(Opened { assembly, parts, stale_bitmap, given_up, .. }) = &opened {
         if *stale_bitmap {
             let file = parts.bitmap_file.as_ref();
             let place =
@@ -361,8 +359,12 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         if assembly.lacks_journal {
             eprintln!(
                 "lapstrake: the journal is missing or out of date: the array is read-only, and what only \
-                 the journal held is not there; --without-journal gives the journal up, and writes go on"
+                 the journal held is not there; `lapstrake serve --force --without-journal` gives the \
+                 journal up, and writes go on"
             );
+        }
+        if let Some(given_up) = given_up {
+            eprintln!("lapstrake: {}", given_up.describe());
         }
         // What partial parity logs come to is told when they have been read.
         let is_logged = parts.members.iter().any(|part| part.superblock.ppl().is_some());

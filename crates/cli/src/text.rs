@@ -74,6 +74,14 @@ pub fn layout(level: Level, word: u32) -> String {
     }
 }
 
+/// What it means that a member has bad blocks on record.
+pub fn bad_blocks(member: &str, bytes: u64) -> String {
+    format!(
+        "{member}: {bytes} bytes are on record as bad: reads of them fail where no other member has them, \
+         until they are written"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

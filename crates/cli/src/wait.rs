@@ -1,10 +1,13 @@
 //! `lapstrake wait`.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::status::view::{SyncView, View};
+use crate::status::view::{MemberView, SyncView, View};
 use crate::target::Target;
+use crate::text;
 use indicatif::{ProgressBar, ProgressStyle};
+use lapstrake_geometry::Level;
 use serde_json::json;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +21,8 @@ Exit codes:
   1  what ran last failed or was interrupted, the array failed, it is frozen half done, the time was
      over, or its server did not answer
   2  usage
-  3  the array is degraded, a resync is pending, or a check found what does not match";
+  3  the array is degraded, a resync is pending, a check found what does not match, or members have
+     bad blocks on record, reads of which fail where no other member has the data";
 
 /// How often the server is asked.
 const PACE: Duration = Duration::from_millis(500);
@@ -27,8 +31,10 @@ const RANGES_MAX: usize = 20;
 
 /// Wait until no recovery, resync, check or repair runs, and tell what the last one came to.
 ///
-/// On a terminal it shows how far it is. Ranges of the array that do not match are printed, up to
-/// 20, with the member that disagrees, if that can be told.
+/// On a terminal it shows how far it is. A check that waits for its part of the day (`lapstrake set NAME
+/// check_window=...`) is waited for. Ranges of the array that do not match are printed, up to
+/// 20, with the member that disagrees, if that can be told; after a repair, those that did not match, and
+/// what was rewritten without knowing who was wrong.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -38,6 +44,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
     /// Write all ranges that do not match into this file, as JSON
+    ///
+    /// That is up to 16384 of them; `mismatches_omitted` says how many there were besides.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -45,12 +53,15 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let name = &args.target.name;
     let view = rest(args)?;
+    let bad = view.with_bad_blocks();
     let report = json!({
         "name": name,
         "state": view.state,
         "last_sync": view.last_sync,
+        "bad_blocks": bad.map(|m| json!({ "member": m.path, "bytes": m.bad_block_bytes })).collect::<Vec<_>>(),
         "mismatch_sectors": view.mismatch_sectors,
         "mismatches": view.mismatches,
+        "mismatches_omitted": view.mismatches_omitted,
     });
     if let Some(file) = &args.report {
         write(file, &format!("{report:#}\n"))?;
@@ -63,7 +74,7 @@ pub fn run(args: &Args) -> Outcome {
         println!("{report:#}");
     } else {
         println!("{name}: {}", told(&view));
-        print!("{}", ranges(&view));
+        print!("{}{}", bad_blocks(&view), ranges(&view));
     }
     Ok(exit)
 }
@@ -78,24 +89,30 @@ fn rest(args: &Args) -> Result<View, Failure> {
     let bar = ProgressBar::new(1000);
     let style = ProgressStyle::with_template("{prefix} [{bar:20}] {msg}")?.progress_chars("=>.");
     bar.set_style(style);
+    let mut is_told = false;
     loop {
         let view: View = serde_json::from_value(args.target.detail()?)?;
         let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else { return Ok(view) };
         bar.set_prefix(format!("{name}: {}", sync.action));
-        bar.set_message(progress(sync));
+        if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
+            bar.suspend(|| eprintln!("{name}: {} {waits}", sync.action));
+        }
+        bar.set_message(progress(&view, sync));
         bar.set_position(sync.per_mille());
         let left = end.map_or(PACE, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
-            let (action, progress) = (&sync.action, progress(sync));
-            return Err(Failure::new(format!("{name}: {action} still runs: {progress}")));
+            let (action, progress) = (&sync.action, progress(&view, sync));
+            let still = if sync.awaits_window { "does not run" } else { "still runs" };
+            return Err(Failure::new(format!("{name}: {action} {still}: {progress}")));
         }
         std::thread::sleep(PACE.min(left));
     }
 }
 
-fn progress(sync: &SyncView) -> String {
+fn progress(view: &View, sync: &SyncView) -> String {
     let per_mille = sync.per_mille();
-    format!("{}.{}% {}", per_mille / 10, per_mille % 10, sync.pace())
+    let pace = view.waits().unwrap_or_else(|| sync.pace());
+    format!("{}.{}% {pace}", per_mille / 10, per_mille % 10)
 }
 
 /// Whether what does not match was found by a check, so that it still does not.
@@ -108,7 +125,11 @@ fn exit(view: &View) -> Exit {
     // What is not done now is frozen.
     if view.is("failed") || view.sync.is_some() || !is_done {
         Exit::Failed
-    } else if !view.is_whole() || view.is("resyncing (PENDING)") || has_mismatches(view) {
+    } else if !view.is_whole()
+        || view.is("resyncing (PENDING)")
+        || has_mismatches(view)
+        || view.with_bad_blocks().next().is_some()
+    {
         Exit::Degraded
     } else {
         Exit::Done
@@ -126,6 +147,9 @@ fn told(view: &View) -> String {
     let sectors = view.mismatch_sectors;
     let found = match view.last_sync.as_ref().map(|last| (&*last.action, &*last.result)) {
         Some(("check", _)) if sectors > 0 => format!(", {sectors} sectors do not match"),
+        Some(("check", "done")) if view.with_bad_blocks().next().is_some() => {
+            ", everything that can be read matches".into()
+        }
         Some(("check", "done")) => ", everything matches".into(),
         Some(("repair", _)) if sectors > 0 => format!(", {sectors} sectors did not match"),
         _ => String::new(),
@@ -136,14 +160,25 @@ fn told(view: &View) -> String {
     }
 }
 
-/// Where it does not match.
+/// What is lost to reads, or would be without other members.
+fn bad_blocks(view: &View) -> String {
+    let line = |m: &MemberView| format!("  {}\n", text::bad_blocks(&m.path, m.bad_block_bytes));
+    view.with_bad_blocks().map(line).collect()
+}
+
+/// Where it does not match, or did not before a repair.
 fn ranges(view: &View) -> String {
-    if !has_mismatches(view) {
+    let is_mended = view.last_sync.as_ref().is_some_and(|last| last.action == "repair");
+    if !is_mended && !has_mismatches(view) {
         return String::new();
     }
+    let (disagrees, unknown) = match is_mended {
+        true => ("was made anew", "it could not be told who was wrong"),
+        false => ("disagrees", "it cannot be told who disagrees"),
+    };
     let shown = view.mismatches.iter().take(RANGES_MAX).map(|range| {
-        let disagrees = range.member.as_ref().map(|member| format!("{member} disagrees"));
-        let who = disagrees.as_deref().unwrap_or("it cannot be told who disagrees");
+        let who = range.member.as_ref().map(|member| format!("{member} {disagrees}"));
+        let who = who.as_deref().unwrap_or(unknown);
         format!("  {} bytes at {}: {who}\n", range.len_bytes, range.offset_bytes)
     });
     let mut text: String = shown.collect();
@@ -151,7 +186,40 @@ fn ranges(view: &View) -> String {
     if more > 0 {
         text += &format!("  and {more} more ranges, which --report FILE has\n");
     }
+    if view.mismatches_omitted > 0 {
+        let (omitted, name) = (view.mismatches_omitted, &view.name);
+        text += &match is_mended {
+            true => format!("  and {omitted} ranges that are on no list\n"),
+            false => format!(
+                "  and {omitted} ranges that are on no list: once these are mended, `lapstrake check \
+                 {name}` finds those that are left\n"
+            ),
+        };
+    }
+    if is_mended {
+        text += &by_rule(view);
+    }
     text
+}
+
+/// What a repair rewrote without knowing who was wrong.
+fn by_rule(view: &View) -> String {
+    let unknown = view.mismatches.iter().filter(|range| range.member.is_none());
+    let lens: Vec<u64> = unknown.map(|range| range.len_bytes).collect();
+    if lens.is_empty() {
+        return String::new();
+    }
+    let taken = match view.level() {
+        Some(Level::Raid1 | Level::Raid10) => {
+            "of copies the first was taken to be right, unless more of the others agreed"
+        }
+        _ => "data was taken to be right, and parity made anew",
+    };
+    let (count, bytes) = (lens.len(), lens.iter().sum::<u64>());
+    format!(
+        "  {count} of the ranges listed, {bytes} bytes, were rewritten by md's rule without knowing who \
+         was wrong: {taken}; what was written there may be the wrong version\n"
+    )
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
@@ -249,15 +317,39 @@ mod tests {
         assert_eq!(lines[0], "  4096 bytes at 0: it cannot be told who disagrees");
         assert_eq!(lines[19], "  4096 bytes at 1245184: m1 disagrees");
         assert_eq!(lines[20..], ["  and 3 more ranges, which --report FILE has"]);
+        view.mismatches_omitted = 7;
+        let text = ranges(&view);
+        assert!(text.lines().last().unwrap().starts_with("  and 7 ranges that are on no list"));
         view.last_sync.as_mut().unwrap().action = "repair".into();
+        let text = ranges(&view);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "  4096 bytes at 0: it could not be told who was wrong",
+                "  4096 bytes at 65536: m1 was made anew",
+            ]
+        );
+        let rule = "  1 of the ranges listed, 4096 bytes, were rewritten by md's rule without knowing who was wrong: \
+            data was taken to be right, and parity made anew";
+        assert!(lines.last().unwrap().starts_with(rule), "{text}");
+        view.level = "raid1".into();
+        assert!(ranges(&view).contains(": of copies the first was taken to be right"));
+        view.mismatches.retain(|range| range.member.is_some());
+        assert!(!ranges(&view).contains("md's rule"));
+        view.last_sync.as_mut().unwrap().action = "recovery".into();
         assert_eq!(ranges(&view), "");
     }
 
     #[test]
     fn progress_says_only_what_is_known() {
-        let mut running: SyncView = serde_json::from_value(sync("check", false)).unwrap();
-        assert_eq!(progress(&running), "12.6% finish=127.5min speed=33440K/sec");
-        running.finish_s = None;
-        assert_eq!(progress(&running), "12.6% speed=33440K/sec");
+        let mut running =
+            raid5(json!({ "sync": sync("check", false), "check_window": "01:00-02:00" }));
+        let told = |view: &View| progress(view, view.sync.as_ref().unwrap());
+        assert_eq!(told(&running), "12.6% finish=127.5min speed=33440K/sec");
+        running.sync.as_mut().unwrap().finish_s = None;
+        assert_eq!(told(&running), "12.6% speed=33440K/sec");
+        running.sync.as_mut().unwrap().awaits_window = true;
+        assert_eq!(told(&running), "12.6% waits for check_window 01:00-02:00");
     }
 }

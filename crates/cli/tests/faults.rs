@@ -196,7 +196,7 @@ fn what_can_be_read_nowhere_goes_on_record_and_costs_no_more_than_itself() {
     let (lab, bytes) = filled("-l5 -c64", "m0 m1 m2");
     let fault = "member=1,op=read,range=9M+4K,errno=EIO";
     let server = lab.serve_with_fault(fault, "--name data m0 m1 m2");
-    lab.run("wait data --timeout 60").ok();
+    assert_eq!(lab.run("wait data --timeout 60").code, 3);
     let detail = lab.detail();
     assert!(["m0", "m1", "m2"].iter().all(|name| state(&detail, name) == "in_sync"), "{detail:#}");
     server.stop();
@@ -215,6 +215,46 @@ fn what_can_be_read_nowhere_goes_on_record_and_costs_no_more_than_itself() {
 }
 
 #[test]
+fn what_members_lack_is_told_until_it_is_written() {
+    if !can_copy("bad blocks on record") {
+        return;
+    }
+    let (lab, bytes) = filled("-l5 -c64", "m0 m1 m2");
+    let fault = "member=1,op=read,range=9M+4K,errno=EIO";
+    let mut server = lab.serve_with_fault(fault, "--name data m0 m1 m2");
+    let both = |name: &str| serde_json::json!({ "member": name, "bytes": 4096 });
+    let rebuilt = lab.run("wait data --timeout 60 --json");
+    assert_eq!(rebuilt.code, 3, "{rebuilt:?}");
+    assert_eq!(rebuilt.json()["bad_blocks"], serde_json::json!([both("m1"), both("m2")]));
+    assert_eq!(lab.detail()["members"][1]["bad_block_bytes"], 4096);
+    let shown = lab.run("detail data").out;
+    assert!(shown.contains("Bad Blocks : m2: 4096 bytes are on record as bad"), "{shown}");
+    lab.run("check data").ok();
+    let checked = lab.run("wait data --timeout 60");
+    assert_eq!(checked.code, 3, "{checked:?}");
+    for words in [
+        "check done, everything that can be read matches; the array is clean\n",
+        "  m1: 4096 bytes are on record as bad: reads of them fail where no other member has them",
+    ] {
+        assert!(checked.out.contains(words), "{checked:?}");
+    }
+    server.signal("-TERM");
+    let (_, said) = server.end();
+    // Both lie in the stripe that begins at 16 MiB, as its first and second chunk.
+    for (member, at) in [("m1", 16 * MIB), ("m2", 16 * MIB + 65536)] {
+        let line =
+            format!("{member}: 4096 bytes from byte 8388608 of its data (byte {at} of the array)");
+        assert!(said.contains(&line), "{said}");
+    }
+    let server = lab.serve_data("m0 m1 m2");
+    assert_eq!(lab.run("wait data").code, 3);
+    lab.fill(&server, &bytes);
+    lab.run("wait data --timeout 60").ok();
+    assert!(!lab.run("detail data").ok().out.contains("Bad Blocks"));
+    server.stop();
+}
+
+#[test]
 fn what_the_kernel_has_on_record_as_bad_is_not_read() {
     let Some(mut md) = Md::boot("bad blocks of the kernel's") else { return };
     let (lab, bytes) = filled("-l1 --assume-clean", "m0 m1");
@@ -227,6 +267,11 @@ fn what_the_kernel_has_on_record_as_bad_is_not_read() {
     let junk = pattern(67, 16 * 512);
     lab.write_at("m0", 2848 * 512, &junk);
     let server = lab.serve_data("m0 m1");
+    let waited = lab.run("wait data");
+    assert!(
+        waited.code == 3 && waited.out.contains("m0: 8192 bytes are on record as bad"),
+        "{waited:?}"
+    );
     for _ in 0..4 {
         // Whichever of the two it would be read from.
         assert!(lab.contents(&server) == bytes);
@@ -327,7 +372,14 @@ fn reads_that_fail_now_and_then_are_mended_under_load() {
     assert!(["m1", "m3"].iter().all(|name| state(&detail, name) == "in_sync"), "{detail:#}");
     std::fs::remove_file(lab.path("trip")).unwrap();
     lab.run("check data").ok();
-    lab.run("wait data --timeout 60").ok();
+    let checked = lab.run("wait data --timeout 60 --json");
+    // A page that could not be read again, too, went on record as bad.
+    assert!(matches!(checked.code, 0 | 3), "{checked:?}");
+    let checked = checked.json();
+    assert!(
+        checked["last_sync"]["result"] == "done" && checked["mismatch_sectors"] == 0,
+        "{checked:#}"
+    );
     assert!(lab.contents(&server) == contents, "on good disks again");
     server.stop();
     drop(disks);

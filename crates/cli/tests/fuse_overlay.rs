@@ -75,6 +75,9 @@ fn a_file_with_contents_is_not_covered() {
     assert_eq!(lab.read("precious"), b"x");
     let ran = lab.run("serve m0 m1 m2 --fuse precious --overlay cow");
     assert!(ran.code == 1 && !exists(lab.path("cow")), "its overlay stayed: {ran:?}");
+    // A client may have been answered before the mount was refused.
+    let ran = lab.run("serve m0 m1 m2 --nbd unix:early.sock --fuse precious --overlay cow");
+    assert!(ran.code == 1 && exists(lab.path("cow")), "its overlay is gone: {ran:?}");
 }
 
 #[test]

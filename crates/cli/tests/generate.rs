@@ -4,9 +4,9 @@ mod support;
 
 use support::Lab;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "create", "examine", "scan", "cat", "serve", "status", "detail", "add", "re-add", "fail",
-    "remove", "check", "repair", "resync", "idle", "freeze", "wait", "set", "stop",
+    "remove", "disk", "check", "repair", "resync", "idle", "freeze", "wait", "set", "stop",
 ];
 
 #[test]

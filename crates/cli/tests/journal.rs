@@ -11,7 +11,8 @@ use client::{Ask, Client};
 use lapstrake_kernel_md::{Error, Kernel, WORDS};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
 use support::md::Md;
 use support::{Lab, pattern};
 
@@ -284,6 +285,38 @@ fn a_journal_is_missed() {
 }
 
 #[test]
+fn cat_leaves_nothing_behind_when_it_is_killed_in_a_replay() {
+    let lab = lab("-l5");
+    // One write gets to the journal and no further.
+    let held = |member| format!("member={member},op=write,range=1M+11M,delay=600s");
+    let faults: Vec<_> = (0..4).map(held).collect();
+    let server = lab.serve_with_fault(&faults.join(";"), &format!("--name data {MEMBERS} j"));
+    let mut client = Client::unix(&lab.path("run/data.nbd"));
+    let page = pattern(5, PAGE);
+    client.send(Ask::Write, 0, 1, 0, PAGE as u32, &page).expect("sends");
+    let end = Instant::now() + BOUND;
+    // Its parity is the same where nothing was, and comes last.
+    while lab.read("j").chunks(PAGE).filter(|block| *block == page).count() < 2 {
+        assert!(Instant::now() < end, "not in the journal");
+        std::thread::yield_now();
+    }
+    server.kill();
+    std::fs::create_dir(lab.path("passing")).unwrap();
+    let cat = |limit: &str| {
+        let program = env!("CARGO_BIN_EXE_lapstrake");
+        let line = format!("{limit} exec {program} cat {MEMBERS} j > /dev/null");
+        let mut shell = lab.command("sh");
+        shell.args(["-c", &line]).env("TMPDIR", lab.path("passing")).output().unwrap()
+    };
+    assert!(cat("").status.success(), "{:?}", cat(""));
+    // The first write behind the overlay's header ends it.
+    let killed = cat("ulimit -c 0; ulimit -f 8;");
+    assert_eq!(killed.status.signal(), Some(libc::SIGXFSZ), "{killed:?}");
+    let left: Vec<_> = lab.path("passing").read_dir().unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn a_journal_that_is_lost_is_given_up() {
     let lab = lab("-l5");
     let pages = write_and_kill(&lab, 300);
@@ -291,7 +324,12 @@ fn a_journal_that_is_lost_is_given_up() {
     assert_eq!(wrong.code, 2, "without --force: {wrong:?}");
     let there = lab.run(&format!("serve --force --without-journal {MEMBERS} j"));
     assert!(there.code == 1 && there.err.contains("j is not lost"), "{there:?}");
-    let server = lab.serve_data(&format!("--force --without-journal {MEMBERS}"));
+    let copies = copy_without(&lab, "m1").replace(" j.copy", "");
+    let fewer = lab.run(&format!("serve --force --without-journal {copies} --run true"));
+    assert!(fewer.code == 0 && fewer.err.contains("taken for clean"), "{fewer:?}");
+    let again = lab.run(&format!("serve --force --without-journal {copies} --run true"));
+    assert!(again.code == 0 && again.err.contains("gave up nothing"), "{again:?}");
+    let mut server = lab.serve_data(&format!("--force --without-journal {MEMBERS}"));
     assert_eq!(server.facts["read_only"], false);
     assert_eq!(lab.detail()["consistency_policy"], "resync");
     lab.run("wait data --timeout 60").ok();
@@ -301,7 +339,10 @@ fn a_journal_that_is_lost_is_given_up() {
     pages.check(&contents, "without its journal");
     let news = pattern(77, contents.len());
     lab.fill(&server, &news);
-    server.stop();
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert!(code == 0 && said.contains("given up for good"), "{said}");
+    assert!(said.contains("computed anew"), "{said}");
     let scanned = lab.run(&format!("serve {MEMBERS} j --read-only --run true"));
     assert!(scanned.code == 0 && scanned.err.contains("j: left"), "{scanned:?}");
     if let Some(mut md) = Md::boot("an array that gave up its journal") {

@@ -126,3 +126,53 @@ fn go_and_come_back(shapes: &[(&str, &str, &str)]) {
         md.agrees(&lab, &all, &bytes);
     }
 }
+
+/// What would be lost: what the member holds of stripes whose parity a cut left out of date.
+#[test]
+fn no_member_is_put_out_that_a_resync_still_needs() {
+    let lab = Lab::new(&[12; 5]);
+    lab.run("create data -l5 -c64 --force m0 m1 m2").ok();
+    let server = lab.serve_data("--frozen m0 m1 m2");
+    let refused = lab.run("fail data m1");
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("a resync is due"), "{}", refused.err);
+    assert!(refused.err.contains("nothing was changed"), "{}", refused.err);
+    assert_eq!(state(&lab.detail(), "m1"), "in_sync");
+    lab.run("fail data m1 --force").ok();
+    assert_eq!(state(&lab.detail(), "m1"), "faulty");
+    server.stop();
+    let left = lab.run("serve m0 m2 --degraded --run true");
+    assert!(left.err.contains("or its resync had not ended"), "{}", left.err);
+    // Copies are whole without a resync.
+    lab.run("create copies -l1 --force m3 m4").ok();
+    let server = lab.serve("--name copies --frozen m3 m4");
+    lab.run("fail copies m4").ok();
+    server.stop();
+}
+
+/// What would be lost: what was written to the half that is taken over.
+#[test]
+fn the_other_half_of_a_split_mirror_is_not_written_over_unasked() {
+    let lab = Lab::new(&[12; 2]);
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    let bytes = pattern(7, 4 << 20);
+    for (half, bytes) in [("m0", &bytes), ("m1", &pattern(8, 4 << 20))] {
+        let server = lab.serve_data(&format!("--degraded {half}"));
+        lab.fill(&server, bytes);
+        server.stop();
+    }
+    let server = lab.serve_data("--degraded m0");
+    let refused = lab.run("add data m1");
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("writes that nobody else has"), "{}", refused.err);
+    lab.run("add data m1 --force").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert!(lab.contents(&server)[..bytes.len()] == bytes, "the half that serves");
+    // Who left while it was watched has no writes of its own.
+    lab.run("fail data m0").ok();
+    lab.run("remove data m0").ok();
+    lab.run("add data m0").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert_eq!(state(&lab.detail(), "m0"), "in_sync");
+    server.stop();
+}

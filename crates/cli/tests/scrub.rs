@@ -278,6 +278,60 @@ fn every_level_and_layout_is_counted_and_resynced_as_the_kernel_does() {
 }
 
 #[test]
+fn a_repair_says_where_it_did_not_know_who_was_wrong() {
+    if !support::md::can_copy("what a repair says") {
+        return;
+    }
+    for (options, members, words) in [
+        ("-l5 -c64", "m0 m1 m2", Some("data was taken to be right, and parity made anew")),
+        ("-l1", "m0 m1", Some("of copies the first was taken to be right")),
+        ("-l1", "m0 m1 m2", None),
+    ] {
+        let (lab, _) = filled(options, members);
+        corrupt(&lab, "m1", MIB, 4096);
+        let server = lab.serve_data(members);
+        lab.run("repair data").ok();
+        let said = lab.run("wait data --timeout 60").ok().out;
+        let Some(words) = words else {
+            assert!(said.contains("  4096 bytes at 1048576: m1 was made anew\n"), "{said}");
+            assert!(!said.contains("md's rule"), "{said}");
+            server.stop();
+            continue;
+        };
+        assert!(said.contains(": it could not be told who was wrong\n"), "{options}: {said}");
+        let rule = "1 of the ranges listed, 4096 bytes, were rewritten by md's rule";
+        assert!(said.contains(rule) && said.contains(words), "{options}: {said}");
+        server.stop();
+    }
+}
+
+#[test]
+fn what_is_found_beyond_the_list_is_counted() {
+    const LISTED: u64 = 16384;
+    const FOUND: u64 = LISTED + 616;
+    let lab = Lab::new(&[136; 2]);
+    lab.run("create data -l1 -e 1.0 --assume-clean m0 m1").ok();
+    let second = std::fs::File::options().write(true).open(lab.path("m1")).unwrap();
+    for page in 0..FOUND {
+        // So that no two are one range.
+        second.write_all_at(b"x", page * 8 * KIB).unwrap();
+    }
+    let server = lab.serve_data("m0 m1");
+    lab.run("check data").ok();
+    let waited = lab.run("wait data --timeout 60 --report found.json");
+    assert_eq!(waited.code, 3, "{waited:?}");
+    let report: Value = serde_json::from_slice(&lab.read("found.json")).unwrap();
+    let ranges = report["mismatches"].as_array().unwrap();
+    assert_eq!(ranges.len() as u64, LISTED);
+    assert_eq!(report["mismatches_omitted"], FOUND - LISTED);
+    let more = format!("and {} more ranges, which --report", LISTED - 20);
+    assert!(
+        waited.out.contains(&more) && waited.out.contains("and 616 ranges that are on no list")
+    );
+    server.stop();
+}
+
+#[test]
 fn a_check_waits_for_its_part_of_the_day() {
     if !support::md::can_copy("a check that waits") {
         return;
@@ -291,7 +345,8 @@ fn a_check_waits_for_its_part_of_the_day() {
     let hour = (seconds / 3600 + 3) % 24;
     let closed = format!("{:02}:00-{:02}:00", (hour + 2) % 24, (hour + 3) % 24);
     let open = format!("{hour:02}:00-{:02}:00", (hour + 2) % 24);
-    let said = lab.run(&format!("set data check_window={closed} --json")).ok().json();
+    let set = format!("set data check_window={closed} sync_speed_max=7000 --json");
+    let said = lab.run(&set).ok().json();
     assert_eq!(said["settings"]["check_window"], closed.as_str());
     lab.run("check data").ok();
     let bytes = pattern(71, server.facts["array_bytes"].as_u64().unwrap() as usize);
@@ -302,6 +357,22 @@ fn a_check_waits_for_its_part_of_the_day() {
         (&"check".into(), &0.into())
     );
     assert_eq!(detail["check_window"], closed.as_str());
+    let sync = &detail["sync"];
+    assert!(sync["awaits_window"] == true && sync["finish_s"].is_null(), "{sync}");
+    assert_eq!(sync["speed_bytes"], 0);
+    let waits = format!("waits for check_window {closed}");
+    let status = lab.run("status data").ok().out;
+    assert!(status.contains(&format!("check=DELAYED ({waits})")), "{status}");
+    let shown = lab.run("detail data").ok().out;
+    let limits = "Sync Speed : at least 1000K/sec beside requests, at most 7000K/sec";
+    for words in [&*format!("0% complete, {waits}"), &format!("Check Window : {closed}"), limits] {
+        assert!(shown.contains(words), "no {words:?} in {shown}");
+    }
+    let late = lab.run("wait data --timeout 1");
+    assert_eq!(late.code, 1, "{late:?}");
+    assert!(late.err.starts_with(&format!("data: check {waits}\n")), "{late:?}");
+    assert!(late.err.contains(&format!("check does not run: 0.0% {waits}")), "{late:?}");
+    lab.run("set data sync_speed_max=0").ok();
     // What is needed does not wait.
     lab.run("idle data").ok();
     lab.file("m3", 24 << 20);

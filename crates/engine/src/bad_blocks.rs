@@ -7,7 +7,7 @@ use crate::{
     update::Meta,
 };
 use core::mem;
-use lapstrake_geometry::{Sector, Sectors};
+use lapstrake_geometry::{Content, Sector, Sectors};
 
 /// A member that could neither be read nor mended in more places, while nobody else is missing, is worn
 /// out and used no more.
@@ -27,6 +27,7 @@ impl Supervisor {
             return;
         }
         let at = start + Sectors(member.superblock.data_offset().0);
+        let known = member.bad_blocks.as_ref().map_or(Sectors::ZERO, |b| b.count_within(at, len));
         let fits = match (&mut member.bad_blocks, member.superblock.badblock_log()) {
             (Some(bad), Some((_, room))) => {
                 bad.insert(at, len);
@@ -43,7 +44,31 @@ impl Supervisor {
         member.log_dirty = true;
         self.record = true;
         self.unrecorded_bad.push((id, start, len));
-        self.happened.push_back(Event::BadBlocks(id, start, len));
+        self.orders.push_back(Order::Bad(id, start, len));
+        // A recovery that is taken up again meets what it could not recover before.
+        if known < len {
+            self.happened.push_back(Event::BadBlocks(id, start, len));
+        }
+    }
+
+    /// How much of the member's part of the array is on record as bad.
+    #[must_use]
+    pub fn bad_sectors(&self, member: MemberId) -> Sectors {
+        let member = &self.members[usize::from(member.0)];
+        let (start, len) = (member.superblock.data_offset(), self.geometry.component());
+        member.bad_blocks.as_ref().map_or(Sectors::ZERO, |bad| bad.count_within(start, len))
+    }
+
+    /// Where in the array a member's sectors are, if they hold data and follow each other there.
+    #[must_use]
+    pub fn array_start(&self, member: MemberId, start: Sector, len: Sectors) -> Option<Sector> {
+        let slot = self.members[usize::from(member.0)].slot?;
+        let last = len.0.checked_sub(1)?;
+        let content = |sector| self.geometry.content(slot, Sector(sector));
+        match (content(start.0), content(start.0 + last)) {
+            (Content::Data(first), Content::Data(end)) if end.0 == first.0 + last => Some(first),
+            _ => None,
+        }
     }
 
     pub(crate) fn note_good(&mut self, (id, start, len): BadRange) {
@@ -55,8 +80,8 @@ impl Supervisor {
             bad.remove(at, len);
             member.log_dirty = true;
             self.record = true;
-            self.orders.push_back(Order::GoodAgain(id, start, len));
         }
+        self.orders.push_back(Order::GoodAgain(id, start, len));
     }
 
     /// Tells shards what of a range is on record: all of it but what was written meanwhile.

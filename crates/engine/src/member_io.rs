@@ -12,6 +12,7 @@ use crate::{
 };
 use core::ops::Range;
 use lapstrake_geometry::{Sector, Sectors};
+use smallvec::{SmallVec, smallvec};
 
 /// Whom a member I/O works for.
 #[derive(Clone, Copy, Debug)]
@@ -212,6 +213,35 @@ impl Shard {
             self.members.clear_bad(io.member, range.clone());
             let len = Sectors(range.end - range.start);
             self.note(Notice::Good(io.member, Sector(range.start), len));
+            self.goods.push_back((io.member, range));
+        }
+    }
+
+    /// The supervisor says what is bad. What this shard has told it of as good since is not meant: it does not
+    /// know that yet.
+    pub(crate) fn told_bad(&mut self, member: MemberId, range: Range<u64>, state: BadState) {
+        let mut parts: SmallVec<[Range<u64>; 4]> = smallvec![range];
+        for (_, good) in self.goods.iter().filter(|good| good.0 == member) {
+            let cut = |part: Range<u64>| {
+                let (before, behind) =
+                    (part.start..part.end.min(good.start), part.start.max(good.end)..part.end);
+                [before, behind].into_iter().filter(|rest| !rest.is_empty())
+            };
+            parts = parts.into_iter().flat_map(cut).collect();
+        }
+        for part in parts {
+            self.members.mark_bad(member, part, state);
+        }
+    }
+
+    /// The supervisor knows that a range was written. Who told it has cleared it then, and what it has marked since
+    /// is newer.
+    pub(crate) fn told_good(&mut self, member: MemberId, range: Range<u64>) {
+        match self.goods.iter().position(|good| *good == (member, range.clone())) {
+            Some(at) => {
+                self.goods.remove(at);
+            }
+            None => self.members.clear_bad(member, range),
         }
     }
 

@@ -59,9 +59,12 @@ pub enum Order {
     Trusted(MemberId, Sector),
     /// Redundancy is right below this sector; RAID10: of the array, else of members.
     InSync(Sector),
-    /// These sectors of the member (from its data offset) are on record as bad.
+    /// These sectors of the member (from its data offset) hold no data, which is about to go on record: whoever gets
+    /// them dealt must not read them.
+    Bad(MemberId, Sector, Sectors),
+    /// They are on record as bad.
     BadRecorded(MemberId, Sector, Sectors),
-    /// They are good again.
+    /// They are good again. The one answer to each [`Notice::Good`].
     GoodAgain(MemberId, Sector, Sectors),
     /// The journal's superblock says that the ring begins there; what lies before is free.
     TailMoved(u64),

@@ -34,8 +34,8 @@ const CHECKPOINTS: u64 = 16;
 const CHECKPOINT_NS: u64 = 60_000_000_000;
 /// Who was seen at work is taken to be at work so much longer.
 const BUSY_NS: u64 = 1_000_000_000;
-/// Differences that are kept one by one.
-const MISMATCHES_MAX: usize = 1000;
+/// Differences that are kept one by one: half a MiB of them, and 2 MiB of `detail`.
+const MISMATCHES_MAX: usize = 16384;
 /// The speed is that of the last so many marks, so far apart, as md's.
 const MARKS: usize = 10;
 const MARK_NS: u64 = 3_000_000_000;
@@ -61,8 +61,10 @@ pub struct SyncProgress {
     pub done: Sector,
     /// To where.
     pub end: Sector,
-    /// Sectors a second, over the last seconds.
+    /// Sectors a second, over the last seconds; 0 while it stands still.
     pub speed: u64,
+    /// It is a check or repair that may not go on now.
+    pub held: bool,
 }
 
 /// Bounds of a course's speed, in sectors a second of each member.
@@ -174,6 +176,8 @@ pub(crate) struct Mending {
     next_piece: u32,
     mismatch_sectors: u64,
     mismatches: Vec<Mismatch>,
+    /// Those that are not kept.
+    mismatches_omitted: u64,
     last: Option<(SyncAction, SyncEnd)>,
     /// Pieces do not cross multiples of it.
     span: u64,
@@ -194,6 +198,7 @@ impl Mending {
             next_piece: 0,
             mismatch_sectors: 0,
             mismatches: Vec::new(),
+            mismatches_omitted: 0,
             last: None,
             span: config.span.0,
         }
@@ -227,6 +232,7 @@ impl Mending {
         }
         self.mismatch_sectors += report.mismatch_sectors;
         let room = MISMATCHES_MAX - self.mismatches.len();
+        self.mismatches_omitted += report.mismatches.len().saturating_sub(room) as u64;
         self.mismatches.extend(report.mismatches.into_iter().take(room));
         let Some(course) = &mut self.course else { return false };
         if !report.ok {
@@ -245,12 +251,22 @@ impl Mending {
             || (done > from && at.after(CHECKPOINT_NS) <= now)
     }
 
+    fn holds(&self, action: SyncAction) -> bool {
+        self.checks_held && matches!(action, SyncAction::Check | SyncAction::Repair)
+    }
+
+    /// The course goes on: the time that it stood still says nothing of its speed.
+    fn go_on(&mut self, now: Time) {
+        if let Some(course) = &mut self.course {
+            course.marks = VecDeque::from([(now, course.done())]);
+        }
+    }
+
     fn may_begin(&self, now: Time) -> bool {
         let Some(course) = &self.course else { return false };
         let at_once = if self.busy_until > now { 1 } else { WINDOWS_MAX };
         let goes_on = course.ending.is_none() && course.next < course.end;
-        let is_check = matches!(course.action, SyncAction::Check | SyncAction::Repair);
-        let held = self.frozen || (self.checks_held && is_check);
+        let held = self.frozen || self.holds(course.action);
         goes_on && course.windows.len() < at_once && self.next_at <= now && !held
     }
 
@@ -316,14 +332,18 @@ impl Supervisor {
 
     /// What was frozen goes on where it was.
     pub fn handle_resume(&mut self, now: Time) {
-        self.mending.frozen = false;
+        if mem::take(&mut self.mending.frozen) {
+            self.mending.go_on(now);
+        }
         self.mending.halted = false;
         self.act(now);
     }
 
     /// Holds checks and repairs where they are, or lets them go on; recovery and resync are not held.
     pub fn hold_checks(&mut self, now: Time, held: bool) {
-        self.mending.checks_held = held;
+        if mem::replace(&mut self.mending.checks_held, held) && !held {
+            self.mending.go_on(now);
+        }
         self.act(now);
     }
 
@@ -346,13 +366,17 @@ impl Supervisor {
         let Some(course) = &self.mending.course else {
             let next = self.next_course().filter(|_| !self.broken)?;
             let (done, end) = (Sector(next.from), Sector(next.end));
-            return Some(SyncProgress { action: next.action, done, end, speed: 0 });
+            let held = self.mending.holds(next.action);
+            return Some(SyncProgress { action: next.action, done, end, speed: 0, held });
         };
+        let held = self.mending.holds(course.action);
+        let stands = held || self.mending.frozen;
         Some(SyncProgress {
             action: course.action,
             done: Sector(course.done()),
             end: Sector(course.end),
-            speed: course.speed(now),
+            speed: if stands { 0 } else { course.speed(now) },
+            held,
         })
     }
 
@@ -373,6 +397,12 @@ impl Supervisor {
     #[must_use]
     pub fn mismatches(&self) -> (u64, &[Mismatch]) {
         (self.mending.mismatch_sectors, &self.mending.mismatches)
+    }
+
+    /// How many ranges it found besides.
+    #[must_use]
+    pub fn mismatches_omitted(&self) -> u64 {
+        self.mending.mismatches_omitted
     }
 
     /// A shard has ended a piece.
@@ -534,6 +564,7 @@ impl Supervisor {
             };
         if action != SyncAction::Recovery {
             (self.mending.mismatch_sectors, self.mending.mismatches) = (0, Vec::new());
+            self.mending.mismatches_omitted = 0;
         }
         self.mending.course = Some(Course {
             action,

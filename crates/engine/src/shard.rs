@@ -28,7 +28,7 @@ use crate::{
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
-use core::mem;
+use core::{mem, ops::Range};
 use lapstrake_geometry::{Geometry, Sector, Sectors, StripeNo};
 use slab::Slab;
 
@@ -148,6 +148,8 @@ pub struct Shard {
     pub(crate) in_sync_to: Sector,
     pub(crate) reqs: Slab<Req>,
     pub(crate) ios: Slab<Io>,
+    /// What the supervisor was told is good, and has not answered yet.
+    pub(crate) goods: VecDeque<(MemberId, Range<u64>)>,
     pub(crate) ops: Slab<Op>,
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
@@ -198,6 +200,7 @@ impl Shard {
             in_sync_to: config.in_sync_to,
             reqs: Slab::new(),
             ios: Slab::new(),
+            goods: VecDeque::new(),
             ops: Slab::new(),
             stripes: Stripes::new(config.lost),
             scratch,
@@ -300,11 +303,14 @@ impl Shard {
             Order::Slotted(member, slot) => self.members.put(member, slot),
             Order::Trusted(member, sector) => self.members.trust(member, sector),
             Order::InSync(sector) => self.in_sync_to = sector,
+            Order::Bad(member, start, len) => {
+                self.told_bad(member, start.0..start.0 + len.0, BadState::Told);
+            }
             Order::BadRecorded(member, start, len) => {
-                self.members.mark_bad(member, start.0..start.0 + len.0, BadState::OnRecord);
+                self.told_bad(member, start.0..start.0 + len.0, BadState::OnRecord);
             }
             Order::GoodAgain(member, start, len) => {
-                self.members.clear_bad(member, start.0..start.0 + len.0);
+                self.told_good(member, start.0..start.0 + len.0);
             }
             Order::TailMoved(position) => self.tail_moved(position),
             Order::SweepBits => {

@@ -476,13 +476,37 @@ impl Supervisor {
             && superblock.bitmap_offset() == self.bitmap_offset()
             && self.bitmap_change.is_none();
         let whole = superblock.recovery_offset().is_none();
-        // A half that was run by itself has writes of its own, which no bit of ours covers.
+        let is_ours = !self.is_of_another_half(superblock);
+        knows && whole && is_ours && !self.members.iter().any(in_the_way)
+    }
+
+    /// Whether the array was run without those that serve now: then it has writes of its own, which no bit of ours
+    /// covers.
+    fn is_of_another_half(&self, superblock: &Superblock) -> bool {
         let calls_failed = |m: &Member| {
             let its = superblock.role_of(m.superblock.dev_number());
             m.standing == Standing::InSync && m.slot.is_some_and(|slot| its != Role::Active(slot))
         };
-        let is_ours = superblock.events() <= self.events && !self.members.iter().any(calls_failed);
-        knows && whole && is_ours && !self.members.iter().any(in_the_way)
+        superblock.events() > self.events || self.members.iter().any(calls_failed)
+    }
+
+    /// Whether a former member may hold writes that nobody else has.
+    #[must_use]
+    pub fn may_hold_writes_of_its_own(&self, superblock: &Superblock) -> bool {
+        // Whoever left while we watched has none.
+        let left_us = |m: &Member| {
+            m.superblock.device_uuid() == superblock.device_uuid()
+                && superblock.events() <= m.superblock.events()
+        };
+        let was_in_use = matches!(superblock.role(), Role::Active(_));
+        was_in_use && !self.members.iter().any(left_us) && self.is_of_another_half(superblock)
+    }
+
+    /// Whether a parity level's redundancy is still to be made right, so that what a member holds cannot be had
+    /// without it.
+    #[must_use]
+    pub fn needs_all(&self) -> bool {
+        self.resync_from.is_some() && matches!(self.geometry, Geometry::Parity(_))
     }
 
     /// Takes a member out for good. False: it is in use.

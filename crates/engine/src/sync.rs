@@ -34,8 +34,6 @@ const UNITS_MAX: u32 = 4;
 const UNIT_SECTORS: u64 = 128;
 /// Sectors of a page, which is what md counts for a difference in a stripe.
 const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / 512;
-/// Differences that a piece reports one by one.
-const MISMATCHES_MAX: usize = 64;
 
 /// What is done to the array.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -96,7 +94,7 @@ pub struct SyncReport {
     pub ok: bool,
     /// Sectors that differ, as md counts them.
     pub mismatch_sectors: u64,
-    /// The first of them.
+    /// Where: no more of them than the piece has pages.
     pub mismatches: Vec<Mismatch>,
     /// Requests that the shard has answered since its last report.
     pub requests: u64,
@@ -360,7 +358,7 @@ impl Shard {
             && last.member == mismatch.member
         {
             last.len = Sectors(last.len.0 + mismatch.len.0);
-        } else if report.mismatches.len() < MISMATCHES_MAX {
+        } else {
             report.mismatches.push(mismatch);
         }
     }

@@ -164,15 +164,20 @@ impl Story {
 
     /// Ends the pieces of a sync action well.
     fn sync(&mut self) {
-        while let Some(piece) = self.supervisor.poll_sync() {
-            self.notice(Notice::Synced(SyncReport {
-                id: piece.id,
-                ok: true,
-                mismatch_sectors: 0,
-                mismatches: Vec::new(),
-                requests: 0,
-            }));
-        }
+        while self.sync_one() {}
+    }
+
+    /// Ends one piece well, if there is one.
+    fn sync_one(&mut self) -> bool {
+        let Some(piece) = self.supervisor.poll_sync() else { return false };
+        self.notice(Notice::Synced(SyncReport {
+            id: piece.id,
+            ok: true,
+            mismatch_sectors: 0,
+            mismatches: Vec::new(),
+            requests: 0,
+        }));
+        true
     }
 
     /// A replacement gets its copy, until superblocks are about to say that it is whole.
@@ -670,6 +675,17 @@ fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
     assert_eq!(told.collect::<Vec<_>>(), [&rest], "what was written is not on record");
 }
 
+/// What would be lost: data of a member that only looks recovered, in a shard that gets its sectors dealt meanwhile.
+#[test]
+fn every_shard_hears_of_a_bad_block_before_it_is_on_record() {
+    let mut story = with_logs();
+    story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+    assert_eq!(story.take_orders(), [Order::Bad(MemberId(1), Sector(8), Sectors(8))]);
+    story.settle();
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::BadRecorded(MemberId(1), Sector(8), Sectors(8))), "{orders:?}");
+}
+
 /// What would be lost: a bad block. Of two writes of a log on their way the older may come last, and at the next
 /// start old data is taken for good.
 #[test]
@@ -682,4 +698,39 @@ fn of_a_log_one_write_is_on_its_way_at_a_time() {
     let second = logs_of_second(&story)[0];
     let log = BadBlocks::parse(&second.data, 0).expect("a log");
     assert_eq!(log.iter().count(), 2);
+}
+
+/// A recovery that is taken up again meets what it could not recover before: that is told once.
+#[test]
+fn what_is_on_record_as_bad_is_no_news() {
+    let mut story = with_logs();
+    let told = |story: &mut Story, start, len| {
+        story.notice(Notice::Bad(MemberId(1), Sector(start), Sectors(len)));
+        story.settle();
+        std::iter::from_fn(|| story.supervisor.poll_event())
+            .filter(|event| matches!(event, Event::BadBlocks(..)))
+            .count()
+    };
+    assert_eq!(told(&mut story, 8, 16), 1);
+    assert_eq!(told(&mut story, 8, 8), 0);
+    assert_eq!(told(&mut story, 16, 16), 1, "half of it is news");
+    assert_eq!(story.supervisor.bad_sectors(MemberId(1)), Sectors(24));
+    assert_eq!(story.supervisor.bad_sectors(MemberId(0)), Sectors(0));
+    assert_eq!(story.supervisor.array_start(MemberId(1), Sector(8), Sectors(8)), Some(Sector(8)));
+}
+
+#[test]
+fn the_time_that_a_check_stands_still_says_nothing_of_its_speed() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.supervisor.hold_checks(story.now, true);
+    assert!(story.supervisor.handle_sync(story.now, SyncAction::Check));
+    story.wait(3600 * SECOND_NS);
+    assert!(!story.sync_one());
+    let progress = |story: &Story| story.supervisor.sync_progress(story.now).expect("a check");
+    assert!(progress(&story).held && progress(&story).speed == 0);
+    story.supervisor.hold_checks(story.now, false);
+    story.wait(SECOND_NS);
+    assert!(story.sync_one());
+    let now = progress(&story);
+    assert!(!now.held && now.done.0 > 0 && now.speed == now.done.0, "{now:?}");
 }

@@ -543,6 +543,12 @@ fn bad_ranges(bad: Option<&BadBlocks>, superblock: &Superblock) -> Option<Vec<Ra
     Some(bad?.iter().map(range).filter(|range| !range.is_empty()).collect())
 }
 
+/// Of what the array uses of the member.
+fn bad_bytes(part: &Part, geometry: &Geometry) -> u64 {
+    let (start, len) = (part.superblock.data_offset(), geometry.component());
+    part.bad_blocks.as_ref().map_or(0, |bad| bad.count_within(start, len).bytes())
+}
+
 fn supervisor(
     parts: &Parts,
     options: &Options,
@@ -576,11 +582,9 @@ fn supervisor(
     }
 }
 
-fn facts(parts: &Parts, options: &Options) -> Facts {
-    let sb = &parts.members[0].superblock;
-    let geometry = &parts.geometry;
-    let redundant = geometry.level().has_redundancy();
-    let members: Vec<MemberDetail> = parts
+/// What is known of the members at the start.
+fn member_details(parts: &Parts) -> Vec<MemberDetail> {
+    parts
         .members
         .iter()
         .enumerate()
@@ -600,19 +604,27 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             recovered_bytes: Some(part.trusted_to)
                 .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
+            bad_block_bytes: bad_bytes(part, &parts.geometry),
             write_mostly: part.superblock.write_mostly(),
             awaits_replacement: false,
             direct: part.device.direct(),
             deleted: false,
         })
-        .collect();
+        .collect()
+}
+
+/// The array as it is started.
+fn detail(parts: &Parts, options: &Options) -> Detail {
+    let sb = &parts.members[0].superblock;
+    let geometry = &parts.geometry;
+    let redundant = geometry.level().has_redundancy();
     let shards = options.shards.max(1);
     let pages = cache_pages(parts, options) + behind_pages(parts);
     let for_journal = parts.journal.map_or(0, |_| JOURNAL_PAGES);
     let cache = (u64::from(pages) * shards as u64 + u64::from(for_journal)) * 4096;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
-    let detail = Detail {
+    Detail {
         name: parts.name.clone(),
         version: sb.version().to_string(),
         set_name: sb.name(),
@@ -646,10 +658,11 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         last_sync: None,
         mismatch_sectors: 0,
         mismatches: Vec::new(),
+        mismatches_omitted: 0,
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,
-        members,
+        members: member_details(parts),
         backend: "",
         shards,
         clients: 0,
@@ -659,17 +672,21 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
             buffers: (options.buffer_bytes * shards) as u64,
             ..MemoryUse::default()
         },
-    };
+    }
+}
+
+fn facts(parts: &Parts, options: &Options) -> Facts {
+    let detail = detail(parts, options);
     let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
-    let is_mirror = matches!(geometry, Geometry::Mirror(_));
+    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
     let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
     Facts {
         name: parts.name.clone(),
-        redundant,
+        redundant: parts.geometry.level().has_redundancy(),
         is_logged,
         has_one_writer: is_logged || behind_pages(parts) > 0,
         is_mirror,
-        geometry: geometry.clone(),
+        geometry: parts.geometry.clone(),
         members: parts.members.iter().map(of).collect(),
         detail,
     }

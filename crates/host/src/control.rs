@@ -437,7 +437,9 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
     };
     let flag = |key: &str| request.get(key).and_then(Value::as_bool).unwrap_or(false);
     let answer = match command {
-        "fail" => handle.command(Command::Fail(text("member")?))?,
+        "fail" => {
+            handle.command(Command::Fail { member: text("member")?, force: flag("force") })?
+        }
         "replace" => {
             let with = request.get("with").and_then(Value::as_str).map(str::to_owned);
             handle.command(Command::Replace { member: text("member")?, with })?

@@ -60,6 +60,7 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
         device,
         superblock: own.map(|own| Box::new(own.clone())),
         fallback: (!how.re_add).then(|| Box::new(fresh)),
+        force: how.force,
     };
     handle.command(Command::Add(addition))
 }

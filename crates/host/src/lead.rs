@@ -226,6 +226,13 @@ impl Lead {
             self.members[usize::from(member.0)].path,
             self.facts.name,
         ));
+        if self.supervisor.as_ref().is_some_and(Supervisor::needs_all) {
+            self.log.say(
+                "a resync was under way: where it had not come to, parity may not fit the data, and what the \
+                 failed member held there may be lost; the array cannot be started again without --force \
+                 before the member's place is filled and a resync has ended",
+            );
+        }
     }
 
     fn tell(&self, core: &mut Core, order: &Order) {
@@ -434,6 +441,8 @@ impl Lead {
         let Some(left) = &mut self.pausing else { return };
         *left -= 1;
         if *left == 0 {
+            // What shards have just told of is heard by all before spans change hands.
+            self.pump(core);
             self.pausing = None;
             self.dealt = self.wanted_deal();
             for peer in core.peers.iter() {
@@ -458,8 +467,8 @@ impl Lead {
                 Ok(Answer::Detail(Box::new(self.detail(core))))
             }
             Command::Deleted => Ok(self.deleted(core)),
-            Command::Fail(name) => {
-                self.fail(core, &name).map(|member| Answer::Member(Box::new(member)))
+            Command::Fail { member, force } => {
+                self.fail(core, &member, force).map(|member| Answer::Member(Box::new(member)))
             }
             Command::Replace { member, with } => self
                 .replace(core, &member, with.as_deref())
@@ -565,6 +574,7 @@ impl Lead {
             detail.sync = self.sync_detail(core);
             let (sectors, mismatches) = supervisor.mismatches();
             (detail.mismatch_sectors, detail.mismatches) = (sectors, self.ranges(mismatches));
+            detail.mismatches_omitted = supervisor.mismatches_omitted();
             detail.last_sync = supervisor.last_sync().map(|(action, end)| LastSync {
                 action: mending::action_name(action),
                 result: mending::end_name(end),

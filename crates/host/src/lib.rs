@@ -37,6 +37,6 @@ pub use join::{Join, join};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter};
-pub use open::{Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
+pub use open::{GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
 pub use overlay::NewOverlay;
 pub use status::{Detail, LastSync, Log, MemberDetail, MemoryUse, Range, SyncDetail, Work};

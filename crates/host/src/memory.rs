@@ -15,9 +15,9 @@ use smallvec::SmallVec;
 use std::io;
 
 const STRIPE_CACHE: BufId = BufId(0);
-/// Requests above this, or above a quarter of the pool, get a mapping of their own for the time that they take. What the kernel
-/// writes back to a device under memory pressure comes in smaller pieces, so that serving it
-/// needs no new memory.
+/// Requests above this, or above a quarter of the pool, get a mapping of their own for the time that they
+/// take. What the kernel writes back to a device under memory pressure comes in smaller pieces, so that
+/// serving it needs no new memory.
 const LARGE_BYTES: usize = 4 << 20;
 /// Bound on such mappings together.
 const LARGE_BYTES_MAX: usize = 96 << 20;

@@ -86,8 +86,13 @@ pub(crate) enum Message {
 pub enum Command {
     /// Everything about it.
     Detail,
-    /// Use a member no more: any of its names, or its number.
-    Fail(String),
+    /// Use a member no more.
+    Fail {
+        /// Any of its names, or its number.
+        member: String,
+        /// Also while the array needs it for a resync.
+        force: bool,
+    },
     /// Have a member's place taken by a spare, or by this one.
     Replace {
         /// Any of the member's names, or its number.
@@ -155,6 +160,8 @@ pub struct Addition {
     pub superblock: Option<Box<Superblock>>,
     /// The one that it gets as a new member, if it may become one.
     pub fallback: Option<Box<Superblock>>,
+    /// Whatever it holds.
+    pub force: bool,
 }
 
 /// The answer to a [`Command`].

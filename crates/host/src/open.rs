@@ -7,6 +7,7 @@
 //! written but the overlay's file.
 
 use crate::array::{Part, Parts, uuid_text};
+use crate::bare::{self, BareError};
 use crate::journal;
 use crate::overlay::{NewOverlay, lay_over};
 use lapstrake_device::{
@@ -49,6 +50,8 @@ pub struct OpenRequest {
     pub bitmap_file: Option<PathBuf>,
     /// Open devices and bitmap file for reading only, and keep all writes in this file.
     pub overlay: Option<PathBuf>,
+    /// The overlay, a new one, is for this opening only: its name is gone before a member's data is in it.
+    pub overlay_is_passing: bool,
     /// The name to serve it by; without one the superblocks' name, without its host.
     pub name: Option<String>,
 }
@@ -77,8 +80,40 @@ pub struct Opened {
     pub report: Vec<Line>,
     /// The write-intent bitmap is out of date: the array was in use without it. All bits count as set.
     pub stale_bitmap: bool,
-    /// The overlay's file, if it was made.
+    /// The overlay's file, if it was made and is not a passing one.
     pub new_overlay: Option<NewOverlay>,
+    /// What came of it, if a journal was to be given up.
+    pub given_up: Option<GivenUp>,
+}
+
+/// What came of giving up a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// There was none to give up.
+    Nothing,
+    /// It is given up. No slot lacks a member, and all redundancy is made anew.
+    Resynced,
+    /// It is given up. Slots lack members, and redundancy is taken to be right.
+    TakenForClean,
+}
+
+impl GivenUp {
+    /// A sentence for whoever asked for it.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Nothing => "the array has no journal: --without-journal gave up nothing",
+            Self::Resynced => {
+                "the journal is given up for good: what only it held is gone, and the redundancy is computed \
+                 anew by a resync"
+            }
+            Self::TakenForClean => {
+                "the journal is given up for good: what only it held is gone, and since a member is missing the \
+                 array is taken for clean: in stripes that were being written when it stopped, the missing \
+                 member's data may be wrong"
+            }
+        }
+    }
 }
 
 /// Why there is no array. Nothing was written to any device, but for [`OpenArrayError::Force`] (superblocks of
@@ -159,7 +194,8 @@ pub enum OpenArrayError {
     /// The journal cannot be used, or what it holds cannot be brought to the members.
     #[error(
         "the journal {member} cannot be replayed: {why}; what was written so far does no harm, and the next \
-         start begins anew; without it --force starts the array for reading only, or, with --without-journal, for good"
+         start begins anew; without it --force starts the array for reading only, and \
+         `lapstrake serve --force --without-journal` gives it up for good"
     )]
     Journal {
         /// The journal.
@@ -186,13 +222,8 @@ pub enum OpenArrayError {
         member: String,
     },
     /// The forced members' superblocks could not be written.
-    #[error("{member}: cannot rewrite its superblock: {source}; `--force` again resumes")]
-    Force {
-        /// Which.
-        member: String,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("{0}; `--force` again resumes")]
+    Force(#[from] BareError),
     /// The overlay's file cannot be used.
     #[error("{0}; nothing was written")]
     Overlay(#[from] OverlayError),
@@ -256,17 +287,20 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
         None => None,
     };
+    // Dropped at once, so that nothing stays if we are killed in the replay.
+    let new_overlay = new_overlay.filter(|_| !request.overlay_is_passing);
     let mut superblocks: Vec<Option<Superblock>> =
         findings.iter().map(|found| found.best().cloned()).collect();
     for (id, superblock) in &assembly.rewrite {
         superblocks[*id] = Some(superblock.clone());
     }
-    if request.without_journal && assembly.lacks_journal {
-        give_up_journal(&mut assembly, &mut superblocks);
-    }
+    let given_up =
+        request.without_journal.then(|| give_up_journal(&mut assembly, &mut superblocks));
     let mut parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
-    for (id, superblock) in assembly.rewrite.iter().filter(|_| !request.read_only) {
-        rewrite(&devices[*id], superblock)?;
+    for (id, _) in assembly.rewrite.iter().filter(|_| !request.read_only) {
+        let is_its = |part: &&Part| Arc::ptr_eq(&part.device, &devices[*id]);
+        let part = parts.members.iter().find(is_its);
+        bare::write_superblock(part.expect("only of members that were taken"))?;
     }
     if assembly.journal.is_some() {
         let may_write = !request.read_only || request.overlay.is_some();
@@ -276,7 +310,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let stale_bitmap = stale_bitmap.is_some_and(|(intent, sb)| {
         intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     });
-    Ok(Opened { parts, assembly, report, stale_bitmap, new_overlay })
+    Ok(Opened { parts, assembly, report, stale_bitmap, new_overlay, given_up })
 }
 
 fn open_bitmap(path: &Path, access: Access) -> Result<Arc<Member>, OpenArrayError> {
@@ -383,7 +417,10 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
 
 /// Has the superblocks tell of no journal. What it was writing when it was lost may be on some members
 /// only: redundancy is computed anew where no member is missing; else it is taken to be right, as `force` says.
-fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) {
+fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) -> GivenUp {
+    if !assembly.lacks_journal {
+        return GivenUp::Nothing;
+    }
     let is_whole = assembly.members.iter().all(Option::is_some);
     assembly.lacks_journal = false;
     assembly.resync_from = is_whole.then_some(Sector(0));
@@ -397,15 +434,7 @@ fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock
         }
     }
     assembly.rewrite = rewrite;
-}
-
-fn rewrite(device: &Member, superblock: &Superblock) -> Result<(), OpenArrayError> {
-    let mut bytes = superblock.encode();
-    bytes.resize(bytes.len().next_multiple_of(512), 0);
-    device
-        .write_at(superblock.super_sector().0 * 512, &bytes)
-        .and_then(|()| device.sync_all())
-        .map_err(|source| OpenArrayError::Force { member: device.spec().to_string(), source })
+    if is_whole { GivenUp::Resynced } else { GivenUp::TakenForClean }
 }
 
 /// The array without what its journal holds.

@@ -116,6 +116,8 @@ pub struct MemberDetail {
     pub state: &'static str,
     /// While it recovers: up to where, of its data.
     pub recovered_bytes: Option<u64>,
+    /// Of its part of the array on record as bad: not read, until written.
+    pub bad_block_bytes: u64,
     /// Read only where no other member has the data.
     pub write_mostly: bool,
     /// It is to be replaced as soon as there is a spare.
@@ -138,10 +140,12 @@ pub struct SyncDetail {
     pub total_bytes: u64,
     /// A second, over the last seconds.
     pub speed_bytes: u64,
-    /// Seconds to its end at this speed.
+    /// Seconds to its end at this speed; none while it stands still.
     pub finish_s: Option<u64>,
     /// It stands still.
     pub frozen: bool,
+    /// It waits for the part of the day in which checks run.
+    pub awaits_window: bool,
 }
 
 /// How the last one ended.
@@ -220,8 +224,10 @@ pub struct Detail {
     pub last_sync: Option<LastSync>,
     /// What the last check, repair or resync found to differ, as md counts it.
     pub mismatch_sectors: u64,
-    /// The first thousand ranges of that.
+    /// The first 16384 ranges of that.
     pub mismatches: Vec<Range>,
+    /// How many ranges more there are.
+    pub mismatches_omitted: u64,
     /// The least speed of recovery and resync beside requests, KiB a second of a member.
     pub sync_speed_min_kib: u64,
     /// The greatest at all times; 0: as fast as can be.

@@ -23,8 +23,8 @@
 //!    and declares a dirty degraded array clean.
 //!
 //! Invariants of an [`Assembly`]: each candidate has one verdict; no candidate is in two of
-//! `members`, `recovering`, `replacements`, `spares` and `journal`; nobody is forced, and nothing is to be rewritten, unless
-//! `start` is `Ok`.
+//! `members`, `recovering`, `replacements`, `spares` and `journal`; nobody is forced, and nothing is to
+//! be rewritten, unless `start` is `Ok`.
 //!
 //! Where mdadm 4.2 and Linux 6.1 would risk data, this is stricter (`tests/assemble/kernel.rs`
 //! lists the cases):

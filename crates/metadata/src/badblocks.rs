@@ -175,6 +175,13 @@ impl BadBlocks {
         self.first_within(start, len).is_some()
     }
 
+    /// How many of these sectors are bad.
+    pub fn count_within(&self, start: Sector, len: Sectors) -> Sectors {
+        let end = start.0.saturating_add(len.0);
+        let part = |r: &Range<u64>| r.end.min(end).saturating_sub(r.start.max(start.0));
+        Sectors(self.ranges.iter().map(part).sum())
+    }
+
     /// The bad ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = (Sector, Sectors)> + '_ {
         self.ranges.iter().map(|r| (Sector(r.start), Sectors(r.end - r.start)))
@@ -232,6 +239,8 @@ mod tests {
         assert!(log.contains(Sector(8), Sectors(1)));
         log.remove(Sector(8), Sectors(9));
         assert_eq!(log.iter().next(), Some((Sector(16), Sectors(8))));
+        assert_eq!(log.count_within(Sector(20), Sectors(100)), Sectors(4));
+        assert_eq!(log.count_within(Sector(0), Sectors(16)), Sectors(0));
     }
 
     #[test]

@@ -84,13 +84,24 @@ impl Disk {
 
     /// The sector goes bad.
     pub(crate) fn spoil(&mut self, sector: u64, wear: Wear) {
-        let at = sector as usize * SECTOR;
-        for image in [&mut self.visible, &mut self.stable] {
-            image[at..at + SECTOR]
-                .chunks_mut(8)
-                .for_each(|w| w.copy_from_slice(&ROT.to_le_bytes()));
-        }
+        self.rot(sector);
         self.bad.insert(sector, wear);
+    }
+
+    /// What the sector holds is gone, also what lies in the cache for it.
+    fn rot(&mut self, sector: u64) {
+        let rot = |bytes: &mut [u8]| {
+            bytes.chunks_mut(8).for_each(|word| word.copy_from_slice(&ROT.to_le_bytes()));
+        };
+        let at = sector as usize * SECTOR;
+        rot(&mut self.visible[at..at + SECTOR]);
+        rot(&mut self.stable[at..at + SECTOR]);
+        for Cached { sector: first, data, .. } in &mut self.log {
+            let behind = sector.checked_sub(*first).map(|sectors| sectors as usize * SECTOR);
+            if let Some(bytes) = behind.and_then(|at| data.get_mut(at..at + SECTOR)) {
+                rot(bytes);
+            }
+        }
     }
 
     /// Bad sectors, in order.
@@ -98,9 +109,11 @@ impl Disk {
         self.bad.keys().copied()
     }
 
-    /// A bad sector can be read again, though not what it once held.
+    /// A bad sector can be read again, though neither what it once held nor what it was written since.
     pub(crate) fn come_back(&mut self, sector: u64) {
-        self.bad.remove(&sector);
+        if self.bad.remove(&sector).is_some() {
+            self.rot(sector);
+        }
     }
 
     pub(crate) fn is_readable(&self, sector: u64, sectors: u64) -> bool {
@@ -220,5 +233,30 @@ impl Disk {
         }
         self.log.clear();
         self.visible.copy_from_slice(&self.stable);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sector_that_comes_back_holds_nothing_that_was_written_to_it() {
+        for wear in [Wear::Worn, Wear::Refusing] {
+            for how in [Cut::Everything, Cut::Nothing] {
+                let mut disk = Disk::new(4);
+                disk.write(0, vec![1; 3 * SECTOR], false);
+                disk.spoil(1, wear);
+                disk.write(0, vec![2; 3 * SECTOR], true);
+                disk.come_back(1);
+                assert!(disk.is_readable(0, 4));
+                for _ in 0..2 {
+                    let rotten = disk.bytes(1, SECTOR).chunks(8).all(|w| w == ROT.to_le_bytes());
+                    assert!(rotten, "{wear:?}, {how:?}: {:?}", &disk.bytes(1, 8));
+                    assert!([0, 2].iter().all(|&good| disk.bytes(good, SECTOR) == [2; SECTOR]));
+                    disk.cut(how, &mut Dice::new(1));
+                }
+            }
+        }
     }
 }

@@ -47,12 +47,12 @@ impl Fronts {
     ) -> Result<(), Failure> {
         let (handle, bytes) = (array.handle(), array.bytes());
         let block = array.facts().block_bytes;
+        let path = std::path::absolute(file)?;
         let mount = Mount::new(handle, bytes, block, array.is_read_only(), file, log.clone())?;
         mount.on_end(move || {
             // At the server's own end nobody listens any more.
             let _ = events.send(Event::Unmounted);
         });
-        let path = std::path::absolute(file)?;
         self.mount = Some((path, mount));
         Ok(())
     }
@@ -71,6 +71,11 @@ impl Fronts {
     /// Whether clients can come over sockets.
     pub fn has_sockets(&self) -> bool {
         !self.sockets.is_empty()
+    }
+
+    /// Whether clients may have come at all.
+    pub fn has_any(&self) -> bool {
+        self.has_sockets() || self.mount.is_some()
     }
 
     /// The mounted file.

@@ -15,11 +15,14 @@ pub fn stanza(view: &View) -> String {
         version => format!(" super {version}"),
     };
     text += &format!("      {} blocks{superblock}{}\n", view.array_bytes >> 10, shape(view));
-    match &view.sync {
-        Some(sync) if !sync.frozen => text += &format!("      {}\n", progress(sync)),
-        Some(sync) => text += &format!("      \t{}=PENDING\n", word(sync)),
-        None if view.is("resyncing (PENDING)") => text += "      \tresync=PENDING\n",
-        None => {}
+    match (&view.sync, view.waits()) {
+        (Some(sync), Some(waits)) => {
+            text += &format!("      \t{}=DELAYED ({waits})\n", word(sync));
+        }
+        (Some(sync), _) if !sync.frozen => text += &format!("      {}\n", progress(sync)),
+        (Some(sync), _) => text += &format!("      \t{}=PENDING\n", word(sync)),
+        (None, _) if view.is("resyncing (PENDING)") => text += "      \tresync=PENDING\n",
+        (None, _) => {}
     }
     if let Some((dirty, bits)) = view.bitmap_bits {
         text += &format!("      bitmap: {dirty}/{bits} chunks dirty\n");

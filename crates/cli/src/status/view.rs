@@ -43,6 +43,14 @@ pub struct View {
     pub mismatch_sectors: u64,
     #[serde(default)]
     pub mismatches: Vec<MismatchView>,
+    /// Ranges besides.
+    #[serde(default)]
+    pub mismatches_omitted: u64,
+    pub sync_speed_min_kib: u64,
+    pub sync_speed_max_kib: u64,
+    /// The part of the day in which checks run.
+    #[serde(default)]
+    pub check_window: Option<String>,
     #[serde(default)]
     pub pid: Option<u32>,
     #[serde(default)]
@@ -56,6 +64,9 @@ pub struct MemberView {
     pub number: u32,
     pub slot: Option<u16>,
     pub state: String,
+    /// On record as bad.
+    #[serde(default)]
+    pub bad_block_bytes: u64,
     pub write_mostly: bool,
     pub awaits_replacement: bool,
     pub direct: bool,
@@ -74,6 +85,9 @@ pub struct SyncView {
     pub speed_bytes: u64,
     pub finish_s: Option<u64>,
     pub frozen: bool,
+    /// Until the part of the day in which checks run.
+    #[serde(default)]
+    pub awaits_window: bool,
 }
 
 /// How a sync action ended.
@@ -162,6 +176,17 @@ impl View {
         (0..self.raid_devices).map(in_sync).collect()
     }
 
+    /// What a check or repair that could run waits for.
+    pub fn waits(&self) -> Option<String> {
+        self.sync.as_ref().filter(|sync| sync.awaits_window && !sync.frozen)?;
+        Some(format!("waits for check_window {}", self.check_window.as_deref().unwrap_or_default()))
+    }
+
+    /// Members of use with something on record as bad.
+    pub fn with_bad_blocks(&self) -> impl Iterator<Item = &MemberView> {
+        self.members.iter().filter(|member| member.bad_block_bytes > 0 && member.state != "faulty")
+    }
+
     /// Members in a state.
     pub fn count(&self, state: &str) -> usize {
         self.members.iter().filter(|member| member.state == state).count()
@@ -200,6 +225,7 @@ pub mod tests {
             speed_bytes: 0,
             finish_s: None,
             frozen: false,
+            awaits_window: false,
         };
         for (done, total, per_mille) in
             [(0, 0, 0), (999, 1000, 999), (2, 1, 1000), (u64::MAX, u64::MAX, 1000)]

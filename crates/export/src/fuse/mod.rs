@@ -110,8 +110,9 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts the array, of `bytes` and with members whose unit is `block` bytes, over `file`: an empty regular file, or none, which is then
-    /// created and removed again at the end. Only the caller's user may use it.
+    /// Mounts the array, of `bytes` and with members whose unit is `block` bytes, over `file`: an empty
+    /// regular file, or none, which is then created and removed again at the end. Only the caller's user
+    /// may use it.
     ///
     /// Root mounts by itself; others need `fusermount3`.
     ///

@@ -13,6 +13,7 @@ use crate::{
 use lapstrake_engine::{
     Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, SyncSpeed,
 };
+use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
 
 /// A word that stands for all faulty members.
@@ -56,11 +57,12 @@ impl Lead {
                 ));
             }
             Event::BadBlocks(member, sector, len) => self.log.say(&format!(
-                "{}: {} bytes from byte {} of its data can be neither read nor recovered, or not be \
+                "{}: {} bytes from byte {} of its data{} can be neither read nor recovered, or not be \
                  written; they went into its bad-block log, and are not used until they are written",
                 self.members[usize::from(member.0)].path,
-                len.0 * 512,
+                len.bytes(),
                 sector.0 * 512,
+                self.in_array(member, sector, len),
             )),
             Event::Rewritten(member, sector, len) => self.log.say(&format!(
                 "{}: {} bytes from byte {} of its data could not be read; they were written anew from \
@@ -73,6 +75,12 @@ impl Lead {
             Event::SyncEnded(action, end) => self.say_ended(action, end),
             Event::BitmapChanged => self.bitmap_changed(core),
         }
+    }
+
+    /// Where a member's sectors are in the array, if that is one place.
+    fn in_array(&self, member: MemberId, sector: Sector, len: Sectors) -> String {
+        let start = self.supervisor.as_ref().and_then(|s| s.array_start(member, sector, len));
+        start.map_or_else(String::new, |at| format!(" (byte {} of the array)", at.0 * 512))
     }
 
     fn say_ended(&self, action: SyncAction, end: SyncEnd) {
@@ -146,13 +154,27 @@ impl Lead {
         Some(self.supervisor.as_ref()?.members().nth(id)?.0.dev_number())
     }
 
-    pub(super) fn fail(&mut self, core: &mut Core, name: &str) -> Result<MemberDetail, String> {
+    pub(super) fn fail(
+        &mut self,
+        core: &mut Core,
+        name: &str,
+        force: bool,
+    ) -> Result<MemberDetail, String> {
         if self.broken {
             return Err(self.cannot_change());
         }
         let id = self.find(name)?;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let standing = supervisor.standing(MemberId(id as u16)).0;
+        if standing == Standing::InSync && supervisor.needs_all() && !force {
+            return Err(format!(
+                "{name} is not failed: a resync is due, and where it has not come to yet, what {name} holds \
+                 cannot be had from the others; `lapstrake wait {}` first, or `lapstrake fail --force` if the \
+                 member is past saving; nothing was changed",
+                self.facts.name
+            ));
+        }
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
             if supervisor.standing(MemberId(id as u16)).0 == Standing::Journal {
                 return Err(format!(
@@ -281,9 +303,17 @@ impl Lead {
         core: &mut Core,
         addition: &Addition,
     ) -> Result<(MemberDetail, &'static str), String> {
-        let Addition { device, names, superblock, fallback } = addition;
+        let Addition { device, names, superblock, fallback, force } = addition;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let holds_own = |own: &Superblock| supervisor.may_hold_writes_of_its_own(own);
+        if !force && superblock.as_deref().is_some_and(holds_own) {
+            return Err(format!(
+                "{}: was used without members that serve now, and may hold writes that nobody else has; copy \
+                 what you need of it (`lapstrake cat`), then --force takes it as a new member; nothing was written",
+                device.spec()
+            ));
+        }
         let superblock = match superblock {
             Some(own) if supervisor.can_catch_up(own) => own,
             _ => fallback.as_ref().ok_or_else(|| {
@@ -417,6 +447,7 @@ impl Lead {
                 .then_some(recovered)
                 .filter(|&to| to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
+            bad_block_bytes: supervisor.bad_sectors(MemberId(id as u16)).bytes(),
             write_mostly: superblock.write_mostly(),
             awaits_replacement: supervisor.awaits_replacement(MemberId(id as u16)),
             direct: part.direct,
@@ -435,6 +466,7 @@ impl Lead {
             speed_bytes: progress.speed * 512,
             finish_s: left.checked_div(progress.speed),
             frozen: self.supervisor.as_ref()?.is_frozen(),
+            awaits_window: progress.held,
         })
     }
 
@@ -473,8 +505,9 @@ fn what_broke(loss: Loss) -> &'static str {
 fn after_loss(loss: Loss) -> &'static str {
     match loss {
         Loss::Data => {
-            "what was flushed before is safe; mend the cause (is there room left?), then start it \
-             again with --force"
+            "stripes that were not being written are as they were; of the one that was, with a member missing \
+             and neither a log nor a journal, also what was flushed before may be lost; mend the cause (is \
+             there room left?), then start it again with --force"
         }
         Loss::Journal => {
             "what was answered is on the members; mend the journal's device, then start it again \

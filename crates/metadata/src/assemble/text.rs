@@ -141,9 +141,10 @@ impl Refusal {
                 slots_text(missing)
             ),
             Self::DirtyDegraded { missing, run_helps: false } => format!(
-                "the array was not stopped cleanly and lacks {}: parity that is out of date cannot \
-                 stand in for data. Add the missing members, or use --force to take the parity \
-                 as it is: data in stripes that were being written may be wrong",
+                "the array was not stopped cleanly, or its resync had not ended, and no member of {} is \
+                 whole: parity that may be out of date cannot stand in for data. Add members that were \
+                 whole, or use --force to take the parity as it is: data may be wrong in stripes that were \
+                 being written, or that the resync had not come to",
                 slots_text(missing)
             ),
             Self::NewlyDegraded { have, expected, missing } => format!(
@@ -161,8 +162,8 @@ impl Refusal {
             Self::NoJournal => {
                 "the array's journal is missing or out of date: it may hold writes that \
                  the members lack. Add it. If it is lost, --force starts the array without it, only for \
-                 reading; --force --without-journal starts it for writing, and gives the journal and what \
-                 only it holds up for good"
+                 reading; `lapstrake serve --force --without-journal` starts it for writing, and gives \
+                 the journal and what only it holds up for good"
                     .to_string()
             }
             Self::Ambiguous { slot, ids: [first, second] } => format!(

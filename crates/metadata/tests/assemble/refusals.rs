@@ -176,9 +176,10 @@ fn refusals_say_what_to_do() {
     );
     assert_eq!(
         say(Level::Raid5, "9d!1 - 9d!1 9d!1"),
-        "the array was not stopped cleanly and lacks slot 1: parity that is out of date cannot \
-         stand in for data. Add the missing members, or use --force to take the parity as it \
-         is: data in stripes that were being written may be wrong"
+        "the array was not stopped cleanly, or its resync had not ended, and no member of slot 1 is \
+         whole: parity that may be out of date cannot stand in for data. Add members that were \
+         whole, or use --force to take the parity as it is: data may be wrong in stripes that were \
+         being written, or that the resync had not come to"
     );
     assert_eq!(
         say(Level::Raid5, "9!1 - 8d!1 9!1"),

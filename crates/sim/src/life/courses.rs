@@ -92,8 +92,10 @@ impl Life<'_> {
         if self.errands_left > 0 || is_mending || !self.supervisor.is_recorded() {
             return false;
         }
-        let Some(action) = self.proof.pop_front() else { return true };
+        let Some(&action) = self.proof.front() else { return true };
+        // Refused while another that was asked for waits: whatever ends that asks again.
         if self.supervisor.handle_sync(self.now, action) {
+            self.proof.pop_front();
             // What it wants is carried out with the next event.
             self.at(0, Event::Submit);
         }

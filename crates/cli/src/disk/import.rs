@@ -1,0 +1,78 @@
+//! `lapstrake disk import`.
+
+use super::{text, write};
+use crate::exit::{Exit, Outcome};
+use lapstrake_model::diskspecs;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+const HELP: &str = "\
+Examples:
+  lapstrake disk import --model atlas.model --seek atlas.seek --diskspecs atlas.diskspecs -o atlas.toml
+
+Exit codes:
+  0  the profile is written (or was there already, the same)
+  1  a file is not DiskSim's, or describes what is not modelled; nothing was written
+  2  usage";
+
+/// Make a profile of DiskSim's parameter files.
+///
+/// Reads DiskSim 4's language: a model (dm_disk with dm_layout_g1 and dm_mech_g1), an extracted seek curve,
+/// and disk specs (disksim_disk). What the specs call their model does not matter. A seek curve that
+/// the model needs and that is not given is looked for beside the model, under the name that the
+/// model gives it and under the model's own name.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// Layout and mechanism
+    #[arg(long, value_name = "FILE")]
+    model: PathBuf,
+    /// Seek times by distance
+    #[arg(long, value_name = "FILE")]
+    seek: Option<PathBuf>,
+    /// Buffer, overheads and queue
+    #[arg(long, value_name = "FILE")]
+    diskspecs: PathBuf,
+    /// The profile to write
+    #[arg(short, long, value_name = "PROFILE")]
+    output: PathBuf,
+    /// Replace a file that holds something else
+    #[arg(long)]
+    force: bool,
+    /// Report in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    let model = text(&args.model)?;
+    let specs = text(&args.diskspecs)?;
+    let seek = match args.seek.clone().or_else(|| seek_beside(&args.model, &model)) {
+        Some(path) => Some(text(&path)?),
+        None => None,
+    };
+    let profile = diskspecs::import(&model, seek.as_deref(), &specs)?;
+    let disk = profile.build()?;
+    let was_there = write(&args.output, &profile.to_toml()?, args.force)?;
+    if args.json {
+        let report = json!({
+            "profile": args.output,
+            "name": profile.name,
+            "blocks": disk.blocks(),
+            "was_there": was_there,
+        });
+        println!("{report:#}");
+    } else {
+        let (path, blocks) = (args.output.display(), disk.blocks());
+        let note = if was_there { "was already so" } else { "written" };
+        println!("{path}: {note}: {}, {blocks} blocks", profile.name);
+    }
+    Ok(Exit::Done)
+}
+
+/// The seek curve that lies beside a model.
+fn seek_beside(path: &Path, model: &str) -> Option<PathBuf> {
+    let named = diskspecs::seek_file_name(model)?;
+    let named = path.with_file_name(Path::new(&named).file_name()?);
+    [named, path.with_extension("seek")].into_iter().find(|path| path.exists())
+}

@@ -1,0 +1,296 @@
+//! `lapstrake lab check` and `lapstrake lab run`.
+
+use super::StoreArgs;
+use crate::exit::{Exit, Failure, Outcome};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lapstrake_lab::plan::{Plan, PlanError};
+use lapstrake_lab::record::{Phase, Unit};
+use lapstrake_lab::run::{Ending, Event, Leave, Options, Preview, Stop, Summary, preview};
+use lapstrake_lab::store::Store;
+use serde_json::json;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const CHECK_HELP: &str = "\
+Examples:
+  lapstrake lab check plans/quick.toml
+  lapstrake lab check --destroy mine.toml
+
+Exit codes:
+  0  the plan can be carried out
+  1  a disk may not be written to as things are
+  2  the plan is wrong; each error has its line";
+
+const RUN_HELP: &str = "\
+Examples:
+  lapstrake lab run plans/quick.toml
+  lapstrake lab run --destroy --overwrite WD-WCC4N7 mine.toml
+  lapstrake lab run --resume mine.toml
+
+Ctrl-C ends it: what is done is kept, what was built is taken down, --resume goes on from there.
+
+Exit codes:
+  0  done
+  1  it could not be carried out; nothing was started
+  2  usage, or the plan is wrong
+  3  done in part: interrupted, out of time, or a run failed";
+
+/// Explain a plan: errors by line, else every array, every command and the time it takes.
+#[derive(clap::Args)]
+#[command(after_long_help = CHECK_HELP)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub what: What,
+}
+
+/// Carry out a plan; each run is kept in the store as soon as it is done.
+#[derive(clap::Args)]
+#[command(after_long_help = RUN_HELP)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub what: What,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Go on with the last run of this plan that did not end
+    #[arg(long)]
+    resume: bool,
+    /// Print what would be done and how long it takes; do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+pub struct What {
+    /// The plan, a TOML file
+    plan: PathBuf,
+    /// Write to disks that the plan calls expendable
+    #[arg(long)]
+    destroy: bool,
+    /// Such a disk that holds something, by path or serial number; may be repeated
+    #[arg(long, value_name = "PATH|SERIAL", requires = "destroy")]
+    overwrite: Vec<String>,
+    /// Report in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl What {
+    fn read(&self) -> Result<Plan, Failure> {
+        Plan::read(&self.plan).map_err(|error| match error {
+            error @ PlanError::Problems { .. } => Failure::usage(error),
+            error @ PlanError::Read { .. } => Failure::new(error),
+        })
+    }
+
+    fn options(&self, resume: bool) -> Result<Options, Failure> {
+        Ok(Options {
+            lapstrake: std::env::current_exe()?,
+            leave: Leave { destroy: self.destroy, overwrite: self.overwrite.clone() },
+            resume,
+        })
+    }
+}
+
+pub fn check(args: &CheckArgs) -> Outcome {
+    explain(&args.what)
+}
+
+fn explain(what: &What) -> Outcome {
+    let plan = what.read()?;
+    let preview = preview(&plan, &what.options(false)?);
+    if what.json {
+        println!("{:#}", report(&plan, &preview));
+    } else {
+        print!("{}", text(&plan, &preview));
+    }
+    Ok(if preview.faults.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn report(plan: &Plan, preview: &Preview) -> serde_json::Value {
+    let subject = |subject: &lapstrake_lab::run::SubjectPreview| {
+        json!({
+            "name": subject.name,
+            "tree": subject.tree,
+            "commands": subject.commands,
+            "workloads": subject.workloads,
+        })
+    };
+    json!({
+        "plan": plan.name,
+        "subjects": preview.subjects.iter().map(subject).collect::<Vec<_>>(),
+        "repeats": plan.rules.repeats,
+        "expected_s": preview.expected.as_secs(),
+        "faults": preview.faults,
+        "notes": preview.notes,
+    })
+}
+
+fn text(plan: &Plan, preview: &Preview) -> String {
+    let mut text = String::new();
+    for subject in &preview.subjects {
+        text += &format!("{}\n", subject.tree);
+        for command in &subject.commands {
+            text += &format!("    {command}\n");
+        }
+        text += &format!("  loads: {}\n\n", subject.workloads.join("; "));
+    }
+    for note in &preview.notes {
+        text += &format!("note: {note}\n");
+    }
+    for fault in &preview.faults {
+        text += &format!("not allowed: {fault}\n");
+    }
+    let cases: usize = preview.subjects.iter().map(|subject| subject.workloads.len()).sum();
+    text += &format!(
+        "{}: {cases} cases, {} to {} repeats each, about {} with {}",
+        plan.name,
+        plan.rules.repeats,
+        plan.rules.repeats_max,
+        duration(preview.expected),
+        plan.rules.repeats
+    );
+    if let Some(budget) = plan.rules.budget {
+        text += &format!("; it ends after {} at the latest", duration(budget));
+    }
+    text + "\n"
+}
+
+fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+pub fn run(args: &RunArgs) -> Outcome {
+    let (json, path) = (args.what.json, &args.store.store);
+    if args.dry_run {
+        return explain(&args.what);
+    }
+    let plan = args.what.read()?;
+    let options = args.what.options(args.resume)?;
+    let stop = Arc::new(Stop::new());
+    stop_on_signals(&stop)?;
+    let mut store = Store::open(path)?;
+    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {msg}");
+    bar.set_style(style.expect("the template is sound"));
+    let summary = lapstrake_lab::run::run(&plan, &mut store, &options, &stop, &mut |event| {
+        show(&bar, json, event);
+    });
+    bar.finish_and_clear();
+    let summary = summary?;
+    tell(&plan, args, &summary, json);
+    let whole = summary.ending == Ending::Done && summary.failures == 0;
+    Ok(if whole { Exit::Done } else { Exit::Degraded })
+}
+
+fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
+    let ending = match summary.ending {
+        Ending::Done => "done",
+        Ending::Budget => "out of time",
+        Ending::Interrupted => "interrupted",
+    };
+    if json {
+        let report = json!({
+            "plan": plan.name,
+            "experiment": summary.experiment.0,
+            "store": args.store.store,
+            "ending": ending,
+            "runs": summary.runs,
+            "failures": summary.failures,
+        });
+        println!("{report:#}");
+        return;
+    }
+    println!(
+        "{}: {ending}, {} runs, {} failed; experiment {} in {}",
+        plan.name,
+        summary.runs,
+        summary.failures,
+        summary.experiment.0,
+        args.store.store.display()
+    );
+    if summary.ending == Ending::Interrupted {
+        let plan = args.what.plan.display();
+        println!(
+            "to go on: lapstrake lab run --resume --store {} {plan}",
+            args.store.store.display()
+        );
+    }
+}
+
+fn show(bar: &ProgressBar, json: bool, event: Event<'_>) {
+    let say = |line: String| {
+        if bar.is_hidden() && !json {
+            eprintln!("{line}");
+        } else {
+            bar.println(line);
+        }
+    };
+    match event {
+        Event::Note(note) => say(note),
+        Event::Begun { experiment, cases, kept, expected } => {
+            let had = if kept > 0 { format!(", {kept} runs are there") } else { String::new() };
+            let expected = duration(expected);
+            say(format!("experiment {}: {cases} cases{had}, about {expected}", experiment.0));
+        }
+        Event::Builds { subject, round } => {
+            bar.set_message(format!("round {round}: builds {subject}"))
+        }
+        Event::Runs { case, round, share, left } => {
+            bar.set_position((share * 1000.0) as u64);
+            bar.set_message(format!("round {round}, about {} left: {case}", duration(left)));
+        }
+        Event::Ran { case, phases } => {
+            say(format!("{case}: {}", phases.iter().map(figure).collect::<Vec<_>>().join(", ")));
+        }
+        Event::Failed { case, why } => say(format!("{case}: FAILED: {why}")),
+    }
+}
+
+/// A phase's name and figure.
+fn figure(phase: &Phase) -> String {
+    let value = phase.figure.value;
+    let figure = match phase.figure.unit {
+        Unit::BytesPerSecond => format!("{:.1} MB/s", value / 1e6),
+        Unit::RequestsPerSecond => format!("{value:.0} /s"),
+        Unit::TransactionsPerSecond => format!("{value:.0} tps"),
+        Unit::FilesPerSecond => format!("{value:.0} files/s"),
+        Unit::Nanoseconds => format!("{:.1} us", value / 1e3),
+    };
+    if phase.name.is_empty() { figure } else { format!("{} {figure}", phase.name) }
+}
+
+/// The first signal asks for an orderly end; a second one ends the process.
+fn stop_on_signals(stop: &Arc<Stop>) -> std::io::Result<()> {
+    const ENDING: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset fills the set, sigaddset changes it, and it outlives each call; threads that are started
+    // from here on inherit the mask, commands do not (the standard library unblocks signals for them).
+    let set: libc::sigset_t = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in ENDING {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        set.assume_init()
+    };
+    let stop = stop.clone();
+    let wait = move || loop {
+        let mut signal = 0;
+        // SAFETY: both outlive the call.
+        if unsafe { libc::sigwait(&set, &mut signal) } != 0 {
+            return;
+        }
+        if stop.is_set() {
+            std::process::exit(128 + signal);
+        }
+        stop.set();
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}

@@ -1,0 +1,107 @@
+//! Promise: a write is answered before a write-mostly member has it only if another member that is in sync has it, and
+//! then it is.
+
+use lapstrake_engine::*;
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
+use std::ops::Range;
+
+const NOW: Time = Time(0);
+
+/// Of each member: whether it is in sync, whether it is mostly for writing, what is bad.
+type Shape = [(bool, bool, Option<Range<u64>>); 2];
+
+fn mirror(shape: Shape) -> Shard {
+    let geometry = Geometry::new(&Config {
+        level: Level::Raid1,
+        layout: Layout::default_for(Level::Raid1),
+        chunk: Sectors(0),
+        raid_disks: 2,
+        component: Sectors(1024),
+        member_sizes: Vec::new(),
+    })
+    .expect("a mirror");
+    let members = (0..).map(Slot).zip(shape).map(|(slot, (in_sync, write_mostly, bad))| {
+        let trusted_to = if in_sync { FULLY_TRUSTED } else { Sector(0) };
+        MemberConfig {
+            data_offset: Sector(64),
+            slot: Some(slot),
+            trusted_to,
+            rotational: false,
+            write_mostly,
+            bad_blocks: Some(bad.into_iter().collect()),
+            log: None,
+        }
+    });
+    Shard::new(ShardConfig {
+        geometry,
+        members: members.collect(),
+        read_only: false,
+        block: Sectors(1),
+        in_sync_to: FULLY_TRUSTED,
+        bitmap: Some(BitmapTerms { chunk: Sectors(1024), write_behind: 4 }),
+        scratch: BufId(0),
+        scratch_pages: 64,
+        log_signature: None,
+        lost: Vec::new(),
+        journal: None,
+        behind_pages: 64,
+    })
+}
+
+/// Whether a write of sectors 16 to 24 is answered when the first member has it, and the second not yet.
+fn is_answered_before_the_second_has_it(shape: Shape) -> bool {
+    let mut shard = mirror(shape);
+    let kind =
+        RequestKind::Write { buf: Buf { id: BufId(1), offset: 0 }, fua: false, followed: false };
+    let (id, sector, len) = (RequestId(1), Sector(16), Sectors(8));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    let (mut answered, mut held) = (false, None);
+    loop {
+        let mut is_idle = true;
+        while let Some(effect) = shard.poll_effect() {
+            is_idle = false;
+            match effect {
+                Effect::Io(io) if io.member == MemberId(1) => held = Some(io.id),
+                Effect::Io(io) => shard.handle_completion(NOW, io.id, true),
+                Effect::Reply(_) => answered = true,
+                _ => {}
+            }
+        }
+        while let Some(notice) = shard.poll_notice() {
+            is_idle = false;
+            match notice {
+                Notice::NeedActive => shard.handle_order(NOW, &Order::Active),
+                Notice::BitsWanted(from, to) => shard.handle_order(NOW, &Order::BitsSet(from, to)),
+                _ => {}
+            }
+        }
+        if is_idle {
+            break;
+        }
+    }
+    let held = held.expect("the second member gets it, too");
+    shard.handle_completion(NOW, held, true);
+    let mut effects = std::iter::from_fn(|| shard.poll_effect());
+    let is_late = effects.any(|effect| matches!(effect, Effect::Reply(_)));
+    assert!(answered != is_late, "one answer");
+    answered
+}
+
+#[test]
+fn a_write_leaves_a_lagging_member_behind_only_where_another_in_sync_has_it() {
+    let (whole, mostly) = ((true, false, None), (true, true, None));
+    let recovering = (false, false, None);
+    let mostly_recovering = (false, true, None);
+    let cases = [
+        ("a slow half lags", [whole.clone(), mostly.clone()], true),
+        ("nobody lags", [whole.clone(), whole.clone()], false),
+        ("who keeps it is not in sync", [recovering, mostly.clone()], false),
+        ("both are mostly for writing", [mostly.clone(), mostly.clone()], false),
+        ("who lags is not in sync", [whole, mostly_recovering], false),
+        ("who keeps it lacks other sectors", [(true, false, Some(40..48)), mostly.clone()], true),
+        ("who keeps it lacks these", [(true, false, Some(16..24)), mostly], false),
+    ];
+    for (case, shape, expected) in cases {
+        assert_eq!(is_answered_before_the_second_has_it(shape), expected, "{case}");
+    }
+}

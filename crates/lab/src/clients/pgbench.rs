@@ -1,0 +1,286 @@
+//! PostgreSQL on an array: `initdb`, the plan's configuration, a server, `pgbench -i`, `pgbench`, and down again.
+//!
+//! The server listens on a Unix socket in the work directory alone. It refuses to be root's: then all of it runs as the user
+//! `postgres`. Every transaction's latency comes from pgbench's own log (`--log`), which is not on the array.
+
+use super::{Told, run, words};
+use crate::plan::Workload;
+use crate::record::{Flow, Latency, Phase, Series, Unit};
+use crate::subject::obstacle::{find_program, is_root};
+use crate::workload::drive::Stop;
+use crate::workload::recorder::SAMPLE_MS;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings<'a> {
+    pub scale: u32,
+    pub clients: u32,
+    pub jobs: u32,
+    pub mode: &'a str,
+    pub configuration: &'a str,
+}
+
+struct Cluster<'a> {
+    data: PathBuf,
+    /// Socket and logs.
+    beside: PathBuf,
+    programs: PathBuf,
+    work: &'a Path,
+    stop: &'a Stop,
+}
+
+/// Runs it in a directory of the array's filesystem. `during` has the moment at which the load begins.
+///
+/// # Errors
+/// What failed, with the server's log.
+pub(crate) fn pgbench(
+    directory: &Path,
+    work: &Path,
+    workload: &Workload,
+    settings: Settings<'_>,
+    stop: &Stop,
+    during: &mut dyn FnMut(),
+) -> Result<Told, String> {
+    let programs = programs().ok_or("PostgreSQL is not installed; `make setup` installs it")?;
+    let cluster =
+        Cluster { data: directory.join("pgdata"), beside: work.join("pg"), programs, work, stop };
+    let done = cluster.run(workload, settings, during);
+    let log = fs::read_to_string(cluster.beside.join("server.log")).unwrap_or_default();
+    cluster.remove()?;
+    match done {
+        Ok((phase, text)) => {
+            Ok(Told { phases: vec![phase], raw: format!("{text}\nserver's log:\n{log}") })
+        }
+        Err(why) => Err(format!("{why}\nserver's log:\n{log}")),
+    }
+}
+
+/// Where initdb and postgres are: Debian keeps them out of PATH.
+fn programs() -> Option<PathBuf> {
+    let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .filter(|path| path.join("initdb").is_file())
+        .collect();
+    versions.sort();
+    versions.pop().or_else(|| Some(find_program("initdb")?.parent()?.to_owned()))
+}
+
+impl Cluster<'_> {
+    /// A program of PostgreSQL's, as a user who may run it.
+    fn command(&self, program: &str, arguments: &[&str]) -> Vec<String> {
+        let path = self.programs.join(program).display().to_string();
+        let mut command =
+            if is_root() { words(&["runuser", "-u", "postgres", "--", &path]) } else { vec![path] };
+        command.extend(words(arguments));
+        command
+    }
+
+    fn call(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        run(&self.command(program, arguments), self.work, self.stop)
+    }
+
+    fn run(
+        &self,
+        workload: &Workload,
+        settings: Settings<'_>,
+        during: &mut dyn FnMut(),
+    ) -> Result<(Phase, String), String> {
+        for directory in [&self.data, &self.beside] {
+            fs::create_dir_all(directory)
+                .map_err(|error| format!("{}: {error}", directory.display()))?;
+            self.give(directory)?;
+        }
+        let data = self.data.display().to_string();
+        self.call(
+            "initdb",
+            &["--pgdata", &data, "--username", "lab", "--auth", "trust", "--encoding", "UTF8"],
+        )?;
+        let socket = self.beside.display();
+        let own = format!("listen_addresses = ''\nunix_socket_directories = '{socket}'\n");
+        let file = self.data.join("postgresql.conf");
+        let more = format!("\n{own}{}\n", settings.configuration);
+        let before =
+            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        fs::write(&file, before + &more).map_err(|error| format!("{}: {error}", file.display()))?;
+        let log = self.beside.join("server.log").display().to_string();
+        self.call("pg_ctl", &["start", "--wait", "--pgdata", &data, "--log", &log])?;
+        let measured = self.measure(workload, settings, during);
+        // A stop of the lab must not keep the server from being stopped.
+        let down = run(
+            &self.command("pg_ctl", &["stop", "--wait", "--mode", "fast", "--pgdata", &data]),
+            self.work,
+            &Stop::new(),
+        );
+        let measured = measured?;
+        down?;
+        Ok(measured)
+    }
+
+    /// A directory that PostgreSQL's user may write to, and reach.
+    fn give(&self, directory: &Path) -> Result<(), String> {
+        if !is_root() {
+            return Ok(());
+        }
+        run(
+            &words(&["chown", "postgres:", &directory.display().to_string()]),
+            self.work,
+            self.stop,
+        )?;
+        for above in [self.work, self.data.parent().unwrap_or(self.work)] {
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(above, mode)
+                .map_err(|error| format!("{}: {error}", above.display()))?;
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        workload: &Workload,
+        settings: Settings<'_>,
+        during: &mut dyn FnMut(),
+    ) -> Result<(Phase, String), String> {
+        let socket = self.beside.display().to_string();
+        let number = |value: u32| value.to_string();
+        self.call("createdb", &["--host", &socket, "--username", "lab", "lab"])?;
+        let scale = number(settings.scale);
+        let login = ["--host", &socket, "--username", "lab"];
+        self.call(
+            "pgbench",
+            &[&["--initialize", "--quiet", "--scale", &scale], &login[..], &["lab"]].concat(),
+        )?;
+        let prefix = self.beside.join("transactions").display().to_string();
+        let (clients, jobs) =
+            (number(settings.clients), number(settings.jobs.min(settings.clients)));
+        let time = workload.time.as_secs().max(1).to_string();
+        let load = [
+            "--client",
+            &clients,
+            "--jobs",
+            &jobs,
+            "--time",
+            &time,
+            "--protocol",
+            settings.mode,
+            "--log",
+            "--log-prefix",
+            &prefix,
+        ];
+        during();
+        let text = self.call("pgbench", &[&load[..], &login[..], &["lab"]].concat())?;
+        let tps = tps(&text).ok_or_else(|| format!("pgbench's output has no tps: {text}"))?;
+        let seconds = workload.time.as_secs_f64().max(1.0);
+        let mut phase = Phase::new("", tps, Unit::TransactionsPerSecond, seconds);
+        phase.whole = false;
+        self.logged(&mut phase)?;
+        Ok((phase, text))
+    }
+
+    /// Latencies and the course of time, from pgbench's logs. Requests are transactions, which are neither reads nor
+    /// writes: they stand as writes, of no bytes.
+    fn logged(&self, phase: &mut Phase) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("pgbench's log: {error}");
+        let mut ends = Vec::new();
+        for entry in fs::read_dir(&self.beside).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let is_log = path
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"transactions"));
+            if is_log {
+                ends.extend(transactions(&fs::read_to_string(&path).map_err(failed)?));
+            }
+        }
+        let (flow, series) = over_time(&ends);
+        phase.write = flow;
+        phase.series = series;
+        Ok(())
+    }
+
+    fn remove(&self) -> Result<(), String> {
+        for directory in [&self.data, &self.beside] {
+            match fs::remove_dir_all(directory) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(format!("{}: {error}", directory.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The figure that counts: without the time to connect.
+fn tps(text: &str) -> Option<f64> {
+    let line =
+        |mark: &str| text.lines().find(|line| line.starts_with("tps =") && line.contains(mark));
+    // Before version 14 there are two, "including" and "excluding connections".
+    let line = line("without initial").or(line("excluding")).or(line(""))?;
+    line.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// When each transaction ended, in microseconds after 1970, and how long it took, in microseconds. A line is
+/// `client transaction latency script seconds microseconds`.
+fn transactions(text: &str) -> Vec<(u64, u64)> {
+    let line = |line: &str| {
+        let fields: Vec<u64> =
+            line.split(' ').map(|word| word.parse().unwrap_or(u64::MAX)).collect();
+        let &[_, _, latency, _, seconds, micros, ..] = &fields[..] else { return None };
+        (latency < u64::MAX).then_some((seconds * 1_000_000 + micros, latency))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn over_time(ends: &[(u64, u64)]) -> (Flow, Series) {
+    let sample_us = u64::from(SAMPLE_MS) * 1000;
+    let first = ends.iter().map(|(end, latency)| end - latency).min().unwrap_or(0);
+    let mut latency = Latency::default();
+    let mut requests = Vec::new();
+    for (end, took) in ends {
+        latency.record(took * 1000);
+        let sample = ((end - first) / sample_us) as usize;
+        if requests.len() <= sample {
+            requests.resize(sample + 1, 0);
+        }
+        requests[sample] += 1;
+    }
+    let zeros = vec![0; requests.len()];
+    let series = Series {
+        interval_ms: SAMPLE_MS,
+        read_bytes: zeros.clone(),
+        written_bytes: zeros,
+        requests,
+        marks: Vec::new(),
+    };
+    let count = ends.len() as u64;
+    (Flow { bytes: 0, requests: count, latency: (count > 0).then_some(latency) }, series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figure_is_the_one_without_connecting() {
+        let old = "tps = 312.5 (including connections establishing)\ntps = 313.25 (excluding connections establishing)\n";
+        assert_eq!(tps(old), Some(313.25));
+        let new = "latency average = 1 ms\ntps = 985.7 (without initial connection time)\n";
+        assert_eq!(tps(new), Some(985.7));
+        assert_eq!(tps("no such thing"), None);
+    }
+
+    #[test]
+    fn a_log_becomes_latencies_and_a_course() {
+        let text = "0 1 50000 0 100 50000\n1 1 100000 0 100 120000\n0 2 200000 0 100 250000\n0 3 failed 0 100 300000\n";
+        let ends = transactions(text);
+        assert_eq!(ends.len(), 3);
+        let (flow, series) = over_time(&ends);
+        assert_eq!(flow.requests, 3);
+        assert!(flow.latency.unwrap().max().abs_diff(200_000_000) <= 200_000);
+        assert_eq!(series.requests, [1, 1, 1]);
+    }
+}

@@ -1,0 +1,22 @@
+//! The lab: measures arrays against each other and says whether a difference is real.
+//!
+//! [`record`] is what is known of a measurement; [`store`] keeps it in one SQLite file. Whoever measures,
+//! predicts or imports writes the same records, and statistics and reports read nothing else.
+
+pub mod export;
+pub mod import;
+pub mod plan;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod stats;
+pub mod store;
+
+mod clients;
+mod error;
+mod facts;
+mod like;
+mod subject;
+mod workload;
+
+pub use error::LabError;

@@ -1,0 +1,367 @@
+//! bonnie++ 2.00a.
+//!
+//! One file: bytes written one by one (3 MiB), the whole written in chunks, each chunk read, changed and written back, bytes
+//! read one by one, the whole read; each part ends with fsync and close, which are part of its time. Then 8192 seeks
+//! of five readers, of which one in ten writes back what it read. Then files without contents: made, looked up
+//! and deleted, in the order of their names and in random order; making and deleting end with sync(2), which is
+//! part of the time.
+//!
+//! Source: bonnie++.cpp, bon_io.cpp and bon_file.cpp of Debian's 2.00a+nmu1, read for what they do.
+
+use super::{Bench, at, phase};
+use crate::record::{Phase, Unit};
+use crate::workload::recorder::{Kind, Recorder};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+const BYTE_IO: u64 = 3 << 20;
+const SEEKS: usize = 8192;
+const SEEKERS: usize = 5;
+/// One seek in so many writes.
+const UPDATE: u32 = 10;
+const NAME_EXTRA: usize = 12;
+const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/// What to do, as bonnie++'s options say it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub size: u64,
+    pub chunk: u64,
+    pub files: u64,
+    pub sync: bool,
+    pub fast: bool,
+}
+
+/// Runs it once in a directory.
+pub(crate) fn run(
+    bench: &Bench<'_>,
+    directory: &Path,
+    settings: Settings,
+    seed: u64,
+) -> Result<Vec<Phase>, String> {
+    let path = directory.join("Bonnie.lab");
+    let mut phases = Vec::new();
+    if settings.size > 0 {
+        let done = file_parts(bench, &path, settings, seed, &mut phases);
+        // Also after a part that failed.
+        let removed = fs::remove_file(&path);
+        done?;
+        removed.map_err(at("removing the file"))?;
+    }
+    if settings.files > 0 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let place = directory.join("Bonnie.files");
+        let done = directory_parts(bench, &place, settings, &mut random, &mut phases);
+        if done.is_err() {
+            // What is left of it; the error is what counts.
+            let _ = fs::remove_dir_all(&place);
+        }
+        done?;
+    }
+    Ok(phases)
+}
+
+fn open(path: &Path, create: bool) -> Result<File, String> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    if create {
+        // As it does: a file of the last part is no part of this one.
+        let _ = fs::remove_file(path);
+        options.create_new(true);
+    }
+    options.open(path).map_err(at("opening the file"))
+}
+
+/// Its way to close: what was written is out before the time ends.
+fn close(file: File) -> Result<(), String> {
+    file.sync_all().map_err(at("fsync"))
+}
+
+fn file_parts(
+    bench: &Bench<'_>,
+    path: &Path,
+    settings: Settings,
+    seed: u64,
+    phases: &mut Vec<Phase>,
+) -> Result<(), String> {
+    let Settings { size, chunk, fast, .. } = settings;
+    let (chunks, byte_chunks) = (size / chunk, if fast { 0 } else { BYTE_IO / chunk });
+    let speed = Unit::BytesPerSecond;
+    let mut buffer = vec![0u8; chunk as usize];
+    if byte_chunks > 0 {
+        let mut file = open(path, true)?;
+        phases.push(bench.part("per-character output", speed, BYTE_IO as f64, |clock| {
+            for _ in 0..byte_chunks {
+                clock.time(Kind::Write, chunk, || {
+                    (0..chunk).try_for_each(|i| file.write_all(&[(i & 0x7f) as u8]))
+                })?;
+            }
+            close(file)
+        })?);
+    }
+    let mut file = open(path, true)?;
+    phases.push(bench.part("block output", speed, (chunks * chunk) as f64, |clock| {
+        for i in 0..chunks {
+            let at = (i % chunk) as usize;
+            buffer[at] = buffer[at].wrapping_add(1);
+            clock.time(Kind::Write, chunk, || file.write_all(&buffer))?;
+        }
+        close(file)
+    })?);
+    let mut file = open(path, false)?;
+    phases.push(bench.part("rewrite", speed, (chunks * chunk) as f64, |clock| {
+        for i in 0..chunks {
+            clock.time(Kind::Read, chunk, || file.read_exact(&mut buffer))?;
+            let at = (i % chunk) as usize;
+            buffer[at] = buffer[at].wrapping_add(1);
+            file.seek(SeekFrom::Current(-(chunk as i64))).map_err(at_seek)?;
+            clock.time(Kind::Write, chunk, || file.write_all(&buffer))?;
+        }
+        close(file)
+    })?);
+    if byte_chunks > 0 {
+        let mut file = open(path, false)?;
+        phases.push(bench.part("per-character input", speed, BYTE_IO as f64, |clock| {
+            let mut byte = [0u8];
+            for _ in 0..byte_chunks {
+                clock.time(Kind::Read, chunk, || {
+                    (0..chunk).try_for_each(|_| file.read_exact(&mut byte))
+                })?;
+            }
+            close(file)
+        })?);
+    }
+    let mut file = open(path, false)?;
+    phases.push(bench.part("block input", speed, (chunks * chunk) as f64, |clock| {
+        for _ in 0..chunks {
+            clock.time(Kind::Read, chunk, || file.read_exact(&mut buffer))?;
+        }
+        close(file)
+    })?);
+    phases.push(seeks(bench, path, settings, seed)?);
+    Ok(())
+}
+
+fn at_seek(error: std::io::Error) -> String {
+    format!("lseek: {error}")
+}
+
+/// Tickets, dealt to whichever seeker comes first.
+fn seeks(bench: &Bench<'_>, path: &Path, settings: Settings, seed: u64) -> Result<Phase, String> {
+    let Settings { chunk, sync, .. } = settings;
+    let chunks = (settings.size / chunk).max(1);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let tickets: Vec<u32> = (0..SEEKS).map(|_| random.random_range(0..i32::MAX as u32)).collect();
+    let (next, start) = (AtomicUsize::new(0), Barrier::new(SEEKERS));
+    let before = (bench.meter)();
+    let began = Instant::now();
+    let seeker = || -> Result<(Instant, Instant, Recorder), String> {
+        let file = open(path, false);
+        start.wait();
+        let (file, first) = (file?, Instant::now());
+        let mut clock = super::Clock::new(began, bench.stop);
+        let mut buffer = vec![0u8; chunk as usize];
+        while let Some(&ticket) = tickets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let block = u64::from(ticket) % chunks;
+            clock.time(Kind::Read, chunk, || file.read_exact_at(&mut buffer, block * chunk))?;
+            if ticket % UPDATE == 0 {
+                let at = (block % chunk) as usize;
+                buffer[at] = buffer[at].wrapping_sub(1);
+                clock.time(Kind::Write, chunk, || {
+                    file.write_all_at(&buffer, block * chunk)?;
+                    if sync { file.sync_all() } else { Ok(()) }
+                })?;
+            }
+        }
+        close(file)?;
+        Ok((first, Instant::now(), clock.recorder))
+    };
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..SEEKERS).map(|_| scope.spawn(seeker)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a seeker does not panic")).collect()
+    });
+    let done = done.into_iter().collect::<Result<Vec<_>, String>>()?;
+    let costs = (bench.meter)().since(&before);
+    let first = done.iter().map(|(first, ..)| *first).min().unwrap_or(began);
+    let last = done.iter().map(|(_, last, _)| *last).max().unwrap_or(began);
+    let mut all = Recorder::new(0, None);
+    done.iter().for_each(|(_, _, recorder)| all.merge(recorder));
+    let seconds = (last - first).as_secs_f64();
+    Ok(phase("seeks", Unit::RequestsPerSecond, SEEKS as f64, seconds, all, costs))
+}
+
+fn names(count: u64, in_order: bool, random: &mut Xoshiro256PlusPlus) -> Vec<String> {
+    let mut extra = || -> String {
+        let length = random.random_range(0..=NAME_EXTRA);
+        (0..length).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])).collect()
+    };
+    let name = |i: u64| {
+        let extra = extra();
+        if in_order { format!("{i:010x}{extra}") } else { format!("{extra}{i:010x}") }
+    };
+    (0..count).map(name).collect()
+}
+
+/// Its way to put names in random order: each changes place with any other.
+fn shuffle(names: &mut [PathBuf], random: &mut Xoshiro256PlusPlus) {
+    for i in 0..names.len() {
+        let other = random.random_range(0..names.len());
+        names.swap(i, other);
+    }
+}
+
+fn directory_parts(
+    bench: &Bench<'_>,
+    place: &Path,
+    settings: Settings,
+    random: &mut Xoshiro256PlusPlus,
+    phases: &mut Vec<Phase>,
+) -> Result<(), String> {
+    let (count, sync) = (settings.files, settings.sync);
+    let mut part =
+        |name: &str, act: &mut dyn FnMut() -> Result<(), String>| -> Result<(), String> {
+            phases.push(bench.part(name, Unit::FilesPerSecond, count as f64, |_| act())?);
+            if bench.stop.is_set() { Err(super::INTERRUPTED.into()) } else { Ok(()) }
+        };
+    let paths: Vec<PathBuf> =
+        names(count, true, random).iter().map(|name| place.join(name)).collect();
+    fs::create_dir(place).map_err(at("mkdir"))?;
+    part("sequential create", &mut || create(place, &paths, sync))?;
+    part("sequential stat", &mut || each(place, stat))?;
+    part("sequential delete", &mut || {
+        let handle = File::open(place).map_err(at("opening the directory"))?;
+        each(place, |path| remove(path, &handle, sync))?;
+        fs::remove_dir(place).map_err(at("rmdir"))?;
+        sync_all();
+        Ok(())
+    })?;
+    let mut paths: Vec<PathBuf> =
+        names(count, false, random).iter().map(|name| place.join(name)).collect();
+    fs::create_dir(place).map_err(at("mkdir"))?;
+    part("random create", &mut || create(place, &paths, sync))?;
+    shuffle(&mut paths, random);
+    part("random stat", &mut || paths.iter().try_for_each(|path| stat(path)))?;
+    shuffle(&mut paths, random);
+    part("random delete", &mut || {
+        let handle = File::open(place).map_err(at("opening the directory"))?;
+        paths.iter().try_for_each(|path| remove(path, &handle, sync))?;
+        fs::remove_dir(place).map_err(at("rmdir"))?;
+        sync_all();
+        Ok(())
+    })
+}
+
+fn create(place: &Path, paths: &[PathBuf], sync: bool) -> Result<(), String> {
+    let handle = File::open(place).map_err(at("opening the directory"))?;
+    for path in paths {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(at("creating a file"))?;
+        if sync {
+            file.sync_all().and_then(|()| handle.sync_all()).map_err(at("fsync"))?;
+        }
+    }
+    sync_all();
+    Ok(())
+}
+
+/// Every file of a directory, in the order in which it lists them.
+fn each(place: &Path, act: impl Fn(&Path) -> Result<(), String>) -> Result<(), String> {
+    for entry in fs::read_dir(place).map_err(at("reading the directory"))? {
+        act(&entry.map_err(at("reading the directory"))?.path())?;
+    }
+    Ok(())
+}
+
+fn stat(path: &Path) -> Result<(), String> {
+    fs::metadata(path).map(drop).map_err(at("stat"))
+}
+
+fn remove(path: &Path, handle: &File, sync: bool) -> Result<(), String> {
+    fs::remove_file(path).map_err(at("unlink"))?;
+    if sync { handle.sync_all().map_err(at("fsync")) } else { Ok(()) }
+}
+
+fn sync_all() {
+    // SAFETY: takes nothing, changes no memory.
+    unsafe { libc::sync() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Sources;
+    use crate::workload::drive::Stop;
+
+    fn run_it(settings: Settings) -> Vec<Phase> {
+        let (directory, stop) = (tempfile::tempdir().unwrap(), Stop::new());
+        let sources = Sources::default();
+        let meter = || sources.read(None);
+        let phases =
+            run(&Bench { meter: &meter, stop: &stop }, directory.path(), settings, 1).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "it leaves nothing");
+        phases
+    }
+
+    #[test]
+    fn each_part_moves_what_bonnie_moves() {
+        let size = 4 << 20;
+        let phases = run_it(Settings { size, chunk: 8192, files: 64, sync: false, fast: false });
+        let moved = |phase: &Phase| {
+            (
+                phase.name.clone(),
+                phase.read.bytes,
+                phase.read.requests,
+                phase.write.bytes,
+                phase.write.requests,
+            )
+        };
+        let expected = [
+            ("per-character output", 0, 0, 3 << 20, 384),
+            ("block output", 0, 0, size, 512),
+            ("rewrite", size, 512, size, 512),
+            ("per-character input", 3 << 20, 384, 0, 0),
+            ("block input", size, 512, 0, 0),
+        ];
+        for (phase, (name, read, reads, written, writes)) in phases.iter().zip(expected) {
+            assert_eq!(moved(phase), (name.into(), read, reads, written, writes));
+            assert!(phase.whole && phase.figure.value > 0.0);
+        }
+        // As bonnie++ counts, a rewritten byte is one byte.
+        assert!((phases[2].figure.value * phases[2].seconds - size as f64).abs() < 1.0);
+        let seeks = &phases[5];
+        assert_eq!((seeks.name.as_str(), seeks.read.requests), ("seeks", 8192));
+        // One in ten of random tickets: 819, give or take six times its deviation of 27.
+        assert!((655..=983).contains(&seeks.write.requests), "{}", seeks.write.requests);
+        let rest: Vec<&str> = phases[6..].iter().map(|phase| phase.name.as_str()).collect();
+        let files = [
+            "sequential create",
+            "sequential stat",
+            "sequential delete",
+            "random create",
+            "random stat",
+            "random delete",
+        ];
+        assert_eq!(rest, files);
+        assert!(
+            phases[6..]
+                .iter()
+                .all(|phase| (phase.figure.value * phase.seconds - 64.0).abs() < 1e-6)
+        );
+    }
+
+    #[test]
+    fn fast_leaves_out_characters() {
+        let phases =
+            run_it(Settings { size: 1 << 20, chunk: 65536, files: 0, sync: true, fast: true });
+        let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names, ["block output", "rewrite", "block input", "seeks"]);
+    }
+}

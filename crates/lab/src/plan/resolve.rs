@@ -1,0 +1,245 @@
+//! From a plan's file to a [`Plan`]: names are looked up, matrices unfolded, everything that is wrong collected.
+
+use super::arrays::Arrays;
+use super::raw::{RawDisk, RawPlan, RawRules};
+use super::values::Many;
+use super::{Disk, DiskPlace, Order, Plan, Prepare, Problem, Rules, workloads};
+use crate::stats::Repeats;
+use lapstrake_device::MemberSpec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::Spanned;
+
+/// Below this an image has no room for superblock, bitmap and data.
+const IMAGE_BYTES_MIN: u64 = 16 << 20;
+
+/// Problems on their way to lines.
+pub(super) struct Problems<'a> {
+    text: &'a str,
+    all: Vec<Problem>,
+}
+
+impl Problems<'_> {
+    pub(super) fn at(&mut self, span: Range<usize>, text: impl Into<String>) {
+        self.all.push(Problem { line: Some(line(self.text, span.start)), text: text.into() });
+    }
+
+    fn whole(&mut self, text: impl Into<String>) {
+        self.all.push(Problem { line: None, text: text.into() });
+    }
+}
+
+/// The line, from 1, of a byte.
+fn line(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
+}
+
+pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
+    let raw: RawPlan = toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| line(text, span.start));
+        vec![Problem { line, text: error.message().replace('\n', "; ") }]
+    })?;
+    let mut problems = Problems { text, all: Vec::new() };
+    let disks = disks(&raw.disk, directory, &mut problems);
+    let rules = rules(&raw.run, directory, &mut problems);
+    let mut arrays = Arrays::new(&disks, directory);
+    for array in &raw.array {
+        arrays.add(array, &mut problems);
+    }
+    let (arrays, mut notes) = arrays.done();
+    let workloads = workloads::all(&raw.workload, &rules, directory, &mut problems);
+    if raw.array.is_empty() {
+        problems.whole("there is no [[array]]: nothing to measure");
+    } else if raw.workload.is_empty() {
+        problems.whole("there is no [[workload]]: nothing to measure with");
+    }
+    let about = raw.about;
+    let mut plan = Plan {
+        name: raw.name,
+        about,
+        text: text.to_owned(),
+        rules,
+        disks,
+        arrays,
+        workloads,
+        notes: Vec::new(),
+    };
+    if problems.all.is_empty() {
+        fit(&plan, &raw.workload, &mut notes, &mut problems);
+    }
+    plan.notes = notes;
+    problems.all.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+    if problems.all.is_empty() { Ok(plan) } else { Err(problems.all) }
+}
+
+/// Every workload has an array to run on, and every array a workload.
+fn fit(
+    plan: &Plan,
+    raw: &[Spanned<super::raw::RawWorkload>],
+    notes: &mut Vec<String>,
+    problems: &mut Problems<'_>,
+) {
+    for workload in &plan.workloads {
+        let measured = || plan.arrays.iter().filter(|array| !array.states.is_empty());
+        let reasons: Vec<_> =
+            measured().filter_map(|array| Some((array, workload.unfit(array)?))).collect();
+        if reasons.len() == measured().count() {
+            let base = raw.iter().find(|raw| {
+                let name = raw.get_ref().name.get_ref();
+                workload.name == *name || workload.name.starts_with(&format!("{name} "))
+            });
+            let why = reasons.first().map_or("no array is measured", |(_, why)| why);
+            let span = base.map_or(0..0, |raw| raw.get_ref().name.span());
+            problems.at(
+                span,
+                format!("workload {:?} runs on none of the arrays: {why}", workload.name),
+            );
+        } else {
+            let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for (array, why) in reasons {
+                by_reason.entry(why).or_default().push(&array.name);
+            }
+            for (why, arrays) in by_reason {
+                notes.push(format!("{} does not run on {}: {why}", workload.name, listed(&arrays)));
+            }
+        }
+    }
+    for array in plan.arrays.iter().filter(|array| !array.states.is_empty()) {
+        if plan.loads(array).next().is_none() {
+            problems.whole(format!("no workload runs on array {:?}", array.name));
+        }
+        if plan.rules.prepare == Prepare::AssumeClean && array.states.len() > 1 {
+            notes.push(format!(
+                "{}: with prepare = \"assume-clean\" what it gives without a member is not what was written",
+                array.name
+            ));
+        }
+    }
+}
+
+/// The first few by name.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        few => few.join(", "),
+    }
+}
+
+fn rules(raw: &RawRules, directory: &Path, problems: &mut Problems<'_>) -> Rules {
+    let value = |given: &Option<Spanned<u32>>| given.as_ref().map(|given| *given.get_ref());
+    // Verdicts were proven with these.
+    let default = Repeats::default();
+    let repeats = value(&raw.repeats).unwrap_or(default.min);
+    let repeats_max = value(&raw.repeats_max).unwrap_or(default.max.max(repeats));
+    for given in [&raw.repeats, &raw.repeats_max].into_iter().flatten() {
+        if *given.get_ref() == 0 {
+            problems.at(given.span(), "no repeat measures nothing; 5 are the default");
+        }
+    }
+    if let Some(given) = raw.repeats_max.as_ref().filter(|given| *given.get_ref() < repeats) {
+        problems.at(given.span(), format!("repeats-max is less than repeats, which is {repeats}"));
+    }
+    if let Some(given) = raw.time.as_ref().filter(|given| given.get_ref().0.is_zero()) {
+        problems.at(given.span(), "a run of no length measures nothing");
+    }
+    Rules {
+        repeats,
+        repeats_max,
+        interval: raw.interval.map_or(default.width, |share| share.0),
+        warm_up: raw.warm_up.map_or(Duration::from_secs(1), |time| time.0),
+        time: raw.time.as_ref().map_or(Duration::from_secs(5), |time| time.get_ref().0),
+        budget: raw.budget.map(|time| time.0),
+        order: raw.order.unwrap_or(Order::Abba),
+        prepare: raw.prepare.unwrap_or(Prepare::Sync),
+        seed: raw.seed.unwrap_or(1),
+        directory: raw.directory.as_ref().map(|path| directory.join(path)),
+    }
+}
+
+fn disks(raw: &[Spanned<RawDisk>], directory: &Path, problems: &mut Problems<'_>) -> Vec<Disk> {
+    let mut disks: Vec<Disk> = Vec::new();
+    let mut names = BTreeSet::new();
+    for entry in raw {
+        let found = disk(entry, directory, problems);
+        for (disk, span) in found {
+            if !is_name(&disk.name) {
+                problems
+                    .at(span, format!("{:?} is no name: use letters, digits and .-_", disk.name));
+            } else if !names.insert(disk.name.clone()) {
+                problems.at(span, format!("there is another disk {:?}", disk.name));
+            }
+            disks.push(disk);
+        }
+    }
+    disks
+}
+
+/// Names become parts of paths and of tables.
+pub(super) fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    !name.is_empty()
+        && name != "missing"
+        && name != "-"
+        && name.chars().all(plain)
+        && !name.starts_with('.')
+}
+
+fn disk(
+    entry: &Spanned<RawDisk>,
+    directory: &Path,
+    problems: &mut Problems<'_>,
+) -> Vec<(Disk, Range<usize>)> {
+    let raw = entry.get_ref();
+    match (&raw.path, &raw.make) {
+        (Some(path), None) => {
+            if let Some(size) = &raw.size {
+                let window = "of a given disk, a window says it: path = \"/dev/sdb@0+10G\"";
+                problems.at(size.span(), format!("size is for disks to make; {window}"));
+            }
+            let Some(name) = &raw.name else {
+                problems.at(path.span(), "the disk has no name; arrays call it by one");
+                return Vec::new();
+            };
+            match path.get_ref().parse::<MemberSpec>() {
+                Ok(mut spec) => {
+                    spec.path = directory.join(PathBuf::from(&spec.path));
+                    let place = DiskPlace::Given { spec, expendable: raw.expendable };
+                    vec![(Disk { name: name.get_ref().clone(), place }, name.span())]
+                }
+                Err(error) => {
+                    problems.at(path.span(), error.to_string());
+                    Vec::new()
+                }
+            }
+        }
+        (None, Some(make)) => {
+            let Some(size) = &raw.size else {
+                problems.at(make.span(), "disks to make need a size, such as size = \"256M\"");
+                return Vec::new();
+            };
+            let bytes = size.get_ref().0;
+            if bytes < IMAGE_BYTES_MIN || bytes % 4096 != 0 {
+                problems.at(size.span(), "an image has at least 16M, in whole blocks of 4K");
+            }
+            if let Some(name) = &raw.name {
+                problems.at(name.span(), "make names the disks already: make = [\"a\", \"b\"]");
+            }
+            let Many(names) = make.get_ref();
+            let disk =
+                |name: &String| Disk { name: name.clone(), place: DiskPlace::Make { bytes } };
+            names.iter().map(|name| (disk(name), make.span())).collect()
+        }
+        (Some(path), Some(_)) => {
+            problems.at(path.span(), "a disk is given (path) or made (make), not both");
+            Vec::new()
+        }
+        (None, None) => {
+            problems.at(entry.span(), "a disk has a path, or make and size");
+            Vec::new()
+        }
+    }
+}

@@ -1,0 +1,249 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Plan, Vec<Problem>> {
+    Plan::parse(text, Path::new("/plans"))
+}
+
+fn good(text: &str) -> Plan {
+    parse(text).unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
+
+/// The problems as "LINE: text".
+fn problems(text: &str) -> Vec<String> {
+    let all = parse(text).expect_err("something is wrong");
+    all.iter().map(|p| format!("{}: {}", p.line.unwrap_or(0), p.text)).collect()
+}
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.arrays.iter().map(|array| array.name.as_str()).collect()
+}
+
+const DISKS: &str = r#"
+name = "t"
+[[disk]]
+make = ["a", "b", "c", "d"]
+size = "64M"
+[[workload]]
+name = "read"
+pattern = "sequential"
+"#;
+
+fn with(rest: &str) -> String {
+    format!("{DISKS}{rest}")
+}
+
+#[test]
+fn the_least_plan_has_defaults() {
+    let plan = good(&with("[[array]]\nlevel = 5\nmembers = 3\n"));
+    assert_eq!(names(&plan), ["raid5"]);
+    assert_eq!(plan.rules.repeats, 5);
+    assert_eq!(plan.rules.order, Order::Abba);
+    assert_eq!(plan.arrays[0].disks(), ["a", "b", "c"]);
+    assert_eq!(plan.arrays[0].states, [State::Healthy]);
+    let Load::Io(io) = &plan.workloads[0].load else { panic!("{:?}", plan.workloads[0]) };
+    assert_eq!((io.block, io.depth, io.threads, io.read, io.direct), (4096, 1, 1, 1.0, true));
+}
+
+#[test]
+fn a_matrix_is_unfolded_and_combinations_that_come_to_the_same_are_one() {
+    let plan = good(&with(
+        "[[array]]\nlevel = [0, 1, 5]\nchunk = [\"64K\", \"512K\"]\nbitmap = [\"none\", \"internal\"]\nmembers = 3\n",
+    ));
+    let expected = [
+        "raid0-64K",
+        "raid0-512K",
+        "raid1-bitmap-none",
+        "raid1-bitmap-internal",
+        "raid5-64K-bitmap-none",
+        "raid5-64K-bitmap-internal",
+        "raid5-512K-bitmap-none",
+        "raid5-512K-bitmap-internal",
+    ];
+    assert_eq!(names(&plan), expected);
+}
+
+#[test]
+fn members_are_a_dimension_and_what_cannot_be_is_left_out_aloud() {
+    let plan = good(&with("[[array]]\nlevel = [5, 6]\nmembers = [3, 4]\n"));
+    assert_eq!(names(&plan), ["raid5-a+b+c", "raid5-of4", "raid6-of4"]);
+    assert_eq!(plan.notes, ["left out: raid6 a+b+c in-process: raid6 needs 4 members, not 3"]);
+}
+
+#[test]
+fn layouts_go_to_the_levels_that_have_them() {
+    let plan = good(&with(
+        "[[array]]\nlevel = [0, 5, 10]\nlayout = [\"n2\", \"o2\", \"f2\"]\nmembers = 4\n",
+    ));
+    assert_eq!(names(&plan), ["raid0", "raid5", "raid10-n2", "raid10-o2", "raid10-f2"]);
+}
+
+#[test]
+fn systems_are_a_dimension() {
+    let plan = good(&with(
+        "[[disk]]\nmake = [\"e\", \"f\"]\nsize = \"128M\"\n[[array]]\nsystem = [\"lapstrake\", \"btrfs\"]\nlevel = [0, 1]\n\
+         members = [\"e\", \"f\"]\nfilesystem = \"ext4\"\n",
+    ));
+    assert_eq!(names(&plan), ["raid0", "raid1", "btrfs-raid0", "btrfs-raid1"]);
+    assert_eq!(plan.arrays[0].shape.over, Over::Loop);
+    assert!(plan.arrays.iter().all(Array::has_filesystem));
+}
+
+#[test]
+fn states_name_members() {
+    let plan = good(&with(
+        "[[array]]\nlevel = [0, 5]\nmembers = 3\nstates = [\"healthy\", { missing = \"b\" }, \"rebuilding\"]\n",
+    ));
+    let b = || vec!["b".to_owned()];
+    assert_eq!(plan.arrays[0].states, [State::Healthy]);
+    let expected = [State::Healthy, State::Degraded(b()), State::Rebuilding(vec!["c".into()])];
+    assert_eq!(plan.arrays[1].states, expected);
+    assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
+}
+
+#[test]
+fn arrays_nest() {
+    let plan = good(&with(
+        "[[array]]\nname = \"left\"\nlevel = 1\nmembers = [\"a\", \"b\"]\nmeasure = false\n\
+         [[array]]\nname = \"right\"\nlevel = 1\nmembers = [\"c\", \"d\"]\nmeasure = false\n\
+         [[array]]\nname = \"both\"\nlevel = 0\nmembers = [\"left\", \"right\"]\n",
+    ));
+    assert_eq!(plan.subjects().count(), 1);
+    assert_eq!(plan.arrays[2].disks(), ["a", "b", "c", "d"]);
+    let twice = with(
+        "[[array]]\nname = \"left\"\nlevel = 1\nmembers = [\"a\", \"b\"]\nmeasure = false\n\
+         [[array]]\nname = \"both\"\nlevel = 0\nmembers = [\"left\", \"b\"]\n",
+    );
+    assert_eq!(problems(&twice), ["17: disk \"b\" is in the array twice"]);
+}
+
+#[test]
+fn errors_have_their_line() {
+    let cases = [
+        (
+            "[[array]]\nlevel = 7\nmembers = 3\n",
+            "10: \"7\" is not a level: linear, 0, 1, 4, 5, 6 or 10",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = [\"a\", \"x\"]\n",
+            "11: there is no disk \"x\", and no array of that name above",
+        ),
+        ("[[array]]\nlevel = 5\nmembers = 9\n", "11: 9 members, but the plan has 4 disks"),
+        (
+            "[[array]]\nlevel = 6\nmembers = 3\n",
+            "9: the array cannot be built: raid6 needs 4 members, not 3",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = 3\nchunk = \"3K\"\n",
+            "12: a chunk of 3072 bytes: it is a power of two, 4K at least",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = 3\nstates = [\"broken\"]\n",
+            "12: \"broken\" is no state: say",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = 3\nlayout = \"n2\"\n",
+            "12: \"n2\" is a layout of none of the levels",
+        ),
+        (
+            "[[array]]\nlevel = 0\nmembers = 3\nstates = [\"degraded\"]\n",
+            "12: raid0 can be in none of these states",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = 3\nstripe-cache = 8\n",
+            "12: a stripe cache of 8 pages: it has 32 to 32768",
+        ),
+        (
+            "[[disk]]\nmake = [\"a\"]\nsize = \"64M\"\n[[array]]\nlevel = 5\nmembers = 3\n",
+            "10: there is another disk \"a\"",
+        ),
+        (
+            "[[disk]]\nname = \"x\"\n[[array]]\nlevel = 5\nmembers = 3\n",
+            "9: a disk has a path, or make and size",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = 3\n[[workload]]\nname = \"w\"\n",
+            "13: a workload has a pattern",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = 3\n[[workload]]\nname = \"w\"\npattern = \"zipf\"\nstreams = 3\n",
+            "13: streams has no effect on this kind of workload; take it out",
+        ),
+        (
+            "[[array]]\nlevel = 5\nmembers = 3\n[[workload]]\nname = \"w\"\nlike = \"bonnie++\"\n",
+            "13: workload \"w\" runs on none of the arrays: it needs a filesystem on the array",
+        ),
+        (
+            "[run]\nrepeats = 0\n[[array]]\nlevel = 5\nmembers = 3\n",
+            "10: no repeat measures nothing; 5 are the default",
+        ),
+        ("[[array]]\nlevel = 5\nmembers = 3\n[run]\ntime = \"soon\"\n", "13: \"soon\" is no time"),
+    ];
+    for (rest, expected) in cases {
+        let found = problems(&with(rest));
+        assert!(
+            found.iter().any(|found| found.starts_with(expected)),
+            "{rest}\nexpected {expected}\nfound {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn what_toml_refuses_has_its_line_too() {
+    assert!(problems("name = \"t\"\nname = \"u\"\n")[0].starts_with("2: "));
+    let unknown = problems(&with("[[array]]\nlevel = 5\nmembers = 3\nchunks = 4\n"));
+    assert!(
+        unknown[0].starts_with("12: unknown field `chunks`, expected one of `name`"),
+        "{unknown:?}"
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let all = problems(&with(
+        "[[array]]\nlevel = 5\nmembers = [\"x\"]\n[[array]]\nlevel = 6\nmembers = 2\n[run]\nrepeats = 0\n",
+    ));
+    assert_eq!(all.len(), 3, "{all:?}");
+}
+
+#[test]
+fn workloads_are_matrices_too() {
+    let plan = good(&with(
+        "[[array]]\nlevel = 5\nmembers = 3\n[[workload]]\nname = \"mix\"\npattern = \"uniform\"\nread = [\"0%\", \"70%\"]\ndepth = [1, 32]\n",
+    ));
+    let names: Vec<&str> = plan.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    assert_eq!(names, ["read", "mix r0 q1", "mix r0 q32", "mix r70 q1", "mix r70 q32"]);
+}
+
+#[test]
+fn what_does_not_fit_is_told_in_one_line_a_reason() {
+    let plan = good(&with(
+        "[[array]]\nlevel = [0, 1, 5, 6, 10]\nmembers = 4\n[[array]]\nname = \"e\"\nlevel = 5\nmembers = 4\nfilesystem = \"ext4\"\n\
+         [[workload]]\nname = \"b\"\nlike = \"bonnie++\"\n",
+    ));
+    let expected =
+        "b does not run on raid0, raid1, raid5 and 2 more: it needs a filesystem on the array";
+    assert_eq!(plan.notes, [expected]);
+}
+
+#[test]
+fn images_too_small_for_btrfs_are_told() {
+    let told = problems(&with("[[array]]\nsystem = \"btrfs\"\nlevel = 1\nmembers = 2\n"));
+    let expected =
+        "9: the array cannot be built: btrfs needs 125M of each member, more than \"a\" has";
+    assert_eq!(told, [expected]);
+}
+
+/// Those that are shipped can be carried out as they stand.
+#[test]
+fn shipped_plans_are_sound() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        let plan = Plan::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(Some(plan.name.as_str()), path.file_stem().and_then(|name| name.to_str()));
+        assert!(plan.subjects().count() > 1, "{}: nothing to compare", plan.name);
+        count += 1;
+    }
+    assert_eq!(count, 7);
+}

@@ -1,0 +1,89 @@
+//! What experiments say, for programs; and what the page's script draws from: that and the export, compressed.
+
+use super::{Line, Pair, Percentiles, Report, Table, words};
+use crate::export;
+use crate::store::Stored;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+use std::io::Write;
+
+/// The summary in words, and the tables.
+#[must_use]
+pub fn json(report: &Report) -> Value {
+    let sections = words(report);
+    let sections =
+        sections.iter().map(|one| json!({ "title": one.title, "sentences": one.sentences }));
+    json!({
+        "words": sections.collect::<Vec<_>>(),
+        "tables": report.tables.iter().map(table).collect::<Vec<_>>(),
+    })
+}
+
+/// The page's data: gzip in base64.
+pub fn packed(report: &Report, stored: &[Stored]) -> String {
+    let data = json!({ "export": export::json(stored, false), "tables": json(report)["tables"] });
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let written = encoder.write_all(data.to_string().as_bytes());
+    let bytes = written.and_then(|()| encoder.finish()).expect("a vector takes every byte");
+    BASE64_STANDARD.encode(bytes)
+}
+
+fn table(table: &Table) -> Value {
+    json!({
+        "title": table.title(),
+        "workload": table.workload,
+        "phase": table.phase,
+        "params": table.params,
+        "unit": table.unit,
+        "moreIsBetter": table.unit.more_is_better(),
+        "lines": table.lines.iter().map(line).collect::<Vec<_>>(),
+        "pairs": table.pairs.iter().map(pair).collect::<Vec<_>>(),
+    })
+}
+
+fn line(line: &Line) -> Value {
+    let repeats = line.repeats.iter().map(|repeat| {
+        json!({
+            "round": repeat.value.round,
+            "value": repeat.value.value,
+            "outlier": repeat.is_outlier,
+            "steady": repeat.steady.map(|steady| steady.is_steady),
+        })
+    });
+    json!({
+        "experiment": line.experiment,
+        "case": line.case,
+        "name": line.name(),
+        "kind": line.subject.kind,
+        "params": line.subject.params,
+        "state": line.state,
+        "predicted": line.is_predicted,
+        "floor": line.is_floor(),
+        "median": line.summary.median,
+        "low": line.summary.interval.map(|interval| interval.low),
+        "high": line.summary.interval.map(|interval| interval.high),
+        "repeats": repeats.collect::<Vec<_>>(),
+        "cpu": line.cost.cpu_percent_per_mb_s,
+        "read": line.read_latency.as_ref().map(percentiles),
+        "write": line.write_latency.as_ref().map(percentiles),
+    })
+}
+
+fn percentiles(all: &Percentiles) -> Value {
+    json!({ "count": all.count, "points": all.points, "max": all.max_ns })
+}
+
+fn pair(pair: &Pair) -> Value {
+    let interval = pair.interval;
+    json!([
+        pair.of,
+        pair.to,
+        pair.ratio,
+        interval.map(|interval| interval.low),
+        interval.map(|interval| interval.high),
+        pair.verdict().word(),
+    ])
+}

@@ -1,0 +1,158 @@
+use super::*;
+use crate::record::{Experiment, Facts, Origin, Phase, Run, Subject, SubjectKind, Workload};
+use crate::store::Store;
+
+/// An experiment of one load: subject, state and the value of each repeat.
+fn stored(store: &mut Store, origin: Origin, cases: &[(&str, State, &[f64])]) -> Stored {
+    let (name, plan) = ("e".to_owned(), String::new());
+    let new = Experiment { name, origin, plan, facts: Facts::default() };
+    let id = store.begin_experiment(&new).unwrap();
+    for (name, state, values) in cases {
+        let kind = if *name == "null" { SubjectKind::Null } else { SubjectKind::Lapstrake };
+        let (params, detail) = (Params::new(), String::new());
+        let subject = Subject { name: (*name).into(), kind, params, size: None, detail };
+        let workload =
+            Workload { name: "write".into(), runner: "own".into(), params: Params::new() };
+        let case = store.case(id, &subject, state, &workload).unwrap();
+        for (round, &value) in (0..).zip(*values) {
+            let phases = vec![Phase::new("", value * 1e6, Unit::BytesPerSecond, 1.0)];
+            store.add_run(case, &Run { round, phases, ..Run::default() }).unwrap();
+        }
+    }
+    store.finish_experiment(id).unwrap();
+    store.load(id).unwrap().unwrap()
+}
+
+const FAST: [f64; 5] = [200.0, 202.0, 199.0, 201.0, 203.0];
+const ALSO: [f64; 5] = [201.0, 200.0, 201.0, 199.0, 202.0];
+const SLOW: [f64; 5] = [100.0, 101.0, 99.0, 100.5, 100.2];
+
+fn lost() -> State {
+    State::Degraded(vec!["b".into()])
+}
+
+#[test]
+fn a_table_ranks_compares_and_leaves_the_floor_out() {
+    let mut store = Store::in_memory().unwrap();
+    let cases: [(&str, State, &[f64]); 4] = [
+        ("slow", State::Healthy, &SLOW),
+        ("fast", State::Healthy, &FAST),
+        ("also", State::Healthy, &ALSO),
+        ("null", State::Healthy, &[240.0; 5]),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let [table] = &report.tables[..] else { panic!("{report:?}") };
+    let names: Vec<String> = table.lines.iter().map(Line::name).collect();
+    assert_eq!(names, ["null", "fast", "also", "slow"]);
+    assert_eq!(table.pairs.len(), 3);
+    assert_eq!(table.pair(2, 1).unwrap().verdict(), Verdict::NoRealDifference);
+    let slow = table.pair(3, 1).unwrap();
+    assert_eq!(slow.verdict(), Verdict::Real(Standing::Lower));
+    let back = table.pair(1, 3).unwrap();
+    assert_eq!(back.verdict(), Verdict::Real(Standing::Higher));
+    assert!((slow.ratio * back.ratio - 1.0).abs() < 1e-12);
+    assert!(slow.interval.unwrap().low < slow.ratio && slow.ratio < slow.interval.unwrap().high);
+    assert!(table.pair(0, 1).is_none());
+
+    let words = words(&report);
+    let fastest = &words[0].sentences[0];
+    for part in
+        ["write: fast at 201 MB/s (199 to 203).", "No real difference from it: also.", "Last: slow"]
+    {
+        assert!(fastest.contains(part), "{fastest}");
+    }
+    let caveats = &words.last().unwrap().sentences;
+    assert!(
+        caveats[0].contains("harness's own floor") && caveats[0].contains("fast in write"),
+        "{caveats:?}"
+    );
+}
+
+#[test]
+fn what_noise_hides_is_not_called_equal() {
+    let mut store = Store::in_memory().unwrap();
+    let cases: [(&str, State, &[f64]); 3] = [
+        ("a", State::Healthy, &[100.0, 150.0, 90.0, 120.0, 70.0]),
+        ("b", State::Healthy, &[80.0, 100.0, 130.0, 75.0, 110.0]),
+        ("few", State::Healthy, &[101.0, 99.0]),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let verdicts: Vec<Verdict> = report.tables[0].pairs.iter().map(Pair::verdict).collect();
+    assert_eq!(verdicts, [Verdict::CannotTell; 3]);
+    let fastest = &words(&report)[0].sentences[0];
+    assert!(fastest.contains("to tell of 2 of 2") && !fastest.contains("ahead"), "{fastest}");
+}
+
+#[test]
+fn a_missing_member_is_told_against_the_same_subject_whole() {
+    let mut store = Store::in_memory().unwrap();
+    let cases: [(&str, State, &[f64]); 2] =
+        [("raid5", State::Healthy, &FAST), ("raid5", lost(), &SLOW)];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let told =
+        words(&report).into_iter().find(|section| section.title.contains("missing")).unwrap();
+    assert!(
+        told.sentences[0].starts_with("write, degraded: raid5 at 0.498 times healthy"),
+        "{told:?}"
+    );
+    assert_eq!(report.tables[0].lines[1].name(), "raid5, degraded (b missing)");
+}
+
+#[test]
+fn predictions_say_so_everywhere_and_get_no_verdict_against_measurements() {
+    let mut store = Store::in_memory().unwrap();
+    let measured = stored(&mut store, Origin::Measured, &[("raid5", State::Healthy, &FAST)]);
+    let predicted = stored(&mut store, Origin::Predicted, &[("raid5", State::Healthy, &[210.0])]);
+    let both = [measured, predicted];
+    let report = Report::of(&both);
+    assert_eq!(report.tables[0].pairs[0].verdict(), Verdict::CannotTell);
+    let name = "raid5 (predicted)";
+    for text in
+        [terminal(&report), markdown(&report), html(&report, &both), json(&report).to_string()]
+    {
+        assert!(text.contains(name), "{text}");
+    }
+    let compared = compare(&report, "raid5 predicted", "raid5");
+    assert!((compared[0].pair.unwrap().ratio - 210.0 / 201.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_same_case_of_two_experiments_is_told_apart_and_compared() {
+    let mut store = Store::in_memory().unwrap();
+    let cases: [(&str, State, &[f64]); 2] =
+        [("a", State::Healthy, &SLOW), ("b", State::Healthy, &SLOW)];
+    let old = stored(&mut store, Origin::Measured, &cases);
+    let new = stored(&mut store, Origin::Measured, &[("a", State::Healthy, &FAST)]);
+    let report = Report::of(&[old, new]);
+    let names: Vec<String> = report.tables[0].lines.iter().map(Line::name).collect();
+    assert_eq!(names, ["a [e 2]", "a [e 1]", "b"]);
+    let compared = compare(&report, "2", "1");
+    let [only] = &compared[..] else { panic!("{compared:?}") };
+    assert_eq!(only.pair.unwrap().verdict(), Verdict::Real(Standing::Higher));
+    let by_name = compare(&report, "a", "b");
+    assert_eq!(by_name.len(), 2, "a of both experiments against b");
+}
+
+#[test]
+fn a_failed_run_is_told_and_counts_in_nothing() {
+    let mut store = Store::in_memory().unwrap();
+    let one = stored(&mut store, Origin::Measured, &[("raid5", State::Healthy, &FAST)]);
+    let case = one.cases[0].0.id;
+    let failed = Run { round: 5, error: Some("the disk is full".into()), ..Run::default() };
+    store.add_run(case, &failed).unwrap();
+    let report = Report::of(&[store.load(one.head.id).unwrap().unwrap()]);
+    assert_eq!(report.tables[0].lines[0].repeats.len(), 5);
+    assert_eq!(report.failures[0].error, "the disk is full");
+    assert!(terminal(&report).contains("round 5: the disk is full"));
+}
+
+#[test]
+fn markup_in_names_stays_text() {
+    let mut store = Store::in_memory().unwrap();
+    let name = "<b>|*x*</script>";
+    let one = [stored(&mut store, Origin::Measured, &[(name, State::Healthy, &FAST)])];
+    let report = Report::of(&one);
+    let page = html(&report, &one);
+    assert!(page.contains("&lt;b&gt;|*x*&lt;/script&gt;") && !page.contains("<b>|"));
+    assert!(markdown(&report).contains("\\<b>\\|\\*x\\*"));
+}

@@ -1,0 +1,496 @@
+//! Carries out plans: every array in its turn, every load on it, round after round, each run kept as soon as it is
+//! done.
+//!
+//! Invariants:
+//! - a round visits each array (in each of its states) once, in the opposite order of the round before;
+//! - what a run gave is in the store before the next begins, so that whoever is killed loses the one under way;
+//! - rounds of a load go on for all arrays until the widest interval of them is narrow enough, the repeats are at
+//!   their most, or the budget is spent;
+//! - nothing is left standing, however a run ends; what a kill leaves is taken down by the next run.
+
+mod health;
+mod live;
+mod measure;
+mod meter;
+mod preview;
+mod records;
+mod schedule;
+mod tools;
+
+use crate::LabError;
+use crate::facts::facts;
+use crate::plan::{Array, DiskPlace, Io, Load, Plan};
+use crate::record::{Experiment, Origin, Phase, Run, Size, State};
+use crate::stats::{Repeats, settled_value};
+use crate::store::{ExperimentId, Store};
+use crate::subject::guard;
+use crate::subject::recipe::{Places, recipe};
+use crate::subject::steps::recover;
+use crate::workload::drive::INTERRUPTED;
+use live::Live;
+use measure::measure;
+use records::{Done, kept, size, subject_record, workload_record};
+use schedule::{Case, Schedule, Visit};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+#[cfg(test)]
+pub(crate) use meter::Sources;
+pub(crate) use meter::{Costs, Reading};
+
+pub use self::preview::{Preview, SubjectPreview, preview};
+pub use crate::subject::guard::Leave;
+pub use crate::workload::drive::Stop;
+
+/// Failures of a case after which it is not tried again.
+const FAILURES_MAX: u32 = 2;
+
+/// How a plan is to be carried out.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The lapstrake command.
+    pub lapstrake: PathBuf,
+    /// Which of the user's disks may be written to.
+    pub leave: Leave,
+    /// Go on with the last run of the same plan that did not end.
+    pub resume: bool,
+}
+
+/// What happens, for who watches.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Something to be said.
+    Note(String),
+    /// It begins.
+    Begun {
+        /// In the store.
+        experiment: ExperimentId,
+        /// Cases.
+        cases: usize,
+        /// Runs that are kept already.
+        kept: usize,
+        /// How long it takes at least, about.
+        expected: Duration,
+    },
+    /// An array is being built.
+    Builds {
+        /// Its name and state.
+        subject: &'a str,
+        /// The round, from 1.
+        round: u32,
+    },
+    /// A run begins.
+    Runs {
+        /// The array, its state and the load.
+        case: &'a str,
+        /// The round, from 1.
+        round: u32,
+        /// Of what is known to be done, the share that is.
+        share: f64,
+        /// Until all is done, about.
+        left: Duration,
+    },
+    /// A run is done and kept.
+    Ran {
+        /// The array, its state and the load.
+        case: &'a str,
+        /// What it gave.
+        phases: &'a [Phase],
+    },
+    /// A run or the building of an array failed. That is kept as well.
+    Failed {
+        /// The array, its state and the load.
+        case: &'a str,
+        /// Why.
+        why: &'a str,
+    },
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All that was to be done is done.
+    Done,
+    /// The budget is spent.
+    Budget,
+    /// It was interrupted, and can be resumed.
+    Interrupted,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// In the store.
+    pub experiment: ExperimentId,
+    /// How it ended.
+    pub ending: Ending,
+    /// Runs that were done.
+    pub runs: usize,
+    /// Of them those that failed.
+    pub failures: usize,
+}
+
+/// Carries out a plan.
+///
+/// # Errors
+/// If it may not be carried out, or the store or the work directory cannot be used. A run that fails is no error: it
+/// is kept as what it is.
+pub fn run(
+    plan: &Plan,
+    store: &mut Store,
+    options: &Options,
+    stop: &Arc<Stop>,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> Result<Summary, LabError> {
+    let mut faults = guard::check(plan, &options.leave).err().unwrap_or_default();
+    faults.extend(guard::unsound(plan));
+    if !faults.is_empty() {
+        return Err(LabError::Forbidden { faults });
+    }
+    let work = work_directory(plan);
+    fs::create_dir_all(&work).map_err(|source| LabError::File { path: work.clone(), source })?;
+    let lock = lock(&work)?;
+    for done in recover(&work).map_err(LabError::Left)? {
+        watch(Event::Note(format!("an earlier run left something: {done}")));
+    }
+    let mut runner = Runner::begin(plan, store, options, stop, watch, &work)?;
+    let ending = runner.rounds()?;
+    let summary = Summary {
+        experiment: runner.experiment,
+        ending,
+        runs: runner.runs,
+        failures: runner.failures,
+    };
+    if ending != Ending::Interrupted {
+        store.finish_experiment(summary.experiment)?;
+    }
+    clear(&work);
+    drop(lock);
+    Ok(summary)
+}
+
+/// Where images, sockets and mount points of a plan are.
+fn work_directory(plan: &Plan) -> PathBuf {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = plan.name.chars().map(plain).collect();
+    let above = plan.rules.directory.clone().unwrap_or_else(std::env::temp_dir);
+    let above = std::path::absolute(&above).unwrap_or(above);
+    above.join(format!("lapstrake-lab-{name}"))
+}
+
+/// Two runs of a plan would take each other's images.
+fn lock(work: &Path) -> Result<File, LabError> {
+    let path = work.join("lock");
+    let file =
+        File::create(&path).map_err(|source| LabError::File { path: path.clone(), source })?;
+    // SAFETY: names a descriptor that is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(file),
+        _ => Err(LabError::Busy { path: work.to_owned() }),
+    }
+}
+
+/// Removes the work directory, unless something is mounted in it still.
+fn clear(work: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    if !mounts.contains(&work.display().to_string()) {
+        // What cannot be removed stays; the next run of the plan uses it again.
+        let _ = fs::remove_dir_all(work);
+    }
+}
+
+fn subject_name(array: &Array, state: &State) -> String {
+    match state {
+        State::Healthy => array.name.clone(),
+        other => format!("{} {other}", array.name),
+    }
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    store: &'a mut Store,
+    stop: &'a Arc<Stop>,
+    watch: &'a mut dyn FnMut(Event<'_>),
+    places: Places,
+    experiment: ExperimentId,
+    schedule: Schedule,
+    /// By case: rounds that are done, with their figures.
+    done: Done,
+    began: Instant,
+    position: u32,
+    runs: usize,
+    failures: usize,
+}
+
+impl<'a> Runner<'a> {
+    fn begin(
+        plan: &'a Plan,
+        store: &'a mut Store,
+        options: &Options,
+        stop: &'a Arc<Stop>,
+        watch: &'a mut dyn FnMut(Event<'_>),
+        work: &Path,
+    ) -> Result<Self, LabError> {
+        let obstacles = guard::obstacles(plan);
+        for (name, why) in &obstacles {
+            watch(Event::Note(format!("{name} is not measured: {why}")));
+        }
+        let left_out: Vec<String> = obstacles.into_iter().map(|(name, _)| name).collect();
+        let schedule = Schedule::new(plan, &left_out);
+        let unfinished = if options.resume { store.unfinished(&plan.text)? } else { None };
+        if options.resume && unfinished.is_none() {
+            return Err(LabError::NothingToResume { plan: plan.name.clone() });
+        }
+        let experiment = match unfinished {
+            Some(experiment) => experiment,
+            None => store.begin_experiment(&Experiment {
+                name: plan.name.clone(),
+                origin: Origin::Measured,
+                plan: plan.text.clone(),
+                facts: facts(plan, work),
+            })?,
+        };
+        let done = kept(plan, store, experiment, &schedule)?;
+        let kept = done.values().map(BTreeMap::len).sum();
+        let cases = schedule.cases().count();
+        watch(Event::Begun { experiment, cases, kept, expected: schedule.expected(plan) });
+        Ok(Self {
+            plan,
+            store,
+            stop,
+            watch,
+            places: Places { lapstrake: options.lapstrake.clone(), work: work.to_owned() },
+            experiment,
+            schedule,
+            done,
+            began: Instant::now(),
+            position: 0,
+            runs: 0,
+            failures: 0,
+        })
+    }
+
+    fn rounds(&mut self) -> Result<Ending, LabError> {
+        for round in 0..self.plan.rules.repeats_max.max(self.plan.rules.repeats) {
+            let wanted = self.wanted(round);
+            if wanted.is_empty() {
+                return Ok(Ending::Done);
+            }
+            self.position = 0;
+            for visit in self.schedule.order(self.plan.rules.order, round) {
+                let loads: Vec<Case> =
+                    wanted.iter().filter(|case| case.visit == visit).copied().collect();
+                let fresh: Vec<Case> =
+                    loads.into_iter().filter(|case| !self.has(case, round)).collect();
+                if fresh.is_empty() {
+                    continue;
+                }
+                let needed = self.schedule.visit_time(self.plan, &fresh);
+                if self
+                    .plan
+                    .rules
+                    .budget
+                    .is_some_and(|budget| self.began.elapsed() + needed > budget)
+                {
+                    (self.watch)(Event::Note("the budget of time is spent".into()));
+                    return Ok(Ending::Budget);
+                }
+                if !self.visit(visit, &fresh, round)? {
+                    return Ok(Ending::Interrupted);
+                }
+            }
+        }
+        Ok(Ending::Done)
+    }
+
+    fn has(&self, case: &Case, round: u32) -> bool {
+        self.done.get(case).is_some_and(|rounds| rounds.contains_key(&round))
+    }
+
+    /// The cases of a round: all of every load of which not all are told well enough.
+    fn wanted(&self, round: u32) -> Vec<Case> {
+        let rules = &self.plan.rules;
+        let repeats = Repeats { min: rules.repeats, max: rules.repeats_max, width: rules.interval };
+        let mut wanted = Vec::new();
+        for workload in 0..self.plan.workloads.len() {
+            let cases: Vec<Case> =
+                self.schedule.cases().filter(|case| case.workload == workload).collect();
+            // What always fails has no interval to wait for.
+            let live: Vec<Case> =
+                cases.into_iter().filter(|case| !self.is_given_up(case, round)).collect();
+            let figures = |case: &Case| -> Vec<f64> {
+                self.done
+                    .get(case)
+                    .into_iter()
+                    .flat_map(BTreeMap::values)
+                    .flatten()
+                    .copied()
+                    .collect()
+            };
+            let values: Vec<Vec<f64>> = live.iter().map(figures).collect();
+            if round < rules.repeats || (round < rules.repeats_max && !repeats.enough(&values)) {
+                wanted.extend(live);
+            }
+        }
+        wanted
+    }
+
+    fn is_given_up(&self, case: &Case, round: u32) -> bool {
+        let Some(rounds) = self.done.get(case) else { return false };
+        let before = rounds.range(..round).map(|(_, figure)| figure);
+        before.filter(|figure| figure.is_none()).count() as u32 >= FAILURES_MAX
+    }
+
+    /// One array in one state with its loads. False if that was interrupted.
+    fn visit(&mut self, visit: Visit, cases: &[Case], round: u32) -> Result<bool, LabError> {
+        let (array, state) = self.schedule.subject(self.plan, visit);
+        let name = subject_name(array, state);
+        (self.watch)(Event::Builds { subject: &name, round: round + 1 });
+        let mut up: Option<Live> = None;
+        for (index, case) in cases.iter().enumerate() {
+            let workload = &self.plan.workloads[case.workload];
+            let label = format!("{name}, {}", workload.name);
+            let rebuilding = matches!(state, State::Rebuilding(_));
+            // Each load meets a rebuild at its beginning.
+            let stale =
+                rebuilding && up.as_ref().is_some_and(|live| live.is_rebuilding() != Some(true));
+            if stale && let Some(live) = up.take() {
+                self.down(live, &name);
+            }
+            let live = match up.take() {
+                Some(live) => Ok(live),
+                None => self.up(array, state),
+            };
+            let live = match live {
+                Ok(live) => live,
+                Err(why) if why == INTERRUPTED => return Ok(false),
+                Err(why) => {
+                    // What cannot be built fails all its loads.
+                    for case in &cases[index..] {
+                        self.keep_failure(array, state, *case, round, &name, &why)?;
+                    }
+                    return Ok(true);
+                }
+            };
+            let left = self.schedule.left(self.plan, round, visit, index);
+            let share = self.schedule.share(self.plan, round, visit, index);
+            (self.watch)(Event::Runs { case: &label, round: round + 1, share, left });
+            let started_ms = now_ms();
+            // Places differ from round to round, and are the same for all arrays of a round.
+            let seed = self.plan.rules.seed ^ (u64::from(round) << 16);
+            let measured = measure(&live, workload, rebuilding, seed, self.stop);
+            if self.stop.is_set() {
+                self.down(live, &name);
+                return Ok(false);
+            }
+            let size = size(self.plan, array, &live);
+            let run = match measured {
+                Ok(mut measured) => {
+                    let disks = self.disks(array);
+                    for phase in &mut measured.phases {
+                        health::add(&disks, &mut phase.members);
+                    }
+                    (self.watch)(Event::Ran { case: &label, phases: &measured.phases });
+                    self.run_of(round, started_ms, None, measured.phases, measured.raw)
+                }
+                Err(why) => {
+                    (self.watch)(Event::Failed { case: &label, why: &why });
+                    self.run_of(round, started_ms, Some(why), Vec::new(), String::new())
+                }
+            };
+            self.keep(array, state, *case, size, run)?;
+            up = Some(live);
+        }
+        if let Some(live) = up {
+            self.down(live, &name);
+        }
+        Ok(true)
+    }
+
+    fn up(&self, array: &Array, state: &State) -> Result<Live, String> {
+        let recipe = recipe(self.plan, array, state, &self.places);
+        let buffers = self.plan.loads(array).filter_map(|workload| match &workload.load {
+            Load::Io(io) => Some(buffer_bytes(io)),
+            _ => None,
+        });
+        Live::up(&recipe, &self.places.work, buffers.max().unwrap_or(0), self.stop)
+    }
+
+    /// Block devices of the user's below an array, by name.
+    fn disks(&self, array: &Array) -> Vec<(String, PathBuf)> {
+        let given = |name: &str| match &self.plan.disk(name)?.place {
+            DiskPlace::Given { spec, .. } => Some((name.to_owned(), spec.path.clone())),
+            DiskPlace::Make { .. } => None,
+        };
+        array.disks().into_iter().filter_map(given).collect()
+    }
+
+    fn down(&mut self, live: Live, name: &str) {
+        if let Err(why) = live.down() {
+            (self.watch)(Event::Failed { case: name, why: &why });
+        }
+    }
+
+    fn run_of(
+        &mut self,
+        round: u32,
+        started_ms: i64,
+        error: Option<String>,
+        phases: Vec<Phase>,
+        raw: String,
+    ) -> Run {
+        let position = self.position;
+        self.position += 1;
+        Run { round, position, started_ms, error, phases, raw }
+    }
+
+    fn keep_failure(
+        &mut self,
+        array: &Array,
+        state: &State,
+        case: Case,
+        round: u32,
+        name: &str,
+        why: &str,
+    ) -> Result<(), LabError> {
+        let label = format!("{name}, {}", self.plan.workloads[case.workload].name);
+        (self.watch)(Event::Failed { case: &label, why });
+        let run = self.run_of(round, now_ms(), Some(why.to_owned()), Vec::new(), String::new());
+        self.keep(array, state, case, None, run)
+    }
+
+    fn keep(
+        &mut self,
+        array: &Array,
+        state: &State,
+        case: Case,
+        size: Option<Size>,
+        run: Run,
+    ) -> Result<(), LabError> {
+        let workload = &self.plan.workloads[case.workload];
+        let subject = subject_record(self.plan, array, state, size);
+        let id = self.store.case(self.experiment, &subject, state, &workload_record(workload))?;
+        self.store.add_run(id, &run)?;
+        let figure =
+            run.phases.first().filter(|_| run.error.is_none()).map(|phase| settled_value(phase).0);
+        self.done.entry(case).or_default().insert(run.round, figure);
+        self.runs += 1;
+        self.failures += usize::from(run.error.is_some());
+        Ok(())
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// All requests of a load may come to one shard.
+fn buffer_bytes(io: &Io) -> usize {
+    let block = io.block.next_multiple_of(4096).next_power_of_two();
+    (block * u64::from(io.depth) * u64::from(io.threads) * 2) as usize
+}

@@ -1,0 +1,62 @@
+//! What carrying out a plan would do.
+
+use super::schedule::Schedule;
+use super::{Options, subject_name, work_directory};
+use crate::plan::Plan;
+use crate::subject::guard;
+use crate::subject::recipe::{Places, recipe};
+use crate::subject::steps::shown;
+use crate::subject::tree::tree;
+use std::time::Duration;
+
+/// What carrying out a plan would do.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    /// For each array in each state: its tree, the commands that build it, what takes it down, its loads.
+    pub subjects: Vec<SubjectPreview>,
+    /// How long it takes, about, with the least number of repeats.
+    pub expected: Duration,
+    /// What forbids it.
+    pub faults: Vec<String>,
+    /// What to know besides.
+    pub notes: Vec<String>,
+}
+
+/// One array in one state.
+#[derive(Clone, Debug)]
+pub struct SubjectPreview {
+    /// Its name and state.
+    pub name: String,
+    /// It as a tree.
+    pub tree: String,
+    /// Commands in their order.
+    pub commands: Vec<String>,
+    /// Loads.
+    pub workloads: Vec<String>,
+}
+
+/// What carrying out a plan would do, without doing it.
+#[must_use]
+pub fn preview(plan: &Plan, options: &Options) -> Preview {
+    let places = Places { lapstrake: options.lapstrake.clone(), work: work_directory(plan) };
+    let mut subjects = Vec::new();
+    for (array, state) in plan.subjects() {
+        let recipe = recipe(plan, array, state, &places);
+        let mut commands: Vec<String> =
+            recipe.steps.iter().map(|step| step.action.shown()).collect();
+        let undo = recipe.steps.iter().rev().filter_map(|step| step.undo.as_ref());
+        commands.extend(undo.map(|words| format!("{}   # at the end", shown(words))));
+        subjects.push(SubjectPreview {
+            name: subject_name(array, state),
+            tree: tree(plan, array, state),
+            commands,
+            workloads: plan.loads(array).map(|workload| workload.name.clone()).collect(),
+        });
+    }
+    let mut faults = guard::check(plan, &options.leave).err().unwrap_or_default();
+    faults.extend(guard::unsound(plan));
+    let obstacle = |(name, why): (String, String)| format!("{name} cannot be measured here: {why}");
+    let mut notes = plan.notes.clone();
+    notes.extend(guard::obstacles(plan).into_iter().map(obstacle));
+    Preview { subjects, expected: Schedule::new(plan, &[]).expected(plan), faults, notes }
+}

@@ -1,0 +1,247 @@
+//! What is to be done in which order, and how long it may take. No I/O.
+
+use crate::plan::{Array, DiskPlace, Io, Like, Load, Order, Pattern, Plan, Program, Workload};
+use crate::record::{Params, State};
+use serde_json::json;
+use std::time::Duration;
+
+/// Bytes a second at which images are written, about.
+const IMAGE_RATE: u64 = 400 << 20;
+/// Bytes a second of tools that move an amount, about.
+const TOOL_RATE: u64 = 100 << 20;
+/// To build an array and take it down, besides its images.
+const BUILD: Duration = Duration::from_secs(1);
+
+/// An array in a state, by its place in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Visit {
+    array: usize,
+    state: usize,
+}
+
+/// A visit with one of its loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Case {
+    pub visit: Visit,
+    /// By its place in the plan.
+    pub workload: usize,
+}
+
+/// See the module.
+pub(crate) struct Schedule {
+    visits: Vec<(Visit, Vec<usize>)>,
+}
+
+impl Schedule {
+    /// All of a plan, but for arrays of these names.
+    pub(crate) fn new(plan: &Plan, left_out: &[String]) -> Self {
+        let mut visits = Vec::new();
+        for (index, array) in plan.arrays.iter().enumerate() {
+            let fits = |(_, workload): &(usize, &Workload)| workload.unfit(array).is_none();
+            let loads = plan.workloads.iter().enumerate().filter(fits).map(|(index, _)| index);
+            let loads: Vec<usize> = loads.collect();
+            if left_out.contains(&array.name) || loads.is_empty() {
+                continue;
+            }
+            let visit = |state| (Visit { array: index, state }, loads.clone());
+            visits.extend((0..array.states.len()).map(visit));
+        }
+        Self { visits }
+    }
+
+    /// The array and state of a visit.
+    pub(crate) fn subject<'a>(&self, plan: &'a Plan, visit: Visit) -> (&'a Array, &'a State) {
+        let array = &plan.arrays[visit.array];
+        (array, &array.states[visit.state])
+    }
+
+    /// All cases, in the plan's order.
+    pub(crate) fn cases(&self) -> impl Iterator<Item = Case> {
+        self.visits.iter().flat_map(|(visit, loads)| {
+            loads.iter().map(|&workload| Case { visit: *visit, workload })
+        })
+    }
+
+    /// The visits of a round: forth, then back, so that a drift of the machine falls on all alike.
+    pub(crate) fn order(&self, order: Order, round: u32) -> Vec<Visit> {
+        let mut visits: Vec<Visit> = self.visits.iter().map(|(visit, _)| *visit).collect();
+        if order == Order::Abba && round % 2 == 1 {
+            visits.reverse();
+        }
+        visits
+    }
+
+    /// How long the least number of rounds takes, about.
+    pub(crate) fn expected(&self, plan: &Plan) -> Duration {
+        self.round_time(plan) * plan.rules.repeats
+    }
+
+    fn round_time(&self, plan: &Plan) -> Duration {
+        let cases: Vec<Case> = self.cases().collect();
+        let of = |(visit, _): &(Visit, Vec<usize>)| {
+            let own: Vec<Case> =
+                cases.iter().filter(|case| case.visit == *visit).copied().collect();
+            self.visit_time(plan, &own)
+        };
+        self.visits.iter().map(of).sum()
+    }
+
+    /// How long some cases of one visit take, about.
+    pub(crate) fn visit_time(&self, plan: &Plan, cases: &[Case]) -> Duration {
+        let Some(first) = cases.first() else { return Duration::ZERO };
+        let array = &plan.arrays[first.visit.array];
+        let images = array.disks().into_iter().filter_map(|name| match plan.disk(name)?.place {
+            DiskPlace::Make { bytes } => Some(bytes),
+            DiskPlace::Given { .. } => None,
+        });
+        let build = BUILD + Duration::from_secs_f64(images.sum::<u64>() as f64 / IMAGE_RATE as f64);
+        let loads = cases.iter().map(|case| load_time(&plan.workloads[case.workload]));
+        build + loads.sum::<Duration>()
+    }
+
+    /// How long it takes from the load at `index` of a visit to the end of the least number of rounds, about.
+    pub(crate) fn left(&self, plan: &Plan, round: u32, visit: Visit, index: usize) -> Duration {
+        let order = self.order(plan.rules.order, round);
+        let mut left = Duration::ZERO;
+        for other in order.iter().rev().take_while(|other| **other != visit) {
+            let own: Vec<Case> = self.cases().filter(|case| case.visit == *other).collect();
+            left += self.visit_time(plan, &own);
+        }
+        let own = self.cases().filter(|case| case.visit == visit).skip(index);
+        left += own.map(|case| load_time(&plan.workloads[case.workload])).sum();
+        let rounds = plan.rules.repeats.saturating_sub(round + 1);
+        left + self.round_time(plan) * rounds
+    }
+
+    /// The share of the least number of rounds that is done.
+    pub(crate) fn share(&self, plan: &Plan, round: u32, visit: Visit, index: usize) -> f64 {
+        let all = self.expected(plan).as_secs_f64();
+        let left = self.left(plan, round, visit, index).as_secs_f64();
+        if all > 0.0 { (1.0 - left / all).clamp(0.0, 1.0) } else { 1.0 }
+    }
+}
+
+fn load_time(workload: &Workload) -> Duration {
+    let amount = |bytes: u64| Duration::from_secs_f64(bytes as f64 / TOOL_RATE as f64);
+    match &workload.load {
+        Load::Io(Io { amount: Some(bytes), .. }) => amount(*bytes),
+        Load::Io(_) => workload.warm_up + workload.time,
+        // Written twice, read twice, in blocks; half as much by characters.
+        Load::Like(Like::Bonnie { size, times, .. }) => amount(size * 5) * *times,
+        Load::Like(Like::Iozone { size, tests, threads, .. }) => {
+            amount(size * 2 * tests.len() as u64 * u64::from(*threads).max(1))
+        }
+        Load::Like(Like::Hdparm) | Load::Program(Program::Hdparm) => Duration::from_secs(7),
+        Load::Program(Program::Fio { .. }) => Duration::from_secs(30),
+        Load::Program(Program::Bonnie { .. }) => Duration::from_secs(60),
+        Load::Program(Program::Pgbench { scale, .. }) => {
+            workload.time + Duration::from_millis(500) * *scale + Duration::from_secs(10)
+        }
+    }
+}
+
+/// Who runs a workload, and what sets it apart.
+pub(crate) fn params(workload: &Workload) -> (String, Params) {
+    let mut params = Params::new();
+    let runner = match &workload.load {
+        Load::Io(io) => {
+            let pattern = match io.pattern {
+                Pattern::Sequential => "sequential".to_owned(),
+                Pattern::Uniform => "uniform".to_owned(),
+                Pattern::Zipf(theta) => format!("zipf {theta}"),
+                Pattern::Strided(bytes) => format!("strided {bytes}"),
+                Pattern::Streams(count) => format!("streams {count}"),
+                Pattern::Zones(count) => format!("zones {count}"),
+            };
+            params.insert("pattern".into(), json!(pattern));
+            params.insert("block_size".into(), json!(io.block));
+            params.insert("queue_depth".into(), json!(io.depth));
+            params.insert("threads".into(), json!(io.threads));
+            params.insert("read_share".into(), json!(io.read));
+            params.insert("direct".into(), json!(io.direct));
+            params.insert("fsync".into(), json!(io.fsync_end || io.fsync_every.is_some()));
+            if let Some(rate) = io.rate {
+                params.insert("rate".into(), json!(rate));
+            }
+            if io.verify {
+                params.insert("verify".into(), json!(true));
+            }
+            "own"
+        }
+        Load::Like(like) => {
+            let (name, size) = match like {
+                Like::Bonnie { size, .. } => ("bonnie++", Some(*size)),
+                Like::Iozone { size, .. } => ("iozone", Some(*size)),
+                Like::Hdparm => ("hdparm -t", None),
+            };
+            params.insert("definition".into(), json!(name));
+            if let Some(size) = size {
+                params.insert("size".into(), json!(size));
+            }
+            "own"
+        }
+        Load::Program(program) => match program {
+            Program::Fio { .. } => "fio",
+            Program::Bonnie { .. } => "bonnie++",
+            Program::Hdparm => "hdparm",
+            Program::Pgbench { scale, clients, mode, .. } => {
+                params.insert("scale".into(), json!(scale));
+                params.insert("clients".into(), json!(clients));
+                params.insert("mode".into(), json!(mode));
+                "pgbench"
+            }
+        },
+    };
+    (runner.to_owned(), params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn plan() -> Plan {
+        let text = "name = \"t\"\n[run]\nrepeats = 4\ntime = \"2s\"\nwarm-up = \"1s\"\n\
+             [[disk]]\nmake = [\"a\", \"b\", \"c\"]\nsize = \"64M\"\n\
+             [[array]]\nsystem = \"null\"\n\
+             [[array]]\nlevel = [0, 5]\nmembers = 3\nstates = [\"healthy\", \"degraded\"]\n\
+             [[workload]]\nname = \"r\"\npattern = \"uniform\"\n\
+             [[workload]]\nname = \"w\"\npattern = \"uniform\"\nread = \"0%\"\n";
+        Plan::parse(text, Path::new("/")).unwrap()
+    }
+
+    #[test]
+    fn rounds_go_forth_and_back() {
+        let plan = plan();
+        let schedule = Schedule::new(&plan, &[]);
+        let names = |round| -> Vec<String> {
+            let visits = schedule.order(Order::Abba, round);
+            let name = |visit| {
+                let (array, state) = schedule.subject(&plan, visit);
+                format!("{} {state}", array.name)
+            };
+            visits.into_iter().map(name).collect()
+        };
+        let forth =
+            ["null healthy", "raid0 healthy", "raid5 healthy", "raid5 degraded (c missing)"];
+        assert_eq!(names(0), forth);
+        assert_eq!(names(1), forth.iter().rev().copied().collect::<Vec<_>>());
+        assert_eq!(names(2), forth);
+        assert_eq!(schedule.cases().count(), 8);
+        assert_eq!(Schedule::new(&plan, &["raid5".into()]).cases().count(), 4);
+    }
+
+    #[test]
+    fn the_time_that_is_left_falls_to_that_of_the_last_run() {
+        let plan = plan();
+        let schedule = Schedule::new(&plan, &[]);
+        // Loads of 3 s, two on each of four arrays, four rounds; and the building.
+        let expected = schedule.expected(&plan);
+        assert!(expected > Duration::from_secs(4 * (8 * 3 + 4)), "{expected:?}");
+        let last = *schedule.order(Order::Abba, 3).last().unwrap();
+        assert_eq!(schedule.left(&plan, 3, last, 1), Duration::from_secs(3));
+        let first = schedule.order(Order::Abba, 0)[0];
+        assert!(schedule.share(&plan, 0, first, 0) < 0.05);
+        assert!(schedule.share(&plan, 3, last, 1) > 0.95);
+    }
+}

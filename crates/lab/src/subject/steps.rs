@@ -1,0 +1,373 @@
+//! Carries out recipes, and takes down what they built.
+//!
+//! What a step will have made is on record in the work directory before the step begins (a loop device: as soon as
+//! losetup has told which one); [`recover`] takes down what a killed run left.
+
+use super::obstacle::find_program;
+use super::recipe::{Action, Recipe, Step};
+use crate::workload::drive::Stop;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server that is not up by then does not come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a server is looked for.
+const PACE: Duration = Duration::from_millis(5);
+const RECORD: &str = "undo";
+
+/// What stands.
+pub(crate) struct Standing {
+    values: BTreeMap<String, String>,
+    undos: Vec<Undo>,
+    work: PathBuf,
+}
+
+enum Undo {
+    Command(Vec<String>),
+    Server(Server),
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    child: Child,
+    words: Vec<String>,
+}
+
+impl Standing {
+    /// Carries out a recipe. What was built is taken down again if a step fails.
+    ///
+    /// # Errors
+    /// Which step failed, and what it said.
+    pub(crate) fn build(recipe: &Recipe, work: &Path, stop: &Stop) -> Result<Self, String> {
+        let mut standing =
+            Self { values: BTreeMap::new(), undos: Vec::new(), work: work.to_owned() };
+        for step in &recipe.steps {
+            let done = standing.step(step, stop);
+            if let Err(why) = done {
+                let more =
+                    standing.take_down().err().map_or_else(String::new, |why| format!("\n{why}"));
+                return Err(format!("{why}{more}"));
+            }
+        }
+        Ok(standing)
+    }
+
+    /// A text with the outputs that were kept in place of their names.
+    pub(crate) fn fill_in(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, value) in &self.values {
+            text = text.replace(&format!("{{{name}}}"), value);
+        }
+        text
+    }
+
+    fn filled(&self, words: &[String]) -> Vec<String> {
+        words.iter().map(|word| self.fill_in(word)).collect()
+    }
+
+    /// Servers that run, by process.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = u32> {
+        self.undos.iter().filter_map(|undo| match undo {
+            Undo::Server(server) => Some(server.child.id()),
+            Undo::Command(_) => None,
+        })
+    }
+
+    fn step(&mut self, step: &Step, stop: &Stop) -> Result<(), String> {
+        if stop.is_set() {
+            return Err(crate::workload::drive::INTERRUPTED.into());
+        }
+        let keeps = matches!(&step.action, Action::Run { keep: Some(_), .. });
+        if !keeps {
+            self.keep_undo(step)?;
+        }
+        match &step.action {
+            Action::Directory(path) => {
+                fs::create_dir_all(path)
+                    .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+            }
+            Action::Image { path, bytes } => zeros(path, *bytes, stop)?,
+            Action::Run { words, keep } => {
+                let output = run(&self.filled(words))?;
+                if let Some(name) = keep {
+                    self.values.insert(name.clone(), output.trim().to_owned());
+                }
+            }
+            Action::Serve { words, ready } => {
+                let log = self.work.join("server.log");
+                let server = Server::start(&self.filled(words), &log, ready)?;
+                self.undos.push(Undo::Server(server));
+            }
+        }
+        if keeps { self.keep_undo(step) } else { Ok(()) }
+    }
+
+    fn keep_undo(&mut self, step: &Step) -> Result<(), String> {
+        let Some(words) = &step.undo else { return Ok(()) };
+        let words = self.filled(words);
+        record(&self.work, &words).map_err(|error| {
+            format!(
+                "cannot write {}: {error}; nothing was done that it should tell of",
+                self.work.join(RECORD).display()
+            )
+        })?;
+        self.undos.push(Undo::Command(words));
+        Ok(())
+    }
+
+    /// Takes everything down, last things first, whatever fails.
+    ///
+    /// # Errors
+    /// All that failed.
+    pub(crate) fn take_down(mut self) -> Result<(), String> {
+        let mut faults = Vec::new();
+        while let Some(undo) = self.undos.pop() {
+            let done = match undo {
+                Undo::Command(words) => undo_command(&words),
+                Undo::Server(server) => server.stop(),
+            };
+            faults.extend(done.err());
+        }
+        if !faults.is_empty() {
+            return Err(faults.join("\n"));
+        }
+        match fs::remove_file(self.work.join(RECORD)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes down what a run that was killed left standing; what it did.
+///
+/// # Errors
+/// What could not be taken down. It stays on record.
+pub(crate) fn recover(work: &Path) -> Result<Vec<String>, String> {
+    let path = work.join(RECORD);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(|error| format!("{}: {error}", path.display()))?,
+    };
+    let mut done = Vec::new();
+    // A line that was being written when the run was killed is of a step that did not begin.
+    let commands = text.lines().filter_map(|line| serde_json::from_str::<Vec<String>>(line).ok());
+    for words in commands.collect::<Vec<_>>().iter().rev() {
+        // The step may not have come that far: then there is nothing to undo.
+        match undo_command(words) {
+            Ok(()) => done.push(words.join(" ")),
+            Err(why) => done.push(format!("{why} (it may never have been there)")),
+        }
+    }
+    fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(done)
+}
+
+fn record(work: &Path, words: &[String]) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(work.join(RECORD))?;
+    writeln!(file, "{}", serde_json::json!(words))?;
+    file.sync_data()
+}
+
+/// Runs an undo. Filesystems may be busy for a moment after their last user has gone.
+fn undo_command(words: &[String]) -> Result<(), String> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match run(words) {
+            Ok(_) => return Ok(()),
+            Err(why) if !why.contains("busy") || Instant::now() > until => return Err(why),
+            Err(_) => std::thread::sleep(PACE * 10),
+        }
+    }
+}
+
+/// Runs a command to its end; its output.
+pub(crate) fn run(words: &[String]) -> Result<String, String> {
+    let (program, arguments) = words.split_first().ok_or("a command without words")?;
+    // System programs are not in everybody's PATH.
+    let path = find_program(program).unwrap_or_else(|| program.into());
+    let mut command = Command::new(path);
+    command.args(arguments).stdin(Stdio::null()).process_group(0).env("LC_ALL", "C");
+    let output = command.output().map_err(|error| format!("cannot run {program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Err(format!("{} failed ({}): {}", shown(words), output.status, said.trim()))
+}
+
+/// A command as one would type it.
+pub(crate) fn shown(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%{}".contains(c);
+    let quoted = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn zeros(path: &Path, bytes: u64, stop: &Stop) -> Result<(), String> {
+    let failed =
+        |error: io::Error| format!("cannot write {bytes} bytes to {}: {error}", path.display());
+    let mut file = File::create(path).map_err(failed)?;
+    let block = vec![0u8; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        if stop.is_set() {
+            return Err(crate::workload::drive::INTERRUPTED.into());
+        }
+        let now = left.min(block.len() as u64) as usize;
+        file.write_all(&block[..now]).map_err(failed)?;
+        left -= now as u64;
+    }
+    file.sync_all().map_err(failed)
+}
+
+impl Server {
+    /// Starts a server and waits until it is ready.
+    fn start(words: &[String], log: &Path, ready: &Path) -> Result<Self, String> {
+        let (program, arguments) = words.split_first().ok_or("a command without words")?;
+        let file = File::create(log)
+            .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .process_group(0);
+        // SAFETY: only prctl is called between fork and exec, which is a plain system call.
+        unsafe { command.pre_exec(end_with_parent) };
+        let child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
+        let mut server = Self { child, words: words.to_vec() };
+        let until = Instant::now() + PATIENCE;
+        while !is_ready(ready) {
+            if let Some(status) = server.child.try_wait().map_err(|error| error.to_string())? {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                return Err(format!("{} ended ({status}): {}", shown(words), said.trim()));
+            }
+            if Instant::now() > until {
+                // Nobody can use it.
+                let _ = server.child.kill();
+                let _ = server.child.wait();
+                return Err(format!(
+                    "{}: it is not up after {} s",
+                    shown(words),
+                    PATIENCE.as_secs()
+                ));
+            }
+            std::thread::sleep(PACE);
+        }
+        Ok(server)
+    }
+
+    fn stop(mut self) -> Result<(), String> {
+        // SAFETY: our own child, which was not waited for yet.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("{} ended: {status}", shown(&self.words)))
+        }
+    }
+}
+
+/// A server must not outlive a lab that was killed.
+fn end_with_parent() -> io::Result<()> {
+    // SAFETY: sets a flag of this process.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn is_ready(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    match fs::metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => UnixStream::connect(path).is_ok(),
+        Ok(meta) => meta.len() > 0,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn step(command: &[&str], keep: Option<&str>, undo: Option<&[&str]>) -> Step {
+        let action = Action::Run { words: words(command), keep: keep.map(str::to_owned) };
+        Step { action, undo: undo.map(words) }
+    }
+
+    fn recipe(steps: Vec<Step>) -> Recipe {
+        let target = super::super::Target::Null;
+        Recipe { steps, target, device: None, counted: Vec::new(), control: None }
+    }
+
+    #[test]
+    fn outputs_are_put_in_place_of_their_names_and_undone_last_first() {
+        let work = tempfile::tempdir().unwrap();
+        let log = work.path().join("log");
+        let note = |text: &str| format!("echo {text} >> {}", log.display());
+        let recipe = recipe(vec![
+            step(&["echo", "seven"], Some("x"), Some(&["sh", "-c", &note("un-{x}")])),
+            step(&["sh", "-c", &note("do-{x}")], None, Some(&["sh", "-c", &note("un-two")])),
+        ]);
+        let standing = Standing::build(&recipe, work.path(), &Stop::new()).unwrap();
+        assert_eq!(standing.fill_in("/dev/{x}"), "/dev/seven");
+        assert!(work.path().join(RECORD).exists());
+        standing.take_down().unwrap();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "do-seven\nun-two\nun-seven\n");
+        assert!(!work.path().join(RECORD).exists());
+    }
+
+    #[test]
+    fn a_step_that_fails_has_what_came_before_taken_down() {
+        let work = tempfile::tempdir().unwrap();
+        let made = work.path().join("made");
+        let made = made.to_str().unwrap();
+        let recipe = recipe(vec![
+            step(&["touch", made], None, Some(&["rm", made])),
+            step(&["sh", "-c", "echo no room >&2; exit 3"], None, None),
+        ]);
+        let why = Standing::build(&recipe, work.path(), &Stop::new()).err().unwrap();
+        assert_eq!(why, "sh -c 'echo no room >&2; exit 3' failed (exit status: 3): no room");
+        assert!(!Path::new(made).exists());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_taken_down_by_the_next() {
+        let work = tempfile::tempdir().unwrap();
+        let made = work.path().join("made");
+        let made = made.to_str().unwrap();
+        let recipe = recipe(vec![step(&["touch", made], None, Some(&["rm", made]))]);
+        // As after a kill: nobody takes it down.
+        std::mem::forget(Standing::build(&recipe, work.path(), &Stop::new()).unwrap());
+        assert_eq!(recover(work.path()).unwrap(), [format!("rm {made}")]);
+        assert!(!Path::new(made).exists());
+        assert!(recover(work.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_server_that_ends_says_why() {
+        let work = tempfile::tempdir().unwrap();
+        let command = words(&["sh", "-c", "echo no such array >&2; exit 1"]);
+        let why = Server::start(&command, &work.path().join("log"), &work.path().join("ready"));
+        let why = why.err().unwrap();
+        assert!(why.ends_with("ended (exit status: 1): no such array"), "{why}");
+    }
+}

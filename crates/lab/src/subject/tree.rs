@@ -1,0 +1,77 @@
+//! An array as a tree, for people: each unit's type, members, settings and size.
+
+use super::recipe::stripe;
+use crate::plan::{Array, DiskPlace, Leg, Plan, size_text};
+use crate::record::{State, SubjectKind};
+
+/// The tree, a line for each unit.
+pub(crate) fn tree(plan: &Plan, array: &Array, state: &State) -> String {
+    let mut lines = vec![format!("{}: {}", array.name, unit(array))];
+    below(plan, array, state, "", &mut lines);
+    lines.join("\n")
+}
+
+fn below(plan: &Plan, array: &Array, state: &State, indent: &str, lines: &mut Vec<String>) {
+    let last = array.members.len().saturating_sub(1);
+    for (index, leg) in array.members.iter().enumerate() {
+        let (branch, further) = if index == last { ("└─", "  ") } else { ("├─", "│ ") };
+        let told = match leg {
+            Leg::Missing => "missing".into(),
+            Leg::Disk(name) => format!("{name}: {}{}", disk(plan, name), status(leg, state)),
+            Leg::Array(below) => format!("{}: {}{}", below.name, unit(below), status(leg, state)),
+        };
+        lines.push(format!("{indent}{branch} {told}"));
+        if let Leg::Array(array) = leg {
+            below(plan, array, &State::Healthy, &format!("{indent}{further} "), lines);
+        }
+    }
+}
+
+fn status(leg: &Leg, state: &State) -> &'static str {
+    let is_in = |names: &[String]| names.iter().any(|name| name == leg.name());
+    match state {
+        State::Degraded(names) if is_in(names) => ", left out",
+        State::Rebuilding(names) if is_in(names) => ", being rebuilt",
+        _ => "",
+    }
+}
+
+fn disk(plan: &Plan, name: &str) -> String {
+    match plan.disk(name).map(|disk| &disk.place) {
+        Some(DiskPlace::Make { bytes }) => format!("image of {}", size_text(*bytes)),
+        Some(DiskPlace::Given { spec, .. }) => spec.to_string(),
+        None => "unknown".into(),
+    }
+}
+
+fn unit(array: &Array) -> String {
+    let shape = &array.shape;
+    let system = match array.kind {
+        SubjectKind::Null => return "answers at once and moves nothing".into(),
+        SubjectKind::Existing => {
+            return array.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        }
+        SubjectKind::Disk => "disk",
+        SubjectKind::Lapstrake => "Lapstrake",
+        SubjectKind::Md => "md",
+        SubjectKind::Btrfs => "btrfs",
+        SubjectKind::Zfs => "ZFS",
+    };
+    let mut words = vec![system.to_owned()];
+    if let Some(level) = shape.level {
+        words.push(format!("{level} of {}", array.members.len()));
+    }
+    words.extend(shape.layout.clone());
+    if let Some((chunk, data)) = stripe(array) {
+        words.push(format!("chunk {}, stripe {}", size_text(chunk), size_text(chunk * data)));
+    }
+    words.extend(shape.bitmap.as_ref().map(|word| format!("bitmap {word}")));
+    words.extend(shape.bitmap_chunk.map(|bytes| format!("bitmap chunk {}", size_text(bytes))));
+    words.extend(shape.stripe_cache.map(|pages| format!("stripe cache {pages}")));
+    words.extend(shape.read_ahead.map(|bytes| format!("read-ahead {}", size_text(bytes))));
+    if array.kind == SubjectKind::Lapstrake {
+        words.push(format!("by {}", shape.over));
+    }
+    words.extend(shape.filesystem.map(|filesystem| filesystem.to_string()));
+    words.join(", ")
+}

@@ -1,0 +1,305 @@
+//! A disk's buffer: segments that hold consecutive blocks, and writes that are not on the platters yet.
+//!
+//! Invariants: a segment holds one run of blocks, at most its size, of which the last ones are kept.
+//! Dirty extents do not overlap each other; together they are at most the write cache's room and
+//! number. No data bytes exist.
+
+use crate::Nanos;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A run of blocks in the buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Segment {
+    /// Which blocks.
+    pub blocks: Range<u64>,
+    /// They came from a write.
+    pub is_written: bool,
+    /// When it was used last, in uses of the buffer.
+    used: u64,
+}
+
+/// A write that is not on the platters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dirty {
+    /// Its first block.
+    pub lba: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// When the arm may set out for it.
+    pub ready: Nanos,
+    /// When all of it is in the buffer.
+    pub data: Nanos,
+    /// Its age: writes are numbered.
+    pub order: u64,
+}
+
+/// What a buffer holds of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// Nothing of its front.
+    Miss,
+    /// This segment holds its front, up to this block.
+    Front(usize, u64),
+    /// This segment holds all of it.
+    Whole(usize),
+    /// A write that is on its way holds all of it.
+    Dirty,
+}
+
+/// The buffer.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    segments: Vec<Segment>,
+    segment_blocks: u64,
+    /// The segment that writes use and reads do not.
+    write_segment: Option<usize>,
+    hits_on_writes: bool,
+    uses: u64,
+    dirty: BTreeMap<u64, Dirty>,
+    /// Blocks of `dirty` and of the write on its way.
+    dirty_blocks: u64,
+    dirty_extents_max: usize,
+    dirty_blocks_max: u64,
+    combines: bool,
+    orders: u64,
+}
+
+/// How large a buffer is and what it may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheSize {
+    /// Segments.
+    pub segments: usize,
+    /// Blocks of each.
+    pub segment_blocks: u64,
+    /// One of them is for writes alone.
+    pub has_write_segment: bool,
+    /// Reads may be answered from what was written.
+    pub hits_on_writes: bool,
+    /// Writes that may wait for the platters, in runs of consecutive blocks.
+    pub dirty_extents_max: usize,
+    /// And in blocks.
+    pub dirty_blocks_max: u64,
+    /// A write that goes on where another ends joins it.
+    pub combines: bool,
+}
+
+impl Cache {
+    /// An empty buffer.
+    #[must_use]
+    pub fn new(size: &CacheSize) -> Self {
+        let segments =
+            size.segments.max(1) + usize::from(size.has_write_segment && size.segments < 2);
+        Self {
+            segments: vec![Segment::default(); segments],
+            segment_blocks: size.segment_blocks.max(1),
+            write_segment: size.has_write_segment.then_some(0),
+            hits_on_writes: size.hits_on_writes,
+            uses: 0,
+            dirty: BTreeMap::new(),
+            dirty_blocks: 0,
+            dirty_extents_max: size.dirty_extents_max,
+            dirty_blocks_max: size.dirty_blocks_max,
+            combines: size.combines,
+            orders: 0,
+        }
+    }
+
+    /// A segment's size in blocks.
+    #[must_use]
+    pub fn segment_blocks(&self) -> u64 {
+        self.segment_blocks
+    }
+
+    /// A segment.
+    #[must_use]
+    pub fn segment(&self, index: usize) -> &Segment {
+        &self.segments[index]
+    }
+
+    /// What the buffer holds of a read.
+    #[must_use]
+    pub fn lookup(&self, wanted: &Range<u64>) -> Hit {
+        if self.hits_on_writes {
+            let dirty = self.dirty.range(..=wanted.start).next_back().map(|(_, dirty)| dirty);
+            if dirty.is_some_and(|dirty| dirty.lba + dirty.blocks >= wanted.end) {
+                return Hit::Dirty;
+            }
+        }
+        let mut best = Hit::Miss;
+        for (index, segment) in self.segments.iter().enumerate() {
+            let is_usable = self.hits_on_writes || !segment.is_written;
+            if !is_usable || !segment.blocks.contains(&wanted.start) {
+                continue;
+            }
+            if segment.blocks.end >= wanted.end {
+                return Hit::Whole(index);
+            }
+            if !matches!(best, Hit::Front(_, end) if end >= segment.blocks.end) {
+                best = Hit::Front(index, segment.blocks.end);
+            }
+        }
+        best
+    }
+
+    /// Whether a write that waits touches these blocks.
+    #[must_use]
+    pub fn dirty_within(&self, range: &Range<u64>) -> Option<Dirty> {
+        let before = self.dirty.range(..range.end).next_back().map(|(_, dirty)| *dirty);
+        before.filter(|dirty| dirty.lba + dirty.blocks > range.start)
+    }
+
+    /// Takes the segment that was not used for longest, `busy` only if there is no other, for a run
+    /// that begins at `lba`.
+    pub fn take(&mut self, lba: u64, busy: Option<usize>, is_write: bool) -> usize {
+        let index = match self.write_segment {
+            Some(index) if is_write => index,
+            own => (0..self.segments.len())
+                .filter(|index| own != Some(*index))
+                .min_by_key(|&index| {
+                    let segment = &self.segments[index];
+                    (busy == Some(index), !segment.blocks.is_empty(), segment.used)
+                })
+                .unwrap_or(0),
+        };
+        self.segments[index] = Segment { blocks: lba..lba, is_written: is_write, used: 0 };
+        self.touch(index);
+        index
+    }
+
+    /// A segment was used.
+    pub fn touch(&mut self, index: usize) {
+        self.uses += 1;
+        self.segments[index].used = self.uses;
+    }
+
+    /// A segment holds these blocks now, or as many of the last of them as it has room for.
+    pub fn hold(&mut self, index: usize, blocks: Range<u64>) {
+        let start = blocks.start.max(blocks.end.saturating_sub(self.segment_blocks));
+        self.segments[index].blocks = start..blocks.end;
+    }
+
+    /// What segments hold of these blocks is out of date.
+    pub fn forget(&mut self, range: &Range<u64>) {
+        for segment in &mut self.segments {
+            if segment.blocks.start < range.end && range.start < segment.blocks.end {
+                segment.blocks = 0..0;
+            }
+        }
+    }
+
+    /// The segment of written blocks that ends where a write begins.
+    #[must_use]
+    pub fn written_up_to(&self, lba: u64) -> Option<usize> {
+        let ends = |segment: &Segment| segment.is_written && segment.blocks.end == lba;
+        self.segments.iter().position(|segment| ends(segment) && !segment.blocks.is_empty())
+    }
+
+    /// The segment of blocks that were read which ends where a read begins.
+    #[must_use]
+    pub fn read_up_to(&self, lba: u64) -> Option<usize> {
+        let ends = |segment: &Segment| !segment.is_written && segment.blocks.end == lba;
+        self.segments.iter().position(|segment| ends(segment) && !segment.blocks.is_empty())
+    }
+
+    /// Whether a write has room to wait.
+    #[must_use]
+    pub fn has_room(&self, range: &Range<u64>) -> bool {
+        let blocks = range.end - range.start;
+        if self.dirty_blocks == 0 && self.dirty.is_empty() {
+            return true;
+        }
+        self.dirty_blocks + blocks <= self.dirty_blocks_max
+            && (self.dirty.len() < self.dirty_extents_max || self.joins(range.start).is_some())
+    }
+
+    fn joins(&self, lba: u64) -> Option<u64> {
+        let (&start, before) = self.dirty.range(..lba).next_back()?;
+        (self.combines && before.lba + before.blocks == lba).then_some(start)
+    }
+
+    /// A write waits for the platters.
+    pub fn add_dirty(&mut self, range: &Range<u64>, ready: Nanos, data: Nanos) {
+        self.drop_dirty(range);
+        let blocks = range.end - range.start;
+        self.dirty_blocks += blocks;
+        self.orders += 1;
+        if let Some(start) = self.joins(range.start) {
+            let before = self.dirty.get_mut(&start).expect("it was just found");
+            before.blocks += blocks;
+            before.data = before.data.max(data);
+            return;
+        }
+        let dirty = Dirty { lba: range.start, blocks, ready, data, order: self.orders };
+        self.dirty.insert(range.start, dirty);
+    }
+
+    /// Cuts out of the waiting writes what is overwritten.
+    fn drop_dirty(&mut self, range: &Range<u64>) {
+        while let Some(old) = self.dirty_within(range) {
+            self.dirty.remove(&old.lba);
+            self.dirty_blocks -= old.blocks;
+            let end = old.lba + old.blocks;
+            for rest in [old.lba..range.start, range.end..end] {
+                if rest.start < rest.end {
+                    let blocks = rest.end - rest.start;
+                    self.dirty_blocks += blocks;
+                    self.dirty.insert(rest.start, Dirty { lba: rest.start, blocks, ..old });
+                }
+            }
+        }
+    }
+
+    /// Hands a waiting write to the arm; its room is used until [`Cache::cleaned`].
+    pub fn start_cleaning(&mut self, lba: u64) -> Option<Dirty> {
+        self.dirty.remove(&lba)
+    }
+
+    /// The rest of a write of which only a part is written now.
+    pub fn put_back(&mut self, rest: Dirty) {
+        self.dirty.insert(rest.lba, rest);
+    }
+
+    /// A write of so many blocks is on the platters.
+    pub fn cleaned(&mut self, blocks: u64) {
+        self.dirty_blocks -= blocks;
+    }
+
+    /// Writes that wait, by place.
+    pub fn dirty(&self) -> impl Iterator<Item = &Dirty> {
+        self.dirty.values()
+    }
+
+    /// The write that has waited for longest.
+    #[must_use]
+    pub fn oldest_dirty(&self) -> Option<Dirty> {
+        self.dirty.values().min_by_key(|dirty| dirty.order).copied()
+    }
+
+    /// Up to `count` writes around a block, the nearest places first on either side.
+    #[must_use]
+    pub fn dirty_near(&self, lba: u64, count: usize) -> Vec<Dirty> {
+        let up = self.dirty.range(lba..).take(count);
+        let down = self.dirty.range(..lba).rev().take(count);
+        up.chain(down).map(|(_, dirty)| *dirty).collect()
+    }
+
+    /// Blocks that wait for the platters, those on their way included.
+    #[must_use]
+    pub fn dirty_blocks(&self) -> u64 {
+        self.dirty_blocks
+    }
+
+    /// Whether more than half of the room for writes is used.
+    #[must_use]
+    pub fn is_half_dirty(&self) -> bool {
+        self.dirty_blocks * 2 > self.dirty_blocks_max
+            || self.dirty.len() * 2 > self.dirty_extents_max
+    }
+
+    /// How many writes were taken in so far.
+    #[must_use]
+    pub fn writes_taken(&self) -> u64 {
+        self.orders
+    }
+}

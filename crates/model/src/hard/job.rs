@@ -1,0 +1,158 @@
+//! What the arm is at.
+
+use super::HardDisk;
+use crate::Nanos;
+use crate::cache::Dirty;
+use crate::channel::Channel;
+use crate::mechanism::{Leg, contiguous_end};
+use crate::request::Request;
+use std::ops::Range;
+
+/// A transfer from or to the media.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    /// Reads into a segment: what is waited for, then ahead.
+    Read(Stream),
+    /// Writes a command's data, which it waits for.
+    Write { request: Request, legs: Vec<Leg> },
+    /// Writes what the buffer holds.
+    Clean { dirty: Dirty, legs: Vec<Leg> },
+    /// Reads a band of a shingled disk and writes it anew.
+    Band { range: Range<u64>, end: Nanos },
+}
+
+/// A read that may go on for as long as nothing else is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    pub segment: usize,
+    pub legs: Vec<Leg>,
+    /// First block of the run that it makes; what a segment held before is part of it.
+    pub base: u64,
+    /// First block of the run that comes from the media.
+    pub media: u64,
+    /// One past the last block of the plan.
+    pub planned: u64,
+    /// When the last block that is waited for, or that must be read ahead, has passed.
+    pub busy_until: Nanos,
+}
+
+impl Stream {
+    /// The blocks that the segment holds at a moment.
+    pub fn held(&self, now: Nanos) -> Range<u64> {
+        self.base..contiguous_end(&self.legs, self.media, now)
+    }
+
+    /// When a block has passed; none if it is not in the plan.
+    pub fn passed(&self, lba: u64) -> Option<Nanos> {
+        let leg = self.legs.iter().find(|leg| (leg.lba..leg.lba_end()).contains(&lba))?;
+        Some(leg.after(lba - leg.lba + 1))
+    }
+
+    /// When the last leg has passed.
+    pub fn end(&self) -> Nanos {
+        self.legs.iter().map(Leg::end).max().unwrap_or(Nanos::ZERO)
+    }
+}
+
+/// When the last of `range` has gone over the link, if blocks go in order, each takes `link` and none
+/// before `from`; blocks outside of `legs` are there already.
+pub(super) fn link_end(
+    legs: &[Leg],
+    range: Range<u64>,
+    from: Nanos,
+    link: impl Fn(u64) -> Nanos,
+) -> Nanos {
+    let mut end = from;
+    let mut lba = range.start;
+    while lba < range.end {
+        let leg = legs.iter().find(|leg| (leg.lba..leg.lba_end()).contains(&lba));
+        let Some(leg) = leg else {
+            let next = legs.iter().map(|leg| leg.lba).filter(|&start| start > lba).min();
+            let until = next.unwrap_or(range.end).min(range.end);
+            end += link(until - lba);
+            lba = until;
+            continue;
+        };
+        let blocks = leg.lba_end().min(range.end) - lba;
+        let first = leg.after(lba - leg.lba + 1);
+        let last = leg.after(lba - leg.lba + blocks);
+        end = (end + link(blocks)).max(first + link(blocks)).max(last + link(1));
+        lba += blocks;
+    }
+    end
+}
+
+impl HardDisk {
+    /// The segment of the stream that is being read.
+    pub(super) fn stream_segment(&self) -> Option<usize> {
+        match &self.job {
+            Some(Job::Read(stream)) => Some(stream.segment),
+            _ => None,
+        }
+    }
+
+    /// The number of the write that is on its way from the buffer.
+    pub(super) fn cleaning(&self) -> Option<u64> {
+        match &self.job {
+            Some(Job::Clean { dirty, .. }) => Some(dirty.order),
+            _ => None,
+        }
+    }
+
+    /// The segment being read holds what has passed.
+    pub(super) fn note_progress(&mut self, now: Nanos) {
+        if let Some(Job::Read(stream)) = &self.job {
+            self.cache.hold(stream.segment, stream.held(now));
+        }
+    }
+
+    /// A read of blocks that come with the stream under way waits for them there.
+    pub(super) fn join_stream(
+        &mut self,
+        request: &Request,
+        hit: Nanos,
+        now: Nanos,
+        channel: &mut Channel,
+    ) -> bool {
+        if !self.model.caches_reads {
+            return false;
+        }
+        let turn = self.model.mechanism.rotation.period();
+        let Some(Job::Read(stream)) = &self.job else { return false };
+        let range = request.range();
+        if range.start < self.cache.segment(stream.segment).blocks.start {
+            return false;
+        }
+        let comes =
+            if range.start < stream.held(now).end { Some(now) } else { stream.passed(range.start) };
+        if comes.is_none_or(|comes| comes > now + turn) {
+            return false;
+        }
+        let segment = stream.segment;
+        self.cache.touch(segment);
+        self.stretch_stream(range.end, range.clone());
+        let model = self.model.clone();
+        let Some(Job::Read(stream)) = &mut self.job else { return false };
+        let end = link_end(&stream.legs, range.clone(), hit, |blocks| model.link_time(blocks));
+        let last = stream.passed(range.end - 1).unwrap_or(now);
+        stream.busy_until = stream.busy_until.max(last);
+        let at = Nanos(end.0.saturating_sub(model.link_time(request.blocks).0)).max(hit);
+        self.send(request, at, end, channel);
+        true
+    }
+
+    /// Plans on to `end` at least, and as far ahead of `range` as the disk reads.
+    pub(super) fn stretch_stream(&mut self, end: u64, range: Range<u64>) {
+        let Some(Job::Read(stream)) = &self.job else { return };
+        let start = self.cache.segment(stream.segment).blocks.start;
+        let stop = self.read_ahead_stop(start, &range).max(end);
+        let Some(Job::Read(stream)) = &mut self.job else { return };
+        if stop > stream.planned {
+            let (arm, now) =
+                stream.legs.last().map_or((self.arm, self.arm_free), |leg| (leg.track, leg.end()));
+            let more = stream.planned..stop;
+            self.model.mechanism.extend(arm, now, more, false, &mut stream.legs);
+            stream.planned = stop;
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Whole disks, from outside: rates, times, order, and that every command ends once.
+
+use crate::channel::Channel;
+use crate::dice::Dice;
+use crate::disk::{Disk, DiskModel};
+use crate::profile::builtin;
+use crate::request::{Completion, Op, Request};
+use crate::{HardDiskModel, Nanos};
+use std::sync::Arc;
+
+fn model(name: &str) -> DiskModel {
+    builtin::get(name).unwrap().unwrap().build().unwrap()
+}
+
+fn hard(name: &str) -> HardDiskModel {
+    match model(name) {
+        DiskModel::Hard(model) => (*model).clone(),
+        DiskModel::Solid(_) => panic!("{name} has no arm"),
+    }
+}
+
+fn of(model: HardDiskModel) -> DiskModel {
+    DiskModel::Hard(Arc::new(model))
+}
+
+/// Keeps `depth` commands at the disk until `next` has no more; gives when each ended.
+fn run(
+    disk: &mut Disk,
+    depth: usize,
+    start: Nanos,
+    mut next: impl FnMut(u64) -> Option<Request>,
+) -> Vec<Completion> {
+    let mut channel = Channel::unbounded();
+    let (mut now, mut tag, mut ended) = (start, 0, Vec::new());
+    let mut submit = |disk: &mut Disk, now, channel: &mut Channel| {
+        if let Some(request) = next(tag) {
+            disk.submit(Request { tag, ..request }, now, channel);
+            tag += 1;
+        }
+    };
+    for _ in 0..depth {
+        submit(disk, now, &mut channel);
+    }
+    while let Some(event) = disk.next_event(&channel) {
+        assert!(event >= now, "time goes back from {now:?} to {event:?}");
+        now = event;
+        while let Some(completion) = disk.poll(now, &mut channel) {
+            ended.push(completion);
+            submit(disk, now, &mut channel);
+        }
+    }
+    ended
+}
+
+fn sequential(disk: &DiskModel, op: Op, first: u64) -> f64 {
+    let (blocks, count) = (256, 2000);
+    let ended = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| {
+        (tag < count).then(|| Request { tag, op, lba: first + tag * blocks, blocks })
+    });
+    let bytes = (count * blocks * 512) as f64;
+    bytes / ended.last().unwrap().at.0 as f64 * 1e3
+}
+
+fn random(disk: &DiskModel, op: Op, depth: usize, count: u64) -> f64 {
+    let mut dice = Dice(1);
+    let limit = disk.blocks() - 8;
+    let ended = run(&mut disk.disk(), depth, Nanos::ZERO, |tag| {
+        (tag < count).then(|| Request { tag, op, lba: dice.below(limit), blocks: 8 })
+    });
+    assert_eq!(ended.len() as u64, count);
+    ended.last().unwrap().at.as_ms() / count as f64
+}
+
+#[test]
+fn a_stream_runs_at_the_rate_of_the_zone() {
+    let disk = model("seagate-250-x510");
+    let inner = disk.blocks() - 600_000;
+    for op in [Op::Read, Op::Write] {
+        let (outer_rate, inner_rate) = (sequential(&disk, op, 0), sequential(&disk, op, inner));
+        assert!((92.0..99.0).contains(&outer_rate), "{op:?}: {outer_rate} MB/s outside");
+        assert!((45.5..49.0).contains(&inner_rate), "{op:?}: {inner_rate} MB/s inside");
+    }
+}
+
+#[test]
+fn a_stream_without_write_cache_loses_a_turn_each_time() {
+    let model = hard("ST9146803SS");
+    let rate = sequential(&of(model.clone()), Op::Write, 0);
+    let turn = model.mechanism.rotation.period().as_ms();
+    let one_a_turn = 256.0 * 512.0 / turn / 1e3;
+    assert!(rate < 1.1 * one_a_turn && rate > 0.4 * one_a_turn, "{rate} against {one_a_turn} MB/s");
+}
+
+#[test]
+fn a_random_read_takes_overhead_seek_and_half_a_turn() {
+    let model = hard("seagate-250-x510");
+    let turn = model.mechanism.rotation.period().as_ms();
+    let mean = random(&of(model), Op::Read, 1, 4000);
+    let expected = 0.25 + 10.0 + turn / 2.0;
+    assert!((mean / expected - 1.0).abs() < 0.03, "{mean} against {expected} ms");
+}
+
+#[test]
+fn a_queue_and_a_write_cache_shorten_the_way() {
+    let disk = model("seagate-250-x510");
+    let (one, many) = (random(&disk, Op::Read, 1, 2000), random(&disk, Op::Read, 32, 2000));
+    assert!(many < 0.6 * one, "depth 1: {one} ms, depth 32: {many} ms");
+    let write = random(&disk, Op::Write, 1, 4000);
+    assert!(write < 0.75 * one, "read {one} ms, cached write {write} ms");
+    let mut fcfs = hard("seagate-250-x510");
+    fcfs.order = super::Order::Fcfs;
+    let fcfs = random(&of(fcfs), Op::Read, 32, 2000);
+    assert!(fcfs > 0.95 * one, "first come, first served: {fcfs} against {one} ms");
+}
+
+#[test]
+fn elevators_save_less_than_looking_at_the_angle() {
+    let with = |order| {
+        let mut model = hard("seagate-250-x510");
+        model.order = order;
+        random(&of(model), Op::Read, 32, 2000)
+    };
+    let sptf = with(super::Order::Sptf { ageing: 0.0 });
+    let look = with(super::Order::CLook);
+    let scan = with(super::Order::VScan { turn: 0.2 });
+    let fcfs = with(super::Order::Fcfs);
+    assert!(sptf < look && look < fcfs && scan < fcfs, "{sptf} {look} {scan} {fcfs}");
+}
+
+#[test]
+fn ageing_bounds_the_longest_wait() {
+    let longest = |ageing| {
+        let mut model = hard("seagate-250-x510");
+        model.order = super::Order::Sptf { ageing };
+        let (mut dice, mut starts) = (Dice(2), Vec::new());
+        let mut disk = of(model.clone()).disk();
+        let mut channel = Channel::unbounded();
+        let (mut now, mut worst, mut tag) = (Nanos::ZERO, Nanos::ZERO, 0);
+        while tag < 3000 || disk.next_event(&channel).is_some() {
+            while tag < 3000 && starts.len() as u64 <= tag && disk_inside(&starts) < 32 {
+                let lba = dice.below(model.blocks() - 8);
+                disk.submit(Request { tag, op: Op::Read, lba, blocks: 8 }, now, &mut channel);
+                starts.push(Some(now));
+                tag += 1;
+            }
+            now = disk.next_event(&channel).unwrap();
+            while let Some(completion) = disk.poll(now, &mut channel) {
+                let start = starts[completion.tag as usize].take().unwrap();
+                worst = worst.max(completion.at.since(start));
+            }
+        }
+        worst
+    };
+    let (greedy, aged) = (longest(0.0), longest(0.3));
+    assert!(aged < greedy, "{greedy:?} without, {aged:?} with");
+}
+
+fn disk_inside(starts: &[Option<Nanos>]) -> usize {
+    starts.iter().flatten().count()
+}
+
+#[test]
+fn what_was_read_is_read_again_from_the_buffer() {
+    let disk = model("seagate-250-x510");
+    let read = |tag| Request { tag, op: Op::Read, lba: 1_000_000, blocks: 8 };
+    let ended = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| (tag < 2).then(|| read(tag)));
+    let again = ended[1].at.since(ended[0].at);
+    assert!(again < Nanos(200_000), "{again:?}");
+}
+
+#[test]
+fn a_flush_waits_for_what_was_written_before_it() {
+    let disk = model("seagate-250-x510");
+    let mut dice = Dice(3);
+    let limit = disk.blocks() - 8;
+    let ended = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| {
+        let op = if tag == 20 { Op::Flush } else { Op::Write };
+        (tag <= 20).then(|| Request { tag, op, lba: dice.below(limit), blocks: 8 })
+    });
+    let (writes, flush) = (ended[19].at, ended[20].at.since(ended[19].at));
+    assert!(writes < Nanos::from_ms(5.0), "20 cached writes took {writes:?}");
+    assert!(flush > Nanos::from_ms(60.0), "the flush took {flush:?}");
+    let idle = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| {
+        (tag == 0).then_some(Request { tag, op: Op::Flush, lba: 0, blocks: 0 })
+    });
+    assert!(idle[0].at < Nanos::from_ms(1.0));
+}
+
+#[test]
+fn a_cable_that_is_held_carries_one_command_at_a_time() {
+    let disk = model("ST340015A");
+    let mut disks = [disk.disk(), disk.disk()];
+    let mut channel = Channel::held(100_000_000);
+    let alone = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| {
+        (tag == 0).then_some(Request { tag, op: Op::Read, lba: 50_000_000, blocks: 256 })
+    })[0]
+        .at;
+    for (tag, disk) in (0..).zip(&mut disks) {
+        let request = Request { tag, op: Op::Read, lba: 50_000_000, blocks: 256 };
+        disk.submit(request, Nanos::ZERO, &mut channel);
+    }
+    let mut ended = Vec::new();
+    while let Some(now) = disks.iter().filter_map(|disk| disk.next_event(&channel)).min() {
+        ended.extend(disks.iter_mut().filter_map(|disk| disk.poll(now, &mut channel)));
+    }
+    assert_eq!(ended.len(), 2);
+    assert!(ended[1].at > ended[0].at + Nanos(alone.0 / 4), "{ended:?}, alone {alone:?}");
+}
+
+#[test]
+fn a_shingled_disk_slows_down_when_its_cache_zone_is_full() {
+    let mut model = hard("hdd-8tb-shingled");
+    model.shingles = Some(super::Shingles { band_blocks: 65_536, cache_blocks: 4_000 });
+    let early = random(&of(model.clone()), Op::Write, 8, 400);
+    model.cache.dirty_extents_max = 8;
+    let late = random(&of(model), Op::Write, 8, 2_000);
+    assert!(late > 20.0 * early, "{early} ms, then {late} ms");
+}
+
+#[test]
+fn every_command_ends_once_and_a_run_is_the_same_each_time() {
+    for name in builtin::names() {
+        let disk = model(name);
+        let go = || {
+            let mut dice = Dice(4);
+            let mut last = 0_u64;
+            run(&mut disk.disk(), 16, Nanos::ZERO, |tag| {
+                let blocks = 1 + dice.below(600);
+                let lba = match dice.below(4) {
+                    0 => last,
+                    1 => last.saturating_sub(dice.below(500)),
+                    _ => dice.below(disk.blocks()),
+                };
+                let lba = lba.min(disk.blocks() - blocks);
+                last = lba + blocks;
+                let op = match dice.below(20) {
+                    0 => Op::Flush,
+                    1 => Op::WriteThrough,
+                    2..8 => Op::Write,
+                    _ => Op::Read,
+                };
+                (tag < 3000).then_some(Request { tag, op, lba, blocks })
+            })
+        };
+        let ended = go();
+        let mut tags: Vec<u64> = ended.iter().map(|completion| completion.tag).collect();
+        tags.sort_unstable();
+        assert!(tags.iter().copied().eq(0..3000), "{name}: each command ends once");
+        assert_eq!(ended, go(), "{name}");
+    }
+}

@@ -1,0 +1,30 @@
+//! Models of disks and of what connects them, in virtual time.
+//!
+//! A disk takes commands ([`Request`]) at a time and says when they end ([`Completion`]); it holds no
+//! data. The time is an argument, nothing is drawn that does not follow from a seed, so a run is
+//! the same each time.
+
+pub mod cache;
+pub mod channel;
+mod dice;
+pub mod disk;
+pub mod diskspecs;
+pub mod hard;
+pub mod layout;
+pub mod measure;
+pub mod mechanism;
+pub mod profile;
+pub mod replay;
+pub mod request;
+pub mod rotation;
+pub mod seek;
+pub mod solid;
+mod time;
+pub mod trace;
+
+pub use channel::Channel;
+pub use disk::{Disk, DiskModel};
+pub use hard::{HardDisk, HardDiskModel};
+pub use request::{Completion, Op, Request};
+pub use solid::{SolidDisk, SolidDiskModel};
+pub use time::Nanos;

@@ -1,0 +1,160 @@
+//! A profile from what was found. What reading cannot tell is a guess there, and says so.
+
+use super::{Findings, HardFindings, Measured, SolidFindings};
+use crate::hard::{Order, ReadAhead, WriteCache};
+use crate::mechanism::{Arrival, Latency};
+use crate::profile::{
+    BufferTable, CachingTable, Confidence, Figure, HardDiskProfile, Kind, LayoutForm, OverheadPair,
+    OverheadTable, Profile, QueueTable, RatesTable, SolidDiskProfile,
+};
+use crate::seek::SeekTable;
+
+const SOURCE: &str = "lapstrake disk measure";
+const GUESS: &str = "not measured: what such disks have";
+
+fn found<T>(value: T, unit: &str) -> Figure<T> {
+    Figure::measured(value, unit, SOURCE)
+}
+
+fn guess<T>(value: T, unit: &str) -> Figure<T> {
+    let (unit, source) = (unit.to_owned(), GUESS.to_owned());
+    Figure { value, unit, source, confidence: Confidence::Guess, interval: None }
+}
+
+fn within(measured: Measured, unit: &str) -> Figure<f64> {
+    let interval = Some((measured.low, measured.high));
+    Figure { interval, ..found(measured.value, unit) }
+}
+
+impl Findings {
+    /// The profile that this comes to.
+    #[must_use]
+    pub fn profile(&self, name: &str, model: &str) -> Profile {
+        let kind = match self {
+            Self::HardDisk(findings) => Kind::HardDisk(Box::new(hard(findings))),
+            Self::SolidDisk(findings) => Kind::SolidDisk(Box::new(solid(findings))),
+        };
+        let (name, model) = (name.to_owned(), model.to_owned());
+        Profile { name, model, year: None, note: Some("measured by reading only".into()), kind }
+    }
+}
+
+fn hard(findings: &HardFindings) -> HardDiskProfile {
+    let rpm = |ms: f64| 60_000.0 / ms;
+    let period = findings.period_ms;
+    let rotation =
+        Measured { value: rpm(period.value), low: rpm(period.high), high: rpm(period.low) };
+    let pair = |ms: f64| OverheadPair { after_read: ms, after_write: ms };
+    let (hit, miss) = (findings.hit_overhead_ms.value, findings.miss_overhead_ms.value);
+    let segment_blocks = findings.read_ahead_blocks.max(8);
+    let rate = |zone: Option<&(u64, f64)>| zone.map_or(1.0, |zone| zone.1);
+    HardDiskProfile {
+        rotation: within(rotation, "rpm"),
+        head_switch: within(findings.single_seek_ms, "ms"),
+        write_settle: guess(0.4, "ms"),
+        interface: within(findings.link_mb_s, "MB/s"),
+        shingled: None,
+        latency: Latency::Position,
+        buffer: found(
+            BufferTable {
+                segments: findings.segments.max(1),
+                segment_blocks,
+                has_write_segment: false,
+                write_extents: 64,
+                write_blocks: 8192,
+            },
+            "blocks",
+        ),
+        caching: found(
+            CachingTable {
+                reads: findings.segments > 0,
+                hits_on_writes: true,
+                read_ahead: if findings.read_ahead_blocks > 0 {
+                    ReadAhead::Segment
+                } else {
+                    ReadAhead::Off
+                },
+                read_ahead_min: 0,
+                read_ahead_max: findings.read_ahead_blocks,
+                read_ahead_over_requested: true,
+                read_ahead_on_hit: true,
+                stops_in_sector: false,
+                read_arrival: Arrival::InOrder,
+                write_arrival: Arrival::InOrder,
+                write_cache: WriteCache::Lazy,
+                combines: true,
+            },
+            "blocks",
+        ),
+        overheads: found(
+            OverheadTable {
+                read_hit: pair(hit),
+                read_miss: pair(miss),
+                write_hit: pair(hit),
+                write_miss: pair(miss),
+                ..OverheadTable::default()
+            },
+            "ms",
+        ),
+        queue: found(queue(&findings.queue), "commands"),
+        seek: found(
+            SeekTable::ThreePoint {
+                single_ms: findings.single_seek_ms.value,
+                average_ms: findings.average_seek_ms.value,
+                full_ms: findings.full_seek_ms.value,
+            },
+            "ms",
+        ),
+        layout: found(
+            LayoutForm::Rates(RatesTable {
+                blocks: findings.blocks,
+                heads: 2,
+                zones: 16,
+                outer_mb_s: rate(findings.zones_mb_s.first()),
+                inner_mb_s: rate(findings.zones_mb_s.last()),
+            }),
+            "sectors",
+        ),
+    }
+}
+
+/// A queue is of use if many random reads at once go faster than one.
+fn queue(rates: &[(usize, f64)]) -> QueueTable {
+    let one = rates.first().map_or(1.0, |rate| rate.1);
+    let gains = |rate: &&(usize, f64)| rate.1 > 1.15 * one;
+    let reorders = rates.iter().any(|rate| gains(&rate));
+    // As deep as reads still go notably faster than at half the depth.
+    let mut still = rates.windows(2).filter(|pair| pair[1].1 > 1.03 * pair[0].1);
+    let depth = still.next_back().map_or(1, |pair| pair[1].0);
+    let order = if reorders { Order::Sptf { ageing: 0.02 } } else { Order::Fcfs };
+    QueueTable { depth: if reorders { depth } else { 1 }, order }
+}
+
+fn solid(findings: &SolidFindings) -> SolidDiskProfile {
+    let most = findings.reads.iter().map(|reads| reads.1).fold(1.0, f64::max);
+    let command_us = 1e6 / most;
+    let rate = findings.rates_mb_s.iter().map(|rate| rate.2).fold(1.0, f64::max);
+    // So many reads are under way when the controller is busy all the time; twice that, to be seldom
+    // in each other's way.
+    let units = (2.0 * findings.latency_us / command_us).ceil().max(1.0) as usize;
+    SolidDiskProfile {
+        capacity: found(findings.blocks, "sectors"),
+        interface: found(rate, "MB/s"),
+        queue: found(findings.reads.last().map_or(32, |reads| reads.0), "commands"),
+        units: found(units, "units"),
+        page: guess(8, "blocks"),
+        read: found((findings.latency_us - command_us).max(0.0), "us"),
+        read_command: found(command_us, "us"),
+        write_command: guess(command_us, "us"),
+        write_accept: guess(20.0, "us"),
+        flush: guess(500.0, "us"),
+        power_backed: guess(0, "flag"),
+        program_wait: guess(60.0, "us"),
+        read_rate: found(rate, "MB/s"),
+        fast_rate: guess(rate * 0.8, "MB/s"),
+        slow_rate: guess(rate * 0.4, "MB/s"),
+        fast_cells: guess(40.0, "GB"),
+        buffer: guess(8.0, "MB"),
+        amplification: guess(4.0, "bytes"),
+    }
+}
