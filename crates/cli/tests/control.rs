@@ -161,7 +161,7 @@ fn members_are_named_by_paths_that_lead_to_them_or_by_numbers() {
         let answers = [whole(), ok(json!({ "member": {} }))];
         let (ran, asked) = fake.run(&format!("fail data {given}"), answers);
         assert_eq!(ran.ok().out, format!("data: {given}: faulty\n"));
-        assert_eq!(asked[1], json!({ "command": "fail", "member": sent }));
+        assert_eq!(asked[1], json!({ "command": "fail", "member": sent, "force": false }));
     }
     let removed = |paths: Value| [whole(), ok(json!({ "removed": paths }))];
     let (ran, asked) = fake.run("remove data failed", removed(json!(["m0", "m1"])));
