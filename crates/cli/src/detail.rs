@@ -183,10 +183,11 @@ fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
     let mostly = if member.write_mostly { " writemostly" } else { "" };
     let goes = if member.awaits_replacement { " replaced-by-next-spare" } else { "" };
     let direct = if member.direct { "" } else { "  (buffered)" };
+    let deleted = if member.deleted { "  (deleted)" } else { "" };
     // As above.
     let _ = writeln!(
         out,
-        "   {:5}   {major:5}    {minor:5}    {slot_text}      {state}{set}{mostly}{goes}   {}{direct}",
+        "   {:5}   {major:5}    {minor:5}    {slot_text}      {state}{set}{mostly}{goes}   {}{direct}{deleted}",
         member.number, member.path
     );
 }

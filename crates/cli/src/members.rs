@@ -6,6 +6,9 @@ use lapstrake_device::MemberSpec;
 use serde_json::{Value, json};
 use std::fmt::Display;
 
+/// The word for all members that are faulty.
+const FAILED: &str = "failed";
+
 const ADD_HELP: &str = "\
 Examples:
   lapstrake add data disk4.img
@@ -30,6 +33,9 @@ Examples:
   lapstrake fail data disk2.img
   lapstrake fail data 2            (its number, as status shows it)
 
+A member is named by any path that leads to its file here and now (also if the file was deleted), with
+the window that it has, if any; digits alone are a number: ./2 is a file.
+
 Exit codes:
   0  each is faulty now
   1  one is not, or the array is not served
@@ -40,6 +46,8 @@ Examples:
   lapstrake add data new.img && lapstrake replace data disk2.img && lapstrake wait data
   lapstrake replace data disk2.img --with new.img
 
+Members and spares are named as for `lapstrake fail`.
+
 Exit codes:
   0  each is being replaced, or waits for a spare
   1  one is not, or the array is not served
@@ -49,6 +57,8 @@ const REMOVE_HELP: &str = "\
 Examples:
   lapstrake remove data disk2.img
   lapstrake remove data failed
+
+Members are named as for `lapstrake fail`; ./failed is a file.
 
 Exit codes:
   0  none of them is in the array any more
@@ -138,15 +148,14 @@ impl Command {
 
     pub fn run(&self) -> Outcome {
         let target = self.target();
-        // Also tells, once, that the array is not served.
-        let detail = target.detail()?;
+        // Tells, once, that the array is not served.
+        target.detail()?;
         let add = |spec: &MemberSpec, force: bool, write_mostly: bool, re_add: bool| {
             Ok(json!({
                 "command": "add", "member": absolute(spec)?, "force": force,
                 "write_mostly": write_mostly, "re_add": re_add,
             }))
         };
-        let shown = |text: &str| shown(&detail, text);
         match self {
             Self::Add { members, write_mostly, force, .. } => {
                 each(target, members, |spec| add(spec, *force, *write_mostly, false), added)
@@ -155,8 +164,10 @@ impl Command {
                 each(target, members, |spec| add(spec, false, false, true), added)
             }
             Self::Fail { members, force, .. } => {
-                let request = |text: &String| json!({ "command": "fail", "member": shown(text), "force": force });
-                each(target, members, |text| Ok(request(text)), failed)
+                let request = |text: &String| {
+                    Ok(json!({ "command": "fail", "member": meant(text)?, "force": force }))
+                };
+                each(target, members, request, failed)
             }
             Self::Replace { members, with, .. } => {
                 if with.len() > members.len() {
@@ -169,14 +180,16 @@ impl Command {
                     .map(|(member, with)| Replaced { member, with })
                     .collect();
                 let request = |pair: &Replaced<'_>| {
-                    let with = pair.with.map(|text| shown(text));
-                    Ok(json!({ "command": "replace", "member": shown(pair.member), "with": with }))
+                    let with = pair.with.map(|text| meant(text)).transpose()?;
+                    Ok(json!({ "command": "replace", "member": meant(pair.member)?, "with": with }))
                 };
                 each(target, &pairs, request, replaced)
             }
             Self::Remove { members, .. } => {
-                let request = |text: &String| json!({ "command": "remove", "member": shown(text) });
-                each(target, members, |text| Ok(request(text)), removed)
+                let request = |text: &String| {
+                    Ok(json!({ "command": "remove", "member": meant_or_failed(text)? }))
+                };
+                each(target, members, request, removed)
             }
         }
     }
@@ -267,12 +280,17 @@ fn absolute(spec: &MemberSpec) -> Result<String, Failure> {
     Ok(MemberSpec { path, ..spec.clone() }.to_string())
 }
 
-/// A member's name as its server shows it. That is what the user wrote, or the absolute path of it
-/// (as `add` sends it), or else it is a word of the server's own: a number, or `failed`.
-fn shown(detail: &Value, text: &str) -> String {
-    let members = detail["members"].as_array();
-    let shows = |path: &str| members.is_some_and(|all| all.iter().any(|m| m["path"] == path));
-    let spec: Option<MemberSpec> = text.parse().ok();
-    let absolute = spec.and_then(|spec| absolute(&spec).ok());
-    absolute.filter(|path| !shows(text) && shows(path)).unwrap_or_else(|| text.to_owned())
+/// What to call a member that is there already: its file's path without links, which is one name of it
+/// wherever it was given. Digits are a number, which its server knows.
+fn meant(text: &str) -> Result<String, Failure> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(text.to_owned());
+    }
+    let spec = options::spec(text.as_ref()).map_err(Failure::usage)?.resolved()?;
+    absolute(&spec)
+}
+
+/// As [`meant`], or the word for all that are faulty.
+fn meant_or_failed(text: &str) -> Result<String, Failure> {
+    if text == FAILED { Ok(text.to_owned()) } else { meant(text) }
 }

@@ -342,7 +342,16 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    if let Ok(Opened { assembly, parts, given_up, .. }) = &opened {
+    if let Ok(Opened { assembly, parts, stale_bitmap, given_up, .. }) = &opened {
+        if *stale_bitmap {
+            let file = parts.bitmap_file.as_ref();
+            let place =
+                file.map_or("the members".into(), |file| file.spec().path.display().to_string());
+            eprintln!(
+                "lapstrake: the write-intent bitmap of {place} is out of date, since the array was in use \
+                 without it: all of it counts as dirty, so a resync that is due goes over everything"
+            );
+        }
         if assembly.degraded > 0 {
             let slots = assembly.config.raid_disks;
             eprintln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);

@@ -23,8 +23,8 @@ Exit codes:
 
 /// Show the arrays that are being served, in the words of /proc/mdstat.
 ///
-/// Members are in the order of their numbers, the highest first; (F) is faulty, (S) a spare. In
-/// brackets: slots and members in sync, then U for each slot that has one, _ for each that has not.
+/// Members are in the order of their numbers, the highest first; (F) is faulty, (S) a spare; the
+/// file of a (deleted) one is gone when the server stops. In brackets: slots and members in sync, then U for each slot that has one, _ for each that has not.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {

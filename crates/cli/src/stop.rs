@@ -3,7 +3,7 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::target::Target;
 use lapstrake_host::control::ControlError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const HELP: &str = "\
 Examples:
@@ -11,29 +11,53 @@ Examples:
 
 Exit codes:
   0  the array is stopped and clean (also if it was not being served)
-  1  it could not be stopped cleanly, or its server did not answer
+  1  it could not be stopped cleanly, or its server did not answer; or it serves on, since so many of its
+     members' files were deleted meanwhile that it could never be started again
   2  usage";
 
 /// Stop serving an array: what is in flight is done, everything is flushed, the superblocks say
 /// clean.
 ///
-/// Returns when it is so: the members and the name are then free.
+/// Returns when it is so: the members and the name are then free. Members whose files were deleted while
+/// they were served are gone then; if the array could not be started without them, it is not stopped.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
     #[command(flatten)]
     pub target: Target,
+    /// Stop it even if it can never be started again, since its members' files were deleted
+    #[arg(short, long)]
+    force: bool,
 }
 
 pub fn run(args: &Args) -> Outcome {
     let name = &args.target.name;
-    let (served, clean) = match args.target.ask(&json!({ "command": "stop" })) {
-        Ok(reply) => (true, reply["clean"] == true),
-        Err(ControlError::NotServed { .. }) => (false, true),
+    let reply = match args.target.ask(&json!({ "command": "stop", "force": args.force })) {
+        Ok(reply) => Some(reply),
+        Err(ControlError::NotServed { .. }) => None,
         Err(error) => return Err(error.into()),
     };
+    let served = reply.is_some();
+    let reply = reply.unwrap_or(json!({ "clean": true }));
+    let clean = reply["clean"] == true;
+    let deleted: Vec<&str> =
+        reply["deleted"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !deleted.is_empty() {
+        let next = match reply["is_end"] == true {
+            true => "the array cannot be started again",
+            false => {
+                "the array lacks them (serve --degraded starts it); `lapstrake add` gives it others"
+            }
+        };
+        let paths = deleted.join(", ");
+        eprintln!(
+            "lapstrake: {name}: the files of {paths} were deleted before, and are gone now: {next}"
+        );
+    }
     if args.target.json {
-        println!("{}", json!({ "name": name, "was_served": served, "clean": clean }));
+        let report =
+            json!({ "name": name, "was_served": served, "clean": clean, "deleted": deleted });
+        println!("{report}");
     } else if !served {
         println!("{name}: not being served, nothing to stop");
     } else if clean {

@@ -295,3 +295,54 @@ fn what_lags_behind_at_a_cut_is_resynced_by_the_kernel_too() {
     assert_eq!(detail["members"][1]["write_mostly"], true);
     server.stop();
 }
+
+#[test]
+fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
+    let lab = Lab::new(&[8; 2]);
+    lab.run("create data -l1 --assume-clean -b ./bits m0 m1").ok();
+    std::fs::copy(lab.path("bits"), lab.path("old")).unwrap();
+    lab.file("cut", 4096);
+    for file in ["missing", "cut"] {
+        let refused = lab.run(&format!("serve --name data m0 m1 --bitmap {file}"));
+        assert!(refused.code == 1 && refused.err.contains("without --bitmap"), "{refused:?}");
+    }
+    let events = |lab: &Lab| lab.detail()["events"].as_u64().unwrap();
+    let server = lab.serve_data("m0 m1 --bitmap bits");
+    let before = events(&lab);
+    // Counted on all members, and in the bitmap that is in use.
+    lab.run("fail data m1").ok();
+    lab.run("remove data m1").ok();
+    lab.run("add data m1").ok();
+    lab.run("wait data --timeout 60").ok();
+    assert!(events(&lab) > before);
+    server.stop();
+    let mut server = lab.serve_data("m0 m1 --bitmap old");
+    let bits = &lab.detail()["bitmap_bits"];
+    lab.run("stop data").ok();
+    let (_, said) = server.end();
+    assert!(said.contains("bitmap of old is out of date"), "{bits}: {said}");
+    lab.serve_data("m0 m1").stop();
+}
+
+#[test]
+fn a_bitmap_file_without_room_leaves_nothing_behind() {
+    let (lab, what) = (Lab::new(&[8; 2]), "a bitmap's file on a full file system");
+    lab.run("create data -l1 --assume-clean -b none m0 m1").ok();
+    std::fs::create_dir(lab.path("small")).unwrap();
+    let space = "--user --map-root-user --mount";
+    if lab.other(&format!("unshare {space} true")).is_none_or(|ran| ran.code != 0) {
+        return support::not_run(what, "no mounts in a user namespace");
+    }
+    let script = format!(
+        "mount -t tmpfs -o size=8k none small && head -c 8192 /dev/zero >small/full &&
+         exec {} serve --json --name data m0 m1",
+        env!("CARGO_BIN_EXE_lapstrake")
+    );
+    let mut command = lab.command("unshare");
+    let server = Server::start(command.args(space.split(' ')).args(["sh", "-c", &script]));
+    for _ in 0..2 {
+        let refused = lab.run("grow data -b ./small/bits");
+        assert!(refused.code == 1 && refused.err.contains("No space left"), "{refused:?}");
+    }
+    server.stop();
+}

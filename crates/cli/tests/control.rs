@@ -141,20 +141,24 @@ fn one_member_that_is_refused_keeps_no_other_from_its_turn() {
 }
 
 #[test]
-fn members_are_named_as_shown_or_by_their_paths_or_numbers() {
+fn members_are_named_by_paths_that_lead_to_them_or_by_numbers() {
     let fake = Fake::new();
-    let mut shown = whole();
-    let added = fake.path("m1");
-    shown["detail"]["members"][1]["path"] = added.as_str().into();
+    let sent = fake.path("m1");
+    std::fs::create_dir(fake.lab.path("x")).unwrap();
+    fake.lab.file("m2", 0);
+    std::os::unix::fs::symlink("m2", fake.lab.path("link")).unwrap();
     for (given, sent) in [
-        ("m0", "m0"),
-        ("m1", &*added),
-        ("./m1", &added),
-        (&added, &added),
+        ("m1", &*sent),
+        ("./m1", &sent),
+        ("x/../m1", &sent),
+        (&sent, &sent),
         ("1", "1"),
-        ("m9", "m9"),
+        ("./1", &fake.path("1")),
+        ("failed", &fake.path("failed")),
+        ("link", &fake.path("m2")),
+        ("link@1M+2M", &fake.path("m2@1048576+2097152")),
     ] {
-        let answers = [shown.clone(), ok(json!({ "member": {} }))];
+        let answers = [whole(), ok(json!({ "member": {} }))];
         let (ran, asked) = fake.run(&format!("fail data {given}"), answers);
         assert_eq!(ran.ok().out, format!("data: {given}: faulty\n"));
         assert_eq!(asked[1], json!({ "command": "fail", "member": sent, "force": false }));

@@ -119,6 +119,28 @@ fn a_member_without_room_is_put_out_before_a_write_is_answered() {
 }
 
 #[test]
+fn an_array_that_failed_says_how_it_starts_again() {
+    if !can_copy("an array that failed") {
+        return;
+    }
+    let lab = Lab::new(&[MEMBER_MIB; 3]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let fault = "member=1,op=write,range=2M+8M,errno=EIO";
+    let server = lab.serve_with_fault(fault, "--name data m0 m1 m2");
+    lab.run("fail data m0").ok();
+    let bytes = pattern(67, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    std::fs::write(lab.path("fill"), bytes).unwrap();
+    assert_ne!(lab.other(&format!("nbdcopy --flush fill {}", server.uri())).unwrap().code, 0);
+    lab.until("the failure", |detail| {
+        detail["state"].as_array().unwrap().contains(&"failed".into())
+    });
+    for line in ["remove data m0", "add data m0", "grow data -b internal"] {
+        let refused = lab.run(line);
+        assert!(refused.code == 1 && refused.err.contains("with --force"), "{line}: {refused:?}");
+    }
+}
+
+#[test]
 fn clients_that_die_amid_a_recovery_harm_neither() {
     if !can_copy("clients that die") {
         return;

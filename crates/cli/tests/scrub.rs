@@ -387,6 +387,7 @@ fn a_check_waits_for_its_part_of_the_day() {
     assert_eq!(lab.detail()["mismatch_sectors"], 0);
     let refused = lab.run("set data check_window=22-6");
     assert!(refused.code == 1 && refused.err.contains("such as 22:00-06:00"), "{refused:?}");
+    assert!(refused.err.contains("nothing was changed"), "{refused:?}");
     assert_eq!(lab.detail()["check_window"], open.as_str());
     lab.run("set data check_window=always").ok();
     assert!(lab.detail()["check_window"].is_null());

@@ -55,6 +55,8 @@ pub struct Member {
     is_block: bool,
     /// Device and inode of a file, device number of a block device.
     id: (u64, u64),
+    /// Its file had a name when it was opened.
+    was_linked: bool,
     _claim: Option<Arc<Claim>>,
     /// The file behind a loop device, whose lock is held.
     _behind: Option<OwnedFd>,
@@ -133,6 +135,7 @@ impl Member {
             memory_backed: false,
             is_block: false,
             id: (0, 0),
+            was_linked: false,
             _claim: None,
             _behind: None,
             layers: Vec::new(),
@@ -188,6 +191,7 @@ impl Member {
         member.block_size = block_size;
         member.is_block = is_block;
         member.id = id;
+        member.was_linked = !is_block && meta.nlink() > 0;
         member._claim = held;
         member._behind = behind;
         member.memory_backed = memory_backed;
@@ -295,6 +299,15 @@ impl Member {
     /// Whether it is (a window of) the file with this device and inode.
     pub(crate) fn is_file(&self, dev: u64, ino: u64) -> bool {
         !self.is_block && self.id == (dev, ino)
+    }
+
+    /// Whether its file was deleted since it was opened: what it holds is gone when it is closed.
+    pub fn is_deleted(&self) -> bool {
+        match &self.store {
+            Store::File(file) => self.was_linked && probe::link_count(file.as_fd()) == Some(0),
+            Store::Overlay(part) => part.base().is_deleted(),
+            Store::Memory(_) => false,
+        }
     }
 
     /// Looks whether its file has become shorter than the window; before a write, which would make it

@@ -85,15 +85,24 @@ pub(crate) fn direct_align(fd: BorrowedFd<'_>) -> Option<DirectAlign> {
 
 /// Length of a file in bytes, as far as this machine knows it: nobody else is asked, and nothing waits.
 pub(crate) fn file_len(fd: BorrowedFd<'_>) -> Option<u64> {
+    as_known(fd, libc::STATX_SIZE).map(|stat| stat.stx_size)
+}
+
+/// Names that a file still has.
+pub(crate) fn link_count(fd: BorrowedFd<'_>) -> Option<u32> {
+    as_known(fd, libc::STATX_NLINK).map(|stat| stat.stx_nlink)
+}
+
+/// One field of what the system knows of a file, without asking a server for it.
+fn as_known(fd: BorrowedFd<'_>, field: libc::c_uint) -> Option<libc::statx> {
     let mut stat = MaybeUninit::<libc::statx>::zeroed();
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
     // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor; the result is written to `stat`.
-    let failed = unsafe {
-        libc::statx(fd.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_SIZE, stat.as_mut_ptr())
-    } != 0;
+    let failed =
+        unsafe { libc::statx(fd.as_raw_fd(), c"".as_ptr(), flags, field, stat.as_mut_ptr()) } != 0;
     // SAFETY: zeroed before, all fields are integers.
     let stat = unsafe { stat.assume_init() };
-    (!failed && stat.stx_mask & libc::STATX_SIZE != 0).then_some(stat.stx_size)
+    (!failed && stat.stx_mask & field != 0).then_some(stat)
 }
 
 /// Whether the file system keeps its files in memory (tmpfs, ramfs), where O_DIRECT and io_uring have

@@ -7,8 +7,9 @@
 use crate::SpecError;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A member as named by the user.
@@ -56,6 +57,35 @@ impl MemberSpec {
         }
         Ok(Self { path, offset, size })
     }
+
+    /// The texts by which it can be called, whoever's the working directory is: as it was given, by its
+    /// absolute path, and as [`MemberSpec::resolved`], now and if its file should be deleted.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let named = |path| Self { path, ..self.clone() }.to_string();
+        let absolute = std::path::absolute(&self.path).ok();
+        let paths = [absolute, in_directory(&self.path), self.path.canonicalize().ok()];
+        let mut names = vec![self.to_string()];
+        names.extend(paths.into_iter().flatten().map(named));
+        names.dedup();
+        names
+    }
+
+    /// The same by its absolute path without links; as far as that can be told, if the file is not there.
+    ///
+    /// # Errors
+    /// There is no working directory, and it is needed.
+    pub fn resolved(&self) -> io::Result<Self> {
+        let found = self.path.canonicalize().ok().or_else(|| in_directory(&self.path));
+        let path = found.map_or_else(|| std::path::absolute(&self.path), Ok)?;
+        Ok(Self { path, ..self.clone() })
+    }
+}
+
+/// A file by its directory's path without links.
+fn in_directory(path: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(path).ok()?;
+    Some(absolute.parent()?.canonicalize().ok()?.join(absolute.file_name()?))
 }
 
 impl FromStr for MemberSpec {

@@ -180,16 +180,29 @@ pub(crate) struct Facts {
     /// flush has to wait.
     pub has_one_writer: bool,
     pub is_mirror: bool,
+    pub geometry: Geometry,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
 }
 
 #[derive(Clone)]
 pub(crate) struct MemberFact {
+    /// As it was given.
     pub path: String,
+    /// All by which it can be called.
+    pub names: Vec<String>,
     pub direct: bool,
     /// It was removed.
     pub gone: bool,
+    /// Its file was seen to be deleted.
+    pub deleted: bool,
+}
+
+impl MemberFact {
+    pub(crate) fn new(device: &Member, names: Vec<String>) -> Self {
+        let (path, direct) = (device.spec().to_string(), device.direct());
+        Self { path, names, direct, gone: false, deleted: false }
+    }
 }
 
 /// A running array. Dropping it does not stop it cleanly; [`Array::stop`] does.
@@ -383,6 +396,16 @@ impl Handle {
             Ok(Answer::Refused(why)) => Err(why),
             Ok(answer) => Ok(answer),
             Err(_) => Err("the array has stopped".into()),
+        }
+    }
+
+    /// Whose files were deleted, and whether the array can never be started without them. Nobody's once it has
+    /// stopped.
+    #[must_use]
+    pub fn deleted(&self) -> (Vec<String>, bool) {
+        match self.ask(Command::Deleted).recv() {
+            Ok(Answer::Deleted { paths, is_end }) => (paths, is_end),
+            _ => (Vec::new(), false),
         }
     }
 
@@ -585,6 +608,7 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
             write_mostly: part.superblock.write_mostly(),
             awaits_replacement: false,
             direct: part.device.direct(),
+            deleted: false,
         })
         .collect()
 }
@@ -653,7 +677,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
 
 fn facts(parts: &Parts, options: &Options) -> Facts {
     let detail = detail(parts, options);
-    let of = |m: &MemberDetail| MemberFact { path: m.path.clone(), direct: m.direct, gone: false };
+    let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
     let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
     let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
     Facts {
@@ -662,7 +686,8 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         is_logged,
         has_one_writer: is_logged || behind_pages(parts) > 0,
         is_mirror,
-        members: detail.members.iter().map(of).collect(),
+        geometry: parts.geometry.clone(),
+        members: parts.members.iter().map(of).collect(),
         detail,
     }
 }

@@ -81,6 +81,18 @@ pub enum ControlError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The server ended before it answered.
+    #[error(
+        "{name}: its server ended without an answer ({}): what was asked may be done or not; if `lapstrake \
+         status` does not list the array any more, the last messages of its `lapstrake serve` say why, and \
+         serving its members again goes on where it was", path.display()
+    )]
+    Ended {
+        /// The array.
+        name: String,
+        /// The socket.
+        path: PathBuf,
+    },
     /// The server's answer cannot be understood.
     #[error("{}: the server's answer is not understood: {found:?}", path.display())]
     Answer {
@@ -385,14 +397,7 @@ fn answer(line: &[u8], served: &Served) -> Value {
             }),
             None => refuse("the array has stopped".into()),
         },
-        Some("stop") => {
-            let (sender, receiver) = mpsc::channel();
-            (served.stop)(sender);
-            match receiver.recv() {
-                Ok(clean) => json!({ "ok": true, "clean": clean }),
-                Err(_) => refuse("the array is being stopped already".into()),
-            }
-        }
+        Some("stop") => stop(&request, served).unwrap_or_else(refuse),
         Some(command) => match carry_out(command, &request, &served.handle) {
             Ok(mut reply) => {
                 reply["ok"] = true.into();
@@ -402,6 +407,26 @@ fn answer(line: &[u8], served: &Served) -> Value {
         },
         None => refuse("no \"command\" in the request".into()),
     }
+}
+
+/// Stops the array, but not against its end.
+fn stop(request: &Value, served: &Served) -> Result<Value, String> {
+    let (deleted, is_end) = served.handle.deleted();
+    if is_end && request["force"] != true {
+        let place = served.exports.first().map_or("URI", String::as_str);
+        let name = served.handle.detail().map_or("NAME".into(), |detail| detail.name);
+        return Err(format!(
+            "the files of {} were deleted while it is served, and are gone for good once it stops: it could \
+             never be started again; it serves on, nothing was changed; copy it off first (`nbdcopy '{place}' \
+             FILE`), or, if it has redundancy, `lapstrake add` spares and `lapstrake replace` these members; \
+             `lapstrake stop {name} --force` gives its data up",
+            deleted.join(", ")
+        ));
+    }
+    let (sender, receiver) = mpsc::channel();
+    (served.stop)(sender);
+    let clean = receiver.recv().map_err(|_| "the array is being stopped already")?;
+    Ok(json!({ "ok": true, "clean": clean, "deleted": deleted, "is_end": is_end }))
 }
 
 /// What changes an array while it is served.
@@ -489,7 +514,10 @@ fn settings(wanted: &Value) -> Result<Command, String> {
                 let text = value
                     .as_str()
                     .ok_or("check_window: no text such as 22:00-06:00; nothing was changed")?;
-                window = Some((text != ALWAYS).then(|| text.parse()).transpose()?);
+                let parsed = (text != ALWAYS).then(|| text.parse()).transpose();
+                window = Some(
+                    parsed.map_err(|why| format!("check_window: {why}; nothing was changed"))?,
+                );
                 continue;
             }
             other => {
@@ -523,9 +551,21 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
         }
         Err(error) => return Err(io("connect to it")(error)),
     };
-    stream.write_all(format!("{request}\n").as_bytes()).map_err(io("write to it"))?;
     let mut reply = String::new();
-    BufReader::new(stream).read_line(&mut reply).map_err(io("read from it"))?;
+    let said = stream
+        .write_all(format!("{request}\n").as_bytes())
+        .map_err(|error| ("write to it", error))
+        .and_then(|()| {
+            BufReader::new(stream).read_line(&mut reply).map_err(|error| ("read from it", error))
+        });
+    match said {
+        Ok(0) => return Err(ControlError::Ended { name: name.into(), path }),
+        Err((_, error)) if has_ended(&error) => {
+            return Err(ControlError::Ended { name: name.into(), path });
+        }
+        Err((action, error)) => return Err(io(action)(error)),
+        Ok(_) => {}
+    }
     let value: Value = serde_json::from_str(&reply)
         .map_err(|_| ControlError::Answer { path: path.clone(), found: reply.clone() })?;
     match (value["ok"].as_bool(), value["error"].as_str()) {
@@ -535,6 +575,10 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
         }
         _ => Err(ControlError::Answer { path: path.clone(), found: reply }),
     }
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -592,6 +636,26 @@ mod tests {
         assert_eq!(served(&dir).unwrap(), ["md0"], "who asks waits for the server");
         drop(again);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        fs::remove_dir(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_ends_before_it_answers_is_told() {
+        let dir = std::env::temp_dir().join(format!("lapstrake-ended-{}", std::process::id()));
+        let claim = Claim::new(&dir, "md0").unwrap();
+        // One that reads the request, and one that does not, which resets the connection.
+        for reads in [true, false] {
+            let listener = claim.listener.clone();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let len = if reads { 5 } else { 1 };
+                stream.read_exact(&mut vec![0; len]).unwrap();
+            });
+            let told = ask(&dir, "md0", &Value::Null).unwrap_err();
+            assert!(matches!(told, ControlError::Ended { .. }), "{told}");
+            server.join().unwrap();
+        }
+        drop(claim);
         fs::remove_dir(&dir).unwrap();
     }
 

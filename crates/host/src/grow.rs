@@ -39,8 +39,8 @@ pub fn grow_bitmap(handle: &Handle, wish: &BitmapWish, force: bool) -> Result<An
     if let Some(held) = held_by(path) {
         return Err(format!("{held}, no bitmap; nothing was written: choose another file"));
     }
-    let file = make(path, &new.superblock)?;
-    let answer = handle.command(Command::ChangeBitmap(to, Some(file)));
+    let answer = make(path, &new.superblock)
+        .and_then(|file| handle.command(Command::ChangeBitmap(to, Some(file))));
     if answer.is_err() && !is_there {
         // Nobody has use for it.
         let _ = std::fs::remove_file(path);

@@ -6,6 +6,7 @@ use crate::{
     create::{Occupied, describe_finding},
     message::{Addition, Answer, Command},
     open::{open_all, probe},
+    status::MemberDetail,
 };
 use lapstrake_device::{Access, Member, MemberSpec, overlaps};
 use lapstrake_geometry::Sectors;
@@ -55,6 +56,7 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
     let fresh = spare(&like, size, number, random_uuid()?, how.write_mostly)
         .map_err(|error| format!("{spec}: {error}; nothing was written"))?;
     let addition = Addition {
+        names: spec.names(),
         device,
         superblock: own.map(|own| Box::new(own.clone())),
         fallback: (!how.re_add).then(|| Box::new(fresh)),
@@ -70,11 +72,13 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
         let known = path.parse().ok().and_then(|known| Member::peek(&known).ok());
         known.is_some_and(|known| overlaps(&known, &new))
     };
-    let Some(known) = detail.members.iter().find(|member| is_same(&member.path)) else {
+    // Another file may have the name of a deleted one.
+    let is_known = |member: &&MemberDetail| !member.deleted && is_same(&member.path);
+    let Some(known) = detail.members.iter().find(is_known) else {
         return Ok(());
     };
     let next = match known.state {
-        "faulty" => format!("; `lapstrake remove {} {}` comes first", detail.name, known.path),
+        "faulty" => format!("; `lapstrake remove {} {}` comes first", detail.name, known.number),
         _ => String::new(),
     };
     Err(format!(

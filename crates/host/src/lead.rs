@@ -6,6 +6,7 @@
 //! - the array is marked clean only after every shard is quiet and every member has flushed.
 
 mod bitmap;
+mod deleted;
 mod mending;
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
 use bitmap::BitmapFile;
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
-    MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
+    Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
 use slab::Slab;
 use std::{
@@ -107,6 +108,8 @@ pub(crate) struct Lead {
     stop: Stop,
     stop_answers: Vec<Sender<Answer>>,
     broken: bool,
+    /// Why, if writes were being answered.
+    loss: Option<Loss>,
     /// Members that failed in a read-only array, which has no supervisor to know.
     failed: Vec<MemberId>,
 }
@@ -147,6 +150,7 @@ impl Lead {
             stop: Stop::No,
             stop_answers: Vec::new(),
             broken: false,
+            loss: None,
             failed: Vec::new(),
         })
     }
@@ -458,7 +462,11 @@ impl Lead {
 
     pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {
         let done = match command {
-            Command::Detail => Ok(Answer::Detail(Box::new(self.detail(core)))),
+            Command::Detail => {
+                self.look_for_deleted(core);
+                Ok(Answer::Detail(Box::new(self.detail(core))))
+            }
+            Command::Deleted => Ok(self.deleted(core)),
             Command::Fail { member, force } => {
                 self.fail(core, &member, force).map(|member| Answer::Member(Box::new(member)))
             }
@@ -487,6 +495,7 @@ impl Lead {
         if self.stop != Stop::No {
             return;
         }
+        self.look_for_deleted(core);
         self.freeze(core);
         self.stop = Stop::Leaving { shards_left: core.peers.len() };
         for listener in &self.listeners {
@@ -579,6 +588,11 @@ impl Lead {
         }
         for member in &self.failed {
             detail.members[usize::from(member.0)].state = standing_name(Standing::Faulty);
+        }
+        if self.supervisor.is_none() {
+            for (shown, part) in detail.members.iter_mut().zip(&self.members) {
+                shown.deleted = part.deleted;
+            }
         }
         if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");

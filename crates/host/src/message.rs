@@ -88,14 +88,14 @@ pub enum Command {
     Detail,
     /// Use a member no more.
     Fail {
-        /// Its path, or its number.
+        /// Any of its names, or its number.
         member: String,
         /// Also while the array needs it for a resync.
         force: bool,
     },
     /// Have a member's place taken by a spare, or by this one.
     Replace {
-        /// The member's path, or its number.
+        /// Any of the member's names, or its number.
         member: String,
         /// The spare's.
         with: Option<String>,
@@ -121,6 +121,8 @@ pub enum Command {
         /// When checks and repairs may run; none: always.
         window: Option<Option<CheckWindow>>,
     },
+    /// Whose files were deleted.
+    Deleted,
     /// Stop serving: clients leave, the superblocks say clean.
     Stop,
 }
@@ -152,6 +154,8 @@ pub struct BitmapWish {
 pub struct Addition {
     /// Open and locked.
     pub device: Arc<Member>,
+    /// All by which it can be called.
+    pub names: Vec<String>,
     /// Its own superblock, if it was a member before.
     pub superblock: Option<Box<Superblock>>,
     /// The one that it gets as a new member, if it may become one.
@@ -191,6 +195,13 @@ pub enum Answer {
         max: u64,
         /// When checks and repairs may run; none: always.
         window: Option<CheckWindow>,
+    },
+    /// To [`Command::Deleted`].
+    Deleted {
+        /// Members that are not faulty.
+        paths: Vec<String>,
+        /// Without them the array can never be started again, as it could with them.
+        is_end: bool,
     },
     /// To [`Command::Stop`], when all is stable; false if the superblocks could not say clean.
     Stopped(bool),

@@ -78,6 +78,8 @@ pub struct Opened {
     pub assembly: Assembly,
     /// The decision in words, a line for each device.
     pub report: Vec<Line>,
+    /// The write-intent bitmap is out of date: the array was in use without it. All bits count as set.
+    pub stale_bitmap: bool,
     /// The overlay's file, if it was made and is not a passing one.
     pub new_overlay: Option<NewOverlay>,
     /// What came of it, if a journal was to be given up.
@@ -175,6 +177,12 @@ pub enum OpenArrayError {
         /// Where it was read.
         place: String,
     },
+    /// The file of an external bitmap cannot be used.
+    #[error(
+        "{0}; without --bitmap the array can be started all the same, and is then resynced as a whole if it was \
+         not stopped cleanly"
+    )]
+    BitmapFile(Box<OpenArrayError>),
     /// A bad-block log cannot be used.
     #[error("the bad-block log of {member} cannot be used: {error}; nothing was written")]
     BadBlocks {
@@ -237,13 +245,8 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let read_only = request.read_only || request.overlay.is_some();
     let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut devices = open_all(&request.members, access)?;
-    if let Some(path) = request.bitmap_file.as_ref().filter(|_| access == Access::ReadWrite) {
-        whole_pages(path)?;
-    }
-    let mut bitmap_file = match &request.bitmap_file {
-        Some(path) => Some(open_all(&[MemberSpec::whole(path)], access)?.remove(0)),
-        None => None,
-    };
+    let bitmap_file = request.bitmap_file.as_ref().map(|path| open_bitmap(path, access));
+    let mut bitmap_file = bitmap_file.transpose().map_err(of_bitmap_file)?;
     let mut findings = probe_all(&devices)?;
     // A new overlay is made when the array is known to start: it will insist on its members.
     let (known, new) = match &request.overlay {
@@ -303,7 +306,22 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         let may_write = !request.read_only || request.overlay.is_some();
         parts.journal = journal::start(&parts.geometry, &mut parts.members, may_write)?;
     }
-    Ok(Opened { parts, assembly, report, new_overlay, given_up })
+    let stale_bitmap = parts.intent.as_ref().zip(superblocks[assembly.freshest].as_ref());
+    let stale_bitmap = stale_bitmap.is_some_and(|(intent, sb)| {
+        intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
+    });
+    Ok(Opened { parts, assembly, report, stale_bitmap, new_overlay, given_up })
+}
+
+fn open_bitmap(path: &Path, access: Access) -> Result<Arc<Member>, OpenArrayError> {
+    if access == Access::ReadWrite {
+        whole_pages(path)?;
+    }
+    Ok(open_all(&[MemberSpec::whole(path)], access)?.remove(0))
+}
+
+fn of_bitmap_file(error: OpenArrayError) -> OpenArrayError {
+    OpenArrayError::BitmapFile(Box::new(error))
 }
 
 /// Opens and locks every device, or none.
@@ -449,7 +467,10 @@ fn parts(
         None => lapstrake_geometry::Geometry::new(&assembly.config)?,
     };
     let intent = match freshest {
-        Some(sb) => intent(bitmap_file.as_ref(), devices, superblocks, sb, assembly)?,
+        Some(sb) => {
+            let intent = intent(bitmap_file.as_ref(), devices, superblocks, sb, assembly);
+            if bitmap_file.is_some() { intent.map_err(of_bitmap_file)? } else { intent? }
+        }
         None => None,
     };
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));

@@ -124,6 +124,8 @@ pub struct MemberDetail {
     pub awaits_replacement: bool,
     /// Opened with O_DIRECT.
     pub direct: bool,
+    /// Its file was deleted while it was served: it is gone when the server ends.
+    pub deleted: bool,
 }
 
 /// A recovery, resync, check or repair that runs. Bytes of a member; of the array for a RAID10 that is not

@@ -39,7 +39,8 @@ fn member(member: &MemberView) -> String {
         "replacement" => "(R)",
         _ => "",
     };
-    format!(" {}[{}]{mostly}{flag}", member.path, member.number)
+    let deleted = if member.deleted { "(deleted)" } else { "" };
+    format!(" {}[{}]{mostly}{flag}{deleted}", member.path, member.number)
 }
 
 /// What md calls it.

@@ -70,6 +70,9 @@ pub struct MemberView {
     pub write_mostly: bool,
     pub awaits_replacement: bool,
     pub direct: bool,
+    /// Its file, while it was served.
+    #[serde(default)]
+    pub deleted: bool,
 }
 
 /// A sync action.

@@ -22,7 +22,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    fn of(output: std::process::Output) -> Self {
+    pub fn of(output: std::process::Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             code: output.status.code().unwrap_or(-1),

@@ -48,7 +48,7 @@ impl Lead {
                 self.members[usize::from(old.0)].path,
             )),
             Event::Broken(loss) => {
-                self.broken = true;
+                (self.broken, self.loss) = (true, Some(loss));
                 self.answer_bitmap(Answer::Refused(bitmap_left(loss)));
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
@@ -102,28 +102,52 @@ impl Lead {
 
     /// Why nothing can be changed any more.
     pub(super) fn cannot_change(&self) -> String {
+        let (why, next) = match self.loss {
+            Some(loss) => (what_broke(loss), after_loss(loss)),
+            None => ("a member could not flush at the end", "start it again"),
+        };
         format!(
-            "nothing can be put on record any more, since {} failed for writing (its server's messages \
-             say why); `lapstrake stop {}` and start it again; nothing was changed",
-            self.facts.name, self.facts.name
+            "nothing can be put on record any more: {why}; nothing was changed; `lapstrake stop {}`, then: \
+             {next}",
+            self.facts.name
         )
     }
 
-    /// The member that the operator means: by its path, or by its number.
+    /// The member that the operator means: digits are its number, all else any of its names.
     fn find(&self, name: &str) -> Result<usize, String> {
         let number = name.parse::<u32>().ok();
-        let present = |(id, part): &(usize, &MemberFact)| {
-            !part.gone && (part.path == name || (number.is_some() && self.number(*id) == number))
+        let is_meant = |id: &usize| match number {
+            Some(_) => self.number(*id) == number,
+            None => self.members[*id].names.iter().any(|own| own == name),
         };
-        let found = self.members.iter().enumerate().filter(present).map(|(id, _)| id).next_back();
-        found.ok_or_else(|| {
-            let paths: Vec<&str> =
-                self.members.iter().filter(|m| !m.gone).map(|m| m.path.as_str()).collect();
-            format!(
-                "{name} is no member of this array; its members are {}; nothing was changed",
-                paths.join(", ")
-            )
-        })
+        let present = |id: &usize| !self.members[*id].gone;
+        let found: Vec<usize> = (0..self.members.len()).filter(present).filter(is_meant).collect();
+        match found[..] {
+            [id] => Ok(id),
+            [] => {
+                let all: Vec<&str> =
+                    (0..self.members.len()).filter(present).map(|id| self.address(id)).collect();
+                Err(format!(
+                    "{name} is no member of this array; its members are {}; nothing was changed",
+                    all.join(", ")
+                ))
+            }
+            _ => {
+                let numbers: Vec<String> =
+                    found.iter().filter_map(|&id| Some(self.number(id)?.to_string())).collect();
+                Err(format!(
+                    "{name} is the name of more than one member, since a file was deleted or moved and \
+                     another has its name; say which by its number ({}); nothing was changed",
+                    numbers.join(", ")
+                ))
+            }
+        }
+    }
+
+    /// A member's name that is right in every directory.
+    fn address(&self, id: usize) -> &str {
+        let MemberFact { path, names, .. } = &self.members[id];
+        names.iter().find(|name| name.starts_with('/')).unwrap_or(path)
     }
 
     fn number(&self, id: usize) -> Option<u32> {
@@ -279,7 +303,7 @@ impl Lead {
         core: &mut Core,
         addition: &Addition,
     ) -> Result<(MemberDetail, &'static str), String> {
-        let Addition { device, superblock, fallback, force } = addition;
+        let Addition { device, names, superblock, fallback, force } = addition;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let holds_own = |own: &Superblock| supervisor.may_hold_writes_of_its_own(own);
@@ -310,11 +334,7 @@ impl Lead {
         }
         let config = newcomer(device, superblock, bad_blocks.as_ref());
         let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
-        self.members.push(MemberFact {
-            path: device.spec().to_string(),
-            direct: device.direct(),
-            gone: false,
-        });
+        self.members.push(MemberFact::new(device, names.clone()));
         let how = match (added, self.standing(usize::from(id.0))) {
             (Added::CatchesUp, _) => "re-added",
             (Added::Spare, Some(Standing::Recovering)) => "recovery",
@@ -431,6 +451,7 @@ impl Lead {
             write_mostly: superblock.write_mostly(),
             awaits_replacement: supervisor.awaits_replacement(MemberId(id as u16)),
             direct: part.direct,
+            deleted: part.deleted,
         })
     }
 

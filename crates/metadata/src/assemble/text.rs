@@ -161,8 +161,9 @@ impl Refusal {
             ),
             Self::NoJournal => {
                 "the array's journal is missing or out of date: it may hold writes that \
-                 the members lack. Add it, or use --force to start without, only for reading; \
-                 `lapstrake serve --force --without-journal` gives it up for good"
+                 the members lack. Add it. If it is lost, --force starts the array without it, only for \
+                 reading; `lapstrake serve --force --without-journal` starts it for writing, and gives \
+                 the journal and what only it holds up for good"
                     .to_string()
             }
             Self::Ambiguous { slot, ids: [first, second] } => format!(

@@ -1,0 +1,75 @@
+//! Promise: members whose files are deleted while they serve are told while something can be done, and an array
+//! does not stop for good unasked.
+
+mod support;
+
+use serde_json::json;
+use support::md::state;
+use support::{Lab, Server};
+
+fn served() -> (Lab, Server) {
+    let lab = Lab::new(&[8; 4]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let server = lab.serve_data("m0 m1 m2");
+    (lab, server)
+}
+
+fn delete(lab: &Lab, member: &str) {
+    std::fs::remove_file(lab.path(member)).unwrap();
+}
+
+#[test]
+fn a_deleted_member_is_shown_and_can_be_replaced_by_a_file_of_its_name() {
+    let (lab, mut server) = served();
+    assert_eq!(lab.detail()["members"][1]["deleted"], false);
+    delete(&lab, "m1");
+    assert_eq!(lab.detail()["members"][1]["deleted"], true);
+    assert!(lab.run("detail data").ok().out.contains("  (deleted)\n"));
+    assert!(lab.run("status data").ok().out.contains(" m1[1](deleted) "));
+    lab.file("m1", 8 << 20);
+    lab.run("add data m1").ok();
+    let twice = lab.run("replace data m1");
+    assert!(twice.code == 1 && twice.err.contains("by its number (1, 3)"), "{twice:?}");
+    lab.run("replace data 1 --with 3").ok();
+    lab.run("wait data --timeout 60").ok();
+    let stopped = lab.run("stop data --json").ok();
+    assert_eq!((&stopped.json()["deleted"], &*stopped.err), (&json!([]), ""));
+    let (code, said) = server.end();
+    assert!(code == 0 && said.matches("m1: its file was deleted").count() == 1, "{said}");
+    let server = lab.serve_data("m0 m1 m2");
+    assert_eq!(lab.detail()["state"], json!(["clean"]));
+    assert_eq!(state(&lab.detail(), "m1"), "in_sync");
+    server.stop();
+}
+
+#[test]
+fn a_stop_tells_what_is_gone_with_it() {
+    let (lab, mut server) = served();
+    delete(&lab, "m2");
+    let stopped = lab.run("stop data").ok();
+    assert!(stopped.err.contains("the files of m2 were deleted"), "{stopped:?}");
+    assert!(stopped.err.contains("--degraded"), "{stopped:?}");
+    assert!(server.end().1.contains("m2: its file was deleted"));
+    lab.serve_data("--degraded m0 m1").stop();
+}
+
+#[test]
+fn a_stop_for_good_needs_force_or_a_signal() {
+    let (lab, server) = served();
+    delete(&lab, "m0");
+    delete(&lab, "m1");
+    let refused = lab.run("stop data");
+    assert_eq!(refused.code, 1);
+    for part in ["m0, m1", "nbdcopy 'nbd+unix:", "stop data --force", "nothing was changed"] {
+        assert!(refused.err.contains(part), "no {part} in {}", refused.err);
+    }
+    assert_eq!(lab.detail()["state"], json!(["clean"]), "it serves on");
+    let stopped = lab.run("stop data --force").ok();
+    assert!(stopped.err.contains("cannot be started again"), "{stopped:?}");
+    drop(server);
+    let (lab, server) = served();
+    delete(&lab, "m0");
+    delete(&lab, "m1");
+    server.stop();
+    assert_eq!(lab.run("status data").code, 1);
+}

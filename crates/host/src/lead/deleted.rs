@@ -1,0 +1,47 @@
+//! The lead's part in members whose files are deleted while they serve. They go on serving, and are gone for
+//! good when the server closes them, so that is told while something can still be done. It is looked for when
+//! somebody asks and at the stop, never beside I/O.
+
+use super::Lead;
+use crate::{core::Core, message::Answer};
+use lapstrake_engine::MemberId;
+use lapstrake_geometry::Slot;
+
+impl Lead {
+    /// Looks at every member's file, and says which are newly seen to be deleted.
+    pub(super) fn look_for_deleted(&mut self, core: &Core) {
+        for id in 0..self.members.len() {
+            let part = &self.members[id];
+            if part.gone || part.deleted {
+                continue;
+            }
+            let device = core.queue.member(core.device(MemberId(id as u16)));
+            if device.is_none_or(|device| !device.is_deleted()) {
+                continue;
+            }
+            self.members[id].deleted = true;
+            self.log.say(&format!(
+                "{}: its file was deleted; it serves on, and is gone for good when the server stops; before \
+                 that, `lapstrake add` a spare and `lapstrake replace` it, or copy the array off",
+                self.members[id].path
+            ));
+        }
+    }
+
+    /// Whose files are deleted, and whether the array ends with them.
+    pub(super) fn deleted(&mut self, core: &Core) -> Answer {
+        self.look_for_deleted(core);
+        let members = self.detail(core).members;
+        let lost = members.iter().filter(|member| member.deleted && member.state != "faulty");
+        let paths = lost.map(|member| member.path.clone()).collect();
+        let holds = |slot: Slot, also_deleted: bool| {
+            members.iter().any(|member| {
+                let counts = member.state == "in_sync" && (also_deleted || !member.deleted);
+                counts && member.slot == Some(slot.0)
+            })
+        };
+        let survives =
+            |also_deleted| self.facts.geometry.survives(|slot| holds(slot, also_deleted));
+        Answer::Deleted { paths, is_end: survives(true) && !survives(false) }
+    }
+}
