@@ -71,6 +71,7 @@ pub mod journal;
 mod log;
 mod member_io;
 mod members;
+mod membership;
 mod messages;
 mod op;
 mod recovery;

@@ -1,56 +1,18 @@
 //! Promise: a write is answered before a write-mostly member has it only if another member that is in sync has it, and
 //! then it is.
 
-use lapstrake_engine::*;
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
-use std::ops::Range;
+mod mirror;
 
-const NOW: Time = Time(0);
-
-/// Of each member: whether it is in sync, whether it is mostly for writing, what is bad.
-type Shape = [(bool, bool, Option<Range<u64>>); 2];
-
-fn mirror(shape: Shape) -> Shard {
-    let geometry = Geometry::new(&Config {
-        level: Level::Raid1,
-        layout: Layout::default_for(Level::Raid1),
-        chunk: Sectors(0),
-        raid_disks: 2,
-        component: Sectors(1024),
-        member_sizes: Vec::new(),
-    })
-    .expect("a mirror");
-    let members = (0..).map(Slot).zip(shape).map(|(slot, (in_sync, write_mostly, bad))| {
-        let trusted_to = if in_sync { FULLY_TRUSTED } else { Sector(0) };
-        MemberConfig {
-            data_offset: Sector(64),
-            slot: Some(slot),
-            trusted_to,
-            rotational: false,
-            write_mostly,
-            bad_blocks: Some(bad.into_iter().collect()),
-            log: None,
-        }
-    });
-    Shard::new(ShardConfig {
-        geometry,
-        members: members.collect(),
-        read_only: false,
-        block: Sectors(1),
-        in_sync_to: FULLY_TRUSTED,
-        bitmap: Some(BitmapTerms { chunk: Sectors(1024), write_behind: 4 }),
-        scratch: BufId(0),
-        scratch_pages: 64,
-        log_signature: None,
-        lost: Vec::new(),
-        journal: None,
-        behind_pages: 64,
-    })
-}
+use lapstrake_engine::{
+    BitmapTerms, Buf, BufId, Effect, MemberId, Notice, Order, Request, RequestId, RequestKind,
+};
+use lapstrake_geometry::{Sector, Sectors};
+use mirror::{Half, NOW};
 
 /// Whether a write of sectors 16 to 24 is answered when the first member has it, and the second not yet.
-fn is_answered_before_the_second_has_it(shape: Shape) -> bool {
-    let mut shard = mirror(shape);
+fn is_answered_before_the_second_has_it(shape: [Half; 2]) -> bool {
+    let terms = BitmapTerms { chunk: Sectors(1024), write_behind: 4 };
+    let mut shard = mirror::mirror(shape, Some(terms));
     let kind =
         RequestKind::Write { buf: Buf { id: BufId(1), offset: 0 }, fua: false, followed: false };
     let (id, sector, len) = (RequestId(1), Sector(16), Sectors(8));

@@ -1,48 +1,21 @@
 //! Promise: what a shard tells of bad blocks, and what it is told of them, may cross on the way, and no old data is
 //! read for it.
 
-use lapstrake_engine::*;
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
+mod mirror;
 
-const NOW: Time = Time(0);
+use lapstrake_engine::{
+    Buf, BufId, Effect, MemberId, Notice, Order, Request, RequestId, RequestKind, Shard,
+};
+use lapstrake_geometry::{Sector, Sectors};
+use mirror::NOW;
+
 const BUF: Buf = Buf { id: BufId(1), offset: 0 };
 const SECOND: MemberId = MemberId(1);
 const PAGE: (Sector, Sectors) = (Sector(8), Sectors(8));
 
 /// A mirror of two; the page at sector 8 of the second member is on record as bad.
-fn mirror() -> Shard {
-    let geometry = Geometry::new(&Config {
-        level: Level::Raid1,
-        layout: Layout::default_for(Level::Raid1),
-        chunk: Sectors(0),
-        raid_disks: 2,
-        component: Sectors(1024),
-        member_sizes: Vec::new(),
-    })
-    .expect("a mirror");
-    let members = (0..2).map(|slot| MemberConfig {
-        data_offset: Sector(64),
-        slot: Some(Slot(slot)),
-        trusted_to: FULLY_TRUSTED,
-        rotational: false,
-        write_mostly: false,
-        bad_blocks: Some((slot == 1).then_some(8..16).into_iter().collect()),
-        log: None,
-    });
-    let mut shard = Shard::new(ShardConfig {
-        geometry,
-        members: members.collect(),
-        read_only: false,
-        block: Sectors(1),
-        in_sync_to: FULLY_TRUSTED,
-        bitmap: None,
-        scratch: BufId(0),
-        scratch_pages: 64,
-        log_signature: None,
-        lost: Vec::new(),
-        journal: None,
-        behind_pages: 0,
-    });
+fn second_lacks_a_page() -> Shard {
+    let mut shard = mirror::mirror([(true, false, None), (true, false, Some(8..16))], None);
     shard.handle_order(NOW, &Order::Active);
     shard
 }
@@ -77,7 +50,7 @@ fn reads_from(shard: &mut Shard) -> Vec<MemberId> {
 
 #[test]
 fn a_record_that_crosses_a_write_covers_no_later_failure() {
-    let mut shard = mirror();
+    let mut shard = second_lacks_a_page();
     assert_eq!(write(&mut shard, true), [Notice::Good(SECOND, PAGE.0, PAGE.1)]);
     // Sent before the supervisor heard of the write.
     shard.handle_order(NOW, &Order::BadRecorded(SECOND, PAGE.0, PAGE.1));
@@ -87,11 +60,11 @@ fn a_record_that_crosses_a_write_covers_no_later_failure() {
 
 #[test]
 fn an_answer_to_an_earlier_write_does_not_make_a_newer_bad_block_good() {
-    let mut shard = mirror();
+    let mut shard = second_lacks_a_page();
     assert_eq!(write(&mut shard, true), [Notice::Good(SECOND, PAGE.0, PAGE.1)]);
     shard.handle_order(NOW, &Order::GoodAgain(SECOND, PAGE.0, PAGE.1));
     assert!(reads_from(&mut shard).contains(&SECOND), "it is read again");
-    let mut shard = mirror();
+    let mut shard = second_lacks_a_page();
     assert_eq!(write(&mut shard, true).len(), 1);
     assert_eq!(write(&mut shard, true).len(), 0, "it is known to be good");
     // As another shard's, which is meant for this one, too.
@@ -102,7 +75,7 @@ fn an_answer_to_an_earlier_write_does_not_make_a_newer_bad_block_good() {
 
 #[test]
 fn what_another_shard_could_not_read_or_mend_is_not_read_before_it_is_on_record() {
-    let mut shard = mirror();
+    let mut shard = second_lacks_a_page();
     let elsewhere = Sector(64);
     shard.handle_order(NOW, &Order::Bad(SECOND, elsewhere, PAGE.1));
     let kind = RequestKind::Read(BUF);

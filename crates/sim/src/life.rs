@@ -8,6 +8,8 @@ mod bitmap;
 mod courses;
 mod members;
 mod requests;
+#[cfg(test)]
+mod scripted;
 mod wear;
 mod words;
 
@@ -18,19 +20,19 @@ use crate::{
     desk::Desk,
     dice::Dice,
     disk::{Cut, Disk},
-    fate::wear::{ranges, read_log},
+    fate::wear::ranges,
     memory::Memory,
     oracle::{Floors, Oracle},
     plan::Plan,
 };
 use lapstrake_engine::{
     BitmapTerms, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
-    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Standing,
-    Supervisor, SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
+    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Supervisor,
+    SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
     journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
-use lapstrake_metadata::{Superblock, create::spare, ppl};
+use lapstrake_metadata::{Superblock, ppl};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
@@ -474,67 +476,6 @@ impl<'a> Life<'a> {
         self.at(delay, event);
     }
 
-    /// A member is added, as the host does it: it catches up if it can, else it is a spare.
-    fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
-        self.errands_left -= 1;
-        if self.phase != Phase::Load {
-            return Ok(());
-        }
-        let superblock = if self.supervisor.can_catch_up(&own) { own } else { self.spare(disk)? };
-        let log = read_log(&self.disks[disk], &superblock)?;
-        let config = MemberConfig {
-            data_offset: superblock.data_offset(),
-            slot: None,
-            trusted_to: Sector(0),
-            rotational: self.dice.one_in(2),
-            bad_blocks: log.as_ref().map(|log| ranges(log, &superblock)),
-            write_mostly: false,
-            log: superblock.ppl(),
-        };
-        self.data_area.push(data_area(&superblock));
-        self.log_area.push(log_area(&superblock));
-        if let Some((at, shape)) = superblock.ppl() {
-            // As the host does before it hands the device over.
-            let area = ppl::empty_area(shape, superblock.set_uuid());
-            self.disks[disk].put(at.0, &area);
-        }
-        self.disks[disk].renew();
-        self.disk_of.push(disk);
-        let (id, added) = self.supervisor.handle_add(self.now, superblock, log, config);
-        self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
-        Ok(())
-    }
-
-    /// The operator has a member replaced, perhaps by a certain spare.
-    fn replace(&mut self) {
-        self.errands_left -= 1;
-        if self.phase != Phase::Load {
-            return;
-        }
-        let all: Vec<(MemberId, Standing)> =
-            (0..).map(MemberId).zip(self.supervisor.members().map(|member| member.1)).collect();
-        let of = |standing| all.iter().filter(move |m| m.1 == standing).map(|m| m.0);
-        let in_sync: Vec<MemberId> = of(Standing::InSync).collect();
-        let with = of(Standing::Spare).next().filter(|_| self.dice.one_in(2));
-        let member = self.dice.pick(&in_sync);
-        if self.supervisor.handle_replace(self.now, member, with) {
-            self.say(|| format!("{member:?} is to be replaced, by {with:?}"));
-            self.to_go.insert(member);
-        }
-    }
-
-    fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
-        let members: Vec<_> = self.supervisor.members().collect();
-        let like = members.iter().find(|member| member.1 == Standing::InSync);
-        let like = like.ok_or("no member is in sync")?.0;
-        let is_taken = |number: &u32| members.iter().any(|member| member.0.dev_number() == *number);
-        let number = (u32::from(self.plan.disks)..).find(|number| !is_taken(number)).unwrap_or(0);
-        let mut uuid = [0; 16];
-        uuid[..8].copy_from_slice(&self.dice.next().to_le_bytes());
-        let size = Sectors(self.disks[disk].sectors());
-        spare(like, size, number, uuid, false).map_err(|error| error.to_string())
-    }
-
     fn step(&mut self) -> Result<(), String> {
         self.events += 1;
         if self.events > EVENTS_MAX {
@@ -803,54 +744,4 @@ fn span(plan: &Plan, geometry: &Geometry) -> u64 {
         Geometry::Linear(_) | Geometry::Mirror(_) => 8,
     };
     unit * plan.span_units
-}
-
-/// What a scenario does by hand.
-#[cfg(test)]
-impl Life<'_> {
-    /// The member answers no more.
-    pub(crate) fn vanish(&mut self, member: MemberId) {
-        self.vanished.insert(member);
-        self.hit.insert(member);
-    }
-
-    /// Who was away is added.
-    pub(crate) fn bring_back(&mut self) -> Result<(), String> {
-        for (disk, own) in std::mem::take(&mut self.returning) {
-            self.add(disk, own)?;
-        }
-        self.pump()
-    }
-
-    pub(crate) fn recovered_to(&self, member: MemberId) -> u64 {
-        self.supervisor.standing(member).2.0
-    }
-
-    pub(crate) fn is_recorded(&self) -> bool {
-        self.supervisor.is_recorded()
-    }
-
-    pub(crate) fn has_failed(&self, member: MemberId) -> bool {
-        self.shards.iter().all(|shard| shard.has_failed(member))
-    }
-
-    pub(crate) fn step_until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), String> {
-        while !is_so(self) {
-            self.step()?;
-        }
-        Ok(())
-    }
-
-    /// Until every request has its answer.
-    pub(crate) fn settle(&mut self) -> Result<(), String> {
-        self.pump()?;
-        self.step_until(|life| life.clients.is_empty())
-    }
-
-    /// Lets time pass.
-    pub(crate) fn rest(&mut self, ns: u64) -> Result<(), String> {
-        let until = self.now.after(ns);
-        self.at(ns, Event::Submit);
-        self.step_until(|life| life.now >= until)
-    }
 }

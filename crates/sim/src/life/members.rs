@@ -1,11 +1,76 @@
-//! I/O of members, and its faults.
+//! Members that come, their I/O, and its faults.
 
-use super::{Event, InFlight, Life, words::said};
-use crate::disk::{Disk, SECTOR};
-use lapstrake_engine::{IoKind, MemberId, MemberIo, MetaWrite, Standing, Target};
-use lapstrake_geometry::Slot;
+use super::{Event, InFlight, Life, Phase, data_area, log_area, words::said};
+use crate::{
+    disk::{Disk, SECTOR},
+    fate::wear::{ranges, read_log},
+};
+use lapstrake_engine::{IoKind, MemberConfig, MemberId, MemberIo, MetaWrite, Standing, Target};
+use lapstrake_geometry::{Sector, Sectors, Slot};
+use lapstrake_metadata::{Superblock, create::spare, ppl};
 
 impl Life<'_> {
+    /// A member is added, as the host does it: it catches up if it can, else it is a spare.
+    pub(super) fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
+        self.errands_left -= 1;
+        if self.phase != Phase::Load {
+            return Ok(());
+        }
+        let superblock = if self.supervisor.can_catch_up(&own) { own } else { self.spare(disk)? };
+        let log = read_log(&self.disks[disk], &superblock)?;
+        let config = MemberConfig {
+            data_offset: superblock.data_offset(),
+            slot: None,
+            trusted_to: Sector(0),
+            rotational: self.dice.one_in(2),
+            bad_blocks: log.as_ref().map(|log| ranges(log, &superblock)),
+            write_mostly: false,
+            log: superblock.ppl(),
+        };
+        self.data_area.push(data_area(&superblock));
+        self.log_area.push(log_area(&superblock));
+        if let Some((at, shape)) = superblock.ppl() {
+            // As the host does before it hands the device over.
+            let area = ppl::empty_area(shape, superblock.set_uuid());
+            self.disks[disk].put(at.0, &area);
+        }
+        self.disks[disk].renew();
+        self.disk_of.push(disk);
+        let (id, added) = self.supervisor.handle_add(self.now, superblock, log, config);
+        self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
+        Ok(())
+    }
+
+    /// The operator has a member replaced, perhaps by a certain spare.
+    pub(super) fn replace(&mut self) {
+        self.errands_left -= 1;
+        if self.phase != Phase::Load {
+            return;
+        }
+        let all: Vec<(MemberId, Standing)> =
+            (0..).map(MemberId).zip(self.supervisor.members().map(|member| member.1)).collect();
+        let of = |standing| all.iter().filter(move |m| m.1 == standing).map(|m| m.0);
+        let in_sync: Vec<MemberId> = of(Standing::InSync).collect();
+        let with = of(Standing::Spare).next().filter(|_| self.dice.one_in(2));
+        let member = self.dice.pick(&in_sync);
+        if self.supervisor.handle_replace(self.now, member, with) {
+            self.say(|| format!("{member:?} is to be replaced, by {with:?}"));
+            self.to_go.insert(member);
+        }
+    }
+
+    pub(super) fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
+        let members: Vec<_> = self.supervisor.members().collect();
+        let like = members.iter().find(|member| member.1 == Standing::InSync);
+        let like = like.ok_or("no member is in sync")?.0;
+        let is_taken = |number: &u32| members.iter().any(|member| member.0.dev_number() == *number);
+        let number = (u32::from(self.plan.disks)..).find(|number| !is_taken(number)).unwrap_or(0);
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&self.dice.next().to_le_bytes());
+        let size = Sectors(self.disks[disk].sectors());
+        spare(like, size, number, uuid, false).map_err(|error| error.to_string())
+    }
+
     pub(super) fn io_ns(&mut self) -> u64 {
         let usual = self.dice.between(1..=self.plan.io_ns_max);
         // Longer than bits need to be swept.

@@ -1,0 +1,52 @@
+//! What a scenario told by hand does to a life, and asks of it.
+
+use super::{Event, Life};
+use lapstrake_engine::MemberId;
+
+impl Life<'_> {
+    /// The member answers no more.
+    pub(crate) fn vanish(&mut self, member: MemberId) {
+        self.vanished.insert(member);
+        self.hit.insert(member);
+    }
+
+    /// Who was away is added.
+    pub(crate) fn bring_back(&mut self) -> Result<(), String> {
+        for (disk, own) in std::mem::take(&mut self.returning) {
+            self.add(disk, own)?;
+        }
+        self.pump()
+    }
+
+    pub(crate) fn recovered_to(&self, member: MemberId) -> u64 {
+        self.supervisor.standing(member).2.0
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.supervisor.is_recorded()
+    }
+
+    pub(crate) fn has_failed(&self, member: MemberId) -> bool {
+        self.shards.iter().all(|shard| shard.has_failed(member))
+    }
+
+    pub(crate) fn step_until(&mut self, is_so: impl Fn(&Self) -> bool) -> Result<(), String> {
+        while !is_so(self) {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Until every request has its answer.
+    pub(crate) fn settle(&mut self) -> Result<(), String> {
+        self.pump()?;
+        self.step_until(|life| life.clients.is_empty())
+    }
+
+    /// Lets time pass.
+    pub(crate) fn rest(&mut self, ns: u64) -> Result<(), String> {
+        let until = self.now.after(ns);
+        self.at(ns, Event::Submit);
+        self.step_until(|life| life.now >= until)
+    }
+}
