@@ -19,6 +19,8 @@ const LIMIT: u64 = 96 << 20;
 const TIMES: u64 = 4;
 /// A storm takes seconds; a deadlock, for ever.
 const LONG: Duration = Duration::from_secs(120);
+/// A forked process executes its program within milliseconds.
+const BUSY: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_server_of_the_other_tests() {
@@ -55,8 +57,16 @@ impl Filesystem {
         run("mount", &[&self.device, self.point.to_str().expect("UTF-8")]);
     }
 
+    /// Repeated while it is busy: a process that another test forks holds this one's open files
+    /// until it executes its program, and whatever watches mounts on this machine looks at them.
     fn unmount(&self) {
-        run("umount", &[self.point.to_str().expect("UTF-8")]);
+        let point = self.point.to_str().expect("UTF-8");
+        let began = Instant::now();
+        while began.elapsed() < BUSY && !run_quietly("umount", &[point]) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+        assert!(!mounts.contains(point), "{point} is still mounted after {BUSY:?}");
     }
 
     /// Checks it, and that its files are what they were.
