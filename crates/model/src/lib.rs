@@ -21,6 +21,7 @@ pub mod seek;
 pub mod solid;
 mod time;
 pub mod trace;
+pub mod volume;
 
 pub use channel::Channel;
 pub use disk::{Disk, DiskModel};
@@ -28,3 +29,4 @@ pub use hard::{HardDisk, HardDiskModel};
 pub use request::{Completion, Op, Request};
 pub use solid::{SolidDisk, SolidDiskModel};
 pub use time::Nanos;
+pub use volume::Volume;

@@ -1,0 +1,58 @@
+//! A block device in virtual time, whatever it is made of: a disk on a path of its own, an array, a controller's unit.
+
+use crate::Nanos;
+use crate::channel::Channel;
+use crate::disk::{Disk, DiskModel};
+use crate::request::{Completion, Request};
+
+/// A block device in virtual time. `now` never goes back.
+pub trait Volume {
+    /// Blocks of 512 bytes.
+    fn blocks(&self) -> u64;
+    /// Takes a command.
+    fn submit(&mut self, request: Request, now: Nanos);
+    /// Gives a command that has ended by `now`, those first that ended first.
+    fn poll(&mut self, now: Nanos) -> Option<Completion>;
+    /// When to poll again; none if nothing goes on.
+    fn next_event(&self) -> Option<Nanos>;
+    /// Processor time of the host that was spent so far.
+    fn cpu(&self) -> Nanos;
+}
+
+/// A disk on a path of its own.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    disk: Disk,
+    blocks: u64,
+    channel: Channel,
+}
+
+impl Alone {
+    /// A disk that has been idle for long.
+    #[must_use]
+    pub fn new(model: &DiskModel, channel: Channel) -> Self {
+        Self { disk: model.disk(), blocks: model.blocks(), channel }
+    }
+}
+
+impl Volume for Alone {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn submit(&mut self, request: Request, now: Nanos) {
+        self.disk.submit(request, now, &mut self.channel);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.disk.poll(now, &mut self.channel)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.disk.next_event(&self.channel)
+    }
+
+    fn cpu(&self) -> Nanos {
+        Nanos::ZERO
+    }
+}
