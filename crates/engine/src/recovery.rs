@@ -521,10 +521,14 @@ impl Supervisor {
         }
     }
 
-    /// Members in slots that lack data.
+    /// Members in slots that lack data. A replacement waits for a resync that is due: until then copies may differ, and
+    /// another member would be the one that is read.
     fn recovering(&self) -> Vec<MemberId> {
+        let replaces = self.resync_from.is_none() || !self.has_to_compare();
         let all = self.members.iter().enumerate();
-        let recovering = all.filter(|(_, m)| m.is_incomplete());
+        let recovering = all.filter(|(_, m)| {
+            m.is_incomplete() && (replaces || m.standing != Standing::Replacement)
+        });
         recovering.map(|(index, _)| MemberId(index as u16)).collect()
     }
 

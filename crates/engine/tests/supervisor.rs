@@ -637,6 +637,28 @@ fn a_replacement_takes_the_place_of_a_member_that_fails_first() {
     assert!(story.supervisor.is_degraded());
 }
 
+/// Simulated fate, a seed that dealt spans anew. What would be lost: that one question has one answer. Before the resync
+/// copies differ, and who replaces the one that is read first may be read last.
+#[test]
+fn a_replacement_waits_for_a_resync_that_is_due() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let records = story.supervisor.members().zip(0..).map(|((superblock, _), slot)| MemberRecord {
+        superblock: superblock.clone(),
+        slot: Some(Slot(slot)),
+        trusted_to: FULLY_TRUSTED,
+        bad_blocks: None,
+    });
+    let records = records.collect();
+    story.supervisor = supervisor(&story.geometry, records, None, Some(Sector(0)));
+    let spare = story.add_spare();
+    assert!(story.supervisor.handle_replace(story.now, MemberId(0), Some(spare)));
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story.settle();
+    let action = story.supervisor.sync_progress(story.now).map(|progress| progress.action);
+    assert_eq!(action, Some(SyncAction::Resync));
+}
+
 /// Simulated fate, seed 8015. What would be lost: what was written while the member was away, if it came
 /// back with as many events as the others and took its slot from who had replaced it.
 #[test]
