@@ -306,6 +306,16 @@ fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
         let refused = lab.run(&format!("serve --name data m0 m1 --bitmap {file}"));
         assert!(refused.code == 1 && refused.err.contains("without --bitmap"), "{refused:?}");
     }
+    // What is no bitmap is somebody's file.
+    std::fs::write(lab.path("letter"), "precious\n").unwrap();
+    let refused = lab.run("serve --name data m0 m1 --bitmap letter");
+    assert!(refused.code == 1 && refused.err.contains("nothing was written"), "{refused:?}");
+    assert_eq!(lab.read("letter"), b"precious\n");
+    // mdadm's may end within a page.
+    let bits = std::fs::File::options().write(true).open(lab.path("bits")).unwrap();
+    bits.set_len(1000).unwrap();
+    lab.serve_data("m0 m1 --bitmap bits").stop();
+    assert_eq!(bits.metadata().unwrap().len(), 4096);
     let events = |lab: &Lab| lab.detail()["events"].as_u64().unwrap();
     let server = lab.serve_data("m0 m1 --bitmap bits");
     let before = events(&lab);

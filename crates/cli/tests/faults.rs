@@ -412,3 +412,30 @@ fn a_disk_that_refuses_writes_or_dies_is_put_out_under_load() {
         heal(&lab, server, "m0 m2", &bytes);
     }
 }
+
+#[test]
+fn a_forced_start_that_cannot_be_served_writes_nothing() {
+    if !can_copy("a forced start that cannot be served") {
+        return;
+    }
+    let lab = Lab::new(&[MEMBER_MIB; 5]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let server = lab.serve_data("--safe-mode-delay 0 m0 m1 m2");
+    lab.fill(&server, &pattern(71, 1 << 20));
+    server.kill();
+    let before = [lab.read("m0"), lab.read("m1")];
+    // It is dirty and lacks a member: only --force starts it.
+    let refused = lab.run("serve --name data --degraded m0 m1");
+    assert!(refused.code == 1 && refused.err.contains("--force"), "{refused:?}");
+    std::fs::write(lab.path("file"), "precious").unwrap();
+    let refused = lab.run("serve --name data --force --degraded m0 m1 --nbd unix:file");
+    assert!(refused.code == 1 && refused.err.contains("is no socket"), "{refused:?}");
+    lab.run("create other -l0 m3 m4").ok();
+    let other = lab.serve_data("m3 m4");
+    let refused = lab.run("serve --name data --force --degraded m0 m1");
+    assert!(refused.code == 1 && refused.err.contains("is being served already"), "{refused:?}");
+    other.stop();
+    assert!(before == [lab.read("m0"), lab.read("m1")]);
+    lab.serve_data("--force --degraded m0 m1").stop();
+    assert!(before[0] != lab.read("m0"));
+}

@@ -120,8 +120,9 @@ impl Lead {
         facts: Arc<Facts>,
         counters: Vec<Arc<Counters>>,
         log: Log,
-    ) -> std::io::Result<Self> {
-        Ok(Self {
+        pool: Pool,
+    ) -> Self {
+        Self {
             homes: vec![0; counters.len()],
             supervisor,
             members: facts.members.clone(),
@@ -135,7 +136,7 @@ impl Lead {
             facts,
             counters,
             log,
-            pool: Pool::new(META_BYTES, true)?,
+            pool,
             work: Slab::new(),
             waiting: VecDeque::new(),
             flushing: None,
@@ -152,7 +153,12 @@ impl Lead {
             broken: false,
             loss: None,
             failed: Vec::new(),
-        })
+        }
+    }
+
+    /// What [`Lead::new`] takes.
+    pub(crate) fn memory() -> std::io::Result<Pool> {
+        Pool::new(META_BYTES, true)
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
