@@ -342,7 +342,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    if let Ok(Opened { assembly, parts, stale_bitmap, given_up, .. }) = &opened {
+    if let Ok(Opened { assembly, parts, stale_bitmap, unread_bitmaps, given_up, .. }) = &opened {
         if *stale_bitmap {
             let file = parts.bitmap_file.as_ref();
             let place =
@@ -350,6 +350,12 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!(
                 "lapstrake: the write-intent bitmap of {place} is out of date, since the array was in use \
                  without it: all of it counts as dirty, so a resync that is due goes over everything"
+            );
+        }
+        for why in unread_bitmaps {
+            eprintln!(
+                "lapstrake: one member's write-intent bitmap cannot be used: {why}; all of the others' counts as \
+                 dirty, so a resync that is due goes over everything"
             );
         }
         if assembly.degraded > 0 {

@@ -297,6 +297,35 @@ fn what_lags_behind_at_a_cut_is_resynced_by_the_kernel_too() {
 }
 
 #[test]
+fn what_one_bitmap_of_several_may_have_told_is_resynced_when_it_cannot_be_read() {
+    if !support::md::can_copy("a bitmap of several that cannot be read") {
+        return;
+    }
+    let (lab, members) = (Lab::new(&[8; 2]), "m0 m1");
+    lab.run(&format!("create data -l1 --assume-clean -b internal --bitmap-chunk 64K {members}"))
+        .ok();
+    let server = lab.serve_data(&format!("--safe-mode-delay 0 {members}"));
+    lab.fill(&server, &pattern(63, CHUNK as usize));
+    server.kill();
+    let mut server = lab.serve_data(&format!("--frozen {members}"));
+    let bits = lab.detail()["bitmap_bits"].clone();
+    assert!(bits[0].as_u64() < bits[1].as_u64(), "{bits}");
+    server.signal("-KILL");
+    server.end();
+    // Behind the superblock of 4 KiB; it is its magic.
+    lab.write_at("m1", 8192, &[0; 4]);
+    let mut server = lab.serve_data(&format!("--frozen {members}"));
+    let bits = lab.detail()["bitmap_bits"].clone();
+    assert_eq!(bits[0], bits[1], "all may be dirty");
+    lab.run("resume data").ok();
+    lab.run("wait data --timeout 60").ok();
+    lab.run("stop data").ok();
+    let said = server.end().1;
+    assert!(said.contains("m1") && said.contains("counts as dirty"), "{said}");
+    lab.serve_data(members).stop();
+}
+
+#[test]
 fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
     let lab = Lab::new(&[8; 2]);
     lab.run("create data -l1 --assume-clean -b ./bits m0 m1").ok();

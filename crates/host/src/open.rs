@@ -82,6 +82,8 @@ pub struct Opened {
     pub report: Vec<Line>,
     /// The write-intent bitmap is out of date: the array was in use without it. All bits count as set.
     pub stale_bitmap: bool,
+    /// Members whose own bitmaps cannot be used, and why. All bits count as set.
+    pub unread_bitmaps: Vec<String>,
     /// The overlay's file, if it was made and is not a passing one.
     pub new_overlay: Option<NewOverlay>,
     /// What came of it, if a journal was to be given up.
@@ -289,7 +291,9 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     }
     let given_up =
         request.without_journal.then(|| give_up_journal(&mut assembly, &mut superblocks));
-    let mut parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
+    let mut unread_bitmaps = Vec::new();
+    let mut parts =
+        parts(request, &devices, bitmap_file, &superblocks, &assembly, &mut unread_bitmaps)?;
     if !request.read_only {
         let rewritten = |part: &Part| {
             assembly.rewrite.iter().any(|(id, _)| Arc::ptr_eq(&part.device, &devices[*id]))
@@ -305,7 +309,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let stale_bitmap = stale_bitmap.is_some_and(|(intent, sb)| {
         intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     });
-    Ok(Opened { parts, assembly, report, stale_bitmap, new_overlay, given_up })
+    Ok(Opened { parts, assembly, report, stale_bitmap, unread_bitmaps, new_overlay, given_up })
 }
 
 fn open_bitmap(path: &Path, access: Access) -> Result<Arc<Member>, OpenArrayError> {
@@ -436,6 +440,7 @@ fn parts(
     bitmap_file: Option<Arc<Member>>,
     superblocks: &[Option<Superblock>],
     assembly: &Assembly,
+    unread_bitmaps: &mut Vec<String>,
 ) -> Result<Parts, OpenArrayError> {
     let part = |id: usize, slot, trusted_to| {
         let superblock = superblocks[id].clone()?;
@@ -460,7 +465,8 @@ fn parts(
     };
     let intent = match freshest {
         Some(sb) => {
-            let intent = intent(bitmap_file.as_ref(), devices, superblocks, sb, assembly);
+            let file = bitmap_file.as_ref();
+            let intent = intent(file, devices, superblocks, sb, assembly, unread_bitmaps);
             if bitmap_file.is_some() { intent.map_err(of_bitmap_file)? } else { intent? }
         }
         None => None,
@@ -516,6 +522,7 @@ fn intent(
     superblocks: &[Option<Superblock>],
     freshest: &Superblock,
     assembly: &Assembly,
+    unread: &mut Vec<String>,
 ) -> Result<Option<IntentConfig>, OpenArrayError> {
     let (source, start, external) = match (bitmap_file, freshest.bitmap_sector()) {
         (Some(file), _) => (file, 0, true),
@@ -529,14 +536,21 @@ fn intent(
     if !fresh {
         bits = Bits::new(&sb, true);
     }
-    // A member that failed before that was put on record lacks the bits that were set since.
+    // A member that failed before that was put on record lacks the bits that were set since. So may any
+    // but one that cannot be read.
     for &id in assembly.members.iter().flatten().filter(|_| !external) {
-        if let Some(sector) = superblocks[id].as_ref().and_then(Superblock::bitmap_sector)
-            && let Ok((its, others)) = read_bitmap(&devices[id], sector.0 * 512, false, freshest)
-            && (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size)
-        {
-            bits.unite(&others);
+        let Some(sector) = superblocks[id].as_ref().and_then(Superblock::bitmap_sector) else {
+            continue;
+        };
+        match read_bitmap(&devices[id], sector.0 * 512, false, freshest) {
+            Ok((its, others)) if (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size) => {
+                bits.unite(&others);
+                continue;
+            }
+            Ok(_) => unread.push(format!("{}: it has another chunk or size", devices[id].spec())),
+            Err(error) => unread.push(error.to_string()),
         }
+        bits = Bits::new(&sb, true);
     }
     let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
     Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
