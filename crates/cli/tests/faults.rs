@@ -439,3 +439,22 @@ fn a_forced_start_that_cannot_be_served_writes_nothing() {
     lab.serve_data("--force --degraded m0 m1").stop();
     assert!(before[0] != lab.read("m0"));
 }
+
+#[test]
+fn an_array_that_is_being_stopped_changes_nothing_any_more() {
+    let lab = Lab::new(&[MEMBER_MIB; 3]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let mut server = lab.serve_with_fault("member=0,op=flush,delay=3s", "--name data m0 m1 m2");
+    server.signal("-TERM");
+    // Until the stop has begun settings are taken.
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut refused = lab.run("set data sync_speed_min=2000");
+    while refused.code == 0 && Instant::now() < end {
+        refused = lab.run("set data sync_speed_min=2000");
+    }
+    assert!(refused.err.contains("is being stopped; nothing was changed"), "{refused:?}");
+    let refused = lab.run("repair data");
+    assert!(refused.err.contains("is being stopped; nothing was changed"), "{refused:?}");
+    let (code, said) = server.end();
+    assert!(code == 0 && !said.contains("repair"), "{said}");
+}

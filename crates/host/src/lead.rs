@@ -33,6 +33,8 @@ use std::{
 /// never waits for memory.
 const META_BYTES: usize = 2 << 20;
 
+/// Nothing may follow the mark that says clean.
+const STOPPING: &str = "the array is being stopped; nothing was changed";
 /// Clients at a time, those that shake hands counted: each costs a descriptor and some 30 KiB.
 const CLIENTS_MAX: usize = 256;
 /// How long to wait after the system has refused to accept a client.
@@ -467,6 +469,12 @@ impl Lead {
     }
 
     pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {
+        let asks_only = matches!(command, Command::Detail | Command::Deleted | Command::Stop);
+        if self.stop != Stop::No && !asks_only {
+            // The asker may have gone.
+            let _ = answer.send(Answer::Refused(STOPPING.into()));
+            return;
+        }
         let done = match command {
             Command::Detail => {
                 self.look_for_deleted(core);
