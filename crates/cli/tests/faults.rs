@@ -458,3 +458,16 @@ fn an_array_that_is_being_stopped_changes_nothing_any_more() {
     let (code, said) = server.end();
     assert!(code == 0 && !said.contains("repair"), "{said}");
 }
+
+#[test]
+fn a_stop_does_not_wait_for_members_that_are_faulty() {
+    let lab = Lab::new(&[MEMBER_MIB; 3]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let fault = "member=2,op=flush,delay=3600s";
+    let _server = lab.serve_with_fault(fault, "--name data m0 m1 m2");
+    lab.run("fail data m2").ok();
+    lab.until("it to be put out", |detail| state(detail, "m2") == "faulty");
+    let mut stop = lab.command("timeout");
+    stop.args(["60", env!("CARGO_BIN_EXE_lapstrake"), "stop", "data"]);
+    assert_eq!(stop.status().unwrap().code(), Some(0));
+}

@@ -258,10 +258,7 @@ impl Lead {
             return;
         }
         let writes = std::mem::take(&mut self.waiting);
-        let serves = |&member: &usize| {
-            !self.members[member].gone && !core.engine.has_failed(MemberId(member as u16))
-        };
-        let members: Vec<usize> = (0..self.members.len()).filter(serves).collect();
+        let members = self.serving(core);
         self.flushing = Some(Batch { writes, left: members.len(), refused: Vec::new() });
         for member in members {
             let key = self.work.insert(Errand::Flush { member }) as u32;
@@ -271,6 +268,14 @@ impl Lead {
             };
         }
         self.batch_flushed(core);
+    }
+
+    /// Members that may be waited for.
+    fn serving(&self, core: &Core) -> Vec<usize> {
+        let serves = |&member: &usize| {
+            !self.members[member].gone && !core.engine.has_failed(MemberId(member as u16))
+        };
+        (0..self.members.len()).filter(serves).collect()
     }
 
     pub(crate) fn op_done(&mut self, core: &mut Core, key: u32, result: i32) {
@@ -530,8 +535,7 @@ impl Lead {
         if self.supervisor.is_none() {
             return self.finish(core);
         }
-        let members: Vec<usize> =
-            (0..self.members.len()).filter(|&member| !self.members[member].gone).collect();
+        let members = self.serving(core);
         self.stop = Stop::Flushing { members_left: members.len() };
         for member in members {
             let key = self.work.insert(Errand::FinalFlush { member }) as u32;
@@ -540,6 +544,7 @@ impl Lead {
                 core.lead_op(key, Op::Flush { member: core.device(MemberId(member as u16)) })
             };
         }
+        self.mark_if_flushed(core);
     }
 
     fn final_flush_done(&mut self, core: &mut Core, member: usize, result: i32) {
@@ -552,16 +557,24 @@ impl Lead {
                 self.members[member].path
             ));
         }
-        let Stop::Flushing { members_left } = &mut self.stop else { return };
-        *members_left -= 1;
-        if *members_left > 0 {
+        if let Stop::Flushing { members_left } = &mut self.stop {
+            *members_left -= 1;
+        }
+        self.mark_if_flushed(core);
+    }
+
+    fn mark_if_flushed(&mut self, core: &mut Core) {
+        if self.stop != (Stop::Flushing { members_left: 0 }) {
             return;
         }
         self.stop = Stop::Marking;
         if self.broken {
             return self.finish(core);
         }
-        supervisor.handle_stop(now);
+        let now = core.now();
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_stop(now);
+        }
     }
 
     fn finish(&mut self, core: &mut Core) {
