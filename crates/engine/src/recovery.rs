@@ -285,14 +285,14 @@ impl Supervisor {
     }
 
     /// Begins a check, repair or resync when nothing that is needed runs. False: the array has
-    /// nothing to compare, or something else runs.
+    /// nothing to compare, is frozen, or something else runs or is to run first.
     pub fn handle_sync(&mut self, now: Time, action: SyncAction) -> bool {
         let possible = self.geometry.level().has_redundancy() && action != SyncAction::Recovery;
-        if !possible || self.mending.course.is_some() || self.mending.wanted.is_some() {
+        let is_busy = self.mending.course.is_some() || self.next_course().is_some();
+        if !possible || is_busy || self.mending.frozen {
             return false;
         }
         self.mending.wanted = Some(action);
-        self.mending.frozen = false;
         self.act(now);
         true
     }

@@ -380,6 +380,14 @@ impl Lead {
         if self.broken {
             return Err(self.cannot_change());
         }
+        if supervisor.is_frozen() {
+            let name = &self.facts.name;
+            return Err(format!(
+                "the array is frozen, and {} is not begun; `lapstrake resume {name}` lets everything go on, \
+                 `lapstrake idle {name}` too, but ends a check or repair that was held; nothing was changed",
+                action_name(action)
+            ));
+        }
         if !supervisor.handle_sync(now, action) {
             let running =
                 supervisor.sync_progress(now).map_or("another", |p| action_name(p.action));
