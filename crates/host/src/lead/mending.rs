@@ -15,6 +15,7 @@ use lapstrake_engine::{
 };
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
+use std::ops;
 
 /// A word that stands for all faulty members.
 const FAILED: &str = "failed";
@@ -291,10 +292,18 @@ impl Lead {
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == Standing::InSync);
         let like = fresh.ok_or("no member is in sync; nothing was written")?.0.clone();
-        // Also by those that were removed: they may come back.
-        let taken: Vec<u32> = members.iter().map(|member| member.0.dev_number()).collect();
-        let first = u32::from(self.facts.detail.raid_devices);
-        let number = (first..).find(|number| !taken.contains(number)).unwrap_or(first);
+        let numbers = u32::from(self.facts.detail.raid_devices)..like.devices_max();
+        let taken = members.iter().map(|member| {
+            (member.0.dev_number(), member.1 == Standing::Removed)
+        });
+        let number = free_number(numbers, &taken.collect::<Vec<_>>()).ok_or_else(|| {
+            format!(
+                "the superblocks' table of devices is full, at {} with the slots; `lapstrake remove {} failed` \
+                 makes room if members are faulty; nothing was written",
+                like.devices_max(),
+                self.facts.name
+            )
+        })?;
         Ok((Box::new(like), number))
     }
 
@@ -496,6 +505,14 @@ impl Lead {
     }
 }
 
+/// A number for a new device: one that nobody had, as who was removed may come back; else of one of these.
+/// `taken`: who has or had it, and whether it was removed.
+fn free_number(mut all: ops::Range<u32>, taken: &[(u32, bool)]) -> Option<u32> {
+    let is_new = |number: &u32| taken.iter().all(|had| had.0 != *number);
+    let is_free = |number: &u32| taken.iter().all(|had| had.0 != *number || had.1);
+    all.clone().find(is_new).or_else(|| all.find(is_free))
+}
+
 /// How often to look whether the part of the day has come, or gone, in which checks run.
 const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
@@ -554,5 +571,18 @@ pub(super) fn end_name(end: SyncEnd) -> &'static str {
         SyncEnd::Done => "done",
         SyncEnd::Interrupted => "interrupted",
         SyncEnd::Failed => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_number;
+
+    #[test]
+    fn numbers_of_members_that_were_removed_are_used_again_when_no_others_are_left() {
+        assert_eq!(free_number(2..5, &[(0, false), (1, false)]), Some(2));
+        assert_eq!(free_number(2..5, &[(2, true), (3, false)]), Some(4));
+        assert_eq!(free_number(2..5, &[(2, false), (3, true), (4, false)]), Some(3));
+        assert_eq!(free_number(2..5, &[(3, true), (3, false), (2, false), (4, false)]), None);
     }
 }
