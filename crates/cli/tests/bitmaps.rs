@@ -325,6 +325,24 @@ fn what_one_bitmap_of_several_may_have_told_is_resynced_when_it_cannot_be_read()
     lab.serve_data(members).stop();
 }
 
+/// What would be lost: the end of a newcomer's data, if the new bitmap lies where nobody has looked for room.
+#[test]
+fn nobody_joins_while_the_bitmap_changes() {
+    let lab = Lab::new(&[8; 3]);
+    lab.run("create data -l1 --assume-clean -b none m0 m1").ok();
+    let fault = "member=0,op=write,range=8K+4K,count=1,delay=6s";
+    let server = lab.serve_with_fault(fault, "--name data m0 m1");
+    std::thread::scope(|scope| {
+        let grown = scope.spawn(|| lab.run("grow data -b internal"));
+        lab.until("the change", |detail| detail["bitmap_place"] == "internal");
+        let refused = lab.run("add data m2");
+        assert!(refused.code == 1 && refused.err.contains("is being changed"), "{refused:?}");
+        grown.join().unwrap().ok();
+    });
+    lab.run("add data m2").ok();
+    server.stop();
+}
+
 #[test]
 fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
     let lab = Lab::new(&[8; 2]);

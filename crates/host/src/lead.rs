@@ -496,8 +496,11 @@ impl Lead {
             Command::Template => {
                 self.template().map(|(like, number)| Answer::Template(like, number))
             }
+            Command::CanCatchUp { superblock, force } => {
+                self.can_catch_up(&superblock, force).map(Answer::CanCatchUp)
+            }
             Command::Add(addition) => {
-                self.add(core, &addition).map(|(member, how)| Answer::Added(Box::new(member), how))
+                self.add(core, addition).map(|(member, how)| Answer::Added(Box::new(member), how))
             }
             Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
             Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),

@@ -4,9 +4,7 @@ use super::{Lead, MemberFact};
 use crate::{
     array::newcomer,
     core::Core,
-    logs::empty_log,
     message::{Addition, Answer, Message},
-    open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
     window::CheckWindow,
 };
@@ -283,6 +281,10 @@ impl Lead {
             return Err(self.cannot_change());
         }
         let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        // Where it goes is known to those who were members at its beginning.
+        if self.bitmap_answer.is_some() {
+            return Err("the bitmap is being changed; nothing was written; try again".into());
+        }
         if !self.facts.redundant {
             return Err(format!(
                 "a {} array takes no further members; nothing was written",
@@ -293,9 +295,8 @@ impl Lead {
         let fresh = members.iter().find(|member| member.1 == Standing::InSync);
         let like = fresh.ok_or("no member is in sync; nothing was written")?.0.clone();
         let numbers = u32::from(self.facts.detail.raid_devices)..like.devices_max();
-        let taken = members.iter().map(|member| {
-            (member.0.dev_number(), member.1 == Standing::Removed)
-        });
+        let taken =
+            members.iter().map(|member| (member.0.dev_number(), member.1 == Standing::Removed));
         let number = free_number(numbers, &taken.collect::<Vec<_>>()).ok_or_else(|| {
             format!(
                 "the superblocks' table of devices is full, at {} with the slots; `lapstrake remove {} failed` \
@@ -307,43 +308,51 @@ impl Lead {
         Ok((Box::new(like), number))
     }
 
+    /// Whether a former member can be taken back as what it was. An error if it is not to be taken at all.
+    pub(super) fn can_catch_up(&self, own: &Superblock, force: bool) -> Result<bool, String> {
+        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        if !force && supervisor.may_hold_writes_of_its_own(own) {
+            return Err(
+                "was used without members that serve now, and may hold writes that nobody else has; copy what \
+                 you need of it (`lapstrake cat`), then --force takes it as a new member; nothing was written"
+                    .into(),
+            );
+        }
+        Ok(supervisor.can_catch_up(own))
+    }
+
+    /// Takes in a member that was made ready after a look at the array as it was.
     pub(super) fn add(
         &mut self,
         core: &mut Core,
-        addition: &Addition,
+        addition: Addition,
     ) -> Result<(MemberDetail, &'static str), String> {
-        let Addition { device, names, superblock, fallback, force } = addition;
+        let Addition { device, names, superblock, catches_up, bad_blocks } = addition;
+        // Who has left or come, and a number that was given twice.
+        let (like, number) = self.template()?;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
-        let holds_own = |own: &Superblock| supervisor.may_hold_writes_of_its_own(own);
-        if !force && superblock.as_deref().is_some_and(holds_own) {
+        let as_seen = match catches_up {
+            true => supervisor.can_catch_up(&superblock),
+            // Another bitmap may lie over what was to be its data.
+            false => {
+                superblock.bitmap_offset() == like.bitmap_offset()
+                    && superblock.dev_number() == number
+            }
+        };
+        if !as_seen {
             return Err(format!(
-                "{}: was used without members that serve now, and may hold writes that nobody else has; copy \
-                 what you need of it (`lapstrake cat`), then --force takes it as a new member; nothing was written",
+                "{}: the array has changed since it was made ready; the array is as it was; try again",
                 device.spec()
             ));
         }
-        let superblock = match superblock {
-            Some(own) if supervisor.can_catch_up(own) => own,
-            _ => fallback.as_ref().ok_or_else(|| {
-                format!(
-                    "{} cannot be re-added: only a member that the write-intent bitmap has kept \
-                     count for can catch up, into its own slot while that is empty; `lapstrake add` \
-                     takes it as a new member; nothing was written",
-                    device.spec()
-                )
-            })?,
-        };
-        let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
-        empty_log(device, superblock)
-            .map_err(|error| format!("{error}; the array is as it was"))?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
         }
-        let config = newcomer(device, superblock, bad_blocks.as_ref());
-        let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
-        self.members.push(MemberFact::new(device, names.clone()));
+        let config = newcomer(&device, &superblock, bad_blocks.as_ref());
+        let (id, added) = supervisor.handle_add(now, *superblock, bad_blocks, config);
+        self.members.push(MemberFact::new(&device, names));
         let how = match (added, self.standing(usize::from(id.0))) {
             (Added::CatchesUp, _) => "re-added",
             (Added::Spare, Some(Standing::Recovering)) => "recovery",
