@@ -344,6 +344,26 @@ fn nobody_joins_while_the_bitmap_changes() {
 }
 
 #[test]
+fn a_bitmap_file_is_locked_before_it_is_lengthened_and_stays_if_it_may_be_the_one() {
+    let lab = Lab::new(&[40; 4]);
+    lab.run("create other -l1 --assume-clean -b ./bits m2 m3").ok();
+    lab.run("create data -l1 --assume-clean -b none m0 m1").ok();
+    let other = lab.serve("--name other m2 m3 --bitmap bits");
+    let server = lab.serve_data("m0 m1");
+    let len = lab.read("bits").len();
+    let refused = lab.run("grow data --force -b ./bits --bitmap-chunk 512");
+    assert!(refused.code == 1 && lab.read("bits").len() == len, "{refused:?}");
+    other.stop();
+    server.stop();
+    // No superblock can be written.
+    let fault = "op=write,range=4K+4K,errno=EIO";
+    let _server = lab.serve_with_fault(fault, "--name data m0 m1");
+    let refused = lab.run("grow data -b ./new");
+    assert!(refused.code == 1 && refused.err.contains("the new one at the next"), "{refused:?}");
+    assert!(exists(lab.path("new")));
+}
+
+#[test]
 fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
     let lab = Lab::new(&[8; 2]);
     lab.run("create data -l1 --assume-clean -b ./bits m0 m1").ok();

@@ -455,7 +455,7 @@ impl Handle {
     /// The refusal.
     pub fn command(&self, command: Command) -> Result<Answer, String> {
         match self.ask(command).recv() {
-            Ok(Answer::Refused(why)) => Err(why),
+            Ok(Answer::Refused(why) | Answer::HalfWay(why)) => Err(why),
             Ok(answer) => Ok(answer),
             Err(_) => Err("the array has stopped".into()),
         }
@@ -478,7 +478,7 @@ impl Handle {
         !matches!(self.ask(Command::Stop).recv(), Ok(Answer::Stopped(false)))
     }
 
-    fn ask(&self, command: Command) -> Receiver<Answer> {
+    pub(crate) fn ask(&self, command: Command) -> Receiver<Answer> {
         let (answer, receiver) = mpsc::channel();
         self.peers[0].send(Message::Command { command, answer });
         receiver

@@ -582,6 +582,11 @@ impl Lead {
 
     fn finish(&mut self, core: &mut Core) {
         self.stop = Stop::Done;
+        self.answer_bitmap(Answer::HalfWay(
+            "the array was stopped before the bitmap was changed: it is the old one, none or the new one at the \
+             next start, each of which is right"
+                .into(),
+        ));
         for answer in self.stop_answers.drain(..) {
             // The asker may have gone.
             let _ = answer.send(Answer::Stopped(!self.broken));

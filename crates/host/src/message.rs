@@ -178,6 +178,8 @@ pub enum Answer {
     Detail(Box<Detail>),
     /// Why it was not done.
     Refused(String),
+    /// Why it came to no end, though it began.
+    HalfWay(String),
     /// It is done, or has begun.
     Done,
     /// Nothing was to be done.

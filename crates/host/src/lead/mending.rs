@@ -48,7 +48,7 @@ impl Lead {
             )),
             Event::Broken(loss) => {
                 (self.broken, self.loss) = (true, Some(loss));
-                self.answer_bitmap(Answer::Refused(bitmap_left(loss)));
+                self.answer_bitmap(Answer::HalfWay(bitmap_left(loss)));
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
                     what_broke(loss),
