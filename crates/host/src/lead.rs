@@ -234,6 +234,10 @@ impl Lead {
             self.members[usize::from(member.0)].path,
             self.facts.name,
         ));
+    }
+
+    /// A member in sync has failed.
+    fn say_lost(&self) {
         if self.supervisor.as_ref().is_some_and(Supervisor::needs_all) {
             self.log.say(
                 "a resync was under way: where it had not come to, parity may not fit the data, and what the \

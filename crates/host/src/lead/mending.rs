@@ -40,7 +40,12 @@ impl Lead {
 
     pub(super) fn happened(&mut self, core: &mut Core, event: Event) {
         match event {
-            Event::MemberFailed(member) => self.say_failed(member),
+            Event::MemberFailed(member, was) => {
+                self.say_failed(member);
+                if was == Standing::InSync {
+                    self.say_lost();
+                }
+            }
             Event::Replaced(old, new) => self.log.say(&format!(
                 "{} has taken the place of {}, which is used no more and can be removed",
                 self.members[usize::from(new.0)].path,
