@@ -26,7 +26,7 @@ use std::{
     ops::Range,
     os::fd::OwnedFd,
     sync::{
-        Arc,
+        Arc, OnceLock,
         mpsc::{self, Receiver, Sender},
     },
     thread::JoinHandle,
@@ -213,6 +213,8 @@ pub(crate) struct Facts {
     pub geometry: Geometry,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
+    /// Whether the superblocks say clean, once it has stopped.
+    pub stopped_clean: OnceLock<bool>,
 }
 
 #[derive(Clone)]
@@ -321,7 +323,7 @@ impl Array {
     /// A handle for other threads.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { peers: self.peers.clone() }
+        Handle { peers: self.peers.clone(), facts: self.facts.clone() }
     }
 
     /// Stops serving: clients leave, everything is flushed, the superblocks say clean. False if
@@ -390,6 +392,7 @@ fn commit(parts: &mut Parts, read_only: bool) -> Result<Option<JournalConfig>, S
 #[derive(Clone)]
 pub struct Handle {
     peers: Arc<[Peer]>,
+    facts: Arc<Facts>,
 }
 
 impl Handle {
@@ -471,11 +474,14 @@ impl Handle {
         }
     }
 
-    /// Stops the array and waits for it. False if the superblocks could not say clean. An array
-    /// that has stopped already is stopped.
+    /// Stops the array and waits for it. False if the superblocks could not say clean, also when it
+    /// had stopped before.
     #[must_use]
     pub fn stop(&self) -> bool {
-        !matches!(self.ask(Command::Stop).recv(), Ok(Answer::Stopped(false)))
+        match self.ask(Command::Stop).recv() {
+            Ok(Answer::Stopped(clean)) => clean,
+            _ => self.facts.stopped_clean.get().copied().unwrap_or(false),
+        }
     }
 
     pub(crate) fn ask(&self, command: Command) -> Receiver<Answer> {
@@ -747,6 +753,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         geometry: parts.geometry.clone(),
         members: parts.members.iter().map(of).collect(),
         detail,
+        stopped_clean: OnceLock::new(),
     }
 }
 

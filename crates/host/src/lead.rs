@@ -592,6 +592,8 @@ impl Lead {
              next start, each of which is right"
                 .into(),
         ));
+        // Once only.
+        let _ = self.facts.stopped_clean.set(!self.broken);
         for answer in self.stop_answers.drain(..) {
             // The asker may have gone.
             let _ = answer.send(Answer::Stopped(!self.broken));
