@@ -398,7 +398,9 @@ fn a_check_waits_for_its_part_of_the_day() {
 fn what_is_frozen_stays_so_until_it_is_thawed() {
     let lab = Lab::new(&[12; 4]);
     lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
-    let server = lab.serve_data("--frozen --sync-speed-max 1000 m0 m1 m2");
+    let usage = lab.run("serve --sync-speed-min 2000 --sync-speed-max 1000 m0 m1 m2");
+    assert!(usage.code == 2 && usage.err.contains("would be above"), "{usage:?}");
+    let server = lab.serve_data("--frozen --sync-speed-max 900 m0 m1 m2");
     let refused = |action: &str, why: &str| {
         let ran = lab.run(&format!("{action} data"));
         assert!(ran.code == 1 && ran.err.contains(why), "{action}: {ran:?}");

@@ -271,7 +271,12 @@ impl Mending {
     }
 
     fn pace(&mut self, now: Time, sectors: u64) {
-        let rate = if self.busy_until > now { self.speed.min.max(1) } else { self.speed.max };
+        let SyncSpeed { min, max } = self.speed;
+        let rate = match (self.busy_until > now, max) {
+            (false, max) => max,
+            (true, 0) => min.max(1),
+            (true, max) => min.clamp(1, max),
+        };
         if let Some(ns) = (sectors * SECOND_NS).checked_div(rate) {
             self.next_at = self.next_at.max(now).after(ns);
         }

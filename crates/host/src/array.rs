@@ -5,7 +5,7 @@ use crate::{
     client::Client,
     core::{Core, CoreParts},
     journal,
-    lead::Lead,
+    lead::{Lead, mending::check_speed},
     logs::{self, Replayed},
     memory::Memory,
     message::{Address, Answer, Command, Done, Greeter, Message, Parcel, Peer},
@@ -131,6 +131,16 @@ pub struct Options {
     pub sync_speed_max_kib: u64,
     /// What drives the I/O.
     pub backend: Backend,
+}
+
+impl Options {
+    /// Whether the array can run so.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), String> {
+        check_speed(self.sync_speed_min_kib, self.sync_speed_max_kib)
+    }
 }
 
 impl Default for Options {

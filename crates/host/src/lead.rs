@@ -7,7 +7,7 @@
 
 mod bitmap;
 mod deleted;
-mod mending;
+pub(crate) mod mending;
 
 use crate::{
     array::{Facts, MemberFact},

@@ -438,12 +438,7 @@ impl Lead {
         let speed =
             SyncSpeed { min: min.map_or(old.min, sectors), max: max.map_or(old.max, sectors) };
         let (min, max) = (speed.min / 2, speed.max / 2);
-        if max > 0 && min > max {
-            return Err(format!(
-                "sync_speed_min ({min} KiB/s) would be above sync_speed_max ({max} KiB/s); nothing was \
-                 changed"
-            ));
-        }
+        check_speed(min, max).map_err(|why| format!("{why}; nothing was changed"))?;
         supervisor.set_sync_speed(now, speed);
         self.check_window = window.unwrap_or(self.check_window);
         self.heed_window(core);
@@ -517,6 +512,14 @@ impl Lead {
             supervisor.handle_halt(now);
         }
     }
+}
+
+/// Whether a least and a greatest speed (0: none), KiB a second, go together.
+pub(crate) fn check_speed(min: u64, max: u64) -> Result<(), String> {
+    if max == 0 || min <= max {
+        return Ok(());
+    }
+    Err(format!("sync_speed_min ({min} KiB/s) would be above sync_speed_max ({max} KiB/s)"))
 }
 
 /// A number for a new device: one that nobody had, as who was removed may come back; else of one of these.
