@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let detail = args.target.detail()?;
+    let detail = args.target.detail(None)?;
     let view: View = serde_json::from_value(detail.clone())?;
     if args.target.json {
         println!("{detail:#}");

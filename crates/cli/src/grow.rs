@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Outcome {
     });
     let reply = target.ask(&request)?;
     let is_new = reply["changed"] != Value::Bool(false);
-    let detail = target.detail()?;
+    let detail = target.detail(None)?;
     let chunk = &detail["bitmap_chunk_bytes"];
     if target.json {
         let place = detail["bitmap_place"].as_str().unwrap_or("none");

@@ -24,6 +24,7 @@ mod wait;
 
 use clap::{Parser, Subcommand};
 use exit::Outcome;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Linux software RAID (md) in user space.
@@ -127,6 +128,7 @@ fn main() -> ExitCode {
     let json = cli.command.json();
     if !matches!(cli.command, Command::Serve(_)) {
         end_quietly_without_reader();
+        end_plainly_without_room();
     }
     match cli.command.run() {
         Ok(exit) => exit.into(),
@@ -147,6 +149,20 @@ fn main() -> ExitCode {
 fn end_quietly_without_reader() {
     // SAFETY: resets a signal to its default; no handler is involved, no thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Output that cannot be written (`> /dev/full`) is an error as any other, not a fault of the program.
+fn end_plainly_without_room() {
+    let otherwise = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let what = info.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if what.starts_with("failed printing to std") {
+            // With nowhere to say it, it is left unsaid.
+            let _ = writeln!(std::io::stderr(), "lapstrake: {what}");
+            std::process::exit(1);
+        }
+        otherwise(info);
+    }));
 }
 
 #[cfg(test)]

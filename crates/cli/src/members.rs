@@ -149,7 +149,7 @@ impl Command {
     pub fn run(&self) -> Outcome {
         let target = self.target();
         // Tells, once, that the array is not served.
-        target.detail()?;
+        target.detail(None)?;
         let add = |spec: &MemberSpec, force: bool, write_mostly: bool, re_add: bool| {
             Ok(json!({
                 "command": "add", "member": absolute(spec)?, "force": force,

@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn seen(dir: &Path, name: &str) -> Result<(Value, View), ControlError> {
-    let detail = target::detail(dir, name)?;
+    let detail = target::detail(dir, name, None)?;
     match serde_json::from_value(detail.clone()) {
         Ok(view) => Ok((detail, view)),
         Err(error) => Err(ControlError::Refused {

@@ -103,7 +103,7 @@ impl Command {
         let (target, action) = (self.target(), self.action());
         let name = &target.name;
         let was: Option<View> = match self {
-            Self::Resume(_) => Some(serde_json::from_value(target.detail()?)?),
+            Self::Resume(_) => Some(serde_json::from_value(target.detail(None)?)?),
             _ => None,
         };
         target.ask(&json!({ "command": "sync", "action": action }))?;

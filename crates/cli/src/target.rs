@@ -1,8 +1,9 @@
 //! A served array, as the commands that speak to its server name it.
 
 use lapstrake_host::control::{self, ControlError};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where control sockets are.
 #[derive(clap::Args)]
@@ -32,20 +33,21 @@ pub struct Target {
 }
 
 impl Target {
-    /// Sends a request to the array's server.
+    /// Sends a request to the array's server, if it answers at all: what is asked may take long.
     pub fn ask(&self, request: &Value) -> Result<Value, ControlError> {
+        self.detail(None)?;
         control::ask(&self.place.dir(), &self.name, request)
     }
 
-    /// All that the server tells.
-    pub fn detail(&self) -> Result<Value, ControlError> {
-        detail(&self.place.dir(), &self.name)
+    /// All that the server tells, if it tells it within a time.
+    pub fn detail(&self, limit: Option<Duration>) -> Result<Value, ControlError> {
+        detail(&self.place.dir(), &self.name, limit)
     }
 }
 
 /// All that a server tells about its array: its own object with the process and the exports.
-pub fn detail(dir: &Path, name: &str) -> Result<Value, ControlError> {
-    let mut reply = control::ask(dir, name, &json!({ "command": "detail" }))?;
+pub fn detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Value, ControlError> {
+    let mut reply = control::ask_detail(dir, name, limit)?;
     let mut detail = reply["detail"].take();
     detail["pid"] = reply["pid"].take();
     detail["exports"] = reply["exports"].take();

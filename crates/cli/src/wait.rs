@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lapstrake_geometry::Level;
 use serde_json::json;
 use std::mem;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ Exit codes:
 
 /// How often the server is asked.
 const PACE: Duration = Duration::from_millis(500);
+/// Reports of all the ranges that are kept are shorter, in bytes.
+const REPORT_MAX: u64 = 16 << 20;
 /// Ranges that are printed.
 const RANGES_MAX: usize = 20;
 
@@ -64,6 +67,7 @@ pub fn run(args: &Args) -> Outcome {
         "mismatches_omitted": view.mismatches_omitted,
     });
     if let Some(file) = &args.report {
+        refuse_to_lose(file)?;
         write(file, &format!("{report:#}\n"))?;
     }
     let exit = exit(&view);
@@ -91,7 +95,8 @@ fn rest(args: &Args) -> Result<View, Failure> {
     bar.set_style(style);
     let mut is_told = false;
     loop {
-        let view: View = serde_json::from_value(args.target.detail()?)?;
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let view: View = serde_json::from_value(args.target.detail(left)?)?;
         let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else { return Ok(view) };
         bar.set_prefix(format!("{name}: {}", sync.action));
         if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
@@ -99,7 +104,7 @@ fn rest(args: &Args) -> Result<View, Failure> {
         }
         bar.set_message(progress(&view, sync));
         bar.set_position(sync.per_mille());
-        let left = end.map_or(PACE, |end| end.saturating_duration_since(Instant::now()));
+        let left = left.unwrap_or(PACE);
         if left.is_zero() {
             let (action, progress) = (&sync.action, progress(&view, sync));
             let still = if sync.awaits_window { "does not run" } else { "still runs" };
@@ -220,6 +225,31 @@ fn by_rule(view: &View) -> String {
         "  {count} of the ranges listed, {bytes} bytes, were rewritten by md's rule without knowing who \
          was wrong: {taken}; what was written there may be the wrong version\n"
     )
+}
+
+/// Looks at what would be lost with a file's contents: an earlier report may be.
+fn refuse_to_lose(file: &Path) -> Result<(), Failure> {
+    let Ok(meta) = std::fs::metadata(file) else { return Ok(()) };
+    if meta.is_file() && meta.len() > 0 {
+        let is_report = std::fs::read(file)
+            .ok()
+            .filter(|_| meta.len() < REPORT_MAX)
+            .and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok())
+            .is_some_and(|value| value.get("mismatches").is_some());
+        if !is_report {
+            return Err(Failure::new(format!(
+                "{}: holds something else than a report of mismatches; nothing was written: choose another file",
+                file.display()
+            )));
+        }
+    }
+    if meta.file_type().is_block_device() {
+        return Err(Failure::new(format!(
+            "{}: is a block device; nothing was written: choose a file",
+            file.display()
+        )));
+    }
+    Ok(())
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {

@@ -30,6 +30,8 @@ use thiserror::Error;
 const LINE_MAX: u64 = 64 << 10;
 /// Connections served at once.
 const CONNECTIONS_MAX: usize = 16;
+/// How long a server may take to say how its array stands.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that says nothing for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
 /// How long the end waits for answers to be sent.
@@ -80,6 +82,19 @@ pub enum ControlError {
         action: &'static str,
         /// The system's reason.
         source: io::Error,
+    },
+    /// The server does not answer what it always can.
+    #[error(
+        "{name}: its server has not answered for {seconds} s ({}): it is stopped (SIGSTOP) or stuck, or the machine \
+         has no time for it; nothing was changed", path.display()
+    )]
+    Silent {
+        /// The array.
+        name: String,
+        /// The socket.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: f64,
     },
     /// The server ended before it answered.
     #[error(
@@ -541,6 +556,26 @@ fn settings(wanted: &Value) -> Result<Command, String> {
 /// # Errors
 /// [`ControlError`].
 pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlError> {
+    ask_within(dir, name, request, None)
+}
+
+/// Asks a server for all that it tells. No disk is waited for, so an answer is there at once; after `limit`, which is
+/// [`PATIENCE`] unless it is less, there is none.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn ask_detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Value, ControlError> {
+    // A socket takes no time of zero.
+    let limit = limit.unwrap_or(PATIENCE).clamp(Duration::from_millis(1), PATIENCE);
+    ask_within(dir, name, &json!({ "command": "detail" }), Some(limit))
+}
+
+fn ask_within(
+    dir: &Path,
+    name: &str,
+    request: &Value,
+    limit: Option<Duration>,
+) -> Result<Value, ControlError> {
     let path = socket_path(dir, name)?;
     let at = &path;
     let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
@@ -551,6 +586,7 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
         }
         Err(error) => return Err(io("connect to it")(error)),
     };
+    stream.set_read_timeout(limit).map_err(io("set a time for it"))?;
     let mut reply = String::new();
     let said = stream
         .write_all(format!("{request}\n").as_bytes())
@@ -562,6 +598,10 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
         Ok(0) => return Err(ControlError::Ended { name: name.into(), path }),
         Err((_, error)) if has_ended(&error) => {
             return Err(ControlError::Ended { name: name.into(), path });
+        }
+        Err((_, error)) if error.kind() == io::ErrorKind::WouldBlock => {
+            let seconds = limit.unwrap_or_default().as_secs_f64();
+            return Err(ControlError::Silent { name: name.into(), path, seconds });
         }
         Err((action, error)) => return Err(io(action)(error)),
         Ok(_) => {}

@@ -499,7 +499,7 @@ impl Lead {
                 .map(|replacement| Answer::Replacement(replacement.map(Box::new))),
             Command::Remove(name) => self.remove(core, &name).map(Answer::Removed),
             Command::Template => {
-                self.template().map(|(like, number)| Answer::Template(like, number))
+                self.template(core).map(|(like, number)| Answer::Template(like, number))
             }
             Command::CanCatchUp { superblock, force } => {
                 self.can_catch_up(&superblock, force).map(Answer::CanCatchUp)

@@ -9,6 +9,7 @@
 
 mod array;
 mod bare;
+mod child;
 mod client;
 pub mod control;
 mod core;
@@ -31,6 +32,7 @@ pub use array::{
     Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last, uuid_text,
 };
 pub use bare::BareError;
+pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};
 pub use grow::grow_bitmap;
 pub use join::{Join, join};

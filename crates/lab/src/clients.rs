@@ -10,6 +10,7 @@ use crate::record::{Phase, Unit};
 use crate::subject::obstacle::find_program;
 use crate::subject::steps::shown;
 use crate::workload::drive::{INTERRUPTED, Stop};
+use lapstrake_host::with_signals;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -36,7 +37,7 @@ pub(crate) fn run(words: &[String], work: &Path, stop: &Stop) -> Result<String, 
         let path = work.join(name);
         File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let mut child = Command::new(path)
+    let mut child = with_signals(&mut Command::new(path))
         .args(arguments)
         .current_dir(work)
         .env("LC_ALL", "C")

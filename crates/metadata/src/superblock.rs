@@ -160,13 +160,15 @@ impl Superblock {
         }
     }
 
-    /// "host:name" or "name"; empty in 0.90. Bytes that are no UTF-8 are replaced.
+    /// "host:name" or "name"; empty in 0.90. Bytes that are no UTF-8, and control characters, are replaced.
     pub fn name(&self) -> String {
         match self {
             Self::V090(_) => String::new(),
             Self::V1(sb) => {
                 let end = sb.set_name.iter().position(|&b| b == 0).unwrap_or(sb.set_name.len());
-                String::from_utf8_lossy(&sb.set_name[..end]).into_owned()
+                // On a terminal a control character could tell anything.
+                let name = String::from_utf8_lossy(&sb.set_name[..end]);
+                name.replace(char::is_control, "\u{fffd}")
             }
         }
     }

@@ -271,7 +271,7 @@ fn stop_on_signals(stop: &Arc<Stop>) -> std::io::Result<()> {
     const ENDING: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset fills the set, sigaddset changes it, and it outlives each call; threads that are started
-    // from here on inherit the mask, commands do not (the standard library unblocks signals for them).
+    // from here on inherit the mask, and commands unless they are started with signals.
     let set: libc::sigset_t = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in ENDING {

@@ -4,6 +4,7 @@
 use super::Event;
 use super::fronts::Fronts;
 use crate::exit::Failure;
+use lapstrake_host::with_signals;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -25,7 +26,7 @@ impl Captive {
         let uri = fronts.uris().into_iter().next().unwrap_or_default();
         let unix = fronts.unix().map(|path| path.as_os_str().to_owned()).unwrap_or_default();
         let port = fronts.port().map(|port| port.to_string()).unwrap_or_default();
-        let child = Command::new("/bin/sh")
+        let child = with_signals(&mut Command::new("/bin/sh"))
             .args(["-c", command])
             .env("uri", &uri)
             .env("nbd", &uri)

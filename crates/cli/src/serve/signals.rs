@@ -22,7 +22,7 @@ fn set() -> libc::sigset_t {
 }
 
 /// Keeps the signals from ending the process; call it before there are other threads, which
-/// inherit this. (Commands that are started do not: the standard library unblocks them.)
+/// inherit this, as do commands unless they are started [`lapstrake_host::with_signals`].
 pub fn block() -> io::Result<()> {
     // SAFETY: the set outlives the call.
     match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set(), std::ptr::null_mut()) } {

@@ -124,6 +124,13 @@ impl Lead {
         })
     }
 
+    /// Whether an overlay takes the members' writes.
+    pub(super) fn is_overlaid(&self, core: &Core) -> bool {
+        let ids = (0..self.members.len() as u16).map(MemberId);
+        let mut devices = ids.filter_map(|id| core.queue.member(core.device(id)));
+        devices.any(|device| device.is_overlaid())
+    }
+
     fn may_have_file(&self, core: &Core) -> Result<(), String> {
         if let Some(file) = &self.bitmap_file {
             return Err(format!(
@@ -131,9 +138,7 @@ impl Lead {
                 file.path.display()
             ));
         }
-        let ids = (0..self.members.len() as u16).map(MemberId);
-        let mut devices = ids.filter_map(|id| core.queue.member(core.device(id)));
-        if devices.any(|device| device.is_overlaid()) {
+        if self.is_overlaid(core) {
             return Err("all writes go to the overlay, and a bitmap's file would be none of it; \
                         nothing was changed"
                 .into());

@@ -281,9 +281,14 @@ impl Lead {
     }
 
     /// What a new member's superblock is made after, and its number in the table of devices.
-    pub(super) fn template(&self) -> Result<(Box<Superblock>, u32), String> {
+    pub(super) fn template(&self, core: &Core) -> Result<(Box<Superblock>, u32), String> {
         if self.broken {
             return Err(self.cannot_change());
+        }
+        if self.is_overlaid(core) {
+            return Err("all writes go to the overlay, but what is added would be written itself; nothing was \
+                        written; without --overlay, once the evidence is copied, it can be added"
+                .into());
         }
         let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
         // Where it goes is known to those who were members at its beginning.
@@ -334,7 +339,7 @@ impl Lead {
     ) -> Result<(MemberDetail, &'static str), String> {
         let Addition { device, names, superblock, catches_up, bad_blocks } = addition;
         // Who has left or come, and a number that was given twice.
-        let (like, number) = self.template()?;
+        let (like, number) = self.template(core)?;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let as_seen = match catches_up {

@@ -6,6 +6,7 @@
 use super::obstacle::find_program;
 use super::recipe::{Action, Recipe, Step};
 use crate::workload::drive::Stop;
+use lapstrake_host::with_signals;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -192,6 +193,7 @@ pub(crate) fn run(words: &[String]) -> Result<String, String> {
     // System programs are not in everybody's PATH.
     let path = find_program(program).unwrap_or_else(|| program.into());
     let mut command = Command::new(path);
+    with_signals(&mut command);
     command.args(arguments).stdin(Stdio::null()).process_group(0).env("LC_ALL", "C");
     let output = command.output().map_err(|error| format!("cannot run {program}: {error}"))?;
     if output.status.success() {
@@ -239,7 +241,7 @@ impl Server {
         let file = File::create(log)
             .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
         let mut command = Command::new(program);
-        command
+        with_signals(&mut command)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -105,8 +105,13 @@ impl Life<'_> {
         let (superblock, standing) = self.supervisor.members().nth(index).expect("a member");
         let log = read_log(&self.disks[self.disk_of[index]], superblock).ok().flatten();
         let Some(log) = log.filter(|_| standing != Standing::Faulty) else { return };
+        let (first, end) = (start.0, start.0 + len.0);
         let is_busy = self.queue.values().any(|event| match event {
             Event::Io(flight) => touches(&flight.io),
+            // It was written since, and a disk that forgets that is beyond the budget.
+            Event::Notice(Notice::Good(good, at, sectors)) => {
+                *good == member && at.0 < end && first < at.0 + sectors.0
+            }
             _ => false,
         });
         if is_busy || self.phase != Phase::Load || !self.dice.one_in(2) {
