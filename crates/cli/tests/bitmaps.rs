@@ -423,3 +423,21 @@ fn a_bitmap_file_without_room_leaves_nothing_behind() {
     }
     server.stop();
 }
+
+#[test]
+fn a_damaged_bitmap_keeps_nobody_from_reading() {
+    let lab = Lab::new(&[24; 3]);
+    lab.run("create data -l5 --bitmap internal --assume-clean m0 m1 m2").ok();
+    let damage = |member: &str| lab.write_at(member, 16 * 512, &[0xa7; 4096]);
+    damage("m0");
+    lab.run("cat m0 m1 m2 -o one").ok();
+    let server = lab.serve_data("m0 m1 m2");
+    lab.run("wait data --timeout 60").ok();
+    server.stop();
+    ["m0", "m1", "m2"].into_iter().for_each(damage);
+    lab.run("cat m0 m1 m2 -o all").ok();
+    assert!(lab.read("one") == lab.read("all"));
+    let refused = lab.run("serve m0 m1 m2");
+    assert!(refused.code == 1 && refused.err.contains("--read-only"), "{refused:?}");
+    lab.serve_data("m0 m1 m2 --read-only").stop();
+}

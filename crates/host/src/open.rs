@@ -166,7 +166,10 @@ pub enum OpenArrayError {
     #[error("the superblocks describe no possible array: {0}; nothing was written")]
     Geometry(#[from] GeometryError),
     /// The write-intent bitmap cannot be used.
-    #[error("the write-intent bitmap of {place} cannot be used: {error}; nothing was written")]
+    #[error(
+        "the write-intent bitmap of {place} cannot be used: {error}; nothing was written; with --read-only, or by \
+         `lapstrake cat`, the array can be read without it"
+    )]
     Bitmap {
         /// Where it was read.
         place: String,
@@ -473,7 +476,8 @@ fn parts(
     let intent = match freshest {
         Some(sb) => {
             let file = bitmap_file.as_ref();
-            let intent = intent(file, devices, superblocks, sb, assembly, unread_bitmaps);
+            let intent =
+                intent(file, devices, superblocks, sb, assembly, request.read_only, unread_bitmaps);
             if bitmap_file.is_some() { intent.map_err(of_bitmap_file)? } else { intent? }
         }
         None => None,
@@ -529,14 +533,31 @@ fn intent(
     superblocks: &[Option<Superblock>],
     freshest: &Superblock,
     assembly: &Assembly,
+    is_read_only: bool,
     unread: &mut Vec<String>,
 ) -> Result<Option<IntentConfig>, OpenArrayError> {
+    let sound = |id: &usize| {
+        let sector = superblocks[*id].as_ref().and_then(Superblock::bitmap_sector)?;
+        read_bitmap(&devices[*id], sector.0 * 512, false, freshest).ok().map(|_| *id)
+    };
     let (source, start, external) = match (bitmap_file, freshest.bitmap_sector()) {
         (Some(file), _) => (file, 0, true),
-        (None, Some(sector)) => (&devices[assembly.freshest], sector.0 * 512, false),
+        (None, Some(sector)) => {
+            // One that is sound, if not the freshest member's: of the others all bits count as set.
+            let others = assembly.members.iter().flatten();
+            let id = sound(&assembly.freshest).or_else(|| others.into_iter().find_map(sound));
+            (&devices[id.unwrap_or(assembly.freshest)], sector.0 * 512, false)
+        }
         (None, None) => return Ok(None),
     };
-    let (sb, mut bits) = read_bitmap(source, start, external, freshest)?;
+    let (sb, mut bits) = match read_bitmap(source, start, external, freshest) {
+        // Nothing is written that it would have to tell of.
+        Err(error) if is_read_only && !external => {
+            unread.push(error.to_string());
+            return Ok(None);
+        }
+        read => read?,
+    };
     let fresh = sb
         .check_array(freshest.bitmap_uuid(), freshest.events())
         .map_err(|error| OpenArrayError::Bitmap { place: source.spec().to_string(), error })?;
