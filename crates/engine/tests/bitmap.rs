@@ -4,26 +4,19 @@
 mod story;
 
 use lapstrake_engine::*;
-use lapstrake_geometry::{Level, Slot};
+use lapstrake_geometry::{Level, Sector};
 use story::{DELAY_NS, SECOND_NS, Story, new_intent, superblocks, supervisor};
 
 /// What would be lost: a resync. Half of the members have heard of the bitmap's coming, or of its going, when the power
 /// is cut. Which half is asked at the start after the next must not matter.
 #[test]
 fn members_that_did_not_hear_of_a_bitmap_change_are_told() {
-    for is_kept in [true, false] {
+    for (second_knows, is_kept) in [(false, true), (false, false), (true, false)] {
         let mut story = Story::new(Level::Raid1, 2, true);
-        let superblocks_before = story.supervisor.members().map(|(sb, _)| sb.clone());
-        let mut records: Vec<MemberRecord> = superblocks_before
-            .zip((0..).map(Slot))
-            .map(|(superblock, slot)| MemberRecord {
-                superblock,
-                slot: Some(slot),
-                trusted_to: FULLY_TRUSTED,
-                bad_blocks: None,
-            })
-            .collect();
-        records[1].superblock.set_bitmap_offset(None);
+        let mut records = story.records();
+        if !second_knows {
+            records[1].superblock.set_bitmap_offset(None);
+        }
         let intent = new_intent(&records[0].superblock, story.geometry.component());
         story.supervisor = supervisor(&story.geometry, records, is_kept.then_some(intent), None);
         story.notice(Notice::NeedActive);
@@ -36,6 +29,63 @@ fn members_that_did_not_hear_of_a_bitmap_change_are_told() {
         let members: Vec<u16> = told.iter().map(|(member, _)| member.0).collect();
         assert_eq!(members, [0, 1]);
         assert!(told.iter().all(|(_, sb)| sb.bitmap_offset().is_some() == is_kept));
+    }
+}
+
+/// What would be lost: every bit. A bitmap in a file is nowhere else.
+#[test]
+fn bits_of_a_bitmap_in_a_file_are_stable_there_before_their_write_goes() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+    intent.external = true;
+    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    let targets: Vec<Target> = story.pending.iter().map(|write| write.target).collect();
+    assert_eq!(targets, [Target::BitmapFile]);
+    assert_eq!(story.take_orders(), []);
+    story.settle();
+    assert_eq!(story.take_orders(), [Order::BitsSet(3, 3)]);
+    assert!(story.supervisor.members().all(|(superblock, _)| superblock.bitmap_offset().is_none()));
+}
+
+/// What would be lost: time where more is resynced than may differ, redundancy where less is; and once it was, bits that
+/// stay set for ever.
+#[test]
+fn after_an_unclean_stop_what_bits_are_set_for_is_resynced_and_nothing_else() {
+    const CHUNK: u64 = 2048;
+    for level in [Level::Raid1, Level::Raid5] {
+        let members = if level == Level::Raid1 { 2 } else { 3 };
+        let data_members = u64::from(members) - 1;
+        let mut story = Story::new(level, members, true);
+        let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+        for bit in [3, 4, 9] {
+            intent.bits.set(bit);
+        }
+        intent.bits_need_resync = true;
+        let start = Some(Sector(0));
+        story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), start);
+        story.supervisor.handle_start(story.now);
+        story.drain();
+        assert_eq!(story.supervisor.resync_from(), start);
+        let mut pieces = Vec::new();
+        loop {
+            story.settle();
+            let Some(piece) = story.sync_next() else { break };
+            pieces.push(piece);
+        }
+        let mut sectors: Vec<u64> =
+            pieces.iter().flat_map(|&(at, len)| (at..at + len).step_by(8)).collect();
+        sectors.sort_unstable();
+        let dirty = [3..5, 9..10].into_iter().flat_map(|bits: std::ops::Range<u64>| {
+            (bits.start * CHUNK * data_members..bits.end * CHUNK * data_members).step_by(8)
+        });
+        assert_eq!(sectors, dirty.collect::<Vec<_>>(), "{level}: {pieces:?}");
+        assert_eq!(story.supervisor.resync_from(), None);
+        story.wait(10 * SECOND_NS);
+        story.notice(Notice::BitsIdle(Vec::new()));
+        story.settle();
+        assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(0), "{level}");
     }
 }
 

@@ -572,3 +572,46 @@ fn the_time_that_a_check_stands_still_says_nothing_of_its_speed() {
     let now = progress(&story);
     assert!(!now.held && now.done.0 > 0 && now.speed == now.done.0, "{now:?}");
 }
+
+/// What would be lost: a failure's record. Superblocks that are still on their way keep the members open.
+#[test]
+fn an_array_is_not_stopped_while_a_failure_is_not_on_record() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.notice(Notice::Failed(MemberId(1)));
+    story.supervisor.handle_stop(story.now);
+    story.drain();
+    assert!(!story.supervisor.is_recorded());
+    while !story.pending.is_empty() {
+        assert!(!story.supervisor.is_stopped());
+        let write = story.pending.remove(0);
+        story.end(&write, true);
+    }
+    assert!(story.supervisor.is_recorded() && story.supervisor.is_stopped());
+}
+
+/// What would be lost: a bad block, if the log's write was held back for another member's failed flush.
+#[test]
+fn a_log_that_was_not_written_is_written_again() {
+    let mut story = with_logs();
+    story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+    let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+    story.supervisor.handle_unflushed(story.now, &[MemberId(0)], &dropped);
+    story.drain();
+    assert_eq!(logs_of_second(&story).len(), 1);
+    story.settle();
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::BadRecorded(MemberId(1), Sector(8), Sectors(8))), "{orders:?}");
+}
+
+#[test]
+fn a_member_that_is_to_be_replaced_says_so_until_there_is_a_spare() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    assert!(!story.supervisor.awaits_replacement(MemberId(1)));
+    assert!(story.supervisor.handle_replace(story.now, MemberId(1), None));
+    story.drain();
+    story.settle();
+    assert!(story.supervisor.awaits_replacement(MemberId(1)));
+    let spare = story.add_spare();
+    story.settle();
+    assert_eq!(story.supervisor.standing(spare).0, Standing::Replacement);
+}

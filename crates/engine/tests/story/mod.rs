@@ -3,10 +3,9 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use lapstrake_engine::*;
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, StripeNo};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{
-    Role, Superblock, Version,
-    badblocks::BadBlocks,
+    Superblock, Version,
     bitmap::{self, Bits},
     create::{BitmapChoice, CreateRequest, NewMember, plan, spare},
 };
@@ -102,6 +101,18 @@ impl Story {
         Self { supervisor, geometry, pending: Vec::new(), orders: Vec::new(), now: Time(0) }
     }
 
+    /// The members as they would be at a start.
+    pub fn records(&self) -> Vec<MemberRecord> {
+        let members = self.supervisor.members().zip((0..).map(Slot));
+        let record = |((superblock, _), slot): ((&Superblock, _), _)| MemberRecord {
+            superblock: superblock.clone(),
+            slot: Some(slot),
+            trusted_to: FULLY_TRUSTED,
+            bad_blocks: None,
+        };
+        members.map(record).collect()
+    }
+
     /// The array is stopped where it stands, and started with these members.
     pub fn restart(&mut self, members: Vec<MemberRecord>) {
         self.supervisor = supervisor(&self.geometry, members, None, None);
@@ -173,7 +184,12 @@ impl Story {
 
     /// Ends one piece well, if there is one.
     pub fn sync_one(&mut self) -> bool {
-        let Some(piece) = self.supervisor.poll_sync() else { return false };
+        self.sync_next().is_some()
+    }
+
+    /// As [`Self::sync_one`]; gives where the piece begins, and its length.
+    pub fn sync_next(&mut self) -> Option<(u64, u64)> {
+        let piece = self.supervisor.poll_sync()?;
         self.notice(Notice::Synced(SyncReport {
             id: piece.id,
             ok: true,
@@ -181,7 +197,7 @@ impl Story {
             mismatches: Vec::new(),
             requests: 0,
         }));
-        true
+        Some((piece.start.0, piece.len.0))
     }
 
     /// A replacement gets its copy, until superblocks are about to say that it is whole.
