@@ -5,6 +5,7 @@ mod story;
 
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector};
+use lapstrake_metadata::bitmap::{self, Bits};
 use story::{DELAY_NS, SECOND_NS, Story, new_intent, superblocks, supervisor};
 
 /// What would be lost: a resync. Half of the members have heard of the bitmap's coming, or of its going, when the power
@@ -136,4 +137,40 @@ fn a_write_that_comes_when_the_array_is_stopped_does_not_keep_it_active() {
     assert!(story.supervisor.is_stopped() && !story.supervisor.is_active());
     assert!(!story.take_orders().contains(&Order::Active));
     assert!(story.supervisor.members().all(|(superblock, _)| superblock.clean()));
+}
+
+/// What would be lost: the bits on pages that a new member does not get, once it is the first of equals.
+#[test]
+fn a_new_member_gets_every_page() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    let records = story.records();
+    let (uuid, size) = (records[0].superblock.bitmap_uuid(), story.geometry.component());
+    let superblock = bitmap::Superblock::new(uuid, size, 1 << 14);
+    let bits = Bits::new(&superblock, false);
+    let pages = bits.pages();
+    assert!(pages > 1);
+    let intent = IntentConfig { superblock, bits, external: false, bits_need_resync: false };
+    story.supervisor = supervisor(&story.geometry, records, Some(intent), None);
+    let before = story.supervisor.bitmap_writes();
+    let spare = story.begin_spare();
+    assert_eq!(story.pending.iter().filter(|w| w.target == Target::Member(spare)).count(), pages);
+    assert!(story.supervisor.bitmap_writes() > before);
+}
+
+/// What would be lost: bits that are cleared, or set, on their way while the members are closed.
+#[test]
+fn an_array_is_not_stopped_while_its_bitmap_is_written() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    story.settle();
+    story.supervisor.handle_stop(story.now);
+    story.drain();
+    assert!(!story.pending.is_empty());
+    while !story.pending.is_empty() {
+        assert!(!story.supervisor.is_stopped());
+        let write = story.pending.remove(0);
+        story.end(&write, true);
+    }
+    assert!(story.supervisor.is_stopped());
 }

@@ -158,6 +158,13 @@ impl Story {
 
     /// Adds a member that nothing is known of.
     pub fn add_spare(&mut self) -> MemberId {
+        let id = self.begin_spare();
+        self.settle();
+        id
+    }
+
+    /// As [`Self::add_spare`]; what is to be written for that is on its way.
+    pub fn begin_spare(&mut self) -> MemberId {
         let members: Vec<_> = self.supervisor.members().collect();
         let number = members.len() as u32;
         let new = spare(members[0].0, Sectors(1 << 20), number, [number as u8; 16], false);
@@ -173,7 +180,6 @@ impl Story {
         };
         let (id, _) = self.supervisor.handle_add(self.now, superblock, None, config);
         self.drain();
-        self.settle();
         id
     }
 
