@@ -153,7 +153,10 @@ fn a_new_member_gets_every_page() {
     story.supervisor = supervisor(&story.geometry, records, Some(intent), None);
     let before = story.supervisor.bitmap_writes();
     let spare = story.begin_spare();
-    assert_eq!(story.pending.iter().filter(|w| w.target == Target::Member(spare)).count(), pages);
+    let to_spare = story.pending.iter().filter(|write| write.target == Target::Member(spare));
+    let places: Vec<u64> = to_spare.map(|write| write.sector.0).collect();
+    let expected = (0..pages as u64).map(|page| places[0] + page * bitmap::PAGE as u64 / 512);
+    assert_eq!(places, expected.collect::<Vec<_>>());
     assert!(story.supervisor.bitmap_writes() > before);
 }
 
@@ -173,4 +176,24 @@ fn an_array_is_not_stopped_while_its_bitmap_is_written() {
         story.end(&write, true);
     }
     assert!(story.supervisor.is_stopped());
+}
+
+/// What would be lost: time after a cut, for bits that stay set.
+#[test]
+fn bits_in_use_are_asked_for_again_whatever_else_goes_on() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    story.settle();
+    for round in 0..3 {
+        story.take_orders();
+        for second in 0..10 {
+            story.wait(SECOND_NS);
+            story.notice(Notice::BitsWanted(100 * round + second, 100 * round + second));
+            story.settle();
+        }
+        assert!(story.take_orders().contains(&Order::SweepBits), "round {round}");
+        story.notice(Notice::BitsIdle(Vec::new()));
+        story.settle();
+    }
 }

@@ -155,3 +155,21 @@ fn a_parity_array_whose_resync_is_due_needs_all_its_members() {
         assert_eq!(supervisor.needs_all(), needs_all, "{level}, resync due: {due:?}");
     }
 }
+
+/// What would be lost: the array, though there is a whole copy of the member that fails last.
+#[test]
+fn a_whole_replacement_makes_the_last_member_one_that_may_fail() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let spare = story.add_spare();
+    assert!(story.supervisor.handle_replace(story.now, SECOND, Some(spare)));
+    story.drain();
+    story.settle();
+    story.notice(Notice::Failed(MemberId(0)));
+    story.copy_until_whole(spare);
+    story.notice(Notice::Failed(SECOND));
+    story.settle();
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::Recorded(SECOND)), "{orders:?}");
+    assert!(!orders.contains(&Order::Broken), "{orders:?}");
+    assert_eq!(story.supervisor.standing(spare).0, Standing::InSync);
+}
