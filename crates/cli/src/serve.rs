@@ -90,8 +90,9 @@ pub struct Args {
     #[arg(long)]
     frozen: bool,
     /// KiB/s that a recovery, resync, check or repair has of each member even while clients are busy
-    #[arg(long, value_name = "KIB", default_value_t = 1000)]
-    sync_speed_min: u64,
+    /// [default: 1000, or the greatest if that is less]
+    #[arg(long, value_name = "KIB")]
+    sync_speed_min: Option<u64>,
     /// KiB/s that it has at most; 0: no limit
     #[arg(long, value_name = "KIB", default_value_t = 0)]
     sync_speed_max: u64,
@@ -159,6 +160,7 @@ enum Event {
 }
 
 pub fn run(args: &Args) -> Outcome {
+    settings(args).check().map_err(Failure::usage)?;
     let mut opened = assembled(open(&request(args)), args.json)?;
     let new_overlay = opened.new_overlay.take();
     let name = opened.parts.name.clone();
@@ -312,13 +314,16 @@ impl Server<'_> {
 
 fn settings(args: &Args) -> Options {
     let defaults = Options::default();
+    let most = if args.sync_speed_max > 0 { args.sync_speed_max } else { u64::MAX };
     Options {
         read_only: args.read_only,
         shards: args.shards.map_or(defaults.shards, usize::from),
         stripe_cache_size: args.stripe_cache_size,
         safe_mode_delay_ms: args.safe_mode_delay,
         frozen: args.frozen,
-        sync_speed_min_kib: args.sync_speed_min,
+        sync_speed_min_kib: args
+            .sync_speed_min
+            .unwrap_or_else(|| defaults.sync_speed_min_kib.min(most)),
         sync_speed_max_kib: args.sync_speed_max,
         backend: match args.backend {
             BackendName::Uring => Backend::IoUring,
@@ -342,7 +347,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    if let Ok(Opened { assembly, parts, stale_bitmap, given_up, .. }) = &opened {
+    if let Ok(Opened { assembly, parts, stale_bitmap, unread_bitmaps, given_up, .. }) = &opened {
         if *stale_bitmap {
             let file = parts.bitmap_file.as_ref();
             let place =
@@ -350,6 +355,12 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             eprintln!(
                 "lapstrake: the write-intent bitmap of {place} is out of date, since the array was in use \
                  without it: all of it counts as dirty, so a resync that is due goes over everything"
+            );
+        }
+        for why in unread_bitmaps {
+            eprintln!(
+                "lapstrake: one member's write-intent bitmap cannot be used: {why}; all of the others' counts as \
+                 dirty, so a resync that is due goes over everything"
             );
         }
         if assembly.degraded > 0 {

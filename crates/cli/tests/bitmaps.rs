@@ -297,6 +297,73 @@ fn what_lags_behind_at_a_cut_is_resynced_by_the_kernel_too() {
 }
 
 #[test]
+fn what_one_bitmap_of_several_may_have_told_is_resynced_when_it_cannot_be_read() {
+    if !support::md::can_copy("a bitmap of several that cannot be read") {
+        return;
+    }
+    let (lab, members) = (Lab::new(&[8; 2]), "m0 m1");
+    lab.run(&format!("create data -l1 --assume-clean -b internal --bitmap-chunk 64K {members}"))
+        .ok();
+    let server = lab.serve_data(&format!("--safe-mode-delay 0 {members}"));
+    lab.fill(&server, &pattern(63, CHUNK as usize));
+    server.kill();
+    let mut server = lab.serve_data(&format!("--frozen {members}"));
+    let bits = lab.detail()["bitmap_bits"].clone();
+    assert!(bits[0].as_u64() < bits[1].as_u64(), "{bits}");
+    server.signal("-KILL");
+    server.end();
+    // Behind the superblock of 4 KiB; it is its magic.
+    lab.write_at("m1", 8192, &[0; 4]);
+    let mut server = lab.serve_data(&format!("--frozen {members}"));
+    let bits = lab.detail()["bitmap_bits"].clone();
+    assert_eq!(bits[0], bits[1], "all may be dirty");
+    lab.run("resume data").ok();
+    lab.run("wait data --timeout 60").ok();
+    lab.run("stop data").ok();
+    let said = server.end().1;
+    assert!(said.contains("m1") && said.contains("counts as dirty"), "{said}");
+    lab.serve_data(members).stop();
+}
+
+/// What would be lost: the end of a newcomer's data, if the new bitmap lies where nobody has looked for room.
+#[test]
+fn nobody_joins_while_the_bitmap_changes() {
+    let lab = Lab::new(&[8; 3]);
+    lab.run("create data -l1 --assume-clean -b none m0 m1").ok();
+    let fault = "member=0,op=write,range=8K+4K,count=1,delay=6s";
+    let server = lab.serve_with_fault(fault, "--name data m0 m1");
+    std::thread::scope(|scope| {
+        let grown = scope.spawn(|| lab.run("grow data -b internal"));
+        lab.until("the change", |detail| detail["bitmap_place"] == "internal");
+        let refused = lab.run("add data m2");
+        assert!(refused.code == 1 && refused.err.contains("is being changed"), "{refused:?}");
+        grown.join().unwrap().ok();
+    });
+    lab.run("add data m2").ok();
+    server.stop();
+}
+
+#[test]
+fn a_bitmap_file_is_locked_before_it_is_lengthened_and_stays_if_it_may_be_the_one() {
+    let lab = Lab::new(&[40; 4]);
+    lab.run("create other -l1 --assume-clean -b ./bits m2 m3").ok();
+    lab.run("create data -l1 --assume-clean -b none m0 m1").ok();
+    let other = lab.serve("--name other m2 m3 --bitmap bits");
+    let server = lab.serve_data("m0 m1");
+    let len = lab.read("bits").len();
+    let refused = lab.run("grow data --force -b ./bits --bitmap-chunk 512");
+    assert!(refused.code == 1 && lab.read("bits").len() == len, "{refused:?}");
+    other.stop();
+    server.stop();
+    // No superblock can be written.
+    let fault = "op=write,range=4K+4K,errno=EIO";
+    let _server = lab.serve_with_fault(fault, "--name data m0 m1");
+    let refused = lab.run("grow data -b ./new");
+    assert!(refused.code == 1 && refused.err.contains("the new one at the next"), "{refused:?}");
+    assert!(exists(lab.path("new")));
+}
+
+#[test]
 fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
     let lab = Lab::new(&[8; 2]);
     lab.run("create data -l1 --assume-clean -b ./bits m0 m1").ok();
@@ -306,6 +373,16 @@ fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
         let refused = lab.run(&format!("serve --name data m0 m1 --bitmap {file}"));
         assert!(refused.code == 1 && refused.err.contains("without --bitmap"), "{refused:?}");
     }
+    // What is no bitmap is somebody's file.
+    std::fs::write(lab.path("letter"), "precious\n").unwrap();
+    let refused = lab.run("serve --name data m0 m1 --bitmap letter");
+    assert!(refused.code == 1 && refused.err.contains("nothing was written"), "{refused:?}");
+    assert_eq!(lab.read("letter"), b"precious\n");
+    // mdadm's may end within a page.
+    let bits = std::fs::File::options().write(true).open(lab.path("bits")).unwrap();
+    bits.set_len(1000).unwrap();
+    lab.serve_data("m0 m1 --bitmap bits").stop();
+    assert_eq!(bits.metadata().unwrap().len(), 4096);
     let events = |lab: &Lab| lab.detail()["events"].as_u64().unwrap();
     let server = lab.serve_data("m0 m1 --bitmap bits");
     let before = events(&lab);

@@ -304,3 +304,17 @@ fn wait_reports_what_a_check_found() {
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("no/dir: cannot write it"), "{ran:?}");
 }
+
+#[test]
+fn a_server_that_answers_badly_hides_no_other_from_status() {
+    let fake = Fake::new();
+    ["m0", "m1"].iter().for_each(|name| fake.lab.file(name, 4 << 20));
+    fake.lab.run("create more -l1 --assume-clean m0 m1").ok();
+    let server = fake.lab.serve("--name more m0 m1");
+    let (ran, _) = fake.run("status", [ok(json!({}))]);
+    assert!(ran.code == 1 && ran.out.starts_with("more : "), "{ran:?}");
+    assert!(ran.err.contains("data: its server's answer is not understood"), "{ran:?}");
+    let (ran, _) = fake.run("status", [refused("no")]);
+    assert!(ran.code == 1 && ran.out.starts_with("more : "), "{ran:?}");
+    server.stop();
+}

@@ -412,3 +412,62 @@ fn a_disk_that_refuses_writes_or_dies_is_put_out_under_load() {
         heal(&lab, server, "m0 m2", &bytes);
     }
 }
+
+#[test]
+fn a_forced_start_that_cannot_be_served_writes_nothing() {
+    if !can_copy("a forced start that cannot be served") {
+        return;
+    }
+    let lab = Lab::new(&[MEMBER_MIB; 5]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let server = lab.serve_data("--safe-mode-delay 0 m0 m1 m2");
+    lab.fill(&server, &pattern(71, 1 << 20));
+    server.kill();
+    let before = [lab.read("m0"), lab.read("m1")];
+    // It is dirty and lacks a member: only --force starts it.
+    let refused = lab.run("serve --name data --degraded m0 m1");
+    assert!(refused.code == 1 && refused.err.contains("--force"), "{refused:?}");
+    std::fs::write(lab.path("file"), "precious").unwrap();
+    let refused = lab.run("serve --name data --force --degraded m0 m1 --nbd unix:file");
+    assert!(refused.code == 1 && refused.err.contains("is no socket"), "{refused:?}");
+    lab.run("create other -l0 m3 m4").ok();
+    let other = lab.serve_data("m3 m4");
+    let refused = lab.run("serve --name data --force --degraded m0 m1");
+    assert!(refused.code == 1 && refused.err.contains("is being served already"), "{refused:?}");
+    other.stop();
+    assert!(before == [lab.read("m0"), lab.read("m1")]);
+    lab.serve_data("--force --degraded m0 m1").stop();
+    assert!(before[0] != lab.read("m0"));
+}
+
+#[test]
+fn an_array_that_is_being_stopped_changes_nothing_any_more() {
+    let lab = Lab::new(&[MEMBER_MIB; 3]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let mut server = lab.serve_with_fault("member=0,op=flush,delay=3s", "--name data m0 m1 m2");
+    server.signal("-TERM");
+    // Until the stop has begun settings are taken.
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut refused = lab.run("set data sync_speed_min=2000");
+    while refused.code == 0 && Instant::now() < end {
+        refused = lab.run("set data sync_speed_min=2000");
+    }
+    assert!(refused.err.contains("is being stopped; nothing was changed"), "{refused:?}");
+    let refused = lab.run("repair data");
+    assert!(refused.err.contains("is being stopped; nothing was changed"), "{refused:?}");
+    let (code, said) = server.end();
+    assert!(code == 0 && !said.contains("repair"), "{said}");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_members_that_are_faulty() {
+    let lab = Lab::new(&[MEMBER_MIB; 3]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let fault = "member=2,op=flush,delay=3600s";
+    let _server = lab.serve_with_fault(fault, "--name data m0 m1 m2");
+    lab.run("fail data m2").ok();
+    lab.until("it to be put out", |detail| state(detail, "m2") == "faulty");
+    let mut stop = lab.command("timeout");
+    stop.args(["60", env!("CARGO_BIN_EXE_lapstrake"), "stop", "data"]);
+    assert_eq!(stop.status().unwrap().code(), Some(0));
+}

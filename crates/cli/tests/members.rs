@@ -176,3 +176,21 @@ fn the_other_half_of_a_split_mirror_is_not_written_over_unasked() {
     assert_eq!(state(&lab.detail(), "m0"), "in_sync");
     server.stop();
 }
+
+/// What would be lost: the server. Superblocks 0.90 have room for 27 devices.
+#[test]
+fn a_full_table_of_devices_takes_no_more_spares() {
+    let lab = Lab::new(&[2; 28]);
+    lab.run("create data -l1 -e 0.90 --assume-clean m0 m1").ok();
+    let server = lab.serve_data("m0 m1");
+    let spares: Vec<String> = (2..27).map(|nth| format!("m{nth}")).collect();
+    lab.run(&format!("add data {}", spares.join(" "))).ok();
+    let refused = lab.run("add data m27");
+    assert!(refused.code == 1 && refused.err.contains("table of devices is full"), "{refused:?}");
+    lab.run("fail data m0").ok();
+    lab.until("a spare in its place", |detail| state(detail, "m2") == "in_sync");
+    lab.run("remove data failed").ok();
+    lab.run("add data m27").ok();
+    server.stop();
+    lab.serve_data("m1 m2 m3 m27").stop();
+}

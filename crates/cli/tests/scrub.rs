@@ -393,3 +393,29 @@ fn a_check_waits_for_its_part_of_the_day() {
     assert!(lab.detail()["check_window"].is_null());
     server.stop();
 }
+
+#[test]
+fn what_is_frozen_stays_so_until_it_is_thawed() {
+    let lab = Lab::new(&[12; 4]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let usage = lab.run("serve --sync-speed-min 2000 --sync-speed-max 1000 m0 m1 m2");
+    assert!(usage.code == 2 && usage.err.contains("would be above"), "{usage:?}");
+    let server = lab.serve_data("--frozen --sync-speed-max 900 m0 m1 m2");
+    let refused = |action: &str, why: &str| {
+        let ran = lab.run(&format!("{action} data"));
+        assert!(ran.code == 1 && ran.err.contains(why), "{action}: {ran:?}");
+    };
+    for action in ["check", "repair", "resync"] {
+        refused(action, "the array is frozen");
+    }
+    lab.run("fail data m2").ok();
+    lab.run("add data m3").ok();
+    refused("check", "the array is frozen");
+    let detail = lab.detail();
+    assert!(detail["state"].as_array().unwrap().contains(&"frozen".into()), "{detail:#}");
+    assert_eq!(support::md::state(&detail, "m3"), "spare");
+    lab.run("resume data").ok();
+    lab.until("the recovery", |detail| support::md::state(detail, "m3") == "recovering");
+    refused("check", "recovery is running");
+    server.stop();
+}

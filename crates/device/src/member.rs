@@ -225,6 +225,28 @@ impl Member {
         self.memory_align = align.memory;
     }
 
+    /// Makes the file that it is the whole of at least so many bytes long, the new ones zeroes. A device stays as
+    /// it is. Its lock holds for them too.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn lengthen(&mut self, size: u64) -> io::Result<()> {
+        assert!(self.spec.offset == 0 && self.spec.size.is_none(), "a window has its size");
+        let Store::File(file) = &self.store else { return Ok(()) };
+        if self.is_block || self.size >= size {
+            return Ok(());
+        }
+        // It may have grown before it was locked.
+        if file.metadata()?.len() < size {
+            file.set_len(size)?;
+        }
+        self.size = size;
+        if !self.memory_backed && !self.direct {
+            self.try_direct();
+        }
+        Ok(())
+    }
+
     /// What the user named.
     pub fn spec(&self) -> &MemberSpec {
         &self.spec

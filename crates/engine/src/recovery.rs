@@ -271,7 +271,12 @@ impl Mending {
     }
 
     fn pace(&mut self, now: Time, sectors: u64) {
-        let rate = if self.busy_until > now { self.speed.min.max(1) } else { self.speed.max };
+        let SyncSpeed { min, max } = self.speed;
+        let rate = match (self.busy_until > now, max) {
+            (false, max) => max,
+            (true, 0) => min.max(1),
+            (true, max) => min.clamp(1, max),
+        };
         if let Some(ns) = (sectors * SECOND_NS).checked_div(rate) {
             self.next_at = self.next_at.max(now).after(ns);
         }
@@ -285,14 +290,14 @@ impl Supervisor {
     }
 
     /// Begins a check, repair or resync when nothing that is needed runs. False: the array has
-    /// nothing to compare, or something else runs.
+    /// nothing to compare, is frozen, or something else runs or is to run first.
     pub fn handle_sync(&mut self, now: Time, action: SyncAction) -> bool {
         let possible = self.geometry.level().has_redundancy() && action != SyncAction::Recovery;
-        if !possible || self.mending.course.is_some() || self.mending.wanted.is_some() {
+        let is_busy = self.mending.course.is_some() || self.next_course().is_some();
+        if !possible || is_busy || self.mending.frozen {
             return false;
         }
         self.mending.wanted = Some(action);
-        self.mending.frozen = false;
         self.act(now);
         true
     }

@@ -21,7 +21,7 @@ use alloc::{
     vec::Vec,
 };
 use core::mem;
-use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, StripeNo};
+use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, Slot, StripeNo};
 use smallvec::SmallVec;
 
 /// Height of the largest operation: 128 KiB of each member, so that its blocks stay in a core's
@@ -448,7 +448,7 @@ impl Shard {
     }
 
     fn start_groups(&mut self, number: u64, kind: OpKind, frags: &mut SmallVec<[Frag; 8]>) {
-        for group in self.sweep(frags) {
+        for group in self.sweep(number, frags) {
             // A log's entry can name chunks only that follow each other. Of the others the first to come
             // holds the range.
             let is_logged = self.logs.is_some() && kind == OpKind::Write;
@@ -460,11 +460,13 @@ impl Shard {
 
     /// Cuts fragments into groups; see the module's head. Each slice's source counts as one
     /// pending part of its request from here on.
-    fn sweep(&mut self, frags: &mut SmallVec<[Frag; 8]>) -> SmallVec<[Slices; 4]> {
+    fn sweep(&mut self, number: u64, frags: &mut SmallVec<[Frag; 8]>) -> SmallVec<[Slices; 4]> {
         let mut groups: SmallVec<[Slices; 4]> = SmallVec::new();
         let height_max = self.height_max();
         frags.sort_unstable_by_key(|frag| (frag.data, frag.lo));
         let mut edges: SmallVec<[u32; 16]> = frags.iter().flat_map(|f| [f.lo, f.hi]).collect();
+        let cuts = self.cuts(number, frags);
+        edges.extend_from_slice(&cuts);
         edges.sort_unstable();
         edges.dedup();
         for pair in edges.windows(2) {
@@ -474,7 +476,7 @@ impl Shard {
             while lo < end && !srcs.is_empty() {
                 let room = groups
                     .last()
-                    .filter(|group| joins(group, lo, &srcs))
+                    .filter(|group| joins(group, lo, &srcs) && !cuts.contains(&lo))
                     .map_or(0, |g| height_max.saturating_sub(lo - g[0].lo));
                 let hi = end.min(lo + if room > 0 { room } else { height_max });
                 let slice = self.slice(lo, hi, &srcs);
@@ -489,6 +491,29 @@ impl Shard {
             self.reqs[frag.req as usize].pending -= 1;
         }
         groups
+    }
+
+    /// Heights within the fragments at which another member can be read, or not any more. An operation takes what some
+    /// member lacks a part of for lost as a whole; before a resync the parity that it would be made of may not fit.
+    fn cuts(&self, number: u64, frags: &[Frag]) -> SmallVec<[u32; 4]> {
+        let mut cuts = SmallVec::new();
+        let lo = frags.iter().map(|frag| frag.lo).min().unwrap_or(0);
+        let hi = frags.iter().map(|frag| frag.hi).max().unwrap_or(0);
+        if self.members.complete() || hi == 0 {
+            return cuts;
+        }
+        let base = self.parity().member_sector(StripeNo(number), Sectors(0)).0;
+        for slot in (0..self.geometry.raid_disks()).map(Slot) {
+            let mut at = u64::from(lo);
+            loop {
+                at = at.saturating_add(self.members.alike(slot, base + at));
+                if at >= u64::from(hi) {
+                    break;
+                }
+                cuts.push(at as u32);
+            }
+        }
+        cuts
     }
 
     fn slice(&mut self, lo: u32, hi: u32, frags: &[Frag]) -> Slice {

@@ -91,8 +91,8 @@ pub struct MetaWrite {
 /// What an operator wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The member failed and is used no more.
-    MemberFailed(MemberId),
+    /// The member failed and is used no more; what it was.
+    MemberFailed(MemberId, Standing),
     /// The first member's place was taken by the second; the first is used no more.
     Replaced(MemberId, MemberId),
     /// Every write fails from now on.
@@ -583,9 +583,10 @@ impl Supervisor {
             self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
         };
         let survives = slot.is_none() || self.geometry.survives(has);
+        let was = member.standing;
         if survives && self.geometry.level().has_redundancy() {
             self.fail(id);
-            self.happened.push_back(Event::MemberFailed(id));
+            self.happened.push_back(Event::MemberFailed(id, was));
             return true;
         }
         false

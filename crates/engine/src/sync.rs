@@ -237,9 +237,20 @@ impl Shard {
 
     /// The place in the queue of a piece a unit of which may begin.
     pub(crate) fn next_piece(&self) -> Option<usize> {
-        let mut queue = self.syncs.queue.iter();
-        let may_begin = self.syncs.running < UNITS_MAX;
-        queue.position(|&key| !self.awaits_mending(key)).filter(|_| may_begin)
+        if self.syncs.queue.is_empty() || self.syncs.running >= self.units_max() {
+            return None;
+        }
+        self.syncs.queue.iter().position(|&key| !self.awaits_mending(key))
+    }
+
+    /// How many units may run at once. Those of levels with copies have all their memory at once, the others wait for it.
+    fn units_max(&self) -> u32 {
+        let copies = match &self.geometry {
+            Geometry::Parity(_) => return UNITS_MAX,
+            copies => copies.map(Sector(0)).homes.len() as u32,
+        };
+        let pages = copies * (UNIT_SECTORS * 512).div_ceil(u64::from(PAGE_BYTES)) as u32;
+        (self.scratch.capacity() / pages).clamp(1, UNITS_MAX)
     }
 
     /// Begins as many units as may run at once.

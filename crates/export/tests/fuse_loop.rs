@@ -15,6 +15,8 @@ use std::{
 
 /// Memory of a group in the storm.
 const LIMIT: u64 = 96 << 20;
+/// What a server has for itself comes on top in its own group.
+const SERVER_LIMIT: u64 = LIMIT + (64 << 20);
 /// The storm writes this many times as much.
 const TIMES: u64 = 4;
 /// A storm takes seconds; a deadlock, for ever.
@@ -222,6 +224,9 @@ fn weather(level: Level, servers: &Group, writers: &Group) {
         // left; a kill is its way out, a deadlock would not be.
         assert_eq!(status.signal(), Some(libc::SIGKILL), "{level:?}: dd: {status}");
         not_run(&format!("{level:?}: the end of a storm in the server's own group: OOM killer"));
+        if served.was_killed() {
+            return not_run(&format!("{level:?}: its files: the OOM killer took the server, too"));
+        }
     }
     filesystem.end();
     assert_eq!(served.end(), "the mount has ended");
@@ -233,8 +238,8 @@ fn a_storm_of_dirty_pages_passes_through_a_server_that_is_short_of_memory_itself
         return;
     }
     for level in [Level::Raid0, Level::Raid5] {
-        let groups =
-            Group::make("server", LIMIT).and_then(|s| Ok((s, Group::make("writer", LIMIT)?)));
+        let groups = Group::make("server", SERVER_LIMIT)
+            .and_then(|s| Ok((s, Group::make("writer", LIMIT)?)));
         match groups {
             Ok((servers, writers)) => weather(level, &servers, &writers),
             Err(error) => return not_run(&format!("no memory-limited control group: {error}")),

@@ -1,13 +1,15 @@
 //! A running array: its threads, and the handle by which others reach it.
 
 use crate::{
-    bare::BareError,
+    bare::{self, BareError},
     client::Client,
     core::{Core, CoreParts},
-    lead::Lead,
+    journal,
+    lead::{Lead, mending::check_speed},
     logs::{self, Replayed},
     memory::Memory,
     message::{Address, Answer, Command, Done, Greeter, Message, Parcel, Peer},
+    open::JOURNAL_NEXT,
     runner::Runner,
     status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
 };
@@ -24,8 +26,8 @@ use std::{
     ops::Range,
     os::fd::OwnedFd,
     sync::{
-        Arc,
-        mpsc::{self, Receiver},
+        Arc, OnceLock,
+        mpsc::{self, Receiver, Sender},
     },
     thread::JoinHandle,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -75,8 +77,10 @@ pub struct Parts {
     pub intent: Option<IntentConfig>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
-    /// Its journal, replayed; the last of `members`. None when nothing may be written.
-    pub journal: Option<JournalConfig>,
+    /// Members whose superblocks are written before anything else is, by index: they were forced in.
+    pub rewrite: Vec<usize>,
+    /// The last of `members` is a journal, which is to be replayed, and written to. Not when nothing may be.
+    pub replays: bool,
     /// It was forced to start without its journal: it takes no writes.
     pub lacks_journal: bool,
 }
@@ -87,7 +91,7 @@ impl Parts {
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         let members = self.members.iter().map(|member| member.device.block_size());
-        members.chain(self.journal.map(|_| BLOCK_BYTES as u32)).max().unwrap_or(512)
+        members.chain(self.replays.then_some(BLOCK_BYTES as u32)).max().unwrap_or(512)
     }
 
     /// The mark of the members' partial parity logs, if they have some.
@@ -129,6 +133,16 @@ pub struct Options {
     pub backend: Backend,
 }
 
+impl Options {
+    /// Whether the array can run so.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), String> {
+        check_speed(self.sync_speed_min_kib, self.sync_speed_max_kib)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
@@ -146,8 +160,8 @@ impl Default for Options {
     }
 }
 
-/// Why an array did not start. Partial parity logs may have been replayed by then, which does no harm and need
-/// not be undone; nothing else was written.
+/// Why an array did not start. [`StartError::Queue`] and [`StartError::System`] come before anything is
+/// written. What the others leave written does no harm, and need not be undone.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// A member refused something that the replay of partial parity logs needs.
@@ -157,11 +171,37 @@ pub enum StartError {
          (--degraded)"
     )]
     Log(#[from] BareError),
+    /// The forced members' superblocks could not be written.
+    #[error("{0}; `--force` again resumes")]
+    Force(BareError),
+    /// The file of an external bitmap does not become as long as its last page.
+    #[error(
+        "{0}; without --bitmap the array can be started all the same, and is then resynced as a whole if it was \
+         not stopped cleanly"
+    )]
+    BitmapFile(BareError),
+    /// What the journal holds cannot be brought to the members.
+    #[error(
+        "the journal {member} cannot be replayed: {why}; what was written so far does no harm, and the next \
+         start begins anew; {JOURNAL_NEXT}"
+    )]
+    Journal {
+        /// The journal.
+        member: String,
+        /// What is wrong.
+        why: String,
+    },
     /// A queue could not be made.
-    #[error("no I/O queue: {0}")]
+    #[error(
+        "no I/O queue: {0}; nothing was written; fewer --shards need fewer descriptors and less locked memory, \
+         and --backend threads needs no io_uring"
+    )]
     Queue(#[from] QueueError),
     /// Memory or a thread was refused.
-    #[error("the system refused {what}: {source}")]
+    #[error(
+        "the system refused {what}: {source}; nothing was written; fewer --shards or a smaller \
+         --stripe-cache-size need less"
+    )]
     System {
         /// What was asked of it.
         what: &'static str,
@@ -183,6 +223,8 @@ pub(crate) struct Facts {
     pub geometry: Geometry,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
+    /// Whether the superblocks say clean, once it has stopped.
+    pub stopped_clean: OnceLock<bool>,
 }
 
 #[derive(Clone)]
@@ -215,9 +257,10 @@ pub struct Array {
 }
 
 impl Array {
-    /// Starts an array. Unless it is read-only, partial parity logs are replayed and emptied before, with who
-    /// is missing put on record; other superblocks are first written when a write comes, or a recovery or resync
-    /// begins.
+    /// Starts an array. All that the system may refuse is had first. Then superblocks of members that were
+    /// forced in are written, and, unless it is read-only, a journal is replayed, and partial parity logs
+    /// are replayed and emptied, with who is missing put on record; other superblocks are first written when a
+    /// write comes, or a recovery or resync begins.
     ///
     /// # Errors
     /// [`StartError`].
@@ -225,38 +268,34 @@ impl Array {
         let read_only = options.read_only || parts.lacks_journal;
         let options = &Options { read_only, ..options.clone() };
         let shards = options.shards.max(1);
-        let replayed = logs::settle(&mut parts, options.read_only, &log)?;
-        let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
-        let mut setups = Vec::new();
-        let mut peers = Vec::new();
-        for shard in 0..shards {
-            let devices = parts.members.iter().map(|part| part.device.clone());
-            // Only the lead writes to it.
-            let devices = devices.chain(parts.bitmap_file.clone().filter(|_| shard == 0));
-            let queue = Queue::new(devices, options.backend, 256)?;
-            let (sender, inbox) = mpsc::channel();
-            peers.push(Peer { sender, waker: queue.handle() });
-            setups.push((queue, inbox));
-        }
-        if let Some(notice) = setups[0].0.notice() {
+        let seats = (0..shards).map(|index| Seat::take(index, &parts, options));
+        let seats = seats.collect::<Result<Vec<Seat>, _>>()?;
+        let lead_memory = Lead::memory().map_err(refused("memory for superblocks"))?;
+        if let Some(notice) = seats[0].queue.notice() {
             log.say(notice);
         }
-        let peers: Arc<[Peer]> = peers.into();
+        let journal = commit(&mut parts, read_only)?;
+        let replayed = logs::settle(&mut parts, read_only, &log)?;
+        let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
+        let peers = seats.iter().map(|seat| seat.peer.clone()).collect::<Arc<[Peer]>>();
         let facts = Arc::new(facts(&parts, options));
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &replayed)));
-        let refused = |what| move |source| StartError::System { what, source };
-        let mut lead = Some(
-            Lead::new(supervisor, facts.clone(), counters.clone(), log.clone())
-                .map_err(refused("memory for superblocks"))?,
-        );
-        let mut runners = Vec::new();
-        for (index, (queue, inbox)) in setups.into_iter().enumerate() {
-            let (engine, memory) = shard(&parts, options, &replayed, index == 0)?;
+        let mut lead =
+            Some(Lead::new(supervisor, facts.clone(), counters.clone(), log.clone(), lead_memory));
+        let mut threads = Vec::new();
+        for (index, seat) in seats.into_iter().enumerate() {
+            let Seat { mut queue, memory, inbox, runner, thread, .. } = seat;
+            // Only the lead writes to it.
+            if let Some(file) = parts.bitmap_file.clone().filter(|_| index == 0) {
+                queue.add_member(file);
+            }
+            // A ring has one writer.
+            let journal = journal.filter(|_| index == 0);
             let core = Core::new(CoreParts {
                 index,
-                engine,
+                engine: shard(&parts, options, &replayed, journal, memory.scratch()),
                 memory,
                 peers: peers.clone(),
                 counters: counters[index].clone(),
@@ -266,23 +305,9 @@ impl Array {
                 members: parts.members.len(),
                 queue,
             });
-            runners.push(Runner::new(core, lead.take(), inbox));
-        }
-        let mut threads = Vec::new();
-        for (index, runner) in runners.into_iter().enumerate() {
-            let run = move || {
-                flush_others_last();
-                runner.run();
-            };
-            match std::thread::Builder::new().name(format!("shard-{index}")).spawn(run) {
-                Ok(thread) => threads.push(thread),
-                Err(source) => {
-                    for peer in peers.iter() {
-                        peer.send(Message::Exit);
-                    }
-                    return Err(StartError::System { what: "a thread", source });
-                }
-            }
+            let sent = runner.send(Runner::new(core, lead.take(), inbox));
+            sent.unwrap_or_else(|_| unreachable!("its thread waits for it"));
+            threads.push(thread);
         }
         Ok(Self { peers, threads, bytes: parts.bytes(), facts, read_only: options.read_only })
     }
@@ -308,7 +333,7 @@ impl Array {
     /// A handle for other threads.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { peers: self.peers.clone() }
+        Handle { peers: self.peers.clone(), facts: self.facts.clone() }
     }
 
     /// Stops serving: clients leave, everything is flushed, the superblocks say clean. False if
@@ -324,10 +349,60 @@ impl Array {
     }
 }
 
+fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |source| StartError::System { what, source }
+}
+
+/// What a shard needs of the system.
+struct Seat {
+    queue: Queue,
+    memory: Memory,
+    inbox: Receiver<Message>,
+    peer: Peer,
+    /// Where its thread waits for its work; dropped, the thread ends.
+    runner: Sender<Runner>,
+    thread: JoinHandle<()>,
+}
+
+impl Seat {
+    fn take(index: usize, parts: &Parts, options: &Options) -> Result<Self, StartError> {
+        let devices = parts.members.iter().map(|part| part.device.clone());
+        let queue = Queue::new(devices, options.backend, 256)?;
+        let cache = cache_pages(parts, options, index == 0) + behind_pages(parts);
+        let memory = Memory::new(cache as usize * 4096, options.buffer_bytes, true);
+        let memory = memory.map_err(refused("memory for buffers"))?;
+        let (sender, inbox) = mpsc::channel();
+        let peer = Peer { sender, waker: queue.handle() };
+        let (runner, work) = mpsc::channel::<Runner>();
+        let run = move || {
+            flush_others_last();
+            if let Ok(runner) = work.recv() {
+                runner.run();
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(run);
+        let thread = thread.map_err(refused("a thread"))?;
+        Ok(Self { queue, memory, inbox, peer, runner, thread })
+    }
+}
+
+/// Writes what has to be there before anything else is.
+fn commit(parts: &mut Parts, read_only: bool) -> Result<Option<JournalConfig>, StartError> {
+    if let Some(file) = parts.bitmap_file.as_mut().filter(|_| !read_only) {
+        let file = Arc::get_mut(file).expect("nobody else has it yet");
+        bare::whole_pages(file).map_err(StartError::BitmapFile)?;
+    }
+    for &index in &parts.rewrite {
+        bare::write_superblock(&parts.members[index]).map_err(StartError::Force)?;
+    }
+    if parts.replays { journal::bring(&parts.geometry, &mut parts.members) } else { Ok(None) }
+}
+
 /// Reaches a running array from any thread.
 #[derive(Clone)]
 pub struct Handle {
     peers: Arc<[Peer]>,
+    facts: Arc<Facts>,
 }
 
 impl Handle {
@@ -393,7 +468,7 @@ impl Handle {
     /// The refusal.
     pub fn command(&self, command: Command) -> Result<Answer, String> {
         match self.ask(command).recv() {
-            Ok(Answer::Refused(why)) => Err(why),
+            Ok(Answer::Refused(why) | Answer::HalfWay(why)) => Err(why),
             Ok(answer) => Ok(answer),
             Err(_) => Err("the array has stopped".into()),
         }
@@ -409,14 +484,17 @@ impl Handle {
         }
     }
 
-    /// Stops the array and waits for it. False if the superblocks could not say clean. An array
-    /// that has stopped already is stopped.
+    /// Stops the array and waits for it. False if the superblocks could not say clean, also when it
+    /// had stopped before.
     #[must_use]
     pub fn stop(&self) -> bool {
-        !matches!(self.ask(Command::Stop).recv(), Ok(Answer::Stopped(false)))
+        match self.ask(Command::Stop).recv() {
+            Ok(Answer::Stopped(clean)) => clean,
+            _ => self.facts.stopped_clean.get().copied().unwrap_or(false),
+        }
     }
 
-    fn ask(&self, command: Command) -> Receiver<Answer> {
+    pub(crate) fn ask(&self, command: Command) -> Receiver<Answer> {
         let (answer, receiver) = mpsc::channel();
         self.peers[0].send(Message::Command { command, answer });
         receiver
@@ -461,7 +539,9 @@ fn span(geometry: &Geometry) -> u64 {
     SPAN_SECTORS_MIN.next_multiple_of(unit)
 }
 
-fn cache_pages(parts: &Parts, options: &Options) -> u32 {
+/// Pages of a shard's stripe cache; the first one has the journal's besides.
+fn cache_pages(parts: &Parts, options: &Options, is_first: bool) -> u32 {
+    let for_journal = if parts.replays && is_first { JOURNAL_PAGES } else { 0 };
     let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
     let per_log = parts.log_signature().map_or(0, |_| CACHE_PAGES_LOGGED);
     let per_member = per_member.saturating_add(per_log);
@@ -469,7 +549,8 @@ fn cache_pages(parts: &Parts, options: &Options) -> u32 {
         // The engine names a place in it by 32 bits.
         // Levels with copies need it for recovery and the like.
         geometry if geometry.level().has_redundancy() => {
-            per_member.saturating_mul(geometry.raid_disks().into()).min(CACHE_PAGES_MAX)
+            for_journal
+                + per_member.saturating_mul(geometry.raid_disks().into()).min(CACHE_PAGES_MAX)
         }
         _ => 0,
     }
@@ -486,35 +567,29 @@ fn shard(
     parts: &Parts,
     options: &Options,
     replayed: &Replayed,
-    is_first: bool,
-) -> Result<(Shard, Memory), StartError> {
-    // A ring has one writer.
-    let journal = parts.journal.filter(|_| is_first);
-    let pages = cache_pages(parts, options) + journal.map_or(0, |_| JOURNAL_PAGES);
-    let behind = behind_pages(parts);
-    let memory = Memory::new((pages + behind) as usize * 4096, options.buffer_bytes, true)
-        .map_err(|source| StartError::System { what: "memory for buffers", source })?;
+    journal: Option<JournalConfig>,
+    scratch: BufId,
+) -> Shard {
     let members = parts.members.iter().map(|part| MemberConfig {
         slot: part.slot,
         trusted_to: part.trusted_to,
         ..newcomer(&part.device, &part.superblock, part.bad_blocks.as_ref())
     });
     let intent = parts.intent.as_ref().filter(|_| !options.read_only);
-    let config = ShardConfig {
+    Shard::new(ShardConfig {
         geometry: parts.geometry.clone(),
         members: members.collect(),
         read_only: options.read_only,
         block: Sectors(u64::from(parts.block_bytes()) / 512),
         in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
         bitmap: intent.map(|i| BitmapTerms::of(&i.superblock)),
-        scratch: memory.scratch(),
-        scratch_pages: pages,
+        scratch,
+        scratch_pages: cache_pages(parts, options, journal.is_some()),
         log_signature: parts.log_signature(),
         lost: replayed.lost.clone(),
         journal,
-        behind_pages: behind,
-    };
-    Ok((Shard::new(config), memory))
+        behind_pages: behind_pages(parts),
+    })
 }
 
 /// A member as the engine takes it in, still without a slot.
@@ -619,9 +694,8 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
     let geometry = &parts.geometry;
     let redundant = geometry.level().has_redundancy();
     let shards = options.shards.max(1);
-    let pages = cache_pages(parts, options) + behind_pages(parts);
-    let for_journal = parts.journal.map_or(0, |_| JOURNAL_PAGES);
-    let cache = (u64::from(pages) * shards as u64 + u64::from(for_journal)) * 4096;
+    let pages = |shard| u64::from(cache_pages(parts, options, shard == 0) + behind_pages(parts));
+    let cache = (0..shards).map(pages).sum::<u64>() * 4096;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
     Detail {
@@ -679,7 +753,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
     let detail = detail(parts, options);
     let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
     let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
-    let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
+    let is_logged = parts.log_signature().is_some() || parts.replays;
     Facts {
         name: parts.name.clone(),
         redundant: parts.geometry.level().has_redundancy(),
@@ -689,6 +763,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
         geometry: parts.geometry.clone(),
         members: parts.members.iter().map(of).collect(),
         detail,
+        stopped_clean: OnceLock::new(),
     }
 }
 

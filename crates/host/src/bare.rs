@@ -3,6 +3,7 @@
 
 use crate::array::Part;
 use lapstrake_device::Member;
+use lapstrake_metadata::bitmap;
 use std::io;
 use thiserror::Error;
 
@@ -50,6 +51,13 @@ pub(crate) fn write(device: &Member, offset: u64, bytes: &[u8]) -> Result<(), Ba
 pub(crate) fn flush(device: &Member) -> Result<(), BareError> {
     let refused = |source| BareError::Flush { device: device.spec().to_string(), source };
     device.sync_all().map_err(refused)
+}
+
+/// A bitmap is written in pages; a file that mdadm made may end within one.
+pub(crate) fn whole_pages(file: &mut Member) -> Result<(), BareError> {
+    let end = file.size();
+    let lengthened = file.lengthen(end.next_multiple_of(bitmap::PAGE as u64));
+    lengthened.map_err(refused(file, "lengthen", end))
 }
 
 /// Stable when it returns.

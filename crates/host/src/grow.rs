@@ -39,29 +39,43 @@ pub fn grow_bitmap(handle: &Handle, wish: &BitmapWish, force: bool) -> Result<An
     if let Some(held) = held_by(path) {
         return Err(format!("{held}, no bitmap; nothing was written: choose another file"));
     }
-    let answer = make(path, &new.superblock)
-        .and_then(|file| handle.command(Command::ChangeBitmap(to, Some(file))));
-    if answer.is_err() && !is_there {
+    let has_begun = |error: &Unmade| matches!(error, Unmade::HalfWay(_));
+    let answer = make(path, &new.superblock).map_err(Unmade::Refused).and_then(|file| match handle
+        .ask(Command::ChangeBitmap(to, Some(file)))
+        .recv()
+    {
+        Ok(Answer::Refused(why)) => Err(Unmade::Refused(why)),
+        Ok(Answer::HalfWay(why)) => Err(Unmade::HalfWay(why)),
+        Ok(answer) => Ok(answer),
+        Err(_) => Err(Unmade::HalfWay("the array has stopped".into())),
+    });
+    if answer.as_ref().is_err_and(|error| !has_begun(error)) && !is_there {
         // Nobody has use for it.
         let _ = std::fs::remove_file(path);
     }
-    answer
+    answer.map_err(|(Unmade::Refused(why) | Unmade::HalfWay(why))| why)
+}
+
+/// Why there is no new bitmap.
+enum Unmade {
+    /// It never began.
+    Refused(String),
+    /// It may be the one at the next start.
+    HalfWay(String),
 }
 
 /// A bitmap's file with all bits set, open and locked. It is locked before anything in it is changed.
 fn make(path: &Path, superblock: &Superblock) -> Result<Arc<Member>, String> {
     let told = |source: io::Error| format!("{}: cannot make it: {source}", path.display());
-    let len = superblock.image_bytes().next_multiple_of(PAGE as u64);
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(told)?;
-    if file.metadata().map_err(told)?.len() < len {
-        file.set_len(len).map_err(told)?;
-    }
-    drop(file);
+    drop(file.map_err(told)?);
     let opened = open_all(&[MemberSpec::whole(path)], Access::ReadWrite);
-    let member = opened.map_err(|error| error.to_string())?.remove(0);
-    member.write_at(0, &superblock.dirty_image(len as usize)).map_err(told)?;
-    member.sync_all().map_err(told)?;
+    let mut member = opened.map_err(|error| error.to_string())?.remove(0);
+    let len = superblock.image_bytes().next_multiple_of(PAGE as u64);
+    let file = Arc::get_mut(&mut member).expect("nobody else has it yet");
+    file.lengthen(len).map_err(told)?;
+    file.write_at(0, &superblock.dirty_image(len as usize)).map_err(told)?;
+    file.sync_all().map_err(told)?;
     let directory = path.parent().unwrap_or(Path::new("/"));
     File::open(directory).and_then(|dir| dir.sync_all()).map_err(told)?;
     Ok(member)

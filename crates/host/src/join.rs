@@ -1,11 +1,12 @@
-//! Makes a device ready to join a running array: opens and locks it, and decides which superblock it is
-//! to have. Nothing is written here.
+//! Makes a device ready to join a running array, on the asker's thread: opens and locks it, decides which
+//! superblock it is to have, reads its bad-block log. Only its partial parity log is written, which is emptied.
 
 use crate::{
     array::Handle,
     create::{Occupied, describe_finding},
+    logs::empty_log,
     message::{Addition, Answer, Command},
-    open::{open_all, probe},
+    open::{open_all, probe, read_bad_blocks},
     status::MemberDetail,
 };
 use lapstrake_device::{Access, Member, MemberSpec, overlaps};
@@ -26,7 +27,7 @@ pub struct Join {
 /// Takes a device into a running array.
 ///
 /// # Errors
-/// Why not. Nothing was written then.
+/// Why not. No more was written then than an empty partial parity log.
 pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, String> {
     let Answer::Template(like, number) = handle.command(Command::Template)? else {
         return Err("the array has stopped".into());
@@ -55,14 +56,37 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
     let size = Sectors(device.size() / 512);
     let fresh = spare(&like, size, number, random_uuid()?, how.write_mostly)
         .map_err(|error| format!("{spec}: {error}; nothing was written"))?;
-    let addition = Addition {
-        names: spec.names(),
-        device,
-        superblock: own.map(|own| Box::new(own.clone())),
-        fallback: (!how.re_add).then(|| Box::new(fresh)),
-        force: how.force,
+    let catches_up = match own {
+        Some(own) => can_catch_up(handle, spec, own, how.force)?,
+        None => false,
     };
-    handle.command(Command::Add(addition))
+    if how.re_add && !catches_up {
+        return Err(format!(
+            "{spec} cannot be re-added: only a member that the write-intent bitmap has kept count for can \
+             catch up, into its own slot while that is empty; `lapstrake add` takes it as a new member; \
+             nothing was written"
+        ));
+    }
+    let superblock = match own {
+        Some(own) if catches_up => Box::new(own.clone()),
+        _ => Box::new(fresh),
+    };
+    let bad_blocks = read_bad_blocks(&device, &superblock).map_err(|error| error.to_string())?;
+    empty_log(&device, &superblock).map_err(|error| format!("{error}; the array is as it was"))?;
+    let names = spec.names();
+    handle.command(Command::Add(Addition { device, names, superblock, catches_up, bad_blocks }))
+}
+
+fn can_catch_up(
+    handle: &Handle,
+    spec: &MemberSpec,
+    own: &Superblock,
+    force: bool,
+) -> Result<bool, String> {
+    match handle.command(Command::CanCatchUp { superblock: Box::new(own.clone()), force }) {
+        Ok(answer) => Ok(matches!(answer, Answer::CanCatchUp(true))),
+        Err(why) => Err(format!("{spec}: {why}")),
+    }
 }
 
 /// The lock would only tell that this very process holds it.

@@ -1,10 +1,11 @@
-//! The journal at an array's start: what it holds is brought to the members before anybody is served.
+//! The journal at an array's start: what it holds is brought to the members before anybody is served, and
+//! after everything else that a start needs is had.
 //!
 //! For reading only nothing is written: then an array starts only if its members hold all that the journal
 //! does, as they do after a clean stop.
 
 use crate::{
-    array::Part,
+    array::{Part, StartError},
     bare::{self, BareError},
     open::OpenArrayError,
 };
@@ -26,7 +27,17 @@ struct Devices<'a> {
     slots: Vec<Vec<usize>>,
 }
 
-impl Devices<'_> {
+impl<'a> Devices<'a> {
+    fn new(parity: &Parity, parts: &'a mut [Part]) -> Self {
+        let mut slots = vec![Vec::new(); usize::from(parity.raid_disks())];
+        for (index, part) in parts.iter().enumerate() {
+            if let Some(slot) = part.slot {
+                slots[slot.index()].push(index);
+            }
+        }
+        Self { parts, slots }
+    }
+
     /// Who is meant, the one to read from first, each with the sector's place on it.
     fn at(&self, place: Place, sector: Sector) -> impl Iterator<Item = (&Member, u64)> {
         let journal = [self.parts.len() - 1];
@@ -75,41 +86,55 @@ impl Disks for Devices<'_> {
     }
 }
 
-/// Brings to the members what the journal, the last of `members`, holds; none for reading only.
+/// Whether what the journal, the last of `members`, holds is to be brought to the others, as it is unless
+/// nothing may be written.
 ///
 /// # Errors
 /// [`OpenArrayError::Journal`], [`OpenArrayError::JournalHoldsNews`].
-pub(crate) fn start(
+pub(crate) fn check(
     geometry: &Geometry,
     members: &mut [Part],
     may_write: bool,
-) -> Result<Option<JournalConfig>, OpenArrayError> {
-    let Geometry::Parity(parity) = geometry else { return Ok(None) };
-    let index = members.len() - 1;
-    let member = members[index].device.spec().to_string();
+) -> Result<bool, OpenArrayError> {
+    let Geometry::Parity(parity) = geometry else { return Ok(false) };
+    let member = name(members);
     let unusable = |why: String| OpenArrayError::Journal { member: member.clone(), why };
     let config = config(parity, members);
     let (found, needed) = (config.ring, ring_min(parity.raid_disks()));
     if found < needed {
         return Err(unusable(format!("it holds {found}, at least {needed} are needed")));
     }
-    let mut slots = vec![Vec::new(); usize::from(parity.raid_disks())];
-    for (index, part) in members.iter().enumerate() {
-        if let Some(slot) = part.slot {
-            slots[slot.index()].push(index);
-        }
+    if may_write {
+        return Ok(true);
     }
-    let mut devices = Devices { parts: members, slots };
-    let told = |error: ReplayError<BareError>| unusable(error.to_string());
-    if !may_write {
-        return match holds_news(&config, &mut devices).map_err(told)? {
-            true => Err(OpenArrayError::JournalHoldsNews { member }),
-            false => Ok(None),
-        };
+    let news = holds_news(&config, &mut Devices::new(parity, members));
+    match news.map_err(|error| unusable(error.to_string()))? {
+        true => Err(OpenArrayError::JournalHoldsNews { member }),
+        false => Ok(false),
     }
-    let Replayed { tail, head, seq, .. } = replay(&config, &mut devices).map_err(told)?;
+}
+
+/// Brings to the members what the journal, the last of them, holds.
+///
+/// # Errors
+/// [`StartError::Journal`].
+pub(crate) fn bring(
+    geometry: &Geometry,
+    members: &mut [Part],
+) -> Result<Option<JournalConfig>, StartError> {
+    let Geometry::Parity(parity) = geometry else { return Ok(None) };
+    let (index, config) = (members.len() - 1, config(parity, members));
+    let member = name(members);
+    let told =
+        |error: ReplayError<BareError>| StartError::Journal { member, why: error.to_string() };
+    let replayed = replay(&config, &mut Devices::new(parity, members)).map_err(told)?;
+    let Replayed { tail, head, seq, .. } = replayed;
     let (ring, seed) = (config.ring, config.seed);
     Ok(Some(JournalConfig { member: MemberId(index as u16), ring, seed, tail, head, seq }))
+}
+
+fn name(members: &[Part]) -> String {
+    members[members.len() - 1].device.spec().to_string()
 }
 
 fn config(parity: &Parity, members: &[Part]) -> ReplayConfig {

@@ -7,7 +7,7 @@
 
 mod bitmap;
 mod deleted;
-mod mending;
+pub(crate) mod mending;
 
 use crate::{
     array::{Facts, MemberFact},
@@ -33,6 +33,8 @@ use std::{
 /// never waits for memory.
 const META_BYTES: usize = 2 << 20;
 
+/// Nothing may follow the mark that says clean.
+const STOPPING: &str = "the array is being stopped; nothing was changed";
 /// Clients at a time, those that shake hands counted: each costs a descriptor and some 30 KiB.
 const CLIENTS_MAX: usize = 256;
 /// How long to wait after the system has refused to accept a client.
@@ -120,8 +122,9 @@ impl Lead {
         facts: Arc<Facts>,
         counters: Vec<Arc<Counters>>,
         log: Log,
-    ) -> std::io::Result<Self> {
-        Ok(Self {
+        pool: Pool,
+    ) -> Self {
+        Self {
             homes: vec![0; counters.len()],
             supervisor,
             members: facts.members.clone(),
@@ -135,7 +138,7 @@ impl Lead {
             facts,
             counters,
             log,
-            pool: Pool::new(META_BYTES, true)?,
+            pool,
             work: Slab::new(),
             waiting: VecDeque::new(),
             flushing: None,
@@ -152,7 +155,12 @@ impl Lead {
             broken: false,
             loss: None,
             failed: Vec::new(),
-        })
+        }
+    }
+
+    /// What [`Lead::new`] takes.
+    pub(crate) fn memory() -> std::io::Result<Pool> {
+        Pool::new(META_BYTES, true)
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
@@ -227,6 +235,10 @@ impl Lead {
             self.members[usize::from(member.0)].path,
             self.facts.name,
         ));
+    }
+
+    /// A member in sync has failed.
+    fn say_lost(&self) {
         if self.supervisor.as_ref().is_some_and(Supervisor::needs_all) {
             self.log.say(
                 "a resync was under way: where it had not come to, parity may not fit the data, and what the \
@@ -251,10 +263,7 @@ impl Lead {
             return;
         }
         let writes = std::mem::take(&mut self.waiting);
-        let serves = |&member: &usize| {
-            !self.members[member].gone && !core.engine.has_failed(MemberId(member as u16))
-        };
-        let members: Vec<usize> = (0..self.members.len()).filter(serves).collect();
+        let members = self.serving(core);
         self.flushing = Some(Batch { writes, left: members.len(), refused: Vec::new() });
         for member in members {
             let key = self.work.insert(Errand::Flush { member }) as u32;
@@ -264,6 +273,14 @@ impl Lead {
             };
         }
         self.batch_flushed(core);
+    }
+
+    /// Members that may be waited for.
+    fn serving(&self, core: &Core) -> Vec<usize> {
+        let serves = |&member: &usize| {
+            !self.members[member].gone && !core.engine.has_failed(MemberId(member as u16))
+        };
+        (0..self.members.len()).filter(serves).collect()
     }
 
     pub(crate) fn op_done(&mut self, core: &mut Core, key: u32, result: i32) {
@@ -462,6 +479,12 @@ impl Lead {
     }
 
     pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {
+        let asks_only = matches!(command, Command::Detail | Command::Deleted | Command::Stop);
+        if self.stop != Stop::No && !asks_only {
+            // The asker may have gone.
+            let _ = answer.send(Answer::Refused(STOPPING.into()));
+            return;
+        }
         let done = match command {
             Command::Detail => {
                 self.look_for_deleted(core);
@@ -478,8 +501,11 @@ impl Lead {
             Command::Template => {
                 self.template().map(|(like, number)| Answer::Template(like, number))
             }
+            Command::CanCatchUp { superblock, force } => {
+                self.can_catch_up(&superblock, force).map(Answer::CanCatchUp)
+            }
             Command::Add(addition) => {
-                self.add(core, &addition).map(|(member, how)| Answer::Added(Box::new(member), how))
+                self.add(core, addition).map(|(member, how)| Answer::Added(Box::new(member), how))
             }
             Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
             Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),
@@ -517,8 +543,7 @@ impl Lead {
         if self.supervisor.is_none() {
             return self.finish(core);
         }
-        let members: Vec<usize> =
-            (0..self.members.len()).filter(|&member| !self.members[member].gone).collect();
+        let members = self.serving(core);
         self.stop = Stop::Flushing { members_left: members.len() };
         for member in members {
             let key = self.work.insert(Errand::FinalFlush { member }) as u32;
@@ -527,6 +552,7 @@ impl Lead {
                 core.lead_op(key, Op::Flush { member: core.device(MemberId(member as u16)) })
             };
         }
+        self.mark_if_flushed(core);
     }
 
     fn final_flush_done(&mut self, core: &mut Core, member: usize, result: i32) {
@@ -539,20 +565,35 @@ impl Lead {
                 self.members[member].path
             ));
         }
-        let Stop::Flushing { members_left } = &mut self.stop else { return };
-        *members_left -= 1;
-        if *members_left > 0 {
+        if let Stop::Flushing { members_left } = &mut self.stop {
+            *members_left -= 1;
+        }
+        self.mark_if_flushed(core);
+    }
+
+    fn mark_if_flushed(&mut self, core: &mut Core) {
+        if self.stop != (Stop::Flushing { members_left: 0 }) {
             return;
         }
         self.stop = Stop::Marking;
         if self.broken {
             return self.finish(core);
         }
-        supervisor.handle_stop(now);
+        let now = core.now();
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_stop(now);
+        }
     }
 
     fn finish(&mut self, core: &mut Core) {
         self.stop = Stop::Done;
+        self.answer_bitmap(Answer::HalfWay(
+            "the array was stopped before the bitmap was changed: it is the old one, none or the new one at the \
+             next start, each of which is right"
+                .into(),
+        ));
+        // Once only.
+        let _ = self.facts.stopped_clean.set(!self.broken);
         for answer in self.stop_answers.drain(..) {
             // The asker may have gone.
             let _ = answer.send(Answer::Stopped(!self.broken));

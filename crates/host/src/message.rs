@@ -8,7 +8,7 @@ use crate::{
 };
 use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, RequestKind, SyncPiece};
-use lapstrake_metadata::Superblock;
+use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use std::{
     os::fd::OwnedFd,
     path::PathBuf,
@@ -104,6 +104,13 @@ pub enum Command {
     Remove(String),
     /// What a new member's superblock is made after.
     Template,
+    /// Whether a former member can be taken back as what it was.
+    CanCatchUp {
+        /// Its own.
+        superblock: Box<Superblock>,
+        /// Whatever it holds.
+        force: bool,
+    },
     /// Take in a member.
     Add(Addition),
     /// What it takes to have such a write-intent bitmap.
@@ -156,12 +163,12 @@ pub struct Addition {
     pub device: Arc<Member>,
     /// All by which it can be called.
     pub names: Vec<String>,
-    /// Its own superblock, if it was a member before.
-    pub superblock: Option<Box<Superblock>>,
-    /// The one that it gets as a new member, if it may become one.
-    pub fallback: Option<Box<Superblock>>,
-    /// Whatever it holds.
-    pub force: bool,
+    /// Its own superblock if it is taken back as what it was, else one for a new member.
+    pub superblock: Box<Superblock>,
+    /// Whether it is.
+    pub catches_up: bool,
+    /// What its bad-block log holds, if it has one.
+    pub bad_blocks: Option<BadBlocks>,
 }
 
 /// The answer to a [`Command`].
@@ -171,6 +178,8 @@ pub enum Answer {
     Detail(Box<Detail>),
     /// Why it was not done.
     Refused(String),
+    /// Why it came to no end, though it began.
+    HalfWay(String),
     /// It is done, or has begun.
     Done,
     /// Nothing was to be done.
@@ -187,6 +196,8 @@ pub enum Answer {
     Removed(Vec<String>),
     /// To [`Command::Template`]: a superblock and the next free number.
     Template(Box<Superblock>, u32),
+    /// To [`Command::CanCatchUp`].
+    CanCatchUp(bool),
     /// To [`Command::Set`]: what all settings are then.
     Settings {
         /// KiB a second.

@@ -1,13 +1,11 @@
 //! From a list of devices to an array that can be started: open and lock, find superblocks,
 //! decide by md's rules, read the bitmap.
 //!
-//! Nothing is written, except where the user forced stale members into the array, or gave up its journal: then
-//! superblocks are rewritten here, before anything else is; and what a journal holds is brought to the
-//! members. Both come last, when nothing else can be found wrong. With an overlay nothing is ever
-//! written but the overlay's file.
+//! Nothing is written here, but a new overlay's file. What a start has to write first (superblocks of members
+//! that were forced in, what a journal holds, the rest of a bitmap file's last page) is only decided:
+//! [`crate::Array::start`] does it when it has all that it needs of the system.
 
 use crate::array::{Part, Parts, uuid_text};
-use crate::bare::{self, BareError};
 use crate::journal;
 use crate::overlay::{NewOverlay, lay_over};
 use lapstrake_device::{
@@ -69,6 +67,10 @@ pub struct Line {
     pub verdict: String,
 }
 
+/// What to do about a journal that cannot be used.
+pub(crate) const JOURNAL_NEXT: &str = "without it --force starts the array for reading only, and `lapstrake serve \
+                                       --force --without-journal` gives it up for good";
+
 /// An array ready to be started.
 #[derive(Debug)]
 pub struct Opened {
@@ -80,6 +82,8 @@ pub struct Opened {
     pub report: Vec<Line>,
     /// The write-intent bitmap is out of date: the array was in use without it. All bits count as set.
     pub stale_bitmap: bool,
+    /// Members whose own bitmaps cannot be used, and why. All bits count as set.
+    pub unread_bitmaps: Vec<String>,
     /// The overlay's file, if it was made and is not a passing one.
     pub new_overlay: Option<NewOverlay>,
     /// What came of it, if a journal was to be given up.
@@ -116,9 +120,7 @@ impl GivenUp {
     }
 }
 
-/// Why there is no array. Nothing was written to any device, but for [`OpenArrayError::Force`] (superblocks of
-/// other forced members may be rewritten) and [`OpenArrayError::Journal`] (part of what the journal holds may have been
-/// brought to the members, and forced members' superblocks are rewritten).
+/// Why there is no array. Nothing was written to any device.
 #[derive(Debug, Error)]
 pub enum OpenArrayError {
     /// Devices that cannot be opened: each one.
@@ -191,12 +193,8 @@ pub enum OpenArrayError {
         /// What is wrong with it.
         error: BadBlocksError,
     },
-    /// The journal cannot be used, or what it holds cannot be brought to the members.
-    #[error(
-        "the journal {member} cannot be replayed: {why}; what was written so far does no harm, and the next \
-         start begins anew; without it --force starts the array for reading only, and \
-         `lapstrake serve --force --without-journal` gives it up for good"
-    )]
+    /// The journal cannot be used.
+    #[error("the journal {member} cannot be replayed: {why}; nothing was written; {JOURNAL_NEXT}")]
     Journal {
         /// The journal.
         member: String,
@@ -221,9 +219,6 @@ pub enum OpenArrayError {
         /// The journal.
         member: String,
     },
-    /// The forced members' superblocks could not be written.
-    #[error("{0}; `--force` again resumes")]
-    Force(#[from] BareError),
     /// The overlay's file cannot be used.
     #[error("{0}; nothing was written")]
     Overlay(#[from] OverlayError),
@@ -287,7 +282,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
         None => None,
     };
-    // Dropped at once, so that nothing stays if we are killed in the replay.
+    // Dropped at once, so that nothing stays if we are killed.
     let new_overlay = new_overlay.filter(|_| !request.overlay_is_passing);
     let mut superblocks: Vec<Option<Superblock>> =
         findings.iter().map(|found| found.best().cloned()).collect();
@@ -296,27 +291,28 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     }
     let given_up =
         request.without_journal.then(|| give_up_journal(&mut assembly, &mut superblocks));
-    let mut parts = parts(request, &devices, bitmap_file, &superblocks, &assembly)?;
-    for (id, _) in assembly.rewrite.iter().filter(|_| !request.read_only) {
-        let is_its = |part: &&Part| Arc::ptr_eq(&part.device, &devices[*id]);
-        let part = parts.members.iter().find(is_its);
-        bare::write_superblock(part.expect("only of members that were taken"))?;
+    let mut unread_bitmaps = Vec::new();
+    let mut parts =
+        parts(request, &devices, bitmap_file, &superblocks, &assembly, &mut unread_bitmaps)?;
+    if !request.read_only {
+        let rewritten = |part: &Part| {
+            assembly.rewrite.iter().any(|(id, _)| Arc::ptr_eq(&part.device, &devices[*id]))
+        };
+        parts.rewrite =
+            (0..parts.members.len()).filter(|&i| rewritten(&parts.members[i])).collect();
     }
     if assembly.journal.is_some() {
         let may_write = !request.read_only || request.overlay.is_some();
-        parts.journal = journal::start(&parts.geometry, &mut parts.members, may_write)?;
+        parts.replays = journal::check(&parts.geometry, &mut parts.members, may_write)?;
     }
     let stale_bitmap = parts.intent.as_ref().zip(superblocks[assembly.freshest].as_ref());
     let stale_bitmap = stale_bitmap.is_some_and(|(intent, sb)| {
         intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     });
-    Ok(Opened { parts, assembly, report, stale_bitmap, new_overlay, given_up })
+    Ok(Opened { parts, assembly, report, stale_bitmap, unread_bitmaps, new_overlay, given_up })
 }
 
 fn open_bitmap(path: &Path, access: Access) -> Result<Arc<Member>, OpenArrayError> {
-    if access == Access::ReadWrite {
-        whole_pages(path)?;
-    }
     Ok(open_all(&[MemberSpec::whole(path)], access)?.remove(0))
 }
 
@@ -451,6 +447,7 @@ fn parts(
     bitmap_file: Option<Arc<Member>>,
     superblocks: &[Option<Superblock>],
     assembly: &Assembly,
+    unread_bitmaps: &mut Vec<String>,
 ) -> Result<Parts, OpenArrayError> {
     let part = |id: usize, slot, trusted_to| {
         let superblock = superblocks[id].clone()?;
@@ -475,15 +472,27 @@ fn parts(
     };
     let intent = match freshest {
         Some(sb) => {
-            let intent = intent(bitmap_file.as_ref(), devices, superblocks, sb, assembly);
+            let file = bitmap_file.as_ref();
+            let intent = intent(file, devices, superblocks, sb, assembly, unread_bitmaps);
             if bitmap_file.is_some() { intent.map_err(of_bitmap_file)? } else { intent? }
         }
         None => None,
     };
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
     let resync_from = assembly.resync_from;
-    let (journal, lacks_journal) = (None, assembly.lacks_journal);
-    Ok(Parts { name, geometry, members, resync_from, intent, bitmap_file, journal, lacks_journal })
+    let lacks_journal = assembly.lacks_journal;
+    let (rewrite, replays) = (Vec::new(), false);
+    Ok(Parts {
+        name,
+        geometry,
+        members,
+        resync_from,
+        intent,
+        bitmap_file,
+        rewrite,
+        replays,
+        lacks_journal,
+    })
 }
 
 /// The bad-block log, if there is room for one.
@@ -514,23 +523,13 @@ fn own_name(superblock: &Superblock) -> String {
     }
 }
 
-/// The bitmap is written in pages; a file that mdadm made may end within one.
-fn whole_pages(path: &Path) -> Result<(), OpenArrayError> {
-    let extend = || {
-        let file = std::fs::OpenOptions::new().write(true).open(path)?;
-        let meta = file.metadata()?;
-        let whole = meta.len().next_multiple_of(bitmap::PAGE as u64);
-        if meta.is_file() && whole > meta.len() { file.set_len(whole) } else { Ok(()) }
-    };
-    extend().map_err(|source| OpenArrayError::Read { member: path.display().to_string(), source })
-}
-
 fn intent(
     bitmap_file: Option<&Arc<Member>>,
     devices: &[Arc<Member>],
     superblocks: &[Option<Superblock>],
     freshest: &Superblock,
     assembly: &Assembly,
+    unread: &mut Vec<String>,
 ) -> Result<Option<IntentConfig>, OpenArrayError> {
     let (source, start, external) = match (bitmap_file, freshest.bitmap_sector()) {
         (Some(file), _) => (file, 0, true),
@@ -544,14 +543,21 @@ fn intent(
     if !fresh {
         bits = Bits::new(&sb, true);
     }
-    // A member that failed before that was put on record lacks the bits that were set since.
+    // A member that failed before that was put on record lacks the bits that were set since. So may any
+    // but one that cannot be read.
     for &id in assembly.members.iter().flatten().filter(|_| !external) {
-        if let Some(sector) = superblocks[id].as_ref().and_then(Superblock::bitmap_sector)
-            && let Ok((its, others)) = read_bitmap(&devices[id], sector.0 * 512, false, freshest)
-            && (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size)
-        {
-            bits.unite(&others);
+        let Some(sector) = superblocks[id].as_ref().and_then(Superblock::bitmap_sector) else {
+            continue;
+        };
+        match read_bitmap(&devices[id], sector.0 * 512, false, freshest) {
+            Ok((its, others)) if (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size) => {
+                bits.unite(&others);
+                continue;
+            }
+            Ok(_) => unread.push(format!("{}: it has another chunk or size", devices[id].spec())),
+            Err(error) => unread.push(error.to_string()),
         }
+        bits = Bits::new(&sb, true);
     }
     let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
     Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))

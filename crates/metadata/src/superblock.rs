@@ -427,6 +427,14 @@ impl Superblock {
         }
     }
 
+    /// How many entries the table can have.
+    pub fn devices_max(&self) -> u32 {
+        match self {
+            Self::V090(_) => v090::MAX_DISKS as u32,
+            Self::V1(_) => v1::MAX_DEV,
+        }
+    }
+
     /// Number of entries in the table.
     pub fn table_len(&self) -> u32 {
         match self {

@@ -317,18 +317,31 @@ impl Superblock {
     /// Fills the whole table, and numbers the devices anew, as the kernel does at every update
     /// (`super_90_sync`): a member in sync has its slot for a number, all others follow behind
     /// the slots. `own` is this member's index in `devices`. Device numbers (`major`, `minor`)
-    /// and flags stay with the device.
+    /// and flags stay with the device. Faulty ones for which no entry is left go without.
     ///
     /// # Panics
-    /// If there are more devices than the table has entries, or a journal.
+    /// If there are more devices that are not faulty than the table has entries, or a journal.
     pub fn set_roles(&mut self, devices: &[Device], own: usize) {
         use disk_state::{ACTIVE, FAILFAST, FAULTY, REMOVED, SYNC, WRITE_MOSTLY};
         let old = core::mem::replace(&mut self.disks, [Disk::default(); MAX_DISKS]);
         // So the kernel does; it stays if nobody has slot 0.
         self.disks[0].state = REMOVED;
         let mut next = self.raid_disks;
+        let holds = |device: &Device| device.in_sync || self.minor_version > 90;
+        let follows = |device: &&Device| match device.role {
+            Role::Active(_) => !holds(device),
+            role => role == Role::Spare,
+        };
+        let taken = self.raid_disks as usize + devices.iter().filter(follows).count();
+        let mut left = MAX_DISKS.saturating_sub(taken);
         for (i, device) in devices.iter().enumerate() {
-            let holds = device.in_sync || self.minor_version > 90;
+            if device.role == Role::Faulty {
+                if left == 0 {
+                    continue;
+                }
+                left -= 1;
+            }
+            let holds = holds(device);
             let (number, state) = match device.role {
                 Role::Active(Slot(slot)) if holds => {
                     (slot.into(), if device.in_sync { ACTIVE | SYNC } else { ACTIVE })
@@ -428,6 +441,23 @@ mod tests {
         assert_eq!((sb.this_disk.number, sb.role_of(4)), (4, Role::Spare));
         sb.set_roles(&devices, 2);
         assert_eq!((sb.this_disk.number, sb.role_of(0)), (0, Role::Active(Slot(0))));
+    }
+
+    /// What would be lost: the server, when a member of an array with 25 spares fails.
+    #[test]
+    fn faulty_devices_give_way_when_the_table_is_full() {
+        let mut sb = Superblock::empty(ByteOrder::Little);
+        sb.raid_disks = 2;
+        let faulty = device(Role::Faulty);
+        let recovering = Device { in_sync: false, ..device(Role::Active(Slot(0))) };
+        let mut devices = [device(Role::Spare); 27].to_vec();
+        devices.splice(..3, [faulty, device(Role::Active(Slot(1))), recovering]);
+        sb.set_roles(&devices, 26);
+        assert_eq!((sb.this_disk.number, sb.nr_disks), (26, 26));
+        devices.pop();
+        sb.set_roles(&devices, 1);
+        let faulty = sb.disks.iter().filter(|disk| disk.state == disk_state::FAULTY).count();
+        assert_eq!((sb.nr_disks, faulty), (26, 1));
     }
 
     /// As a kernel 6.1 wrote it for a raid1 of 3 whose first members failed: nobody counts

@@ -416,7 +416,8 @@ impl<'a> Fate<'a> {
     }
 
     /// The bitmap: what is in the file if that was named, else the union of those of the members in sync,
-    /// as in the host.
+    /// as in the host: only of the freshest one's it matters whether it is stale, and all bits are set if
+    /// another's cannot be used.
     fn intent(
         &self,
         assembly: &Assembly,
@@ -425,10 +426,17 @@ impl<'a> Fate<'a> {
         let external = self.names_file;
         let found = self.bitmap_of(assembly.freshest, superblocks, external)?;
         let Some((superblock, mut bits)) = found else { return Ok(None) };
+        let of = superblocks[assembly.freshest].as_ref().ok_or("no freshest superblock")?;
+        let fresh = superblock.check_array(of.bitmap_uuid(), of.events());
+        if !fresh.map_err(|error| error.to_string())? {
+            bits = Bits::new(&superblock, true);
+        }
+        let shape = |sb: &bitmap::Superblock| (sb.chunksize, sb.sync_size);
         for &disk in assembly.members.iter().flatten().filter(|_| !external) {
-            match self.bitmap_of(disk, superblocks, false)? {
-                Some((sb, own)) if sb.chunksize == superblock.chunksize => bits.unite(&own),
-                _ => {}
+            match self.bitmap_of(disk, superblocks, false) {
+                Ok(None) => {}
+                Ok(Some((sb, own))) if shape(&sb) == shape(&superblock) => bits.unite(&own),
+                _ => bits = Bits::new(&superblock, true),
             }
         }
         let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
@@ -451,11 +459,7 @@ impl<'a> Fate<'a> {
             }
         };
         let sb = bitmap::Superblock::parse(image).map_err(|error| error.to_string())?;
-        let fresh = sb.check_array(of.bitmap_uuid(), of.events());
-        let bits = match fresh.map_err(|error| error.to_string())? {
-            true => Bits::from_image(&sb, image).map_err(|error| error.to_string())?,
-            false => Bits::new(&sb, true),
-        };
+        let bits = Bits::from_image(&sb, image).map_err(|error| error.to_string())?;
         Ok(Some((sb, bits)))
     }
 

@@ -692,9 +692,13 @@ impl<'a> Life<'a> {
                 }
             }
             Phase::Draining if self.shards.iter().all(|s| s.is_quiet() && s.is_sync_idle()) => {
-                let members = self.disk_of.len();
-                self.phase = Phase::Flushing { left: members };
-                for member in (0..members as u16).map(MemberId) {
+                let members = (0..self.disk_of.len() as u16).map(MemberId);
+                let serves = |member: &MemberId| !self.shards[0].has_failed(*member);
+                let members: Vec<MemberId> = members.filter(serves).collect();
+                self.phase = Phase::Flushing { left: members.len() };
+                // What it wants is carried out with the next event.
+                self.at(0, Event::Submit);
+                for member in members {
                     let (mark, fails) = self.flush_of(member);
                     let delay = self.io_ns();
                     self.at(delay, Event::FinalFlush { member, mark, fails });

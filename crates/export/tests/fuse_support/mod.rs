@@ -207,6 +207,14 @@ impl Served {
         self.hear()
     }
 
+    /// Whether somebody kills it, now or within a moment.
+    pub fn was_killed(&mut self) -> bool {
+        (0..20).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            self.child.try_wait().is_ok_and(|status| status.is_some())
+        })
+    }
+
     /// Ends the mount by force: who waits for it gets an error.
     pub fn abort(&mut self) {
         let path = self.file.to_str().expect("UTF-8");

@@ -187,11 +187,19 @@ impl Rig {
             match opened {
                 Err(OpenArrayError::Devices(errors))
                     if errors.iter().all(busy) && began.elapsed() < Duration::from_secs(5) => {}
-                opened => return opened,
+                opened => return opened.map(with_its_overlay),
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A new overlay goes again unless somebody wants it.
+fn with_its_overlay(mut opened: Opened) -> Opened {
+    if let Some(made) = opened.new_overlay.take() {
+        made.keep();
+    }
+    opened
 }
 
 /// A served array.

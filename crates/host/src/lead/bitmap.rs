@@ -11,7 +11,7 @@ use crate::{
     status::Detail,
 };
 use lapstrake_device::Member;
-use lapstrake_engine::{NewBitmap, Standing, Supervisor};
+use lapstrake_engine::{MemberId, NewBitmap, Standing, Supervisor};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, bitmap};
 use std::{
@@ -131,7 +131,8 @@ impl Lead {
                 file.path.display()
             ));
         }
-        let mut devices = (0..self.members.len()).filter_map(|id| core.queue.member(id));
+        let ids = (0..self.members.len() as u16).map(MemberId);
+        let mut devices = ids.filter_map(|id| core.queue.member(core.device(id)));
         if devices.any(|device| device.is_overlaid()) {
             return Err("all writes go to the overlay, and a bitmap's file would be none of it; \
                         nothing was changed"

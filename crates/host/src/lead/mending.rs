@@ -4,9 +4,7 @@ use super::{Lead, MemberFact};
 use crate::{
     array::newcomer,
     core::Core,
-    logs::empty_log,
     message::{Addition, Answer, Message},
-    open::read_bad_blocks,
     status::{MemberDetail, Range, SyncDetail},
     window::CheckWindow,
 };
@@ -15,6 +13,7 @@ use lapstrake_engine::{
 };
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
+use std::ops;
 
 /// A word that stands for all faulty members.
 const FAILED: &str = "failed";
@@ -41,7 +40,12 @@ impl Lead {
 
     pub(super) fn happened(&mut self, core: &mut Core, event: Event) {
         match event {
-            Event::MemberFailed(member) => self.say_failed(member),
+            Event::MemberFailed(member, was) => {
+                self.say_failed(member);
+                if was == Standing::InSync {
+                    self.say_lost();
+                }
+            }
             Event::Replaced(old, new) => self.log.say(&format!(
                 "{} has taken the place of {}, which is used no more and can be removed",
                 self.members[usize::from(new.0)].path,
@@ -49,7 +53,7 @@ impl Lead {
             )),
             Event::Broken(loss) => {
                 (self.broken, self.loss) = (true, Some(loss));
-                self.answer_bitmap(Answer::Refused(bitmap_left(loss)));
+                self.answer_bitmap(Answer::HalfWay(bitmap_left(loss)));
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
                     what_broke(loss),
@@ -282,6 +286,10 @@ impl Lead {
             return Err(self.cannot_change());
         }
         let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        // Where it goes is known to those who were members at its beginning.
+        if self.bitmap_answer.is_some() {
+            return Err("the bitmap is being changed; nothing was written; try again".into());
+        }
         if !self.facts.redundant {
             return Err(format!(
                 "a {} array takes no further members; nothing was written",
@@ -291,50 +299,65 @@ impl Lead {
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == Standing::InSync);
         let like = fresh.ok_or("no member is in sync; nothing was written")?.0.clone();
-        // Also by those that were removed: they may come back.
-        let taken: Vec<u32> = members.iter().map(|member| member.0.dev_number()).collect();
-        let first = u32::from(self.facts.detail.raid_devices);
-        let number = (first..).find(|number| !taken.contains(number)).unwrap_or(first);
+        let numbers = u32::from(self.facts.detail.raid_devices)..like.devices_max();
+        let taken =
+            members.iter().map(|member| (member.0.dev_number(), member.1 == Standing::Removed));
+        let number = free_number(numbers, &taken.collect::<Vec<_>>()).ok_or_else(|| {
+            format!(
+                "the superblocks' table of devices is full, at {} with the slots; `lapstrake remove {} failed` \
+                 makes room if members are faulty; nothing was written",
+                like.devices_max(),
+                self.facts.name
+            )
+        })?;
         Ok((Box::new(like), number))
     }
 
+    /// Whether a former member can be taken back as what it was. An error if it is not to be taken at all.
+    pub(super) fn can_catch_up(&self, own: &Superblock, force: bool) -> Result<bool, String> {
+        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        if !force && supervisor.may_hold_writes_of_its_own(own) {
+            return Err(
+                "was used without members that serve now, and may hold writes that nobody else has; copy what \
+                 you need of it (`lapstrake cat`), then --force takes it as a new member; nothing was written"
+                    .into(),
+            );
+        }
+        Ok(supervisor.can_catch_up(own))
+    }
+
+    /// Takes in a member that was made ready after a look at the array as it was.
     pub(super) fn add(
         &mut self,
         core: &mut Core,
-        addition: &Addition,
+        addition: Addition,
     ) -> Result<(MemberDetail, &'static str), String> {
-        let Addition { device, names, superblock, fallback, force } = addition;
+        let Addition { device, names, superblock, catches_up, bad_blocks } = addition;
+        // Who has left or come, and a number that was given twice.
+        let (like, number) = self.template()?;
         let now = core.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
-        let holds_own = |own: &Superblock| supervisor.may_hold_writes_of_its_own(own);
-        if !force && superblock.as_deref().is_some_and(holds_own) {
+        let as_seen = match catches_up {
+            true => supervisor.can_catch_up(&superblock),
+            // Another bitmap may lie over what was to be its data.
+            false => {
+                superblock.bitmap_offset() == like.bitmap_offset()
+                    && superblock.dev_number() == number
+            }
+        };
+        if !as_seen {
             return Err(format!(
-                "{}: was used without members that serve now, and may hold writes that nobody else has; copy \
-                 what you need of it (`lapstrake cat`), then --force takes it as a new member; nothing was written",
+                "{}: the array has changed since it was made ready; the array is as it was; try again",
                 device.spec()
             ));
         }
-        let superblock = match superblock {
-            Some(own) if supervisor.can_catch_up(own) => own,
-            _ => fallback.as_ref().ok_or_else(|| {
-                format!(
-                    "{} cannot be re-added: only a member that the write-intent bitmap has kept \
-                     count for can catch up, into its own slot while that is empty; `lapstrake add` \
-                     takes it as a new member; nothing was written",
-                    device.spec()
-                )
-            })?,
-        };
-        let bad_blocks = read_bad_blocks(device, superblock).map_err(|error| error.to_string())?;
-        empty_log(device, superblock)
-            .map_err(|error| format!("{error}; the array is as it was"))?;
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
         }
-        let config = newcomer(device, superblock, bad_blocks.as_ref());
-        let (id, added) = supervisor.handle_add(now, (**superblock).clone(), bad_blocks, config);
-        self.members.push(MemberFact::new(device, names.clone()));
+        let config = newcomer(&device, &superblock, bad_blocks.as_ref());
+        let (id, added) = supervisor.handle_add(now, *superblock, bad_blocks, config);
+        self.members.push(MemberFact::new(&device, names));
         let how = match (added, self.standing(usize::from(id.0))) {
             (Added::CatchesUp, _) => "re-added",
             (Added::Spare, Some(Standing::Recovering)) => "recovery",
@@ -380,6 +403,14 @@ impl Lead {
         if self.broken {
             return Err(self.cannot_change());
         }
+        if supervisor.is_frozen() {
+            let name = &self.facts.name;
+            return Err(format!(
+                "the array is frozen, and {} is not begun; `lapstrake resume {name}` lets everything go on, \
+                 `lapstrake idle {name}` too, but ends a check or repair that was held; nothing was changed",
+                action_name(action)
+            ));
+        }
         if !supervisor.handle_sync(now, action) {
             let running =
                 supervisor.sync_progress(now).map_or("another", |p| action_name(p.action));
@@ -407,12 +438,7 @@ impl Lead {
         let speed =
             SyncSpeed { min: min.map_or(old.min, sectors), max: max.map_or(old.max, sectors) };
         let (min, max) = (speed.min / 2, speed.max / 2);
-        if max > 0 && min > max {
-            return Err(format!(
-                "sync_speed_min ({min} KiB/s) would be above sync_speed_max ({max} KiB/s); nothing was \
-                 changed"
-            ));
-        }
+        check_speed(min, max).map_err(|why| format!("{why}; nothing was changed"))?;
         supervisor.set_sync_speed(now, speed);
         self.check_window = window.unwrap_or(self.check_window);
         self.heed_window(core);
@@ -488,6 +514,22 @@ impl Lead {
     }
 }
 
+/// Whether a least and a greatest speed (0: none), KiB a second, go together.
+pub(crate) fn check_speed(min: u64, max: u64) -> Result<(), String> {
+    if max == 0 || min <= max {
+        return Ok(());
+    }
+    Err(format!("sync_speed_min ({min} KiB/s) would be above sync_speed_max ({max} KiB/s)"))
+}
+
+/// A number for a new device: one that nobody had, as who was removed may come back; else of one of these.
+/// `taken`: who has or had it, and whether it was removed.
+fn free_number(mut all: ops::Range<u32>, taken: &[(u32, bool)]) -> Option<u32> {
+    let is_new = |number: &u32| taken.iter().all(|had| had.0 != *number);
+    let is_free = |number: &u32| taken.iter().all(|had| had.0 != *number || had.1);
+    all.clone().find(is_new).or_else(|| all.find(is_free))
+}
+
 /// How often to look whether the part of the day has come, or gone, in which checks run.
 const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
@@ -546,5 +588,18 @@ pub(super) fn end_name(end: SyncEnd) -> &'static str {
         SyncEnd::Done => "done",
         SyncEnd::Interrupted => "interrupted",
         SyncEnd::Failed => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_number;
+
+    #[test]
+    fn numbers_of_members_that_were_removed_are_used_again_when_no_others_are_left() {
+        assert_eq!(free_number(2..5, &[(0, false), (1, false)]), Some(2));
+        assert_eq!(free_number(2..5, &[(2, true), (3, false)]), Some(4));
+        assert_eq!(free_number(2..5, &[(2, false), (3, true), (4, false)]), Some(3));
+        assert_eq!(free_number(2..5, &[(3, true), (3, false), (2, false), (4, false)]), None);
     }
 }

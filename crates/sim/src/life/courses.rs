@@ -35,6 +35,10 @@ impl Life<'_> {
         let now = self.now;
         self.say(|| format!("courses: word {word}"));
         let lead = &mut self.supervisor;
+        if word <= 3 {
+            // Frozen it would be refused.
+            lead.handle_resume(now);
+        }
         match word {
             0..3 => _ = lead.handle_sync(now, SyncAction::Check),
             // Of rows that are in doubt it may make either; the operator has been told.
