@@ -163,19 +163,26 @@ fn a_new_member_gets_every_page() {
 /// What would be lost: bits that are cleared, or set, on their way while the members are closed.
 #[test]
 fn an_array_is_not_stopped_while_its_bitmap_is_written() {
-    let mut story = Story::new(Level::Raid1, 2, true);
-    story.activate();
-    story.notice(Notice::BitsWanted(3, 3));
-    story.settle();
-    story.supervisor.handle_stop(story.now);
-    story.drain();
-    assert!(!story.pending.is_empty());
-    while !story.pending.is_empty() {
-        assert!(!story.supervisor.is_stopped());
-        let write = story.pending.remove(0);
-        story.end(&write, true);
+    for is_clean in [false, true] {
+        let mut story = Story::new(Level::Raid1, 2, true);
+        story.activate();
+        story.notice(Notice::BitsWanted(3, 3));
+        story.settle();
+        if is_clean {
+            story.pending = story.rest();
+            story.settle();
+            assert!(!story.supervisor.is_active());
+        }
+        story.supervisor.handle_stop(story.now);
+        story.drain();
+        assert!(!story.pending.is_empty());
+        while !story.pending.is_empty() {
+            assert!(!story.supervisor.is_stopped());
+            let write = story.pending.remove(0);
+            story.end(&write, true);
+        }
+        assert!(story.supervisor.is_stopped());
     }
-    assert!(story.supervisor.is_stopped());
 }
 
 /// What would be lost: time after a cut, for bits that stay set.

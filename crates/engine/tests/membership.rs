@@ -88,6 +88,24 @@ fn who_was_used_alone_may_hold_writes_of_its_own() {
     assert!(later.supervisor.may_hold_writes_of_its_own(&alone));
 }
 
+/// What would be lost: what was written while a member was away and is no more in the bitmap.
+#[test]
+fn who_missed_more_than_the_bitmap_tells_comes_back_as_a_spare() {
+    let (mut story, gone) = without(after_a_sweep(true), SECOND);
+    let old = superblock(&Story::new(Level::Raid1, 2, true), SECOND);
+    let config = MemberConfig {
+        data_offset: gone.data_offset(),
+        slot: None,
+        trusted_to: Sector(0),
+        rotational: false,
+        write_mostly: false,
+        bad_blocks: None,
+        log: None,
+    };
+    let (_, added) = story.supervisor.handle_add(story.now, old, None, config);
+    assert_eq!(added, Added::Spare);
+}
+
 /// What would be lost: a new member's bitmap, which is all zeros where others have bits.
 #[test]
 fn a_new_member_has_every_page_of_the_bitmap_before_superblocks_tell_of_it() {

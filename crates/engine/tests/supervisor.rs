@@ -615,3 +615,37 @@ fn a_member_that_is_to_be_replaced_says_so_until_there_is_a_spare() {
     story.settle();
     assert_eq!(story.supervisor.standing(spare).0, Standing::Replacement);
 }
+
+/// What would be lost: redundancy of what a resync could not make right, for nobody goes over it again.
+#[test]
+fn a_resync_counts_as_done_up_to_what_failed_and_no_further() {
+    for failing in [0, 1, 2] {
+        let mut story = Story::new(Level::Raid1, 2, false);
+        let start = Some(Sector(0));
+        story.supervisor = supervisor(&story.geometry, story.records(), None, start);
+        story.supervisor.handle_start(story.now);
+        story.drain();
+        let mut failed = None;
+        for count in 0.. {
+            let Some(piece) = story.supervisor.poll_sync() else { break };
+            let ok = count != failing;
+            failed = failed.or((!ok).then_some(piece.start));
+            story.notice(Notice::Synced(SyncReport {
+                id: piece.id,
+                ok,
+                mismatch_sectors: 0,
+                mismatches: Vec::new(),
+                requests: 0,
+            }));
+        }
+        story.settle();
+        let due = story.supervisor.resync_from();
+        assert!(due.is_some() && due <= failed, "due from {due:?}, {failed:?} failed");
+        let serving = story.supervisor.members();
+        assert!(
+            serving
+                .into_iter()
+                .all(|(sb, _)| sb.resync_offset().is_none_or(|at| Some(at) <= failed))
+        );
+    }
+}
