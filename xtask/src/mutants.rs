@@ -1,7 +1,8 @@
 //! Changes the code that keeps the orderings, one place at a time, and demands that a test notices.
 //!
 //! cargo-mutants makes the changes, `.cargo/mutants.toml` says where and which tests judge: the engine's
-//! and [`SEEDS`] fates. What survives must be in [`KNOWN`] with a reason.
+//! and [`SEEDS`] fates. What survives must be in [`KNOWN`] with a reason. Several in one function may have one
+//! name; each has an entry of its own.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -34,12 +35,12 @@ pub fn run(shard: Option<&str>) -> Result<(), Error> {
     }
     let missed = std::fs::read_to_string(root().join(OUTPUT).join("mutants.out/missed.txt"))?;
     let survivors: Vec<String> = missed.lines().map(without_place).collect();
-    let new: Vec<&String> = survivors.iter().filter(|name| !known.contains_key(*name)).collect();
+    let new = beyond(&survivors, &known);
     for name in &new {
         println!("mutants: survived, and is not in {KNOWN}: {name}");
     }
     if shard.is_none() {
-        for name in known.keys().filter(|name| !survivors.contains(name)) {
+        for name in beyond(&known, &survivors) {
             println!("mutants: does not survive any more: {name}");
         }
     }
@@ -48,6 +49,20 @@ pub fn run(shard: Option<&str>) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Failed(format!("{} mutants survived unexplained", new.len())))
+}
+
+/// What there is more of than there are others of the name.
+fn beyond<'a>(names: &'a [String], others: &[String]) -> Vec<&'a String> {
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+    others.iter().for_each(|name| *left.entry(name).or_default() += 1);
+    let is_beyond = |name: &&String| match left.get_mut(name.as_str()) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    names.iter().filter(is_beyond).collect()
 }
 
 fn install() -> Result<(), Error> {
@@ -61,27 +76,19 @@ fn install() -> Result<(), Error> {
     crate::run(cargo().args(["install", "--locked", "--root", TOOLS, &package]))
 }
 
-/// Mutants and their reasons, which are indented.
-fn parse(text: &str) -> Result<BTreeMap<String, String>, Error> {
-    let mut known: BTreeMap<String, String> = BTreeMap::new();
-    let mut last = None;
+/// The mutants that have a reason, which is indented.
+fn parse(text: &str) -> Result<Vec<String>, Error> {
+    let mut known: Vec<(String, bool)> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-        match (&last, line.strip_prefix("    ")) {
-            (Some(name), Some(reason)) => {
-                let text = known.entry(String::clone(name)).or_default();
-                text.push_str(if text.is_empty() { "" } else { " " });
-                text.push_str(reason);
-            }
-            (None, Some(_)) => return Err(Error::Failed(format!("{KNOWN}: a reason for nothing"))),
-            (_, None) => {
-                known.insert(line.to_owned(), String::new());
-                last = Some(line.to_owned());
-            }
+        match (known.last_mut(), line.starts_with("    ")) {
+            (Some((_, has_reason)), true) => *has_reason = true,
+            (None, true) => return Err(Error::Failed(format!("{KNOWN}: a reason for nothing"))),
+            (_, false) => known.push((line.to_owned(), false)),
         }
     }
-    match known.iter().find(|(_, reason)| reason.is_empty()) {
+    match known.iter().find(|(_, has_reason)| !has_reason) {
         Some((name, _)) => Err(Error::Failed(format!("{KNOWN} has no reason for: {name}"))),
-        None => Ok(known),
+        None => Ok(known.into_iter().map(|(name, _)| name).collect()),
     }
 }
 
@@ -105,9 +112,19 @@ mod tests {
     }
 
     #[test]
+    fn of_two_with_one_name_each_needs_a_reason() {
+        let named =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let survivors = named(&["a.rs: replace x", "a.rs: replace x", "a.rs: replace y"]);
+        let known = named(&["a.rs: replace x", "a.rs: replace z"]);
+        assert_eq!(beyond(&survivors, &known), ["a.rs: replace x", "a.rs: replace y"]);
+        assert_eq!(beyond(&known, &survivors), ["a.rs: replace z"]);
+    }
+
+    #[test]
     fn every_survivor_has_a_reason() {
         let known = parse("# a\na.rs: replace x\n    It is the\n    same.\n").expect("a list");
-        assert_eq!(known["a.rs: replace x"], "It is the same.");
+        assert_eq!(known, ["a.rs: replace x"]);
         assert!(parse("a.rs: replace x\nb.rs: replace y\n    So.\n").is_err());
         assert!(parse(&std::fs::read_to_string(root().join(KNOWN)).expect("the list")).is_ok());
     }

@@ -1,236 +1,12 @@
 //! The promises of the supervisor, told as stories: what is stable before what, and what the
 //! superblocks and the bitmap say at each point.
 
+mod story;
+
 use lapstrake_engine::*;
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, StripeNo};
-use lapstrake_metadata::{
-    Role, Superblock, Version,
-    badblocks::BadBlocks,
-    bitmap::{self, Bits},
-    create::{BitmapChoice, CreateRequest, NewMember, plan, spare},
-};
-
-const DELAY_NS: u64 = 200_000_000;
-const SECOND_NS: u64 = 1_000_000_000;
-
-struct Story {
-    supervisor: Supervisor,
-    geometry: Geometry,
-    pending: Vec<MetaWrite>,
-    orders: Vec<Order>,
-    now: Time,
-}
-
-/// What a metadata write says.
-enum Said {
-    Superblock(Box<Superblock>),
-    Bitmap(Box<bitmap::Superblock>),
-}
-
-fn supervisor(
-    geometry: &Geometry,
-    members: Vec<MemberRecord>,
-    intent: Option<IntentConfig>,
-    resync_from: Option<Sector>,
-) -> Supervisor {
-    Supervisor::new(SupervisorConfig {
-        geometry: geometry.clone(),
-        members,
-        shards: 1,
-        safe_mode_delay_ns: DELAY_NS,
-        resync_from,
-        was_replayed: false,
-        intent,
-        sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(u64::MAX) },
-        epoch_s: 1_800_000_000,
-    })
-}
-
-impl Story {
-    fn new(level: Level, members: u16, bitmap: bool) -> Self {
-        let size = Sectors(1 << 20);
-        let request = CreateRequest {
-            level,
-            raid_disks: members,
-            spares: 0,
-            journal: None,
-            members: vec![Some(NewMember { size, ..NewMember::default() }); members.into()],
-            version: Version::V1_2,
-            chunk: None,
-            layout: None,
-            bitmap: if bitmap { BitmapChoice::Internal } else { BitmapChoice::None },
-            bitmap_chunk: None,
-            policy: None,
-            write_behind: 0,
-            size: None,
-            data_offset: None,
-            set_uuid: None,
-            name: "story".into(),
-            homehost: None,
-            assume_clean: true,
-            force: true,
-            ctime: 1_700_000_000,
-            md_minor: 0,
-        };
-        let mut byte = 0u8;
-        let made = plan(&request, |buf| {
-            buf.iter_mut().for_each(|b| {
-                byte = byte.wrapping_add(41);
-                *b = byte;
-            })
-        })
-        .expect("a plan");
-        let records: Vec<_> = (0..members)
-            .map(|slot| MemberRecord {
-                superblock: made.members[usize::from(slot)].superblock.clone(),
-                slot: Some(Slot(slot)),
-                trusted_to: FULLY_TRUSTED,
-                bad_blocks: None,
-            })
-            .collect();
-        let intent = bitmap.then(|| {
-            let sync = made.component;
-            let sb = bitmap::Superblock::new(records[0].superblock.bitmap_uuid(), sync, 1 << 20);
-            let bits = Bits::new(&sb, false);
-            IntentConfig { superblock: sb, bits, external: false, bits_need_resync: false }
-        });
-        let geometry = made.geometry;
-        let supervisor = supervisor(&geometry, records, intent, None);
-        Self { supervisor, geometry, pending: Vec::new(), orders: Vec::new(), now: Time(0) }
-    }
-
-    /// The array is stopped where it stands, and started with these members.
-    fn restart(&mut self, members: Vec<MemberRecord>) {
-        self.supervisor = supervisor(&self.geometry, members, None, None);
-        (self.pending, self.orders) = (Vec::new(), Vec::new());
-    }
-
-    fn notice(&mut self, notice: Notice) {
-        self.supervisor.handle_notice(self.now, notice);
-        self.drain();
-    }
-
-    fn drain(&mut self) {
-        while let Some(write) = self.supervisor.poll_write() {
-            self.pending.push(write);
-        }
-        while let Some(order) = self.supervisor.poll_order() {
-            self.orders.push(order);
-        }
-    }
-
-    /// Ends all metadata writes that are on their way, and those that follow.
-    fn settle(&mut self) {
-        while !self.pending.is_empty() {
-            let write = self.pending.remove(0);
-            self.end(&write, true);
-        }
-    }
-
-    fn end(&mut self, write: &MetaWrite, ok: bool) {
-        self.supervisor.handle_written(self.now, write.id, ok);
-        self.drain();
-    }
-
-    fn wait(&mut self, ns: u64) {
-        self.now = self.now.after(ns);
-        self.supervisor.handle_time(self.now);
-        self.drain();
-    }
-
-    fn take_orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
-    }
-
-    /// Adds a member that nothing is known of.
-    fn add_spare(&mut self) -> MemberId {
-        let members: Vec<_> = self.supervisor.members().collect();
-        let number = members.len() as u32;
-        let new = spare(members[0].0, Sectors(1 << 20), number, [number as u8; 16], false);
-        let superblock = new.expect("a spare");
-        let config = MemberConfig {
-            data_offset: superblock.data_offset(),
-            slot: None,
-            trusted_to: Sector(0),
-            rotational: false,
-            write_mostly: false,
-            bad_blocks: None,
-            log: None,
-        };
-        let (id, _) = self.supervisor.handle_add(self.now, superblock, None, config);
-        self.drain();
-        self.settle();
-        id
-    }
-
-    /// Ends the pieces of a sync action well.
-    fn sync(&mut self) {
-        while self.sync_one() {}
-    }
-
-    /// Ends one piece well, if there is one.
-    fn sync_one(&mut self) -> bool {
-        let Some(piece) = self.supervisor.poll_sync() else { return false };
-        self.notice(Notice::Synced(SyncReport {
-            id: piece.id,
-            ok: true,
-            mismatch_sectors: 0,
-            mismatches: Vec::new(),
-            requests: 0,
-        }));
-        true
-    }
-
-    /// A replacement gets its copy, until superblocks are about to say that it is whole.
-    fn copy_until_whole(&mut self, replacement: MemberId) {
-        let is_whole = |(id, sb): &(MemberId, Superblock)| {
-            *id == replacement && sb.is_replacement() && sb.recovery_offset().is_none()
-        };
-        while !superblocks(&self.pending).iter().any(is_whole) {
-            assert!(self.supervisor.standing(replacement).0 == Standing::Replacement);
-            self.sync();
-            if !superblocks(&self.pending).iter().any(is_whole) && !self.pending.is_empty() {
-                let write = self.pending.remove(0);
-                self.end(&write, true);
-            }
-        }
-    }
-
-    /// From active to clean; gives what is to be written for that.
-    fn rest(&mut self) -> Vec<MetaWrite> {
-        self.wait(DELAY_NS);
-        self.notice(Notice::Idle);
-        std::mem::take(&mut self.pending)
-    }
-
-    /// Goes through a first write: the array is active afterwards.
-    fn activate(&mut self) {
-        self.notice(Notice::NeedActive);
-        self.settle();
-        assert!(self.take_orders().contains(&Order::Active));
-    }
-}
-
-fn said(write: &MetaWrite) -> Said {
-    match bitmap::Superblock::parse(&write.data) {
-        Ok(sb) => Said::Bitmap(Box::new(sb)),
-        Err(_) => {
-            let at = write.sector.0;
-            let sb = lapstrake_metadata::v1::Superblock::parse(&write.data, 2, at).expect("either");
-            Said::Superblock(Box::new(Superblock::V1(sb)))
-        }
-    }
-}
-
-fn superblocks(writes: &[MetaWrite]) -> Vec<(MemberId, Superblock)> {
-    writes
-        .iter()
-        .filter_map(|write| match (write.target, said(write)) {
-            (Target::Member(member), Said::Superblock(sb)) => Some((member, *sb)),
-            _ => None,
-        })
-        .collect()
-}
+use lapstrake_geometry::{Level, Sector, Sectors, Slot, StripeNo};
+use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks};
+use story::{DELAY_NS, SECOND_NS, Said, Story, said, superblocks, supervisor};
 
 #[test]
 fn the_superblocks_say_active_before_the_first_write_goes() {
@@ -795,4 +571,81 @@ fn the_time_that_a_check_stands_still_says_nothing_of_its_speed() {
     assert!(story.sync_one());
     let now = progress(&story);
     assert!(!now.held && now.done.0 > 0 && now.speed == now.done.0, "{now:?}");
+}
+
+/// What would be lost: a failure's record. Superblocks that are still on their way keep the members open.
+#[test]
+fn an_array_is_not_stopped_while_a_failure_is_not_on_record() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.notice(Notice::Failed(MemberId(1)));
+    story.supervisor.handle_stop(story.now);
+    story.drain();
+    assert!(!story.supervisor.is_recorded());
+    while !story.pending.is_empty() {
+        assert!(!story.supervisor.is_stopped());
+        let write = story.pending.remove(0);
+        story.end(&write, true);
+    }
+    assert!(story.supervisor.is_recorded() && story.supervisor.is_stopped());
+}
+
+/// What would be lost: a bad block, if the log's write was held back for another member's failed flush.
+#[test]
+fn a_log_that_was_not_written_is_written_again() {
+    let mut story = with_logs();
+    story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+    let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+    story.supervisor.handle_unflushed(story.now, &[MemberId(0)], &dropped);
+    story.drain();
+    assert_eq!(logs_of_second(&story).len(), 1);
+    story.settle();
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::BadRecorded(MemberId(1), Sector(8), Sectors(8))), "{orders:?}");
+}
+
+#[test]
+fn a_member_that_is_to_be_replaced_says_so_until_there_is_a_spare() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    assert!(!story.supervisor.awaits_replacement(MemberId(1)));
+    assert!(story.supervisor.handle_replace(story.now, MemberId(1), None));
+    story.drain();
+    story.settle();
+    assert!(story.supervisor.awaits_replacement(MemberId(1)));
+    let spare = story.add_spare();
+    story.settle();
+    assert_eq!(story.supervisor.standing(spare).0, Standing::Replacement);
+}
+
+/// What would be lost: redundancy of what a resync could not make right, for nobody goes over it again.
+#[test]
+fn a_resync_counts_as_done_up_to_what_failed_and_no_further() {
+    for failing in [0, 1, 2] {
+        let mut story = Story::new(Level::Raid1, 2, false);
+        let start = Some(Sector(0));
+        story.supervisor = supervisor(&story.geometry, story.records(), None, start);
+        story.supervisor.handle_start(story.now);
+        story.drain();
+        let mut failed = None;
+        for count in 0.. {
+            let Some(piece) = story.supervisor.poll_sync() else { break };
+            let ok = count != failing;
+            failed = failed.or((!ok).then_some(piece.start));
+            story.notice(Notice::Synced(SyncReport {
+                id: piece.id,
+                ok,
+                mismatch_sectors: 0,
+                mismatches: Vec::new(),
+                requests: 0,
+            }));
+        }
+        story.settle();
+        let due = story.supervisor.resync_from();
+        assert!(due.is_some() && due <= failed, "due from {due:?}, {failed:?} failed");
+        let serving = story.supervisor.members();
+        assert!(
+            serving
+                .into_iter()
+                .all(|(sb, _)| sb.resync_offset().is_none_or(|at| Some(at) <= failed))
+        );
+    }
 }

@@ -31,13 +31,16 @@ fn copy(from: &Path, to: &Path) {
     must(command.arg(from).arg(to));
 }
 
-fn build(work: &Path) -> PathBuf {
+/// What was built, or why it was not.
+fn build(work: &Path) -> Result<PathBuf, String> {
     let mut build = Command::new("cargo");
     // Built once to run once.
     let quick = [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "0")];
     build.envs(quick.map(|(key, value)| (format!("CARGO_PROFILE_RELEASE_{key}"), value)));
-    must(build.args(["build", "--release", "-p", "lapstrake-sim"]).current_dir(work));
-    work.join("target/release/lapstrake-sim")
+    match run(build.args(["build", "--release", "-p", "lapstrake-sim"]).current_dir(work)) {
+        (true, _) => Ok(work.join("target/release/lapstrake-sim")),
+        (false, text) => Err(text),
+    }
 }
 
 /// The first seed that fails with the bug and not without it, and how.
@@ -48,13 +51,58 @@ fn first_failure(sound: &Path, planted: &Path, seeds: u64) -> Option<String> {
         if ok {
             return None;
         }
-        let line = text.lines().find(|line| line.starts_with("seed ")).unwrap_or(&text);
+        let mut lines = text.lines().skip_while(|line| !line.starts_with("seed "));
+        let line = lines.next().unwrap_or_else(|| panic!("no seed in {text}"));
         let seed = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
         let seed: u64 = seed.unwrap_or_else(|| panic!("no seed in {text}"));
         if run(Command::new(sound).args(["--seed", &seed.to_string()])).0 {
-            return Some(line.to_owned());
+            // Of a panic: what follows its place.
+            let said = lines.skip_while(|line| !line.contains("panicked at")).nth(1);
+            return Some(said.map_or_else(|| line.to_owned(), |said| format!("{line}: {said}")));
         }
         from = seed + 1;
+    }
+}
+
+/// The bugs, by name.
+fn patches(root: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(root.join("crates/sim/planted")).expect("planted bugs");
+    let mut patches: Vec<PathBuf> = files.map(|entry| entry.expect("an entry").path()).collect();
+    patches.sort();
+    patches
+}
+
+/// What a hunk of a patch takes for granted, with the file that it is for.
+fn grounds(patch: &str) -> Vec<(String, String)> {
+    let mut file = "";
+    let mut grounds: Vec<(String, String)> = Vec::new();
+    for line in patch.lines() {
+        if let Some(name) = line.strip_prefix("+++ b/") {
+            file = name;
+        } else if line.starts_with("@@ ") {
+            grounds.push((file.to_owned(), String::new()));
+        } else if let (Some((_, old)), Some(' ' | '-')) = (grounds.last_mut(), line.chars().next())
+            && !line.starts_with("--- ")
+        {
+            *old += &line[1..];
+            old.push('\n');
+        }
+    }
+    grounds
+}
+
+#[test]
+fn each_planted_bug_has_its_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let patches = patches(&root);
+    assert!(patches.len() >= 46, "{} planted bugs", patches.len());
+    for patch in patches {
+        let grounds = grounds(&fs::read_to_string(&patch).expect("a patch"));
+        assert!(!grounds.is_empty(), "{patch:?} changes nothing");
+        for (file, old) in grounds {
+            let text = fs::read_to_string(root.join(&file)).expect("the file that it changes");
+            assert_eq!(text.matches(&old).count(), 1, "{patch:?} in {file}, not once:\n{old}");
+        }
     }
 }
 
@@ -68,14 +116,10 @@ fn each_planted_bug_is_found() {
         env::var("LAPSTRAKE_PLANTED_SEEDS").map_or(50_000, |n| n.parse().expect("a number"));
     let only = env::var("LAPSTRAKE_PLANTED_ONLY").ok();
     copy(&root, &work);
-    let mut patches: Vec<PathBuf> = fs::read_dir(root.join("crates/sim/planted"))
-        .expect("planted bugs")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| only.as_ref().is_none_or(|name| path.file_stem() == Some(name.as_ref())))
-        .collect();
-    patches.sort();
+    let mut patches = patches(&root);
+    patches.retain(|path| only.as_ref().is_none_or(|name| path.file_stem() == Some(name.as_ref())));
     let sound = work.join("target/sound");
-    fs::copy(build(&work), &sound).expect("a copy of what was built");
+    fs::copy(build(&work).expect("the workspace builds"), &sound).expect("a copy");
     let mut missed = Vec::new();
     for patch in &patches {
         let name = patch.file_stem().expect("a name").to_string_lossy();
@@ -84,10 +128,15 @@ fn each_planted_bug_is_found() {
             must(command.args(["-p1", "-s", "-i"]).arg(patch).args(reverse).current_dir(&work));
         };
         apply(&[]);
-        let found = first_failure(&sound, &build(&work), seeds);
+        let planted = build(&work);
         apply(&["-R"]);
-        println!("{name:<32} {}", found.as_deref().unwrap_or("NOT FOUND"));
-        if found.is_none() {
+        let found = planted.map(|planted| first_failure(&sound, &planted, seeds));
+        match &found {
+            Ok(Some(line)) => println!("{name:<32} {line}"),
+            Ok(None) => println!("{name:<32} NOT FOUND in {seeds} seeds"),
+            Err(text) => println!("{name:<32} DOES NOT BUILD\n{text}"),
+        }
+        if !matches!(found, Ok(Some(_))) {
             missed.push(name);
         }
     }

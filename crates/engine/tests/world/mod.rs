@@ -304,14 +304,24 @@ impl World {
         }
         let at = self.rng.below(self.pending.len() as u64) as usize;
         let io = self.pending.swap_remove(at);
-        let ok = !self.dead.contains(&io.member.0) && !self.hits_unreadable(&io);
+        self.end(&io);
+        true
+    }
+
+    /// Ends the member I/Os that are running, and none that follow from their ends.
+    pub fn end_pending(&mut self) {
+        self.drain();
+        std::mem::take(&mut self.pending).iter().for_each(|io| self.end(io));
+    }
+
+    fn end(&mut self, io: &MemberIo) {
+        let ok = !self.dead.contains(&io.member.0) && !self.hits_unreadable(io);
         if ok {
-            self.perform(&io);
+            self.perform(io);
         }
         self.now = self.now.after(1000);
         self.shard.handle_completion(self.now, io.id, ok);
         self.drain();
-        true
     }
 
     pub fn settle(&mut self) {

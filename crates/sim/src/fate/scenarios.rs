@@ -324,3 +324,50 @@ fn below_a_checkpoint_everything_is_stable() {
     }
     assert!(checkpoints > 6, "only {checkpoints} cuts left a checkpoint");
 }
+
+/// What would be lost: redundancy, for ever. A resync's place on record is ahead of what it has made stable, and
+/// nobody goes over that again.
+#[test]
+fn below_the_place_of_a_resync_on_record_redundancy_is_stable() {
+    let mut checkpoints = 0;
+    for (level, disks) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid6, 4)] {
+        let mut plan = quiet(level, disks);
+        plan.sizes = vec![10_000; usize::from(disks)];
+        plan.frozen = false;
+        if level != Level::Raid1 {
+            plan.chunk = Sectors(128);
+        }
+        for seed in 0..5 {
+            let mut fate = fate(&plan, seed);
+            let offered = vec![true; usize::from(disks)];
+            let len = fate.geometry.array_sectors().0;
+            live(&mut fate, &offered, |life| {
+                life.ask(Wish { ask: Ask::Write { fua: false, followed: false }, sector: 0, len });
+                life.settle().expect("a write that ends well");
+                cut(life, Cut::AnySectors)
+            });
+            live(&mut fate, &offered, |life| {
+                life.mend().expect("a beginning");
+                let part = 500 + 1_700 * seed;
+                life.step_until(|life| life.resync_from().is_none_or(|from| from > part))
+                    .expect("a resync");
+                // Its place goes on record, and the next windows are under way.
+                life.step_until(|life| life.is_recorded()).expect("a record");
+                cut(life, Cut::Nothing)
+            });
+            let started = ok(fate.start(&offered));
+            let Some(from) = started.assembly.resync_from else { continue };
+            let members = &started.assembly.members;
+            let image =
+                crate::heal::image(&fate.disks, &started.superblocks, members, &started.holes);
+            let differ = raw::mismatches(&fate.geometry, &image);
+            checkpoints += u32::from(from.0 > 0 && !differ.is_empty());
+            let wrong = differ.into_iter().next();
+            assert!(
+                wrong.is_none_or(|row| row >= from.0),
+                "{level:?}: row {wrong:?}, from {from:?}"
+            );
+        }
+    }
+    assert!(checkpoints > 9, "only {checkpoints} cuts left a checkpoint, and something to do");
+}

@@ -10,6 +10,12 @@ impl Life<'_> {
         self.hit.insert(member);
     }
 
+    /// What the array lacks is mended from now on.
+    pub(crate) fn mend(&mut self) -> Result<(), String> {
+        self.supervisor.handle_start(self.now);
+        self.pump()
+    }
+
     /// Who was away is added.
     pub(crate) fn bring_back(&mut self) -> Result<(), String> {
         for (disk, own) in std::mem::take(&mut self.returning) {
@@ -20,6 +26,11 @@ impl Life<'_> {
 
     pub(crate) fn recovered_to(&self, member: MemberId) -> u64 {
         self.supervisor.standing(member).2.0
+    }
+
+    /// From where on a resync is due, if one is.
+    pub(crate) fn resync_from(&self) -> Option<u64> {
+        self.supervisor.resync_from().map(|from| from.0)
     }
 
     pub(crate) fn is_recorded(&self) -> bool {

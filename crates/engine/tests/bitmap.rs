@@ -1,0 +1,206 @@
+//! Promise: a write-intent bitmap comes and goes while the array is served, and at no moment is one trusted that does
+//! not know of every write.
+
+mod story;
+
+use lapstrake_engine::*;
+use lapstrake_geometry::{Level, Sector};
+use lapstrake_metadata::bitmap::{self, Bits};
+use story::{DELAY_NS, SECOND_NS, Story, new_intent, superblocks, supervisor};
+
+/// What would be lost: a resync. Half of the members have heard of the bitmap's coming, or of its going, when the power
+/// is cut. Which half is asked at the start after the next must not matter.
+#[test]
+fn members_that_did_not_hear_of_a_bitmap_change_are_told() {
+    for (second_knows, is_kept) in [(false, true), (false, false), (true, false)] {
+        let mut story = Story::new(Level::Raid1, 2, true);
+        let mut records = story.records();
+        if !second_knows {
+            records[1].superblock.set_bitmap_offset(None);
+        }
+        let intent = new_intent(&records[0].superblock, story.geometry.component());
+        story.supervisor = supervisor(&story.geometry, records, is_kept.then_some(intent), None);
+        story.notice(Notice::NeedActive);
+        let mut told = Vec::new();
+        while !story.pending.is_empty() {
+            let write = story.pending.remove(0);
+            told.extend(superblocks(std::slice::from_ref(&write)));
+            story.end(&write, true);
+        }
+        let members: Vec<u16> = told.iter().map(|(member, _)| member.0).collect();
+        assert_eq!(members, [0, 1]);
+        assert!(told.iter().all(|(_, sb)| sb.bitmap_offset().is_some() == is_kept));
+    }
+}
+
+/// What would be lost: every bit. A bitmap in a file is nowhere else.
+#[test]
+fn bits_of_a_bitmap_in_a_file_are_stable_there_before_their_write_goes() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+    intent.external = true;
+    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    let targets: Vec<Target> = story.pending.iter().map(|write| write.target).collect();
+    assert_eq!(targets, [Target::BitmapFile]);
+    assert_eq!(story.take_orders(), []);
+    story.settle();
+    assert_eq!(story.take_orders(), [Order::BitsSet(3, 3)]);
+    assert!(story.supervisor.members().all(|(superblock, _)| superblock.bitmap_offset().is_none()));
+}
+
+/// What would be lost: time where more is resynced than may differ, redundancy where less is; and once it was, bits that
+/// stay set for ever.
+#[test]
+fn after_an_unclean_stop_what_bits_are_set_for_is_resynced_and_nothing_else() {
+    const CHUNK: u64 = 2048;
+    for level in [Level::Raid1, Level::Raid5] {
+        let members = if level == Level::Raid1 { 2 } else { 3 };
+        let data_members = u64::from(members) - 1;
+        let mut story = Story::new(level, members, true);
+        let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+        for bit in [3, 4, 9] {
+            intent.bits.set(bit);
+        }
+        intent.bits_need_resync = true;
+        let start = Some(Sector(0));
+        story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), start);
+        story.supervisor.handle_start(story.now);
+        story.drain();
+        assert_eq!(story.supervisor.resync_from(), start);
+        let mut pieces = Vec::new();
+        loop {
+            story.settle();
+            let Some(piece) = story.sync_next() else { break };
+            pieces.push(piece);
+        }
+        let mut sectors: Vec<u64> =
+            pieces.iter().flat_map(|&(at, len)| (at..at + len).step_by(8)).collect();
+        sectors.sort_unstable();
+        let dirty = [3..5, 9..10].into_iter().flat_map(|bits: std::ops::Range<u64>| {
+            (bits.start * CHUNK * data_members..bits.end * CHUNK * data_members).step_by(8)
+        });
+        assert_eq!(sectors, dirty.collect::<Vec<_>>(), "{level}: {pieces:?}");
+        assert_eq!(story.supervisor.resync_from(), None);
+        story.wait(10 * SECOND_NS);
+        story.notice(Notice::BitsIdle(Vec::new()));
+        story.settle();
+        assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(0), "{level}");
+    }
+}
+
+/// What would be lost: the bits of what shards were writing when they heard of a new bitmap, and a resync of that
+/// after a cut.
+#[test]
+fn no_bit_is_granted_or_cleared_before_shards_know_of_the_bitmap() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    let old = story.supervisor.bitmap().cloned().expect("a bitmap");
+    let offset = story.supervisor.bitmap_offset();
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    story.settle();
+    story.take_orders();
+    assert!(story.supervisor.handle_bitmap(story.now, Some(NewBitmap { superblock: old, offset })));
+    story.drain();
+    // The old one is about to be denied, and then the new one to be told of.
+    while !story.orders.iter().any(|order| matches!(order, Order::Bitmap(Some(_)))) {
+        story.wait(10 * SECOND_NS);
+        assert!(!story.orders.contains(&Order::SweepBits), "a bitmap comes or goes");
+        if story.orders.contains(&Order::Bitmap(None)) {
+            // A shard meant the old one.
+            story.notice(Notice::BitsWanted(7, 7));
+            assert!(!story.orders.contains(&Order::BitsSet(7, 7)));
+        }
+        let write = story.pending.remove(0);
+        story.end(&write, true);
+    }
+    story.settle();
+    let orders = story.take_orders();
+    assert!(!orders.contains(&Order::BitsSet(7, 7)), "that shard asks anew");
+    story.notice(Notice::BitsWanted(7, 7));
+    story.settle();
+    assert!(story.take_orders().contains(&Order::BitsSet(7, 7)));
+    story.wait(10 * SECOND_NS);
+    assert!(story.take_orders().contains(&Order::SweepBits));
+}
+
+#[test]
+fn a_write_that_comes_when_the_array_is_stopped_does_not_keep_it_active() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    story.activate();
+    story.supervisor.handle_stop(story.now);
+    story.drain();
+    story.notice(Notice::NeedActive);
+    story.settle();
+    story.wait(DELAY_NS);
+    assert!(story.supervisor.is_stopped() && !story.supervisor.is_active());
+    assert!(!story.take_orders().contains(&Order::Active));
+    assert!(story.supervisor.members().all(|(superblock, _)| superblock.clean()));
+}
+
+/// What would be lost: the bits on pages that a new member does not get, once it is the first of equals.
+#[test]
+fn a_new_member_gets_every_page() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    let records = story.records();
+    let (uuid, size) = (records[0].superblock.bitmap_uuid(), story.geometry.component());
+    let superblock = bitmap::Superblock::new(uuid, size, 1 << 14);
+    let bits = Bits::new(&superblock, false);
+    let pages = bits.pages();
+    assert!(pages > 1);
+    let intent = IntentConfig { superblock, bits, external: false, bits_need_resync: false };
+    story.supervisor = supervisor(&story.geometry, records, Some(intent), None);
+    let before = story.supervisor.bitmap_writes();
+    let spare = story.begin_spare();
+    let to_spare = story.pending.iter().filter(|write| write.target == Target::Member(spare));
+    let places: Vec<u64> = to_spare.map(|write| write.sector.0).collect();
+    let expected = (0..pages as u64).map(|page| places[0] + page * bitmap::PAGE as u64 / 512);
+    assert_eq!(places, expected.collect::<Vec<_>>());
+    assert!(story.supervisor.bitmap_writes() > before);
+}
+
+/// What would be lost: bits that are cleared, or set, on their way while the members are closed.
+#[test]
+fn an_array_is_not_stopped_while_its_bitmap_is_written() {
+    for is_clean in [false, true] {
+        let mut story = Story::new(Level::Raid1, 2, true);
+        story.activate();
+        story.notice(Notice::BitsWanted(3, 3));
+        story.settle();
+        if is_clean {
+            story.pending = story.rest();
+            story.settle();
+            assert!(!story.supervisor.is_active());
+        }
+        story.supervisor.handle_stop(story.now);
+        story.drain();
+        assert!(!story.pending.is_empty());
+        while !story.pending.is_empty() {
+            assert!(!story.supervisor.is_stopped());
+            let write = story.pending.remove(0);
+            story.end(&write, true);
+        }
+        assert!(story.supervisor.is_stopped());
+    }
+}
+
+/// What would be lost: time after a cut, for bits that stay set.
+#[test]
+fn bits_in_use_are_asked_for_again_whatever_else_goes_on() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    story.settle();
+    for round in 0..3 {
+        story.take_orders();
+        for second in 0..10 {
+            story.wait(SECOND_NS);
+            story.notice(Notice::BitsWanted(100 * round + second, 100 * round + second));
+            story.settle();
+        }
+        assert!(story.take_orders().contains(&Order::SweepBits), "round {round}");
+        story.notice(Notice::BitsIdle(Vec::new()));
+        story.settle();
+    }
+}

@@ -1,0 +1,258 @@
+//! A supervisor alone: what it wants written ends when the story says so, and what it orders is looked at.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use lapstrake_engine::*;
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
+use lapstrake_metadata::{
+    Superblock, Version,
+    bitmap::{self, Bits},
+    create::{BitmapChoice, CreateRequest, NewMember, plan, spare},
+};
+
+pub const DELAY_NS: u64 = 200_000_000;
+pub const SECOND_NS: u64 = 1_000_000_000;
+
+pub struct Story {
+    pub supervisor: Supervisor,
+    pub geometry: Geometry,
+    pub pending: Vec<MetaWrite>,
+    pub orders: Vec<Order>,
+    pub now: Time,
+}
+
+/// What a metadata write says.
+pub enum Said {
+    Superblock(Box<Superblock>),
+    Bitmap(Box<bitmap::Superblock>),
+}
+
+pub fn supervisor(
+    geometry: &Geometry,
+    members: Vec<MemberRecord>,
+    intent: Option<IntentConfig>,
+    resync_from: Option<Sector>,
+) -> Supervisor {
+    Supervisor::new(SupervisorConfig {
+        geometry: geometry.clone(),
+        members,
+        shards: 1,
+        safe_mode_delay_ns: DELAY_NS,
+        resync_from,
+        was_replayed: false,
+        intent,
+        sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(u64::MAX) },
+        epoch_s: 1_800_000_000,
+    })
+}
+
+/// A bitmap without a set bit.
+pub fn new_intent(superblock: &Superblock, size: Sectors) -> IntentConfig {
+    let superblock = bitmap::Superblock::new(superblock.bitmap_uuid(), size, 1 << 20);
+    let bits = Bits::new(&superblock, false);
+    IntentConfig { superblock, bits, external: false, bits_need_resync: false }
+}
+
+impl Story {
+    pub fn new(level: Level, members: u16, bitmap: bool) -> Self {
+        let size = Sectors(1 << 20);
+        let request = CreateRequest {
+            level,
+            raid_disks: members,
+            spares: 0,
+            journal: None,
+            members: vec![Some(NewMember { size, ..NewMember::default() }); members.into()],
+            version: Version::V1_2,
+            chunk: None,
+            layout: None,
+            bitmap: if bitmap { BitmapChoice::Internal } else { BitmapChoice::None },
+            bitmap_chunk: None,
+            policy: None,
+            write_behind: 0,
+            size: None,
+            data_offset: None,
+            set_uuid: None,
+            name: "story".into(),
+            homehost: None,
+            assume_clean: true,
+            force: true,
+            ctime: 1_700_000_000,
+            md_minor: 0,
+        };
+        let mut byte = 0u8;
+        let made = plan(&request, |buf| {
+            buf.iter_mut().for_each(|b| {
+                byte = byte.wrapping_add(41);
+                *b = byte;
+            })
+        })
+        .expect("a plan");
+        let records: Vec<_> = (0..members)
+            .map(|slot| MemberRecord {
+                superblock: made.members[usize::from(slot)].superblock.clone(),
+                slot: Some(Slot(slot)),
+                trusted_to: FULLY_TRUSTED,
+                bad_blocks: None,
+            })
+            .collect();
+        let intent = bitmap.then(|| new_intent(&records[0].superblock, made.component));
+        let geometry = made.geometry;
+        let supervisor = supervisor(&geometry, records, intent, None);
+        Self { supervisor, geometry, pending: Vec::new(), orders: Vec::new(), now: Time(0) }
+    }
+
+    /// The members as they would be at a start.
+    pub fn records(&self) -> Vec<MemberRecord> {
+        let members = self.supervisor.members().zip((0..).map(Slot));
+        let record = |((superblock, _), slot): ((&Superblock, _), _)| MemberRecord {
+            superblock: superblock.clone(),
+            slot: Some(slot),
+            trusted_to: FULLY_TRUSTED,
+            bad_blocks: None,
+        };
+        members.map(record).collect()
+    }
+
+    /// The array is stopped where it stands, and started with these members.
+    pub fn restart(&mut self, members: Vec<MemberRecord>) {
+        self.supervisor = supervisor(&self.geometry, members, None, None);
+        (self.pending, self.orders) = (Vec::new(), Vec::new());
+    }
+
+    pub fn notice(&mut self, notice: Notice) {
+        self.supervisor.handle_notice(self.now, notice);
+        self.drain();
+    }
+
+    pub fn drain(&mut self) {
+        while let Some(write) = self.supervisor.poll_write() {
+            self.pending.push(write);
+        }
+        while let Some(order) = self.supervisor.poll_order() {
+            self.orders.push(order);
+        }
+    }
+
+    /// Ends all metadata writes that are on their way, and those that follow.
+    pub fn settle(&mut self) {
+        while !self.pending.is_empty() {
+            let write = self.pending.remove(0);
+            self.end(&write, true);
+        }
+    }
+
+    pub fn end(&mut self, write: &MetaWrite, ok: bool) {
+        self.supervisor.handle_written(self.now, write.id, ok);
+        self.drain();
+    }
+
+    pub fn wait(&mut self, ns: u64) {
+        self.now = self.now.after(ns);
+        self.supervisor.handle_time(self.now);
+        self.drain();
+    }
+
+    pub fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Adds a member that nothing is known of.
+    pub fn add_spare(&mut self) -> MemberId {
+        let id = self.begin_spare();
+        self.settle();
+        id
+    }
+
+    /// As [`Self::add_spare`]; what is to be written for that is on its way.
+    pub fn begin_spare(&mut self) -> MemberId {
+        let members: Vec<_> = self.supervisor.members().collect();
+        let number = members.len() as u32;
+        let new = spare(members[0].0, Sectors(1 << 20), number, [number as u8; 16], false);
+        let superblock = new.expect("a spare");
+        let config = MemberConfig {
+            data_offset: superblock.data_offset(),
+            slot: None,
+            trusted_to: Sector(0),
+            rotational: false,
+            write_mostly: false,
+            bad_blocks: None,
+            log: None,
+        };
+        let (id, _) = self.supervisor.handle_add(self.now, superblock, None, config);
+        self.drain();
+        id
+    }
+
+    /// Ends the pieces of a sync action well.
+    pub fn sync(&mut self) {
+        while self.sync_one() {}
+    }
+
+    /// Ends one piece well, if there is one.
+    pub fn sync_one(&mut self) -> bool {
+        self.sync_next().is_some()
+    }
+
+    /// As [`Self::sync_one`]; gives where the piece begins, and its length.
+    pub fn sync_next(&mut self) -> Option<(u64, u64)> {
+        let piece = self.supervisor.poll_sync()?;
+        self.notice(Notice::Synced(SyncReport {
+            id: piece.id,
+            ok: true,
+            mismatch_sectors: 0,
+            mismatches: Vec::new(),
+            requests: 0,
+        }));
+        Some((piece.start.0, piece.len.0))
+    }
+
+    /// A replacement gets its copy, until superblocks are about to say that it is whole.
+    pub fn copy_until_whole(&mut self, replacement: MemberId) {
+        let is_whole = |(id, sb): &(MemberId, Superblock)| {
+            *id == replacement && sb.is_replacement() && sb.recovery_offset().is_none()
+        };
+        while !superblocks(&self.pending).iter().any(is_whole) {
+            assert!(self.supervisor.standing(replacement).0 == Standing::Replacement);
+            self.sync();
+            if !superblocks(&self.pending).iter().any(is_whole) && !self.pending.is_empty() {
+                let write = self.pending.remove(0);
+                self.end(&write, true);
+            }
+        }
+    }
+
+    /// From active to clean; gives what is to be written for that.
+    pub fn rest(&mut self) -> Vec<MetaWrite> {
+        self.wait(DELAY_NS);
+        self.notice(Notice::Idle);
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Goes through a first write: the array is active afterwards.
+    pub fn activate(&mut self) {
+        self.notice(Notice::NeedActive);
+        self.settle();
+        assert!(self.take_orders().contains(&Order::Active));
+    }
+}
+
+pub fn said(write: &MetaWrite) -> Said {
+    match bitmap::Superblock::parse(&write.data) {
+        Ok(sb) => Said::Bitmap(Box::new(sb)),
+        Err(_) => {
+            let at = write.sector.0;
+            let sb = lapstrake_metadata::v1::Superblock::parse(&write.data, 2, at).expect("either");
+            Said::Superblock(Box::new(Superblock::V1(sb)))
+        }
+    }
+}
+
+pub fn superblocks(writes: &[MetaWrite]) -> Vec<(MemberId, Superblock)> {
+    writes
+        .iter()
+        .filter_map(|write| match (write.target, said(write)) {
+            (Target::Member(member), Said::Superblock(sb)) => Some((member, *sb)),
+            _ => None,
+        })
+        .collect()
+}
