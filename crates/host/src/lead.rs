@@ -229,11 +229,13 @@ impl Lead {
     }
 
     fn say_failed(&self, member: MemberId) {
+        let next = match self.facts.has_control {
+            true => format!("; `lapstrake detail {}` shows what is left", self.facts.name),
+            false => String::new(),
+        };
         self.log.say(&format!(
-            "member {} failed and is used no more; the array goes on without it; `lapstrake detail \
-             {}` shows what is left",
+            "member {} failed and is used no more; the array goes on without it{next}",
             self.members[usize::from(member.0)].path,
-            self.facts.name,
         ));
     }
 
@@ -560,8 +562,11 @@ impl Lead {
         let Some(supervisor) = &mut self.supervisor else { return };
         if result < 0 && !supervisor.handle_fail(now, MemberId(member as u16)) {
             self.broken = true;
+            let error = std::io::Error::from_raw_os_error(-result);
+            let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
             self.log.say(&format!(
-                "member {} could not flush at the end; the array is left marked active",
+                "{}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend the \
+                 member's device, then serve the array again and look at what was written last",
                 self.members[member].path
             ));
         }
