@@ -278,6 +278,13 @@ impl Array {
         if let Some(notice) = seats[0].queue.notice() {
             log.say(notice);
         }
+        for part in parts.members.iter().filter(|part| part.device.lacks_lock()) {
+            log.say(&format!(
+                "{}: its file system has no locks, so nothing keeps another server or program from it: see to \
+                 it that none uses it",
+                part.device.spec()
+            ));
+        }
         let journal = commit(&mut parts, read_only)?;
         let replayed = logs::settle(&mut parts, read_only, &log)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
