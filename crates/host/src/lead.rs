@@ -14,6 +14,7 @@ use crate::{
     client::Client,
     core::Core,
     message::{Answer, Command, Greeter, Message},
+    runs::Runs,
     status::{Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
@@ -114,6 +115,8 @@ pub(crate) struct Lead {
     loss: Option<Loss>,
     /// Members that failed in a read-only array, which has no supervisor to know.
     failed: Vec<MemberId>,
+    /// What was written anew, and is told together.
+    rewritten: Runs,
 }
 
 impl Lead {
@@ -155,6 +158,7 @@ impl Lead {
             broken: false,
             loss: None,
             failed: Vec::new(),
+            rewritten: Runs::default(),
         }
     }
 
@@ -165,7 +169,8 @@ impl Lead {
 
     pub(crate) fn deadline(&self) -> Option<Time> {
         let supervisor = self.supervisor.as_ref().and_then(Supervisor::poll_deadline);
-        supervisor.into_iter().chain(self.accept_at).chain(self.window_at).min()
+        let told = self.rewritten.deadline();
+        supervisor.into_iter().chain(self.accept_at).chain(self.window_at).chain(told).min()
     }
 
     pub(crate) fn notice(&mut self, core: &mut Core, notice: Notice) {
@@ -197,6 +202,7 @@ impl Lead {
         if self.window_at.is_some_and(|at| at <= now) {
             self.heed_window(core);
         }
+        self.tell_rewritten(now);
     }
 
     /// Carries out what the supervisor wants.
@@ -592,6 +598,7 @@ impl Lead {
 
     fn finish(&mut self, core: &mut Core) {
         self.stop = Stop::Done;
+        self.tell_rewritten(Time(u64::MAX));
         self.answer_bitmap(Answer::HalfWay(
             "the array was stopped before the bitmap was changed: it is the old one, none or the new one at the \
              next start, each of which is right"
