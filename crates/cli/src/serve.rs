@@ -330,6 +330,7 @@ fn settings(args: &Args) -> Options {
             BackendName::Threads => Backend::Threads,
             BackendName::Auto => Backend::Auto,
         },
+        has_control: true,
         ..defaults
     }
 }

@@ -35,8 +35,11 @@ pub struct Args {
 fn setting(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
     let value = match key {
-        "check_window" => value.into(),
-        _ => value.parse::<u64>().map_err(|_| format!("{value:?} is not a number"))?.into(),
+        "sync_speed_min" | "sync_speed_max" => {
+            value.parse::<u64>().map_err(|_| format!("{value:?} is not a number of KiB/s"))?.into()
+        }
+        // The server knows which there are.
+        _ => value.into(),
     };
     Ok((key.to_owned(), value))
 }

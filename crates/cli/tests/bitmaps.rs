@@ -304,6 +304,8 @@ fn what_one_bitmap_of_several_may_have_told_is_resynced_when_it_cannot_be_read()
     let (lab, members) = (Lab::new(&[8; 2]), "m0 m1");
     lab.run(&format!("create data -l1 --assume-clean -b internal --bitmap-chunk 64K {members}"))
         .ok();
+    // A new bitmap has all bits set.
+    lab.serve_data(members).stop();
     let server = lab.serve_data(&format!("--safe-mode-delay 0 {members}"));
     lab.fill(&server, &pattern(63, CHUNK as usize));
     server.kill();

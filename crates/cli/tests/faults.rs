@@ -151,12 +151,13 @@ fn clients_that_die_amid_a_recovery_harm_neither() {
     lab.run("remove data m2").ok();
     lab.run("add data r0").ok();
     for nth in 0..8 {
+        let before = lab.detail()["work"]["requests"].as_u64().unwrap();
         // They write what is there already.
         let mut client = lab.command("nbdcopy");
         client.args(["--requests=32", "fill", server.uri()]).stderr(Stdio::null());
         let mut client = client.spawn().unwrap();
-        lab.until("its requests", |detail| detail["clients"].as_u64() > Some(0));
-        std::thread::sleep(std::time::Duration::from_millis(2 * nth));
+        let enough = before + 1 + 8 * nth;
+        lab.until("its requests", |detail| detail["work"]["requests"].as_u64() >= Some(enough));
         client.kill().unwrap();
         client.wait().unwrap();
     }

@@ -85,7 +85,9 @@ pub enum OpenError {
         block_size: u32,
     },
     /// Somebody else uses the file, device or window.
-    #[error("{}: in use{}", path.display(), by(holders))]
+    #[error(
+        "{}: in use{}; stop, unmount or detach what uses it, then try again", path.display(), by(holders)
+    )]
     Busy {
         /// The member's path.
         path: PathBuf,
@@ -126,7 +128,9 @@ pub enum OverlayError {
         member: String,
     },
     /// Somebody else uses it.
-    #[error("overlay {}: in use{}", path.display(), by(holders))]
+    #[error(
+        "overlay {}: in use{}; stop what uses it, or choose another file", path.display(), by(holders)
+    )]
     Busy {
         /// The overlay's path.
         path: PathBuf,

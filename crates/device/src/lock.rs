@@ -54,7 +54,7 @@ pub(crate) fn open_raw(path: &Path, flags: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Locks `len` bytes at `start` (0: to the end of all files).
+/// Locks `len` bytes at `start` (0: to the end of all files). False: nobody can lock anything there.
 ///
 /// # Errors
 /// [`OpenError::Busy`] names who holds it, as far as can be known.
@@ -64,7 +64,7 @@ pub(crate) fn lock_range(
     access: Access,
     start: u64,
     len: u64,
-) -> Result<(), OpenError> {
+) -> Result<bool, OpenError> {
     let kind = match access {
         Access::ReadOnly => libc::F_RDLCK,
         Access::ReadWrite => libc::F_WRLCK,
@@ -80,12 +80,12 @@ pub(crate) fn lock_range(
         asked = set_lock(fd.as_raw_fd(), kind as i16, start, len);
     }
     match asked {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
         Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Err(OpenError::Busy { path: path.into(), holders: holder::lockers(fd) })
         }
         // NFS without a lock daemon and the like: no lock is to be had by anyone.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOLCK | libc::EINVAL)) => Ok(()),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOLCK | libc::EINVAL)) => Ok(false),
         Err(source) => Err(OpenError::Io { path: path.into(), action: "lock it", source }),
     }
 }

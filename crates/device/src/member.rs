@@ -57,6 +57,8 @@ pub struct Member {
     id: (u64, u64),
     /// Its file had a name when it was opened.
     was_linked: bool,
+    /// It should be locked, and its file system has no locks.
+    lacks_lock: bool,
     _claim: Option<Arc<Claim>>,
     /// The file behind a loop device, whose lock is held.
     _behind: Option<OwnedFd>,
@@ -136,6 +138,7 @@ impl Member {
             is_block: false,
             id: (0, 0),
             was_linked: false,
+            lacks_lock: false,
             _claim: None,
             _behind: None,
             layers: Vec::new(),
@@ -168,9 +171,10 @@ impl Member {
         let size = window_size(spec, len, block_size)?;
         let id = if is_block { (meta.rdev(), 0) } else { (meta.dev(), meta.ino()) };
         let (mut held, mut behind) = (None, None);
+        let mut lacks_lock = false;
         if lock {
             let lock_len = spec.size.unwrap_or(0);
-            lock_range(file.as_fd(), &spec.path, access, spec.offset, lock_len)?;
+            lacks_lock = !lock_range(file.as_fd(), &spec.path, access, spec.offset, lock_len)?;
             if is_block {
                 if access == Access::ReadWrite
                     && probe::block_device_read_only(file.as_fd()).map_err(io("look at it"))?
@@ -192,6 +196,7 @@ impl Member {
         member.is_block = is_block;
         member.id = id;
         member.was_linked = !is_block && meta.nlink() > 0;
+        member.lacks_lock = lacks_lock && !is_block;
         member._claim = held;
         member._behind = behind;
         member.memory_backed = memory_backed;
@@ -321,6 +326,14 @@ impl Member {
     /// Whether it is (a window of) the file with this device and inode.
     pub(crate) fn is_file(&self, dev: u64, ino: u64) -> bool {
         !self.is_block && self.id == (dev, ino)
+    }
+
+    /// Whether nothing keeps other programs from it, since its file system has no locks.
+    pub fn lacks_lock(&self) -> bool {
+        match &self.store {
+            Store::Overlay(part) => part.base().lacks_lock(),
+            Store::File(_) | Store::Memory(_) => self.lacks_lock,
+        }
     }
 
     /// Whether its file was deleted since it was opened: what it holds is gone when it is closed.

@@ -128,7 +128,8 @@ fn open_file(path: &Path, bases: &[(Arc<Member>, BaseId)]) -> Result<File, Overl
         let member = base.spec().to_string();
         return Err(OverlayError::IsMember { path: path.into(), member });
     }
-    lock_range(file.as_fd(), path, Access::ReadWrite, 0, 0).map_err(|error| match error {
+    let locked = lock_range(file.as_fd(), path, Access::ReadWrite, 0, 0);
+    locked.map(drop).map_err(|error| match error {
         OpenError::Busy { path, holders } => OverlayError::Busy { path, holders },
         OpenError::Io { path, action, source } => OverlayError::Io { path, action, source },
         other => unreachable!("no outcome of locking: {other}"),

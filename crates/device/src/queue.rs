@@ -526,8 +526,10 @@ impl Drop for Queue {
             let patience = if self.waker.try_sleep() { Patience::Forever } else { Patience::None };
             let turned = self.turn(patience);
             self.waker.awake();
-            if turned.is_err() {
-                return;
+            if let Err(error) = turned {
+                // Going on would give memory away that the kernel still writes to.
+                eprintln!("an I/O queue with I/O in flight failed: {error}; the process ends");
+                std::process::abort();
             }
         }
     }

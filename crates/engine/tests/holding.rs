@@ -121,5 +121,7 @@ fn a_long_queue_of_overlapping_writes_takes_no_stack() {
     for _ in 0..20_000 {
         world.send(|_| RequestKind::Discard, 0, 1);
     }
+    assert!(!world.shard.is_quiet());
     world.settle();
+    assert!(world.shard.is_quiet(), "all have ended");
 }

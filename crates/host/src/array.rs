@@ -131,6 +131,8 @@ pub struct Options {
     pub sync_speed_max_kib: u64,
     /// What drives the I/O.
     pub backend: Backend,
+    /// Commands reach it by a control socket, so that messages may name them.
+    pub has_control: bool,
 }
 
 impl Options {
@@ -156,6 +158,7 @@ impl Default for Options {
             sync_speed_min_kib: 1000,
             sync_speed_max_kib: 0,
             backend: Backend::Auto,
+            has_control: false,
         }
     }
 }
@@ -213,6 +216,7 @@ pub enum StartError {
 /// What does not change while the array runs.
 pub(crate) struct Facts {
     pub name: String,
+    pub has_control: bool,
     pub redundant: bool,
     /// All writes go through one log: members have partial parity logs, or there is a journal.
     pub is_logged: bool,
@@ -273,6 +277,13 @@ impl Array {
         let lead_memory = Lead::memory().map_err(refused("memory for superblocks"))?;
         if let Some(notice) = seats[0].queue.notice() {
             log.say(notice);
+        }
+        for part in parts.members.iter().filter(|part| part.device.lacks_lock()) {
+            log.say(&format!(
+                "{}: its file system has no locks, so nothing keeps another server or program from it: see to \
+                 it that none uses it",
+                part.device.spec()
+            ));
         }
         let journal = commit(&mut parts, read_only)?;
         let replayed = logs::settle(&mut parts, read_only, &log)?;
@@ -756,6 +767,7 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
     let is_logged = parts.log_signature().is_some() || parts.replays;
     Facts {
         name: parts.name.clone(),
+        has_control: options.has_control,
         redundant: parts.geometry.level().has_redundancy(),
         is_logged,
         has_one_writer: is_logged || behind_pages(parts) > 0,

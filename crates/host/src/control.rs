@@ -262,10 +262,11 @@ fn listen(socket: &Path) -> Result<Arc<UnixListener>, ControlError> {
 fn make_directory(dir: &Path) -> Result<(), ControlError> {
     let io = |source| ControlError::Io { path: dir.into(), action: "make it", source };
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
-    let meta = fs::metadata(dir).map_err(io)?;
+    let (meta, entry) = (fs::metadata(dir).map_err(io)?, fs::symlink_metadata(dir).map_err(io)?);
     // SAFETY: only asks.
     let uid = unsafe { libc::geteuid() };
-    if meta.uid() != uid || meta.permissions().mode() & 0o022 != 0 {
+    // In /tmp another may have put a link there, to a directory of ours that is for something else.
+    if meta.uid() != uid || entry.uid() != uid || meta.permissions().mode() & 0o022 != 0 {
         return Err(ControlError::Directory(dir.into()));
     }
     Ok(())
@@ -649,6 +650,19 @@ pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_another_made_is_no_directory_of_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(make_directory(&link).is_ok());
+        // Root alone may give it away.
+        if std::os::unix::fs::lchown(&link, Some(4711), None).is_ok() {
+            let refused = make_directory(&link);
+            assert!(matches!(refused, Err(ControlError::Directory(_))), "{refused:?}");
+        }
+    }
 
     #[test]
     fn names_make_files_and_lead_back() {

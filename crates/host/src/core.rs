@@ -11,6 +11,7 @@ use crate::{
     client::Memory as ClientMemory,
     memory::Memory,
     message::{Address, Done, Message, Parcel, Peer},
+    runs::{Run, Runs},
     status::{Counters, Log},
 };
 use lapstrake_device::{Member, Op, Queue};
@@ -111,6 +112,7 @@ pub(crate) struct Core {
     pending: Slab<Pending>,
     flushing: Slab<IoId>,
     zeroing: Vec<(IoId, usize)>,
+    failures: Runs,
 }
 
 impl std::fmt::Debug for Core {
@@ -158,6 +160,7 @@ impl Core {
             pending: Slab::new(),
             flushing: Slab::new(),
             zeroing: Vec::new(),
+            failures: Runs::default(),
         }
     }
 
@@ -453,12 +456,35 @@ impl Core {
             && !self.engine.has_failed(member)
             && let Some(device) = self.queue.member(self.device(member))
         {
-            let error = std::io::Error::from_raw_os_error(-result);
-            let (path, offset) = (device.spec(), sector.0 * 512);
-            let place = if device.is_overlaid() { " (its overlay)" } else { "" };
-            self.log.say(&format!("{path}{place}: I/O at byte {offset} failed: {error}"));
+            let offset = sector.0 * 512;
+            let of = (self.device(member), result);
+            if self.failures.add(self.now(), of, offset..offset + 512) {
+                let error = std::io::Error::from_raw_os_error(-result);
+                let place = if device.is_overlaid() { " (its overlay)" } else { "" };
+                let path = device.spec();
+                self.log.say(&format!("{path}{place}: I/O at byte {offset} failed: {error}"));
+            }
         }
         self.engine.handle_completion(self.now(), id, result >= 0);
+    }
+
+    /// When there is more to tell of I/O that failed.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.failures.deadline()
+    }
+
+    /// Tells of I/O that failed like other that was told of.
+    pub(crate) fn tell_failures(&mut self, now: Time) {
+        for Run { of: (device, result), at, more, .. } in self.failures.over(now) {
+            let Some(device) = self.queue.member(device) else { continue };
+            let error = std::io::Error::from_raw_os_error(-result);
+            self.log.say(&format!(
+                "{}: I/O between bytes {} and {} failed {more} times more: {error}",
+                device.spec(),
+                at.start,
+                at.end,
+            ));
+        }
     }
 
     pub(crate) fn flush_done(&mut self, key: u32, result: i32) {

@@ -14,6 +14,7 @@ use crate::{
     client::Client,
     core::Core,
     message::{Answer, Command, Greeter, Message},
+    runs::Runs,
     status::{Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
@@ -114,6 +115,8 @@ pub(crate) struct Lead {
     loss: Option<Loss>,
     /// Members that failed in a read-only array, which has no supervisor to know.
     failed: Vec<MemberId>,
+    /// What was written anew, and is told together.
+    rewritten: Runs,
 }
 
 impl Lead {
@@ -155,6 +158,7 @@ impl Lead {
             broken: false,
             loss: None,
             failed: Vec::new(),
+            rewritten: Runs::default(),
         }
     }
 
@@ -165,7 +169,8 @@ impl Lead {
 
     pub(crate) fn deadline(&self) -> Option<Time> {
         let supervisor = self.supervisor.as_ref().and_then(Supervisor::poll_deadline);
-        supervisor.into_iter().chain(self.accept_at).chain(self.window_at).min()
+        let told = self.rewritten.deadline();
+        supervisor.into_iter().chain(self.accept_at).chain(self.window_at).chain(told).min()
     }
 
     pub(crate) fn notice(&mut self, core: &mut Core, notice: Notice) {
@@ -197,6 +202,7 @@ impl Lead {
         if self.window_at.is_some_and(|at| at <= now) {
             self.heed_window(core);
         }
+        self.tell_rewritten(now);
     }
 
     /// Carries out what the supervisor wants.
@@ -229,11 +235,13 @@ impl Lead {
     }
 
     fn say_failed(&self, member: MemberId) {
+        let next = match self.facts.has_control {
+            true => format!("; `lapstrake detail {}` shows what is left", self.facts.name),
+            false => String::new(),
+        };
         self.log.say(&format!(
-            "member {} failed and is used no more; the array goes on without it; `lapstrake detail \
-             {}` shows what is left",
+            "member {} failed and is used no more; the array goes on without it{next}",
             self.members[usize::from(member.0)].path,
-            self.facts.name,
         ));
     }
 
@@ -560,8 +568,11 @@ impl Lead {
         let Some(supervisor) = &mut self.supervisor else { return };
         if result < 0 && !supervisor.handle_fail(now, MemberId(member as u16)) {
             self.broken = true;
+            let error = std::io::Error::from_raw_os_error(-result);
+            let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
             self.log.say(&format!(
-                "member {} could not flush at the end; the array is left marked active",
+                "{}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend the \
+                 member's device, then serve the array again and look at what was written last",
                 self.members[member].path
             ));
         }
@@ -587,6 +598,7 @@ impl Lead {
 
     fn finish(&mut self, core: &mut Core) {
         self.stop = Stop::Done;
+        self.tell_rewritten(Time(u64::MAX));
         self.answer_bitmap(Answer::HalfWay(
             "the array was stopped before the bitmap was changed: it is the old one, none or the new one at the \
              next start, each of which is right"

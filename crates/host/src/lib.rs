@@ -24,6 +24,7 @@ mod message;
 mod open;
 mod overlay;
 mod runner;
+mod runs;
 pub mod scan;
 mod status;
 mod window;

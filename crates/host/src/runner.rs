@@ -7,7 +7,7 @@ use crate::{
     message::Message,
 };
 use lapstrake_device::Completion;
-use lapstrake_engine::RequestError;
+use lapstrake_engine::{RequestError, Time};
 use slab::Slab;
 use std::{
     sync::mpsc::{Receiver, TryRecvError},
@@ -65,12 +65,15 @@ impl Runner {
             self.settle();
             self.core.publish();
         }
+        self.core.tell_failures(Time(u64::MAX));
     }
 
     fn timeout(&self) -> Option<Duration> {
         let engine = self.core.engine.poll_deadline();
         let lead = self.lead.as_ref().and_then(Lead::deadline);
-        let own = engine.into_iter().chain(lead).min().map(|time| self.core.instant(time));
+        let told = self.core.deadline();
+        let own =
+            engine.into_iter().chain(lead).chain(told).min().map(|time| self.core.instant(time));
         let clients = self.open_sessions().filter_map(|(_, session)| session.deadline());
         let hoarders = self.hoarders().map(|(_, since)| since + HOARDING);
         let again = (!self.core.starved.is_empty()).then(|| Instant::now() + HUNGER);
@@ -208,6 +211,7 @@ impl Runner {
         if let Some(lead) = &mut self.lead {
             lead.time(&mut self.core);
         }
+        self.core.tell_failures(now);
         if self.open_sessions().any(|(_, session)| session.deadline().is_some()) {
             let now = Instant::now();
             let is_due = |session: &dyn Client| session.deadline().is_some_and(|due| due <= now);

@@ -234,7 +234,8 @@ pub struct Detail {
     pub sync_speed_max_kib: u64,
     /// The part of the local day in which checks and repairs run; none: all of it.
     pub check_window: Option<String>,
-    /// The members: those with slots in their order, then those that recover, then spares.
+    /// The members: those in sync in the order of their slots, then those that recover, replacements, spares,
+    /// the journal, and those that were added since the start.
     pub members: Vec<MemberDetail>,
     /// The queue's back end.
     pub backend: &'static str,

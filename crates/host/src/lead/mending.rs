@@ -5,11 +5,13 @@ use crate::{
     array::newcomer,
     core::Core,
     message::{Addition, Answer, Message},
+    runs::Run,
     status::{MemberDetail, Range, SyncDetail},
     window::CheckWindow,
 };
 use lapstrake_engine::{
-    Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, SyncSpeed,
+    Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd,
+    SyncSpeed, Time,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
@@ -68,16 +70,30 @@ impl Lead {
                 sector.0 * 512,
                 self.in_array(member, sector, len),
             )),
-            Event::Rewritten(member, sector, len) => self.log.say(&format!(
-                "{}: {} bytes from byte {} of its data could not be read; they were written anew from \
-                 the other members, and can be read",
-                self.members[usize::from(member.0)].path,
-                len.0 * 512,
-                sector.0 * 512,
-            )),
+            Event::Rewritten(member, sector, len) => {
+                let (of, start) = (usize::from(member.0), sector.0 * 512);
+                if self.rewritten.add(core.now(), (of, 0), start..start + len.0 * 512) {
+                    self.log.say(&format!(
+                        "{}: {} bytes from byte {start} of its data could not be read; they were written \
+                         anew from the other members, and can be read",
+                        self.members[of].path,
+                        len.0 * 512,
+                    ));
+                }
+            }
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
             Event::BitmapChanged => self.bitmap_changed(core),
+        }
+    }
+
+    /// Tells what more was written anew where some was told of.
+    pub(super) fn tell_rewritten(&mut self, now: Time) {
+        for Run { of: (member, _), at, more, .. } in self.rewritten.over(now) {
+            self.log.say(&format!(
+                "{}: so were {more} more places between bytes {} and {} of its data",
+                self.members[member].path, at.start, at.end,
+            ));
         }
     }
 
