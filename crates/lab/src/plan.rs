@@ -24,6 +24,9 @@ use thiserror::Error;
 pub(crate) use arrays::size_text;
 pub use values::Place;
 
+/// The plan for whoever has none.
+const QUICK: &str = include_str!("../../../plans/quick.toml");
+
 /// A plan, ready to be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -416,6 +419,15 @@ impl Plan {
         let directory = path_there.parent().unwrap_or(Path::new("/"));
         Self::parse(&text, directory)
             .map_err(|problems| PlanError::Problems { path: path.to_owned(), problems })
+    }
+
+    /// The levels on image files, in a few minutes: `plans/quick.toml`, built in.
+    ///
+    /// # Panics
+    /// If that were wrong, which a test rules out.
+    #[must_use]
+    pub fn quick() -> Self {
+        Self::parse(QUICK, Path::new("/")).expect("the built-in plan is right")
     }
 
     /// Reads a plan's text. Relative paths in it are relative to `directory`.

@@ -246,4 +246,5 @@ fn shipped_plans_are_sound() {
         count += 1;
     }
     assert_eq!(count, 7);
+    assert_eq!(Plan::quick(), Plan::read(&directory.join("quick.toml")).unwrap());
 }
