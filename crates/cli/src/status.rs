@@ -5,14 +5,15 @@ pub mod view;
 
 use crate::exit::{Exit, Outcome};
 use crate::target::{self, Place};
-use lapstrake_host::control::{self, ControlError};
-use serde_json::json;
+use crate::tree;
+use serde_json::{Value, json};
 use view::View;
 
 const HELP: &str = "\
 Examples:
   lapstrake status
   lapstrake status data
+  lapstrake status --tree
   watch -n1 lapstrake status
 
 Exit codes:
@@ -30,6 +31,10 @@ Exit codes:
 pub struct Args {
     /// Only this array
     name: Option<String>,
+    /// As a tree: arrays whose members are arrays that are served, with these; each unit's type, status, how far a sync
+    /// action has come, members, stripe (chunk) and size
+    #[arg(long)]
+    tree: bool,
     #[command(flatten)]
     place: Place,
     /// Report in JSON: all that is known about each array
@@ -39,26 +44,27 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let dir = args.place.dir();
-    let names = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => control::served(&dir)?,
+    let mut arrays = match &args.name {
+        Some(name) => vec![target::detail(&dir, name)?],
+        None => tree::served(&dir)?,
     };
-    let mut arrays = Vec::new();
-    for name in &names {
-        match target::detail(&dir, name) {
-            Ok(detail) => arrays.push(detail),
-            // It has been stopped since it was listed.
-            Err(ControlError::NotServed { .. }) if args.name.is_none() => {}
-            Err(error) => return Err(error.into()),
-        }
+    let mut views = views(&arrays)?;
+    let whole = views.iter().all(View::is_whole);
+    if args.tree {
+        arrays = match &args.name {
+            Some(name) => {
+                let all = tree::others(&dir, name)?;
+                arrays.iter_mut().for_each(|array| tree::nest(array, &all, &mut Vec::new()));
+                arrays
+            }
+            None => tree::roots(&arrays),
+        };
+        views = self::views(&arrays)?;
     }
-    let mut whole = true;
-    let mut text = String::new();
-    for array in &arrays {
-        let view: View = serde_json::from_value(array.clone())?;
-        whole &= view.is_whole();
-        text += &mdstat::stanza(&view);
-    }
+    let text = match args.tree {
+        true => tree::table(&views),
+        false => views.iter().map(mdstat::stanza).collect(),
+    };
     if args.json {
         println!("{:#}", json!({ "arrays": arrays }));
     } else if arrays.is_empty() {
@@ -67,4 +73,8 @@ pub fn run(args: &Args) -> Outcome {
         print!("{text}");
     }
     Ok(if whole { Exit::Done } else { Exit::Degraded })
+}
+
+fn views(arrays: &[Value]) -> serde_json::Result<Vec<View>> {
+    arrays.iter().map(|array| serde_json::from_value(array.clone())).collect()
 }

@@ -37,6 +37,11 @@ impl Target {
         control::ask(&self.place.dir(), &self.name, request)
     }
 
+    /// Where its control socket is, and others'.
+    pub fn dir(&self) -> PathBuf {
+        self.place.dir()
+    }
+
     /// All that the server tells.
     pub fn detail(&self) -> Result<Value, ControlError> {
         detail(&self.place.dir(), &self.name)

@@ -2,22 +2,23 @@
 
 use crate::{
     bare::BareError,
+    cache::CacheTerms,
     client::Client,
     core::{Core, CoreParts},
     lead::Lead,
     logs::{self, Replayed},
-    memory::Memory,
+    memory::{Memory, Sizes},
     message::{Address, Answer, Command, Done, Greeter, Message, Parcel, Peer},
     runner::Runner,
-    status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
+    status::{Counters, Detail, Log, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
 };
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
     RequestKind, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
-    journal::{JOURNAL_PAGES, JournalConfig},
+    journal::JournalConfig,
 };
-use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Layout, Sector, Sectors, Slot};
 use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl};
 use std::{
     io,
@@ -35,16 +36,6 @@ use thiserror::Error;
 /// The least length of a span that one shard is dealt: long enough that most requests stay on one
 /// shard, short enough that a few sequential ones in flight keep every shard busy.
 const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
-/// Pages of a shard's whole stripe cache: just below 4 GiB.
-const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
-/// Pages per member that the largest parity operation takes.
-const CACHE_PAGES_MIN: u32 = 32;
-/// What logs add to that, for each member: a header, and of the largest operation partial parity.
-const CACHE_PAGES_LOGGED: u32 = 32;
-
-/// Pages of a shard for writes that are left behind: 4 MiB.
-const BEHIND_PAGES: u32 = 1024;
-
 /// A member that an array is started with.
 #[derive(Debug)]
 pub struct Part {
@@ -180,6 +171,7 @@ pub(crate) struct Facts {
     /// flush has to wait.
     pub has_one_writer: bool,
     pub is_mirror: bool,
+    pub cache: CacheTerms,
     pub geometry: Geometry,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
@@ -189,6 +181,8 @@ pub(crate) struct Facts {
 pub(crate) struct MemberFact {
     /// As it was given.
     pub path: String,
+    /// By its absolute path.
+    pub file: String,
     /// All by which it can be called.
     pub names: Vec<String>,
     pub direct: bool,
@@ -201,8 +195,15 @@ pub(crate) struct MemberFact {
 impl MemberFact {
     pub(crate) fn new(device: &Member, names: Vec<String>) -> Self {
         let (path, direct) = (device.spec().to_string(), device.direct());
-        Self { path, names, direct, gone: false, deleted: false }
+        Self { path, file: file_of(device), names, direct, gone: false, deleted: false }
     }
+}
+
+/// A member's file by its absolute path, as far as that can be told.
+fn file_of(device: &Member) -> String {
+    let spec = device.spec();
+    let resolved = spec.resolved().map_or_else(|_| spec.path.clone(), |resolved| resolved.path);
+    resolved.display().to_string()
 }
 
 /// A running array. Dropping it does not stop it cleanly; [`Array::stop`] does.
@@ -461,27 +462,6 @@ fn span(geometry: &Geometry) -> u64 {
     SPAN_SECTORS_MIN.next_multiple_of(unit)
 }
 
-fn cache_pages(parts: &Parts, options: &Options) -> u32 {
-    let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
-    let per_log = parts.log_signature().map_or(0, |_| CACHE_PAGES_LOGGED);
-    let per_member = per_member.saturating_add(per_log);
-    match &parts.geometry {
-        // The engine names a place in it by 32 bits.
-        // Levels with copies need it for recovery and the like.
-        geometry if geometry.level().has_redundancy() => {
-            per_member.saturating_mul(geometry.raid_disks().into()).min(CACHE_PAGES_MAX)
-        }
-        _ => 0,
-    }
-}
-
-/// Memory for writes that a write-mostly member may have later than they are answered.
-fn behind_pages(parts: &Parts) -> u32 {
-    let lags = parts.members.iter().any(|member| member.superblock.write_mostly());
-    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
-    if is_mirror && lags { BEHIND_PAGES } else { 0 }
-}
-
 fn shard(
     parts: &Parts,
     options: &Options,
@@ -490,9 +470,16 @@ fn shard(
 ) -> Result<(Shard, Memory), StartError> {
     // A ring has one writer.
     let journal = parts.journal.filter(|_| is_first);
-    let pages = cache_pages(parts, options) + journal.map_or(0, |_| JOURNAL_PAGES);
-    let behind = behind_pages(parts);
-    let memory = Memory::new((pages + behind) as usize * 4096, options.buffer_bytes, true)
+    let terms = CacheTerms::of(parts);
+    let pages = terms.pages(terms.size(options.stripe_cache_size), is_first);
+    let behind = terms.behind_pages();
+    let sizes = Sizes {
+        behind,
+        cache: pages,
+        cache_most: terms.pages_most(is_first),
+        pool_bytes: options.buffer_bytes,
+    };
+    let memory = Memory::new(&sizes)
         .map_err(|source| StartError::System { what: "memory for buffers", source })?;
     let members = parts.members.iter().map(|part| MemberConfig {
         slot: part.slot,
@@ -590,6 +577,7 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
         .enumerate()
         .map(|(index, part)| MemberDetail {
             path: part.device.spec().to_string(),
+            file: file_of(&part.device),
             number: part.superblock.dev_number(),
             slot: part.slot.map(|slot| slot.0),
             state: match part.slot {
@@ -609,6 +597,7 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
             awaits_replacement: false,
             direct: part.device.direct(),
             deleted: false,
+            work: MemberWork::default(),
         })
         .collect()
 }
@@ -619,9 +608,6 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
     let geometry = &parts.geometry;
     let redundant = geometry.level().has_redundancy();
     let shards = options.shards.max(1);
-    let pages = cache_pages(parts, options) + behind_pages(parts);
-    let for_journal = parts.journal.map_or(0, |_| JOURNAL_PAGES);
-    let cache = (u64::from(pages) * shards as u64 + u64::from(for_journal)) * 4096;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
     Detail {
@@ -662,13 +648,19 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,
+        stripe_cache_size: CacheTerms::of(parts).size(options.stripe_cache_size),
         members: member_details(parts),
         backend: "",
         shards,
         clients: 0,
+        tuning: Tuning::of(
+            geometry.level(),
+            sb.layout().unwrap_or(Layout::None),
+            geometry.raid_disks(),
+            sb.chunk().bytes(),
+        ),
         work: Work::default(),
         memory: MemoryUse {
-            stripe_cache: cache,
             buffers: (options.buffer_bytes * shards) as u64,
             ..MemoryUse::default()
         },
@@ -680,12 +672,14 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
     let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
     let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
     let is_logged = parts.log_signature().is_some() || parts.journal.is_some();
+    let cache = CacheTerms::of(parts);
     Facts {
         name: parts.name.clone(),
         redundant: parts.geometry.level().has_redundancy(),
         is_logged,
-        has_one_writer: is_logged || behind_pages(parts) > 0,
+        has_one_writer: is_logged || cache.behind_pages() > 0,
         is_mirror,
+        cache,
         geometry: parts.geometry.clone(),
         members: parts.members.iter().map(of).collect(),
         detail,
