@@ -455,6 +455,30 @@ impl Plan {
     }
 }
 
+impl Io {
+    /// Reads of `block` bytes over the whole of a range, one after the other, through the page cache.
+    #[must_use]
+    pub(crate) fn reads(pattern: Pattern, block: u64) -> Self {
+        Self {
+            pattern,
+            read: 1.0,
+            block,
+            depth: 1,
+            threads: 1,
+            from: Place::Share(0.0),
+            to: Place::Share(1.0),
+            file_size: 0,
+            direct: false,
+            think: Duration::ZERO,
+            rate: None,
+            fsync_every: None,
+            fsync_end: false,
+            verify: false,
+            amount: None,
+        }
+    }
+}
+
 impl Workload {
     /// What it can run on.
     #[must_use]
