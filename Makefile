@@ -18,9 +18,9 @@ setup: ## install what tests and benchmarks need (Debian), and the Rust tool cha
 build: ## the lapstrake command: target/release/lapstrake
 	$(CARGO) build --locked --release --bin lapstrake
 
-demo: setup ## every level on four disk image files, checked and measured
+demo: setup ## every level on four disk image files, checked; then the lab's quick plan: target/demo/demo.html
 	$(CARGO) build --locked --release --bin lapstrake --bin lapstrake-demo
-	$(CARGO) run --locked --quiet --release --bin lapstrake-demo
+	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
 
 test: lint ## everything that gates a change, within minutes
 	$(CARGO) test --locked --workspace

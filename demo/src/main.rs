@@ -1,11 +1,13 @@
 //! `make demo`: four disk image files become every kind of array in turn. Each is created and
 //! served by the `lapstrake` command, written and verified through its NBD export by fio, read
-//! again with a member missing where the level allows it, and measured.
+//! again with a member missing where the level allows it, and measured once. Then the lab
+//! measures the levels against each other, and says which differences are real.
 //!
-//! `lapstrake-demo [DIRECTORY] [--quick]`: where the images lie (default: the directory for
-//! temporary files), and smaller images with shorter runs.
+//! `lapstrake-demo RESULTS`: the directory for the lab's store and page. Images lie in the
+//! directory for temporary files.
 
 mod fio;
+mod lab;
 mod server;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
@@ -45,30 +47,18 @@ const HEADER: [&str; 10] = [
     "member missing",
 ];
 
-struct Scale {
-    member_mib: u64,
-    seconds: u64,
-}
+/// Of each image.
+const MEMBER_MIB: u64 = 128;
+/// Of each timed run.
+const SECONDS: u64 = 1;
 
 fn main() -> ExitCode {
-    let quick = std::env::args().any(|arg| arg == "--quick");
-    let scale = if quick {
-        Scale { member_mib: 32, seconds: 1 }
-    } else {
-        Scale { member_mib: 192, seconds: 2 }
+    let Some(results) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("demo: where are results to go? `make demo` says target/demo");
+        return ExitCode::from(2);
     };
-    let parent = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let parent = parent.map_or_else(std::env::temp_dir, PathBuf::from);
-    match run(&parent, &scale) {
-        Ok(table) => {
-            println!("\n{table}\n");
-            println!(
-                "Through NBD on a Unix socket, fio as the client; 1 MiB blocks 4 deep, 4 KiB blocks \
-                 32 deep.\nCPU: the server's, over the sequential and random runs. Images in {}.",
-                parent.display()
-            );
-            ExitCode::SUCCESS
-        }
+    match run(&results) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("demo: {error}");
             ExitCode::FAILURE
@@ -76,29 +66,44 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(parent: &Path, scale: &Scale) -> Result<Table, Box<dyn Error>> {
+fn run(results: &Path) -> Result<(), Box<dyn Error>> {
+    let parent = std::env::temp_dir();
+    println!("1. Every level: written, verified, read with a member missing, measured once\n");
+    println!("\n{}\n", levels(&parent)?);
+    println!(
+        "Through NBD on a Unix socket, fio as the client; 1 MiB blocks 4 deep, 4 KiB blocks \
+         32 deep.\nCPU: the server's, over the sequential and random runs. Images in {}.",
+        parent.display()
+    );
+    println!(
+        "\n2. The lab: levels against each other, in rounds, and whether a difference is real\n"
+    );
+    lab::run(results)
+}
+
+fn levels(parent: &Path) -> Result<Table, Box<dyn Error>> {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(HEADER);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for (name, level, layout, redundant) in ARRAYS {
-        println!("{name}: {MEMBERS} images of {} MiB", scale.member_mib);
+        println!("{name}: {MEMBERS} images of {MEMBER_MIB} MiB");
         let dir = TempDir::with_prefix_in("lapstrake-demo-", parent)?;
-        let members = images(dir.path(), scale)?;
+        let members = images(dir.path())?;
         create(&members, level, layout)?;
         let mut cells = vec![name.to_owned()];
-        cells.extend(measure(dir.path(), &members, redundant, scale)?);
+        cells.extend(measure(dir.path(), &members, redundant)?);
         table.add_row(cells);
     }
     Ok(table)
 }
 
 /// Empty image files, as `truncate` makes them.
-fn images(dir: &Path, scale: &Scale) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+fn images(dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let make = |i| {
         let path = dir.join(format!("disk{i}.img"));
-        std::fs::File::create(&path)?.set_len(scale.member_mib << 20)?;
+        std::fs::File::create(&path)?.set_len(MEMBER_MIB << 20)?;
         Ok(path)
     };
     (0..MEMBERS).map(make).collect()
@@ -123,13 +128,12 @@ fn measure(
     dir: &Path,
     members: &[PathBuf],
     redundant: bool,
-    scale: &Scale,
 ) -> Result<Vec<String>, Box<dyn Error>> {
     let all: Vec<&Path> = members.iter().map(PathBuf::as_path).collect();
     let server = Server::start(dir, &all, &[])?;
     let size = server.export_bytes()?;
     let whole = |rw: &'static str| Run { rw, load: Load::Sequential, size, seconds: None };
-    let timed = |rw: &'static str, load| Run { rw, load, size, seconds: Some(scale.seconds) };
+    let timed = |rw: &'static str, load| Run { rw, load, size, seconds: Some(SECONDS) };
     let write = fio::run(&server, whole("write").stamped())?;
     fio::run(&server, whole("read").stamped())?;
     server.stop()?;

@@ -1,9 +1,10 @@
 //! `lapstrake detail`.
 
 use crate::exit::{Exit, Outcome};
+use crate::on_top::on_top;
 use crate::status::view::{MemberView, View};
 use crate::target::Target;
-use crate::text;
+use crate::{text, tree};
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use std::fmt::Write;
 use std::fs;
@@ -23,8 +24,9 @@ Exit codes:
 /// Show everything about an array that is being served.
 ///
 /// The lines are those of mdadm --detail, in the same order (members that are files have device
-/// numbers 0 0); then where it is served, what it has done since it was started, and the memory
-/// that it holds.
+/// numbers 0 0); then where it is served, what it has done since it was started, the memory
+/// that it holds, and the read-ahead and filesystem options that fit it. Of one whose members are
+/// arrays that other servers serve (from the same control directory) a tree follows.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -33,7 +35,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let detail = args.target.detail(None)?;
+    let mut detail = args.target.detail(None)?;
+    tree::nest(&mut detail, &tree::others(&args.target.dir(), &args.target.name)?, &mut Vec::new());
     let view: View = serde_json::from_value(detail.clone())?;
     if args.target.json {
         println!("{detail:#}");
@@ -58,6 +61,11 @@ fn lines(view: &View) -> String {
     table(&mut out, view);
     out.push('\n');
     service(&mut out, view);
+    tuning(&mut out, view);
+    if view.members.iter().any(|member| member.array.is_some()) {
+        out.push('\n');
+        out += &tree::table(std::slice::from_ref(view));
+    }
     out
 }
 
@@ -250,9 +258,33 @@ fn service(out: &mut String, view: &View) {
     line!(out, "Recovered Blocks", "{}", work.recovered);
     let of = |used: u64, all: u64| format!("{} of {} in use", mib(used), mib(all));
     let used = of(memory.stripe_cache_used, memory.stripe_cache);
-    line!(out, "Stripe Cache", "{used}, waited for {} times", work.stripe_cache_waits);
+    if view.stripe_cache_size > 0 {
+        line!(out, "Stripe Cache", "{used}, waited for {} times", work.stripe_cache_waits);
+        let (pages, members, shards) = (view.stripe_cache_size, view.raid_devices, view.shards);
+        let each = format!("{pages} pages x 4 KiB x {members} members x {shards} shards");
+        line!(out, "Stripe Cache Size", "{each}");
+    }
     line!(out, "Buffers", "{}", of(memory.buffers_used, memory.buffers));
     line!(out, "Memory Locked", "{}", if memory.locked { "yes" } else { "no" });
+}
+
+/// What fits the array, and what devices on top of it have.
+fn tuning(out: &mut String, view: &View) {
+    let tuning = &view.tuning;
+    let sectors = tuning.read_ahead_bytes / 512;
+    let kib = tuning.read_ahead_bytes >> 10;
+    line!(out, "Read Ahead", "{kib}K fits (blockdev --setra {sectors} DEVICE)");
+    for device in on_top(view) {
+        let now = device.read_ahead_kib().map_or_else(|why| why, |kib| format!("{kib}K now"));
+        line!(out, device.name(), "{now}");
+    }
+    for (label, program, options) in
+        [("ext4", "mkfs.ext4", &tuning.mkfs_ext4), ("XFS", "mkfs.xfs", &tuning.mkfs_xfs)]
+    {
+        if let Some(options) = options {
+            line!(out, label, "{program} {options}");
+        }
+    }
 }
 
 #[cfg(test)]

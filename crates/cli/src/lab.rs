@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const HELP: &str = "\
 Examples:
   lapstrake lab check plans/quick.toml
-  lapstrake lab run plans/quick.toml
+  lapstrake lab run
   lapstrake lab report -o report.html
   lapstrake lab compare 'raid5 64K' 'raid10 64K'
 

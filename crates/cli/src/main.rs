@@ -11,6 +11,7 @@ mod generate;
 mod grow;
 mod lab;
 mod members;
+mod on_top;
 mod options;
 mod scan;
 mod serve;
@@ -20,6 +21,7 @@ mod stop;
 mod sync;
 mod target;
 mod text;
+mod tree;
 mod wait;
 
 use clap::{Parser, Subcommand};

@@ -1,25 +1,36 @@
 //! `lapstrake set`.
 
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::on_top::{OnTop, on_top};
+use crate::options::kib;
+use crate::status::view::View;
 use crate::target::Target;
 use serde_json::{Map, Value, json};
 
 const HELP: &str = "\
 Settings:
-  sync_speed_min  KiB/s that a sync action has of each member even while clients are busy
-  sync_speed_max  KiB/s that it has at most; 0 is no limit
-  check_window    part of the local day in which a check or repair goes on, or \"always\"; outside of it
-                  one that was begun waits
+  sync_speed_min     KiB/s that a sync action has of each member even while clients are busy
+  sync_speed_max     KiB/s that it has at most; 0 is no limit
+  check_window       part of the local day in which a check or repair goes on, or \"always\"; outside of it
+                     one that was begun waits
+  stripe_cache_size  pages of 4 KiB for each member, in each shard, from 32 to 32768: what work on stripes
+                     may hold at once
+  read_ahead         KiB (or with a unit) of the loop devices on the array's FUSE file. The array has none of its
+                     own; a client's nbd device is set with blockdev --setra. `lapstrake detail` says what fits
 
 Examples:
   lapstrake set data check_window=22:00-06:00 && lapstrake check data
   lapstrake set data sync_speed_max=50000
   lapstrake set data sync_speed_min=100000 sync_speed_max=0
+  lapstrake set data stripe_cache_size=4096 read_ahead=4M
 
 Exit codes:
   0  all are set
-  1  none is: one is not known or out of range, or the array is not served
+  1  none is, unless the message says so: one is not known or out of range, or the array is not served
   2  usage";
+
+/// The setting that is not the server's.
+const READ_AHEAD: &str = "read_ahead";
 
 /// Change settings of an array that is being served, until it is stopped.
 #[derive(clap::Args)]
@@ -35,9 +46,13 @@ pub struct Args {
 fn setting(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
     let value = match key {
-        "sync_speed_min" | "sync_speed_max" => {
-            value.parse::<u64>().map_err(|_| format!("{value:?} is not a number of KiB/s"))?.into()
+        "sync_speed_min" | "sync_speed_max" | "stripe_cache_size" => {
+            value.parse::<u64>().map_err(|_| format!("{value:?} is not a number"))?.into()
         }
+        READ_AHEAD => match kib(value)? {
+            bytes if bytes.is_multiple_of(4096) => (bytes >> 10).into(),
+            _ => return Err(format!("{value} is no whole number of pages of 4 KiB")),
+        },
         // The server knows which there are.
         _ => value.into(),
     };
@@ -46,16 +61,57 @@ fn setting(text: &str) -> Result<(String, Value), String> {
 
 pub fn run(args: &Args) -> Outcome {
     let target = &args.target;
-    let settings: Map<String, Value> = args.settings.iter().cloned().collect();
-    let reply = target.ask(&json!({ "command": "set", "settings": settings }))?;
-    let settings = &reply["settings"];
+    let mut settings: Map<String, Value> = args.settings.iter().cloned().collect();
+    let read_ahead = settings.remove(READ_AHEAD).and_then(|kib| kib.as_u64());
+    let devices = match read_ahead {
+        Some(_) => loops(target)?,
+        None => Vec::new(),
+    };
+    let mut now = Map::new();
+    if !settings.is_empty() {
+        let reply = target.ask(&json!({ "command": "set", "settings": settings }))?;
+        now.extend(reply["settings"].as_object().cloned().unwrap_or_default());
+    }
+    if let Some(kib) = read_ahead {
+        for device in &devices {
+            device.set_read_ahead_kib(kib).map_err(Failure::new)?;
+        }
+        let set = |device: &OnTop| (device.name(), Value::from(kib));
+        now.insert(READ_AHEAD.into(), devices.iter().map(set).collect::<Map<_, _>>().into());
+    }
+    tell(target, &now);
+    Ok(Exit::Done)
+}
+
+/// The loop devices whose read-ahead is the array's.
+fn loops(target: &Target) -> Result<Vec<OnTop>, Failure> {
+    let view: View = serde_json::from_value(target.detail(None)?)?;
+    let devices = on_top(&view);
+    if devices.is_empty() {
+        return Err(Failure::new(format!(
+            "{}: read_ahead: no loop device lies on it. A served array has no read-ahead of its own: a kernel's device \
+             on it has, and that of an NBD client is set where the client is, with `blockdev --setra {} DEVICE`; \
+             nothing was changed",
+            target.name,
+            view.tuning.read_ahead_bytes / 512
+        )));
+    }
+    Ok(devices)
+}
+
+fn tell(target: &Target, settings: &Map<String, Value>) {
     if target.json {
-        println!("{}", json!({ "name": target.name, "settings": settings }));
-    } else {
-        for (key, value) in settings.as_object().into_iter().flatten() {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            println!("{}: {key}={value}", target.name);
+        return println!("{}", json!({ "name": target.name, "settings": settings }));
+    }
+    for (key, value) in settings {
+        match value {
+            Value::Object(devices) => {
+                for (device, kib) in devices {
+                    println!("{}: {key} of {device}={kib}", target.name);
+                }
+            }
+            Value::String(text) => println!("{}: {key}={text}", target.name),
+            other => println!("{}: {key}={other}", target.name),
         }
     }
-    Ok(Exit::Done)
 }

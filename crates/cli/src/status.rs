@@ -5,15 +5,15 @@ pub mod view;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::target::{self, Place};
-use lapstrake_host::control::{self, ControlError};
+use crate::tree;
 use serde_json::{Value, json};
-use std::path::Path;
 use view::View;
 
 const HELP: &str = "\
 Examples:
   lapstrake status
   lapstrake status data
+  lapstrake status --tree
   watch -n1 lapstrake status
 
 Exit codes:
@@ -32,6 +32,10 @@ Exit codes:
 pub struct Args {
     /// Only this array
     name: Option<String>,
+    /// As a tree: arrays whose members are arrays that are served, with these; each unit's type, status, how far a sync
+    /// action has come, members, stripe (chunk) and size
+    #[arg(long)]
+    tree: bool,
     #[command(flatten)]
     place: Place,
     /// Report in JSON: all that is known about each array
@@ -41,28 +45,30 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let dir = args.place.dir();
-    let names = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => control::served(&dir)?,
+    let (mut arrays, mut failures) = match &args.name {
+        Some(name) => (vec![target::detail(&dir, name, None)?], Vec::new()),
+        None => tree::served(&dir)?,
     };
-    let (mut arrays, mut failures) = (Vec::new(), Vec::new());
-    let mut whole = true;
-    let mut text = String::new();
-    for name in &names {
-        match seen(&dir, name) {
-            Ok((detail, view)) => {
-                arrays.push(detail);
-                whole &= view.is_whole();
-                text += &mdstat::stanza(&view);
-            }
-            // It has been stopped since it was listed.
-            Err(ControlError::NotServed { .. }) if args.name.is_none() => {}
-            Err(error) => failures.push(error.to_string()),
-        }
-    }
+    let mut views = views(&mut arrays, &mut failures);
     if arrays.is_empty() && !failures.is_empty() {
         return Err(Failure::new(failures.join("\n")));
     }
+    let whole = views.iter().all(View::is_whole);
+    if args.tree {
+        arrays = match &args.name {
+            Some(name) => {
+                let all = tree::others(&dir, name)?;
+                arrays.iter_mut().for_each(|array| tree::nest(array, &all, &mut Vec::new()));
+                arrays
+            }
+            None => tree::roots(&arrays),
+        };
+        views = self::views(&mut arrays, &mut failures);
+    }
+    let text = match args.tree {
+        true => tree::table(&views),
+        false => views.iter().map(mdstat::stanza).collect(),
+    };
     match (args.json, arrays.is_empty()) {
         (true, _) => println!("{:#}", json!({ "arrays": arrays, "errors": failures })),
         (false, true) => println!("no array is being served"),
@@ -76,13 +82,19 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-fn seen(dir: &Path, name: &str) -> Result<(Value, View), ControlError> {
-    let detail = target::detail(dir, name, None)?;
-    match serde_json::from_value(detail.clone()) {
-        Ok(view) => Ok((detail, view)),
-        Err(error) => Err(ControlError::Refused {
-            name: name.into(),
-            error: format!("its server's answer is not understood: {error}"),
-        }),
-    }
+/// What servers told, of those whose answers are understood.
+fn views(arrays: &mut Vec<Value>, failures: &mut Vec<String>) -> Vec<View> {
+    let mut views = Vec::new();
+    arrays.retain(|array| match serde_json::from_value(array.clone()) {
+        Ok(view) => {
+            views.push(view);
+            true
+        }
+        Err(error) => {
+            let name = array["name"].as_str().unwrap_or_default();
+            failures.push(format!("{name}: its server's answer is not understood: {error}"));
+            false
+        }
+    });
+    views
 }

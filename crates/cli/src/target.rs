@@ -39,6 +39,11 @@ impl Target {
         control::ask(&self.place.dir(), &self.name, request)
     }
 
+    /// Where its control socket is, and others'.
+    pub fn dir(&self) -> PathBuf {
+        self.place.dir()
+    }
+
     /// All that the server tells, if it tells it within a time.
     pub fn detail(&self, limit: Option<Duration>) -> Result<Value, ControlError> {
         detail(&self.place.dir(), &self.name, limit)

@@ -140,6 +140,10 @@ fn a_small_plan_is_carried_out_and_everything_is_kept() {
         for run in runs(&stored, name, "write") {
             let amplification = run.phases[0].write_amplification().unwrap();
             assert!((1.4..2.5).contains(&amplification), "{name}: {amplification}");
+            let members = &run.phases[0].members;
+            let names: Vec<&str> = members.iter().map(|member| &*member.member).collect();
+            assert_eq!(names, ["a", "b", "c"], "{name}");
+            assert!(members.iter().all(|member| member.written_bytes > 1 << 20), "{members:?}");
         }
     }
     // Forth in one round and back in the other.

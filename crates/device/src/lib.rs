@@ -15,6 +15,7 @@
 //!
 //! This crate knows nothing of RAID and nothing of the protocols that clients speak.
 
+mod arena;
 mod error;
 pub mod fault;
 mod holder;
@@ -34,6 +35,7 @@ mod spec;
 mod waker;
 mod workers;
 
+pub use arena::Arena;
 pub use error::{FaultError, OpenError, OverlayError, QueueError, SpecError};
 pub use fault::Faults;
 pub use member::{Access, Member, overlaps};

@@ -6,8 +6,10 @@ mod common;
 use common::{file, places};
 use lapstrake_device::{Access, Member, MemberSpec, OpenError, overlaps};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// One test at a time: a process that another test starts holds, between its fork and its exec, every
 /// description that is open here, and so the locks that this test has just let go of.
@@ -15,6 +17,23 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run(command: &mut Command) -> bool {
+    let out = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    out.is_ok_and(|status| status.success())
+}
+
+/// Unmounts, repeated while it is busy: whatever watches mounts on this machine looks at new ones for a moment.
+fn unmounted(at: &Path) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        if run(Command::new("umount").arg(at)) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
 }
 
 const CHILD: &str = "DEVICE_TEST_HOLD";
@@ -216,10 +235,6 @@ fn a_mounted_block_device_is_refused_and_the_mount_named() {
     let Some(device) = Loop::new(path.to_str().unwrap()) else { return };
     let at = place.path().join("at");
     std::fs::create_dir(&at).unwrap();
-    let run = |command: &mut Command| {
-        let out = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        out.is_ok_and(|status| status.success())
-    };
     if !run(Command::new("mkfs.ext4").args(["-q", &device.0]))
         || !run(Command::new("mount").arg(&device.0).arg(&at))
     {
@@ -227,7 +242,7 @@ fn a_mounted_block_device_is_refused_and_the_mount_named() {
         return;
     }
     let results = [Access::ReadOnly, Access::ReadWrite].map(|access| try_open(&device.0, access));
-    assert!(run(Command::new("umount").arg(&at)));
+    assert!(unmounted(&at), "{} is busy for 20 s", at.display());
     for result in results {
         let holders = result.unwrap_err();
         let named = format!("the file system mounted on {}", at.display());

@@ -56,10 +56,10 @@ pub(crate) struct Copies {
 }
 
 impl Behind {
-    /// `pages` of memory from `first` on of an arena.
-    pub(crate) fn new(arena: BufId, first: u32, pages: u32, max: u32) -> Self {
+    /// The first `pages` of an arena.
+    pub(crate) fn new(arena: BufId, pages: u32, max: u32) -> Self {
         Self {
-            memory: Scratch::new_at(arena, first, pages),
+            memory: Scratch::new(arena, pages),
             max,
             next: 0,
             ranges: BTreeMap::new(),

@@ -70,6 +70,11 @@ pub enum Order {
     GoodAgain(MemberId, Sector, Sectors),
     /// The journal's superblock says that the ring begins there; what lies before is free.
     TailMoved(u64),
+    /// The stripe cache has so many pages from now on, in the sense of [`ShardConfig::scratch_pages`], and no fewer than
+    /// the world would begin with. More of them are there already.
+    ///
+    /// [`ShardConfig::scratch_pages`]: crate::ShardConfig::scratch_pages
+    StripeCache(u32),
 }
 
 /// From a shard to the supervisor.

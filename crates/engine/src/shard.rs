@@ -51,9 +51,9 @@ pub struct ShardConfig {
     pub in_sync_to: Sector,
     /// The write-intent bitmap, if there is one.
     pub bitmap: Option<BitmapTerms>,
-    /// The stripe cache's memory.
+    /// The stripe cache's memory, behind `behind_pages`.
     pub scratch: BufId,
-    /// Its size in pages of 4 KiB.
+    /// Its size in pages of 4 KiB. [`Order::StripeCache`] changes it.
     pub scratch_pages: u32,
     /// The mark of the members' partial parity logs, if there are any.
     pub log_signature: Option<u32>,
@@ -62,7 +62,7 @@ pub struct ShardConfig {
     /// The journal; it takes [`JOURNAL_PAGES`] of the stripe cache. Only one shard may have it, and only that
     /// one is given writes. Requests start at and are multiples of its blocks.
     pub journal: Option<JournalConfig>,
-    /// Pages behind these, for writes that are left behind.
+    /// Pages before these, for writes that are left behind.
     pub behind_pages: u32,
 }
 
@@ -153,6 +153,8 @@ pub struct Shard {
     pub(crate) ops: Slab<Op>,
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
+    /// Pages of the stripe cache that logs or the journal hold for good.
+    held_pages: u32,
     pub(crate) syncs: Syncs,
     pub(crate) behind: Behind,
     pub(crate) builder: Builder,
@@ -187,15 +189,19 @@ impl Shard {
     #[must_use]
     pub fn new(config: ShardConfig) -> Self {
         let raid_disks = config.geometry.raid_disks();
-        let mut scratch = Scratch::new(config.scratch, config.scratch_pages);
         let logs = config.log_signature.filter(|_| !config.read_only);
+        // What is held for good lies at the beginning, so that the end can move.
+        let held_pages = config.journal.map_or(0, |_| JOURNAL_PAGES)
+            + logs.map_or(0, |_| raid_disks.into()).min(config.scratch_pages);
+        let mut held = Scratch::new_at(config.scratch, config.behind_pages, held_pages);
         let journal = config.journal.map(|journal| {
-            let metas = scratch.alloc(JOURNAL_PAGES * PAGE_BYTES);
-            Journal::new(journal, metas.expect("the world gives so much more with a journal"))
+            let metas = held.alloc(JOURNAL_PAGES * PAGE_BYTES);
+            Journal::new(journal, metas.expect("so much is set aside with a journal"))
         });
+        let first = config.behind_pages + held_pages;
         Self {
             members: Members::new(raid_disks, &config.members),
-            logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut scratch)),
+            logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut held)),
             geometry: config.geometry,
             in_sync_to: config.in_sync_to,
             reqs: Slab::new(),
@@ -203,12 +209,12 @@ impl Shard {
             goods: VecDeque::new(),
             ops: Slab::new(),
             stripes: Stripes::new(config.lost),
-            scratch,
+            scratch: Scratch::new_at(config.scratch, first, config.scratch_pages - held_pages),
+            held_pages,
             journal,
             syncs: Syncs::default(),
             behind: Behind::new(
                 config.scratch,
-                config.scratch_pages,
                 config.behind_pages,
                 config.bitmap.map_or(0, |terms| terms.write_behind),
             ),
@@ -316,6 +322,10 @@ impl Shard {
                 self.told_good(member, start.0..start.0 + len.0);
             }
             Order::TailMoved(position) => self.tail_moved(position),
+            Order::StripeCache(pages) => {
+                self.scratch.resize(pages - self.held_pages);
+                self.stripes.queue_starved();
+            }
             Order::SweepBits => {
                 let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
                 self.notices.push_back(Notice::BitsIdle(idle));
@@ -385,10 +395,11 @@ impl Shard {
         self.stats
     }
 
-    /// Stripe cache pages in use and in all.
+    /// Stripe cache pages that operations use, and all. After an [`Order::StripeCache`] for less these come down when
+    /// operations have left what lies beyond; the world may take it back then.
     #[must_use]
     pub fn scratch_pages(&self) -> (u32, u32) {
-        (self.scratch.capacity() - self.scratch.free_pages(), self.scratch.capacity())
+        (self.scratch.used(), self.held_pages + self.scratch.capacity())
     }
 
     /// No request is in work or held back.

@@ -182,7 +182,8 @@ impl Stripes {
         self.queue_starved();
     }
 
-    fn queue_starved(&mut self) {
+    /// Has those that found too little memory try again.
+    pub(crate) fn queue_starved(&mut self) {
         while let Some(number) = self.starved.pop_front() {
             self.queue(number);
         }

@@ -2,24 +2,25 @@
 
 use crate::{
     bare::{self, BareError},
+    cache::CacheTerms,
     client::Client,
     core::{Core, CoreParts},
     journal,
     lead::{Lead, mending::check_speed},
     logs::{self, Replayed},
-    memory::Memory,
+    memory::{Memory, Sizes},
     message::{Address, Answer, Command, Done, Greeter, Message, Parcel, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
-    status::{Counters, Detail, Log, MemberDetail, MemoryUse, Work},
+    status::{Counters, Detail, Log, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
 };
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
     RequestKind, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
-    journal::{JOURNAL_PAGES, JournalConfig},
+    journal::JournalConfig,
 };
-use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Layout, Sector, Sectors, Slot};
 use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl};
 use std::{
     io,
@@ -37,16 +38,6 @@ use thiserror::Error;
 /// The least length of a span that one shard is dealt: long enough that most requests stay on one
 /// shard, short enough that a few sequential ones in flight keep every shard busy.
 const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
-/// Pages of a shard's whole stripe cache: just below 4 GiB.
-const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
-/// Pages per member that the largest parity operation takes.
-const CACHE_PAGES_MIN: u32 = 32;
-/// What logs add to that, for each member: a header, and of the largest operation partial parity.
-const CACHE_PAGES_LOGGED: u32 = 32;
-
-/// Pages of a shard for writes that are left behind: 4 MiB.
-const BEHIND_PAGES: u32 = 1024;
-
 /// A member that an array is started with.
 #[derive(Debug)]
 pub struct Part {
@@ -224,6 +215,7 @@ pub(crate) struct Facts {
     /// flush has to wait.
     pub has_one_writer: bool,
     pub is_mirror: bool,
+    pub cache: CacheTerms,
     pub geometry: Geometry,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
@@ -235,6 +227,8 @@ pub(crate) struct Facts {
 pub(crate) struct MemberFact {
     /// As it was given.
     pub path: String,
+    /// By its absolute path.
+    pub file: String,
     /// All by which it can be called.
     pub names: Vec<String>,
     pub direct: bool,
@@ -247,8 +241,15 @@ pub(crate) struct MemberFact {
 impl MemberFact {
     pub(crate) fn new(device: &Member, names: Vec<String>) -> Self {
         let (path, direct) = (device.spec().to_string(), device.direct());
-        Self { path, names, direct, gone: false, deleted: false }
+        Self { path, file: file_of(device), names, direct, gone: false, deleted: false }
     }
+}
+
+/// A member's file by its absolute path, as far as that can be told.
+fn file_of(device: &Member) -> String {
+    let spec = device.spec();
+    let resolved = spec.resolved().map_or_else(|_| spec.path.clone(), |resolved| resolved.path);
+    resolved.display().to_string()
 }
 
 /// A running array. Dropping it does not stop it cleanly; [`Array::stop`] does.
@@ -306,7 +307,7 @@ impl Array {
             let journal = journal.filter(|_| index == 0);
             let core = Core::new(CoreParts {
                 index,
-                engine: shard(&parts, options, &replayed, journal, memory.scratch()),
+                engine: shard(&parts, options, &replayed, journal, &memory),
                 memory,
                 peers: peers.clone(),
                 counters: counters[index].clone(),
@@ -379,9 +380,14 @@ impl Seat {
     fn take(index: usize, parts: &Parts, options: &Options) -> Result<Self, StartError> {
         let devices = parts.members.iter().map(|part| part.device.clone());
         let queue = Queue::new(devices, options.backend, 256)?;
-        let cache = cache_pages(parts, options, index == 0) + behind_pages(parts);
-        let memory = Memory::new(cache as usize * 4096, options.buffer_bytes, true);
-        let memory = memory.map_err(refused("memory for buffers"))?;
+        let terms = CacheTerms::of(parts);
+        let sizes = Sizes {
+            behind: terms.behind_pages(),
+            cache: terms.pages(terms.size(options.stripe_cache_size), index == 0),
+            cache_most: terms.pages_most(index == 0),
+            pool_bytes: options.buffer_bytes,
+        };
+        let memory = Memory::new(&sizes).map_err(refused("memory for buffers"))?;
         let (sender, inbox) = mpsc::channel();
         let peer = Peer { sender, waker: queue.handle() };
         let (runner, work) = mpsc::channel::<Runner>();
@@ -550,37 +556,14 @@ fn span(geometry: &Geometry) -> u64 {
     SPAN_SECTORS_MIN.next_multiple_of(unit)
 }
 
-/// Pages of a shard's stripe cache; the first one has the journal's besides.
-fn cache_pages(parts: &Parts, options: &Options, is_first: bool) -> u32 {
-    let for_journal = if parts.replays && is_first { JOURNAL_PAGES } else { 0 };
-    let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
-    let per_log = parts.log_signature().map_or(0, |_| CACHE_PAGES_LOGGED);
-    let per_member = per_member.saturating_add(per_log);
-    match &parts.geometry {
-        // The engine names a place in it by 32 bits.
-        // Levels with copies need it for recovery and the like.
-        geometry if geometry.level().has_redundancy() => {
-            for_journal
-                + per_member.saturating_mul(geometry.raid_disks().into()).min(CACHE_PAGES_MAX)
-        }
-        _ => 0,
-    }
-}
-
-/// Memory for writes that a write-mostly member may have later than they are answered.
-fn behind_pages(parts: &Parts) -> u32 {
-    let lags = parts.members.iter().any(|member| member.superblock.write_mostly());
-    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
-    if is_mirror && lags { BEHIND_PAGES } else { 0 }
-}
-
 fn shard(
     parts: &Parts,
     options: &Options,
     replayed: &Replayed,
     journal: Option<JournalConfig>,
-    scratch: BufId,
+    memory: &Memory,
 ) -> Shard {
+    let terms = CacheTerms::of(parts);
     let members = parts.members.iter().map(|part| MemberConfig {
         slot: part.slot,
         trusted_to: part.trusted_to,
@@ -594,12 +577,12 @@ fn shard(
         block: Sectors(u64::from(parts.block_bytes()) / 512),
         in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
         bitmap: intent.map(|i| BitmapTerms::of(&i.superblock)),
-        scratch,
-        scratch_pages: cache_pages(parts, options, journal.is_some()),
+        scratch: memory.scratch(),
+        scratch_pages: memory.cache_pages(),
         log_signature: parts.log_signature(),
         lost: replayed.lost.clone(),
         journal,
-        behind_pages: behind_pages(parts),
+        behind_pages: terms.behind_pages(),
     })
 }
 
@@ -676,6 +659,7 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
         .enumerate()
         .map(|(index, part)| MemberDetail {
             path: part.device.spec().to_string(),
+            file: file_of(&part.device),
             number: part.superblock.dev_number(),
             slot: part.slot.map(|slot| slot.0),
             state: match part.slot {
@@ -695,6 +679,7 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
             awaits_replacement: false,
             direct: part.device.direct(),
             deleted: false,
+            work: MemberWork::default(),
         })
         .collect()
 }
@@ -705,8 +690,6 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
     let geometry = &parts.geometry;
     let redundant = geometry.level().has_redundancy();
     let shards = options.shards.max(1);
-    let pages = |shard| u64::from(cache_pages(parts, options, shard == 0) + behind_pages(parts));
-    let cache = (0..shards).map(pages).sum::<u64>() * 4096;
     let layout = sb.layout().map(|layout| layout.name().into_owned());
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
     Detail {
@@ -747,13 +730,19 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,
+        stripe_cache_size: CacheTerms::of(parts).size(options.stripe_cache_size),
         members: member_details(parts),
         backend: "",
         shards,
         clients: 0,
+        tuning: Tuning::of(
+            geometry.level(),
+            sb.layout().unwrap_or(Layout::None),
+            geometry.raid_disks(),
+            sb.chunk().bytes(),
+        ),
         work: Work::default(),
         memory: MemoryUse {
-            stripe_cache: cache,
             buffers: (options.buffer_bytes * shards) as u64,
             ..MemoryUse::default()
         },
@@ -765,13 +754,15 @@ fn facts(parts: &Parts, options: &Options) -> Facts {
     let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
     let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
     let is_logged = parts.log_signature().is_some() || parts.replays;
+    let cache = CacheTerms::of(parts);
     Facts {
         name: parts.name.clone(),
         has_control: options.has_control,
         redundant: parts.geometry.level().has_redundancy(),
         is_logged,
-        has_one_writer: is_logged || behind_pages(parts) > 0,
+        has_one_writer: is_logged || cache.behind_pages() > 0,
         is_mirror,
+        cache,
         geometry: parts.geometry.clone(),
         members: parts.members.iter().map(of).collect(),
         detail,

@@ -11,7 +11,7 @@
 use crate::array::Handle;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
-use crate::message::{Answer, BitmapPlace, BitmapWish, Command};
+use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Settings};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -498,10 +498,11 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         Answer::Added(member, how) => json!({ "member": member, "how": how }),
         Answer::Replacement(member) => json!({ "replacement": member }),
         Answer::Removed(paths) => json!({ "removed": paths }),
-        Answer::Settings { min, max, window } => {
+        Answer::Settings { min, max, window, stripe_cache } => {
             let window = window.map_or(ALWAYS.into(), |window| window.to_string());
             json!({ "settings": {
                 "sync_speed_min": min, "sync_speed_max": max, "check_window": window,
+                "stripe_cache_size": stripe_cache,
             } })
         }
         Answer::AlreadySo => json!({ "changed": false }),
@@ -521,25 +522,32 @@ fn number(request: &Value, key: &str) -> Result<Option<u32>, String> {
 pub(crate) const ALWAYS: &str = "always";
 
 fn settings(wanted: &Value) -> Result<Command, String> {
-    let (mut min, mut max, mut window) = (None, None, None);
+    let mut settings = Settings::default();
     for (key, value) in wanted.as_object().ok_or("no \"settings\" in the request")? {
         let place = match key.as_str() {
-            "sync_speed_min" => &mut min,
-            "sync_speed_max" => &mut max,
+            "sync_speed_min" => &mut settings.min,
+            "sync_speed_max" => &mut settings.max,
+            "stripe_cache_size" => {
+                let pages = value.as_u64().and_then(|pages| u32::try_from(pages).ok());
+                settings.stripe_cache = Some(pages.ok_or_else(|| {
+                    format!("stripe_cache_size: {value} is no number of pages; nothing was changed")
+                })?);
+                continue;
+            }
             "check_window" => {
                 let text = value
                     .as_str()
                     .ok_or("check_window: no text such as 22:00-06:00; nothing was changed")?;
                 let parsed = (text != ALWAYS).then(|| text.parse()).transpose();
-                window = Some(
+                settings.window = Some(
                     parsed.map_err(|why| format!("check_window: {why}; nothing was changed"))?,
                 );
                 continue;
             }
             other => {
                 return Err(format!(
-                    "unknown setting {other:?}; known are sync_speed_min, sync_speed_max and \
-                     check_window; nothing was changed"
+                    "unknown setting {other:?}; known are sync_speed_min, sync_speed_max, \
+                     check_window and stripe_cache_size; nothing was changed"
                 ));
             }
         };
@@ -548,7 +556,7 @@ fn settings(wanted: &Value) -> Result<Command, String> {
             .ok_or_else(|| format!("{key}: {value} is no number of KiB/s; nothing was changed"))?;
         *place = Some(number);
     }
-    Ok(Command::Set { min, max, window })
+    Ok(Command::Set(settings))
 }
 
 /// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the

@@ -12,19 +12,19 @@ use crate::{
     memory::Memory,
     message::{Address, Done, Message, Parcel, Peer},
     runs::{Run, Runs},
-    status::{Counters, Log},
+    status::{Counters, Log, MemberWork},
 };
 use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
-    Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Reply, Request, RequestError,
-    RequestId, RequestKind, Shard, Time,
+    Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Order, Reply, Request,
+    RequestError, RequestId, RequestKind, Shard, Time,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
 use std::{
     collections::VecDeque,
     os::fd::RawFd,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Instant,
 };
 
@@ -105,8 +105,9 @@ pub(crate) struct Core {
     began: Instant,
     deal: Vec<usize>,
     span: u64,
-    /// The queue's index of each member's device.
+    /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
+    sent: Vec<MemberWork>,
     paused: bool,
     backlog: VecDeque<(Origin, Parcel)>,
     pending: Slab<Pending>,
@@ -137,7 +138,7 @@ pub(crate) struct CoreParts {
 
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Self {
-        Self {
+        let this = Self {
             index: parts.index,
             peers: parts.peers,
             engine: parts.engine,
@@ -155,13 +156,16 @@ impl Core {
             deal: vec![0],
             span: parts.span,
             devices: (0..parts.members).collect(),
+            sent: vec![MemberWork::default(); parts.members],
             paused: false,
             backlog: VecDeque::new(),
             pending: Slab::new(),
             flushing: Slab::new(),
             zeroing: Vec::new(),
             failures: Runs::default(),
-        }
+        };
+        this.publish();
+        this
     }
 
     pub(crate) fn span(&self) -> u64 {
@@ -177,6 +181,7 @@ impl Core {
     pub(crate) fn add_device(&mut self, device: Arc<Member>) {
         let index = self.queue.add_member(device);
         self.devices.push(index);
+        self.sent.push(MemberWork::default());
     }
 
     /// The member's device is no longer used.
@@ -421,6 +426,7 @@ impl Core {
     fn start(&mut self, io: &MemberIo) {
         let member = self.device(io.member);
         let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
+        self.sent[usize::from(io.member.0)].count(io.kind == IoKind::Read, len);
         let iov = self.memory.iov(&io.pieces);
         let op = match io.kind {
             IoKind::Read => Op::Read { member, offset, iov: &iov },
@@ -492,6 +498,26 @@ impl Core {
         self.engine.handle_completion(self.now(), id, result >= 0);
     }
 
+    /// Gives the stripe cache another size, and tells the lead.
+    pub(crate) fn resize_cache(&mut self, size: u32, pages: u32) {
+        let grows = pages > self.memory.cache_pages();
+        let memory = if grows { self.memory.resize_cache(pages) } else { Ok(()) };
+        if memory.is_ok() {
+            self.engine.handle_order(self.now(), &Order::StripeCache(pages));
+        }
+        let result = memory.map_err(|error| error.to_string());
+        self.peers[0].send(Message::CacheResized { size, result });
+    }
+
+    /// Gives back what the engine has left of its stripe cache.
+    pub(crate) fn trim_cache(&mut self) {
+        let (_, pages) = self.engine.scratch_pages();
+        if pages < self.memory.cache_pages() {
+            // It cannot fail, since it takes nothing.
+            let _ = self.memory.resize_cache(pages);
+        }
+    }
+
     /// Shows what has been done to whoever asks.
     pub(crate) fn publish(&self) {
         let stats = self.engine.stats();
@@ -507,12 +533,15 @@ impl Core {
             (&self.counters.recovered, stats.recovered),
             (&self.counters.scratch_waits, stats.scratch_waits),
             (&self.counters.behind_writes, stats.behind_writes),
-            (&self.counters.cache_pages, u64::from(self.engine.scratch_pages().0)),
+            (&self.counters.cache_pages_used, u64::from(self.engine.scratch_pages().0)),
+            (&self.counters.cache_bytes, self.memory.cache_bytes() as u64),
             (&self.counters.pool_bytes, self.memory.in_use() as u64),
         ];
         for (counter, value) in pairs {
             counter.store(value, Ordering::Relaxed);
         }
+        let mut members = self.counters.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.clone_from(&self.sent);
     }
 }
 

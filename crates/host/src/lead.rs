@@ -8,6 +8,7 @@
 mod bitmap;
 mod deleted;
 pub(crate) mod mending;
+mod settings;
 
 use crate::{
     array::{Facts, MemberFact},
@@ -90,6 +91,9 @@ pub(crate) struct Lead {
     bitmap_file: Option<BitmapFile>,
     /// Who waits for a change of the bitmap.
     bitmap_answer: Option<Sender<Answer>>,
+    /// Pages of the stripe caches for each member, and a change of that.
+    cache_size: u32,
+    resizing: Option<settings::Resizing>,
     counters: Vec<Arc<Counters>>,
     log: Log,
     pool: Pool,
@@ -138,6 +142,8 @@ impl Lead {
                 .as_ref()
                 .map(|path| BitmapFile { device: facts.members.len(), path: path.into() }),
             bitmap_answer: None,
+            cache_size: facts.detail.stripe_cache_size,
+            resizing: None,
             facts,
             counters,
             log,
@@ -518,7 +524,7 @@ impl Lead {
             Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
             Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),
             Command::Sync(action) => self.sync(core, &action).map(|()| Answer::Done),
-            Command::Set { min, max, window } => self.set(core, min, max, window),
+            Command::Set(settings) => return self.set(core, settings, answer),
             Command::Stop => return self.begin_stop(core, answer),
         };
         // The asker may have gone.
@@ -644,8 +650,8 @@ impl Lead {
             detail.members[usize::from(member.0)].state = standing_name(Standing::Faulty);
         }
         if self.supervisor.is_none() {
-            for (shown, part) in detail.members.iter_mut().zip(&self.members) {
-                shown.deleted = part.deleted;
+            for (id, (shown, part)) in detail.members.iter_mut().zip(&self.members).enumerate() {
+                (shown.deleted, shown.work) = (part.deleted, self.member_work(id));
             }
         }
         if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
@@ -672,11 +678,11 @@ impl Lead {
         for counters in &self.counters {
             counters.add_to(&mut work, &mut memory);
         }
-        memory.stripe_cache = detail.memory.stripe_cache;
         memory.buffers = detail.memory.buffers;
         memory.locked = core.memory.locked();
         work.bitmap_writes = self.supervisor.as_ref().map_or(0, Supervisor::bitmap_writes);
         (detail.work, detail.memory) = (work, memory);
+        detail.stripe_cache_size = self.cache_size;
         detail.clients = self.homes.iter().sum();
         detail.backend = core.queue.backend();
         detail

@@ -9,6 +9,7 @@
 
 mod array;
 mod bare;
+mod cache;
 mod child;
 mod client;
 pub mod control;
@@ -39,7 +40,9 @@ pub use grow::grow_bitmap;
 pub use join::{Join, join};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
-pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter};
+pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter, Settings};
 pub use open::{GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
 pub use overlay::NewOverlay;
-pub use status::{Detail, LastSync, Log, MemberDetail, MemoryUse, Range, SyncDetail, Work};
+pub use status::{
+    Detail, LastSync, Log, MemberDetail, MemberWork, MemoryUse, Range, SyncDetail, Tuning, Work,
+};

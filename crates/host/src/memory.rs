@@ -1,6 +1,6 @@
 //! The bytes behind the engine's buffer handles, for one shard.
 //!
-//! Handle 0 is the stripe cache; every other handle names a request's memory: a run of this
+//! Handle 0 is the stripe cache, with the memory for writes left behind before it; every other handle names a request's memory: a run of this
 //! shard's pool, or memory that somebody else lends for the time of a request (another shard's
 //! client, a FUSE request). The pool is mapped, touched and, where allowed, locked before the
 //! first request, so that serving does not wait for the kernel to find a page.
@@ -8,8 +8,10 @@
 //! Invariant: memory behind a handle outlives every effect that names it, since the request
 //! that brought it is answered only after they are done.
 
-use lapstrake_device::{BufId as PoolId, IoVec, Pool};
-use lapstrake_engine::{Buf, BufId, Comparison, Compute, Finding, Piece, Seal, ZERO_BYTES};
+use lapstrake_device::{Arena, BufId as PoolId, IoVec, Pool};
+use lapstrake_engine::{
+    Buf, BufId, Comparison, Compute, Finding, PAGE_BYTES, Piece, Seal, ZERO_BYTES,
+};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::io;
@@ -41,7 +43,9 @@ struct Lent {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    cache: Pool,
+    /// For writes left behind, then the stripe cache.
+    cache: Arena,
+    behind_bytes: usize,
     /// Fresh mappings read as zeros, and nobody writes here.
     zeros: Pool,
     pool: Pool,
@@ -53,16 +57,48 @@ pub(crate) struct Memory {
 // keeps alive and leaves alone until the request is answered (the contract of `lend`).
 unsafe impl Send for Memory {}
 
+/// What a shard's memory is for.
+pub(crate) struct Sizes {
+    /// Pages for writes left behind.
+    pub behind: u32,
+    /// Pages of the stripe cache.
+    pub cache: u32,
+    /// What these may become.
+    pub cache_most: u32,
+    /// Bytes for requests.
+    pub pool_bytes: usize,
+}
+
 impl Memory {
-    /// `cache_bytes` for the stripe cache and `pool_bytes` for requests.
-    pub(crate) fn new(cache_bytes: usize, pool_bytes: usize, lock: bool) -> io::Result<Self> {
+    /// Memory that is locked where that is allowed.
+    pub(crate) fn new(sizes: &Sizes) -> io::Result<Self> {
+        let bytes = |pages: u32| pages as usize * PAGE_BYTES as usize;
+        let behind_bytes = bytes(sizes.behind);
+        let most = behind_bytes + bytes(sizes.cache_most);
+        let (pool_bytes, lock) = (sizes.pool_bytes, true);
         Ok(Self {
-            cache: Pool::new(cache_bytes, lock)?,
+            cache: Arena::new(behind_bytes + bytes(sizes.cache), most, lock)?,
+            behind_bytes,
             zeros: Pool::new(ZERO_BYTES as usize, lock)?,
             pool: Pool::new(pool_bytes, lock)?,
             lent: Slab::new(),
             large_bytes: 0,
         })
+    }
+
+    /// Gives the stripe cache another size. Of a smaller one the engine must have left what lies beyond.
+    pub(crate) fn resize_cache(&mut self, pages: u32) -> io::Result<()> {
+        self.cache.resize(self.behind_bytes + pages as usize * PAGE_BYTES as usize)
+    }
+
+    /// The stripe cache's pages.
+    pub(crate) fn cache_pages(&self) -> u32 {
+        ((self.cache.bytes() - self.behind_bytes) / PAGE_BYTES as usize) as u32
+    }
+
+    /// Of the stripe cache and the memory for writes left behind.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.cache.bytes()
     }
 
     /// The stripe cache's handle.

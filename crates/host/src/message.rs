@@ -53,6 +53,11 @@ pub(crate) enum Message {
     Order(Order),
     /// From the lead: a piece of a sync action whose sectors are this shard's.
     Sync(SyncPiece),
+    /// From the lead: give the stripe cache so many pages, which a size comes to, and say
+    /// [`Message::CacheResized`].
+    StripeCache { size: u32, pages: u32 },
+    /// To the lead: whether it has that size.
+    CacheResized { size: u32, result: Result<(), String> },
     /// From the lead: the next member's device.
     AddDevice(Arc<Member>),
     /// From the lead: the device of a member that is none any more.
@@ -120,18 +125,24 @@ pub enum Command {
     /// `check`, `repair`, `resync`, `idle`, `frozen` or `resume`.
     Sync(String),
     /// What is to be changed.
-    Set {
-        /// The least speed of recovery and resync, KiB a second, while there are requests.
-        min: Option<u64>,
-        /// The greatest at all times; 0: none.
-        max: Option<u64>,
-        /// When checks and repairs may run; none: always.
-        window: Option<Option<CheckWindow>>,
-    },
+    Set(Settings),
     /// Whose files were deleted.
     Deleted,
     /// Stop serving: clients leave, the superblocks say clean.
     Stop,
+}
+
+/// What is to be changed of an array, until it is stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// The least speed of recovery and resync, KiB a second, while there are requests.
+    pub min: Option<u64>,
+    /// The greatest at all times; 0: none.
+    pub max: Option<u64>,
+    /// When checks and repairs may run; none: always.
+    pub window: Option<Option<CheckWindow>>,
+    /// Pages of the stripe cache for each member, in each shard.
+    pub stripe_cache: Option<u32>,
 }
 
 /// Where an array is to have its write-intent bitmap.
@@ -206,6 +217,8 @@ pub enum Answer {
         max: u64,
         /// When checks and repairs may run; none: always.
         window: Option<CheckWindow>,
+        /// Pages of each member, in each shard; 0: the level has none.
+        stripe_cache: u32,
     },
     /// To [`Command::Deleted`].
     Deleted {

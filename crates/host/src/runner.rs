@@ -63,6 +63,7 @@ impl Runner {
             self.read_inbox();
             self.time();
             self.settle();
+            self.core.trim_cache();
             self.core.publish();
         }
         self.core.tell_failures(Time(u64::MAX));
@@ -159,6 +160,7 @@ impl Runner {
                 let now = core.now();
                 core.engine.handle_sync(now, piece);
             }
+            (Message::StripeCache { size, pages }, _) => core.resize_cache(size, pages),
             (Message::AddDevice(device), _) => core.add_device(device),
             (Message::RemoveDevice(member), _) => core.remove_device(member),
             (Message::Client(client), _) => self.welcome(client),
@@ -173,6 +175,9 @@ impl Runner {
             (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
             (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
             (Message::Paused, Some(lead)) => lead.paused(core),
+            (Message::CacheResized { size, result }, Some(lead)) => {
+                lead.cache_resized(core, size, result);
+            }
             (Message::Quiet, Some(lead)) => lead.quiet(core),
             (Message::Listen { listener, greeter }, Some(lead)) => {
                 lead.listen(core, listener, greeter);

@@ -1,8 +1,9 @@
 //! What a running array tells about itself.
 
+use lapstrake_geometry::{Layout, Level, read_ahead, row_chunks};
 use serde::Serialize;
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -36,8 +37,13 @@ pub(crate) struct Counters {
     pub recovered: AtomicU64,
     pub scratch_waits: AtomicU64,
     pub behind_writes: AtomicU64,
-    pub cache_pages: AtomicU64,
+    pub cache_pages_used: AtomicU64,
+    pub cache_bytes: AtomicU64,
     pub pool_bytes: AtomicU64,
+    /// By [`MemberId`].
+    ///
+    /// [`MemberId`]: lapstrake_engine::MemberId
+    pub members: Mutex<Vec<MemberWork>>,
 }
 
 /// Sums over all shards since the start.
@@ -72,7 +78,8 @@ pub struct Work {
 /// Memory of an array, bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct MemoryUse {
-    /// The stripe caches: pages per member x 4096 x members x shards.
+    /// The stripe caches: pages per member x 4096 x members x shards; and what logs, a journal and writes left behind
+    /// take.
     pub stripe_cache: u64,
     /// Of it in use now.
     pub stripe_cache_used: u64,
@@ -85,6 +92,17 @@ pub struct MemoryUse {
 }
 
 impl Counters {
+    /// Adds what this shard has sent to a member.
+    pub(crate) fn add_member(&self, id: usize, work: &mut MemberWork) {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(more) = members.get(id) {
+            work.reads += more.reads;
+            work.writes += more.writes;
+            work.read_bytes += more.read_bytes;
+            work.written_bytes += more.written_bytes;
+        }
+    }
+
     pub(crate) fn add_to(&self, work: &mut Work, memory: &mut MemoryUse) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         work.requests += get(&self.requests);
@@ -98,8 +116,34 @@ impl Counters {
         work.recovered += get(&self.recovered);
         work.stripe_cache_waits += get(&self.scratch_waits);
         work.behind_writes += get(&self.behind_writes);
-        memory.stripe_cache_used += get(&self.cache_pages) * 4096;
+        memory.stripe_cache_used += get(&self.cache_pages_used) * 4096;
+        memory.stripe_cache += get(&self.cache_bytes);
         memory.buffers_used += get(&self.pool_bytes);
+    }
+}
+
+/// What has been sent to one member since the start. Flushes count as writes of no bytes; superblocks and bitmap pages
+/// do not count.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct MemberWork {
+    /// Reads.
+    pub reads: u64,
+    /// All else.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+impl MemberWork {
+    pub(crate) fn count(&mut self, is_read: bool, bytes: u64) {
+        let (requests, sum) = match is_read {
+            true => (&mut self.reads, &mut self.read_bytes),
+            false => (&mut self.writes, &mut self.written_bytes),
+        };
+        *requests += 1;
+        *sum += bytes;
     }
 }
 
@@ -108,6 +152,8 @@ impl Counters {
 pub struct MemberDetail {
     /// As it was named.
     pub path: String,
+    /// The file or device by its absolute path without links, and without a window.
+    pub file: String,
     /// Its number in the superblocks.
     pub number: u32,
     /// Its slot.
@@ -126,6 +172,8 @@ pub struct MemberDetail {
     pub direct: bool,
     /// Its file was deleted while it was served: it is gone when the server ends.
     pub deleted: bool,
+    /// What has been sent to it.
+    pub work: MemberWork,
 }
 
 /// A recovery, resync, check or repair that runs. Bytes of a member; of the array for a RAID10 that is not
@@ -166,6 +214,34 @@ pub struct Range {
     pub len_bytes: u64,
     /// Who is wrong, if that can be told.
     pub member: Option<String>,
+}
+
+/// What fits an array, for whoever puts something on it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tuning {
+    /// What md gives its own device for it; for the kernel's device on top of this one.
+    pub read_ahead_bytes: u64,
+    /// Options of mkfs.ext4, for blocks of 4 KiB; none where the level has no chunks.
+    pub mkfs_ext4: Option<String>,
+    /// Options of mkfs.xfs.
+    pub mkfs_xfs: Option<String>,
+}
+
+impl Tuning {
+    pub(crate) fn of(level: Level, layout: Layout, raid_disks: u16, chunk_bytes: u64) -> Self {
+        let row = row_chunks(level, layout, raid_disks).filter(|&row| row > 0).map(u64::from);
+        let aligned = row.filter(|_| chunk_bytes > 0 && chunk_bytes.is_multiple_of(4096));
+        let ext4 = |row: u64| {
+            let stride = chunk_bytes / 4096;
+            format!("-E stride={stride},stripe_width={}", stride * row)
+        };
+        let xfs = |row: u64| format!("-d su={}k,sw={row}", chunk_bytes >> 10);
+        Self {
+            read_ahead_bytes: read_ahead(row.unwrap_or(0) * chunk_bytes),
+            mkfs_ext4: aligned.map(ext4),
+            mkfs_xfs: aligned.map(xfs),
+        }
+    }
 }
 
 /// Everything about a running array.
@@ -234,6 +310,8 @@ pub struct Detail {
     pub sync_speed_max_kib: u64,
     /// The part of the local day in which checks and repairs run; none: all of it.
     pub check_window: Option<String>,
+    /// Pages of 4 KiB of the stripe cache for each member, in each shard; 0: the level has none.
+    pub stripe_cache_size: u32,
     /// The members: those in sync in the order of their slots, then those that recover, replacements, spares,
     /// the journal, and those that were added since the start.
     pub members: Vec<MemberDetail>,
@@ -243,6 +321,8 @@ pub struct Detail {
     pub shards: usize,
     /// Clients connected.
     pub clients: usize,
+    /// What fits it.
+    pub tuning: Tuning,
     /// What has been done since the start.
     pub work: Work,
     /// What memory it holds.

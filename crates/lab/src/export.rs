@@ -68,6 +68,7 @@ fn phase(phase: &Phase) -> Value {
         "cpu_s_per_gib": phase.cpu_s_per_gib(),
         "members": phase.members,
         "write_amplification": phase.write_amplification(),
+        "redundant_share": phase.redundant_share(),
         "memory_bytes_max": phase.memory_bytes_max,
         "series": phase.series,
         "zones": phase.zones,

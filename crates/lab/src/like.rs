@@ -85,18 +85,8 @@ pub(crate) fn phase(
     recorder: Recorder,
     costs: Costs,
 ) -> Phase {
-    let recorded = recorder.finish();
     let value = if seconds > 0.0 { amount / seconds } else { 0.0 };
-    Phase {
-        figure: Figure { value, unit },
-        read: recorded.read,
-        write: recorded.write,
-        series: recorded.series,
-        cpu: costs.cpu,
-        members: costs.members,
-        memory_bytes_max: costs.memory_bytes_max,
-        ..Phase::new(name, value, unit, seconds)
-    }
+    costs.phase(name, Figure { value, unit }, seconds, recorder.finish())
 }
 
 /// An error with what was done when it came.

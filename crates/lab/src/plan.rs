@@ -24,6 +24,9 @@ use thiserror::Error;
 pub(crate) use arrays::size_text;
 pub use values::Place;
 
+/// The plan for whoever has none.
+const QUICK: &str = include_str!("../../../plans/quick.toml");
+
 /// A plan, ready to be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -418,6 +421,15 @@ impl Plan {
             .map_err(|problems| PlanError::Problems { path: path.to_owned(), problems })
     }
 
+    /// The levels on image files, in a few minutes: `plans/quick.toml`, built in.
+    ///
+    /// # Panics
+    /// If that were wrong, which a test rules out.
+    #[must_use]
+    pub fn quick() -> Self {
+        Self::parse(QUICK, Path::new("/")).expect("the built-in plan is right")
+    }
+
     /// Reads a plan's text. Relative paths in it are relative to `directory`.
     ///
     /// # Errors
@@ -440,6 +452,30 @@ impl Plan {
     /// Workloads that can run on an array.
     pub fn loads<'a>(&'a self, array: &'a Array) -> impl Iterator<Item = &'a Workload> {
         self.workloads.iter().filter(|workload| workload.unfit(array).is_none())
+    }
+}
+
+impl Io {
+    /// Reads of `block` bytes over the whole of a range, one after the other, through the page cache.
+    #[must_use]
+    pub(crate) fn reads(pattern: Pattern, block: u64) -> Self {
+        Self {
+            pattern,
+            read: 1.0,
+            block,
+            depth: 1,
+            threads: 1,
+            from: Place::Share(0.0),
+            to: Place::Share(1.0),
+            file_size: 0,
+            direct: false,
+            think: Duration::ZERO,
+            rate: None,
+            fsync_every: None,
+            fsync_end: false,
+            verify: false,
+            amount: None,
+        }
     }
 }
 

@@ -210,8 +210,6 @@ pub struct MemberIo {
     pub written_bytes: u64,
     /// Write requests.
     pub write_requests: u64,
-    /// Of the bytes written those that are parity or another copy, if known.
-    pub redundant_bytes: Option<u64>,
     /// Requests under way, on average, if known.
     pub queue_depth: Option<f64>,
     /// Temperature at the end, in degrees Celsius, if it can be read.
@@ -310,5 +308,12 @@ impl Phase {
         let members: u64 = self.members.iter().map(|member| member.written_bytes).sum();
         (self.write.bytes > 0 && !self.members.is_empty())
             .then(|| members as f64 / self.write.bytes as f64)
+    }
+
+    /// The share of what was written to members that is parity, another copy or a log, if it is known.
+    #[must_use]
+    pub fn redundant_share(&self) -> Option<f64> {
+        let amplification = self.write_amplification().filter(|factor| *factor >= 1.0)?;
+        Some(1.0 - 1.0 / amplification)
     }
 }

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 const CHECK_HELP: &str = "\
 Examples:
-  lapstrake lab check plans/quick.toml
+  lapstrake lab check
+  lapstrake lab check plans/overnight.toml
   lapstrake lab check --destroy mine.toml
 
 Exit codes:
@@ -25,7 +26,8 @@ Exit codes:
 
 const RUN_HELP: &str = "\
 Examples:
-  lapstrake lab run plans/quick.toml
+  lapstrake lab run
+  lapstrake lab run plans/overnight.toml
   lapstrake lab run --destroy --overwrite WD-WCC4N7 mine.toml
   lapstrake lab run --resume mine.toml
 
@@ -63,8 +65,8 @@ pub struct RunArgs {
 
 #[derive(clap::Args)]
 pub struct What {
-    /// The plan, a TOML file
-    plan: PathBuf,
+    /// The plan, a TOML file; without one plans/quick.toml, which is built in: the levels on image files, in minutes
+    plan: Option<PathBuf>,
     /// Write to disks that the plan calls expendable
     #[arg(long)]
     destroy: bool,
@@ -78,7 +80,8 @@ pub struct What {
 
 impl What {
     fn read(&self) -> Result<Plan, Failure> {
-        Plan::read(&self.plan).map_err(|error| match error {
+        let Some(path) = &self.plan else { return Ok(Plan::quick()) };
+        Plan::read(path).map_err(|error| match error {
             error @ PlanError::Problems { .. } => Failure::usage(error),
             error @ PlanError::Read { .. } => Failure::new(error),
         })
@@ -216,10 +219,11 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
         args.store.store.display()
     );
     if summary.ending == Ending::Interrupted {
-        let plan = args.what.plan.display();
+        let plan = args.what.plan.as_ref().map(|path| format!(" {}", path.display()));
         println!(
-            "to go on: lapstrake lab run --resume --store {} {plan}",
-            args.store.store.display()
+            "to go on: lapstrake lab run --resume --store {}{}",
+            args.store.store.display(),
+            plan.unwrap_or_default()
         );
     }
 }

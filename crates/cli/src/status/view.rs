@@ -2,6 +2,9 @@
 
 use lapstrake_geometry::{Layout, Level};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// One array; fields as in `lapstrake_host::Detail`.
 #[derive(Debug, Deserialize)]
@@ -32,6 +35,8 @@ pub struct View {
     pub clients: usize,
     pub work: WorkView,
     pub memory: MemoryView,
+    pub stripe_cache_size: u32,
+    pub tuning: TuningView,
     /// What runs now, or is frozen half done.
     #[serde(default)]
     pub sync: Option<SyncView>,
@@ -61,6 +66,14 @@ pub struct View {
 #[derive(Debug, Deserialize)]
 pub struct MemberView {
     pub path: String,
+    /// By its absolute path.
+    #[serde(default)]
+    pub file: PathBuf,
+    /// The array that it is, if another server's.
+    #[serde(default)]
+    pub array: Option<Box<View>>,
+    #[serde(default)]
+    pub recovered_bytes: Option<u64>,
     pub number: u32,
     pub slot: Option<u16>,
     pub state: String,
@@ -146,6 +159,14 @@ pub struct MemoryView {
     pub locked: bool,
 }
 
+/// What fits the array.
+#[derive(Debug, Deserialize)]
+pub struct TuningView {
+    pub read_ahead_bytes: u64,
+    pub mkfs_ext4: Option<String>,
+    pub mkfs_xfs: Option<String>,
+}
+
 impl View {
     /// The level.
     pub fn level(&self) -> Option<Level> {
@@ -155,6 +176,23 @@ impl View {
     /// The layout.
     pub fn layout(&self) -> Option<Layout> {
         Layout::from_name(self.level()?, self.layout.as_deref()?).ok()
+    }
+
+    /// The file that it is served as, if it is.
+    pub fn file(&self) -> Option<PathBuf> {
+        let uri = self.exports.iter().find_map(|uri| uri.strip_prefix("file://"))?;
+        let mut bytes = Vec::new();
+        let mut rest = uri.bytes();
+        while let Some(byte) = rest.next() {
+            bytes.push(match byte {
+                b'%' => {
+                    let digits = [rest.next()?, rest.next()?];
+                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                }
+                _ => byte,
+            });
+        }
+        Some(OsString::from_vec(bytes).into())
     }
 
     /// Whether a word is in the array's state.
@@ -214,6 +252,14 @@ pub mod tests {
             "action": action, "done_bytes": 8144 << 10, "total_bytes": 64512 << 10,
             "speed_bytes": 33440 << 10, "finish_s": 7650, "frozen": frozen,
         })
+    }
+
+    #[test]
+    fn a_files_name_is_read_from_its_uri() {
+        let file = |uris: Value| raid5(json!({ "exports": uris })).file();
+        let uris = json!(["nbd+unix:///data?socket=/x.nbd", "file:///a%20b/data%25.raw"]);
+        assert_eq!(file(uris), Some("/a b/data%.raw".into()));
+        assert_eq!(file(json!(["nbd://localhost:10809/data"])), None);
     }
 
     #[test]

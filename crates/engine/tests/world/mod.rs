@@ -194,6 +194,21 @@ impl World {
         self.shard.handle_order(self.now, &Order::InSync(FULLY_TRUSTED));
     }
 
+    /// Gives the stripe cache another size.
+    pub fn resize_cache(&mut self, pages: u32) {
+        let bytes = (pages * PAGE_BYTES) as usize;
+        let arena = self.buffers.get_mut(&SCRATCH.0).expect("it is there");
+        arena.resize(bytes.max(arena.len()), 0);
+        self.shard.handle_order(self.now, &Order::StripeCache(pages));
+        self.drain();
+    }
+
+    /// Takes back what the shard has left of its stripe cache.
+    fn trim_cache(&mut self) {
+        let bytes = (self.shard.scratch_pages().1 * PAGE_BYTES) as usize;
+        self.buffers.get_mut(&SCRATCH.0).expect("it is there").truncate(bytes);
+    }
+
     pub fn sectors(&self) -> u64 {
         self.geometry.array_sectors().0
     }
@@ -322,6 +337,7 @@ impl World {
         self.now = self.now.after(1000);
         self.shard.handle_completion(self.now, io.id, ok);
         self.drain();
+        self.trim_cache();
     }
 
     pub fn settle(&mut self) {

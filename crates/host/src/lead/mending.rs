@@ -6,12 +6,11 @@ use crate::{
     core::Core,
     message::{Addition, Answer, Message},
     runs::Run,
-    status::{MemberDetail, Range, SyncDetail},
+    status::{MemberDetail, MemberWork, Range, SyncDetail},
     window::CheckWindow,
 };
 use lapstrake_engine::{
-    Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd,
-    SyncSpeed, Time,
+    Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, Time,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
@@ -443,29 +442,6 @@ impl Lead {
         Ok(())
     }
 
-    /// Changes settings: bounds of speed in KiB a second of each member, and when checks may run. All or
-    /// nothing.
-    pub(super) fn set(
-        &mut self,
-        core: &Core,
-        min: Option<u64>,
-        max: Option<u64>,
-        window: Option<Option<CheckWindow>>,
-    ) -> Result<Answer, String> {
-        let now = core.now();
-        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
-        let old = supervisor.sync_speed();
-        let sectors = |kib: u64| kib.saturating_mul(2);
-        let speed =
-            SyncSpeed { min: min.map_or(old.min, sectors), max: max.map_or(old.max, sectors) };
-        let (min, max) = (speed.min / 2, speed.max / 2);
-        check_speed(min, max).map_err(|why| format!("{why}; nothing was changed"))?;
-        supervisor.set_sync_speed(now, speed);
-        self.check_window = window.unwrap_or(self.check_window);
-        self.heed_window(core);
-        Ok(Answer::Settings { min, max, window: self.check_window })
-    }
-
     /// Holds a check or repair outside of its part of the day.
     pub(super) fn heed_window(&mut self, core: &Core) {
         let now = core.now();
@@ -487,6 +463,7 @@ impl Lead {
         let part = &self.members[id];
         Some(MemberDetail {
             path: part.path.clone(),
+            file: part.file.clone(),
             number: superblock.dev_number(),
             slot: slot.map(|slot| slot.0),
             state: super::standing_name(standing),
@@ -499,7 +476,15 @@ impl Lead {
             awaits_replacement: supervisor.awaits_replacement(MemberId(id as u16)),
             direct: part.direct,
             deleted: part.deleted,
+            work: self.member_work(id),
         })
+    }
+
+    /// What all shards have sent to a member.
+    pub(super) fn member_work(&self, id: usize) -> MemberWork {
+        let mut work = MemberWork::default();
+        self.counters.iter().for_each(|counters| counters.add_member(id, &mut work));
+        work
     }
 
     /// What runs, in the operator's terms.

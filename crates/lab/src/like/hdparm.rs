@@ -3,7 +3,7 @@
 //!
 //! The rest gives disks time to end what they do. A subject without a path is read by the same sequence of requests.
 
-use crate::plan::{Io, Pattern, Place};
+use crate::plan::{Io, Pattern};
 use crate::workload::drive::{self, Stop};
 use crate::workload::generator::{End, Generator};
 use std::ops::Range;
@@ -23,23 +23,7 @@ pub(crate) fn generators(range: &Range<u64>) -> Vec<Generator> {
 
 /// What it is in the lab's own words.
 pub(crate) fn io() -> Io {
-    Io {
-        pattern: Pattern::Sequential,
-        read: 1.0,
-        block: BLOCK,
-        depth: 1,
-        threads: 1,
-        from: Place::Share(0.0),
-        to: Place::Share(1.0),
-        file_size: 0,
-        direct: false,
-        think: Duration::ZERO,
-        rate: None,
-        fsync_every: None,
-        fsync_end: false,
-        verify: false,
-        amount: None,
-    }
+    Io::reads(Pattern::Sequential, BLOCK)
 }
 
 /// Its rest.

@@ -1,6 +1,6 @@
 //! An array that stands: what loads and meters need of it.
 
-use super::meter::{Reading, Sources, Work, served_detail};
+use super::meter::{MemberWork, Reading, Sources, Work, served_detail};
 use crate::subject::Target;
 use crate::subject::process::{Hosted, Settings};
 use crate::subject::recipe::Recipe;
@@ -9,6 +9,7 @@ use crate::workload::drive::Stop;
 use crate::workload::nbd::Nbd;
 use crate::workload::port::{Null, Port, Threads};
 use crate::workload::uring::Uring;
+use lapstrake_host::MemberDetail;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::ops::Range;
@@ -78,6 +79,7 @@ impl Live {
         let sources = Sources {
             servers: standing.servers().collect(),
             devices: recipe.counted.iter().map(device).collect(),
+            files: recipe.files.iter().map(|(name, path)| (name.clone(), resolved(path))).collect(),
             control: recipe.control.clone(),
         };
         let device = recipe.device.as_ref().map(|path| PathBuf::from(standing.fill_in(path)));
@@ -103,11 +105,18 @@ impl Live {
 
     /// All counts.
     pub(crate) fn read(&self) -> Reading {
+        let of = |member: &MemberDetail| {
+            let work = member.work;
+            let counts = MemberWork {
+                reads: work.reads,
+                read_bytes: work.read_bytes,
+                writes: work.writes,
+                written_bytes: work.written_bytes,
+            };
+            (member.file.clone().into(), counts)
+        };
         let own = self.hosted.as_ref().and_then(Hosted::detail).map(|detail| Work {
-            reads: detail.work.member_reads,
-            read_bytes: detail.work.member_read_bytes,
-            writes: detail.work.member_writes,
-            written_bytes: detail.work.member_write_bytes,
+            members: detail.members.iter().map(of).collect(),
             memory_bytes: detail.memory.stripe_cache + detail.memory.buffers,
         });
         self.sources.read(own)
@@ -164,6 +173,11 @@ impl Live {
             _ => Err("the array has no path by which to reach it".into()),
         }
     }
+}
+
+/// As a server names it.
+fn resolved(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Bytes that a filesystem has for data.

@@ -127,22 +127,10 @@ fn zones(
 }
 
 /// A phase of the lab's own requests.
-pub(super) fn phase_of(recorded: Recorded, io: &Io, mut costs: Costs) -> Phase {
-    // Of all members together it is known what was written to them and was no data.
-    if let [all] = &mut costs.members[..] {
-        all.redundant_bytes = Some(all.written_bytes.saturating_sub(recorded.write.bytes));
-    }
-    Phase {
-        figure: figure(io, &recorded.read, &recorded.write, recorded.seconds),
-        whole: false,
-        read: recorded.read,
-        write: recorded.write,
-        series: recorded.series,
-        cpu: costs.cpu,
-        members: costs.members,
-        memory_bytes_max: costs.memory_bytes_max,
-        ..Phase::new("", 0.0, Unit::BytesPerSecond, recorded.seconds)
-    }
+pub(super) fn phase_of(recorded: Recorded, io: &Io, costs: Costs) -> Phase {
+    let seconds = recorded.seconds;
+    let figure = figure(io, &recorded.read, &recorded.write, seconds);
+    Phase { whole: false, ..costs.phase("", figure, seconds, recorded) }
 }
 
 fn figure(io: &Io, read: &Flow, write: &Flow, seconds: f64) -> Figure {

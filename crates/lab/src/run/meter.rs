@@ -1,6 +1,8 @@
 //! What a load costs: processor time, members' I/O and memory, as differences between two moments.
 
-use crate::record::{Cpu, CpuTime, MemberIo};
+use crate::record::{Cpu, CpuTime, Figure, MemberIo, Phase};
+use crate::workload::recorder::Recorded;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,19 +16,28 @@ pub(crate) struct Sources {
     pub servers: Vec<u32>,
     /// Members as block devices.
     pub devices: Vec<(String, PathBuf)>,
+    /// The plan's names of members that are files, by the files.
+    pub files: Vec<(String, PathBuf)>,
     /// The control directory of the array's server.
     pub control: Option<PathBuf>,
 }
 
 /// An array's own counts, since its start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
+    /// By their files.
+    pub members: Vec<(PathBuf, MemberWork)>,
+    /// Of its memory for requests and stripe cache.
+    pub memory_bytes: u64,
+}
+
+/// What it has sent to a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct MemberWork {
     pub reads: u64,
     pub read_bytes: u64,
     pub writes: u64,
     pub written_bytes: u64,
-    /// Of its memory for requests and stripe cache.
-    pub memory_bytes: u64,
 }
 
 /// A member's name, and its device's counts.
@@ -39,7 +50,8 @@ pub(crate) struct Reading {
     machine: CpuTime,
     processes: BTreeMap<String, CpuTime>,
     devices: Vec<DeviceCounts>,
-    work: Option<Work>,
+    /// By the members' names.
+    work: Vec<(String, MemberWork)>,
     memory: Option<u64>,
 }
 
@@ -49,6 +61,27 @@ pub(crate) struct Costs {
     pub cpu: Cpu,
     pub members: Vec<MemberIo>,
     pub memory_bytes_max: Option<u64>,
+}
+
+impl Costs {
+    /// The phase that they are of.
+    pub(crate) fn phase(
+        self,
+        name: &str,
+        figure: Figure,
+        seconds: f64,
+        recorded: Recorded,
+    ) -> Phase {
+        Phase {
+            read: recorded.read,
+            write: recorded.write,
+            series: recorded.series,
+            cpu: self.cpu,
+            members: self.members,
+            memory_bytes_max: self.memory_bytes_max,
+            ..Phase::new(name, figure.value, figure.unit, seconds)
+        }
+    }
 }
 
 impl Sources {
@@ -69,6 +102,8 @@ impl Sources {
         let peak = |pid: &u32| status_kib(*pid, "VmHWM:");
         let served_memory: Option<u64> = self.servers.iter().map(peak).sum();
         let memory = served_memory.filter(|_| !self.servers.is_empty()).map(|kib| kib << 10);
+        let memory = memory.or(own.as_ref().map(|work| work.memory_bytes));
+        let work = own.or_else(|| self.control.as_deref().and_then(served_work));
         Reading {
             at: Instant::now(),
             machine: machine_time(),
@@ -78,9 +113,17 @@ impl Sources {
                 .iter()
                 .map(|(name, path)| (name.clone(), device_counts(path)))
                 .collect(),
-            work: own.or_else(|| self.control.as_deref().and_then(served_work)),
-            memory: memory.or(own.map(|work| work.memory_bytes)),
+            work: work.map_or_else(Vec::new, |work| self.named(work)),
+            memory,
         }
+    }
+
+    fn named(&self, work: Work) -> Vec<(String, MemberWork)> {
+        let name = |file: &Path| {
+            let known = self.files.iter().find(|(_, other)| other == file);
+            known.map_or_else(|| file.display().to_string(), |(name, _)| name.clone())
+        };
+        work.members.into_iter().map(|(file, work)| (name(&file), work)).collect()
     }
 }
 
@@ -108,16 +151,9 @@ impl Reading {
     }
 
     fn members(&self, before: &Self, elapsed_ms: f64) -> Vec<MemberIo> {
-        // The kernel counts by member; an array's own counts are of all members together.
-        if let (true, Some(now), Some(then)) = (self.devices.is_empty(), self.work, before.work) {
-            return vec![MemberIo {
-                member: "all members".into(),
-                read_bytes: now.read_bytes - then.read_bytes,
-                read_requests: now.reads - then.reads,
-                written_bytes: now.written_bytes - then.written_bytes,
-                write_requests: now.writes - then.writes,
-                ..MemberIo::default()
-            }];
+        // The kernel knows more of members that are devices.
+        if self.devices.is_empty() {
+            return self.sent(before);
         }
         let of = |((name, now), (_, then)): (&DeviceCounts, &DeviceCounts)| {
             let more = |field: usize| now[field].saturating_sub(then[field]);
@@ -133,6 +169,28 @@ impl Reading {
             }
         };
         self.devices.iter().zip(&before.devices).map(of).collect()
+    }
+}
+
+impl Reading {
+    /// What an array sent to members that the kernel does not count. One that was taken in meanwhile had nothing before.
+    fn sent(&self, before: &Self) -> Vec<MemberIo> {
+        let then = |name: &str| {
+            let found = before.work.iter().find(|(other, _)| other == name);
+            found.map_or_else(MemberWork::default, |(_, work)| *work)
+        };
+        let of = |(name, now): &(String, MemberWork)| {
+            let then = then(name);
+            MemberIo {
+                member: name.clone(),
+                read_bytes: now.read_bytes - then.read_bytes,
+                read_requests: now.reads - then.reads,
+                written_bytes: now.written_bytes - then.written_bytes,
+                write_requests: now.writes - then.writes,
+                ..MemberIo::default()
+            }
+        };
+        self.work.iter().map(of).collect()
     }
 }
 
@@ -197,14 +255,12 @@ pub(crate) fn served_detail(control: &Path) -> Option<Value> {
 
 fn served_work(control: &Path) -> Option<Work> {
     let detail = served_detail(control)?;
-    let count = |key: &str| detail["work"][key].as_u64();
-    Some(Work {
-        reads: count("member_reads")?,
-        read_bytes: count("member_read_bytes")?,
-        writes: count("member_writes")?,
-        written_bytes: count("member_write_bytes")?,
-        memory_bytes: 0,
-    })
+    let member = |member: &Value| {
+        let file = member["file"].as_str()?.into();
+        Some((file, serde_json::from_value(member["work"].clone()).ok()?))
+    };
+    let members = detail["members"].as_array()?.iter().map(member).collect::<Option<_>>()?;
+    Some(Work { members, memory_bytes: 0 })
 }
 
 /// Takes a reading `after` some time on a thread of its own; the caller has it when it joins.
@@ -243,13 +299,21 @@ mod tests {
 
     #[test]
     fn an_arrays_counts_are_differences() {
-        let sources = Sources::default();
-        let work =
-            |reads| Work { reads, read_bytes: reads * 4096, memory_bytes: 77, ..Work::default() };
-        let before = sources.read(Some(work(10)));
-        let costs = sources.read(Some(work(25))).since(&before);
-        assert_eq!(costs.members[0].read_requests, 15);
-        assert_eq!(costs.members[0].read_bytes, 15 * 4096);
+        let files = vec![("a".into(), "/w/a.img".into())];
+        let sources = Sources { files, ..Sources::default() };
+        let work = |reads, others| {
+            let of = |reads| MemberWork { reads, read_bytes: reads * 4096, ..Default::default() };
+            let members = vec![("/w/a.img".into(), of(reads)), ("/w/odd".into(), of(others))];
+            Work { members, memory_bytes: 77 }
+        };
+        let before = sources.read(Some(work(10, 1)));
+        let costs = sources.read(Some(work(25, 3))).since(&before);
+        let told: Vec<(&str, u64, u64)> = costs
+            .members
+            .iter()
+            .map(|member| (&*member.member, member.read_requests, member.read_bytes))
+            .collect();
+        assert_eq!(told, [("a", 15, 15 * 4096), ("/w/odd", 2, 2 * 4096)]);
         assert_eq!(costs.memory_bytes_max, Some(77));
     }
 }

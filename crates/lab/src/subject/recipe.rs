@@ -10,7 +10,7 @@ use super::steps::shown;
 use crate::plan::{Array, DiskPlace, Filesystem, Leg, Over, Plan, Prepare};
 use crate::record::{State, SubjectKind};
 use lapstrake_device::MemberSpec;
-use lapstrake_geometry::{Layout, Level, Raid10Layout};
+use lapstrake_geometry::{Layout, Level, row_chunks};
 use std::path::{Path, PathBuf};
 
 /// The array's name in its superblocks, and that of its pool.
@@ -25,6 +25,8 @@ pub(crate) struct Recipe {
     pub device: Option<String>,
     /// Members as the kernel counts their I/O: the plan's name and a block device, which may hold names.
     pub counted: Vec<(String, String)>,
+    /// The plan's names of disks and arrays within, and their files.
+    pub files: Vec<(String, PathBuf)>,
     /// The control directory of the server whose array this is, if it has one.
     pub control: Option<PathBuf>,
 }
@@ -96,6 +98,7 @@ pub(crate) fn recipe(plan: &Plan, array: &Array, state: &State, places: &Places)
     let mut builder = Builder { plan, places, steps: Vec::new(), counted: Vec::new(), loops: 0 };
     builder.steps.push(Step { action: Action::Directory(places.work.clone()), undo: None });
     builder.images(array);
+    let files = array.members.iter().filter_map(|leg| builder.file(leg)).collect();
     let built = match array.kind {
         SubjectKind::Null => Built::new(Target::Null),
         SubjectKind::Disk => builder.disk(array),
@@ -108,6 +111,7 @@ pub(crate) fn recipe(plan: &Plan, array: &Array, state: &State, places: &Places)
     Recipe {
         steps: builder.steps,
         counted: builder.counted,
+        files,
         target: built.target,
         device: built.device,
         control: built.control,
@@ -156,6 +160,20 @@ impl Builder<'_> {
             Some(DiskPlace::Given { spec, .. }) => spec.clone(),
             _ => MemberSpec::whole(self.places.work.join(format!("{disk}.img"))),
         }
+    }
+
+    /// What a member is called in the plan, and where it is.
+    fn file(&self, leg: &Leg) -> Option<(String, PathBuf)> {
+        match leg {
+            Leg::Missing => None,
+            Leg::Disk(disk) => Some((disk.clone(), self.spec(disk).path)),
+            Leg::Array(below) => Some((below.name.clone(), self.served_file(below))),
+        }
+    }
+
+    /// As what an array within another is served.
+    fn served_file(&self, below: &Array) -> PathBuf {
+        self.places.work.join(format!("{}.raw", below.name))
     }
 
     /// Images below an array, anew: zeros agree with zeros, whatever the level.
@@ -383,7 +401,7 @@ impl Builder<'_> {
         let name = format!("{above}-{}", self.steps.len());
         let members = self.create(below, &State::Healthy, &name);
         let control = self.directory("control");
-        let file = self.places.work.join(format!("{}.raw", below.name));
+        let file = self.served_file(below);
         self.serve(below, &members, &name, &control, vec!["--fuse".into(), text(&file)], &file);
         file
     }
@@ -462,29 +480,17 @@ fn mkfs(filesystem: Filesystem, array: &Array, device: &str) -> Vec<String> {
     command
 }
 
-/// An md array's chunk in bytes, and the chunks of data in a stripe.
+/// An md array's chunk in bytes, and the chunks of data in a row.
 pub(crate) fn stripe(array: &Array) -> Option<(u64, u64)> {
     let level = array.shape.level?;
-    let count = array.members.len() as u64;
-    if !matches!(array.kind, SubjectKind::Lapstrake | SubjectKind::Md) || !level.is_striped() {
+    if !matches!(array.kind, SubjectKind::Lapstrake | SubjectKind::Md) {
         return None;
     }
-    let data = match level {
-        Level::Raid4 | Level::Raid5 => count - 1,
-        Level::Raid6 => count - 2,
-        Level::Raid10 => {
-            let name = array.shape.layout.as_deref().unwrap_or("n2");
-            let copies = match Layout::from_name(level, name) {
-                Ok(Layout::Raid10(Raid10Layout { near, far, .. })) => {
-                    u64::from(near) * u64::from(far)
-                }
-                _ => 2,
-            };
-            (count / copies).max(1)
-        }
-        _ => count,
-    };
-    Some((array.shape.chunk.unwrap_or(512 << 10), data))
+    let name = array.shape.layout.as_deref().or((level == Level::Raid10).then_some("n2"));
+    let layout = name.and_then(|name| Layout::from_name(level, name).ok());
+    let count = array.members.len() as u16;
+    let row = row_chunks(level, layout.unwrap_or(Layout::None), count)?;
+    Some((array.shape.chunk.unwrap_or(512 << 10), row.into()))
 }
 
 fn is_block(path: &Path) -> bool {

@@ -317,7 +317,8 @@ mod tests {
 
     fn recipe(steps: Vec<Step>) -> Recipe {
         let target = super::super::Target::Null;
-        Recipe { steps, target, device: None, counted: Vec::new(), control: None }
+        let (counted, files) = (Vec::new(), Vec::new());
+        Recipe { steps, target, device: None, counted, files, control: None }
     }
 
     #[test]

@@ -1,5 +1,4 @@
 use super::*;
-use crate::plan::Place;
 use crate::workload::drive::{self, Outcome, Stop};
 use crate::workload::port::{Ended, Null, Port};
 use std::io;
@@ -9,23 +8,7 @@ use std::time::Duration;
 const KIB: u64 = 1024;
 
 fn io(pattern: Pattern) -> Io {
-    Io {
-        pattern,
-        read: 1.0,
-        block: 4 * KIB,
-        depth: 1,
-        threads: 1,
-        from: Place::Share(0.0),
-        to: Place::Share(1.0),
-        file_size: 0,
-        direct: false,
-        think: Duration::ZERO,
-        rate: None,
-        fsync_every: None,
-        fsync_end: false,
-        verify: false,
-        amount: None,
-    }
+    Io::reads(pattern, 4 * KIB)
 }
 
 /// Memory that remembers what was asked of it; answers in reverse, one a call.
