@@ -87,14 +87,14 @@ pub struct Prediction {
     pub seed: u64,
     /// Time that passed in all the worlds together.
     pub virtual_time: Duration,
-    /// Time that threads took for it together.
+    /// Processor time that threads took for that together.
     pub worked: Duration,
     /// Time that it took.
     pub took: Duration,
 }
 
 impl Prediction {
-    /// How many times faster than real time one thread was.
+    /// How many times faster than real time a processor was.
     #[must_use]
     pub fn speed_up(&self) -> f64 {
         self.virtual_time.as_secs_f64() / self.worked.as_secs_f64().max(1e-9)
