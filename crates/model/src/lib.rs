@@ -16,6 +16,7 @@ pub mod mechanism;
 pub mod processor;
 pub mod profile;
 pub mod queue;
+pub mod rack;
 pub mod replay;
 pub mod request;
 pub mod rotation;
