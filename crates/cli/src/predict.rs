@@ -5,8 +5,8 @@ use crate::lab::{StoreArgs, load, write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_lab::plan::{Plan, PlanError};
 use lapstrake_lab::predict::{
-    DEFAULT_PROCESSOR, DEFAULT_PROFILE, Options, Prediction, keep, metrics, predict, processor_profile,
-    profile_named, table,
+    DEFAULT_PROCESSOR, DEFAULT_PROFILE, Options, Prediction, keep, metrics, predict,
+    processor_profile, profile_named, table,
 };
 use lapstrake_lab::report::{self, Report};
 use lapstrake_lab::store::Store;
@@ -68,18 +68,25 @@ pub struct Args {
 }
 
 fn profile_help() -> String {
-    format!("The profile of disks for which the plan names none (of those to make: {DEFAULT_PROFILE})")
+    format!(
+        "The profile of disks for which the plan names none (of those to make: {DEFAULT_PROFILE})"
+    )
 }
 
 fn processor_help() -> String {
-    format!("On what the arrays run, whatever the plan says (where it says nothing: {DEFAULT_PROCESSOR})")
+    format!(
+        "On what the arrays run, whatever the plan says (where it says nothing: {DEFAULT_PROCESSOR})"
+    )
 }
 
 pub fn run(args: &Args) -> Outcome {
     if let Some(path) = &args.output
         && path.extension().is_none_or(|extension| extension != "html")
     {
-        return Err(Failure::usage(format!("{}: the report's name must end in .html", path.display())));
+        return Err(Failure::usage(format!(
+            "{}: the report's name must end in .html",
+            path.display()
+        )));
     }
     let plan = Plan::read(&args.plan).map_err(|error| match error {
         error @ PlanError::Problems { .. } => Failure::usage(error),
@@ -154,7 +161,10 @@ fn failures(prediction: &Prediction) -> Vec<String> {
     for case in &prediction.cases {
         for run in &case.runs {
             lines.extend(run.error.as_ref().map(|why| {
-                format!("{} {}, {}, draw {}: {why}", case.subject.name, case.state, case.workload.name, run.round)
+                format!(
+                    "{} {}, {}, draw {}: {why}",
+                    case.subject.name, case.state, case.workload.name, run.round
+                )
             }));
         }
     }

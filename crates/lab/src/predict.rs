@@ -10,6 +10,7 @@
 //! - what is predicted becomes the same records as what is measured, with an origin that says so;
 //! - what cannot be predicted is said with its reason, and never made up.
 
+mod courses;
 mod drive;
 mod fit;
 mod job;
@@ -22,10 +23,11 @@ pub use table::table;
 
 use crate::LabError;
 use crate::facts::versions;
-use crate::plan::{Array, DiskPlace, Plan, Workload, profile, processor_named};
+use crate::plan::{Array, DiskPlace, Plan, Workload, processor_named, profile};
 use crate::record::{self, Device, Experiment, Facts, Origin, Run, State, Subject};
 use crate::run::{subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
+use courses::{CourseJob, courses};
 use fit::unpredictable;
 use job::{Done, Job};
 use lapstrake_model::ProcessorProfile;
@@ -77,6 +79,8 @@ pub struct Predicted {
 pub struct Prediction {
     /// In the plan's order.
     pub cases: Vec<Predicted>,
+    /// How long rebuilds and resyncs of the arrays take without a load.
+    pub courses: Vec<Metric>,
     /// What to know of it.
     pub notes: Vec<String>,
     /// From which profiles were drawn.
@@ -139,24 +143,31 @@ pub fn predict(
             (0..draws).map(move |round| Job { array, state, workload, round })
         })
         .collect();
-    let done = work(plan, &drives, &jobs, options.threads, watch);
-    let mut prediction = Prediction {
-        cases: Vec::new(),
+    let courses = courses(&cases);
+    let course_jobs: Vec<CourseJob<'_>> = courses
+        .iter()
+        .flat_map(|&(array, course)| {
+            (0..draws).map(move |round| CourseJob { array, course, round })
+        })
+        .collect();
+    let all = jobs.len() + course_jobs.len();
+    let ran = |done: usize| watch(done, all);
+    let done = work(&jobs, options.threads, |job| job.run(plan, &drives), &ran);
+    let ran = |done: usize| watch(jobs.len() + done, all);
+    let course_done = work(&course_jobs, options.threads, |job| job.run(plan, &drives), &ran);
+    let worked = done.iter().map(|done| done.worked).sum::<Duration>();
+    let chunks = course_done.chunks(draws as usize);
+    let courses = courses.into_iter().zip(chunks);
+    let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
+    Ok(Prediction {
+        cases: cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect(),
+        courses: courses.filter_map(|(course, done)| courses::metric(course, done)).collect(),
         notes,
         seed,
-        virtual_time: Duration::ZERO,
-        worked: Duration::ZERO,
-        took: Duration::ZERO,
-    };
-    for (case, runs) in cases.iter().zip(done.chunks(draws as usize)) {
-        prediction.cases.push(predicted(plan, case, runs));
-        for run in runs {
-            prediction.virtual_time += run.virtual_time;
-            prediction.worked += run.worked;
-        }
-    }
-    prediction.took = began.elapsed();
-    Ok(prediction)
+        virtual_time: done.iter().map(|done| done.virtual_time).sum(),
+        worked,
+        took: began.elapsed(),
+    })
 }
 
 fn unpredicted(faults: Vec<String>) -> LabError {
@@ -188,28 +199,27 @@ fn cases<'a>(plan: &'a Plan, notes: &mut Vec<String>) -> Vec<Case<'a>> {
     cases
 }
 
-/// Does all jobs, a few at a time.
-fn work(
-    plan: &Plan,
-    drives: &Drives,
-    jobs: &[Job<'_>],
+/// Does all jobs, a few at a time; what came of each, in their order.
+fn work<J: Sync, D: Send>(
+    jobs: &[J],
     threads: usize,
-    watch: &(dyn Fn(usize, usize) + Sync),
-) -> Vec<Done> {
+    run: impl Fn(&J) -> D + Sync,
+    ran: &(dyn Fn(usize) + Sync),
+) -> Vec<D> {
     let next = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);
-    let all: Mutex<Vec<Option<Done>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let all: Mutex<Vec<Option<D>>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let one = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(index) else { return };
-            let done = job.run(plan, drives);
+            let done = run(job);
             all.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(done);
-            watch(ended.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+            ran(ended.fetch_add(1, Ordering::Relaxed) + 1);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, jobs.len()) {
+        for _ in 1..threads.min(jobs.len()) {
             scope.spawn(one);
         }
         one();
@@ -276,7 +286,9 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
     Facts {
         cpu: processor.map_or(DEFAULT_PROCESSOR.into(), |processor| processor.model.clone()),
         cpus: 1,
-        versions: BTreeMap::from([versions().remove_entry("lapstrake").expect("it is always there")]),
+        versions: BTreeMap::from([versions()
+            .remove_entry("lapstrake")
+            .expect("it is always there")]),
         devices: plan.disks.iter().map(device).collect(),
         more,
         ..Facts::default()

@@ -38,9 +38,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+pub(crate) use measure::{phase_of, range};
 #[cfg(test)]
 pub(crate) use meter::Sources;
-pub(crate) use measure::{phase_of, range};
 pub(crate) use meter::{Costs, Reading};
 pub(crate) use records::{subject_record, workload_record};
 

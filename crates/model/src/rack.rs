@@ -308,7 +308,8 @@ mod tests {
     #[test]
     fn windows_of_one_disk_share_its_arm_and_get_their_own_answers() {
         let (rack, _) = rack(&["hitachi-80"], None);
-        let mut halves = [Window::new(&rack, 0, 0, 1 << 20), Window::new(&rack, 0, 1 << 26, 1 << 20)];
+        let mut halves =
+            [Window::new(&rack, 0, 0, 1 << 20), Window::new(&rack, 0, 1 << 26, 1 << 20)];
         let both = stream(&mut halves, 16 << 20);
         let counts = rack.borrow().counts(0, both);
         assert_eq!((counts.reads, counts.read_bytes), (256, 32 << 20));

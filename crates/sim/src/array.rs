@@ -14,11 +14,13 @@
 //! that fail meanwhile.
 
 mod build;
+mod pace;
 mod prices;
 #[cfg(test)]
 mod tests;
 
 pub use build::{ArrayConfig, ArrayError, Leg, Seat};
+pub use pace::course_time;
 
 use crate::agenda::Agenda;
 use crate::desk::Desk;
@@ -151,7 +153,8 @@ impl ArrayVolume {
             }
         }
         let is_due = |time: Option<Time>| time.is_some_and(|due| due.0 <= at.0);
-        let has_timer = is_due(self.shard.poll_deadline()) || is_due(self.supervisor.poll_deadline());
+        let has_timer =
+            is_due(self.shard.poll_deadline()) || is_due(self.supervisor.poll_deadline());
         if self.free_at <= at && (has_timer || !self.inbox.is_empty()) {
             self.work(at);
         }
@@ -232,7 +235,11 @@ impl ArrayVolume {
             }
             Effect::Seal(_) => unreachable!("there are no logs and no journal"),
             Effect::Reply(Reply { id, result }) => {
-                assert_eq!(result, Ok(()), "no member fails here, and requests are within the array");
+                assert_eq!(
+                    result,
+                    Ok(()),
+                    "no member fails here, and requests are within the array"
+                );
                 let tag = self.requests.remove(id.0 as usize);
                 self.agenda.add(clock.0, Due::Answer(tag));
             }

@@ -37,8 +37,13 @@ pub(crate) fn named<P>(
 /// # Errors
 /// What is wrong with it, in words.
 pub(crate) fn profile(name: &str, directory: &Path) -> Result<Profile, String> {
-    let found =
-        named(name, directory, builtin::get, Profile::from_toml, "`lapstrake disk list` names them")?;
+    let found = named(
+        name,
+        directory,
+        builtin::get,
+        Profile::from_toml,
+        "`lapstrake disk list` names them",
+    )?;
     found.build().map_err(|error| format!("profile {name}: {error}"))?;
     Ok(found)
 }
@@ -49,8 +54,13 @@ pub(crate) fn profile(name: &str, directory: &Path) -> Result<Profile, String> {
 /// What is wrong with it, in words.
 pub(crate) fn processor_named(name: &str, directory: &Path) -> Result<ProcessorProfile, String> {
     let all = processors::names().join(", ");
-    let found =
-        named(name, directory, processors::get, ProcessorProfile::from_toml, &format!("there are {all}"))?;
+    let found = named(
+        name,
+        directory,
+        processors::get,
+        ProcessorProfile::from_toml,
+        &format!("there are {all}"),
+    )?;
     found.build().map_err(|error| format!("profile {name}: {error}"))?;
     Ok(found)
 }

@@ -90,12 +90,7 @@ impl Job<'_> {
         }
     }
 
-    fn load(
-        &self,
-        plan: &Plan,
-        machine: &Machine,
-        standing: Standing,
-    ) -> Result<Ran, String> {
+    fn load(&self, plan: &Plan, machine: &Machine, standing: Standing) -> Result<Ran, String> {
         let bytes = 0..standing.blocks() * 512;
         // The same places as when it is measured.
         let seed = plan.rules.seed ^ (u64::from(self.round) << 16);
@@ -110,7 +105,8 @@ impl Job<'_> {
                 let generators = generators(&io, &range, end(self.workload, &io), seed);
                 let is_amount = io.amount.is_some();
                 let warm_up = if is_amount { Duration::ZERO } else { self.workload.warm_up };
-                let (mut phase, rate, over) = self.one(machine, standing, &io, generators, warm_up)?;
+                let (mut phase, rate, over) =
+                    self.one(machine, standing, &io, generators, warm_up)?;
                 phase.whole = is_amount || io.fsync_end;
                 Ok((phase, rate, over))
             }
@@ -118,7 +114,8 @@ impl Job<'_> {
                 let io = hdparm::io();
                 let range = range(&io, &bytes)?;
                 let generators = hdparm::generators(&range);
-                let (mut phase, rate, over) = self.one(machine, standing, &io, generators, Duration::ZERO)?;
+                let (mut phase, rate, over) =
+                    self.one(machine, standing, &io, generators, Duration::ZERO)?;
                 phase.whole = true;
                 Ok((phase, rate, over))
             }
@@ -157,7 +154,8 @@ impl Job<'_> {
         let until_ns = (self.workload.time / count).as_nanos() as u64;
         let blocks = (range.end - range.start) / io.block;
         let before = Moment::of(machine, &standing, Nanos::ZERO);
-        let (mut all, mut zones, mut now): (Option<Recorder>, _, _) = (None, Vec::new(), Nanos::ZERO);
+        let (mut all, mut zones, mut now): (Option<Recorder>, _, _) =
+            (None, Vec::new(), Nanos::ZERO);
         for zone in 0..u64::from(count) {
             let edge = |zone: u64| range.start + blocks * zone / u64::from(count) * io.block;
             let part = edge(zone)..edge(zone + 1).max(edge(zone) + io.block);

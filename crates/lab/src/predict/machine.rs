@@ -95,7 +95,10 @@ impl Drives {
         let (own, is_made) = (&disk.model.profile, matches!(disk.place, DiskPlace::Make { .. }));
         if let Some(known) = self.drives.get_mut(&name) {
             if let Some(profile) = own.as_ref().filter(|own| **own != known.profile) {
-                return Err(format!("drive {name:?} has two profiles, {} and {}", known.profile.name, profile.name));
+                return Err(format!(
+                    "drive {name:?} has two profiles, {} and {}",
+                    known.profile.name, profile.name
+                ));
             }
             known.channel = known.channel.take().or_else(|| disk.model.channel.clone());
             return Ok(());
@@ -130,7 +133,8 @@ impl Drives {
                 0 => profile.clone(),
                 _ => profile.drawn(self.draw_seed(round) ^ hash(&profile.name)),
             };
-            let model = drawn.build().map_err(|error| format!("profile {}: {error}", profile.name))?;
+            let model =
+                drawn.build().map_err(|error| format!("profile {}: {error}", profile.name))?;
             models.insert(profile.name.clone(), model);
         }
         Ok(models)
@@ -145,7 +149,9 @@ impl Drives {
             0 => self.processor.clone(),
             _ => self.processor.drawn(self.draw_seed(round)),
         };
-        drawn.build().expect("it was built from when it was named, and a draw stays within what can be")
+        drawn
+            .build()
+            .expect("it was built from when it was named, and a draw stays within what can be")
     }
 
     fn extent(&self, disk: &Disk) -> Result<Extent, String> {
@@ -232,16 +238,7 @@ impl Machine {
         state: &State,
         round: u32,
     ) -> Result<Self, String> {
-        let mut builder = Builder {
-            plan,
-            drives,
-            round,
-            rack: Rc::new(RefCell::new(Rack::default())),
-            numbers: BTreeMap::new(),
-            channels: BTreeMap::new(),
-            disks: Vec::new(),
-            raw_bytes: 0,
-        };
+        let mut builder = Builder::new(plan, drives, round);
         let standing = match array.kind {
             SubjectKind::Disk => {
                 let Some(Leg::Disk(name)) = array.members.first() else {
@@ -249,10 +246,28 @@ impl Machine {
                 };
                 Standing::Disk(builder.window(name)?.0)
             }
-            _ => Standing::Array(Box::new(builder.array(array, state)?)),
+            _ => Standing::Array(Box::new(builder.array(array, state, Start::default())?)),
         };
         let Builder { rack, disks, raw_bytes, .. } = builder;
         Ok(Self { standing: Some(standing), rack, disks, raw_bytes })
+    }
+
+    /// An array on its own, with a course that begins at `from`: a rebuild of the members that the state names, else a
+    /// resync.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn with_course(
+        plan: &Plan,
+        drives: &Drives,
+        array: &Array,
+        state: &State,
+        round: u32,
+        from: Sector,
+    ) -> Result<ArrayVolume, String> {
+        let resyncs = *state == State::Healthy;
+        let start = Start { recovery_from: from, resync_from: resyncs.then_some(from) };
+        Builder::new(plan, drives, round).array(array, state, start)
     }
 
     /// What a load meets, which a caller takes over once.
@@ -261,7 +276,27 @@ impl Machine {
     }
 }
 
-impl Builder<'_> {
+/// How far redundancy has come when an array starts.
+#[derive(Clone, Copy, Default)]
+struct Start {
+    recovery_from: Sector,
+    resync_from: Option<Sector>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(plan: &'a Plan, drives: &'a Drives, round: u32) -> Self {
+        Self {
+            plan,
+            drives,
+            round,
+            rack: Rc::new(RefCell::new(Rack::default())),
+            numbers: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            disks: Vec::new(),
+            raw_bytes: 0,
+        }
+    }
+
     /// A disk of the plan, and whether its head moves.
     fn window(&mut self, name: &str) -> Result<(Window, bool), String> {
         let disk = self.plan.disk(name).ok_or_else(|| format!("there is no disk {name:?}"))?;
@@ -292,15 +327,16 @@ impl Builder<'_> {
         })
     }
 
-    fn array(&mut self, array: &Array, state: &State) -> Result<ArrayVolume, String> {
+    fn array(&mut self, array: &Array, state: &State, start: Start) -> Result<ArrayVolume, String> {
         let shape = &array.shape;
         let level = shape.level.ok_or_else(|| format!("{} has no level", array.name))?;
         let mut seats = Vec::new();
         for leg in &array.members {
-            seats.push(self.seat(leg, state)?);
+            seats.push(self.seat(leg, state, start)?);
         }
         let processor = self.drives.processor(self.round);
         let mut config = ArrayConfig::new(level, seats, processor);
+        config.resync_from = start.resync_from;
         config.layout = layout(level, shape.layout.as_deref())?;
         config.chunk = shape.chunk.map(|bytes| Sectors(bytes / 512));
         config.bitmap = match shape.bitmap.as_deref() {
@@ -323,7 +359,7 @@ impl Builder<'_> {
         ArrayVolume::new(config).map_err(|error| format!("{}: {error}", array.name))
     }
 
-    fn seat(&mut self, leg: &Leg, state: &State) -> Result<Seat, String> {
+    fn seat(&mut self, leg: &Leg, state: &State, start: Start) -> Result<Seat, String> {
         let names: &[String] = match state {
             State::Healthy => &[],
             State::Degraded(names) | State::Rebuilding(names) => names,
@@ -340,13 +376,19 @@ impl Builder<'_> {
             }
             Leg::Array(below) => {
                 let rotational = below.disks().iter().any(|name| {
-                    self.plan.disk(name).is_some_and(|disk| self.drives.is_rotational(&drive_of(disk)))
+                    self.plan
+                        .disk(name)
+                        .is_some_and(|disk| self.drives.is_rotational(&drive_of(disk)))
                 });
-                let volume = Box::new(self.array(below, &State::Healthy)?);
+                let volume = Box::new(self.array(below, &State::Healthy, Start::default())?);
                 array::Leg { volume, rotational }
             }
         };
-        Ok(if is_out { Seat::Recovering(member, Sector(0)) } else { Seat::InSync(member) })
+        Ok(if is_out {
+            Seat::Recovering(member, start.recovery_from)
+        } else {
+            Seat::InSync(member)
+        })
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Metric {
 /// All figures of a prediction, in the plan's order.
 #[must_use]
 pub fn metrics(prediction: &Prediction) -> Vec<Metric> {
-    prediction.cases.iter().flat_map(of_case).collect()
+    prediction.cases.iter().flat_map(of_case).chain(prediction.courses.iter().cloned()).collect()
 }
 
 fn of_case(case: &Predicted) -> Vec<Metric> {
@@ -55,7 +55,8 @@ fn of_case(case: &Predicted) -> Vec<Metric> {
     for index in 0..good.first().map_or(0, |phases| phases.len()) {
         let phases: Vec<&Phase> = good.iter().filter_map(|phases| phases.get(index)).collect();
         let unit = phases[0].figure.unit;
-        let prefix = if phases[0].name.is_empty() { String::new() } else { format!("{} ", phases[0].name) };
+        let prefix =
+            if phases[0].name.is_empty() { String::new() } else { format!("{} ", phases[0].name) };
         let name = match unit {
             _ if !prefix.is_empty() => phases[0].name.clone(),
             Unit::BytesPerSecond => "throughput".to_owned(),
@@ -90,7 +91,7 @@ fn unit_text(unit: Unit) -> &'static str {
 }
 
 /// Median, low and high of some values; nothing of none.
-fn bar(values: &[f64]) -> Option<[f64; 3]> {
+pub(super) fn bar(values: &[f64]) -> Option<[f64; 3]> {
     if values.is_empty() {
         return None;
     }

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 #[must_use]
 pub fn table(prediction: &Prediction) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(["array", "load", "predicted", "from", "to", "", "p50", "p99"]);
     let all = metrics(prediction);
     for metric in all.iter().filter(|metric| is_figure(metric)) {
@@ -26,11 +26,12 @@ pub fn table(prediction: &Prediction) -> String {
             state => format!("{} {state}", metric.array),
         };
         let load = match metric.metric.as_str() {
-            "throughput" | "rate" => metric.workload.clone(),
+            "throughput" | "rate" | "time" => metric.workload.clone(),
             name => format!("{}: {name}", metric.workload),
         };
         let (scale, unit) = shown(metric);
-        let number = |value: f64| digits(value / scale);
+        let number =
+            |value: f64| if unit.is_empty() { time(value * 1e9) } else { digits(value / scale) };
         table.add_row([
             array,
             load,
@@ -58,6 +59,7 @@ fn shown(metric: &Metric) -> (f64, &'static str) {
     match metric.unit {
         "bytes/s" => (1e6, "MB/s"),
         "requests/s" => (1.0, "/s"),
+        "s" => (1.0, ""),
         unit => (1.0, unit),
     }
 }
@@ -72,6 +74,8 @@ fn digits(value: f64) -> String {
 
 fn time(ns: f64) -> String {
     match ns {
+        ns if ns >= 3.6e12 => format!("{} h", digits(ns / 3.6e12)),
+        ns if ns >= 6e11 => format!("{} min", digits(ns / 6e10)),
         ns if ns >= 1e9 => format!("{} s", digits(ns / 1e9)),
         ns if ns >= 1e6 => format!("{} ms", digits(ns / 1e6)),
         ns => format!("{} us", digits(ns / 1e3)),

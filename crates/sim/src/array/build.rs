@@ -5,8 +5,9 @@ use super::prices::Prices;
 use crate::agenda::Agenda;
 use crate::desk::Desk;
 use lapstrake_engine::{
-    BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard, ShardConfig,
-    Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span, stripe_cache_pages,
+    BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
+    ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
+    stripe_cache_pages,
 };
 use lapstrake_geometry::{Layout, Level, Sector, Sectors, Slot, Version};
 use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};

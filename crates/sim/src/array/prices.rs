@@ -28,11 +28,15 @@ impl Prices {
     pub(super) fn compute(&self, compute: &Compute) -> Nanos {
         let bytes = |count: usize, len: u32| count as u64 * u64::from(len);
         let (work, blocks, len) = match compute {
-            Compute::Xor { srcs, len, .. } => (self.processor.xor(bytes(srcs.len(), *len)), srcs.len() + 1, *len),
+            Compute::Xor { srcs, len, .. } => {
+                (self.processor.xor(bytes(srcs.len(), *len)), srcs.len() + 1, *len)
+            }
             Compute::XorInto { srcs, len, .. } => {
                 (self.processor.xor(bytes(srcs.len() + 1, *len)), srcs.len() + 1, *len)
             }
-            Compute::Pq { data, len, .. } => (self.processor.pq(bytes(data.len(), *len)), data.len() + 2, *len),
+            Compute::Pq { data, len, .. } => {
+                (self.processor.pq(bytes(data.len(), *len)), data.len() + 2, *len)
+            }
             Compute::MulInto { srcs, len, .. } => {
                 (self.processor.pq(bytes(srcs.len() + 1, *len)), srcs.len() + 1, *len)
             }

@@ -37,7 +37,11 @@ fn disks(names: &[&str]) -> (SharedRack, Vec<Leg>) {
 }
 
 /// An array of such disks, without a bitmap, and its rack.
-fn array(level: Level, names: &[&str], change: impl Fn(&mut ArrayConfig)) -> (ArrayVolume, SharedRack) {
+fn array(
+    level: Level,
+    names: &[&str],
+    change: impl Fn(&mut ArrayConfig),
+) -> (ArrayVolume, SharedRack) {
     let (rack, legs) = disks(names);
     let seats = legs.into_iter().map(Seat::InSync).collect();
     let mut config = ArrayConfig::new(level, seats, processor());
@@ -51,7 +55,9 @@ fn missing(config: &mut ArrayConfig, slot: usize) {
 }
 
 fn recovering(config: &mut ArrayConfig, slot: usize, from: Sector) {
-    let Seat::InSync(leg) = std::mem::replace(&mut config.seats[slot], Seat::Missing) else { panic!() };
+    let Seat::InSync(leg) = std::mem::replace(&mut config.seats[slot], Seat::Missing) else {
+        panic!()
+    };
     config.seats[slot] = Seat::Recovering(leg, from);
 }
 
@@ -67,7 +73,8 @@ fn drive(volume: &mut dyn Volume, op: Op, way: Way, blocks: u64, depth: u64, unt
     let slots = volume.blocks() / blocks;
     let mut state = 1u64;
     let mut next = |index: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let place = match way {
             Way::InOrder => index % slots,
             Way::AtRandom => (state >> 16) % slots,
@@ -101,7 +108,10 @@ fn all_counts(rack: &SharedRack, disks: usize) -> Vec<Counts> {
 
 #[track_caller]
 fn near(found: f64, expected: f64, within: f64) {
-    assert!((found / expected - 1.0).abs() < within, "{found} is not within {within} of {expected}");
+    assert!(
+        (found / expected - 1.0).abs() < within,
+        "{found} is not within {within} of {expected}"
+    );
 }
 
 #[test]
@@ -233,7 +243,8 @@ fn more_than_the_level_survives_cannot_be_missing() {
 #[test]
 fn the_same_calls_give_the_same_answers() {
     let run = || {
-        let (mut array, rack) = array(Level::Raid6, &["hitachi-80"; 5], |config| missing(config, 4));
+        let (mut array, rack) =
+            array(Level::Raid6, &["hitachi-80"; 5], |config| missing(config, 4));
         let done = drive(&mut array, Op::Write, Way::AtRandom, 8, 8, 5 * SECOND);
         (done, array.cpu(), all_counts(&rack, 5))
     };
@@ -270,4 +281,33 @@ fn arrays_nest() {
     let single = stream(&mut *one[0].volume, Op::Write);
     near(stream(&mut nested, Op::Write), 2.0 * single, 0.15);
     assert!(nested.cpu() > Nanos::ZERO);
+}
+
+#[test]
+fn the_time_of_a_rebuild_by_its_speed_at_places_is_that_which_it_takes() {
+    let blocks = 6_000_000;
+    let make = |from: Sector| {
+        let (rack, _) = disks(&["hitachi-80"; 2]);
+        let leg =
+            |disk| Leg { volume: Box::new(Window::new(&rack, disk, 0, blocks)), rotational: true };
+        let seats = vec![Seat::InSync(leg(0)), Seat::Recovering(leg(1), from)];
+        ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor()))
+    };
+    let told = course_time(3, make).unwrap().unwrap();
+    let mut lived = make(Sector(0)).unwrap();
+    let _ = lived.poll(Nanos(200 * SECOND));
+    let [(_, SyncEnd::Done, at)] = lived.ended() else { panic!("{:?}", lived.ended()) };
+    near(told.0 as f64, at.0 as f64, 0.05);
+}
+
+#[test]
+fn a_resync_reads_all_and_writes_nothing_where_all_agrees() {
+    let (mut array, rack) = array(Level::Raid5, &["hitachi-80"; 3], |config| {
+        config.resync_from = Some(Sector(0));
+    });
+    let _ = array.poll(Nanos(5 * SECOND));
+    assert_eq!(array.progress().unwrap().action, SyncAction::Resync);
+    let counts = all_counts(&rack, 3);
+    let (read, written) = (counts[0].read_bytes, counts[0].written_bytes);
+    assert!(read > 100 << 20 && written < 1 << 20, "{counts:?}");
 }
