@@ -340,4 +340,15 @@ impl Volume for ArrayVolume {
     fn cpu(&self) -> Nanos {
         self.members.iter().fold(self.spent, |sum, member| sum + member.cpu())
     }
+
+    fn stripe_blocks(&self) -> u64 {
+        match &self.geometry {
+            Geometry::Parity(parity) => parity.stripe_data().0,
+            Geometry::Raid0(raid0) => raid0.chunk().0 * u64::from(raid0.raid_disks()),
+            Geometry::Raid10(raid10) => {
+                raid10.chunk().0 * u64::from(raid10.raid_disks()) / u64::from(raid10.copies())
+            }
+            Geometry::Linear(_) | Geometry::Mirror(_) => 0,
+        }
+    }
 }
