@@ -299,3 +299,6 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
         ..Facts::default()
     }
 }
+
+#[cfg(test)]
+mod tests;
