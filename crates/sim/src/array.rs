@@ -340,4 +340,16 @@ impl Volume for ArrayVolume {
     fn cpu(&self) -> Nanos {
         self.members.iter().fold(self.spent, |sum, member| sum + member.cpu())
     }
+
+    fn stripe_blocks(&self) -> u64 {
+        match &self.geometry {
+            Geometry::Raid0(map) => map.chunk().0 * u64::from(map.raid_disks()),
+            Geometry::Parity(map) => map.stripe_data().0,
+            // Far copies are other stripes; near ones are the same.
+            Geometry::Raid10(map) => {
+                map.chunk().0 * u64::from(map.raid_disks()) / u64::from(map.layout().near.max(1))
+            }
+            _ => 0,
+        }
+    }
 }
