@@ -180,11 +180,12 @@ fn tell(prediction: &Prediction, experiment: i64, store: &Path) {
         println!("FAILED: {line}");
     }
     println!(
-        "{:.0} s of virtual time in {:.1} s; a thread is {:.0} times faster than real time; experiment {experiment} in \
-         {} (`lapstrake lab report`)",
+        "{:.0} s of virtual time in {:.2} s of processor time: {:.0} times faster than real time on one core; it took \
+         {:.1} s; experiment {experiment} in {} (`lapstrake lab report`)",
         prediction.virtual_time.as_secs_f64(),
-        prediction.took.as_secs_f64(),
+        prediction.worked.as_secs_f64(),
         prediction.speed_up(),
+        prediction.took.as_secs_f64(),
         store.display()
     );
 }

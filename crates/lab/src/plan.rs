@@ -39,8 +39,8 @@ pub struct Plan {
     pub text: String,
     /// How often, how long, in which order.
     pub rules: Rules,
-    /// On what arrays are predicted to run; the prediction's default if none is said.
-    pub processor: Option<ProcessorProfile>,
+    /// On what arrays are predicted to run.
+    pub machine: Machine,
     /// What disks share on their way, when they are predicted.
     pub channels: Vec<Channel>,
     /// The disks.
@@ -120,6 +120,17 @@ pub struct DiskShape {
     pub channel: Option<String>,
     /// Where on its drive it begins.
     pub at: Option<Place>,
+}
+
+/// On what arrays are predicted to run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Its processor; the prediction's default if none is said.
+    pub processor: Option<ProcessorProfile>,
+    /// Its memory in bytes; the prediction's default if none is said.
+    pub memory: Option<u64>,
+    /// Its Linux: 20621 is 2.6.21; the prediction's default if none is said.
+    pub linux: Option<u32>,
 }
 
 /// What drives share.

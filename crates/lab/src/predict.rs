@@ -16,6 +16,7 @@ mod fit;
 mod job;
 mod machine;
 mod metrics;
+mod system;
 mod table;
 
 pub use metrics::{Metric, metrics};
@@ -43,6 +44,10 @@ use std::time::{Duration, Instant};
 pub const DEFAULT_PROFILE: &str = "hdd-4tb";
 /// The processor, where the plan names none: that of the machine on which Lapstrake was made.
 pub const DEFAULT_PROCESSOR: &str = "epyc-2021";
+/// The memory, where the plan names none.
+const DEFAULT_MEMORY: u64 = 8 << 30;
+/// The Linux, where the plan names none: 6.1.
+const DEFAULT_LINUX: u32 = 60100;
 
 /// How to predict.
 #[derive(Clone, Debug)]
@@ -87,14 +92,14 @@ pub struct Prediction {
     pub seed: u64,
     /// Time that passed in all the worlds together.
     pub virtual_time: Duration,
-    /// Time that threads took for it together.
+    /// Processor time that threads took for that together.
     pub worked: Duration,
     /// Time that it took.
     pub took: Duration,
 }
 
 impl Prediction {
-    /// How many times faster than real time one thread was.
+    /// How many times faster than real time a processor was.
     #[must_use]
     pub fn speed_up(&self) -> f64 {
         self.virtual_time.as_secs_f64() / self.worked.as_secs_f64().max(1e-9)
@@ -279,7 +284,7 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
             ..Device::default()
         }
     };
-    let processor = options.processor.as_ref().or(plan.processor.as_ref());
+    let processor = options.processor.as_ref().or(plan.machine.processor.as_ref());
     let mut more = BTreeMap::new();
     more.insert("seed".into(), prediction.seed.to_string());
     more.insert("draws".into(), options.draws.to_string());
@@ -294,3 +299,6 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
         ..Facts::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

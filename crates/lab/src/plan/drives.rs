@@ -2,7 +2,7 @@
 
 use super::raw::{RawChannel, RawDisk, RawMachine};
 use super::resolve::{Problems, is_name};
-use super::{Channel, Disk, DiskShape};
+use super::{Channel, Disk, DiskShape, Machine};
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
 use std::path::Path;
@@ -65,19 +65,33 @@ pub(crate) fn processor_named(name: &str, directory: &Path) -> Result<ProcessorP
     Ok(found)
 }
 
-pub(super) fn processor(
-    raw: &RawMachine,
-    directory: &Path,
-    problems: &mut Problems<'_>,
-) -> Option<ProcessorProfile> {
-    let name = raw.processor.as_ref()?;
-    match processor_named(name.get_ref(), directory) {
-        Ok(found) => Some(found),
-        Err(why) => {
-            problems.at(name.span(), why);
-            None
+/// On what arrays are predicted to run.
+pub(super) fn machine(raw: &RawMachine, directory: &Path, problems: &mut Problems<'_>) -> Machine {
+    let processor = raw.processor.as_ref().and_then(|name| {
+        let found = processor_named(name.get_ref(), directory);
+        found.map_err(|why| problems.at(name.span(), why)).ok()
+    });
+    let linux = raw.linux.as_ref().and_then(|text| {
+        let number = version(text.get_ref());
+        if number.is_none() {
+            let text = format!(
+                "{:?} is no version of Linux, such as \"2.6.21\" or \"6.1\"",
+                text.get_ref()
+            );
+            problems.at(raw.linux.as_ref().map_or(0..0, Spanned::span), text);
         }
-    }
+        number
+    });
+    Machine { processor, memory: raw.memory.map(|bytes| bytes.0), linux }
+}
+
+/// 2.6.21 as 20621.
+fn version(text: &str) -> Option<u32> {
+    let parts: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+    let parts = parts?;
+    let part = |index: usize| parts.get(index).copied().unwrap_or(0);
+    let is_one = (2..=3).contains(&parts.len()) && parts.iter().all(|part| *part < 100);
+    is_one.then(|| part(0) * 10_000 + part(1) * 100 + part(2))
 }
 
 /// What a disk is when it is predicted.

@@ -45,6 +45,8 @@ pub(super) struct RawRules {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawMachine {
     pub processor: Option<Spanned<String>>,
+    pub memory: Option<Bytes>,
+    pub linux: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

@@ -44,7 +44,7 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
     let mut problems = Problems { text, all: Vec::new() };
     let disks = disks(&raw.disk, directory, &mut problems);
     let channels = drives::channels(&raw.channel, &disks, &raw.disk, &mut problems);
-    let processor = drives::processor(&raw.machine, directory, &mut problems);
+    let machine = drives::machine(&raw.machine, directory, &mut problems);
     let rules = rules(&raw.run, directory, &mut problems);
     let mut arrays = Arrays::new(&disks, directory);
     for array in &raw.array {
@@ -63,7 +63,7 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
         about,
         text: text.to_owned(),
         rules,
-        processor,
+        machine,
         channels,
         disks,
         arrays,

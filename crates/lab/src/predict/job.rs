@@ -1,7 +1,8 @@
 //! One run of a case: its world is made, its load runs, what it did becomes a record.
 
 use super::drive;
-use super::machine::{Drives, Machine, Standing};
+use super::machine::{Drives, Machine, Path, Standing};
+use super::system::{self, has_cache};
 use crate::like::hdparm;
 use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Workload};
 use crate::record::{Cpu, CpuTime, Mark, MemberIo, Phase, Run, Size, State, Zone};
@@ -10,8 +11,8 @@ use crate::workload::drive::{Outcome, end, generators};
 use crate::workload::generator::{End, Generator};
 use crate::workload::recorder::{Recorded, Recorder};
 use lapstrake_model::rack::Counts;
-use lapstrake_model::{Nanos, Volume};
-use std::time::{Duration, Instant};
+use lapstrake_model::{Nanos, Processor, Volume};
+use std::time::Duration;
 
 /// A case in one draw.
 #[derive(Clone, Copy)]
@@ -33,8 +34,8 @@ pub(super) struct Done {
     pub worked: Duration,
 }
 
-/// A phase, how fast a rebuild went meanwhile, and when it was over.
-type Ran = (Phase, Option<f64>, Nanos);
+/// Phases, how fast a rebuild went meanwhile, and when it was over.
+type Ran = (Vec<Phase>, Option<f64>, Nanos);
 
 /// What everything had cost at a moment.
 struct Moment {
@@ -64,20 +65,25 @@ fn rebuilt(standing: &Standing) -> u64 {
 
 impl Job<'_> {
     pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> Done {
-        let began = Instant::now();
+        let began = thread_time();
         let started_ms = now_ms();
         let (mut size, mut rebuild_rate, mut over) = (None, None, Nanos::ZERO);
-        let made = Machine::new(plan, drives, self.array, self.state, self.round);
+        let path = match &self.workload.load {
+            Load::Like(like) if has_cache(self.array, like) => Path::Cache,
+            _ => Path::Direct,
+        };
+        let made = Machine::new(plan, drives, self.array, self.state, self.round, path);
         let result = made.and_then(|mut machine| {
             let standing = machine.take();
             let usable_bytes = standing.blocks() * 512;
             size = Some(Size { raw_bytes: machine.raw_bytes, usable_bytes });
-            let (phase, rate, at) = self.load(plan, &machine, standing)?;
+            let processor = drives.processor(self.round);
+            let (phases, rate, at) = self.load(plan, processor, &machine, standing)?;
             (rebuild_rate, over) = (rate, at);
-            Ok(phase)
+            Ok(phases)
         });
         let (phases, error) = match result {
-            Ok(phase) => (vec![phase], None),
+            Ok(phases) => (phases, None),
             Err(why) => (Vec::new(), Some(why)),
         };
         let round = self.round;
@@ -86,11 +92,17 @@ impl Job<'_> {
             size,
             rebuild_rate,
             virtual_time: Duration::from_nanos(over.0),
-            worked: began.elapsed(),
+            worked: thread_time().saturating_sub(began),
         }
     }
 
-    fn load(&self, plan: &Plan, machine: &Machine, standing: Standing) -> Result<Ran, String> {
+    fn load(
+        &self,
+        plan: &Plan,
+        processor: Processor,
+        machine: &Machine,
+        standing: Standing,
+    ) -> Result<Ran, String> {
         let bytes = 0..standing.blocks() * 512;
         // The same places as when it is measured.
         let seed = plan.rules.seed ^ (u64::from(self.round) << 16);
@@ -105,19 +117,19 @@ impl Job<'_> {
                 let generators = generators(&io, &range, end(self.workload, &io), seed);
                 let is_amount = io.amount.is_some();
                 let warm_up = if is_amount { Duration::ZERO } else { self.workload.warm_up };
-                let (mut phase, rate, over) =
-                    self.one(machine, standing, &io, generators, warm_up)?;
-                phase.whole = is_amount || io.fsync_end;
-                Ok((phase, rate, over))
+                let whole = is_amount || io.fsync_end;
+                self.one(machine, standing, &io, generators, warm_up, whole)
+            }
+            Load::Like(like) if has_cache(self.array, like) => {
+                let (phases, over) =
+                    system::run(self.array, &plan.machine, processor, standing, like, seed)?;
+                Ok((phases, None, over))
             }
             Load::Like(Like::Hdparm) => {
                 let io = hdparm::io();
                 let range = range(&io, &bytes)?;
                 let generators = hdparm::generators(&range);
-                let (mut phase, rate, over) =
-                    self.one(machine, standing, &io, generators, Duration::ZERO)?;
-                phase.whole = true;
-                Ok((phase, rate, over))
+                self.one(machine, standing, &io, generators, Duration::ZERO, true)
             }
             Load::Like(_) | Load::Program(_) => Err("it is not modelled".into()),
         }
@@ -130,6 +142,7 @@ impl Job<'_> {
         io: &Io,
         generators: Vec<Generator>,
         warm_up: Duration,
+        whole: bool,
     ) -> Result<Ran, String> {
         let look_at = Nanos(warm_up.as_nanos() as u64);
         let mut moments = Vec::new();
@@ -138,8 +151,9 @@ impl Job<'_> {
         let [before, after] = &moments[..] else { unreachable!("two looks are taken") };
         let Outcome { recorded, .. } = outcome;
         let mut phase = phase_of(recorded, io, costs(machine, before, after));
+        phase.whole = whole;
         let rate = self.watch_rebuild(&standing, before, after, &mut phase);
-        Ok((phase, rate, over))
+        Ok((vec![phase], rate, over))
     }
 
     /// Reads or writes each part of a range for its share of the time.
@@ -177,7 +191,7 @@ impl Job<'_> {
         phase.whole = true;
         phase.zones = zones;
         let rate = self.watch_rebuild(&standing, &before, &after, &mut phase);
-        Ok((phase, rate, now))
+        Ok((vec![phase], rate, now))
     }
 
     /// How fast a rebuild went beside the load, and when it ended if it did.
@@ -224,4 +238,13 @@ fn costs(machine: &Machine, before: &Moment, after: &Moment) -> Costs {
         members: machine.disks.iter().enumerate().map(member).collect(),
         memory_bytes_max: None,
     }
+}
+
+/// Processor time of this thread: what else the machine does meanwhile is not in it.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the time that it is given; the clock is there on every Linux.
+    let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(done, 0, "a thread has a clock of its own");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -7,6 +7,7 @@ use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Layout, Level, Sector, Sectors};
 use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::profile::{Kind, Profile};
+use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::{Rack, SharedRack, Window};
 use lapstrake_model::{
     Channel, Completion, DiskModel, Nanos, Processor, ProcessorProfile, Request, Volume,
@@ -48,7 +49,7 @@ impl Drives {
     pub(super) fn new(plan: &Plan, options: &Options, seed: u64) -> Result<Self, Vec<String>> {
         let mut this = Self {
             drives: BTreeMap::new(),
-            processor: match options.processor.as_ref().or(plan.processor.as_ref()) {
+            processor: match options.processor.as_ref().or(plan.machine.processor.as_ref()) {
                 Some(processor) => processor.clone(),
                 None => processor_profile(DEFAULT_PROCESSOR).map_err(|why| vec![why])?,
             },
@@ -144,7 +145,8 @@ impl Drives {
         (self.seed ^ (u64::from(round) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    fn processor(&self, round: u32) -> Processor {
+    /// The processor, as one draw has it.
+    pub(super) fn processor(&self, round: u32) -> Processor {
         let drawn = match round {
             0 => self.processor.clone(),
             _ => self.processor.drawn(self.draw_seed(round)),
@@ -200,7 +202,7 @@ fn hash(name: &str) -> u64 {
 
 /// What a load meets.
 pub(super) enum Standing {
-    Disk(Window),
+    Disk(Box<dyn Volume>),
     Array(Box<ArrayVolume>),
 }
 
@@ -218,6 +220,7 @@ struct Builder<'a> {
     plan: &'a Plan,
     drives: &'a Drives,
     round: u32,
+    path: Path,
     rack: SharedRack,
     /// By drive: its number in the rack.
     numbers: BTreeMap<String, usize>,
@@ -237,14 +240,15 @@ impl Machine {
         array: &Array,
         state: &State,
         round: u32,
+        path: Path,
     ) -> Result<Self, String> {
-        let mut builder = Builder::new(plan, drives, round);
+        let mut builder = Builder { path, ..Builder::new(plan, drives, round) };
         let standing = match array.kind {
             SubjectKind::Disk => {
                 let Some(Leg::Disk(name)) = array.members.first() else {
                     unreachable!("a plan's disks have one member");
                 };
-                Standing::Disk(builder.window(name)?.0)
+                Standing::Disk(builder.member(name)?.0)
             }
             _ => Standing::Array(Box::new(builder.array(array, state, Start::default())?)),
         };
@@ -276,6 +280,15 @@ impl Machine {
     }
 }
 
+/// How requests come to the drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// As they are: what is asked for has its own depth.
+    Direct,
+    /// From the page cache, through the block layer's queue, which sorts and joins them.
+    Cache,
+}
+
 /// How far redundancy has come when an array starts.
 #[derive(Clone, Copy, Default)]
 struct Start {
@@ -289,6 +302,7 @@ impl<'a> Builder<'a> {
             plan,
             drives,
             round,
+            path: Path::Direct,
             rack: Rc::new(RefCell::new(Rack::default())),
             numbers: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -315,6 +329,24 @@ impl<'a> Builder<'a> {
         self.disks.push((name.to_owned(), number));
         self.raw_bytes += blocks * 512;
         Ok((Window::new(&self.rack, number, first, blocks), self.drives.is_rotational(&drive)))
+    }
+
+    /// A disk of the plan behind its queue, and whether its head moves. Flash has none, and disks that queue by
+    /// themselves need none for requests that come at a depth.
+    fn member(&mut self, name: &str) -> Result<(Box<dyn Volume>, bool), String> {
+        let (window, rotational) = self.window(name)?;
+        let disk = self.plan.disk(name).expect("it has a window");
+        let queues = match &self.drives.drives[&drive_of(disk)].profile.kind {
+            Kind::HardDisk(hard) => hard.queue.value.depth > 1,
+            Kind::SolidDisk(_) => true,
+        };
+        let config = if queues { QueueConfig::QUEUED } else { QueueConfig::IDE };
+        let volume: Box<dyn Volume> = match self.path {
+            Path::Cache if rotational => Box::new(Queued::new(Box::new(window), config)),
+            _ if !queues => Box::new(Queued::new(Box::new(window), config)),
+            _ => Box::new(window),
+        };
+        Ok((volume, rotational))
     }
 
     fn channel(&mut self, name: Option<&str>) -> usize {
@@ -371,8 +403,8 @@ impl<'a> Builder<'a> {
         let member = match leg {
             Leg::Missing => return Ok(Seat::Missing),
             Leg::Disk(name) => {
-                let (window, rotational) = self.window(name)?;
-                array::Leg { volume: Box::new(window), rotational }
+                let (volume, rotational) = self.member(name)?;
+                array::Leg { volume, rotational }
             }
             Leg::Array(below) => {
                 let rotational = below.disks().iter().any(|name| {
@@ -443,6 +475,13 @@ impl Volume for Standing {
         match self {
             Self::Disk(disk) => disk.cpu(),
             Self::Array(array) => array.cpu(),
+        }
+    }
+
+    fn stripe_blocks(&self) -> u64 {
+        match self {
+            Self::Disk(disk) => disk.stripe_blocks(),
+            Self::Array(array) => array.stripe_blocks(),
         }
     }
 }
