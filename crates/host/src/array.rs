@@ -18,7 +18,7 @@ use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
     RequestKind, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
-    journal::JournalConfig,
+    journal::JournalConfig, span,
 };
 use lapstrake_geometry::{Geometry, Layout, Sector, Sectors, Slot};
 use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl};
@@ -35,9 +35,6 @@ use std::{
 };
 use thiserror::Error;
 
-/// The least length of a span that one shard is dealt: long enough that most requests stay on one
-/// shard, short enough that a few sequential ones in flight keep every shard busy.
-const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
 /// A member that an array is started with.
 #[derive(Debug)]
 pub struct Part {
@@ -313,7 +310,7 @@ impl Array {
                 counters: counters[index].clone(),
                 log: log.clone(),
                 began,
-                span: span(&parts.geometry),
+                span: span(&parts.geometry).0,
                 members: parts.members.len(),
                 queue,
             });
@@ -546,16 +543,6 @@ pub fn flush_others_last() {
     unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
 }
 
-fn span(geometry: &Geometry) -> u64 {
-    let unit = match geometry {
-        Geometry::Parity(parity) => parity.stripe_data().0,
-        Geometry::Raid0(raid0) => raid0.chunk().0,
-        Geometry::Raid10(raid10) => raid10.chunk().0,
-        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
-    };
-    SPAN_SECTORS_MIN.next_multiple_of(unit)
-}
-
 fn shard(
     parts: &Parts,
     options: &Options,
@@ -645,7 +632,7 @@ fn supervisor(
                 max: options.sync_speed_max_kib.saturating_mul(2),
             },
             frozen: options.frozen,
-            span: Sectors(span(&parts.geometry)),
+            span: span(&parts.geometry),
         },
         epoch_s: now.as_secs(),
     }

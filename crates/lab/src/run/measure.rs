@@ -127,7 +127,7 @@ fn zones(
 }
 
 /// A phase of the lab's own requests.
-pub(super) fn phase_of(recorded: Recorded, io: &Io, costs: Costs) -> Phase {
+pub(crate) fn phase_of(recorded: Recorded, io: &Io, costs: Costs) -> Phase {
     let seconds = recorded.seconds;
     let figure = figure(io, &recorded.read, &recorded.write, seconds);
     Phase { whole: false, ..costs.phase("", figure, seconds, recorded) }
@@ -185,6 +185,14 @@ pub(super) fn prepare(live: &Live, io: &Io, stop: &Stop) -> Result<Prepared, Str
     if let Some(file) = &file {
         forget(file)?;
     }
+    Ok((file, range(io, &bytes)?, raw))
+}
+
+/// The part of all these bytes that a load goes to.
+///
+/// # Errors
+/// If no block has room in it.
+pub(crate) fn range(io: &Io, bytes: &Range<u64>) -> Result<Range<u64>, String> {
     let length = bytes.end - bytes.start;
     let at = |place: Place| match place {
         Place::Share(share) => (length as f64 * share) as u64,
@@ -199,7 +207,7 @@ pub(super) fn prepare(live: &Live, io: &Io, stop: &Stop) -> Result<Prepared, Str
             io.block
         ));
     }
-    Ok((file, bytes.start + from..bytes.start + to, raw))
+    Ok(bytes.start + from..bytes.start + to)
 }
 
 fn refusal(as_wished: bool) -> String {
