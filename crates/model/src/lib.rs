@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod channel;
+pub mod controller;
 mod dice;
 pub mod disk;
 pub mod diskspecs;
@@ -28,6 +29,7 @@ pub mod trace;
 pub mod volume;
 
 pub use channel::Channel;
+pub use controller::{ControllerConfig, ControllerUnit, UnitLevel};
 pub use disk::{Disk, DiskModel};
 pub use hard::{HardDisk, HardDiskModel};
 pub use processor::{Processor, ProcessorProfile};
