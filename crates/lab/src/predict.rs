@@ -13,12 +13,14 @@
 mod courses;
 mod drive;
 mod fit;
+mod here;
 mod job;
 mod machine;
 mod metrics;
 mod system;
 mod table;
 
+pub use here::HERE;
 pub use metrics::{Metric, metrics};
 pub use table::table;
 
@@ -30,6 +32,7 @@ use crate::run::{subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
 use courses::{CourseJob, courses};
 use fit::unpredictable;
+use here::here;
 use job::{Done, Job};
 use lapstrake_model::ProcessorProfile;
 use lapstrake_model::profile::Profile;
@@ -114,11 +117,14 @@ pub fn profile_named(name: &str) -> Result<Profile, String> {
     profile(name, Path::new(""))
 }
 
-/// A processor's profile by its name: a built-in one, or a file.
+/// A processor's profile by its name: a built-in one, a file, or [`HERE`], which is measured.
 ///
 /// # Errors
 /// What is wrong with it, in words.
 pub fn processor_profile(name: &str) -> Result<ProcessorProfile, String> {
+    if name == HERE {
+        return here();
+    }
     processor_named(name, Path::new(""))
 }
 

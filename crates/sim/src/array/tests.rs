@@ -4,6 +4,7 @@ use super::*;
 use lapstrake_geometry::Level;
 use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::profile::builtin;
+use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::{Counts, Rack, SharedRack, Window};
 use lapstrake_model::{Channel, DiskModel, Processor, processor};
 use std::cell::RefCell;
@@ -19,7 +20,7 @@ fn processor() -> Processor {
     processor::get("epyc-2021").unwrap().unwrap().build().unwrap()
 }
 
-/// Disks by their profiles' names, each on a link of its own.
+/// Disks by their profiles' names, each on a link of its own, those with a moving head behind Linux's queue.
 fn disks(names: &[&str]) -> (SharedRack, Vec<Leg>) {
     let rack = Rc::new(RefCell::new(Rack::default()));
     let leg = |name: &&str| {
@@ -30,7 +31,12 @@ fn disks(names: &[&str]) -> (SharedRack, Vec<Leg>) {
             let link = rack.add_channel(Channel::unbounded());
             rack.add_disk(&model, link)
         };
-        Leg { volume: Box::new(Window::whole(&rack, disk)) as Box<dyn Volume>, rotational }
+        let window: Box<dyn Volume> = Box::new(Window::whole(&rack, disk));
+        let volume: Box<dyn Volume> = match rotational {
+            true => Box::new(Queued::new(window, QueueConfig::QUEUED)),
+            false => window,
+        };
+        Leg { volume, rotational }
     };
     let legs = names.iter().map(leg).collect();
     (rack, legs)
@@ -148,9 +154,10 @@ fn a_small_write_of_raid5_is_two_reads_and_two_writes() {
     near(counts.iter().map(|c| c.writes).sum::<u64>() as f64, 2.0 * done, 0.05);
     // Both disks of it are read, then written where they have just been.
     let (_, mut one) = disks(&["hitachi-80"]);
-    let single = drive(&mut *one[0].volume, Op::Read, Way::AtRandom, 8, 1, 30 * SECOND) as f64;
+    let single = drive(&mut *one[0].volume, Op::Read, Way::AtRandom, 8, 8, 30 * SECOND) as f64;
     let ratio = done / (single * 5.0 / 4.0);
-    assert!((0.5..1.8).contains(&ratio), "{done} small writes, {single} reads of a disk: {ratio}");
+    // Four accesses as dear as any: 1. Writes that the disk's buffer sorts cost less: up to 2.
+    assert!((0.5..2.1).contains(&ratio), "{done} small writes, {single} reads of a disk: {ratio}");
 }
 
 #[test]
@@ -234,6 +241,7 @@ fn more_than_the_level_survives_cannot_be_missing() {
     let (_, legs) = disks(&["ssd-sata-1tb"; 3]);
     let seats = legs.into_iter().enumerate().map(|(slot, leg)| match slot {
         0 => Seat::InSync(leg),
+        1 => Seat::Recovering(leg, Sector(0)),
         _ => Seat::Missing,
     });
     let error = ArrayVolume::new(ArrayConfig::new(Level::Raid5, seats.collect(), processor()));
