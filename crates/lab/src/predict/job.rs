@@ -206,7 +206,7 @@ impl Job<'_> {
         phase.series.marks.push(Mark { what: "rebuild".into(), from_ms: 0, until_ms });
         let until = end.map_or(after.at, |at| at.min(after.at).max(before.at));
         let seconds = until.since(before.at).0 as f64 / 1e9;
-        let bytes = (after.rebuilt - before.rebuilt) * 512;
+        let bytes = after.rebuilt.saturating_sub(before.rebuilt) * 512;
         (seconds > 0.0).then(|| bytes as f64 / seconds)
     }
 }

@@ -27,8 +27,7 @@ pub fn course_time<E>(
     let mut whole = make(Sector(0))?;
     let Some(end) = whole.progress().map(|progress| progress.end.0 as f64) else { return Ok(None) };
     if speed(&mut whole).is_none_or(|speed| end <= speed * SHORT_S) {
-        let _ = whole.poll(Nanos((4.0 * SHORT_S * 1e9) as u64));
-        return Ok(whole.ended().first().map(|(_, _, at)| *at));
+        return Ok(lived_through(&mut whole, end));
     }
     let places = places.max(1);
     let mut seconds = 0.0;
@@ -39,6 +38,17 @@ pub fn course_time<E>(
         seconds += end / f64::from(places) / speed;
     }
     Ok(Some(Nanos((seconds * 1e9) as u64)))
+}
+
+/// When a short course ends; one that is slower than it seemed goes on as it went.
+fn lived_through(array: &mut ArrayVolume, end: f64) -> Option<Nanos> {
+    let long = 4.0 * SHORT_S;
+    let _ = array.poll(Nanos((long * 1e9) as u64));
+    let Some(progress) = array.progress() else {
+        return array.ended().first().map(|(_, _, at)| *at);
+    };
+    let done = progress.done.0 as f64;
+    (done > 0.0).then(|| Nanos((long * 1e9 * end / done) as u64))
 }
 
 /// Sectors a second of an array's course, where it is; none if it ends before.
