@@ -4,6 +4,7 @@
 //! data. The time is an argument, nothing is drawn that does not follow from a seed, so a run is
 //! the same each time.
 
+pub mod bounded;
 pub mod cache;
 pub mod channel;
 pub mod controller;
@@ -28,6 +29,7 @@ mod time;
 pub mod trace;
 pub mod volume;
 
+pub use bounded::Bounded;
 pub use channel::Channel;
 pub use controller::{ControllerConfig, ControllerUnit, UnitLevel};
 pub use disk::{Disk, DiskModel};

@@ -12,7 +12,8 @@ fn unit(count: usize, cache: u64, level: UnitLevel) -> ControllerUnit {
 
 /// Writes or reads in order at a depth of 8; MB/s until the last is answered.
 fn stream(unit: &mut ControllerUnit, op: Op, bytes: u64) -> f64 {
-    let blocks = 256;
+    // As the system's queue sends them.
+    let blocks = 1024;
     let (mut sent, mut ended, mut now) = (0, 0, Nanos::ZERO);
     let count = bytes / 512 / blocks;
     while ended < count {

@@ -50,8 +50,8 @@ impl SystemConfig {
     pub fn linux(version: u32, memory: u64, file_system: FileSystem, processor: Processor) -> Self {
         // mm/page-writeback.c: 40/10 until 2.6.21, 10/5 until 2.6.28, 20/10 since.
         let (dirty_percent, background_percent) = match version {
-            ..20622 => (40, 10),
-            ..20629 => (10, 5),
+            0..20622 => (40, 10),
+            20622..20629 => (10, 5),
             _ => (20, 10),
         };
         Self {

@@ -10,7 +10,7 @@ use lapstrake_model::rack::{Rack, SharedRack, Window};
 use lapstrake_model::system::load::{Bonnie, Iozone, Part, bonnie, hdparm, iozone};
 use lapstrake_model::system::{FileSystem, System, SystemConfig};
 use lapstrake_model::{
-    Channel, ControllerConfig, ControllerUnit, DiskModel, Processor, QueueConfig, Queued,
+    Bounded, Channel, ControllerConfig, ControllerUnit, DiskModel, Processor, QueueConfig, Queued,
     UnitLevel, Volume, processor,
 };
 use lapstrake_sim::array::{ArrayConfig, ArrayVolume, Leg, Seat};
@@ -57,7 +57,12 @@ fn array(
     let mut config = ArrayConfig::new(level, seats, processor);
     config.bitmap = BitmapChoice::None;
     change(&mut config);
-    Some(Box::new(ArrayVolume::new(config).ok()?))
+    // These are md's arrays: what they write is in their stripe cache meanwhile.
+    let parities = if level == Level::Raid6 { 2 } else { 1 };
+    let data = config.seats.len().saturating_sub(parities) as u64;
+    let stripe_cache = u64::from(config.stripe_cache) * 8 * data;
+    let array = Box::new(ArrayVolume::new(config).ok()?);
+    Some(if level.is_parity() { Box::new(Bounded::new(array, stripe_cache)) } else { array })
 }
 
 fn rate(parts: &[Part], name: &str) -> f64 {
