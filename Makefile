@@ -43,8 +43,9 @@ smoke: ## fuzz targets and benchmarks: do they run at all
 bench: ## all benchmarks in full, against their gates
 	$(CARGO) xtask bench
 
-accuracy: build ## models of disks against measured traces: make accuracy TRACES=DIR
-	scripts/accuracy.sh $(TRACES)
+accuracy: build ## models against what was measured: make accuracy TRACES=DIR CASES=DIR
+	$(CARGO) build --locked --release --package lapstrake-sim --bin lapstrake-cases
+	scripts/accuracy.sh '$(TRACES)' '$(CASES)'
 
 fuzz: ## every fuzz target for FUZZ_SECONDS
 	$(CARGO) xtask fuzz $(FUZZ_SECONDS)

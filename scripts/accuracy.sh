@@ -1,12 +1,23 @@
 #!/usr/bin/env bash
-# Replays measured traces of disks on models made from the files beside them, and holds the demerits
-# against DiskSim's: at most 10 % above. For each NAME.trace in the directory there must be NAME.model,
+# accuracy.sh [TRACES] [CASES]: how far the models are from what was measured.
+#
+# CASES: published figures of arrays, as CSV files; predicted from models of their disks, printed beside
+# them (lapstrake-cases).
+#
+# TRACES: measured traces of disks, replayed on models made from the files beside them; the demerits are
+# held against DiskSim's: at most 10 % above. For each NAME.trace in the directory there must be NAME.model,
 # NAME.diskspecs and, if the model needs one, NAME.seek. The traces are part of DiskSim's distribution
 # and not of this repository.
 set -euo pipefail
 
 lapstrake=${LAPSTRAKE:-target/release/lapstrake}
 traces=${1:-}
+cases=${2:-}
+if [[ -z $cases ]]; then
+    echo "NOT RUN: arrays against published figures: no directory; make accuracy CASES=DIR"
+else
+    ${LAPSTRAKE_CASES:-target/release/lapstrake-cases} "$cases"
+fi
 if [[ -z $traces ]]; then
     echo "NOT RUN: disks against measured traces: no directory; make accuracy TRACES=DIR"
     exit 0

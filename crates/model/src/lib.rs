@@ -4,8 +4,10 @@
 //! data. The time is an argument, nothing is drawn that does not follow from a seed, so a run is
 //! the same each time.
 
+pub mod bounded;
 pub mod cache;
 pub mod channel;
+pub mod controller;
 mod dice;
 pub mod disk;
 pub mod diskspecs;
@@ -27,7 +29,9 @@ mod time;
 pub mod trace;
 pub mod volume;
 
+pub use bounded::Bounded;
 pub use channel::Channel;
+pub use controller::{ControllerConfig, ControllerUnit, UnitLevel};
 pub use disk::{Disk, DiskModel};
 pub use hard::{HardDisk, HardDiskModel};
 pub use processor::{Processor, ProcessorProfile};

@@ -115,7 +115,9 @@ impl HardDisk {
         } else if now < leg.start || self.model.stops_in_sector {
             now
         } else {
-            leg.after(leg.passed(now) + 1).min(leg.end())
+            // A sector is read to its end; between two, what goes on right there is not late.
+            let passed = leg.passed(now);
+            if leg.after(passed) >= now { now } else { leg.after(passed + 1).min(leg.end()) }
         };
     }
 

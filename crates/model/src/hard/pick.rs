@@ -64,7 +64,16 @@ impl HardDisk {
             let time = self.model.mechanism.access_time(self.arm, now, lba, is_write);
             time.0 as f64 - ageing * now.since(waiting.since).0 as f64
         };
-        let costs = candidates.iter().map(|&(index, lba)| (cost(index, lba), index));
+        // What goes on where another ends is not taken before it: a stream keeps its order.
+        let follows = |index: usize, lba: u64| {
+            let before = |other: usize| {
+                let other = &self.waiting[other].request;
+                other.op == self.waiting[index].request.op && other.range().end == lba
+            };
+            candidates.iter().any(|&(other, _)| other != index && before(other))
+        };
+        let firsts = candidates.iter().filter(|&&(index, lba)| !follows(index, lba));
+        let costs = firsts.map(|&(index, lba)| (cost(index, lba), index));
         costs.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))).map(|best| best.1)
     }
 

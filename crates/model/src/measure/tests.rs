@@ -127,6 +127,10 @@ fn a_disk_without_a_queue_at_an_odd_speed_is_recovered() {
         let Kind::HardDisk(disk) = &mut profile.kind else { panic!() };
         disk.rotation.value = 5397.3;
         disk.buffer.value.segments = 5;
+        disk.caching.value.read_ahead_on_hit = true;
+        // Its own curve is of points, whose mean depends on the layout.
+        let (single_ms, average_ms, full_ms) = (1.2, 12.5, 24.0);
+        disk.seek.value = SeekTable::ThreePoint { single_ms, average_ms, full_ms };
     });
     agrees(&profile, &findings);
     let again = findings.profile("again", "hidden");

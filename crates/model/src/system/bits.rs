@@ -1,7 +1,5 @@
 //! A set of page numbers.
 
-use std::ops::Range;
-
 /// Page numbers below a bound.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits {
@@ -54,11 +52,6 @@ impl Bits {
         let index = (first + 1..self.words.len()).find(|&index| self.words[index] != 0)?;
         Some(index as u64 * 64 + u64::from(self.words[index].trailing_zeros()))
     }
-
-    /// From `range.start` on, how far pages are there one after the other, at most to the range's end.
-    pub fn run_end(&self, range: Range<u64>) -> u64 {
-        range.clone().find(|&page| !self.has(page)).unwrap_or(range.end)
-    }
 }
 
 #[cfg(test)]
@@ -74,7 +67,6 @@ mod tests {
         }
         assert_eq!(bits.count(), 5);
         assert_eq!([0, 6, 64, 66, 299].map(|from| bits.next(from).unwrap()), [5, 63, 64, 299, 299]);
-        assert_eq!(bits.run_end(63..300), 66);
         assert!(bits.take(299) && !bits.take(299));
         assert_eq!((bits.next(66), bits.count()), (None, 4));
     }

@@ -19,6 +19,9 @@ pub enum FileSystem {
 pub struct SystemConfig {
     /// Memory, in bytes.
     pub memory: u64,
+    /// The part of it that a kernel of 32 bits has in its own address space, 896 MiB: only that counts for the
+    /// thresholds (`highmem_is_dirtyable`).
+    pub low_memory: u64,
     /// Per cent of memory that may be dirty before writers wait (`vm.dirty_ratio`).
     pub dirty_percent: u64,
     /// Per cent from where on write-back goes on (`vm.dirty_background_ratio`).
@@ -47,12 +50,13 @@ impl SystemConfig {
     pub fn linux(version: u32, memory: u64, file_system: FileSystem, processor: Processor) -> Self {
         // mm/page-writeback.c: 40/10 until 2.6.21, 10/5 until 2.6.28, 20/10 since.
         let (dirty_percent, background_percent) = match version {
-            ..20622 => (40, 10),
-            ..20629 => (10, 5),
+            0..20622 => (40, 10),
+            20622..20629 => (10, 5),
             _ => (20, 10),
         };
         Self {
             memory,
+            low_memory: memory,
             dirty_percent,
             background_percent,
             paces_writers: version >= 30100,
@@ -66,24 +70,29 @@ impl SystemConfig {
         }
     }
 
-    /// Pages that the page cache may hold: what the kernel and programs leave.
+    /// Pages that the page cache may hold: kernel and programs take 15 %.
     #[must_use]
     pub fn cache_pages(&self) -> u64 {
-        const KERNEL: u64 = 64 << 20;
-        (self.memory.saturating_sub(KERNEL) / 100 * 95 / PAGE).max(1024)
+        (self.memory / 100 * 85 / PAGE).max(1024)
+    }
+
+    /// Pages of which the thresholds are per cent.
+    fn dirtyable(&self) -> u64 {
+        let low = Self { memory: self.low_memory.min(self.memory), ..self.clone() };
+        low.cache_pages()
     }
 
     /// Dirty pages at which writers wait.
     #[must_use]
     pub fn dirty_max(&self) -> u64 {
-        let most = self.cache_pages() * self.dirty_percent / 100;
+        let most = self.dirtyable() * self.dirty_percent / 100;
         if self.paces_writers { (most + self.background()) / 2 } else { most }
     }
 
     /// Dirty pages from where on write-back goes on.
     #[must_use]
     pub fn background(&self) -> u64 {
-        self.cache_pages() * self.background_percent / 100
+        self.dirtyable() * self.background_percent / 100
     }
 
     pub(super) fn request_pages(&self) -> u64 {

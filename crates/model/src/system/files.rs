@@ -57,10 +57,10 @@ pub(super) struct Found {
 pub(super) fn journal(config: &SystemConfig, total: u64) -> Range<u64> {
     // mke2fs: by the size of the file system.
     let blocks = match total {
-        ..32_768 => 1024,
-        ..262_144 => 4096,
-        ..524_288 => 8192,
-        ..1_048_576 => 16_384,
+        0..32_768 => 1024,
+        32_768..262_144 => 4096,
+        262_144..524_288 => 8192,
+        524_288..1_048_576 => 16_384,
         _ => 32_768,
     };
     let start = match config.file_system {

@@ -32,7 +32,12 @@ pub fn iozone(system: &mut System, load: &Iozone, seed: u64) -> Option<Vec<Part>
     for test in &load.tests {
         let done = match test {
             0 => ["write", "rewrite"].map(|name| {
-                part(system, name, bytes, |system| writes(system, file, in_order(), load.flush))
+                let done = part(system, name, bytes, |system| {
+                    writes(system, file, in_order(), load.flush);
+                });
+                // Before it closes the file, and out of its time unless -e says otherwise.
+                system.fsync(file);
+                done
             }),
             1 => ["read", "reread"]
                 .map(|name| part(system, name, bytes, |system| reads(system, file, in_order()))),
