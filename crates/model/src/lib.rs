@@ -17,6 +17,7 @@ pub mod profile;
 pub mod replay;
 pub mod request;
 pub mod rotation;
+pub mod safety;
 pub mod seek;
 pub mod solid;
 mod time;
