@@ -17,7 +17,7 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("lapstrake-metadata", &["lapstrake-geometry"]),
     ("lapstrake-engine", &["lapstrake-geometry", "lapstrake-parity", "lapstrake-metadata"]),
     ("lapstrake-device", &[]),
-    ("lapstrake-sim", &["lapstrake-engine"]),
+    ("lapstrake-sim", &["lapstrake-engine", "lapstrake-model"]),
     ("lapstrake-model", &[]),
     ("lapstrake-host", &["lapstrake-engine", "lapstrake-device"]),
     ("lapstrake-export", &["lapstrake-host"]),

@@ -88,7 +88,7 @@ pub struct StoreArgs {
 }
 
 /// Loads experiments by their numbers; the latest if none is named.
-fn load(store: &Path, ids: &[i64]) -> Result<Vec<Stored>, Failure> {
+pub(crate) fn load(store: &Path, ids: &[i64]) -> Result<Vec<Stored>, Failure> {
     let opened = Store::open_to_read(store)?;
     let mut ids: Vec<i64> = ids.to_vec();
     if ids.is_empty() {
@@ -118,7 +118,7 @@ fn origin(origin: &Origin) -> String {
 }
 
 /// Writes a file, or prints it if none is named. A file is there whole or not at all.
-fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
+pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     let Some(path) = to else {
         print!("{text}");
         return Ok(());

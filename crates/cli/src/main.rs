@@ -12,6 +12,7 @@ mod grow;
 mod lab;
 mod members;
 mod options;
+mod predict;
 mod scan;
 mod serve;
 mod set;
@@ -63,6 +64,7 @@ enum Command {
     Stop(stop::Args),
     Disk(disk::Args),
     Lab(lab::Args),
+    Predict(predict::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -85,6 +87,7 @@ impl Command {
             Self::Stop(args) => stop::run(&args),
             Self::Disk(args) => disk::run(&args),
             Self::Lab(args) => args.run(),
+            Self::Predict(args) => predict::run(&args),
             Self::Completions(args) => generate::completions(&args),
             Self::Man(args) => generate::man(&args),
         }
@@ -110,6 +113,7 @@ impl Command {
             Self::Stop(args) => args.target.json,
             Self::Disk(args) => args.json(),
             Self::Lab(args) => args.json(),
+            Self::Predict(args) => args.json,
             Self::Completions(_) | Self::Man(_) => false,
         }
     }

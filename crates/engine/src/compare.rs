@@ -65,6 +65,18 @@ pub struct Finding {
 }
 
 impl Comparison {
+    /// Bytes that it reads, and whether they are multiplied for Q.
+    #[must_use]
+    pub fn work(&self) -> (u64, bool) {
+        let (buffers, has_q) = match &self.what {
+            Subject::Parity { data, p, q, .. } => {
+                (data.len() + usize::from(p.is_some()) + usize::from(q.is_some()), q.is_some())
+            }
+            Subject::Copies(copies) => (copies.len(), false),
+        };
+        (buffers as u64 * u64::from(self.len), has_q)
+    }
+
     /// Compares. `bytes` gives a buffer's memory.
     pub fn run<'a>(&self, kernels: &Kernels, bytes: impl Fn(Buf, u32) -> &'a [u8]) -> Vec<Finding> {
         let mut found = Vec::new();

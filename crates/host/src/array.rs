@@ -16,6 +16,7 @@ use lapstrake_engine::{
     BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
     RequestKind, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
     journal::{JOURNAL_PAGES, JournalConfig},
+    span, stripe_cache_pages,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl};
@@ -32,14 +33,7 @@ use std::{
 };
 use thiserror::Error;
 
-/// The least length of a span that one shard is dealt: long enough that most requests stay on one
-/// shard, short enough that a few sequential ones in flight keep every shard busy.
-const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
-/// Pages of a shard's whole stripe cache: just below 4 GiB.
-const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
-/// Pages per member that the largest parity operation takes.
-const CACHE_PAGES_MIN: u32 = 32;
-/// What logs add to that, for each member: a header, and of the largest operation partial parity.
+/// What logs add to the stripe cache, for each member: a header, and of the largest operation partial parity.
 const CACHE_PAGES_LOGGED: u32 = 32;
 
 /// Pages of a shard for writes that are left behind: 4 MiB.
@@ -262,7 +256,7 @@ impl Array {
                 counters: counters[index].clone(),
                 log: log.clone(),
                 began,
-                span: span(&parts.geometry),
+                span: span(&parts.geometry).0,
                 members: parts.members.len(),
                 queue,
             });
@@ -451,28 +445,9 @@ pub fn flush_others_last() {
     unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
 }
 
-fn span(geometry: &Geometry) -> u64 {
-    let unit = match geometry {
-        Geometry::Parity(parity) => parity.stripe_data().0,
-        Geometry::Raid0(raid0) => raid0.chunk().0,
-        Geometry::Raid10(raid10) => raid10.chunk().0,
-        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
-    };
-    SPAN_SECTORS_MIN.next_multiple_of(unit)
-}
-
 fn cache_pages(parts: &Parts, options: &Options) -> u32 {
-    let per_member = options.stripe_cache_size.max(CACHE_PAGES_MIN);
     let per_log = parts.log_signature().map_or(0, |_| CACHE_PAGES_LOGGED);
-    let per_member = per_member.saturating_add(per_log);
-    match &parts.geometry {
-        // The engine names a place in it by 32 bits.
-        // Levels with copies need it for recovery and the like.
-        geometry if geometry.level().has_redundancy() => {
-            per_member.saturating_mul(geometry.raid_disks().into()).min(CACHE_PAGES_MAX)
-        }
-        _ => 0,
-    }
+    stripe_cache_pages(&parts.geometry, options.stripe_cache_size, per_log)
 }
 
 /// Memory for writes that a write-mostly member may have later than they are answered.
@@ -576,7 +551,7 @@ fn supervisor(
                 max: options.sync_speed_max_kib.saturating_mul(2),
             },
             frozen: options.frozen,
-            span: Sectors(span(&parts.geometry)),
+            span: span(&parts.geometry),
         },
         epoch_s: now.as_secs(),
     }

@@ -59,6 +59,12 @@ pub enum LabError {
         /// A line for each reason.
         faults: Vec<String>,
     },
+    /// The caller: the plan cannot be predicted as it is.
+    #[error("{}\nnothing was predicted", faults.join("\n"))]
+    Unpredictable {
+        /// A line for each reason.
+        faults: Vec<String>,
+    },
     /// The caller: there is nothing to go on with.
     #[error(
         "no unfinished run of this very plan ({plan}) is in the store; without --resume a new one begins"

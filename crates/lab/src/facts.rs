@@ -73,7 +73,7 @@ pub(crate) fn facts(plan: &Plan, work: &Path) -> Facts {
     }
 }
 
-fn versions() -> BTreeMap<String, String> {
+pub(crate) fn versions() -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     versions.insert("lapstrake".into(), env!("CARGO_PKG_VERSION").into());
     for (program, option) in PROGRAMS {

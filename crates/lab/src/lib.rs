@@ -6,6 +6,7 @@
 pub mod export;
 pub mod import;
 pub mod plan;
+pub mod predict;
 pub mod record;
 pub mod report;
 pub mod run;

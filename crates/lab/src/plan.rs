@@ -7,6 +7,7 @@
 //! Nothing here touches a disk; who may be written over is decided when it is carried out.
 
 mod arrays;
+mod drives;
 mod raw;
 mod resolve;
 mod values;
@@ -15,6 +16,8 @@ mod workloads;
 use crate::record::{State, SubjectKind};
 use lapstrake_device::MemberSpec;
 use lapstrake_geometry::Level;
+use lapstrake_model::ProcessorProfile;
+use lapstrake_model::profile::Profile;
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub(crate) use arrays::size_text;
+pub(crate) use drives::{processor_named, profile};
 pub use values::Place;
 
 /// A plan, ready to be carried out.
@@ -35,6 +39,10 @@ pub struct Plan {
     pub text: String,
     /// How often, how long, in which order.
     pub rules: Rules,
+    /// On what arrays are predicted to run.
+    pub machine: Machine,
+    /// What disks share on their way, when they are predicted.
+    pub channels: Vec<Channel>,
     /// The disks.
     pub disks: Vec<Disk>,
     /// What is measured.
@@ -97,6 +105,43 @@ pub struct Disk {
     pub name: String,
     /// What it is.
     pub place: DiskPlace,
+    /// What it is when it is predicted.
+    pub model: DiskShape,
+}
+
+/// What a disk is when it is predicted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DiskShape {
+    /// What is known of its drive; the prediction's default if none is said.
+    pub profile: Option<Profile>,
+    /// The drive that it is on, if other disks are on it, too.
+    pub drive: Option<String>,
+    /// The channel that its drive is on; none: a link of its own.
+    pub channel: Option<String>,
+    /// Where on its drive it begins.
+    pub at: Option<Place>,
+}
+
+/// On what arrays are predicted to run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Its processor; the prediction's default if none is said.
+    pub processor: Option<ProcessorProfile>,
+    /// Its memory in bytes; the prediction's default if none is said.
+    pub memory: Option<u64>,
+    /// Its Linux: 20621 is 2.6.21; the prediction's default if none is said.
+    pub linux: Option<u32>,
+}
+
+/// What drives share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channel {
+    /// Its name in the plan.
+    pub name: String,
+    /// Bytes in a second.
+    pub rate: u64,
+    /// A command keeps it from its beginning to its end.
+    pub holds: bool,
 }
 
 /// What a disk is.

@@ -29,7 +29,7 @@ use crate::subject::steps::recover;
 use crate::workload::drive::INTERRUPTED;
 use live::Live;
 use measure::measure;
-use records::{Done, kept, size, subject_record, workload_record};
+use records::{Done, kept, size};
 use schedule::{Case, Schedule, Visit};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -38,9 +38,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+pub(crate) use measure::{phase_of, range};
 #[cfg(test)]
 pub(crate) use meter::Sources;
 pub(crate) use meter::{Costs, Reading};
+pub(crate) use records::{subject_record, workload_record};
 
 pub use self::preview::{Preview, SubjectPreview, preview};
 pub use crate::subject::guard::Leave;
@@ -203,7 +205,7 @@ fn clear(work: &Path) {
     }
 }
 
-fn subject_name(array: &Array, state: &State) -> String {
+pub(crate) fn subject_name(array: &Array, state: &State) -> String {
     match state {
         State::Healthy => array.name.clone(),
         other => format!("{} {other}", array.name),
@@ -484,7 +486,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -5,7 +5,7 @@
 //! number. No data bytes exist.
 
 use crate::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A run of blocks in the buffer.
@@ -57,6 +57,8 @@ pub struct Cache {
     hits_on_writes: bool,
     uses: u64,
     dirty: BTreeMap<u64, Dirty>,
+    /// The same by when they may go to the platters.
+    ready: BTreeSet<(Nanos, u64)>,
     /// Blocks of `dirty` and of the write on its way.
     dirty_blocks: u64,
     dirty_extents_max: usize,
@@ -97,6 +99,7 @@ impl Cache {
             hits_on_writes: size.hits_on_writes,
             uses: 0,
             dirty: BTreeMap::new(),
+            ready: BTreeSet::new(),
             dirty_blocks: 0,
             dirty_extents_max: size.dirty_extents_max,
             dirty_blocks_max: size.dirty_blocks_max,
@@ -231,20 +234,31 @@ impl Cache {
             return;
         }
         let dirty = Dirty { lba: range.start, blocks, ready, data, order: self.orders };
-        self.dirty.insert(range.start, dirty);
+        self.insert(dirty);
+    }
+
+    fn insert(&mut self, dirty: Dirty) {
+        self.dirty.insert(dirty.lba, dirty);
+        self.ready.insert((dirty.ready, dirty.lba));
+    }
+
+    fn remove(&mut self, lba: u64) -> Option<Dirty> {
+        let dirty = self.dirty.remove(&lba)?;
+        self.ready.remove(&(dirty.ready, lba));
+        Some(dirty)
     }
 
     /// Cuts out of the waiting writes what is overwritten.
     fn drop_dirty(&mut self, range: &Range<u64>) {
         while let Some(old) = self.dirty_within(range) {
-            self.dirty.remove(&old.lba);
+            self.remove(old.lba);
             self.dirty_blocks -= old.blocks;
             let end = old.lba + old.blocks;
             for rest in [old.lba..range.start, range.end..end] {
                 if rest.start < rest.end {
                     let blocks = rest.end - rest.start;
                     self.dirty_blocks += blocks;
-                    self.dirty.insert(rest.start, Dirty { lba: rest.start, blocks, ..old });
+                    self.insert(Dirty { lba: rest.start, blocks, ..old });
                 }
             }
         }
@@ -252,12 +266,12 @@ impl Cache {
 
     /// Hands a waiting write to the arm; its room is used until [`Cache::cleaned`].
     pub fn start_cleaning(&mut self, lba: u64) -> Option<Dirty> {
-        self.dirty.remove(&lba)
+        self.remove(lba)
     }
 
     /// The rest of a write of which only a part is written now.
     pub fn put_back(&mut self, rest: Dirty) {
-        self.dirty.insert(rest.lba, rest);
+        self.insert(rest);
     }
 
     /// A write of so many blocks is on the platters.
@@ -265,9 +279,10 @@ impl Cache {
         self.dirty_blocks -= blocks;
     }
 
-    /// Writes that wait, by place.
-    pub fn dirty(&self) -> impl Iterator<Item = &Dirty> {
-        self.dirty.values()
+    /// When the first of the writes that wait may go to the platters.
+    #[must_use]
+    pub fn first_ready(&self) -> Option<Nanos> {
+        self.ready.first().map(|(ready, _)| *ready)
     }
 
     /// The write that has waited for longest.

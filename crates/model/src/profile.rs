@@ -121,7 +121,7 @@ impl Profile {
 }
 
 /// Holds a field's unit against the one that it must have.
-fn unit<T>(
+pub(crate) fn unit<T>(
     field: &'static str,
     figure: &Figure<T>,
     expected: &'static str,
@@ -133,7 +133,7 @@ fn unit<T>(
 }
 
 /// Holds a number against what it may be.
-fn range(
+pub(crate) fn range(
     field: &'static str,
     value: f64,
     is_right: bool,

@@ -17,6 +17,11 @@ pub trait Volume {
     fn next_event(&self) -> Option<Nanos>;
     /// Processor time of the host that was spent so far.
     fn cpu(&self) -> Nanos;
+    /// Blocks of data in a stripe, where one process in order should keep all members busy; else 0. md
+    /// reads twice as much ahead.
+    fn stripe_blocks(&self) -> u64 {
+        0
+    }
 }
 
 /// A disk on a path of its own.

@@ -1,4 +1,7 @@
-//! Simulated fate: the real engine on seeded disks, in virtual time.
+//! The real engine in virtual time, in two worlds: [`array`] runs it on models of disks, which take their time and
+//! hold no data; all else is simulated fate, on seeded disks that hold data and fail.
+//!
+//! # Simulated fate
 //!
 //! A seed draws an array, a load and faults ([`Plan`]); the run is the same whenever the seed is.
 //! Shards, supervisor, superblocks, bitmap and assembly are the real ones; disks, threads, clients
@@ -39,8 +42,11 @@
 //!
 //! # What it does not do
 //!
-//! It measures nothing: virtual time here is for order only.
+//! Fate measures nothing: its virtual time is for order only.
 
+pub mod array;
+
+mod agenda;
 mod desk;
 mod dice;
 mod disk;

@@ -17,6 +17,7 @@ pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
 
 use crate::{
+    agenda::Agenda,
     desk::Desk,
     dice::Dice,
     disk::{Cut, Disk},
@@ -205,8 +206,7 @@ pub(crate) struct Life<'a> {
     supervisor: Supervisor,
     desk: Desk,
     now: Time,
-    queue: BTreeMap<(u64, u64), Event>,
-    sequence: u64,
+    queue: Agenda<Event>,
     /// When the last message on a lane, from one thread to another, is due.
     lanes: BTreeMap<(usize, usize), u64>,
     clients: BTreeMap<u64, Client>,
@@ -358,8 +358,7 @@ impl<'a> Life<'a> {
             geometry,
             desk: Desk::default(),
             now: Time(0),
-            queue: BTreeMap::new(),
-            sequence: 0,
+            queue: Agenda::default(),
             lanes: BTreeMap::new(),
             clients: BTreeMap::new(),
             parts: BTreeMap::new(),
@@ -460,8 +459,7 @@ impl<'a> Life<'a> {
     }
 
     fn at(&mut self, delay_ns: u64, event: Event) {
-        self.sequence += 1;
-        self.queue.insert((self.now.0 + delay_ns, self.sequence), event);
+        self.queue.add(self.now.0 + delay_ns, event);
     }
 
     /// Sends a message; those on one lane arrive in the order in which they were sent.
@@ -483,7 +481,7 @@ impl<'a> Life<'a> {
         }
         let timers = self.shards.iter().map(Shard::poll_deadline);
         let due = timers.chain([self.supervisor.poll_deadline()]).flatten().min();
-        let next = self.queue.first_key_value().map(|(key, _)| Time(key.0));
+        let next = self.queue.next().map(Time);
         match (due, next) {
             (Some(due), next) if next.is_none_or(|next| due <= next) => {
                 self.now = self.now.max(due);
@@ -498,7 +496,7 @@ impl<'a> Life<'a> {
             }
             (_, Some(next)) => {
                 self.now = next;
-                let (_, event) = self.queue.pop_first().expect("seen just now");
+                let event = self.queue.pop().expect("seen just now");
                 self.say(|| words::shown(&event));
                 self.handle(event)?;
             }
@@ -692,7 +690,7 @@ impl<'a> Life<'a> {
     /// The power goes off under everything.
     pub(crate) fn cut(&mut self, how: Cut) {
         self.say(|| format!("the power is cut; kept of caches: {how:?}"));
-        for event in std::mem::take(&mut self.queue).into_values() {
+        for event in self.queue.take() {
             match event {
                 Event::Io(flight) => self.write_partly(&flight),
                 Event::MetaWrite { write, .. } => self.meta_partly(&write),

@@ -15,6 +15,10 @@ pub(super) struct RawPlan {
     #[serde(default)]
     pub run: RawRules,
     #[serde(default)]
+    pub machine: RawMachine,
+    #[serde(default)]
+    pub channel: Vec<Spanned<RawChannel>>,
+    #[serde(default)]
     pub disk: Vec<Spanned<RawDisk>>,
     #[serde(default)]
     pub array: Vec<Spanned<RawArray>>,
@@ -37,6 +41,23 @@ pub(super) struct RawRules {
     pub directory: Option<String>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RawMachine {
+    pub processor: Option<Spanned<String>>,
+    pub memory: Option<Bytes>,
+    pub linux: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RawChannel {
+    pub name: Spanned<String>,
+    pub rate: Spanned<Bytes>,
+    #[serde(default)]
+    pub holds: bool,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawDisk {
@@ -46,6 +67,10 @@ pub(super) struct RawDisk {
     pub expendable: bool,
     pub make: Option<Spanned<Many<String>>>,
     pub size: Option<Spanned<Bytes>>,
+    pub profile: Option<Spanned<String>>,
+    pub channel: Option<Spanned<String>>,
+    pub drive: Option<Spanned<String>>,
+    pub at: Option<Spanned<Place>>,
 }
 
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use super::arrays::Arrays;
 use super::raw::{RawDisk, RawPlan, RawRules};
 use super::values::Many;
-use super::{Disk, DiskPlace, Order, Plan, Prepare, Problem, Rules, workloads};
+use super::{Disk, DiskPlace, Order, Plan, Prepare, Problem, Rules, drives, workloads};
 use crate::stats::Repeats;
 use lapstrake_device::MemberSpec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +43,8 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
     })?;
     let mut problems = Problems { text, all: Vec::new() };
     let disks = disks(&raw.disk, directory, &mut problems);
+    let channels = drives::channels(&raw.channel, &disks, &raw.disk, &mut problems);
+    let machine = drives::machine(&raw.machine, directory, &mut problems);
     let rules = rules(&raw.run, directory, &mut problems);
     let mut arrays = Arrays::new(&disks, directory);
     for array in &raw.array {
@@ -61,6 +63,8 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
         about,
         text: text.to_owned(),
         rules,
+        machine,
+        channels,
         disks,
         arrays,
         workloads,
@@ -208,7 +212,8 @@ fn disk(
                 Ok(mut spec) => {
                     spec.path = directory.join(PathBuf::from(&spec.path));
                     let place = DiskPlace::Given { spec, expendable: raw.expendable };
-                    vec![(Disk { name: name.get_ref().clone(), place }, name.span())]
+                    let model = drives::model(raw, directory, problems);
+                    vec![(Disk { name: name.get_ref().clone(), place, model }, name.span())]
                 }
                 Err(error) => {
                     problems.at(path.span(), error.to_string());
@@ -229,8 +234,13 @@ fn disk(
                 problems.at(name.span(), "make names the disks already: make = [\"a\", \"b\"]");
             }
             let Many(names) = make.get_ref();
-            let disk =
-                |name: &String| Disk { name: name.clone(), place: DiskPlace::Make { bytes } };
+            let model = drives::model(raw, directory, problems);
+            let place = DiskPlace::Make { bytes };
+            let disk = |name: &String| Disk {
+                name: name.clone(),
+                place: place.clone(),
+                model: model.clone(),
+            };
             names.iter().map(|name| (disk(name), make.span())).collect()
         }
         (Some(path), Some(_)) => {

@@ -124,7 +124,7 @@ fn zones(
 }
 
 /// A phase of the lab's own requests.
-pub(super) fn phase_of(recorded: Recorded, io: &Io, mut costs: Costs) -> Phase {
+pub(crate) fn phase_of(recorded: Recorded, io: &Io, mut costs: Costs) -> Phase {
     // Of all members together it is known what was written to them and was no data.
     if let [all] = &mut costs.members[..] {
         all.redundant_bytes = Some(all.written_bytes.saturating_sub(recorded.write.bytes));
@@ -194,6 +194,14 @@ pub(super) fn prepare(live: &Live, io: &Io, stop: &Stop) -> Result<Prepared, Str
     if let Some(file) = &file {
         forget(file)?;
     }
+    Ok((file, range(io, &bytes)?, raw))
+}
+
+/// The part of all these bytes that a load goes to.
+///
+/// # Errors
+/// If no block has room in it.
+pub(crate) fn range(io: &Io, bytes: &Range<u64>) -> Result<Range<u64>, String> {
     let length = bytes.end - bytes.start;
     let at = |place: Place| match place {
         Place::Share(share) => (length as f64 * share) as u64,
@@ -208,7 +216,7 @@ pub(super) fn prepare(live: &Live, io: &Io, stop: &Stop) -> Result<Prepared, Str
             io.block
         ));
     }
-    Ok((file, bytes.start + from..bytes.start + to, raw))
+    Ok(bytes.start + from..bytes.start + to)
 }
 
 fn refusal(as_wished: bool) -> String {

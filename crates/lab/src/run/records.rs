@@ -58,7 +58,7 @@ pub(super) fn size(plan: &Plan, array: &Array, live: &Live) -> Option<Size> {
     usable.filter(|_| raw_bytes > 0).map(|usable_bytes| Size { raw_bytes, usable_bytes })
 }
 
-pub(super) fn subject_record(
+pub(crate) fn subject_record(
     plan: &Plan,
     array: &Array,
     state: &State,
@@ -93,7 +93,7 @@ pub(super) fn subject_record(
     }
 }
 
-pub(super) fn workload_record(workload: &Workload) -> record::Workload {
+pub(crate) fn workload_record(workload: &Workload) -> record::Workload {
     let (runner, params) = schedule::params(workload);
     record::Workload { name: workload.name.clone(), runner, params }
 }

@@ -34,7 +34,7 @@ impl HardDisk {
     /// When the first piece of work is known of, and when the first may begin.
     fn next_work(&self) -> Option<(Nanos, Nanos)> {
         let waiting = self.waiting.iter().map(|waiting| (waiting.since, waiting.ready));
-        let dirty = self.cache.dirty().map(|dirty| (dirty.ready, dirty.ready));
+        let dirty = self.cache.first_ready().map(|ready| (ready, ready));
         waiting.chain(dirty).reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
     }
 
@@ -146,7 +146,7 @@ impl HardDisk {
 
     /// Whether a waiting write goes before the commands that wait.
     fn cleans_first(&self, now: Nanos) -> bool {
-        if self.cache.dirty().all(|dirty| dirty.ready > now) {
+        if self.cache.first_ready().is_none_or(|ready| ready > now) {
             return false;
         }
         let no_command = self.waiting.iter().all(|waiting| waiting.ready > now);

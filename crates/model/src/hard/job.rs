@@ -42,6 +42,20 @@ impl Stream {
         self.base..contiguous_end(&self.legs, self.media, now)
     }
 
+    /// Drops legs that have passed long since, so that a stream without end costs no more than a short one.
+    fn forget(&mut self, now: Nanos) {
+        const KEPT: usize = 8;
+        let mut past = 0;
+        for leg in &self.legs[..self.legs.len().saturating_sub(KEPT)] {
+            if leg.lba != self.media || leg.end() > now {
+                break;
+            }
+            self.media = leg.lba_end();
+            past += 1;
+        }
+        self.legs.drain(..past);
+    }
+
     /// When a block has passed; none if it is not in the plan.
     pub fn passed(&self, lba: u64) -> Option<Nanos> {
         let leg = self.legs.iter().find(|leg| (leg.lba..leg.lba_end()).contains(&lba))?;
@@ -101,8 +115,10 @@ impl HardDisk {
 
     /// The segment being read holds what has passed.
     pub(super) fn note_progress(&mut self, now: Nanos) {
-        if let Some(Job::Read(stream)) = &self.job {
-            self.cache.hold(stream.segment, stream.held(now));
+        if let Some(Job::Read(stream)) = &mut self.job {
+            let held = stream.held(now);
+            stream.forget(now);
+            self.cache.hold(stream.segment, held);
         }
     }
 

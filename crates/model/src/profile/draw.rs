@@ -35,7 +35,7 @@ impl Dice {
         (self.normal() * figure.confidence.relative_deviation()).exp()
     }
 
-    fn scale(&mut self, figure: &mut Figure<f64>) {
+    pub(crate) fn scale(&mut self, figure: &mut Figure<f64>) {
         figure.value *= self.factor(figure);
     }
 }

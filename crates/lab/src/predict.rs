@@ -1,0 +1,304 @@
+//! Predictions: a plan's arrays on models of its disks, in virtual time.
+//!
+//! Every case (an array in a state under a load) is run in a world of its own: disks from their profiles, the real
+//! engine over them (`lapstrake_sim::array`), and the lab's own generators as its load. It is run once with the
+//! profiles as they are, and then with every figure of them drawn as far off as its confidence lets it be: how far these
+//! runs part is the prediction's error bar.
+//!
+//! Invariants:
+//! - the same plan, seed and number of draws give the same figures, however many threads work;
+//! - what is predicted becomes the same records as what is measured, with an origin that says so;
+//! - what cannot be predicted is said with its reason, and never made up.
+
+mod courses;
+mod drive;
+mod fit;
+mod job;
+mod machine;
+mod metrics;
+mod system;
+mod table;
+
+pub use metrics::{Metric, metrics};
+pub use table::table;
+
+use crate::LabError;
+use crate::facts::versions;
+use crate::plan::{Array, DiskPlace, Plan, Workload, processor_named, profile};
+use crate::record::{self, Device, Experiment, Facts, Origin, Run, State, Subject};
+use crate::run::{subject_record, workload_record};
+use crate::store::{ExperimentId, Store};
+use courses::{CourseJob, courses};
+use fit::unpredictable;
+use job::{Done, Job};
+use lapstrake_model::ProcessorProfile;
+use lapstrake_model::profile::Profile;
+use machine::Drives;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The profile of disks that the lab would make, where the plan names none.
+pub const DEFAULT_PROFILE: &str = "hdd-4tb";
+/// The processor, where the plan names none: that of the machine on which Lapstrake was made.
+pub const DEFAULT_PROCESSOR: &str = "epyc-2021";
+/// The memory, where the plan names none.
+const DEFAULT_MEMORY: u64 = 8 << 30;
+/// The Linux, where the plan names none: 6.1.
+const DEFAULT_LINUX: u32 = 60100;
+
+/// How to predict.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// From which profiles are drawn; the plan's own if none is given.
+    pub seed: Option<u64>,
+    /// Runs of each case; the first is that of the profiles as they are.
+    pub draws: u32,
+    /// Of disks for which the plan names none, also of those that are there.
+    pub profile: Option<Profile>,
+    /// On which the arrays run, whatever the plan says.
+    pub processor: Option<ProcessorProfile>,
+    /// Threads that predict.
+    pub threads: usize,
+}
+
+/// A predicted case.
+#[derive(Clone, Debug)]
+pub struct Predicted {
+    /// The array.
+    pub subject: Subject,
+    /// Its state.
+    pub state: State,
+    /// The load.
+    pub workload: record::Workload,
+    /// One for each draw.
+    pub runs: Vec<Run>,
+    /// Of an array that was being rebuilt: bytes a second of its new member, in each run.
+    pub rebuild_rates: Vec<f64>,
+}
+
+/// A plan's prediction.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// In the plan's order.
+    pub cases: Vec<Predicted>,
+    /// How long rebuilds and resyncs of the arrays take without a load.
+    pub courses: Vec<Metric>,
+    /// What to know of it.
+    pub notes: Vec<String>,
+    /// From which profiles were drawn.
+    pub seed: u64,
+    /// Time that passed in all the worlds together.
+    pub virtual_time: Duration,
+    /// Processor time that threads took for that together.
+    pub worked: Duration,
+    /// Time that it took.
+    pub took: Duration,
+}
+
+impl Prediction {
+    /// How many times faster than real time a processor was.
+    #[must_use]
+    pub fn speed_up(&self) -> f64 {
+        self.virtual_time.as_secs_f64() / self.worked.as_secs_f64().max(1e-9)
+    }
+}
+
+/// A disk's profile by its name: a built-in one, or a file.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn profile_named(name: &str) -> Result<Profile, String> {
+    profile(name, Path::new(""))
+}
+
+/// A processor's profile by its name: a built-in one, or a file.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn processor_profile(name: &str) -> Result<ProcessorProfile, String> {
+    processor_named(name, Path::new(""))
+}
+
+/// Predicts a plan.
+///
+/// # Errors
+/// If disks lack a profile, or do not fit on it, or nothing of the plan can be predicted.
+pub fn predict(
+    plan: &Plan,
+    options: &Options,
+    watch: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Prediction, LabError> {
+    let began = Instant::now();
+    let seed = options.seed.unwrap_or(plan.rules.seed);
+    let drives = Drives::new(plan, options, seed).map_err(unpredicted)?;
+    let mut notes = plan.notes.clone();
+    notes.extend(drives.notes.iter().cloned());
+    let cases = cases(plan, &mut notes);
+    if cases.is_empty() {
+        notes.insert(0, format!("nothing of the plan {:?} can be predicted yet", plan.name));
+        return Err(unpredicted(notes));
+    }
+    let draws = options.draws.max(1);
+    let jobs: Vec<Job<'_>> = cases
+        .iter()
+        .flat_map(|&(array, state, workload)| {
+            (0..draws).map(move |round| Job { array, state, workload, round })
+        })
+        .collect();
+    let courses = courses(&cases);
+    let course_jobs: Vec<CourseJob<'_>> = courses
+        .iter()
+        .flat_map(|&(array, course)| {
+            (0..draws).map(move |round| CourseJob { array, course, round })
+        })
+        .collect();
+    let all = jobs.len() + course_jobs.len();
+    let ran = |done: usize| watch(done, all);
+    let done = work(&jobs, options.threads, |job| job.run(plan, &drives), &ran);
+    let ran = |done: usize| watch(jobs.len() + done, all);
+    let course_done = work(&course_jobs, options.threads, |job| job.run(plan, &drives), &ran);
+    let worked = done.iter().map(|done| done.worked).sum::<Duration>();
+    let chunks = course_done.chunks(draws as usize);
+    let courses = courses.into_iter().zip(chunks);
+    let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
+    Ok(Prediction {
+        cases: cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect(),
+        courses: courses.filter_map(|(course, done)| courses::metric(course, done)).collect(),
+        notes,
+        seed,
+        virtual_time: done.iter().map(|done| done.virtual_time).sum(),
+        worked,
+        took: began.elapsed(),
+    })
+}
+
+fn unpredicted(faults: Vec<String>) -> LabError {
+    LabError::Unpredictable { faults }
+}
+
+type Case<'a> = (&'a Array, &'a State, &'a Workload);
+
+/// The cases that can be predicted; of the others, why not.
+fn cases<'a>(plan: &'a Plan, notes: &mut Vec<String>) -> Vec<Case<'a>> {
+    let mut cases = Vec::new();
+    let mut reasons: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
+    for (array, state) in plan.subjects() {
+        for workload in plan.loads(array) {
+            match unpredictable(array, workload) {
+                None => cases.push((array, state, workload)),
+                Some(why) => {
+                    let arrays = reasons.entry((workload.name.clone(), why)).or_default();
+                    if !arrays.contains(&array.name.as_str()) {
+                        arrays.push(&array.name);
+                    }
+                }
+            }
+        }
+    }
+    for ((workload, why), arrays) in reasons {
+        notes.push(format!("{workload} on {} is not predicted: {why}", arrays.join(", ")));
+    }
+    cases
+}
+
+/// Does all jobs, a few at a time; what came of each, in their order.
+fn work<J: Sync, D: Send>(
+    jobs: &[J],
+    threads: usize,
+    run: impl Fn(&J) -> D + Sync,
+    ran: &(dyn Fn(usize) + Sync),
+) -> Vec<D> {
+    let next = AtomicUsize::new(0);
+    let ended = AtomicUsize::new(0);
+    let all: Mutex<Vec<Option<D>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let one = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { return };
+            let done = run(job);
+            all.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(done);
+            ran(ended.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(jobs.len()) {
+            scope.spawn(one);
+        }
+        one();
+    });
+    let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.into_iter().map(|done| done.expect("each was taken and done")).collect()
+}
+
+fn predicted(plan: &Plan, (array, state, workload): &Case<'_>, runs: &[Done]) -> Predicted {
+    let size = runs.iter().find_map(|run| run.size);
+    Predicted {
+        subject: subject_record(plan, array, state, size),
+        state: (*state).clone(),
+        workload: workload_record(workload),
+        runs: runs.iter().map(|done| done.run.clone()).collect(),
+        rebuild_rates: runs.iter().filter_map(|done| done.rebuild_rate).collect(),
+    }
+}
+
+/// Keeps a prediction beside what was measured.
+///
+/// # Errors
+/// The store's.
+pub fn keep(
+    plan: &Plan,
+    prediction: &Prediction,
+    options: &Options,
+    store: &mut Store,
+) -> Result<ExperimentId, LabError> {
+    let experiment = store.begin_experiment(&Experiment {
+        name: plan.name.clone(),
+        origin: Origin::Predicted,
+        plan: plan.text.clone(),
+        facts: facts(plan, prediction, options),
+    })?;
+    for case in &prediction.cases {
+        let id = store.case(experiment, &case.subject, &case.state, &case.workload)?;
+        for run in &case.runs {
+            store.add_run(id, run)?;
+        }
+    }
+    store.finish_experiment(experiment)?;
+    Ok(experiment)
+}
+
+/// What the prediction depends on besides the plan.
+fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
+    let device = |disk: &crate::plan::Disk| {
+        let profile = disk.model.profile.as_ref().or(options.profile.as_ref());
+        Device {
+            name: disk.name.clone(),
+            model: profile.map_or(DEFAULT_PROFILE.into(), |profile| profile.model.clone()),
+            bytes: match &disk.place {
+                DiskPlace::Make { bytes } => *bytes,
+                DiskPlace::Given { spec, .. } => spec.size.unwrap_or(0),
+            },
+            ..Device::default()
+        }
+    };
+    let processor = options.processor.as_ref().or(plan.machine.processor.as_ref());
+    let mut more = BTreeMap::new();
+    more.insert("seed".into(), prediction.seed.to_string());
+    more.insert("draws".into(), options.draws.to_string());
+    Facts {
+        cpu: processor.map_or(DEFAULT_PROCESSOR.into(), |processor| processor.model.clone()),
+        cpus: 1,
+        versions: BTreeMap::from([versions()
+            .remove_entry("lapstrake")
+            .expect("it is always there")]),
+        devices: plan.disks.iter().map(device).collect(),
+        more,
+        ..Facts::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

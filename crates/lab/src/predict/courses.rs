@@ -1,0 +1,91 @@
+//! How long each array's rebuild and resync take when nothing else is asked of it.
+
+use super::machine::{Drives, Machine};
+use super::{Case, metrics::Metric, metrics::bar};
+use crate::plan::{Array, Leg, Plan};
+use crate::record::{State, SubjectKind};
+use lapstrake_geometry::{Level, Sector};
+use lapstrake_model::Nanos;
+use lapstrake_sim::array::course_time;
+
+/// Places at which a course's speed is taken.
+const PLACES: u32 = 8;
+
+/// What an array does on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// Its last member is new.
+    Rebuild,
+    /// All of its redundancy is made anew.
+    Resync,
+}
+
+/// A course of an array in one draw.
+#[derive(Clone, Copy)]
+pub(super) struct CourseJob<'a> {
+    pub array: &'a Array,
+    pub course: Course,
+    pub round: u32,
+}
+
+/// How long it takes; nothing if it never ends; or why it cannot be told.
+pub(super) type CourseDone = Result<Option<Nanos>, String>;
+
+/// The courses of a plan's arrays.
+pub(super) fn courses<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, Course)> {
+    let mut courses: Vec<(&Array, Course)> = Vec::new();
+    for &(array, ..) in cases {
+        let is_md = matches!(array.kind, SubjectKind::Lapstrake | SubjectKind::Md);
+        let is_redundant = array.shape.level.is_some_and(Level::has_redundancy);
+        let is_whole = !array.members.contains(&Leg::Missing);
+        let is_known = courses.iter().any(|(known, _)| known.name == array.name);
+        if is_md && is_redundant && is_whole && !is_known {
+            courses.extend([(array, Course::Rebuild), (array, Course::Resync)]);
+        }
+    }
+    courses
+}
+
+impl Course {
+    /// The state of an array in which it runs.
+    fn state(self, array: &Array) -> State {
+        let last = array.members.last().map(|leg| leg.name().to_owned());
+        match self {
+            Self::Rebuild => State::Rebuilding(last.into_iter().collect()),
+            Self::Resync => State::Healthy,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => "rebuild",
+            Self::Resync => "resync",
+        }
+    }
+}
+
+impl CourseJob<'_> {
+    pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> CourseDone {
+        let state = self.course.state(self.array);
+        course_time(PLACES, |from: Sector| {
+            Machine::with_course(plan, drives, self.array, &state, self.round, from)
+        })
+    }
+}
+
+/// The figures of one array's course.
+pub(super) fn metric((array, course): (&Array, Course), done: &[CourseDone]) -> Option<Metric> {
+    let times = done.iter().filter_map(|done| done.as_ref().ok().copied().flatten());
+    let seconds = times.map(|time| time.0 as f64 / 1e9);
+    let [value, low, high] = bar(&seconds.collect::<Vec<_>>())?;
+    Some(Metric {
+        array: array.name.clone(),
+        state: course.state(array).to_string(),
+        workload: course.name().to_owned(),
+        metric: "time".to_owned(),
+        value,
+        low,
+        high,
+        unit: "s",
+    })
+}

@@ -1,0 +1,47 @@
+//! What cannot be predicted, and why.
+
+use crate::plan::{Array, Filesystem, Leg, Like, Load, Workload};
+use crate::record::SubjectKind;
+
+/// Why a load on an array cannot be predicted, if it cannot.
+pub(super) fn unpredictable(array: &Array, workload: &Workload) -> Option<String> {
+    let kind = match array.kind {
+        SubjectKind::Null => Some("the null subject is the harness, which is not modelled"),
+        SubjectKind::Btrfs => Some("btrfs is not modelled"),
+        SubjectKind::Zfs => Some("ZFS is not modelled"),
+        SubjectKind::Existing => Some("nobody says what it is made of"),
+        SubjectKind::Disk | SubjectKind::Lapstrake | SubjectKind::Md => None,
+    };
+    let load = load_unpredictable(&workload.load, array);
+    let nested = array.members.iter().any(is_in_a_file);
+    let nested = nested.then_some("a member is on a file system, which is not modelled");
+    kind.or(load).or(nested).map(str::to_owned)
+}
+
+fn load_unpredictable(load: &Load, array: &Array) -> Option<&'static str> {
+    let foreign = matches!(array.shape.filesystem, Some(Filesystem::Xfs | Filesystem::Btrfs));
+    match load {
+        Load::Program(_) => Some("programs are not modelled"),
+        _ if foreign => Some("of file systems, ext3 and ext4 are modelled"),
+        Load::Like(Like::Bonnie { chunk, .. }) if *chunk != 8192 => {
+            Some("bonnie++ is modelled with chunks of 8 KiB")
+        }
+        Load::Like(Like::Iozone { threads: 2.., .. }) => {
+            Some("iozone is modelled with one process")
+        }
+        Load::Like(Like::Iozone { direct: true, .. }) => {
+            Some("iozone is modelled through the page cache")
+        }
+        Load::Like(Like::Iozone { record, .. }) if !record.is_multiple_of(4096) => {
+            Some("iozone is modelled with records of whole pages")
+        }
+        Load::Io(_) if array.has_filesystem() => {
+            Some("requests of the lab's own are not modelled on file systems")
+        }
+        _ => None,
+    }
+}
+
+fn is_in_a_file(leg: &Leg) -> bool {
+    matches!(leg, Leg::Array(array) if array.has_filesystem())
+}

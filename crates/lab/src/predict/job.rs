@@ -1,0 +1,250 @@
+//! One run of a case: its world is made, its load runs, what it did becomes a record.
+
+use super::drive;
+use super::machine::{Drives, Machine, Path, Standing};
+use super::system::{self, has_cache};
+use crate::like::hdparm;
+use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Workload};
+use crate::record::{Cpu, CpuTime, Mark, MemberIo, Phase, Run, Size, State, Zone};
+use crate::run::{Costs, now_ms, phase_of, range};
+use crate::workload::drive::{Outcome, end, generators};
+use crate::workload::generator::{End, Generator};
+use crate::workload::recorder::{Recorded, Recorder};
+use lapstrake_model::rack::Counts;
+use lapstrake_model::{Nanos, Processor, Volume};
+use std::time::Duration;
+
+/// A case in one draw.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub array: &'a Array,
+    pub state: &'a State,
+    pub workload: &'a Workload,
+    /// 0: the profiles as they are.
+    pub round: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(super) struct Done {
+    pub run: Run,
+    pub size: Option<Size>,
+    pub rebuild_rate: Option<f64>,
+    pub virtual_time: Duration,
+    pub worked: Duration,
+}
+
+/// Phases, how fast a rebuild went meanwhile, and when it was over.
+type Ran = (Vec<Phase>, Option<f64>, Nanos);
+
+/// What everything had cost at a moment.
+struct Moment {
+    at: Nanos,
+    cpu: Nanos,
+    counts: Vec<Counts>,
+    rebuilt: u64,
+}
+
+impl Moment {
+    fn of(machine: &Machine, standing: &Standing, at: Nanos) -> Self {
+        let rack = machine.rack.borrow();
+        let counts = machine.disks.iter().map(|(_, disk)| rack.counts(*disk, at)).collect();
+        Self { at, cpu: standing.cpu(), counts, rebuilt: rebuilt(standing) }
+    }
+}
+
+/// Sectors of its new member that an array has recovered.
+fn rebuilt(standing: &Standing) -> u64 {
+    let Standing::Array(array) = standing else { return 0 };
+    match array.progress() {
+        Some(progress) => progress.done.0,
+        None if array.ended().is_empty() => 0,
+        None => array.geometry().component().0,
+    }
+}
+
+impl Job<'_> {
+    pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> Done {
+        let began = thread_time();
+        let started_ms = now_ms();
+        let (mut size, mut rebuild_rate, mut over) = (None, None, Nanos::ZERO);
+        let path = match &self.workload.load {
+            Load::Like(like) if has_cache(self.array, like) => Path::Cache,
+            _ => Path::Direct,
+        };
+        let made = Machine::new(plan, drives, self.array, self.state, self.round, path);
+        let result = made.and_then(|mut machine| {
+            let standing = machine.take();
+            let usable_bytes = standing.blocks() * 512;
+            size = Some(Size { raw_bytes: machine.raw_bytes, usable_bytes });
+            let processor = drives.processor(self.round);
+            let (phases, rate, at) = self.load(plan, processor, &machine, standing)?;
+            (rebuild_rate, over) = (rate, at);
+            Ok(phases)
+        });
+        let (phases, error) = match result {
+            Ok(phases) => (phases, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let round = self.round;
+        Done {
+            run: Run { round, position: 0, started_ms, error, phases, raw: String::new() },
+            size,
+            rebuild_rate,
+            virtual_time: Duration::from_nanos(over.0),
+            worked: thread_time().saturating_sub(began),
+        }
+    }
+
+    fn load(
+        &self,
+        plan: &Plan,
+        processor: Processor,
+        machine: &Machine,
+        standing: Standing,
+    ) -> Result<Ran, String> {
+        let bytes = 0..standing.blocks() * 512;
+        // The same places as when it is measured.
+        let seed = plan.rules.seed ^ (u64::from(self.round) << 16);
+        match &self.workload.load {
+            Load::Io(io @ Io { pattern: Pattern::Zones(count), .. }) => {
+                self.zones(machine, standing, io, *count)
+            }
+            Load::Io(io) => {
+                // There are no bytes that could be wrong.
+                let io = Io { verify: false, ..io.clone() };
+                let range = range(&io, &bytes)?;
+                let generators = generators(&io, &range, end(self.workload, &io), seed);
+                let is_amount = io.amount.is_some();
+                let warm_up = if is_amount { Duration::ZERO } else { self.workload.warm_up };
+                let whole = is_amount || io.fsync_end;
+                self.one(machine, standing, &io, generators, warm_up, whole)
+            }
+            Load::Like(like) if has_cache(self.array, like) => {
+                let (phases, over) =
+                    system::run(self.array, &plan.machine, processor, standing, like, seed)?;
+                Ok((phases, None, over))
+            }
+            Load::Like(Like::Hdparm) => {
+                let io = hdparm::io();
+                let range = range(&io, &bytes)?;
+                let generators = hdparm::generators(&range);
+                self.one(machine, standing, &io, generators, Duration::ZERO, true)
+            }
+            Load::Like(_) | Load::Program(_) => Err("it is not modelled".into()),
+        }
+    }
+
+    fn one(
+        &self,
+        machine: &Machine,
+        mut standing: Standing,
+        io: &Io,
+        generators: Vec<Generator>,
+        warm_up: Duration,
+        whole: bool,
+    ) -> Result<Ran, String> {
+        let look_at = Nanos(warm_up.as_nanos() as u64);
+        let mut moments = Vec::new();
+        let look = |standing: &Standing, at| moments.push(Moment::of(machine, standing, at));
+        let (outcome, over) = drive::run(&mut standing, generators, Nanos::ZERO, look_at, look)?;
+        let [before, after] = &moments[..] else { unreachable!("two looks are taken") };
+        let Outcome { recorded, .. } = outcome;
+        let mut phase = phase_of(recorded, io, costs(machine, before, after));
+        phase.whole = whole;
+        let rate = self.watch_rebuild(&standing, before, after, &mut phase);
+        Ok((vec![phase], rate, over))
+    }
+
+    /// Reads or writes each part of a range for its share of the time.
+    fn zones(
+        &self,
+        machine: &Machine,
+        mut standing: Standing,
+        io: &Io,
+        count: u32,
+    ) -> Result<Ran, String> {
+        let range = range(io, &(0..standing.blocks() * 512))?;
+        let until_ns = (self.workload.time / count).as_nanos() as u64;
+        let blocks = (range.end - range.start) / io.block;
+        let before = Moment::of(machine, &standing, Nanos::ZERO);
+        let (mut all, mut zones, mut now): (Option<Recorder>, _, _) =
+            (None, Vec::new(), Nanos::ZERO);
+        for zone in 0..u64::from(count) {
+            let edge = |zone: u64| range.start + blocks * zone / u64::from(count) * io.block;
+            let part = edge(zone)..edge(zone + 1).max(edge(zone) + io.block);
+            let end = End::Time { from_ns: 0, until_ns };
+            let generators = generators(io, &part, end, zone);
+            let (outcome, over) = drive::run(&mut standing, generators, now, now, |_, _| ())?;
+            now = over;
+            let moved = outcome.recorded.read.bytes + outcome.recorded.write.bytes;
+            let bytes_per_second = moved as f64 / outcome.recorded.seconds.max(1e-9);
+            zones.push(Zone { offset_bytes: part.start, bytes_per_second });
+            match &mut all {
+                None => all = Some(outcome.recorder),
+                Some(all) => all.follow(&outcome.recorder),
+            }
+        }
+        let recorded = all.map_or_else(Recorded::default, Recorder::finish);
+        let after = Moment::of(machine, &standing, now);
+        let mut phase = phase_of(recorded, io, costs(machine, &before, &after));
+        phase.whole = true;
+        phase.zones = zones;
+        let rate = self.watch_rebuild(&standing, &before, &after, &mut phase);
+        Ok((vec![phase], rate, now))
+    }
+
+    /// How fast a rebuild went beside the load, and when it ended if it did.
+    fn watch_rebuild(
+        &self,
+        standing: &Standing,
+        before: &Moment,
+        after: &Moment,
+        phase: &mut Phase,
+    ) -> Option<f64> {
+        let (State::Rebuilding(_), Standing::Array(array)) = (self.state, standing) else {
+            return None;
+        };
+        let end = array.ended().first().map(|(_, _, at)| *at);
+        let until_ms = end.map(|at| at.since(before.at).0 / 1_000_000);
+        phase.series.marks.push(Mark { what: "rebuild".into(), from_ms: 0, until_ms });
+        let until = end.map_or(after.at, |at| at.min(after.at).max(before.at));
+        let seconds = until.since(before.at).0 as f64 / 1e9;
+        let bytes = (after.rebuilt - before.rebuilt) * 512;
+        (seconds > 0.0).then(|| bytes as f64 / seconds)
+    }
+}
+
+/// What happened between two moments.
+fn costs(machine: &Machine, before: &Moment, after: &Moment) -> Costs {
+    let seconds = after.at.since(before.at).0 as f64 / 1e9;
+    let cpu = after.cpu.since(before.cpu).0 as f64 / 1e9;
+    let member = |(index, (name, _)): (usize, &(String, usize))| {
+        let counts = after.counts[index].since(&before.counts[index]);
+        MemberIo {
+            member: name.clone(),
+            read_bytes: counts.read_bytes,
+            read_requests: counts.reads,
+            written_bytes: counts.written_bytes,
+            write_requests: counts.writes,
+            queue_depth: (seconds > 0.0).then(|| counts.queue_ns as f64 / 1e9 / seconds),
+            ..MemberIo::default()
+        }
+    };
+    let mut processes = std::collections::BTreeMap::new();
+    processes.insert("array".to_owned(), CpuTime { user_s: cpu, system_s: 0.0 });
+    Costs {
+        cpu: Cpu { user_s: cpu, system_s: 0.0, processes },
+        members: machine.disks.iter().enumerate().map(member).collect(),
+        memory_bytes_max: None,
+    }
+}
+
+/// Processor time of this thread: what else the machine does meanwhile is not in it.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the time that it is given; the clock is there on every Linux.
+    let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(done, 0, "a thread has a clock of its own");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,487 @@
+//! From a plan's disks and arrays to what runs in virtual time.
+
+use super::{DEFAULT_PROCESSOR, DEFAULT_PROFILE, Options, processor_profile, profile_named};
+use crate::plan::{Array, Disk, DiskPlace, Leg, Over, Place, Plan};
+use crate::record::{State, SubjectKind};
+use lapstrake_engine::SyncSpeed;
+use lapstrake_geometry::{Layout, Level, Sector, Sectors};
+use lapstrake_metadata::create::BitmapChoice;
+use lapstrake_model::profile::{Kind, Profile};
+use lapstrake_model::queue::{QueueConfig, Queued};
+use lapstrake_model::rack::{Rack, SharedRack, Window};
+use lapstrake_model::{
+    Channel, Completion, DiskModel, Nanos, Processor, ProcessorProfile, Request, Volume,
+};
+use lapstrake_sim::array::{self, ArrayConfig, ArrayVolume, Seat};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The drives of a plan, as its profiles have them and as they are drawn.
+pub(super) struct Drives {
+    /// By name.
+    drives: BTreeMap<String, Drive>,
+    processor: ProcessorProfile,
+    /// By draw and by profile.
+    models: Vec<BTreeMap<String, DiskModel>>,
+    seed: u64,
+    /// What was assumed.
+    pub notes: Vec<String>,
+}
+
+struct Drive {
+    profile: Profile,
+    channel: Option<String>,
+}
+
+/// Where a disk of a plan lies.
+struct Extent {
+    drive: String,
+    first: u64,
+    blocks: u64,
+}
+
+impl Drives {
+    /// The drives of a plan and of its draws.
+    ///
+    /// # Errors
+    /// Every fault: disks without a profile, or larger than it.
+    pub(super) fn new(plan: &Plan, options: &Options, seed: u64) -> Result<Self, Vec<String>> {
+        let mut this = Self {
+            drives: BTreeMap::new(),
+            processor: match options.processor.as_ref().or(plan.machine.processor.as_ref()) {
+                Some(processor) => processor.clone(),
+                None => processor_profile(DEFAULT_PROCESSOR).map_err(|why| vec![why])?,
+            },
+            models: Vec::new(),
+            seed,
+            notes: Vec::new(),
+        };
+        let mut faults = Vec::new();
+        let mut assumed = Vec::new();
+        for disk in &plan.disks {
+            if let Err(why) = this.add(disk, options, &mut assumed) {
+                faults.push(why);
+            }
+        }
+        if let Some(first) = assumed.first() {
+            let profile = &this.drives[first].profile;
+            this.notes.push(format!(
+                "no profile is named for {}: taken for {} ({}); profile = \"NAME\" in [[disk]] or --profile NAME \
+                 names another",
+                assumed.join(", "),
+                profile.name,
+                profile.model
+            ));
+        }
+        for round in 0..options.draws.max(1) {
+            match this.draw(round) {
+                Ok(models) => this.models.push(models),
+                Err(why) => faults.push(why),
+            }
+        }
+        if faults.is_empty() {
+            faults.extend(plan.disks.iter().filter_map(|disk| this.extent(disk).err()));
+        }
+        if faults.is_empty() { Ok(this) } else { Err(faults) }
+    }
+
+    fn add(
+        &mut self,
+        disk: &Disk,
+        options: &Options,
+        assumed: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let name = drive_of(disk);
+        let (own, is_made) = (&disk.model.profile, matches!(disk.place, DiskPlace::Make { .. }));
+        if let Some(known) = self.drives.get_mut(&name) {
+            if let Some(profile) = own.as_ref().filter(|own| **own != known.profile) {
+                return Err(format!(
+                    "drive {name:?} has two profiles, {} and {}",
+                    known.profile.name, profile.name
+                ));
+            }
+            known.channel = known.channel.take().or_else(|| disk.model.channel.clone());
+            return Ok(());
+        }
+        let profile = match (own, &options.profile) {
+            (Some(profile), _) => profile.clone(),
+            (None, Some(profile)) => profile.clone(),
+            (None, None) if is_made => profile_named(DEFAULT_PROFILE)?,
+            (None, None) => {
+                return Err(format!(
+                    "disk {:?} has no profile: say profile = \"NAME\" in its [[disk]] (`lapstrake disk list` names \
+                     them, `lapstrake disk measure` makes one of a disk that is there), or --profile NAME",
+                    disk.name
+                ));
+            }
+        };
+        if own.is_none() {
+            assumed.push(name.clone());
+        }
+        self.drives.insert(name, Drive { profile, channel: disk.model.channel.clone() });
+        Ok(())
+    }
+
+    /// Every profile's model in one draw. Drives of one profile are drawn alike: what is not known is the kind.
+    fn draw(&self, round: u32) -> Result<BTreeMap<String, DiskModel>, String> {
+        let mut models = BTreeMap::new();
+        for Drive { profile, .. } in self.drives.values() {
+            if models.contains_key(&profile.name) {
+                continue;
+            }
+            let drawn = match round {
+                0 => profile.clone(),
+                _ => profile.drawn(self.draw_seed(round) ^ hash(&profile.name)),
+            };
+            let model =
+                drawn.build().map_err(|error| format!("profile {}: {error}", profile.name))?;
+            models.insert(profile.name.clone(), model);
+        }
+        Ok(models)
+    }
+
+    fn draw_seed(&self, round: u32) -> u64 {
+        (self.seed ^ (u64::from(round) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// The processor, as one draw has it.
+    pub(super) fn processor(&self, round: u32) -> Processor {
+        let drawn = match round {
+            0 => self.processor.clone(),
+            _ => self.processor.drawn(self.draw_seed(round)),
+        };
+        drawn
+            .build()
+            .expect("it was built from when it was named, and a draw stays within what can be")
+    }
+
+    fn extent(&self, disk: &Disk) -> Result<Extent, String> {
+        let drive = drive_of(disk);
+        let profile = &self.drives[&drive].profile;
+        let all = self.models[0][&profile.name].blocks();
+        let (offset, size) = match &disk.place {
+            DiskPlace::Make { bytes } => (0, Some(*bytes)),
+            DiskPlace::Given { spec, .. } => (spec.offset, spec.size),
+        };
+        let first = match disk.model.at {
+            None => offset / 512,
+            Some(Place::Bytes(bytes)) => bytes / 512,
+            // Whole mebibytes, as partitions begin.
+            Some(Place::Share(share)) => (all as f64 * share) as u64 / 2048 * 2048,
+        };
+        let blocks = size.map_or(all.saturating_sub(first), |bytes| bytes / 512);
+        if first + blocks > all || blocks == 0 {
+            return Err(format!(
+                "disk {:?} is to have {} bytes from byte {} on, but {} has {}",
+                disk.name,
+                blocks * 512,
+                first * 512,
+                profile.name,
+                all * 512
+            ));
+        }
+        Ok(Extent { drive, first, blocks })
+    }
+
+    fn is_rotational(&self, drive: &str) -> bool {
+        matches!(self.drives[drive].profile.kind, Kind::HardDisk(_))
+    }
+}
+
+/// The drive that a disk is on.
+fn drive_of(disk: &Disk) -> String {
+    disk.model.drive.clone().unwrap_or_else(|| disk.name.clone())
+}
+
+/// FNV-1a.
+fn hash(name: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// What a load meets.
+pub(super) enum Standing {
+    Disk(Box<dyn Volume>),
+    Array(Box<ArrayVolume>),
+}
+
+/// An array that stands, and the drives under it.
+pub(super) struct Machine {
+    standing: Option<Standing>,
+    pub rack: SharedRack,
+    /// The array's disks: name, number of the drive in the rack.
+    pub disks: Vec<(String, usize)>,
+    pub raw_bytes: u64,
+}
+
+/// Puts one together.
+struct Builder<'a> {
+    plan: &'a Plan,
+    drives: &'a Drives,
+    round: u32,
+    path: Path,
+    rack: SharedRack,
+    /// By drive: its number in the rack.
+    numbers: BTreeMap<String, usize>,
+    channels: BTreeMap<String, usize>,
+    disks: Vec<(String, usize)>,
+    raw_bytes: u64,
+}
+
+impl Machine {
+    /// An array of a plan in a state, as one draw has it.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn new(
+        plan: &Plan,
+        drives: &Drives,
+        array: &Array,
+        state: &State,
+        round: u32,
+        path: Path,
+    ) -> Result<Self, String> {
+        let mut builder = Builder { path, ..Builder::new(plan, drives, round) };
+        let standing = match array.kind {
+            SubjectKind::Disk => {
+                let Some(Leg::Disk(name)) = array.members.first() else {
+                    unreachable!("a plan's disks have one member");
+                };
+                Standing::Disk(builder.member(name)?.0)
+            }
+            _ => Standing::Array(Box::new(builder.array(array, state, Start::default())?)),
+        };
+        let Builder { rack, disks, raw_bytes, .. } = builder;
+        Ok(Self { standing: Some(standing), rack, disks, raw_bytes })
+    }
+
+    /// An array on its own, with a course that begins at `from`: a rebuild of the members that the state names, else a
+    /// resync.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn with_course(
+        plan: &Plan,
+        drives: &Drives,
+        array: &Array,
+        state: &State,
+        round: u32,
+        from: Sector,
+    ) -> Result<ArrayVolume, String> {
+        let resyncs = *state == State::Healthy;
+        let start = Start { recovery_from: from, resync_from: resyncs.then_some(from) };
+        Builder::new(plan, drives, round).array(array, state, start)
+    }
+
+    /// What a load meets, which a caller takes over once.
+    pub(super) fn take(&mut self) -> Standing {
+        self.standing.take().expect("it is taken once")
+    }
+}
+
+/// How requests come to the drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// As they are: what is asked for has its own depth.
+    Direct,
+    /// From the page cache, through the block layer's queue, which sorts and joins them.
+    Cache,
+}
+
+/// How far redundancy has come when an array starts.
+#[derive(Clone, Copy, Default)]
+struct Start {
+    recovery_from: Sector,
+    resync_from: Option<Sector>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(plan: &'a Plan, drives: &'a Drives, round: u32) -> Self {
+        Self {
+            plan,
+            drives,
+            round,
+            path: Path::Direct,
+            rack: Rc::new(RefCell::new(Rack::default())),
+            numbers: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            disks: Vec::new(),
+            raw_bytes: 0,
+        }
+    }
+
+    /// A disk of the plan, and whether its head moves.
+    fn window(&mut self, name: &str) -> Result<(Window, bool), String> {
+        let disk = self.plan.disk(name).ok_or_else(|| format!("there is no disk {name:?}"))?;
+        let Extent { drive, first, blocks } = self.drives.extent(disk)?;
+        let number = match self.numbers.get(&drive) {
+            Some(number) => *number,
+            None => {
+                let Drive { profile, channel } = &self.drives.drives[&drive];
+                let model = &self.drives.models[self.round as usize][&profile.name];
+                let channel = self.channel(channel.as_deref());
+                let number = self.rack.borrow_mut().add_disk(model, channel);
+                self.numbers.insert(drive.clone(), number);
+                number
+            }
+        };
+        self.disks.push((name.to_owned(), number));
+        self.raw_bytes += blocks * 512;
+        Ok((Window::new(&self.rack, number, first, blocks), self.drives.is_rotational(&drive)))
+    }
+
+    /// A disk of the plan behind its queue, and whether its head moves. Flash has none, and disks that queue by
+    /// themselves need none for requests that come at a depth.
+    fn member(&mut self, name: &str) -> Result<(Box<dyn Volume>, bool), String> {
+        let (window, rotational) = self.window(name)?;
+        let disk = self.plan.disk(name).expect("it has a window");
+        let queues = match &self.drives.drives[&drive_of(disk)].profile.kind {
+            Kind::HardDisk(hard) => hard.queue.value.depth > 1,
+            Kind::SolidDisk(_) => true,
+        };
+        let config = if queues { QueueConfig::QUEUED } else { QueueConfig::IDE };
+        let volume: Box<dyn Volume> = match self.path {
+            Path::Cache if rotational => Box::new(Queued::new(Box::new(window), config)),
+            _ if !queues => Box::new(Queued::new(Box::new(window), config)),
+            _ => Box::new(window),
+        };
+        Ok((volume, rotational))
+    }
+
+    fn channel(&mut self, name: Option<&str>) -> usize {
+        let mut rack = self.rack.borrow_mut();
+        let shared = self.plan.channels.iter().find(|channel| Some(channel.name.as_str()) == name);
+        let Some(channel) = shared else { return rack.add_channel(Channel::unbounded()) };
+        *self.channels.entry(channel.name.clone()).or_insert_with(|| {
+            let holds = if channel.holds { Channel::held } else { Channel::shared };
+            rack.add_channel(holds(channel.rate))
+        })
+    }
+
+    fn array(&mut self, array: &Array, state: &State, start: Start) -> Result<ArrayVolume, String> {
+        let shape = &array.shape;
+        let level = shape.level.ok_or_else(|| format!("{} has no level", array.name))?;
+        let mut seats = Vec::new();
+        for leg in &array.members {
+            seats.push(self.seat(leg, state, start)?);
+        }
+        let processor = self.drives.processor(self.round);
+        let mut config = ArrayConfig::new(level, seats, processor);
+        config.resync_from = start.resync_from;
+        config.layout = layout(level, shape.layout.as_deref())?;
+        config.chunk = shape.chunk.map(|bytes| Sectors(bytes / 512));
+        config.bitmap = match shape.bitmap.as_deref() {
+            Some("internal") => BitmapChoice::Internal,
+            Some(_) => BitmapChoice::None,
+            None => BitmapChoice::Default,
+        };
+        config.bitmap_chunk = shape.bitmap_chunk.map(|bytes| bytes as u32);
+        config.stripe_cache = shape.stripe_cache.unwrap_or(config.stripe_cache);
+        let default = SyncSpeed::default();
+        config.speed = SyncSpeed {
+            min: shape.sync_speed_min.map_or(default.min, |bytes| bytes / 512),
+            max: shape.sync_speed_max.map_or(default.max, |bytes| bytes / 512),
+        };
+        if array.kind == SubjectKind::Md {
+            config.page = processor.stripe_page;
+        } else {
+            front(shape.over, &processor, &mut config);
+        }
+        ArrayVolume::new(config).map_err(|error| format!("{}: {error}", array.name))
+    }
+
+    fn seat(&mut self, leg: &Leg, state: &State, start: Start) -> Result<Seat, String> {
+        let names: &[String] = match state {
+            State::Healthy => &[],
+            State::Degraded(names) | State::Rebuilding(names) => names,
+        };
+        let is_out = names.iter().any(|name| name == leg.name());
+        if *leg == Leg::Missing || (is_out && matches!(state, State::Degraded(_))) {
+            return Ok(Seat::Missing);
+        }
+        let member = match leg {
+            Leg::Missing => return Ok(Seat::Missing),
+            Leg::Disk(name) => {
+                let (volume, rotational) = self.member(name)?;
+                array::Leg { volume, rotational }
+            }
+            Leg::Array(below) => {
+                let rotational = below.disks().iter().any(|name| {
+                    self.plan
+                        .disk(name)
+                        .is_some_and(|disk| self.drives.is_rotational(&drive_of(disk)))
+                });
+                let volume = Box::new(self.array(below, &State::Healthy, Start::default())?);
+                array::Leg { volume, rotational }
+            }
+        };
+        Ok(if is_out {
+            Seat::Recovering(member, start.recovery_from)
+        } else {
+            Seat::InSync(member)
+        })
+    }
+}
+
+fn layout(level: Level, name: Option<&str>) -> Result<Option<Layout>, String> {
+    name.map(|name| Layout::from_name(level, name)).transpose().map_err(|error| error.to_string())
+}
+
+/// What the way to a Lapstrake array costs: the server's thread is woken and answers, data are copied into it and out
+/// of the client; a file adds the kernel's FUSE, a loop device one queue more.
+fn front(over: Over, processor: &Processor, config: &mut ArrayConfig) {
+    let (switches, copies) = match over {
+        Over::Process => (0, 0),
+        Over::Nbd => (2, 2),
+        Over::Fuse => (2, 1),
+        Over::Loop => (3, 1),
+    };
+    let calls = processor.system_call * (2 * switches);
+    config.front = processor.switch * switches + calls;
+    config.copies = copies;
+}
+
+impl Volume for Standing {
+    fn blocks(&self) -> u64 {
+        match self {
+            Self::Disk(disk) => disk.blocks(),
+            Self::Array(array) => array.blocks(),
+        }
+    }
+
+    fn submit(&mut self, request: Request, now: Nanos) {
+        match self {
+            Self::Disk(disk) => disk.submit(request, now),
+            Self::Array(array) => array.submit(request, now),
+        }
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        match self {
+            Self::Disk(disk) => disk.poll(now),
+            Self::Array(array) => array.poll(now),
+        }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        match self {
+            Self::Disk(disk) => disk.next_event(),
+            Self::Array(array) => array.next_event(),
+        }
+    }
+
+    fn cpu(&self) -> Nanos {
+        match self {
+            Self::Disk(disk) => disk.cpu(),
+            Self::Array(array) => array.cpu(),
+        }
+    }
+
+    fn stripe_blocks(&self) -> u64 {
+        match self {
+            Self::Disk(disk) => disk.stripe_blocks(),
+            Self::Array(array) => array.stripe_blocks(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A prediction as a table for the terminal.
+
+use super::{Metric, Prediction, metrics};
+use comfy_table::{CellAlignment, Table, presets};
+
+/// A row for each case and figure, latencies beside it.
+#[must_use]
+pub fn table(prediction: &Prediction) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["array", "load", "predicted", "from", "to", "", "p50", "p99"]);
+    let all = metrics(prediction);
+    for metric in all.iter().filter(|metric| is_figure(metric)) {
+        let latency = |word: &str| {
+            let of_case = |other: &&Metric| {
+                (&other.array, &other.state, &other.workload)
+                    == (&metric.array, &metric.state, &metric.workload)
+            };
+            let ends = format!("latency {word}");
+            let mut found =
+                all.iter().filter(of_case).filter(|other| other.metric.ends_with(&ends));
+            found.next().map_or_else(String::new, |latency| time(latency.value))
+        };
+        let array = match metric.state.as_str() {
+            "healthy" => metric.array.clone(),
+            state => format!("{} {state}", metric.array),
+        };
+        let load = match metric.metric.as_str() {
+            "throughput" | "rate" | "time" => metric.workload.clone(),
+            name => format!("{}: {name}", metric.workload),
+        };
+        let (scale, unit) = shown(metric);
+        let number =
+            |value: f64| if unit.is_empty() { time(value * 1e9) } else { digits(value / scale) };
+        table.add_row([
+            array,
+            load,
+            number(metric.value),
+            number(metric.low),
+            number(metric.high),
+            unit.to_owned(),
+            latency("p50"),
+            latency("p99"),
+        ]);
+    }
+    for column in [2, 3, 4, 6, 7] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn is_figure(metric: &Metric) -> bool {
+    !metric.metric.contains("latency") && !metric.metric.ends_with("processor time")
+}
+
+fn shown(metric: &Metric) -> (f64, &'static str) {
+    match metric.unit {
+        "bytes/s" => (1e6, "MB/s"),
+        "requests/s" => (1.0, "/s"),
+        "s" => (1.0, ""),
+        unit => (1.0, unit),
+    }
+}
+
+fn digits(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 3.6e12 => format!("{} h", digits(ns / 3.6e12)),
+        ns if ns >= 6e11 => format!("{} min", digits(ns / 6e10)),
+        ns if ns >= 1e9 => format!("{} s", digits(ns / 1e9)),
+        ns if ns >= 1e6 => format!("{} ms", digits(ns / 1e6)),
+        ns => format!("{} us", digits(ns / 1e3)),
+    }
+}

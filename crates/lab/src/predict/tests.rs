@@ -1,0 +1,178 @@
+//! Predictions of small plans, and what is refused.
+
+use super::*;
+use crate::store::Store;
+
+fn options(draws: u32, threads: usize) -> Options {
+    Options { seed: None, draws, profile: None, processor: None, threads }
+}
+
+fn plan(more: &str) -> Plan {
+    let text = format!(
+        "name = \"t\"\n[run]\ntime = \"500ms\"\nwarm-up = \"100ms\"\n\
+         [[disk]]\nmake = [\"a\", \"b\", \"c\", \"d\"]\nsize = \"64M\"\nprofile = \"hitachi-80\"\n{more}"
+    );
+    Plan::parse(&text, Path::new("/")).unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
+const LOADS: &str = "[[workload]]\nname = \"read\"\npattern = \"sequential\"\nblock = \"1M\"\ndepth = 4\n\
+     [[workload]]\nname = \"random write\"\npattern = \"uniform\"\nread = 0.0\ndepth = 8\n";
+
+fn predicted(plan: &Plan, options: &Options) -> Prediction {
+    predict(plan, options, &|_, _| ()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn value(prediction: &Prediction, array: &str, workload: &str, metric: &str) -> Metric {
+    let all = metrics(prediction);
+    let mut found = all.iter().filter(|found| {
+        (found.array.as_str(), found.workload.as_str(), found.metric.as_str())
+            == (array, workload, metric)
+    });
+    found.next().unwrap_or_else(|| panic!("{array} {workload} {metric} is not in {all:?}")).clone()
+}
+
+#[test]
+fn levels_differ_as_they_should_and_bars_hold_their_values() {
+    let arrays = "[[array]]\nsystem = \"disk\"\nname = \"one\"\nmembers = [\"a\"]\n\
+         [[array]]\nlevel = [0, 1, 5]\nmembers = 4\nstates = [\"healthy\", \"degraded\"]\n";
+    let plan = plan(&format!("{arrays}{LOADS}"));
+    let prediction = predicted(&plan, &options(3, 2));
+    let read = |array| value(&prediction, array, "read", "throughput").value;
+    let single = read("one");
+    assert!((60e6..90e6).contains(&single), "{single}");
+    assert!(read("raid0") > 3.5 * single, "{}", read("raid0"));
+    let writes = |array| value(&prediction, array, "random write", "rate").value;
+    assert!(writes("raid5") < writes("raid0") / 2.0);
+    for metric in metrics(&prediction) {
+        assert!(metric.low <= metric.value && metric.value <= metric.high, "{metric:?}");
+    }
+    let bar = value(&prediction, "one", "read", "throughput");
+    assert!(bar.low < bar.high, "{bar:?}");
+    let rebuild = value(&prediction, "raid5", "rebuild", "time");
+    // 64 MiB at no more than the disk's rate.
+    assert!((0.5..5.0).contains(&rebuild.value), "{rebuild:?}");
+    assert_eq!(rebuild.state, "rebuilding (d)");
+    let raid5 = prediction.cases.iter().find(|case| case.subject.name == "raid5").unwrap();
+    let members = &raid5.runs[0].phases[0].members;
+    assert_eq!(members.len(), 4);
+    assert!(members.iter().all(|member| member.read_bytes > 1 << 20), "{members:?}");
+    assert!(raid5.runs[0].phases[0].cpu.user_s > 0.0);
+}
+
+#[test]
+fn a_seed_gives_the_same_figures_on_any_number_of_threads() {
+    let plan = plan(&format!("[[array]]\nlevel = 6\nmembers = 4\n{LOADS}"));
+    let figures = |seed, threads| {
+        metrics(&predicted(&plan, &Options { seed: Some(seed), ..options(2, threads) }))
+    };
+    let once = figures(5, 1);
+    assert_eq!(once, figures(5, 3));
+    assert_ne!(once, figures(6, 1));
+}
+
+#[test]
+fn a_rebuild_is_seen_beside_a_load() {
+    let array = "[[array]]\nlevel = 1\nmembers = 2\nstates = [\"rebuilding\"]\n";
+    let prediction = predicted(&plan(&format!("{array}{LOADS}")), &options(1, 1));
+    let rate = value(&prediction, "raid1", "random write", "rebuild");
+    // md's least, 1 MB/s of a member, or somewhat more.
+    assert!((0.1e6..40e6).contains(&rate.value), "{rate:?}");
+    let marks = &prediction.cases[0].runs[0].phases[0].series.marks;
+    assert_eq!(marks[0].what, "rebuild");
+}
+
+#[test]
+fn a_cable_costs_what_two_disks_on_it_take_from_each_other() {
+    let disks = |holds| {
+        let text = format!(
+            "name = \"t\"\n[run]\ntime = \"1s\"\nwarm-up = \"100ms\"\n[[channel]]\nname = \"ide\"\nrate = \"100M\"\n\
+             holds = {holds}\n[[disk]]\nmake = [\"a\", \"b\"]\nsize = \"128M\"\nprofile = \"hitachi-80\"\nchannel = \"ide\"\n\
+             [[array]]\nlevel = 0\nmembers = 2\n{LOADS}"
+        );
+        let plan = Plan::parse(&text, Path::new("/")).unwrap();
+        value(&predicted(&plan, &options(1, 1)), "raid0", "read", "throughput").value
+    };
+    let (held, shared) = (disks(true), disks(false));
+    assert!(held < 0.9 * shared, "{held} held, {shared} shared");
+    assert!(shared < 105e6, "{shared}");
+}
+
+#[test]
+fn bonnie_and_iozone_run_on_the_model_of_a_system() {
+    let arrays = "[machine]\nmemory = \"256M\"\nlinux = \"2.6.32\"\nprocessor = \"xeon-e5520\"\n\
+         [[array]]\nlevel = 0\nmembers = 4\nfilesystem = \"ext4\"\n\
+         [[workload]]\nname = \"bonnie++\"\nlike = \"bonnie++\"\nsize = \"64M\"\nfast = true\n\
+         [[workload]]\nname = \"iozone\"\nlike = \"iozone\"\nsize = \"32M\"\n\
+         [[workload]]\nname = \"four\"\nlike = \"iozone\"\nsize = \"8M\"\nthreads = 4\n";
+    let prediction = predicted(&plan(arrays), &options(1, 2));
+    let bonnie = value(&prediction, "raid0", "bonnie++", "block output");
+    assert!(bonnie.unit == "bytes/s" && bonnie.value > 20e6, "{bonnie:?}");
+    assert_eq!(value(&prediction, "raid0", "bonnie++", "seeks").unit, "requests/s");
+    assert!(value(&prediction, "raid0", "iozone", "reread").value > 50e6);
+    let note = prediction.notes.iter().find(|note| note.starts_with("four on raid0"));
+    assert!(note.is_some_and(|note| note.contains("one process")), "{:?}", prediction.notes);
+}
+
+#[test]
+fn a_disk_that_is_there_needs_a_profile() {
+    let text = "name = \"t\"\n[[disk]]\nname = \"a\"\npath = \"/dev/null@0+64M\"\n\
+         [[array]]\nsystem = \"disk\"\nmembers = [\"a\"]\n[[workload]]\nname = \"r\"\npattern = \"uniform\"\n";
+    let plan = Plan::parse(text, Path::new("/")).unwrap();
+    let error = predict(&plan, &options(1, 1), &|_, _| ()).unwrap_err().to_string();
+    assert!(error.contains("\"a\" has no profile") && error.contains("profile = "), "{error}");
+    let named = Options { profile: Some(profile_named("hdd-4tb").unwrap()), ..options(1, 1) };
+    assert_eq!(predicted(&plan, &named).cases.len(), 1);
+}
+
+#[test]
+fn a_disk_beyond_its_drive_and_a_drive_of_two_kinds_are_refused() {
+    let text = |disk: &str| {
+        format!(
+            "name = \"t\"\n[[disk]]\nmake = [\"a\"]\nsize = \"64M\"\nprofile = \"hitachi-80\"\ndrive = \"x\"\n\
+             [[disk]]\nmake = [\"b\"]\nsize = \"64M\"\n{disk}\n[[array]]\nlevel = 0\nmembers = 2\n\
+             [[workload]]\nname = \"r\"\npattern = \"uniform\"\n"
+        )
+    };
+    let refused = |disk| {
+        let plan = Plan::parse(&text(disk), Path::new("/")).unwrap();
+        predict(&plan, &options(1, 1), &|_, _| ()).unwrap_err().to_string()
+    };
+    let error = refused("profile = \"hitachi-80\"\nat = \"80G\"");
+    assert!(error.contains("\"b\" is to have"), "{error}");
+    let error = refused("profile = \"hdd-4tb\"\ndrive = \"x\"");
+    assert!(error.contains("two profiles"), "{error}");
+}
+
+#[test]
+fn wrong_keys_are_problems_with_their_lines() {
+    let wrong = |key: &str, expected: &str| {
+        let text = format!(
+            "name = \"t\"\n[[disk]]\nmake = [\"a\"]\nsize = \"64M\"\n{key}\n[[array]]\nsystem = \"disk\"\n\
+             members = [\"a\"]\n[[workload]]\nname = \"r\"\npattern = \"uniform\"\n"
+        );
+        let problems = Plan::parse(&text, Path::new("/")).unwrap_err();
+        assert!(
+            problems.iter().any(|p| p.text.contains(expected) && p.line.is_some()),
+            "{problems:?}"
+        );
+    };
+    wrong("profile = \"abacus\"", "no profile that is built in");
+    wrong("channel = \"ide\"", "there is no [[channel]]");
+    wrong("[machine]\nprocessor = \"abacus\"", "there are duron-1300");
+    wrong("[machine]\nlinux = \"newest\"", "no version of Linux");
+    wrong("[[channel]]\nname = \"c\"\nrate = \"1M\"", "no disk is on channel");
+}
+
+#[test]
+fn a_prediction_is_kept_as_one() {
+    let plan = plan(&format!("[[array]]\nlevel = 0\nmembers = 2\n{LOADS}"));
+    let options = options(2, 1);
+    let prediction = predicted(&plan, &options);
+    let mut store = Store::in_memory().unwrap();
+    let id = keep(&plan, &prediction, &options, &mut store).unwrap();
+    let stored = store.load(id).unwrap().unwrap();
+    assert_eq!(stored.experiment.origin, Origin::Predicted);
+    assert!(stored.experiment.finished_ms.is_some());
+    let runs: usize = stored.cases.iter().map(|case| case.runs.len()).sum();
+    assert_eq!((stored.cases.len(), runs), (2, 4));
+}

@@ -1,0 +1,330 @@
+//! An operating system in virtual time: page cache, read-ahead, write-back, a file system's allocation.
+//!
+//! It sits on any [`Volume`] and does what one process asks of it, call by call, as Linux does; several
+//! processes are for a load to keep apart ([`System::start_read`], [`System::is_there`]). Its clock goes
+//! on by what the processor takes and by what is waited for.
+//!
+//! Invariants: a page is dirty or under write-back only if it is there; dirty pages stay within the
+//! threshold but for one call's; a page that is read is waited for; the same calls give the same times.
+//! What it does not do: memory of its own for programs, swapping, several block devices.
+
+mod ahead;
+mod bits;
+mod cache;
+mod config;
+mod files;
+pub mod load;
+mod writeback;
+
+pub use config::{FileSystem, SystemConfig};
+pub use files::FileId;
+
+use crate::Nanos;
+use crate::request::{Op, Request};
+use crate::volume::Volume;
+use ahead::Window;
+use cache::Cache;
+use files::{META, Place};
+use std::ops::Range;
+use writeback::Writeback;
+
+/// Bytes of a page, and of a file system's block.
+pub const PAGE: u64 = 4096;
+/// Blocks of a page.
+const PAGE_BLOCKS: u64 = PAGE / 512;
+
+/// What a request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Purpose {
+    Read(FileId, Range<u64>),
+    Write(FileId, Range<u64>),
+    Journal,
+    Flush,
+}
+
+/// An open file's state of reading in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader {
+    window: Window,
+}
+
+/// A running system.
+pub struct System {
+    config: SystemConfig,
+    volume: Box<dyn Volume>,
+    now: Nanos,
+    /// Processor time of the load's processes.
+    spent: Nanos,
+    /// Of the volume, as far as the processor has made up for it.
+    volume_spent: Nanos,
+    cache: Cache,
+    places: Vec<Place>,
+    writeback: Writeback,
+    requests: Vec<Option<Purpose>>,
+    free_tags: Vec<usize>,
+    reads_out: usize,
+    writes_out: usize,
+    /// Most blocks that are read ahead at once, in pages.
+    ahead_max: u64,
+    /// When the volume is to be polled next; none if that has to be asked anew.
+    volume_due: Option<Nanos>,
+}
+
+impl std::fmt::Debug for System {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("System").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl System {
+    /// A system that has just mounted a file system on `volume`, or opened it if there is none.
+    #[must_use]
+    pub fn new(config: SystemConfig, volume: Box<dyn Volume>) -> Self {
+        let stripe = volume.stripe_blocks() / PAGE_BLOCKS;
+        let ahead_max = (config.read_ahead_pages).max(2 * stripe);
+        let places = Place::reserved(&config, volume.blocks() / PAGE_BLOCKS);
+        let mut cache = Cache::new(config.cache_pages());
+        places.iter().for_each(|place| cache.add_file(place.pages()));
+        Self {
+            writeback: Writeback::new(&config, Nanos::ZERO),
+            config,
+            volume,
+            now: Nanos::ZERO,
+            spent: Nanos::ZERO,
+            volume_spent: Nanos::ZERO,
+            cache,
+            places,
+            requests: Vec::new(),
+            free_tags: Vec::new(),
+            reads_out: 0,
+            writes_out: 0,
+            ahead_max,
+            volume_due: None,
+        }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Processor time of the load's processes so far.
+    #[must_use]
+    pub fn spent(&self) -> Nanos {
+        self.spent
+    }
+
+    /// Processor time of the whole machine so far, arrays included.
+    #[must_use]
+    pub fn spent_by_all(&self) -> Nanos {
+        self.spent + self.volume.cpu()
+    }
+
+    /// Pages of its volume.
+    #[must_use]
+    pub fn volume_pages(&self) -> u64 {
+        self.volume.blocks() / PAGE_BLOCKS
+    }
+
+    /// What it runs on.
+    #[must_use]
+    pub fn config(&self) -> &SystemConfig {
+        &self.config
+    }
+
+    /// The volume itself as a file.
+    pub fn open_volume(&mut self) -> FileId {
+        self.add(Place::raw(self.volume.blocks() / PAGE_BLOCKS))
+    }
+
+    /// A new file of `pages`; its blocks are found as they will be when it is written in order. None if
+    /// the file system has not so many.
+    pub fn create(&mut self, pages: u64) -> Option<FileId> {
+        let total = self.volume.blocks() / PAGE_BLOCKS;
+        let after = self.places.iter().map(Place::end).max().unwrap_or(0);
+        let meta = &mut self.places[META.0];
+        let place = Place::file(&self.config, total, pages, meta, after)?;
+        Some(self.add(place))
+    }
+
+    fn add(&mut self, place: Place) -> FileId {
+        self.cache.add_file(place.pages());
+        self.places.push(place);
+        FileId(self.places.len() - 1)
+    }
+
+    /// The process computes. Work of the volume is made up for where there is one processor.
+    pub fn compute(&mut self, time: Nanos) {
+        self.spent += time;
+        let volume = self.volume.cpu();
+        let other = volume.since(self.volume_spent);
+        self.volume_spent = volume;
+        let stolen = if self.config.processor.cores == 1 { other } else { Nanos::ZERO };
+        let until = self.now + time + stolen;
+        self.run_to(until);
+    }
+
+    /// Does nothing for a while.
+    pub fn rest(&mut self, time: Nanos) {
+        let until = self.now + time;
+        self.run_to(until);
+    }
+
+    /// Reads pages into the process's memory; it waits for them.
+    pub fn read(&mut self, file: FileId, pages: Range<u64>, reader: &mut Reader) {
+        let processor = self.config.processor;
+        self.compute(processor.system_call);
+        for page in pages.clone() {
+            self.ahead(file, page, pages.end - page, reader);
+            if !self.cache.is_there(file, page) {
+                self.wait_until(|system| system.cache.is_there(file, page));
+                self.compute(processor.switch);
+            }
+            self.compute(processor.copy(PAGE));
+        }
+    }
+
+    /// Begins to read pages by themselves, with what tells where they are; done when they are
+    /// [`System::is_there`]. True if everything is on its way; if not, call again after the next event.
+    pub fn start_read(&mut self, file: FileId, pages: Range<u64>) -> bool {
+        if let Some((meta, page)) = self.places[file.0].meta_of(pages.start)
+            && !self.cache.is_there(meta, page)
+        {
+            self.fetch(meta, page..page + 1);
+            return false;
+        }
+        self.fetch(file, pages);
+        true
+    }
+
+    /// Whether pages have been read.
+    #[must_use]
+    pub fn is_there(&self, file: FileId, mut pages: Range<u64>) -> bool {
+        pages.all(|page| self.cache.is_there(file, page))
+    }
+
+    /// Goes on to the next moment at which something ends, at most to `limit`.
+    pub fn next(&mut self, limit: Nanos) {
+        let next = self.next_event().unwrap_or(limit).min(limit).max(self.now);
+        self.run_to(next);
+    }
+
+    /// Writes whole pages: into the page cache. The process waits while too much is dirty.
+    pub fn write(&mut self, file: FileId, pages: Range<u64>) {
+        let processor = self.config.processor;
+        self.compute(processor.system_call);
+        for page in pages {
+            self.dirty(file, page);
+            self.compute(processor.copy(PAGE) + processor.page_write);
+        }
+        self.throttle();
+    }
+
+    /// Writes whole pages and does not wait, whatever is dirty; the caller accounts for its time.
+    pub fn write_behind(&mut self, file: FileId, pages: Range<u64>) {
+        pages.for_each(|page| self.dirty(file, page));
+    }
+
+    /// All of a file is on the volume when this returns, and the journal says so.
+    pub fn fsync(&mut self, file: FileId) {
+        self.compute(self.config.processor.system_call);
+        self.writeback.sync(file);
+        self.pump();
+        self.wait_until(|system| system.writeback.is_synced(&system.cache, file));
+        self.writeback.end_sync();
+        self.commit();
+        self.wait_until(|system| !system.writeback.is_committing());
+    }
+
+    /// Drops what is clean from the page cache, as `echo 3 > drop_caches` does.
+    pub fn drop_caches(&mut self) {
+        self.cache.drop_clean();
+    }
+
+    /// What is wanted but not there is sent for.
+    fn fetch(&mut self, file: FileId, pages: Range<u64>) {
+        let pages = pages.start..pages.end.min(self.places[file.0].pages());
+        let mut page = pages.start;
+        while page < pages.end {
+            if self.cache.is_known(file, page) {
+                page += 1;
+                continue;
+            }
+            let run =
+                self.places[file.0].run(page, pages.end.min(page + self.config.request_pages()));
+            let end =
+                (page..run.end).find(|&page| self.cache.is_known(file, page)).unwrap_or(run.end);
+            self.cache.begin_read(file, page..end);
+            let blocks = (end - page) * PAGE_BLOCKS;
+            let lba = run.at * PAGE_BLOCKS;
+            self.submit(Op::Read, lba, blocks, Purpose::Read(file, page..end));
+            page = end;
+        }
+    }
+
+    fn submit(&mut self, op: Op, lba: u64, blocks: u64, purpose: Purpose) {
+        match purpose {
+            Purpose::Read(..) => self.reads_out += 1,
+            _ => self.writes_out += 1,
+        }
+        let tag = self.free_tags.pop().unwrap_or_else(|| {
+            self.requests.push(None);
+            self.requests.len() - 1
+        });
+        self.requests[tag] = Some(purpose);
+        self.volume_due = None;
+        self.volume.submit(Request { tag: tag as u64, op, lba, blocks }, self.now);
+    }
+
+    fn next_event(&mut self) -> Option<Nanos> {
+        let volume = self.volume_due.or_else(|| self.volume.next_event());
+        self.volume_due = Some(volume.unwrap_or(Nanos::MAX));
+        let volume = volume.filter(|at| *at < Nanos::MAX);
+        [volume, self.writeback.next_event(&self.cache)].into_iter().flatten().min()
+    }
+
+    fn run_to(&mut self, until: Nanos) {
+        while let Some(at) = self.next_event().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.volume_due = None;
+            while let Some(done) = self.volume.poll(self.now) {
+                self.end(done.tag as usize);
+            }
+            self.writeback_tick();
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn wait_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        while !is_so(self) {
+            self.pump();
+            let next = self.next_event().expect("what is waited for is under way");
+            let next = next.max(self.now);
+            self.run_to(next);
+        }
+    }
+
+    fn end(&mut self, tag: usize) {
+        let purpose = self.requests[tag].take().expect("it is under way");
+        self.free_tags.push(tag);
+        match purpose {
+            Purpose::Read(file, pages) => {
+                self.reads_out -= 1;
+                self.cache.end_read(file, pages);
+            }
+            Purpose::Write(file, pages) => {
+                self.writes_out -= 1;
+                self.cache.end_write(file, pages);
+                self.pump();
+            }
+            Purpose::Journal | Purpose::Flush => {
+                self.writes_out -= 1;
+                self.go_on_with_commit();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

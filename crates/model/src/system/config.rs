@@ -1,0 +1,92 @@
+//! What a system is made of.
+
+use super::PAGE;
+use crate::Nanos;
+use crate::processor::Processor;
+
+/// How files come to their blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// Block groups of 128 MiB with their own tables, an indirect block for each 4 MiB among the data, journal in the
+    /// first group, data before their metadata (`data=ordered`), no barriers.
+    Ext3,
+    /// Extents, tables of sixteen groups together, delayed allocation, journal in the middle, barriers.
+    Ext4,
+}
+
+/// A system.
+#[derive(Clone, Debug)]
+pub struct SystemConfig {
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Per cent of memory that may be dirty before writers wait (`vm.dirty_ratio`).
+    pub dirty_percent: u64,
+    /// Per cent from where on write-back goes on (`vm.dirty_background_ratio`).
+    pub background_percent: u64,
+    /// Writers are slowed down from halfway between the two on (from Linux 3.1).
+    pub paces_writers: bool,
+    /// How old dirty pages get (`vm.dirty_expire_centisecs`).
+    pub expire: Nanos,
+    /// Between two looks for old ones (`vm.dirty_writeback_centisecs`), and two commits of a journal.
+    pub interval: Nanos,
+    /// Most that is read ahead on a device without stripes, in pages.
+    pub read_ahead_pages: u64,
+    /// The largest request that it makes, in blocks.
+    pub request_blocks: u64,
+    /// Requests in one direction that wait for the device at once (`nr_requests`).
+    pub requests: usize,
+    /// The file system.
+    pub file_system: FileSystem,
+    /// The processor.
+    pub processor: Processor,
+}
+
+impl SystemConfig {
+    /// Linux of a version (2.6.21 is 20621, 3.16 is 31600) as it is delivered.
+    #[must_use]
+    pub fn linux(version: u32, memory: u64, file_system: FileSystem, processor: Processor) -> Self {
+        // mm/page-writeback.c: 40/10 until 2.6.21, 10/5 until 2.6.28, 20/10 since.
+        let (dirty_percent, background_percent) = match version {
+            ..20622 => (40, 10),
+            ..20629 => (10, 5),
+            _ => (20, 10),
+        };
+        Self {
+            memory,
+            dirty_percent,
+            background_percent,
+            paces_writers: version >= 30100,
+            expire: Nanos(30_000_000_000),
+            interval: Nanos(5_000_000_000),
+            read_ahead_pages: 128 * 1024 / PAGE,
+            request_blocks: if version >= 40200 { 2560 } else { 1024 },
+            requests: 128,
+            file_system,
+            processor,
+        }
+    }
+
+    /// Pages that the page cache may hold: what the kernel and programs leave.
+    #[must_use]
+    pub fn cache_pages(&self) -> u64 {
+        const KERNEL: u64 = 64 << 20;
+        (self.memory.saturating_sub(KERNEL) / 100 * 95 / PAGE).max(1024)
+    }
+
+    /// Dirty pages at which writers wait.
+    #[must_use]
+    pub fn dirty_max(&self) -> u64 {
+        let most = self.cache_pages() * self.dirty_percent / 100;
+        if self.paces_writers { (most + self.background()) / 2 } else { most }
+    }
+
+    /// Dirty pages from where on write-back goes on.
+    #[must_use]
+    pub fn background(&self) -> u64 {
+        self.cache_pages() * self.background_percent / 100
+    }
+
+    pub(super) fn request_pages(&self) -> u64 {
+        self.request_blocks * 512 / PAGE
+    }
+}

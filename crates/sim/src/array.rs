@@ -1,0 +1,354 @@
+//! An array on models of disks: the real engine in virtual time, without a byte of data.
+//!
+//! One shard and the supervisor run on one virtual core, as in the host an array with one client does. Whatever
+//! comes in (requests, ends of members' commands, timers) waits for the core; what is there when it is free is taken
+//! in as one batch, as the host's loop does it. Each request, command and piece of parity work has its price
+//! ([`lapstrake_model::Processor`]); a command leaves for its member when the work before it is paid.
+//!
+//! Invariants:
+//! - the same calls give the same answers;
+//! - nothing reaches a member before its time, so members see a clock that never goes back;
+//! - metadata is written as the host does it: after every member has flushed, durably.
+//!
+//! What it does not do: a second shard (requests of several clients share the one core); logs and journals; members
+//! that fail meanwhile.
+
+mod build;
+mod pace;
+mod prices;
+#[cfg(test)]
+mod tests;
+
+pub use build::{ArrayConfig, ArrayError, Leg, Seat};
+pub use pace::course_time;
+
+use crate::agenda::Agenda;
+use crate::desk::Desk;
+use lapstrake_engine::{
+    Buf, BufId, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite, Order,
+    Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor, SyncAction,
+    SyncEnd, SyncProgress, Target, Time, WriteId,
+};
+use lapstrake_geometry::{Geometry, Sector, Sectors};
+use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
+use prices::Prices;
+use slab::Slab;
+use std::collections::VecDeque;
+
+/// See the module.
+pub struct ArrayVolume {
+    geometry: Geometry,
+    members: Vec<Box<dyn Volume>>,
+    shard: Shard,
+    supervisor: Supervisor,
+    desk: Desk,
+    prices: Prices,
+    /// When the core has done all that it has taken in.
+    free_at: Nanos,
+    spent: Nanos,
+    now: Nanos,
+    inbox: VecDeque<(Nanos, Incoming)>,
+    agenda: Agenda<Due>,
+    /// Requests under way, by the engine's name for them.
+    requests: Slab<u64>,
+    /// Members' commands under way, by their tags.
+    commands: Slab<Command>,
+    answered: VecDeque<Completion>,
+    ended: Vec<(SyncAction, SyncEnd, Nanos)>,
+}
+
+/// What waits for the core.
+#[derive(Debug)]
+enum Incoming {
+    Request(Request),
+    Command(Command),
+}
+
+/// What the core has sent on its way.
+#[derive(Debug)]
+enum Due {
+    Send { member: MemberId, request: Request },
+    Answer(u64),
+}
+
+/// What a member's command is for.
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    Engine(IoId),
+    DeskFlush(MemberId),
+    Meta(WriteId),
+}
+
+impl std::fmt::Debug for ArrayVolume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArrayVolume").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl ArrayVolume {
+    /// How far a recovery or resync has come, while one runs.
+    #[must_use]
+    pub fn progress(&self) -> Option<SyncProgress> {
+        self.supervisor.sync_progress(time(self.now))
+    }
+
+    /// Recoveries and resyncs that have ended, how, and when.
+    #[must_use]
+    pub fn ended(&self) -> &[(SyncAction, SyncEnd, Nanos)] {
+        &self.ended
+    }
+
+    /// Begins a check, repair or resync. False if something runs already.
+    pub fn begin(&mut self, action: SyncAction, now: Nanos) -> bool {
+        self.run(now);
+        let is_begun = self.supervisor.handle_sync(time(now), action);
+        self.work(now);
+        is_begun
+    }
+
+    /// What the engine has done.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shard.stats()
+    }
+
+    /// The address map.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn run(&mut self, now: Nanos) {
+        while let Some(at) = self.next_step().filter(|at| *at <= now) {
+            self.step(at);
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// When something is to be done next, besides handing out answers.
+    fn next_step(&self) -> Option<Nanos> {
+        let agenda = self.agenda.next().map(Nanos);
+        let members = self.members.iter().filter_map(|member| member.next_event()).min();
+        let waiting = self.inbox.front().map(|(at, _)| *at);
+        let timers = [self.shard.poll_deadline(), self.supervisor.poll_deadline()];
+        let timers = timers.into_iter().flatten().map(|at| Nanos(at.0)).min();
+        let core = [waiting, timers].into_iter().flatten().min().map(|at| at.max(self.free_at));
+        [agenda, members, core].into_iter().flatten().min().map(|at| at.max(self.now))
+    }
+
+    fn step(&mut self, at: Nanos) {
+        self.now = at;
+        while self.agenda.next().is_some_and(|due| due <= at.0) {
+            match self.agenda.pop().expect("seen just now") {
+                Due::Send { member, request } => {
+                    self.members[usize::from(member.0)].submit(request, at);
+                }
+                Due::Answer(tag) => self.answered.push_back(Completion { tag, at }),
+            }
+        }
+        for member in &mut self.members {
+            while let Some(completion) = member.poll(at) {
+                let command = self.commands.remove(completion.tag as usize);
+                self.inbox.push_back((completion.at, Incoming::Command(command)));
+            }
+        }
+        let is_due = |time: Option<Time>| time.is_some_and(|due| due.0 <= at.0);
+        let has_timer =
+            is_due(self.shard.poll_deadline()) || is_due(self.supervisor.poll_deadline());
+        if self.free_at <= at && (has_timer || !self.inbox.is_empty()) {
+            self.work(at);
+        }
+    }
+
+    /// The core takes in all that waits, and does what follows.
+    fn work(&mut self, at: Nanos) {
+        let mut clock = at;
+        let now = time(at);
+        while let Some((_, incoming)) = self.inbox.pop_front() {
+            match incoming {
+                Incoming::Request(request) => {
+                    clock += self.prices.request(&request);
+                    self.take_in(request, now);
+                }
+                Incoming::Command(Command::Engine(id)) => {
+                    self.shard.handle_completion(now, id, true);
+                }
+                Incoming::Command(Command::DeskFlush(member)) => self.desk.flushed(member, true),
+                Incoming::Command(Command::Meta(id)) => {
+                    self.supervisor.handle_written(now, id, true);
+                }
+            }
+        }
+        if self.shard.poll_deadline().is_some_and(|due| due <= now) {
+            self.shard.handle_time(now);
+        }
+        if self.supervisor.poll_deadline().is_some_and(|due| due <= now) {
+            self.supervisor.handle_time(now);
+        }
+        self.settle(now, &mut clock);
+        self.spent += clock.since(at);
+        self.free_at = clock;
+    }
+
+    fn take_in(&mut self, request: Request, now: Time) {
+        let has_followers = !self.requests.is_empty() || !self.inbox.is_empty();
+        let key = self.requests.insert(request.tag);
+        // No byte is behind a buffer: any name will do.
+        let buf = Buf { id: BufId(1 + key as u32), offset: 0 };
+        let kind = match request.op {
+            Op::Read => RequestKind::Read(buf),
+            Op::Write => RequestKind::Write { buf, fua: false, followed: has_followers },
+            Op::WriteThrough => RequestKind::Write { buf, fua: true, followed: has_followers },
+            Op::Flush => RequestKind::Flush,
+        };
+        let (sector, len) = match request.op {
+            Op::Flush => (Sector(0), Sectors(0)),
+            _ => (Sector(request.lba), Sectors(request.blocks)),
+        };
+        let id = RequestId(key as u64);
+        self.shard.handle_request(now, EngineRequest { id, kind, sector, len });
+    }
+
+    /// Goes on until nothing follows from anything any more, as the host does.
+    fn settle(&mut self, now: Time, clock: &mut Nanos) {
+        loop {
+            while let Some(effect) = self.shard.poll_effect() {
+                self.carry_out(effect, now, clock);
+            }
+            while let Some(notice) = self.shard.poll_notice() {
+                self.supervisor.handle_notice(now, notice);
+            }
+            let was_told = self.lead(now, clock);
+            if !was_told {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect, now: Time, clock: &mut Nanos) {
+        match effect {
+            Effect::Io(io) => self.start(&io, clock),
+            Effect::Compute(compute) => *clock += self.prices.compute(&compute),
+            Effect::Compare(comparison) => {
+                *clock += self.prices.compare(&comparison);
+                self.shard.handle_compared(now, comparison.id, &[]);
+            }
+            Effect::Seal(_) => unreachable!("there are no logs and no journal"),
+            Effect::Reply(Reply { id, result }) => {
+                assert_eq!(
+                    result,
+                    Ok(()),
+                    "no member fails here, and requests are within the array"
+                );
+                let tag = self.requests.remove(id.0 as usize);
+                self.agenda.add(clock.0, Due::Answer(tag));
+            }
+        }
+    }
+
+    fn start(&mut self, io: &MemberIo, clock: &mut Nanos) {
+        let op = match io.kind {
+            IoKind::Read => Op::Read,
+            IoKind::Write { fua: false } | IoKind::WriteZeroes { fua: false, .. } => Op::Write,
+            IoKind::Write { fua: true } | IoKind::WriteZeroes { fua: true, .. } => Op::WriteThrough,
+            IoKind::Flush | IoKind::Discard => Op::Flush,
+        };
+        self.send(io.member, op, io.sector, io.len, Command::Engine(io.id), clock);
+    }
+
+    fn send(
+        &mut self,
+        member: MemberId,
+        op: Op,
+        sector: Sector,
+        len: Sectors,
+        command: Command,
+        clock: &mut Nanos,
+    ) {
+        *clock += self.prices.command();
+        let tag = self.commands.insert(command) as u64;
+        let request = Request { tag, op, lba: sector.0, blocks: len.0 };
+        self.agenda.add(clock.0, Due::Send { member, request });
+    }
+
+    /// Carries out what the supervisor wants. Whether the shard was told something.
+    fn lead(&mut self, now: Time, clock: &mut Nanos) -> bool {
+        while let Some(event) = self.supervisor.poll_event() {
+            if let Happened::SyncEnded(action, end) = event {
+                self.ended.push((action, end, Nanos(now.0)));
+            }
+        }
+        let mut was_told = false;
+        while let Some(order) = self.supervisor.poll_order() {
+            assert_ne!(order, Order::Broken, "no member fails here");
+            self.shard.handle_order(now, &order);
+            was_told = true;
+        }
+        while let Some(piece) = self.supervisor.poll_sync() {
+            self.shard.handle_sync(now, piece);
+            was_told = true;
+        }
+        while let Some(write) = self.supervisor.poll_write() {
+            self.desk.take(write);
+        }
+        if self.desk.wants_flush() {
+            self.desk.begin(self.members.len());
+            for member in (0..self.members.len() as u16).map(MemberId) {
+                let flush = Command::DeskFlush(member);
+                self.send(member, Op::Flush, Sector(0), Sectors(0), flush, clock);
+            }
+        }
+        for write in self.desk.done().into_iter().flat_map(|batch| batch.writes) {
+            self.write_meta(&write, clock);
+        }
+        was_told
+    }
+
+    fn write_meta(&mut self, write: &MetaWrite, clock: &mut Nanos) {
+        let Target::Member(member) = write.target else {
+            unreachable!("the bitmap is on the members");
+        };
+        let len = Sectors(write.data.len() as u64 / 512);
+        self.send(member, Op::WriteThrough, write.sector, len, Command::Meta(write.id), clock);
+    }
+}
+
+fn time(at: Nanos) -> Time {
+    Time(at.0)
+}
+
+impl Volume for ArrayVolume {
+    fn blocks(&self) -> u64 {
+        self.geometry.array_sectors().0
+    }
+
+    fn submit(&mut self, request: Request, now: Nanos) {
+        self.run(now);
+        self.inbox.push_back((now, Incoming::Request(request)));
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.run(now);
+        if self.answered.front()?.at <= now { self.answered.pop_front() } else { None }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let answered = self.answered.front().map(|completion| completion.at);
+        [answered, self.next_step()].into_iter().flatten().min()
+    }
+
+    fn cpu(&self) -> Nanos {
+        self.members.iter().fold(self.spent, |sum, member| sum + member.cpu())
+    }
+
+    fn stripe_blocks(&self) -> u64 {
+        match &self.geometry {
+            Geometry::Parity(parity) => parity.stripe_data().0,
+            Geometry::Raid0(raid0) => raid0.chunk().0 * u64::from(raid0.raid_disks()),
+            Geometry::Raid10(raid10) => {
+                raid10.chunk().0 * u64::from(raid10.raid_disks()) / u64::from(raid10.copies())
+            }
+            Geometry::Linear(_) | Geometry::Mirror(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! From what an array is to be to one that runs: superblocks as `create` makes them, then shard and supervisor.
+
+use super::ArrayVolume;
+use super::prices::Prices;
+use crate::agenda::Agenda;
+use crate::desk::Desk;
+use lapstrake_engine::{
+    BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
+    ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
+    stripe_cache_pages,
+};
+use lapstrake_geometry::{Layout, Level, Sector, Sectors, Slot, Version};
+use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
+use lapstrake_metadata::create::{
+    BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, plan,
+};
+use lapstrake_model::{Nanos, Processor, Volume};
+use slab::Slab;
+use std::collections::VecDeque;
+
+/// Seconds since 1970 when virtual time begins.
+const EPOCH_S: u64 = 1_800_000_000;
+/// How long after the last write the superblocks say clean, as the host has it.
+const SAFE_MODE_DELAY_NS: u64 = 200_000_000;
+
+/// A device for an array.
+pub struct Leg {
+    /// It.
+    pub volume: Box<dyn Volume>,
+    /// It has a moving head, so nearness counts when a copy is chosen.
+    pub rotational: bool,
+}
+
+impl std::fmt::Debug for Leg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leg").field("rotational", &self.rotational).finish_non_exhaustive()
+    }
+}
+
+/// A slot's state at the start.
+#[derive(Debug)]
+pub enum Seat {
+    /// Nobody is there.
+    Missing,
+    /// A member in sync.
+    InSync(Leg),
+    /// A member that is recovered from this sector of it on (from its data offset).
+    Recovering(Leg, Sector),
+}
+
+/// An array that is to be.
+#[derive(Debug)]
+pub struct ArrayConfig {
+    /// The level.
+    pub level: Level,
+    /// None: mdadm's default.
+    pub layout: Option<Layout>,
+    /// None: mdadm's default.
+    pub chunk: Option<Sectors>,
+    /// Which bitmap; there is none in a file.
+    pub bitmap: BitmapChoice,
+    /// Bytes to a bit of it.
+    pub bitmap_chunk: Option<u32>,
+    /// By slot.
+    pub seats: Vec<Seat>,
+    /// Pages for each member.
+    pub stripe_cache: u32,
+    /// Of recovery and the like.
+    pub speed: SyncSpeed,
+    /// From where on redundancy is to be made right; RAID10: of the array, else of members.
+    pub resync_from: Option<Sector>,
+    /// On what the engine runs.
+    pub processor: Processor,
+    /// What a page of parity work costs besides, for those who work in pages (md).
+    pub page: Nanos,
+    /// What a request costs on its way here and back, besides.
+    pub front: Nanos,
+    /// How often its data are copied on that way.
+    pub copies: u64,
+}
+
+impl ArrayConfig {
+    /// An array as `create` makes it and `serve` runs it when nothing is said.
+    #[must_use]
+    pub fn new(level: Level, seats: Vec<Seat>, processor: Processor) -> Self {
+        Self {
+            level,
+            layout: None,
+            chunk: None,
+            bitmap: BitmapChoice::Default,
+            bitmap_chunk: None,
+            seats,
+            stripe_cache: 256,
+            speed: SyncSpeed::default(),
+            resync_from: None,
+            processor,
+            page: Nanos::ZERO,
+            front: Nanos::ZERO,
+            copies: 0,
+        }
+    }
+}
+
+/// Why there can be no such array.
+#[derive(Debug, thiserror::Error)]
+pub enum ArrayError {
+    /// `create` would refuse it.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// More slots are empty or recovering than the level survives.
+    #[error("a {level} of {slots} slots cannot be without {lost} of them")]
+    Lost {
+        /// The level.
+        level: Level,
+        /// Its slots.
+        slots: usize,
+        /// Those that are empty or recovering.
+        lost: usize,
+    },
+}
+
+impl ArrayVolume {
+    /// An array that starts at time 0.
+    ///
+    /// # Errors
+    /// [`ArrayError`].
+    pub fn new(config: ArrayConfig) -> Result<Self, ArrayError> {
+        let made = made(&config)?;
+        let slots = config.seats.len();
+        let serves = |slot: Slot| matches!(config.seats[usize::from(slot.0)], Seat::InSync(_));
+        let lost = (0..slots as u16).filter(|slot| !serves(Slot(*slot))).count();
+        if lost > 0 && !made.geometry.survives(serves) {
+            return Err(ArrayError::Lost { level: config.level, slots, lost });
+        }
+        let intent = intent(&made);
+        let is_degraded = lost > 0;
+        let (mut legs, mut records, mut configs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut members = made.members.iter();
+        for (slot, seat) in (0..).map(Slot).zip(config.seats) {
+            let (leg, trusted_to) = match seat {
+                Seat::Missing => continue,
+                Seat::InSync(leg) => (leg, FULLY_TRUSTED),
+                Seat::Recovering(leg, from) => (leg, from),
+            };
+            let member = members.next().expect("a plan for each that is there");
+            configs.push(member_config(member, slot, trusted_to, leg.rotational));
+            records.push(record(member, slot, trusted_to));
+            legs.push(leg.volume);
+        }
+        let geometry = made.geometry;
+        let scratch_pages = stripe_cache_pages(&geometry, config.stripe_cache, 0);
+        let shard = Shard::new(ShardConfig {
+            geometry: geometry.clone(),
+            members: configs,
+            read_only: false,
+            block: Sectors(1),
+            in_sync_to: config.resync_from.unwrap_or(FULLY_TRUSTED),
+            bitmap: intent.as_ref().map(|intent| BitmapTerms::of(&intent.superblock)),
+            scratch: BufId(0),
+            scratch_pages,
+            log_signature: None,
+            lost: Vec::new(),
+            journal: None,
+            behind_pages: 0,
+        });
+        let mut supervisor = Supervisor::new(SupervisorConfig {
+            geometry: geometry.clone(),
+            members: records,
+            shards: 1,
+            safe_mode_delay_ns: SAFE_MODE_DELAY_NS,
+            resync_from: config.resync_from,
+            was_replayed: false,
+            intent: intent.map(|intent| IntentConfig { bits_need_resync: is_degraded, ..intent }),
+            sync: SyncConfig { speed: config.speed, frozen: false, span: span(&geometry) },
+            epoch_s: EPOCH_S,
+        });
+        supervisor.handle_start(Time(0));
+        let mut array = Self {
+            geometry,
+            members: legs,
+            shard,
+            supervisor,
+            desk: Desk::default(),
+            prices: Prices {
+                processor: config.processor,
+                page: config.page,
+                front: config.front,
+                copies: config.copies,
+            },
+            free_at: Nanos::ZERO,
+            spent: Nanos::ZERO,
+            now: Nanos::ZERO,
+            inbox: VecDeque::new(),
+            agenda: Agenda::default(),
+            requests: Slab::new(),
+            commands: Slab::new(),
+            answered: VecDeque::new(),
+            ended: Vec::new(),
+        };
+        array.work(Nanos::ZERO);
+        Ok(array)
+    }
+}
+
+/// What `create` decides.
+fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
+    let member = |seat: &Seat| match seat {
+        Seat::Missing => None,
+        Seat::InSync(leg) | Seat::Recovering(leg, _) => {
+            Some(NewMember { size: Sectors(leg.volume.blocks()), ..NewMember::default() })
+        }
+    };
+    let request = CreateRequest {
+        level: config.level,
+        raid_disks: config.seats.len() as u16,
+        spares: 0,
+        members: config.seats.iter().map(member).collect(),
+        journal: None,
+        version: Version::V1_2,
+        chunk: config.chunk,
+        layout: config.layout,
+        bitmap: config.bitmap,
+        bitmap_chunk: config.bitmap_chunk,
+        policy: None,
+        write_behind: 0,
+        size: None,
+        data_offset: None,
+        set_uuid: None,
+        name: "predicted".into(),
+        homehost: None,
+        assume_clean: true,
+        force: true,
+        ctime: EPOCH_S,
+        md_minor: 0,
+    };
+    let mut next = 0u8;
+    plan(&request, |bytes| {
+        bytes.iter_mut().for_each(|byte| {
+            next = next.wrapping_add(1);
+            *byte = next;
+        });
+    })
+}
+
+/// The bitmap of an array that has been in use: every bit is clear.
+fn intent(made: &CreatePlan) -> Option<IntentConfig> {
+    let first = made.members.first()?;
+    let at = first.superblock.bitmap_sector()?;
+    let write = first.writes.iter().find(|write| write.sector == at)?;
+    let mut superblock = BitmapSuperblock::parse(&write.bytes).expect("made just now");
+    superblock.events = first.superblock.events();
+    let bits = Bits::new(&superblock, false);
+    Some(IntentConfig { superblock, bits, external: false, bits_need_resync: false })
+}
+
+fn member_config(
+    member: &MemberPlan,
+    slot: Slot,
+    trusted_to: Sector,
+    rotational: bool,
+) -> MemberConfig {
+    MemberConfig {
+        data_offset: member.superblock.data_offset(),
+        slot: Some(slot),
+        trusted_to,
+        rotational,
+        write_mostly: false,
+        bad_blocks: None,
+        log: None,
+    }
+}
+
+fn record(member: &MemberPlan, slot: Slot, trusted_to: Sector) -> MemberRecord {
+    MemberRecord {
+        superblock: member.superblock.clone(),
+        slot: Some(slot),
+        trusted_to,
+        bad_blocks: None,
+    }
+}

@@ -1,0 +1,313 @@
+//! Arrays held against closed forms, where these hold.
+
+use super::*;
+use lapstrake_geometry::Level;
+use lapstrake_metadata::create::BitmapChoice;
+use lapstrake_model::profile::builtin;
+use lapstrake_model::rack::{Counts, Rack, SharedRack, Window};
+use lapstrake_model::{Channel, DiskModel, Processor, processor};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn model(name: &str) -> DiskModel {
+    builtin::get(name).unwrap().unwrap().build().unwrap()
+}
+
+fn processor() -> Processor {
+    processor::get("epyc-2021").unwrap().unwrap().build().unwrap()
+}
+
+/// Disks by their profiles' names, each on a link of its own.
+fn disks(names: &[&str]) -> (SharedRack, Vec<Leg>) {
+    let rack = Rc::new(RefCell::new(Rack::default()));
+    let leg = |name: &&str| {
+        let model = model(name);
+        let rotational = matches!(model, DiskModel::Hard(_));
+        let disk = {
+            let mut rack = rack.borrow_mut();
+            let link = rack.add_channel(Channel::unbounded());
+            rack.add_disk(&model, link)
+        };
+        Leg { volume: Box::new(Window::whole(&rack, disk)) as Box<dyn Volume>, rotational }
+    };
+    let legs = names.iter().map(leg).collect();
+    (rack, legs)
+}
+
+/// An array of such disks, without a bitmap, and its rack.
+fn array(
+    level: Level,
+    names: &[&str],
+    change: impl Fn(&mut ArrayConfig),
+) -> (ArrayVolume, SharedRack) {
+    let (rack, legs) = disks(names);
+    let seats = legs.into_iter().map(Seat::InSync).collect();
+    let mut config = ArrayConfig::new(level, seats, processor());
+    config.bitmap = BitmapChoice::None;
+    change(&mut config);
+    (ArrayVolume::new(config).unwrap(), rack)
+}
+
+fn missing(config: &mut ArrayConfig, slot: usize) {
+    config.seats[slot] = Seat::Missing;
+}
+
+fn recovering(config: &mut ArrayConfig, slot: usize, from: Sector) {
+    let Seat::InSync(leg) = std::mem::replace(&mut config.seats[slot], Seat::Missing) else {
+        panic!()
+    };
+    config.seats[slot] = Seat::Recovering(leg, from);
+}
+
+/// Places as a load takes them.
+#[derive(Clone, Copy)]
+enum Way {
+    InOrder,
+    AtRandom,
+}
+
+/// Requests of one size at a depth until `until`; how many were answered.
+fn drive(volume: &mut dyn Volume, op: Op, way: Way, blocks: u64, depth: u64, until: u64) -> u64 {
+    let slots = volume.blocks() / blocks;
+    let mut state = 1u64;
+    let mut next = |index: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let place = match way {
+            Way::InOrder => index % slots,
+            Way::AtRandom => (state >> 16) % slots,
+        };
+        Request { tag: index, op, lba: place * blocks, blocks }
+    };
+    let mut begun = 0;
+    while begun < depth {
+        volume.submit(next(begun), Nanos::ZERO);
+        begun += 1;
+    }
+    let mut ended = 0;
+    while let Some(now) = volume.next_event().filter(|now| now.0 < until) {
+        while volume.poll(now).is_some() {
+            ended += 1;
+            volume.submit(next(begun), now);
+            begun += 1;
+        }
+    }
+    ended
+}
+
+/// Bytes a second in order, 1 MiB at a depth of 8.
+fn stream(volume: &mut dyn Volume, op: Op) -> f64 {
+    drive(volume, op, Way::InOrder, 2048, 8, 4 * SECOND) as f64 * f64::from(1 << 20) / 4.0
+}
+
+fn all_counts(rack: &SharedRack, disks: usize) -> Vec<Counts> {
+    (0..disks).map(|disk| rack.borrow().counts(disk, Nanos(100 * SECOND))).collect()
+}
+
+#[track_caller]
+fn near(found: f64, expected: f64, within: f64) {
+    assert!(
+        (found / expected - 1.0).abs() < within,
+        "{found} is not within {within} of {expected}"
+    );
+}
+
+#[test]
+fn raid0_in_order_is_as_fast_as_its_disks_together() {
+    let (_, mut one) = disks(&["hitachi-80"]);
+    let single = stream(&mut *one[0].volume, Op::Read);
+    for count in [2, 4] {
+        let (mut array, _) = array(Level::Raid0, &vec!["hitachi-80"; count], |_| {});
+        near(stream(&mut array, Op::Read), single * count as f64, 0.1);
+    }
+}
+
+#[test]
+fn raid1_writes_as_one_disk_and_reads_at_random_as_two() {
+    let (_, mut one) = disks(&["hitachi-80"]);
+    let written = stream(&mut *one[0].volume, Op::Write);
+    let (mut pair, _) = array(Level::Raid1, &["hitachi-80"; 2], |_| {});
+    near(stream(&mut pair, Op::Write), written, 0.15);
+    let (_, mut one) = disks(&["hitachi-80"]);
+    let single = drive(&mut *one[0].volume, Op::Read, Way::AtRandom, 8, 1, 20 * SECOND);
+    let (mut pair, _) = array(Level::Raid1, &["hitachi-80"; 2], |_| {});
+    let double = drive(&mut pair, Op::Read, Way::AtRandom, 8, 4, 20 * SECOND);
+    // Who is near is chosen, so it is more than twice.
+    assert!((1.8..3.2).contains(&(double as f64 / single as f64)), "{double} and {single}");
+}
+
+#[test]
+fn a_small_write_of_raid5_is_two_reads_and_two_writes() {
+    let names = ["hitachi-80"; 5];
+    let (mut array, rack) = array(Level::Raid5, &names, |_| {});
+    let done = drive(&mut array, Op::Write, Way::AtRandom, 8, 32, 30 * SECOND) as f64;
+    let counts = all_counts(&rack, 5);
+    near(counts.iter().map(|c| c.reads).sum::<u64>() as f64, 2.0 * done, 0.05);
+    near(counts.iter().map(|c| c.writes).sum::<u64>() as f64, 2.0 * done, 0.05);
+    // Both disks of it are read, then written where they have just been.
+    let (_, mut one) = disks(&["hitachi-80"]);
+    let single = drive(&mut *one[0].volume, Op::Read, Way::AtRandom, 8, 1, 30 * SECOND) as f64;
+    let ratio = done / (single * 5.0 / 4.0);
+    assert!((0.5..1.8).contains(&ratio), "{done} small writes, {single} reads of a disk: {ratio}");
+}
+
+#[test]
+fn a_full_stripe_is_written_without_a_read() {
+    let (mut array, rack) = array(Level::Raid5, &["ssd-sata-1tb"; 4], |config| {
+        config.chunk = Some(Sectors(128));
+    });
+    drive(&mut array, Op::Write, Way::InOrder, 3 * 128, 4, SECOND / 2);
+    let counts = all_counts(&rack, 4);
+    let reads: u64 = counts.iter().map(|c| c.reads).sum();
+    let writes: u64 = counts.iter().map(|c| c.writes).sum();
+    assert!(writes > 1000 && reads * 50 < writes, "{counts:?}");
+}
+
+#[test]
+fn what_is_missing_is_read_from_all_others() {
+    let (mut array, rack) = array(Level::Raid5, &["ssd-sata-1tb"; 4], |config| missing(config, 1));
+    let done = drive(&mut array, Op::Read, Way::AtRandom, 8, 8, SECOND / 2) as f64;
+    let counts = all_counts(&rack, 4);
+    assert_eq!(counts[1], Counts::default());
+    // Three of four data chunks are there, and the fourth takes three reads.
+    let reads: u64 = counts.iter().map(|c| c.reads).sum();
+    near(reads as f64, done * (0.75 + 0.25 * 3.0), 0.02);
+}
+
+#[test]
+fn a_rebuild_goes_as_fast_as_the_slowest_disk_there() {
+    for level in [Level::Raid1, Level::Raid5] {
+        let names: &[&str] =
+            if level == Level::Raid1 { &["hitachi-80"; 2] } else { &["hitachi-80"; 4] };
+        for at in [0, 120_000_000u64] {
+            let (_, mut one) = disks(&["hitachi-80"]);
+            let slowest = {
+                let volume = &mut one[0].volume;
+                let mut lba = at;
+                let mut now = Nanos::ZERO;
+                let mut done = 0;
+                while now.0 < 4 * SECOND {
+                    volume.submit(Request { tag: 0, op: Op::Read, lba, blocks: 2048 }, now);
+                    while volume.poll(now).is_none() {
+                        now = volume.next_event().unwrap();
+                    }
+                    lba += 2048;
+                    done += 1 << 20;
+                }
+                f64::from(done) / 4.0
+            };
+            let (mut array, _) =
+                array(level, names, |config| recovering(config, names.len() - 1, Sector(at)));
+            let _ = array.poll(Nanos(10 * SECOND));
+            let progress = array.progress().expect("it runs");
+            let rate = (progress.done.0 - at) as f64 * 512.0 / 10.0;
+            near(rate, slowest, 0.25);
+        }
+    }
+}
+
+#[test]
+fn a_rebuild_ends_and_is_told() {
+    let (rack, mut legs) = disks(&["ssd-sata-1tb"; 2]);
+    let small = |index| -> Box<dyn Volume> { Box::new(Window::new(&rack, index, 0, 1 << 20)) };
+    for (index, leg) in legs.iter_mut().enumerate() {
+        leg.volume = small(index);
+    }
+    let mut legs = legs.into_iter();
+    let seats =
+        vec![Seat::InSync(legs.next().unwrap()), Seat::Recovering(legs.next().unwrap(), Sector(0))];
+    let mut array = ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor())).unwrap();
+    assert!(array.poll(Nanos(20 * SECOND)).is_none());
+    let [(SyncAction::Recovery, SyncEnd::Done, at)] = array.ended() else {
+        panic!("{:?}", array.ended());
+    };
+    assert!((SECOND / 2..3 * SECOND).contains(&at.0), "{at:?}");
+    assert!(array.progress().is_none());
+    let written = rack.borrow().counts(1, Nanos(20 * SECOND)).written_bytes;
+    assert!(written > 500 << 20, "{written}");
+}
+
+#[test]
+fn more_than_the_level_survives_cannot_be_missing() {
+    let (_, legs) = disks(&["ssd-sata-1tb"; 3]);
+    let seats = legs.into_iter().enumerate().map(|(slot, leg)| match slot {
+        0 => Seat::InSync(leg),
+        _ => Seat::Missing,
+    });
+    let error = ArrayVolume::new(ArrayConfig::new(Level::Raid5, seats.collect(), processor()));
+    assert!(matches!(error, Err(ArrayError::Lost { lost: 2, slots: 3, .. })), "{error:?}");
+}
+
+#[test]
+fn the_same_calls_give_the_same_answers() {
+    let run = || {
+        let (mut array, rack) =
+            array(Level::Raid6, &["hitachi-80"; 5], |config| missing(config, 4));
+        let done = drive(&mut array, Op::Write, Way::AtRandom, 8, 8, 5 * SECOND);
+        (done, array.cpu(), all_counts(&rack, 5))
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_slow_processor_bounds_parity() {
+    let rate = |xor_ps| {
+        let (mut array, _) = array(Level::Raid5, &["ssd-nvme-1tb"; 4], |config| {
+            config.chunk = Some(Sectors(128));
+            config.processor.xor_ps = xor_ps;
+        });
+        stream(&mut array, Op::Write)
+    };
+    // 10 ns a byte of data: no more than 100 MB/s.
+    let slow = rate(10_000);
+    assert!((60e6..101e6).contains(&slow), "{slow}");
+    assert!(rate(50) > 5.0 * slow);
+}
+
+#[test]
+fn arrays_nest() {
+    let (_, legs) = disks(&["hitachi-80"; 4]);
+    let mut legs = legs.into_iter();
+    let mut pair = || {
+        let seats = legs.by_ref().take(2).map(Seat::InSync).collect();
+        let array = ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor())).unwrap();
+        Leg { volume: Box::new(array), rotational: true }
+    };
+    let seats = vec![Seat::InSync(pair()), Seat::InSync(pair())];
+    let mut nested = ArrayVolume::new(ArrayConfig::new(Level::Raid0, seats, processor())).unwrap();
+    let (_, mut one) = disks(&["hitachi-80"]);
+    let single = stream(&mut *one[0].volume, Op::Write);
+    near(stream(&mut nested, Op::Write), 2.0 * single, 0.15);
+    assert!(nested.cpu() > Nanos::ZERO);
+}
+
+#[test]
+fn the_time_of_a_rebuild_by_its_speed_at_places_is_that_which_it_takes() {
+    let blocks = 6_000_000;
+    let make = |from: Sector| {
+        let (rack, _) = disks(&["hitachi-80"; 2]);
+        let leg =
+            |disk| Leg { volume: Box::new(Window::new(&rack, disk, 0, blocks)), rotational: true };
+        let seats = vec![Seat::InSync(leg(0)), Seat::Recovering(leg(1), from)];
+        ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor()))
+    };
+    let told = course_time(3, make).unwrap().unwrap();
+    let mut lived = make(Sector(0)).unwrap();
+    let _ = lived.poll(Nanos(200 * SECOND));
+    let [(_, SyncEnd::Done, at)] = lived.ended() else { panic!("{:?}", lived.ended()) };
+    near(told.0 as f64, at.0 as f64, 0.05);
+}
+
+#[test]
+fn a_resync_reads_all_and_writes_nothing_where_all_agrees() {
+    let (mut array, rack) = array(Level::Raid5, &["hitachi-80"; 3], |config| {
+        config.resync_from = Some(Sector(0));
+    });
+    let _ = array.poll(Nanos(5 * SECOND));
+    assert_eq!(array.progress().unwrap().action, SyncAction::Resync);
+    let counts = all_counts(&rack, 3);
+    let (read, written) = (counts[0].read_bytes, counts[0].written_bytes);
+    assert!(read > 100 << 20 && written < 1 << 20, "{counts:?}");
+}
