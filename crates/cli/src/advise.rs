@@ -93,7 +93,9 @@ fn share(text: &str) -> Result<f64, String> {
     };
     let share = number.trim().parse::<f64>().map(|number| number * unit);
     share.ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| {
-        format!("{text:?} is no probability; it must be more than 0 and at most 1, such as 0.1% or 1e-5")
+        format!(
+            "{text:?} is no probability; it must be more than 0 and at most 1, such as 0.1% or 1e-5"
+        )
     })
 }
 

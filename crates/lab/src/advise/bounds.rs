@@ -52,17 +52,15 @@ impl<'a> Bounds<'a> {
     /// How fast a candidate is at best: the mean of its loads' logarithms, by weight.
     pub(super) fn score(&self, candidate: &Candidate) -> f64 {
         let weights: f64 = self.loads.iter().map(|load| load.weight).sum();
-        let logarithm = |(index, load): (usize, &Load)| {
-            load.weight * self.of(candidate, index).max(1.0).ln()
-        };
+        let logarithm =
+            |(index, load): (usize, &Load)| load.weight * self.of(candidate, index).max(1.0).ln();
         self.loads.iter().enumerate().map(logarithm).sum::<f64>() / weights
     }
 
     fn of(&self, candidate: &Candidate, load: usize) -> f64 {
         let rates = candidate.arrays.iter().map(|array| self.of_array(array, load));
-        let (sum, least) = rates.fold((0.0, f64::INFINITY), |(sum, least), rate: f64| {
-            (sum + rate, least.min(rate))
-        });
+        let (sum, least) = rates
+            .fold((0.0, f64::INFINITY), |(sum, least), rate: f64| (sum + rate, least.min(rate)));
         match candidate.join {
             Join::Striped => least * candidate.arrays.len() as f64,
             Join::Linear => sum / candidate.arrays.len() as f64,
@@ -76,9 +74,11 @@ impl<'a> Bounds<'a> {
             let is_short = part.first == 0 && part.sectors < disk.sectors * 7 / 10;
             self.alone[&(disk.kind.as_str(), is_short, load)]
         });
-        let slowest = alone.fold(Alone { read: f64::INFINITY, write: f64::INFINITY }, |least, one| {
-            Alone { read: least.read.min(one.read), write: least.write.min(one.write) }
-        });
+        let slowest =
+            alone.fold(Alone { read: f64::INFINITY, write: f64::INFINITY }, |least, one| Alone {
+                read: least.read.min(one.read),
+                write: least.write.min(one.write),
+            });
         let in_order = !matches!(io.pattern, Pattern::Uniform | Pattern::Zipf(_));
         let (reads, writes) = members_at_work(array, in_order);
         let seconds = io.read / (slowest.read * reads) + (1.0 - io.read) / (slowest.write * writes);

@@ -212,7 +212,7 @@ impl Candidate {
 }
 
 /// What of a window of so many sectors holds data, about.
-pub(super) fn usable(sectors: u64) -> u64 {
+fn usable(sectors: u64) -> u64 {
     sectors.saturating_sub(OFFSET) / ALIGN * ALIGN
 }
 

@@ -137,7 +137,8 @@ fn changes(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Cha
     }
     other("if data may be lost".into(), Wishes { loss: 1.0, ..wishes.clone() });
     for part in [10.0, 100.0] {
-        let wish = format!("if a loss in {years} years may be no likelier than {:.1e}", loss / part);
+        let wish =
+            format!("if a loss in {years} years may be no likelier than {:.1e}", loss / part);
         other(wish, Wishes { loss: loss / part, ..wishes.clone() });
     }
     let larger = pick.map(|pick| (tried[pick].capacity as f64 * 1.05) as u64);

@@ -1,9 +1,10 @@
-//! A load on a volume in virtual time, as long as it takes to see its pace.
+//! A load on a volume in virtual time, as long as it takes to see its pace: prediction runs loads to their end, which for
+//! solid-state disks is a hundred times more requests.
 
 use crate::plan::{Io, Pattern};
-use crate::workload::generator::{End, Generator, Request, Step};
-use crate::workload::recorder::Kind;
-use lapstrake_model::{Nanos, Op, Request as Command, Volume};
+use crate::predict::drive::command;
+use crate::workload::generator::{End, Generator, Step};
+use lapstrake_model::{Nanos, Volume};
 
 /// How long to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,12 @@ pub(super) struct Span {
 
 /// Bytes a second of a load on a volume. Loads in order are looked at where a disk is fast, in the middle, and where
 /// it is slow; the mean is that of going over all.
-pub(super) fn rate(mut make: impl FnMut() -> Box<dyn Volume>, io: &Io, span: Span, seed: u64) -> f64 {
+pub(super) fn rate(
+    mut make: impl FnMut() -> Box<dyn Volume>,
+    io: &Io,
+    span: Span,
+    seed: u64,
+) -> f64 {
     let places: &[f64] = match io.pattern {
         Pattern::Sequential | Pattern::Zones(_) => &[0.0, 0.45, 0.9],
         _ => &[],
@@ -84,7 +90,7 @@ impl Run {
         for (index, generator) in self.generators.iter_mut().enumerate() {
             loop {
                 match generator.next(now.0) {
-                    Step::Do(request) => volume.submit(command(index, &request), now),
+                    Step::Do(request) => volume.submit(command(&request, index as u64), now),
                     Step::WaitUntil(at) if at > now.0 => {
                         waits = Some(waits.map_or(Nanos(at), |earlier| earlier.min(Nanos(at))));
                         break;
@@ -101,23 +107,15 @@ impl Run {
             let (index, slot) = ((completion.tag >> 32) as usize, completion.tag as u32);
             let generator = &mut self.generators[index];
             let is_counted = generator.is_data(slot);
-            generator.complete(slot, Ok(()), &[], now.0).expect("nothing fails, nothing is verified");
+            generator
+                .complete(slot, Ok(()), &[], now.0)
+                .expect("nothing fails, nothing is verified");
             if is_counted {
                 self.bytes += generator.block();
             }
             self.ended += 1;
         }
     }
-}
-
-fn command(index: usize, request: &Request) -> Command {
-    let op = match request.kind {
-        Kind::Read => Op::Read,
-        Kind::Write => Op::Write,
-        Kind::Flush => Op::Flush,
-    };
-    let tag = (index as u64) << 32 | u64::from(request.slot);
-    Command { tag, op, lba: request.offset / 512, blocks: request.len / 512 }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //! What it does not do: chunks, which are tried on what is left at the end; arrays in arrays beyond a stripe or
 //! a row; more than [`DISKS_MAX`] disks.
 
-use super::candidate::{Array, Candidate, Join, Part, window_for};
 use super::Disk;
+use super::candidate::{Array, Candidate, Join, Part, window_for};
 use lapstrake_geometry::{Layout, Level, Raid10Layout};
 
 /// More disks than this have too many subsets.

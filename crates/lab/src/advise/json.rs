@@ -21,7 +21,10 @@ pub fn json(question: &Question, advice: &Advice) -> Value {
 fn tried(question: &Question, one: &Tried) -> Value {
     let speed = |speeds: &[f64]| -> Value {
         let loads = question.loads.iter().zip(speeds);
-        loads.map(|(load, speed)| (load.name.clone(), json!(speed))).collect::<serde_json::Map<_, _>>().into()
+        loads
+            .map(|(load, speed)| (load.name.clone(), json!(speed)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     };
     let spare = one.candidate.spare.map(|disk| &question.disks[disk].name);
     json!({

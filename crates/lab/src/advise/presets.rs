@@ -25,7 +25,11 @@ pub fn preset(name: &str) -> Option<Vec<Load>> {
         "vm-host" => vec![part("requests", 1.0, load(Pattern::Uniform, 0.7, 8 << 10, 32))],
         "database" => vec![
             part("pages", 2.0, load(Pattern::Uniform, 0.8, 8 << 10, 16)),
-            part("log", 1.0, Io { fsync_every: Some(1), ..load(Pattern::Sequential, 0.0, 16 << 10, 1) }),
+            part(
+                "log",
+                1.0,
+                Io { fsync_every: Some(1), ..load(Pattern::Sequential, 0.0, 16 << 10, 1) },
+            ),
         ],
         "backup" => vec![
             part("write", 3.0, load(Pattern::Sequential, 0.0, 1 << 20, 4)),

@@ -67,12 +67,14 @@ pub fn disks_of(
 fn entry(word: &str, find: &dyn Fn(&str) -> Result<Profile, String>) -> Result<Entry, LabError> {
     let (kind, price) = match word.rsplit_once('@') {
         Some((kind, price)) => {
-            let price = price.parse().map_err(|_| wrong(format!("{word}: {price:?} is no price")))?;
+            let price =
+                price.parse().map_err(|_| wrong(format!("{word}: {price:?} is no price")))?;
             (kind, price)
         }
         None => (word, 0.0),
     };
-    let entry = |profile: &str, count| Entry { profile: profile.to_owned(), count, price, name: None };
+    let entry =
+        |profile: &str, count| Entry { profile: profile.to_owned(), count, price, name: None };
     // Names may end in an x and digits themselves.
     if find(kind).is_ok() {
         return Ok(entry(kind, 1));

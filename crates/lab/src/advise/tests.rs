@@ -21,7 +21,8 @@ fn question(words: &[&str], load: &str) -> Question {
     }
 }
 
-const SIX: [&str; 6] = ["hdd-4tb", "hdd-4tb", "hdd-8tb-shingled", "hdd-20tb", "ssd-sata-1tb", "ssd-nvme-1tb"];
+const SIX: [&str; 6] =
+    ["hdd-4tb", "hdd-4tb", "hdd-8tb-shingled", "hdd-20tb", "ssd-sata-1tb", "ssd-nvme-1tb"];
 
 #[test]
 fn what_is_enumerated_can_be_built_and_windows_do_not_overlap() {
@@ -155,7 +156,8 @@ fn the_fastest_that_meets_the_wishes_is_picked_and_of_equals_the_larger() {
     assert_eq!(choice.pick, Some(3));
     assert_eq!(choice.runners_up[0], 2);
     assert_eq!(choice.pareto, [0, 1, 3, 4]);
-    let change = |wish: &str| choice.changes.iter().find(|one| one.wish == wish).map(|one| one.pick);
+    let change =
+        |wish: &str| choice.changes.iter().find(|one| one.wish == wish).map(|one| one.pick);
     assert_eq!(change("if data may be lost"), Some(0));
     assert_eq!(change("if it must be larger"), Some(4));
 }

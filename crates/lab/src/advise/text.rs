@@ -64,7 +64,9 @@ fn why(advice: &Advice, pick: &Tried) -> String {
         advice.tried.len()
     );
     if pick.misses.is_empty() {
-        return format!("Why: the fastest of those that meet every wish; within 5 %, the larger, then the safer. {could}");
+        return format!(
+            "Why: the fastest of those that meet every wish; within 5 %, the larger, then the safer. {could}"
+        );
     }
     let misses = pick.misses.join(" and ");
     format!("Why: nothing that was tried meets every wish; this misses only {misses}. {could}")
@@ -126,7 +128,8 @@ fn table(question: &Question, advice: &Advice) -> Table {
     table.set_content_arrangement(ContentArrangement::Dynamic);
     let mut header = vec!["".to_owned(), "usable".to_owned()];
     header.extend(question.loads.iter().map(|load| load.name.clone()));
-    header.extend(["without one disk", "rebuild h", "loses data", "cost", "misses"].map(Into::into));
+    header
+        .extend(["without one disk", "rebuild h", "loses data", "cost", "misses"].map(Into::into));
     table.set_header(header);
     for place in shown(advice) {
         let one = &advice.tried[place];

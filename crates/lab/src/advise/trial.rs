@@ -4,27 +4,27 @@
 //! disk is rebuilt. What it does not do: fill disks. Solid-state disks are tried while their fast cells
 //! last, and nothing has been written where an array is new.
 
-use super::candidate::{Array, Candidate, Join, Part, usable};
+use super::candidate::{Array, Candidate, Join, Part};
 use super::drive::{Span, rate};
 use super::{Disk, Load, Question};
 use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_model::rack::{Rack, SharedRack, Window};
-use lapstrake_model::{Channel, Nanos, Volume};
-use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, Seat};
+use lapstrake_model::{Channel, Volume};
+use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, Seat, course_time};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Of a rebuild's way, where its pace is looked at, and what each place stands for (Simpson's rule).
-const PLACES: [(f64, f64); 3] = [(0.0, 1.0 / 6.0), (0.49, 4.0 / 6.0), (0.98, 1.0 / 6.0)];
-/// Virtual time before and while a rebuild's pace is looked at.
-const REBUILD: (Nanos, Nanos) = (Nanos(300_000_000), Nanos(1_500_000_000));
+/// Places at which the speed of a rebuild is taken.
+const PLACES: u32 = 3;
 
 /// What a disk is in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Whole,
     Without(usize),
+    /// The disk is new, and rebuilt up to this sector.
+    Rebuilt(usize, Sector),
 }
 
 /// Bytes a second of each load, whole, and without one disk where that can be.
@@ -65,7 +65,7 @@ fn volume(
     for array in &candidate.arrays {
         volumes.push(match array.level {
             None => Box::new(bench.window(&array.parts[0])) as Box<dyn Volume>,
-            Some(level) => Box::new(bench.array(array, level, question, state, None)?),
+            Some(level) => Box::new(bench.array(array, level, question, state)?),
         });
     }
     if volumes.len() == 1 {
@@ -90,39 +90,13 @@ pub(super) fn rebuild_hours(
         if !array.parts.iter().any(|part| part.disk == disk) {
             continue;
         }
-        for (place, weight) in PLACES {
+        let time = course_time(PLACES, |from| {
             let bench = Bench::new(&question.disks);
-            let state = State::Without(disk);
-            let mut volume = bench.array(array, level, question, state, Some(place))?;
-            hours += weight / pace(&mut volume, place) / 3600.0;
-        }
+            bench.array(array, level, question, State::Rebuilt(disk, from))
+        })?;
+        hours += time.map_or(f64::INFINITY, |time| time.0 as f64 / 3.6e12);
     }
     Ok(hours)
-}
-
-/// The share of a rebuild that a second does; it began at `place`.
-fn pace(volume: &mut ArrayVolume, place: f64) -> f64 {
-    let (warm_up, time) = REBUILD;
-    let (before, from) = come(volume, place, warm_up);
-    let (after, until) = come(volume, before, warm_up + time);
-    // What was over in the warm-up is judged by that.
-    let (share, time) = match until > from {
-        true => (after - before, until.since(from)),
-        false => (before - place, from),
-    };
-    share.max(1e-12) / (time.0.max(1) as f64 / 1e9)
-}
-
-/// Lets time pass; how far a rebuild has come, and when that was.
-fn come(volume: &mut ArrayVolume, before: f64, until: Nanos) -> (f64, Nanos) {
-    volume.poll(until);
-    match (volume.progress(), volume.ended().first()) {
-        (_, Some((_, _, at))) => (1.0, *at),
-        (Some(progress), None) => {
-            (progress.done.0 as f64 / progress.end.0.max(1) as f64, until)
-        }
-        (None, None) => (before, until),
-    }
 }
 
 /// The disks, each on a link of its own.
@@ -145,24 +119,20 @@ impl<'a> Bench<'a> {
         Window::new(&self.rack, part.disk, part.first, part.sectors)
     }
 
-    /// An array; a disk that is not there may be under rebuild, and so far.
+    /// An array.
     fn array(
         &self,
         array: &Array,
         level: Level,
         question: &Question,
         state: State,
-        rebuilt: Option<f64>,
     ) -> Result<ArrayVolume, ArrayError> {
         let seat = |part: &Part| {
             let rotational = self.disks[part.disk].is_rotational;
             let leg = || Leg { volume: Box::new(self.window(part)), rotational };
-            match (state, rebuilt) {
-                (State::Without(disk), None) if disk == part.disk => Seat::Missing,
-                (State::Without(disk), Some(place)) if disk == part.disk => {
-                    let sector = (usable(part.sectors) as f64 * place) as u64 / 2048 * 2048;
-                    Seat::Recovering(leg(), Sector(sector))
-                }
+            match state {
+                State::Without(disk) if disk == part.disk => Seat::Missing,
+                State::Rebuilt(disk, from) if disk == part.disk => Seat::Recovering(leg(), from),
                 _ => Seat::InSync(leg()),
             }
         };
