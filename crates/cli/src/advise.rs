@@ -51,6 +51,9 @@ pub struct Args {
     /// How likely losing any data over the years may be
     #[arg(long, value_name = "P", default_value = "1%", value_parser = share)]
     loss: f64,
+    /// Single sectors may be lost: --loss is about the array as a whole
+    #[arg(long)]
+    sectors_may_go: bool,
     /// What the disks may cost
     #[arg(long, value_name = "PRICE")]
     budget: Option<f64>,
@@ -141,6 +144,7 @@ fn question(args: &Args) -> Result<Question, Failure> {
             capacity: args.capacity,
             speeds: vec![least; loads.len()],
             loss: args.loss,
+            sectors_may_go: args.sectors_may_go,
             budget: args.budget,
         },
         loads,

@@ -172,12 +172,13 @@ fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -
         let hours = |disk| risk::least_rebuild_hours(candidate, &question.disks, disk);
         let safest = enumerate::spared(&question.disks, candidate);
         let safest = safest.as_ref().unwrap_or(candidate);
-        let loss = risk::risk(safest, question, hours, GLANCE_LIVES).data.value;
-        let is_safe = loss <= question.wishes.loss * SLACK;
-        let wish = match (wish, is_safe) {
-            (wish, true) => wish,
-            ("none", false) => "safety",
-            (_, false) => continue,
+        let loss = risk::risk(safest, question, hours, GLANCE_LIVES);
+        let most = question.wishes.loss * SLACK;
+        let wish = match wish {
+            wish if question.wishes.judged(&loss) <= most => wish,
+            "none" if loss.array.value <= most => "sectors",
+            "none" => "safety",
+            _ => continue,
         };
         if !full(wish, &quotas) {
             *quotas.entry(wish).or_default() += 1;

@@ -117,5 +117,5 @@ fn window(disk: &Disk, sectors: u64) -> Box<dyn Volume> {
         let link = rack.add_channel(Channel::unbounded());
         rack.add_disk(&disk.model, link)
     };
-    Box::new(Window::new(&rack, index, 0, sectors))
+    disk.queued(Window::new(&rack, index, 0, sectors))
 }

@@ -48,7 +48,7 @@ pub(super) fn misses(tried: &Tried, wishes: &Wishes) -> Vec<&'static str> {
     let misses = [
         ("capacity", wishes.capacity.is_some_and(|least| tried.capacity < least)),
         ("budget", wishes.budget.is_some_and(|most| tried.cost > most)),
-        ("safety", tried.loss.data.value > wishes.loss),
+        ("safety", wishes.judged(&tried.loss) > wishes.loss),
         ("speed", speeds().any(|(least, speed)| least.is_some_and(|least| *speed < least))),
     ];
     misses.into_iter().filter(|(_, misses)| *misses).map(|(wish, _)| wish).collect()
@@ -61,7 +61,7 @@ fn shortfall(tried: &Tried, wishes: &Wishes) -> f64 {
     let budget = wishes.budget.map_or(0.0, |most| short(tried.cost.max(1e-9), most.max(1e-9)));
     let speeds = wishes.speeds.iter().zip(&tried.speeds);
     let speed = speeds.map(|(least, speed)| least.map_or(0.0, |least| short(least, *speed)));
-    capacity + budget + short(tried.loss.data.value, wishes.loss) + speed.sum::<f64>()
+    capacity + budget + short(wishes.judged(&tried.loss), wishes.loss) + speed.sum::<f64>()
 }
 
 /// Places, best first: those that meet all wishes, by speed and the rest; then those that fall short least.
@@ -134,6 +134,10 @@ fn changes(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Cha
     }
     if wishes.speeds.iter().any(Option::is_some) {
         other("without a least speed".into(), Wishes { speeds: Vec::new(), ..wishes.clone() });
+    }
+    if !wishes.sectors_may_go {
+        let changed = Wishes { sectors_may_go: true, ..wishes.clone() };
+        other("if single sectors may be lost, the array not".into(), changed);
     }
     other("if data may be lost".into(), Wishes { loss: 1.0, ..wishes.clone() });
     for part in [10.0, 100.0] {

@@ -3,8 +3,11 @@
 use super::DISKS_MAX;
 use crate::LabError;
 use crate::plan::{Io, Plan};
-use lapstrake_model::profile::Profile;
-use lapstrake_model::{DiskModel, Processor};
+use lapstrake_model::profile::{Kind, Profile};
+use lapstrake_model::queue::{QueueConfig, Queued};
+use lapstrake_model::rack::Window;
+use lapstrake_model::safety::Loss;
+use lapstrake_model::{DiskModel, Processor, Volume};
 use std::path::Path;
 
 /// A disk that is there, or could be bought.
@@ -46,8 +49,17 @@ pub struct Wishes {
     pub speeds: Vec<Option<f64>>,
     /// The probability of losing data over the years, at most.
     pub loss: f64,
+    /// Single sectors may be lost: what counts is the array as a whole.
+    pub sectors_may_go: bool,
     /// What disks may cost, at most.
     pub budget: Option<f64>,
+}
+
+impl Wishes {
+    /// What of a loss counts.
+    pub(super) fn judged(&self, loss: &Loss) -> f64 {
+        if self.sectors_may_go { loss.array.value } else { loss.data.value }
+    }
 }
 
 /// How the array will be looked after.
@@ -104,6 +116,16 @@ impl Disk {
             model,
             price,
         })
+    }
+
+    /// A window of it as arrays meet it: hard disks are behind the block layer's queue.
+    pub(super) fn queued(&self, window: Window) -> Box<dyn Volume> {
+        let config = match &self.profile.kind {
+            Kind::HardDisk(hard) if hard.queue.value.depth > 1 => QueueConfig::QUEUED,
+            Kind::HardDisk(_) => QueueConfig::IDE,
+            Kind::SolidDisk(_) => return Box::new(window),
+        };
+        Box::new(Queued::new(Box::new(window), config))
     }
 }
 

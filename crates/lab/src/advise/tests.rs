@@ -13,7 +13,13 @@ fn question(words: &[&str], load: &str) -> Question {
     let loads = preset(load).unwrap();
     Question {
         disks: disks(words),
-        wishes: Wishes { capacity: None, speeds: Vec::new(), loss: 0.01, budget: None },
+        wishes: Wishes {
+            capacity: None,
+            speeds: Vec::new(),
+            loss: 0.01,
+            sectors_may_go: false,
+            budget: None,
+        },
         loads,
         care: Care::default(),
         processor: processor_profile("epyc-2021").unwrap().build().unwrap(),
@@ -160,4 +166,17 @@ fn the_fastest_that_meets_the_wishes_is_picked_and_of_equals_the_larger() {
         |wish: &str| choice.changes.iter().find(|one| one.wish == wish).map(|one| one.pick);
     assert_eq!(change("if data may be lost"), Some(0));
     assert_eq!(change("if it must be larger"), Some(4));
+}
+
+#[test]
+fn six_unlike_disks_have_an_answer() {
+    let mut question = question(&SIX, "file-server");
+    question.wishes.capacity = Some(5 << 40);
+    let began = std::time::Instant::now();
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    println!("{:.1} s\n{}", began.elapsed().as_secs_f64(), text(&question, &advice));
+    let pick = &advice.tried[advice.choice.pick.unwrap()];
+    assert!(pick.misses.is_empty() && pick.candidate.tolerance() > 0, "{pick:?}");
+    assert_eq!(advice.notes, [""; 0]);
+    assert!(advice.tried.len() > 12 && advice.choice.runners_up.len() == 3);
 }

@@ -64,7 +64,7 @@ fn volume(
     let mut volumes = Vec::new();
     for array in &candidate.arrays {
         volumes.push(match array.level {
-            None => Box::new(bench.window(&array.parts[0])) as Box<dyn Volume>,
+            None => bench.window(&array.parts[0]),
             Some(level) => Box::new(bench.array(array, level, question, state)?),
         });
     }
@@ -115,8 +115,9 @@ impl<'a> Bench<'a> {
         Self { disks, rack: Rc::new(RefCell::new(rack)) }
     }
 
-    fn window(&self, part: &Part) -> Window {
-        Window::new(&self.rack, part.disk, part.first, part.sectors)
+    fn window(&self, part: &Part) -> Box<dyn Volume> {
+        let window = Window::new(&self.rack, part.disk, part.first, part.sectors);
+        self.disks[part.disk].queued(window)
     }
 
     /// An array.
@@ -129,7 +130,7 @@ impl<'a> Bench<'a> {
     ) -> Result<ArrayVolume, ArrayError> {
         let seat = |part: &Part| {
             let rotational = self.disks[part.disk].is_rotational;
-            let leg = || Leg { volume: Box::new(self.window(part)), rotational };
+            let leg = || Leg { volume: self.window(part), rotational };
             match state {
                 State::Without(disk) if disk == part.disk => Seat::Missing,
                 State::Rebuilt(disk, from) if disk == part.disk => Seat::Recovering(leg(), from),
