@@ -5,7 +5,7 @@ use crate::lab::{StoreArgs, load, write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_lab::plan::{Plan, PlanError};
 use lapstrake_lab::predict::{
-    DEFAULT_PROCESSOR, DEFAULT_PROFILE, Options, Prediction, keep, metrics, predict,
+    DEFAULT_PROCESSOR, DEFAULT_PROFILE, HERE, Options, Prediction, keep, metrics, predict,
     processor_profile, profile_named, table,
 };
 use lapstrake_lab::report::{self, Report};
@@ -75,7 +75,7 @@ fn profile_help() -> String {
 
 fn processor_help() -> String {
     format!(
-        "On what the arrays run, whatever the plan says (where it says nothing: {DEFAULT_PROCESSOR})"
+        "On what the arrays run, whatever the plan says (where it says nothing: {DEFAULT_PROCESSOR}; {HERE}: this machine, measured)"
     )
 }
 

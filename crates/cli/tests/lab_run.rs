@@ -1,6 +1,6 @@
 //! `lapstrake lab check` and `lab run`: plans are explained, carried out, interrupted, resumed, and leave nothing behind.
 
-use lapstrake_lab::record::{Run, SubjectKind};
+use lapstrake_lab::record::{Phase, Run, SubjectKind};
 use lapstrake_lab::store::{Store, Stored};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ name = "small"
 repeats = 2
 repeats-max = 2
 warm-up = "10ms"
-time = "100ms"
+time = "300ms"
 directory = "work"
 [[disk]]
 make = ["a", "b", "c"]
@@ -52,6 +52,11 @@ depth = 4
     );
     fs::create_dir_all(dir.join("work")).unwrap();
     fs::write(dir.join("plan.toml"), text).unwrap();
+}
+
+/// A directory that no other program's I/O keeps waiting, where there is one.
+fn in_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }
 
 fn lab(dir: &Path, arguments: &[&str]) -> Command {
@@ -96,7 +101,7 @@ fn runs<'a>(stored: &'a Stored, subject: &str, workload: &str) -> &'a [Run] {
 
 #[test]
 fn a_small_plan_is_carried_out_and_everything_is_kept() {
-    let dir = TempDir::new().unwrap();
+    let dir = in_memory();
     plan(dir.path(), "");
     let done = output(dir.path(), &["run", "plan.toml", "--json"]);
     assert!(done.status.success(), "{}", text_of(&done));
@@ -120,11 +125,14 @@ fn a_small_plan_is_carried_out_and_everything_is_kept() {
             assert_eq!(phase.write.latency.as_ref().map(|latency| latency.count()), Some(32));
             assert!(phase.whole && phase.figure.value > 0.0);
         }
-        for run in runs.iter().filter(|_| case.workload.name == "mix") {
-            let phase = &run.phases[0];
-            assert_eq!(phase.seconds, 0.1, "{}", case.subject.name);
-            assert!(phase.read.requests > 0 && phase.write.requests > 0, "{}", case.subject.name);
-            assert_eq!(phase.series.interval_ms, 100);
+        if case.workload.name == "mix" {
+            let phases: Vec<&Phase> = runs.iter().map(|run| &run.phases[0]).collect();
+            assert!(phases.iter().all(|p| p.seconds == 0.3 && p.series.interval_ms == 100));
+            // Over all rounds: in one alone a busy machine may have answered nothing.
+            let (read, written) = phases.iter().fold((0, 0), |(read, written), phase| {
+                (read + phase.read.requests, written + phase.write.requests)
+            });
+            assert!(read > 0 && written > 0, "{}: {read} {written}", case.subject.name);
         }
     }
     // Four KiB of parity to eight of data; superblocks come on top.

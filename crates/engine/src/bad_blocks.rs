@@ -9,8 +9,8 @@ use crate::{
 use core::mem;
 use lapstrake_geometry::{Content, Sector, Sectors};
 
-/// A member that could neither be read nor mended in more places, while nobody else is missing, is worn
-/// out and used no more.
+/// A member that could neither be read nor mended in more places, neighbours counted as one, while nobody else is
+/// missing, is worn out and used no more.
 const TIMES_BAD_MAX: u32 = 32;
 
 /// Sectors of a member, from its data offset.
@@ -21,12 +21,15 @@ impl Supervisor {
     pub(crate) fn note_bad(&mut self, (id, start, len): BadRange) {
         let is_whole = !self.is_degraded();
         let member = &mut self.members[usize::from(id.0)];
-        member.times_bad += 1;
+        let at = start + Sectors(member.superblock.data_offset().0);
+        let around = (Sector(at.0.saturating_sub(1)), len + Sectors(2));
+        let is_new =
+            member.bad_blocks.as_ref().is_none_or(|b| b.count_within(around.0, around.1).0 == 0);
+        member.times_bad += u32::from(is_new);
         if is_whole && member.times_bad > TIMES_BAD_MAX {
             self.fail_if_survivable(id);
             return;
         }
-        let at = start + Sectors(member.superblock.data_offset().0);
         let known = member.bad_blocks.as_ref().map_or(Sectors::ZERO, |b| b.count_within(at, len));
         let fits = match (&mut member.bad_blocks, member.superblock.badblock_log()) {
             (Some(bad), Some((_, room))) => {

@@ -224,7 +224,7 @@ impl Shard {
     /// A member has flushed what was written without a log.
     pub(crate) fn opening_flushed(&mut self, member: MemberId, ok: bool) {
         if !ok && !self.fail_if_survivable(member) {
-            self.break_off();
+            self.break_off(None);
         }
         if let Some(logs) = &mut self.logs
             && let Opening::Flushing(left) = logs.opening
@@ -366,7 +366,7 @@ impl Shard {
     /// without it, nothing more may be written, since the next unit would take the place of this one.
     pub(crate) fn unit_flushed(&mut self, log: MemberId, member: MemberId, ok: bool) {
         if !ok && !self.fail_if_survivable(member) {
-            self.break_off();
+            self.break_off(None);
         }
         let Some(unit) = self.logs.as_mut().and_then(|logs| logs.log(log).unit.as_mut()) else {
             return;

@@ -41,7 +41,7 @@ pub(crate) struct Io {
     pub(crate) sector: Sector,
     len: u64,
     owner: Owner,
-    read: bool,
+    kind: IoKind,
     /// Of a request's own read, to ask for them elsewhere when it fails.
     pieces: Pieces,
 }
@@ -58,10 +58,13 @@ impl Shard {
             Owner::Journal => return self.journal_io_done(ok),
             _ => {}
         }
-        if io.read {
+        let read = io.kind == IoKind::Read;
+        if read {
             self.members.read_ended(io.member);
         }
-        let survived = match (ok, io.read) {
+        let survived = match (ok, read) {
+            // Copies of what is discarded may differ: a member that fails at it is none the worse.
+            (false, false) if io.kind == IoKind::Discard => true,
             (true, true) => true,
             (true, false) => {
                 self.written(&io);
@@ -71,30 +74,32 @@ impl Shard {
             (false, true) if !self.is_rewriting(io.owner) => self.read_failed(&io),
             (false, _) => self.write_failed(&io),
         };
-        if let (Owner::Op(op), false, false) = (io.owner, io.read, survived) {
+        if let (Owner::Op(op), false, false) = (io.owner, read, survived) {
             self.stripe_lost(op);
         }
-        let is_replacement = || {
-            let slot = self.members.slot_of(io.member);
-            slot.is_some_and(|slot| self.members.writable(slot) != Some(io.member))
-        };
-        if let (Owner::Request(key), true, false) = (io.owner, ok, io.read)
-            && !is_replacement()
+        if let (Owner::Request(key), true, false) = (io.owner, ok, read)
+            && self.is_read_there(&io)
         {
             self.copy_kept(key);
         }
         match io.owner {
             Owner::Behind(key) => self.copy_done(key, survived),
-            Owner::Op(op) => self.op_io_done(op, ok, survived, io.read),
-            Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, io.read),
+            Owner::Op(op) => self.op_io_done(op, ok, survived, read),
+            Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, read),
             Owner::Probe(errand) => self.probed(errand, ok),
-            Owner::Request(key) if ok || (!io.read && survived) => self.child_done(key, None),
-            Owner::Request(key) if io.read && survived => self.read_elsewhere(key, &io.pieces),
+            Owner::Request(key) if ok || (!read && survived) => self.child_done(key, None),
+            Owner::Request(key) if read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),
             Owner::Log(_) | Owner::LogFlush(_) | Owner::LogOpening | Owner::Journal => {
                 unreachable!("dealt with above")
             }
         }
+    }
+
+    /// Whether the member is one that reads of this range go to.
+    fn is_read_there(&self, io: &Io) -> bool {
+        let slot = self.members.slot_of(io.member);
+        slot.and_then(|slot| self.members.usable(slot, self.range_of(io))) == Some(io.member)
     }
 
     /// Puts a member I/O on its way, and if it changes something one for the member's replacement. `owner`
@@ -159,7 +164,7 @@ impl Shard {
             _ => Pieces::new(),
         };
         let id =
-            IoId(self.ios.insert(Io { member, sector, len, owner, read, pieces: kept }) as u32);
+            IoId(self.ios.insert(Io { member, sector, len, owner, kind, pieces: kept }) as u32);
         self.emit(Effect::Io(MemberIo { id, member, kind, sector, len: Sectors(len), pieces }));
     }
 

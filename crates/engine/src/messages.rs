@@ -7,7 +7,7 @@ use crate::{
     types::{MemberId, Time},
 };
 use alloc::vec::Vec;
-use lapstrake_geometry::{Sector, Sectors, Slot};
+use lapstrake_geometry::{Sector, Sectors, Slot, StripeNo};
 use lapstrake_metadata::bitmap::Superblock;
 
 /// What a shard has to know of the write-intent bitmap.
@@ -49,8 +49,10 @@ pub enum Order {
     /// Give up bits that no write has used since the last sweep; answer with
     /// [`Notice::BitsIdle`].
     SweepBits,
-    /// The superblocks can no longer be written: every write fails from now on.
+    /// The superblocks can no longer be written, data is lost, or a journal: every write fails from now on.
     Broken,
+    /// Nothing can be recovered in this stripe: its data and parity do not agree.
+    Lost(StripeNo),
     /// The next member, in no slot.
     MemberAdded(MemberConfig),
     /// The member fills this slot from now on: writes go to it too, reads do not yet.
@@ -75,9 +77,9 @@ pub enum Order {
 pub enum Notice {
     /// An I/O of this member failed; the shard uses it no more.
     Failed(MemberId),
-    /// A write of a stripe failed on a member that the array cannot do without: what that stripe
-    /// holds is not known any more.
-    Lost,
+    /// A write failed on a member that the array cannot do without, or a log or journal is gone: nothing
+    /// is written any more. With a stripe: data and parity of it do not agree.
+    Lost(Option<StripeNo>),
     /// A write waits for [`Order::Active`].
     NeedActive,
     /// No write is or was running since the time that [`Order::TryIdle`] named; the next one

@@ -284,7 +284,7 @@ impl Shard {
     pub(crate) fn stripe_lost(&mut self, op: u32) {
         let stripe = self.ops[op as usize].stripe.0;
         self.stripes.lost.insert(stripe);
-        self.break_off();
+        self.break_off(Some(StripeNo(stripe)));
     }
 
     fn op_part_done(&mut self, key: u32) {

@@ -521,11 +521,23 @@ impl Supervisor {
         }
     }
 
-    /// Members in slots that lack data.
+    /// Members in slots that lack data. A replacement waits for a resync that is due: until then copies may differ, and
+    /// another member would be the one that is read.
     fn recovering(&self) -> Vec<MemberId> {
+        let replaces = self.resync_from.is_none() || !self.has_to_compare();
         let all = self.members.iter().enumerate();
-        let recovering = all.filter(|(_, m)| m.is_incomplete());
+        let recovering = all.filter(|(_, m)| {
+            m.is_incomplete() && (replaces || m.standing != Standing::Replacement)
+        });
         recovering.map(|(index, _)| MemberId(index as u16)).collect()
+    }
+
+    /// Whether redundancy is left to be made right. Where it is not, the resync stays due until it is filled: what
+    /// was lost with the last of it may not fit the rest.
+    fn has_to_compare(&self) -> bool {
+        let Geometry::Parity(parity) = &self.geometry else { return true };
+        let in_sync = self.members.iter().filter(|member| member.standing == Standing::InSync);
+        in_sync.count() > usize::from(parity.data_disks())
     }
 
     fn next_course(&self) -> Option<NextCourse> {
@@ -539,7 +551,10 @@ impl Supervisor {
         let (action, from, end) = if needed && !targets.is_empty() {
             let of = |id: &MemberId| self.members[usize::from(id.0)].recovered_to.0;
             (SyncAction::Recovery, targets.iter().map(of).min().unwrap_or(0), of_member)
-        } else if needed && let Some(from) = self.resync_from {
+        } else if let Some(from) = self.resync_from
+            && needed
+            && self.has_to_compare()
+        {
             (SyncAction::Resync, from.0, of_array)
         } else {
             (self.mending.wanted?, 0, of_array)

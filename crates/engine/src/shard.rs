@@ -163,7 +163,7 @@ pub struct Shard {
     notices: VecDeque<Notice>,
     guard: Guard<Job>,
     bits: Option<Bits>,
-    read_only: bool,
+    pub(crate) read_only: bool,
     block: Sectors,
     gate: Gate,
     gated: Vec<u32>,
@@ -282,6 +282,9 @@ impl Shard {
         match *order {
             Order::Active => self.open_gate(Gate::Active),
             Order::Broken => self.open_gate(Gate::Broken),
+            Order::Lost(stripe) => {
+                self.stripes.lost.insert(stripe.0);
+            }
             Order::MemberFailed(member) => {
                 self.members.fail(member);
             }
@@ -448,8 +451,8 @@ impl Shard {
     }
 
     /// Fails every write from now on, and has all other shards do so.
-    pub(crate) fn break_off(&mut self) {
-        self.notices.push_back(Notice::Lost);
+    pub(crate) fn break_off(&mut self, stripe: Option<StripeNo>) {
+        self.notices.push_back(Notice::Lost(stripe));
         self.open_gate(Gate::Broken);
     }
 
@@ -615,7 +618,7 @@ impl Shard {
         match copies.as_ref().is_some_and(|copies| copies.replied) {
             false => self.reply(req.id, req.kind, result),
             // What was answered is nowhere any more.
-            true if result.is_err() => self.break_off(),
+            true if result.is_err() => self.break_off(None),
             true => {}
         }
         if let Some(copies) = copies {

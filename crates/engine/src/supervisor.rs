@@ -316,7 +316,10 @@ impl Supervisor {
             // Shards judge by themselves; two may have dropped members that are too many together.
             Notice::Failed(member) if !self.fail_if_survivable(member) => self.give_up(Loss::Data),
             Notice::Failed(_) => {}
-            Notice::Lost => self.give_up(Loss::Data),
+            Notice::Lost(stripe) => {
+                self.orders.extend(stripe.map(Order::Lost));
+                self.give_up(Loss::Data);
+            }
             Notice::Synced(report) => self.synced(report),
             Notice::Bad(member, start, len) => self.note_bad((member, start, len)),
             Notice::Good(member, start, len) => self.note_good((member, start, len)),

@@ -642,11 +642,12 @@ impl Shard {
             self.scratch.free(buf, ((range.end - range.start) * 512) as u32);
         }
         let is_told = self.members.is_told_in_part(member, &range);
-        if ok || is_told {
+        // Where nothing may be written it is read from others for the rest of this life.
+        if ok || is_told || self.read_only {
             errand.mends = Some((member, range.start..range.start));
             errand.rest.start = errand.rest.end;
             // Of what went on record meanwhile the member lacks the data, though it may be readable again.
-            if !is_told {
+            if ok && !is_told {
                 self.members.clear_bad(member, range);
             }
         } else {

@@ -9,8 +9,9 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Sector, Sectors};
 use mirror::{Half, NOW};
 
-/// Whether a write of sectors 16 to 24 is answered when the first member has it, and the second not yet.
-fn is_answered_before_the_second_has_it(shape: [Half; 2]) -> bool {
+/// Whether a write of sectors 16 to 24 is answered when all others have it, or have failed at it, and the second member
+/// not yet.
+fn is_answered_before_the_second_has_it<const N: usize>(shape: [Half; N], fails: &[u16]) -> bool {
     let terms = BitmapTerms { chunk: Sectors(1024), write_behind: 4 };
     let mut shard = mirror::mirror(shape, Some(terms));
     let kind =
@@ -24,7 +25,10 @@ fn is_answered_before_the_second_has_it(shape: [Half; 2]) -> bool {
             is_idle = false;
             match effect {
                 Effect::Io(io) if io.member == MemberId(1) => held = Some(io.id),
-                Effect::Io(io) => shard.handle_completion(NOW, io.id, true),
+                Effect::Io(io) => {
+                    let ok = !fails.contains(&io.member.0);
+                    shard.handle_completion(NOW, io.id, ok);
+                }
                 Effect::Reply(_) => answered = true,
                 _ => {}
             }
@@ -33,6 +37,7 @@ fn is_answered_before_the_second_has_it(shape: [Half; 2]) -> bool {
             is_idle = false;
             match notice {
                 Notice::NeedActive => shard.handle_order(NOW, &Order::Active),
+                Notice::Failed(member) => shard.handle_order(NOW, &Order::Recorded(member)),
                 Notice::BitsWanted(from, to) => shard.handle_order(NOW, &Order::BitsSet(from, to)),
                 _ => {}
             }
@@ -64,6 +69,15 @@ fn a_write_leaves_a_lagging_member_behind_only_where_another_in_sync_has_it() {
         ("who keeps it lacks these", [(true, false, Some(16..24)), mostly], false),
     ];
     for (case, shape, expected) in cases {
-        assert_eq!(is_answered_before_the_second_has_it(shape), expected, "{case}");
+        assert_eq!(is_answered_before_the_second_has_it(shape, &[]), expected, "{case}");
     }
+}
+
+#[test]
+fn who_is_still_recovering_keeps_nothing_for_who_lags() {
+    let (whole, mostly) = ((true, false, None), (true, true, None));
+    let recovering = (false, false, None);
+    let three = [whole, mostly, recovering];
+    assert!(is_answered_before_the_second_has_it(three.clone(), &[]));
+    assert!(!is_answered_before_the_second_has_it(three, &[0]), "the one that kept it has failed");
 }

@@ -2,7 +2,7 @@
 //! superblocks and the bitmap say at each point.
 
 use lapstrake_engine::*;
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, StripeNo};
 use lapstrake_metadata::{
     Role, Superblock, Version,
     badblocks::BadBlocks,
@@ -31,13 +31,14 @@ fn supervisor(
     geometry: &Geometry,
     members: Vec<MemberRecord>,
     intent: Option<IntentConfig>,
+    resync_from: Option<Sector>,
 ) -> Supervisor {
     Supervisor::new(SupervisorConfig {
         geometry: geometry.clone(),
         members,
         shards: 1,
         safe_mode_delay_ns: DELAY_NS,
-        resync_from: None,
+        resync_from,
         was_replayed: false,
         intent,
         sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(u64::MAX) },
@@ -94,13 +95,13 @@ impl Story {
             IntentConfig { superblock: sb, bits, external: false, bits_need_resync: false }
         });
         let geometry = made.geometry;
-        let supervisor = supervisor(&geometry, records, intent);
+        let supervisor = supervisor(&geometry, records, intent, None);
         Self { supervisor, geometry, pending: Vec::new(), orders: Vec::new(), now: Time(0) }
     }
 
     /// The array is stopped where it stands, and started with these members.
     fn restart(&mut self, members: Vec<MemberRecord>) {
-        self.supervisor = supervisor(&self.geometry, members, None);
+        self.supervisor = supervisor(&self.geometry, members, None, None);
         (self.pending, self.orders) = (Vec::new(), Vec::new());
     }
 
@@ -350,6 +351,45 @@ fn when_no_superblock_can_be_written_every_write_fails() {
 }
 
 #[test]
+fn every_shard_hears_of_a_stripe_that_one_has_lost() {
+    let mut story = Story::new(Level::Raid5, 3, false);
+    story.activate();
+    story.take_orders();
+    story.notice(Notice::Lost(Some(StripeNo(7))));
+    assert_eq!(story.take_orders(), [Order::Lost(StripeNo(7)), Order::Broken]);
+}
+
+/// What would be lost: the word that what was being written when the power went may be wrong.
+#[test]
+fn a_resync_with_nothing_left_to_compare_stays_due() {
+    for (level, members, fail, goes_on) in
+        [(Level::Raid5, 3, 1, false), (Level::Raid6, 4, 1, true), (Level::Raid6, 4, 2, false)]
+    {
+        let mut story = Story::new(level, members, false);
+        let records =
+            story.supervisor.members().zip(0..).map(|((superblock, _), slot)| MemberRecord {
+                superblock: superblock.clone(),
+                slot: Some(Slot(slot)),
+                trusted_to: FULLY_TRUSTED,
+                bad_blocks: None,
+            });
+        let records = records.collect();
+        story.supervisor = supervisor(&story.geometry, records, None, Some(Sector(0)));
+        story.supervisor.handle_start(story.now);
+        story.drain();
+        story.settle();
+        for member in 0..fail {
+            story.notice(Notice::Failed(MemberId(member)));
+            story.settle();
+        }
+        let action = story.supervisor.sync_progress(story.now).map(|progress| progress.action);
+        assert_eq!(action, goes_on.then_some(SyncAction::Resync), "{level} without {fail}");
+        assert_eq!(story.supervisor.resync_from(), Some(Sector(0)), "{level} without {fail}");
+        assert!(story.supervisor.needs_all());
+    }
+}
+
+#[test]
 fn a_bit_is_stable_on_all_members_before_its_write_goes() {
     let mut story = Story::new(Level::Raid1, 2, true);
     story.activate();
@@ -595,6 +635,28 @@ fn a_replacement_takes_the_place_of_a_member_that_fails_first() {
     assert_eq!((standing, slot), (Standing::Recovering, Some(Slot(0))));
     story.settle();
     assert!(story.supervisor.is_degraded());
+}
+
+/// Simulated fate, a seed that dealt spans anew. What would be lost: that one question has one answer. Before the resync
+/// copies differ, and who replaces the one that is read first may be read last.
+#[test]
+fn a_replacement_waits_for_a_resync_that_is_due() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let records = story.supervisor.members().zip(0..).map(|((superblock, _), slot)| MemberRecord {
+        superblock: superblock.clone(),
+        slot: Some(Slot(slot)),
+        trusted_to: FULLY_TRUSTED,
+        bad_blocks: None,
+    });
+    let records = records.collect();
+    story.supervisor = supervisor(&story.geometry, records, None, Some(Sector(0)));
+    let spare = story.add_spare();
+    assert!(story.supervisor.handle_replace(story.now, MemberId(0), Some(spare)));
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story.settle();
+    let action = story.supervisor.sync_progress(story.now).map(|progress| progress.action);
+    assert_eq!(action, Some(SyncAction::Resync));
 }
 
 /// Simulated fate, seed 8015. What would be lost: what was written while the member was away, if it came

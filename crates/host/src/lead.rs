@@ -167,6 +167,7 @@ impl Lead {
             // A read-only array has nobody to record a failure; its shards reject writes.
             None => {
                 if let Notice::Failed(member) = notice {
+                    self.tell(core, &Order::MemberFailed(member));
                     self.tell(core, &Order::Recorded(member));
                     self.say_failed(member);
                     self.failed.push(member);

@@ -17,7 +17,7 @@ use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
 use lapstrake_geometry::{GeometryError, Sector, Sectors};
 use lapstrake_metadata::{
     Superblock,
-    assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
+    assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
     badblocks::{BadBlocks, BadBlocksError},
     bitmap::{self, BitmapError, Bits},
     detect::{self, Finding, Findings},
@@ -425,15 +425,22 @@ fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock
     assembly.lacks_journal = false;
     assembly.resync_from = is_whole.then_some(Sector(0));
     let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
-    let mut rewrite = Vec::new();
-    for &(id, _) in taken {
-        if let Some(superblock) = &mut superblocks[id] {
+    let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken
+        .filter_map(|&(id, _)| {
+            let mut superblock = superblocks[id].clone()?;
             superblock.give_up_journal();
             superblock.set_clean(!is_whole);
-            rewrite.push((id, superblock.clone()));
-        }
+            Some((id, superblock))
+        })
+        .unzip();
+    // Their redundancy is not computed anew: who is missing must not come back as current.
+    if let Some(recorded) = record_absent(&told.iter().collect::<Vec<_>>()) {
+        told = recorded;
     }
-    assembly.rewrite = rewrite;
+    assembly.rewrite = ids.into_iter().zip(told).collect();
+    for (id, superblock) in &assembly.rewrite {
+        superblocks[*id] = Some(superblock.clone());
+    }
     if is_whole { GivenUp::Resynced } else { GivenUp::TakenForClean }
 }
 

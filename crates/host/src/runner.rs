@@ -275,6 +275,8 @@ impl Runner {
         if self.core.replies.is_empty() {
             return false;
         }
+        // Whoever hears a reply and asks finds its I/O counted.
+        self.core.publish();
         let mut replied = std::mem::take(&mut self.replied);
         while let Some((client, id, result)) = self.core.replies.pop_front() {
             self.core.clients[client].busy -= 1;

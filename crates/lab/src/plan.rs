@@ -26,6 +26,7 @@ use thiserror::Error;
 
 pub(crate) use arrays::size_text;
 pub(crate) use drives::{processor_named, profile};
+pub(crate) use resolve::listed;
 pub use values::Place;
 
 /// A plan, ready to be carried out.

@@ -13,23 +13,26 @@
 mod courses;
 pub(crate) mod drive;
 mod fit;
+mod here;
 mod job;
 mod machine;
 mod metrics;
 mod system;
 mod table;
 
+pub use here::HERE;
 pub use metrics::{Metric, metrics};
 pub use table::table;
 
 use crate::LabError;
 use crate::facts::versions;
-use crate::plan::{Array, DiskPlace, Plan, Workload, processor_named, profile};
+use crate::plan::{Array, DiskPlace, Plan, Workload, listed, processor_named, profile};
 use crate::record::{self, Device, Experiment, Facts, Origin, Run, State, Subject};
 use crate::run::{subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
 use courses::{CourseJob, courses};
 use fit::unpredictable;
+use here::here;
 use job::{Done, Job};
 use lapstrake_model::ProcessorProfile;
 use lapstrake_model::profile::Profile;
@@ -114,11 +117,14 @@ pub fn profile_named(name: &str) -> Result<Profile, String> {
     profile(name, Path::new(""))
 }
 
-/// A processor's profile by its name: a built-in one, or a file.
+/// A processor's profile by its name: a built-in one, a file, or [`HERE`], which is measured.
 ///
 /// # Errors
 /// What is wrong with it, in words.
 pub fn processor_profile(name: &str) -> Result<ProcessorProfile, String> {
+    if name == HERE {
+        return here();
+    }
     processor_named(name, Path::new(""))
 }
 
@@ -184,13 +190,13 @@ type Case<'a> = (&'a Array, &'a State, &'a Workload);
 /// The cases that can be predicted; of the others, why not.
 fn cases<'a>(plan: &'a Plan, notes: &mut Vec<String>) -> Vec<Case<'a>> {
     let mut cases = Vec::new();
-    let mut reasons: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
+    let mut reasons: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
     for (array, state) in plan.subjects() {
         for workload in plan.loads(array) {
             match unpredictable(array, workload) {
                 None => cases.push((array, state, workload)),
                 Some(why) => {
-                    let arrays = reasons.entry((workload.name.clone(), why)).or_default();
+                    let arrays = reasons.entry((why, &workload.name)).or_default();
                     if !arrays.contains(&array.name.as_str()) {
                         arrays.push(&array.name);
                     }
@@ -198,8 +204,14 @@ fn cases<'a>(plan: &'a Plan, notes: &mut Vec<String>) -> Vec<Case<'a>> {
             }
         }
     }
-    for ((workload, why), arrays) in reasons {
-        notes.push(format!("{workload} on {} is not predicted: {why}", arrays.join(", ")));
+    // Loads that fail on the same arrays for the same reason are told of together.
+    let mut told: BTreeMap<(String, Vec<&str>), Vec<&str>> = BTreeMap::new();
+    for ((why, workload), arrays) in reasons {
+        told.entry((why, arrays)).or_default().push(workload);
+    }
+    for ((why, arrays), workloads) in told {
+        let (workloads, arrays) = (workloads.join(", "), listed(&arrays));
+        notes.push(format!("not predicted: {workloads} on {arrays}: {why}"));
     }
     cases
 }

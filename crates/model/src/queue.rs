@@ -1,7 +1,8 @@
 //! The queue that Linux keeps before a device: it merges requests and sorts them.
 //!
-//! Reads and writes wait by place; the next one is the next upwards from the last one's end (one-way
-//! elevator). Reads go first, writes after some batches of reads, as the deadline scheduler has it.
+//! Writes go by place, the next one upwards from the last one's end (one-way elevator); reads in the
+//! order in which they came: CFQ serves one process at a time and waits for its next read, so those of
+//! several are not sorted against each other. Reads go first, writes after some batches of reads.
 //! A device that was idle waits a moment for neighbours of its first request (plugging).
 //!
 //! Invariants: a request merges only with one of its own direction that begins where it ends or ends
@@ -72,8 +73,6 @@ impl std::fmt::Debug for Queued {
 const BATCH: usize = 16;
 /// Batches of reads before writes that wait get one (`writes_starved`).
 const STARVED_MAX: usize = 2;
-/// How long what waits may be passed by others.
-const READ_EXPIRE: Nanos = Nanos(500_000_000);
 /// How long an idle device waits for neighbours: a submitter goes on for about so long before it waits.
 const PLUG: Nanos = Nanos(50_000);
 /// Requests that end an idle device's wait (`unplug_thresh`).
@@ -157,7 +156,7 @@ impl Queued {
             self.plugged_to = None;
         }
         while self.sent_count < self.config.depth {
-            let Some(merged) = self.pick(now).or_else(|| self.next_held()) else { return };
+            let Some(merged) = self.pick().or_else(|| self.next_held()) else { return };
             let free = self.sent.iter().position(Option::is_none);
             let index = free.unwrap_or(self.sent.len());
             if index == self.sent.len() {
@@ -169,7 +168,7 @@ impl Queued {
         }
     }
 
-    fn pick(&mut self, now: Nanos) -> Option<Merged> {
+    fn pick(&mut self) -> Option<Merged> {
         if self.reads.is_empty() && self.writes.is_empty() {
             return None;
         }
@@ -183,11 +182,13 @@ impl Queued {
         }
         self.batch -= 1;
         let line = if self.is_writing { &mut self.writes } else { &mut self.reads };
-        let is_late = |merged: &Merged| now.since(merged.since) > READ_EXPIRE;
-        let expired = if self.is_writing { None } else { line.iter().find(|one| is_late(one.1)) };
-        let expired = expired.map(|(key, _)| *key);
-        let up = line.range((self.position, 0)..).next().map(|(key, _)| *key);
-        let key = expired.or(up).or_else(|| line.keys().next().copied())?;
+        let key = if self.is_writing {
+            let up = line.range((self.position, 0)..).next().map(|(key, _)| *key);
+            up.or_else(|| line.keys().next().copied())?
+        } else {
+            let oldest = line.iter().min_by_key(|(key, merged)| (merged.since, key.1));
+            *oldest.map(|(key, _)| key)?
+        };
         let merged = line.remove(&key)?;
         self.position = merged.request.range().end;
         Some(merged)

@@ -36,6 +36,8 @@ pub struct Counts {
 pub struct Rack {
     seats: Vec<Seat>,
     channels: Vec<Channel>,
+    /// When the first of the disks is due.
+    due: Option<Nanos>,
     /// Commands under way, by the tag that their disk knows; and free places among them.
     flights: Vec<Flight>,
     free: Vec<usize>,
@@ -102,15 +104,12 @@ impl Rack {
         Counts { queue_ns, ..seat.counts }
     }
 
-    fn due(&self) -> Option<Nanos> {
-        self.seats.iter().filter_map(|seat| seat.due).min()
-    }
-
     /// Who is on a channel looks again when something happened on it.
     fn look_again(&mut self, channel: usize) {
         for seat in self.seats.iter_mut().filter(|seat| seat.channel == channel) {
             seat.due = seat.disk.next_event(&self.channels[channel]);
         }
+        self.due = self.seats.iter().filter_map(|seat| seat.due).min();
     }
 
     fn submit(&mut self, window: usize, disk: usize, request: Request, now: Nanos) {
@@ -137,7 +136,7 @@ impl Rack {
 
     /// Carries everything on until `now`, in the order of its happening.
     fn run(&mut self, now: Nanos) {
-        while let Some(at) = self.due().filter(|at| *at <= now) {
+        while let Some(at) = self.due.filter(|at| *at <= now) {
             for disk in 0..self.seats.len() {
                 if self.seats[disk].due.is_some_and(|due| due <= at) {
                     self.poll_disk(disk, at);
@@ -240,7 +239,7 @@ impl Volume for Window {
     fn next_event(&self) -> Option<Nanos> {
         let rack = self.rack.borrow();
         let ended = rack.ended[self.index].front().map(|completion| completion.at);
-        [ended, rack.due()].into_iter().flatten().min()
+        [ended, rack.due].into_iter().flatten().min()
     }
 
     fn cpu(&self) -> Nanos {

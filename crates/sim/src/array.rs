@@ -343,12 +343,13 @@ impl Volume for ArrayVolume {
 
     fn stripe_blocks(&self) -> u64 {
         match &self.geometry {
-            Geometry::Parity(parity) => parity.stripe_data().0,
-            Geometry::Raid0(raid0) => raid0.chunk().0 * u64::from(raid0.raid_disks()),
-            Geometry::Raid10(raid10) => {
-                raid10.chunk().0 * u64::from(raid10.raid_disks()) / u64::from(raid10.copies())
+            Geometry::Raid0(map) => map.chunk().0 * u64::from(map.raid_disks()),
+            Geometry::Parity(map) => map.stripe_data().0,
+            // Far copies are other stripes; near ones are the same.
+            Geometry::Raid10(map) => {
+                map.chunk().0 * u64::from(map.raid_disks()) / u64::from(map.layout().near.max(1))
             }
-            Geometry::Linear(_) | Geometry::Mirror(_) => 0,
+            _ => 0,
         }
     }
 }

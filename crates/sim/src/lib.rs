@@ -1,4 +1,4 @@
-//! The real engine in virtual time, in two worlds: [`array`] runs it on models of disks, which take their time and
+//! The real engine in virtual time, in two worlds: [`mod@array`] runs it on models of disks, which take their time and
 //! hold no data; all else is simulated fate, on seeded disks that hold data and fail.
 //!
 //! # Simulated fate

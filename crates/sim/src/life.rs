@@ -6,6 +6,7 @@
 
 mod bitmap;
 mod courses;
+mod dealing;
 mod members;
 mod requests;
 #[cfg(test)]
@@ -15,6 +16,8 @@ mod words;
 
 pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
+
+use dealing::Dealing;
 
 use crate::{
     agenda::Agenda,
@@ -106,6 +109,14 @@ enum Event {
     Bitmap,
     /// The operator has a check begun, held or ended.
     Course,
+    /// Spans are to change hands.
+    Redeal,
+    /// A shard is to send nothing new.
+    Pause(usize),
+    /// A shard does nothing any more.
+    Paused,
+    /// A shard may go on.
+    Deal(usize),
     Part(u64),
     PartDone {
         client: u64,
@@ -166,6 +177,7 @@ pub(crate) struct Wish {
 struct Client {
     parts_left: u32,
     buf: BufId,
+    home: usize,
 }
 
 #[derive(Debug)]
@@ -209,6 +221,7 @@ pub(crate) struct Life<'a> {
     queue: Agenda<Event>,
     /// When the last message on a lane, from one thread to another, is due.
     lanes: BTreeMap<(usize, usize), u64>,
+    dealing: Dealing,
     clients: BTreeMap<u64, Client>,
     parts: BTreeMap<u64, Part>,
     next_id: u64,
@@ -360,6 +373,7 @@ impl<'a> Life<'a> {
             now: Time(0),
             queue: Agenda::default(),
             lanes: BTreeMap::new(),
+            dealing: Dealing::new(plan.shards, plan.log.is_some()),
             clients: BTreeMap::new(),
             parts: BTreeMap::new(),
             next_id: 0,
@@ -411,6 +425,7 @@ impl<'a> Life<'a> {
         }
         self.plan_bitmaps();
         self.plan_courses();
+        self.plan_redeals();
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
             if cut_after.is_some_and(|events| self.events >= events) {
@@ -503,6 +518,7 @@ impl<'a> Life<'a> {
             _ => return Err(format!("nothing is left to happen, in {:?}", self.phase)),
         }
         self.pump()?;
+        self.say_paused();
         self.move_on();
         Ok(())
     }
@@ -514,6 +530,10 @@ impl<'a> Life<'a> {
             Event::Replace => self.replace(),
             Event::Bitmap => self.change_bitmap(),
             Event::Course => self.direct_courses(),
+            Event::Redeal => self.redeal(),
+            Event::Pause(shard) => self.pause(shard),
+            Event::Paused => self.paused()?,
+            Event::Deal(shard) => self.dealt(shard),
             Event::Part(key) => self.part_comes(key),
             Event::PartDone { client, ok } => self.part_done(client, ok)?,
             Event::Io(io) => self.io_done(&io)?,
@@ -605,8 +625,10 @@ impl<'a> Life<'a> {
                     self.send(LEAD, shard, Event::Order(shard, order.clone()));
                 }
             }
-            while let Some(piece) = self.supervisor.poll_sync() {
-                let shard = self.owner(piece.start.0 / self.span);
+            while !self.dealing.is_changing()
+                && let Some(piece) = self.supervisor.poll_sync()
+            {
+                let shard = self.dealing.owner(piece.start.0 / self.span);
                 self.send(LEAD, shard, Event::Sync(shard, piece));
             }
             let first = &self.shards[0];

@@ -74,6 +74,8 @@ pub struct Plan {
     pub spoil_every: u64,
     /// How often the operator has a check or repair begun, held or ended in a life, at most.
     pub courses: u64,
+    /// Times that spans change hands in a life, at most.
+    pub redeals: u64,
     /// The array is to mend itself and to prove it by a check that counts zero.
     pub converges: bool,
 }
@@ -144,6 +146,7 @@ impl Plan {
             journal: None,
             spoil_every: 0,
             courses: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
+            redeals: 0,
             converges: false,
         };
         let members = (1 << plan.disks) - 1;
@@ -162,7 +165,11 @@ impl Plan {
             plan.be_tall(dice);
         }
         let has_journal = level.is_parity() && plan.log.is_none() && dice.one_in(3);
-        if has_journal { plan.with_journal(dice) } else { plan }
+        let mut plan = if has_journal { plan.with_journal(dice) } else { plan };
+        if plan.shards > 1 && plan.log.is_none() {
+            plan.redeals = dice.pick(&[0, 2, 6]);
+        }
+        plan
     }
 
     /// Members of some windows of recovery: few other plans see a checkpoint.
@@ -183,7 +190,8 @@ impl Plan {
     /// The last life: nothing goes wrong any more.
     pub(crate) fn at_the_end(&self) -> Self {
         let adds = true;
-        let (requests, fault_every, spoil_every, rebitmaps, courses) = (0, 0, 0, 0, 0);
+        let (requests, fault_every, spoil_every) = (0, 0, 0);
+        let (rebitmaps, courses, redeals) = (0, 0, 0);
         let (frozen, replaces, converges) = (false, false, self.level.has_redundancy());
         Self {
             adds,
@@ -192,6 +200,7 @@ impl Plan {
             spoil_every,
             rebitmaps,
             courses,
+            redeals,
             frozen,
             replaces,
             converges,
@@ -242,7 +251,8 @@ impl fmt::Display for Plan {
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
-             behind {} in {} pages; spoils 1/{}, courses {}",
+             behind {} in {} pages; spoils 1/{}, courses {}, \
+             redeals {}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -276,6 +286,7 @@ impl fmt::Display for Plan {
             self.behind_pages,
             self.spoil_every,
             self.courses,
+            self.redeals,
         )
     }
 }

@@ -8,6 +8,8 @@
 //! LAPSTRAKE_SOAK=1 cargo test --release -p lapstrake-interop -- --include-ignored
 //! ```
 //!
+//! of which `LAPSTRAKE_PART=K/N` plays the K-th of N parts.
+//!
 //! A case is named by what it is, such as `ours/raid6/ddf-N-continue/64K/1.1/5`, and everything that the
 //! name leaves open (sizes, bytes, which members go missing) is drawn from a digest of the name:
 //! a name alone replays a case, `LAPSTRAKE_CASE=NAME`; `LAPSTRAKE_KEEP=1` then leaves its files.
@@ -47,8 +49,18 @@ fn each_reads_and_writes_what_the_other_made_everywhere() {
     let wanted = std::env::var_os("LAPSTRAKE_SOAK").is_some();
     let alone = std::env::var_os("LAPSTRAKE_CASE").is_some();
     if wanted && !alone && available_or_say("all of interop with the kernel's md") {
-        farm::play(matrix::all(), farm::Depth::Everything);
+        farm::play(part(matrix::all()), farm::Depth::Everything);
     }
+}
+
+/// The part of the cases that was asked for.
+fn part(cases: Vec<case::Case>) -> Vec<case::Case> {
+    let Ok(text) = std::env::var("LAPSTRAKE_PART") else { return cases };
+    let parsed = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    let Some((k @ 1.., n)) = parsed.filter(|(k, n): &(usize, usize)| k <= n) else {
+        panic!("LAPSTRAKE_PART={text:?}: K/N was expected, such as 3/16");
+    };
+    cases.into_iter().skip(k - 1).step_by(n).collect()
 }
 
 #[test]

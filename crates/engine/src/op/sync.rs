@@ -26,7 +26,7 @@ impl Shard {
                     Err(true)
                 } else if targets.iter().all(|&(what, _)| op.is_known(what)) {
                     Ok(Plan::Copy)
-                } else if op.lost.len() > parities {
+                } else if op.lost.len() > parities || self.stripes.lost.contains(&op.stripe.0) {
                     Err(self.lose_unit(op))
                 } else {
                     Ok(Plan::Restore)

@@ -1,4 +1,6 @@
-//! A shard of a mirror of two, for stories told I/O by I/O.
+//! A shard of a mirror, for stories told I/O by I/O.
+
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use lapstrake_engine::{BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, Shard, ShardConfig, Time};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
@@ -10,12 +12,21 @@ pub const NOW: Time = Time(0);
 pub type Half = (bool, bool, Option<Range<u64>>);
 
 /// With a bitmap, writes may be left behind for those that are mostly for writing.
-pub fn mirror(halves: [Half; 2], bitmap: Option<BitmapTerms>) -> Shard {
+pub fn mirror<const N: usize>(halves: [Half; N], bitmap: Option<BitmapTerms>) -> Shard {
+    made(halves, bitmap, false)
+}
+
+/// Two halves in sync; nothing may be written.
+pub fn read_only() -> Shard {
+    made([(true, false, None), (true, false, None)], None, true)
+}
+
+fn made<const N: usize>(halves: [Half; N], bitmap: Option<BitmapTerms>, read_only: bool) -> Shard {
     let geometry = Geometry::new(&Config {
         level: Level::Raid1,
         layout: Layout::default_for(Level::Raid1),
         chunk: Sectors(0),
-        raid_disks: 2,
+        raid_disks: N as u16,
         component: Sectors(1024),
         member_sizes: Vec::new(),
     })
@@ -35,7 +46,7 @@ pub fn mirror(halves: [Half; 2], bitmap: Option<BitmapTerms>) -> Shard {
     Shard::new(ShardConfig {
         geometry,
         members: members.collect(),
-        read_only: false,
+        read_only,
         block: Sectors(1),
         in_sync_to: FULLY_TRUSTED,
         bitmap,

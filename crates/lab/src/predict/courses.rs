@@ -9,7 +9,7 @@ use lapstrake_model::Nanos;
 use lapstrake_sim::array::course_time;
 
 /// Places at which a course's speed is taken.
-const PLACES: u32 = 8;
+const PLACES: u32 = 4;
 
 /// What an array does on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One run of a case: its world is made, its load runs, what it did becomes a record.
 
 use super::drive;
-use super::machine::{Drives, Machine, Path, Standing};
+use super::machine::{Drives, Machine, Standing};
 use super::system::{self, has_cache};
 use crate::like::hdparm;
 use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Workload};
@@ -68,11 +68,7 @@ impl Job<'_> {
         let began = thread_time();
         let started_ms = now_ms();
         let (mut size, mut rebuild_rate, mut over) = (None, None, Nanos::ZERO);
-        let path = match &self.workload.load {
-            Load::Like(like) if has_cache(self.array, like) => Path::Cache,
-            _ => Path::Direct,
-        };
-        let made = Machine::new(plan, drives, self.array, self.state, self.round, path);
+        let made = Machine::new(plan, drives, self.array, self.state, self.round);
         let result = made.and_then(|mut machine| {
             let standing = machine.take();
             let usable_bytes = standing.blocks() * 512;
@@ -210,7 +206,7 @@ impl Job<'_> {
         phase.series.marks.push(Mark { what: "rebuild".into(), from_ms: 0, until_ms });
         let until = end.map_or(after.at, |at| at.min(after.at).max(before.at));
         let seconds = until.since(before.at).0 as f64 / 1e9;
-        let bytes = (after.rebuilt - before.rebuilt) * 512;
+        let bytes = after.rebuilt.saturating_sub(before.rebuilt) * 512;
         (seconds > 0.0).then(|| bytes as f64 / seconds)
     }
 }

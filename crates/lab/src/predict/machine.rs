@@ -220,7 +220,6 @@ struct Builder<'a> {
     plan: &'a Plan,
     drives: &'a Drives,
     round: u32,
-    path: Path,
     rack: SharedRack,
     /// By drive: its number in the rack.
     numbers: BTreeMap<String, usize>,
@@ -240,9 +239,8 @@ impl Machine {
         array: &Array,
         state: &State,
         round: u32,
-        path: Path,
     ) -> Result<Self, String> {
-        let mut builder = Builder { path, ..Builder::new(plan, drives, round) };
+        let mut builder = Builder::new(plan, drives, round);
         let standing = match array.kind {
             SubjectKind::Disk => {
                 let Some(Leg::Disk(name)) = array.members.first() else {
@@ -280,15 +278,6 @@ impl Machine {
     }
 }
 
-/// How requests come to the drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Path {
-    /// As they are: what is asked for has its own depth.
-    Direct,
-    /// From the page cache, through the block layer's queue, which sorts and joins them.
-    Cache,
-}
-
 /// How far redundancy has come when an array starts.
 #[derive(Clone, Copy, Default)]
 struct Start {
@@ -302,7 +291,6 @@ impl<'a> Builder<'a> {
             plan,
             drives,
             round,
-            path: Path::Direct,
             rack: Rc::new(RefCell::new(Rack::default())),
             numbers: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -331,20 +319,17 @@ impl<'a> Builder<'a> {
         Ok((Window::new(&self.rack, number, first, blocks), self.drives.is_rotational(&drive)))
     }
 
-    /// A disk of the plan behind its queue, and whether its head moves. Flash has none, and disks that queue by
-    /// themselves need none for requests that come at a depth.
+    /// A disk of the plan, and whether its head moves. Hard disks are behind the block layer's queue, which sorts and joins
+    /// requests.
     fn member(&mut self, name: &str) -> Result<(Box<dyn Volume>, bool), String> {
         let (window, rotational) = self.window(name)?;
         let disk = self.plan.disk(name).expect("it has a window");
-        let queues = match &self.drives.drives[&drive_of(disk)].profile.kind {
-            Kind::HardDisk(hard) => hard.queue.value.depth > 1,
-            Kind::SolidDisk(_) => true,
-        };
-        let config = if queues { QueueConfig::QUEUED } else { QueueConfig::IDE };
-        let volume: Box<dyn Volume> = match self.path {
-            Path::Cache if rotational => Box::new(Queued::new(Box::new(window), config)),
-            _ if !queues => Box::new(Queued::new(Box::new(window), config)),
-            _ => Box::new(window),
+        let volume: Box<dyn Volume> = match &self.drives.drives[&drive_of(disk)].profile.kind {
+            Kind::HardDisk(hard) if hard.queue.value.depth > 1 => {
+                Box::new(Queued::new(Box::new(window), QueueConfig::QUEUED))
+            }
+            Kind::HardDisk(_) => Box::new(Queued::new(Box::new(window), QueueConfig::IDE)),
+            Kind::SolidDisk(_) => Box::new(window),
         };
         Ok((volume, rotational))
     }

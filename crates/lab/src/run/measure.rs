@@ -63,8 +63,10 @@ fn own(
     let generators = drive::generators(io, &range, end, seed);
     let warm_up = if io.amount.is_some() { Duration::ZERO } else { workload.warm_up };
     let over = AtomicBool::new(false);
+    // Without a warm-up the first request counts, too.
+    let at_once = warm_up.is_zero().then(|| live.read());
     let (outcome, before, after, mark) = std::thread::scope(|scope| {
-        let before = later(scope, warm_up, || live.read());
+        let warmed = at_once.is_none().then(|| later(scope, warm_up, || live.read()));
         let mark = scope.spawn(|| rebuilding.then(|| watch(live, warm_up, &over)).flatten());
         let outcome: Result<Outcome, String> = match &live.hosted {
             Some(hosted) => hosted.run(generators, stop),
@@ -73,7 +75,8 @@ fn own(
         let after = live.read();
         over.store(true, Ordering::Relaxed);
         let mark = mark.join().expect("watching does not panic");
-        (outcome, before.join().expect("reading does not panic"), after, mark)
+        let warmed = warmed.map(|reading| reading.join().expect("reading does not panic"));
+        (outcome, at_once.or(warmed).expect("one of the two"), after, mark)
     });
     let outcome = outcome?;
     if io.verify {

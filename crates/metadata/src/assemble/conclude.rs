@@ -159,6 +159,7 @@ fn conclude(
     let make_clean = options.force && (count.is_dirty_degraded || count.seems_dirty_degraded);
     let has_to_write = start.is_ok() && (make_clean || !forced.is_empty());
     let rewrite = has_to_write.then(|| force::rewrite(&table, &forced, make_clean));
+    let rewrite = rewrite.unwrap_or_default();
     let forced = if start.is_ok() { forced } else { Vec::new() };
 
     let (sb, level) = (table.freshest.superblock, table.config.level);
@@ -188,11 +189,11 @@ fn conclude(
         journal: table.journal().map(id),
         lacks_journal: table.lacks_journal(),
         resync_from: sb.resync_offset().filter(|_| needs_resync),
-        events: sb.events(),
+        events: rewrite.first().map_or(sb.events(), |(_, rewritten)| rewritten.events()),
         degraded: count.missing.len() as u16,
         newly_degraded: count.have < count.expected,
         forced: forced.into_iter().map(id).collect(),
-        rewrite: rewrite.unwrap_or_default(),
+        rewrite,
         start,
         geometry: table.geometry,
         config: table.config,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use lapstrake_geometry::Slot;
 
 use super::table::Table;
-use super::{Reason, Verdict};
+use super::{Reason, Verdict, record_absent};
 use crate::{Role, Superblock};
 
 /// Takes stale members until there are enough, the freshest first; with each its contemporaries
@@ -83,7 +83,8 @@ fn can_be_raised(verdict: &Verdict) -> bool {
 }
 
 /// The superblocks of all members, such that the array assembles without force: equal events,
-/// one state, and one table of devices with each member in its slot.
+/// one state, and one table of devices with each member in its slot. One that is made clean takes its
+/// redundancy for right without having computed it: who is missing must not come back as current.
 ///
 /// Those forced come last: until one is written it is as stale as before.
 pub(super) fn rewrite(
@@ -104,11 +105,14 @@ pub(super) fn rewrite(
     }
     let in_order =
         |last: bool| holders().filter_map(|(_, i)| i).filter(move |i| forced.contains(i) == last);
-    let written = in_order(false).chain(in_order(true)).map(|i| {
-        let candidate = &table.candidates[i];
-        (candidate.id, like(candidate.superblock, &model))
-    });
-    written.collect()
+    let (ids, mut superblocks): (Vec<usize>, Vec<Superblock>) = in_order(false)
+        .chain(in_order(true))
+        .map(|i| (table.candidates[i].id, like(table.candidates[i].superblock, &model)))
+        .unzip();
+    if make_clean && let Some(recorded) = record_absent(&superblocks.iter().collect::<Vec<_>>()) {
+        superblocks = recorded;
+    }
+    ids.into_iter().zip(superblocks).collect()
 }
 
 /// `sb` with the table and the state of `model`.

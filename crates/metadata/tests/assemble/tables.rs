@@ -217,6 +217,22 @@ fn force_takes_the_best_and_no_more_than_it_must() {
     );
 }
 
+/// What was being written when it became dirty may be on some members only, and nothing computes it anew.
+#[test]
+fn who_was_away_when_an_array_was_forced_clean_does_not_come_back_as_current() {
+    let force = Options { force: true, ..Options::default() };
+    for version in VERSIONS {
+        let all = Array::new(version, Level::Raid5, 3).members("9d 9d 9d");
+        let forced = decide(&all[..2], &force).unwrap();
+        assert_eq!(words(&forced), "0 1: ok");
+        let mut again = forced.rewrite;
+        again.push(all[2].clone());
+        let whole = decide(&again, &Options::default()).unwrap();
+        assert_eq!(words(&whole), "0 1 failed: ok", "{version:?}");
+        assert_eq!((whole.members[2], whole.events), (None, 10));
+    }
+}
+
 #[test]
 fn members_under_recovery() {
     hold(

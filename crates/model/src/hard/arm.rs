@@ -239,11 +239,15 @@ impl HardDisk {
 
     fn begin_clean(&mut self, dirty: Dirty, now: Nanos) {
         let Some(mut dirty) = self.cache.start_cleaning(dirty.lba) else { return };
-        // In pieces of about two tracks, so that reads do not wait for megabytes.
+        // In pieces of about two tracks, so that reads do not wait for megabytes; and of a quarter of the
+        // room, which is free again for the host when a piece is on the media.
         let most = 2 * self.model.mechanism.layout.sectors_per_track(dirty.lba);
+        let most = most.min(self.model.cache.dirty_blocks_max / 4).max(1);
         if dirty.blocks > most {
             let rest = Dirty { lba: dirty.lba + most, blocks: dirty.blocks - most, ..dirty };
             self.cache.put_back(rest);
+            // Its own data were there before those of the rest.
+            dirty.data = Nanos(dirty.data.0.saturating_sub(self.model.link_time(rest.blocks).0));
             dirty.blocks = most;
         }
         let range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);

@@ -7,15 +7,15 @@ use super::ArrayVolume;
 use lapstrake_geometry::Sector;
 use lapstrake_model::{Nanos, Volume};
 
-/// How long a course may run into its stride before its speed is taken.
-const RUN_UP: Nanos = Nanos(500_000_000);
+/// How long a course runs into its stride before its speed is taken.
+const RUN_UP: Nanos = Nanos(250_000_000);
 /// Over how long its speed is taken.
-const LENGTH: Nanos = Nanos(2_000_000_000);
-/// A course that ends within this time is lived through.
-const SHORT: Nanos = Nanos(10_000_000_000);
+const LENGTH: Nanos = Nanos(1_000_000_000);
+/// A course that takes no longer than about this is lived through.
+const SHORT_S: f64 = 5.0;
 
 /// How long the first course of an array takes, from its beginning to its end, by its speed at `places` places (one at
-/// least). `make` makes the array with its course at a sector: 0, and some multiples of a mebibyte. None: it has no course,
+/// least). `make` makes the array with its course at a sector: 0, and multiples of a mebibyte. None: it has no course,
 /// or one that does not move.
 ///
 /// # Errors
@@ -25,27 +25,37 @@ pub fn course_time<E>(
     mut make: impl FnMut(Sector) -> Result<ArrayVolume, E>,
 ) -> Result<Option<Nanos>, E> {
     let mut whole = make(Sector(0))?;
-    let Some(end) = whole.progress().map(|progress| progress.end.0) else { return Ok(None) };
-    let _ = whole.poll(SHORT);
-    if let Some((_, _, at)) = whole.ended().first() {
-        return Ok(Some(*at));
+    let Some(end) = whole.progress().map(|progress| progress.end.0 as f64) else { return Ok(None) };
+    if speed(&mut whole).is_none_or(|speed| end <= speed * SHORT_S) {
+        return Ok(lived_through(&mut whole, end));
     }
-    let places = u64::from(places.max(1));
-    let mut ns = 0.0;
+    let places = places.max(1);
+    let mut seconds = 0.0;
     for place in 0..places {
-        let middle = end * (2 * place + 1) / (2 * places) / 2048 * 2048;
-        let Some(speed) = speed(&mut make(Sector(middle))?) else { return Ok(None) };
-        ns += end as f64 / places as f64 / speed * 1e9;
+        let middle = end * (2.0 * f64::from(place) + 1.0) / (2.0 * f64::from(places));
+        let at = Sector(middle as u64 / 2048 * 2048);
+        let Some(speed) = speed(&mut make(at)?) else { return Ok(None) };
+        seconds += end / f64::from(places) / speed;
     }
-    Ok(Some(Nanos(ns as u64)))
+    Ok(Some(Nanos((seconds * 1e9) as u64)))
 }
 
-/// Sectors a second of an array's course, where it is.
+/// When a short course ends; one that is slower than it seemed goes on as it went.
+fn lived_through(array: &mut ArrayVolume, end: f64) -> Option<Nanos> {
+    let long = 4.0 * SHORT_S;
+    let _ = array.poll(Nanos((long * 1e9) as u64));
+    let Some(progress) = array.progress() else {
+        return array.ended().first().map(|(_, _, at)| *at);
+    };
+    let done = progress.done.0 as f64;
+    (done > 0.0).then(|| Nanos((long * 1e9 * end / done) as u64))
+}
+
+/// Sectors a second of an array's course, where it is; none if it ends before.
 fn speed(array: &mut ArrayVolume) -> Option<f64> {
     let _ = array.poll(RUN_UP);
     let from = array.progress()?.done.0;
     let _ = array.poll(RUN_UP + LENGTH);
     let to = array.progress()?.done.0;
-    let seconds = LENGTH.0 as f64 / 1e9;
-    (to > from).then(|| (to - from) as f64 / seconds)
+    (to > from).then(|| (to - from) as f64 * 1e9 / LENGTH.0 as f64)
 }

@@ -4,6 +4,7 @@ use super::*;
 use lapstrake_geometry::Level;
 use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::profile::builtin;
+use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::{Counts, Rack, SharedRack, Window};
 use lapstrake_model::{Channel, DiskModel, Processor, processor};
 use std::cell::RefCell;
@@ -19,7 +20,7 @@ fn processor() -> Processor {
     processor::get("epyc-2021").unwrap().unwrap().build().unwrap()
 }
 
-/// Disks by their profiles' names, each on a link of its own.
+/// Disks by their profiles' names, each on a link of its own, those with a moving head behind Linux's queue.
 fn disks(names: &[&str]) -> (SharedRack, Vec<Leg>) {
     let rack = Rc::new(RefCell::new(Rack::default()));
     let leg = |name: &&str| {
@@ -30,7 +31,12 @@ fn disks(names: &[&str]) -> (SharedRack, Vec<Leg>) {
             let link = rack.add_channel(Channel::unbounded());
             rack.add_disk(&model, link)
         };
-        Leg { volume: Box::new(Window::whole(&rack, disk)) as Box<dyn Volume>, rotational }
+        let window: Box<dyn Volume> = Box::new(Window::whole(&rack, disk));
+        let volume: Box<dyn Volume> = match rotational {
+            true => Box::new(Queued::new(window, QueueConfig::QUEUED)),
+            false => window,
+        };
+        Leg { volume, rotational }
     };
     let legs = names.iter().map(leg).collect();
     (rack, legs)
@@ -97,9 +103,9 @@ fn drive(volume: &mut dyn Volume, op: Op, way: Way, blocks: u64, depth: u64, unt
     ended
 }
 
-/// Bytes a second in order, 1 MiB at a depth of 8.
-fn stream(volume: &mut dyn Volume, op: Op) -> f64 {
-    drive(volume, op, Way::InOrder, 2048, 8, 4 * SECOND) as f64 * f64::from(1 << 20) / 4.0
+/// Bytes a second in order, in requests of 1 MiB.
+fn stream(volume: &mut dyn Volume, op: Op, depth: u64) -> f64 {
+    drive(volume, op, Way::InOrder, 2048, depth, 4 * SECOND) as f64 * f64::from(1 << 20) / 4.0
 }
 
 fn all_counts(rack: &SharedRack, disks: usize) -> Vec<Counts> {
@@ -117,19 +123,20 @@ fn near(found: f64, expected: f64, within: f64) {
 #[test]
 fn raid0_in_order_is_as_fast_as_its_disks_together() {
     let (_, mut one) = disks(&["hitachi-80"]);
-    let single = stream(&mut *one[0].volume, Op::Read);
+    // Each disk of the arrays has one request at a time, too, or some more.
+    let single = stream(&mut *one[0].volume, Op::Read, 1);
     for count in [2, 4] {
         let (mut array, _) = array(Level::Raid0, &vec!["hitachi-80"; count], |_| {});
-        near(stream(&mut array, Op::Read), single * count as f64, 0.1);
+        near(stream(&mut array, Op::Read, count as u64), single * count as f64, 0.1);
     }
 }
 
 #[test]
 fn raid1_writes_as_one_disk_and_reads_at_random_as_two() {
     let (_, mut one) = disks(&["hitachi-80"]);
-    let written = stream(&mut *one[0].volume, Op::Write);
+    let written = stream(&mut *one[0].volume, Op::Write, 8);
     let (mut pair, _) = array(Level::Raid1, &["hitachi-80"; 2], |_| {});
-    near(stream(&mut pair, Op::Write), written, 0.15);
+    near(stream(&mut pair, Op::Write, 8), written, 0.15);
     let (_, mut one) = disks(&["hitachi-80"]);
     let single = drive(&mut *one[0].volume, Op::Read, Way::AtRandom, 8, 1, 20 * SECOND);
     let (mut pair, _) = array(Level::Raid1, &["hitachi-80"; 2], |_| {});
@@ -148,9 +155,10 @@ fn a_small_write_of_raid5_is_two_reads_and_two_writes() {
     near(counts.iter().map(|c| c.writes).sum::<u64>() as f64, 2.0 * done, 0.05);
     // Both disks of it are read, then written where they have just been.
     let (_, mut one) = disks(&["hitachi-80"]);
-    let single = drive(&mut *one[0].volume, Op::Read, Way::AtRandom, 8, 1, 30 * SECOND) as f64;
+    let single = drive(&mut *one[0].volume, Op::Read, Way::AtRandom, 8, 8, 30 * SECOND) as f64;
     let ratio = done / (single * 5.0 / 4.0);
-    assert!((0.5..1.8).contains(&ratio), "{done} small writes, {single} reads of a disk: {ratio}");
+    // Four accesses as dear as any: 1. Writes that the disk's buffer sorts cost less: up to 2.
+    assert!((0.5..2.1).contains(&ratio), "{done} small writes, {single} reads of a disk: {ratio}");
 }
 
 #[test]
@@ -234,6 +242,7 @@ fn more_than_the_level_survives_cannot_be_missing() {
     let (_, legs) = disks(&["ssd-sata-1tb"; 3]);
     let seats = legs.into_iter().enumerate().map(|(slot, leg)| match slot {
         0 => Seat::InSync(leg),
+        1 => Seat::Recovering(leg, Sector(0)),
         _ => Seat::Missing,
     });
     let error = ArrayVolume::new(ArrayConfig::new(Level::Raid5, seats.collect(), processor()));
@@ -258,7 +267,7 @@ fn a_slow_processor_bounds_parity() {
             config.chunk = Some(Sectors(128));
             config.processor.xor_ps = xor_ps;
         });
-        stream(&mut array, Op::Write)
+        stream(&mut array, Op::Write, 8)
     };
     // 10 ns a byte of data: no more than 100 MB/s.
     let slow = rate(10_000);
@@ -278,8 +287,8 @@ fn arrays_nest() {
     let seats = vec![Seat::InSync(pair()), Seat::InSync(pair())];
     let mut nested = ArrayVolume::new(ArrayConfig::new(Level::Raid0, seats, processor())).unwrap();
     let (_, mut one) = disks(&["hitachi-80"]);
-    let single = stream(&mut *one[0].volume, Op::Write);
-    near(stream(&mut nested, Op::Write), 2.0 * single, 0.15);
+    let single = stream(&mut *one[0].volume, Op::Write, 8);
+    near(stream(&mut nested, Op::Write, 8), 2.0 * single, 0.15);
     assert!(nested.cpu() > Nanos::ZERO);
 }
 

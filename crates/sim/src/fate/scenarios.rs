@@ -52,6 +52,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         behind_pages: 0,
         spoil_every: 0,
         courses: 0,
+        redeals: 0,
         converges: false,
     }
 }

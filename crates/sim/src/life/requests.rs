@@ -10,7 +10,7 @@ use lapstrake_geometry::{Sector, Sectors};
 
 impl Life<'_> {
     pub(super) fn wishes_left(&self) -> bool {
-        !self.script.is_empty() || self.requests_left > 0
+        !self.script.is_empty() || self.requests_left > 0 || self.dealing.holds_any()
     }
 
     pub(super) fn submit(&mut self) {
@@ -56,6 +56,12 @@ impl Life<'_> {
 
     pub(crate) fn ask(&mut self, wish: Wish) {
         let home = self.dice.below(self.shards.len() as u64) as usize;
+        if !self.is_held(home, &wish) {
+            self.ask_from(home, wish);
+        }
+    }
+
+    pub(super) fn ask_from(&mut self, home: usize, wish: Wish) {
         let client = self.next_id;
         self.next_id += 1;
         let buf = self.memory.take(wish.len as usize * SECTOR);
@@ -76,7 +82,7 @@ impl Life<'_> {
             Ask::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
         };
         let pieces = self.deal(home, &wish);
-        self.clients.insert(client, Client { parts_left: pieces.len() as u32, buf });
+        self.clients.insert(client, Client { parts_left: pieces.len() as u32, buf, home });
         for (shard, sector, len) in pieces {
             let kind = at_sector(kind, (sector - wish.sector) as u32);
             let key = self.next_id;
@@ -93,11 +99,6 @@ impl Life<'_> {
         }
     }
 
-    /// The shard that a span is dealt to: with logs, which have one writer, the first.
-    pub(super) fn owner(&self, span: u64) -> usize {
-        if self.plan.log.is_some() { 0 } else { span as usize % self.shards.len() }
-    }
-
     /// Who does which part, as the host deals them.
     pub(super) fn deal(&self, home: usize, wish: &Wish) -> Vec<(usize, u64, u64)> {
         if wish.len == 0 && self.shards[home].may_write_behind() {
@@ -111,7 +112,7 @@ impl Life<'_> {
         while at < end {
             let span = at / self.span;
             let next = ((span + 1) * self.span).min(end);
-            parts.push((self.owner(span), at, next - at));
+            parts.push((self.dealing.owner(span), at, next - at));
             at = next;
         }
         parts

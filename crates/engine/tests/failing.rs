@@ -1,0 +1,132 @@
+//! Promise: what fails where nothing may be written, or need not be, costs no member; and what one shard has lost is
+//! lost for all.
+
+mod mirror;
+
+use lapstrake_engine::{
+    Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo, Notice, Order,
+    Reply, Request, RequestError, RequestId, RequestKind, Shard, ShardConfig, Time,
+};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot, StripeNo};
+use mirror::NOW;
+
+const BUF: Buf = Buf { id: BufId(1), offset: 0 };
+
+/// What a shard did with a request: its I/Os, its answer, what it told the supervisor but that it wants to write.
+type Did = (Vec<MemberIo>, Option<Reply>, Vec<Notice>);
+
+/// Has the shard do a request of 8 sectors; I/Os end as told.
+fn does(shard: &mut Shard, kind: RequestKind, at: u64, ends: impl Fn(&MemberIo) -> bool) -> Did {
+    let (id, sector, len) = (RequestId(at + 1), Sector(at), Sectors(8));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    let (mut ios, mut reply) = (Vec::new(), None);
+    while let Some(effect) = shard.poll_effect() {
+        match effect {
+            Effect::Io(io) => {
+                let ok = ends(&io);
+                shard.handle_completion(NOW, io.id, ok);
+                ios.push(io);
+            }
+            Effect::Reply(answer) => reply = Some(answer),
+            _ => {}
+        }
+    }
+    let told = std::iter::from_fn(|| shard.poll_notice()).filter(|n| *n != Notice::NeedActive);
+    (ios, reply, told.collect())
+}
+
+#[test]
+fn what_cannot_be_read_where_nothing_may_be_written_is_read_elsewhere_and_costs_no_member() {
+    let mut shard = mirror::read_only();
+    // Each half has a page that the other has, too.
+    for (bad, at) in [(0, 0), (1, 512)] {
+        for _ in 0..4 {
+            let fails = |io: &MemberIo| io.member == MemberId(bad);
+            let (ios, reply, told) = does(&mut shard, RequestKind::Read(BUF), at, |io| !fails(io));
+            assert!(ios.iter().all(|io| io.kind == IoKind::Read), "{ios:?}");
+            assert!(reply.is_some_and(|reply| reply.result.is_ok()), "page {at}");
+            assert_eq!(told, [], "page {at}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_fails_at_a_discard_is_none_the_worse() {
+    let mut shard = mirror::mirror([(true, false, None), (true, false, None)], None);
+    shard.handle_order(NOW, &Order::Active);
+    let (ios, reply, told) =
+        does(&mut shard, RequestKind::Discard, 64, |io| io.member == MemberId(0));
+    assert_eq!(ios.len(), 2);
+    assert!(reply.is_some_and(|reply| reply.result.is_ok()));
+    assert_eq!(told, []);
+    assert!(!shard.has_failed(MemberId(1)));
+}
+
+/// A RAID5 of three that lacks the first.
+fn degraded() -> Shard {
+    let geometry = Geometry::new(&Config {
+        level: Level::Raid5,
+        layout: Layout::default_for(Level::Raid5),
+        chunk: Sectors(8),
+        raid_disks: 3,
+        component: Sectors(1024),
+        member_sizes: Vec::new(),
+    });
+    let members = (1..3).map(|slot| MemberConfig {
+        data_offset: Sector(64),
+        slot: Some(Slot(slot)),
+        trusted_to: FULLY_TRUSTED,
+        rotational: false,
+        write_mostly: false,
+        bad_blocks: None,
+        log: None,
+    });
+    Shard::new(ShardConfig {
+        geometry: geometry.expect("a RAID5"),
+        members: members.collect(),
+        read_only: false,
+        block: Sectors(1),
+        in_sync_to: FULLY_TRUSTED,
+        bitmap: None,
+        scratch: BufId(0),
+        scratch_pages: 256,
+        log_signature: None,
+        lost: Vec::new(),
+        journal: None,
+        behind_pages: 0,
+    })
+}
+
+#[test]
+fn in_a_stripe_that_one_shard_lost_no_other_recovers_anything() {
+    // Left-symmetric: the first chunk of stripe 0 is the missing member's.
+    let mut one = degraded();
+    one.handle_order(NOW, &Order::Active);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    one.handle_request(
+        NOW,
+        Request { id: RequestId(1), kind: write, sector: Sector(0), len: Sectors(8) },
+    );
+    let mut told = Vec::new();
+    // The write of the parity fails on who is needed.
+    for turn in 0.. {
+        while let Some(effect) = one.poll_effect() {
+            if let Effect::Io(io) = effect {
+                one.handle_completion(NOW, io.id, io.kind == IoKind::Read);
+            }
+        }
+        told.extend(std::iter::from_fn(|| one.poll_notice()));
+        let Some(due) = one.poll_deadline().filter(|_| turn < 10) else { break };
+        one.handle_time(due.max(Time(1)));
+    }
+    assert!(told.contains(&Notice::Lost(Some(StripeNo(0)))), "{told:?}");
+
+    let mut other = degraded();
+    other.handle_order(NOW, &Order::Lost(StripeNo(0)));
+    let mut read =
+        |at| does(&mut other, RequestKind::Read(BUF), at, |_| true).1.expect("an answer");
+    assert_eq!(read(0).result, Err(RequestError::Io), "what is lost");
+    assert!(read(8).result.is_ok(), "what a member has");
+    // Stripe 2 has its parity on the missing member, so the next that lacks data is stripe 1.
+    assert!(read(24).result.is_ok(), "what can be recovered elsewhere");
+}
