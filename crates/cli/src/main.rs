@@ -1,6 +1,7 @@
 //! The `lapstrake` command: parsing, printing and exit codes. What is worth testing on its own
 //! lives in the other crates.
 
+mod advise;
 mod cat;
 mod create;
 mod detail;
@@ -68,6 +69,7 @@ enum Command {
     Disk(disk::Args),
     Lab(lab::Args),
     Predict(predict::Args),
+    Advise(Box<advise::Args>),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }
@@ -91,6 +93,7 @@ impl Command {
             Self::Disk(args) => disk::run(&args),
             Self::Lab(args) => args.run(),
             Self::Predict(args) => predict::run(&args),
+            Self::Advise(args) => advise::run(&args),
             Self::Completions(args) => generate::completions(&args),
             Self::Man(args) => generate::man(&args),
         }
@@ -117,6 +120,7 @@ impl Command {
             Self::Disk(args) => args.json(),
             Self::Lab(args) => args.json(),
             Self::Predict(args) => args.json,
+            Self::Advise(args) => args.json,
             Self::Completions(_) | Self::Man(_) => false,
         }
     }

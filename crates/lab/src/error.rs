@@ -73,6 +73,12 @@ pub enum LabError {
         /// Its name.
         plan: String,
     },
+    /// The caller: what `advise` is asked makes no sense.
+    #[error("{why}; nothing was tried")]
+    Question {
+        /// What is wrong with it.
+        why: String,
+    },
     /// The environment: another run of the plan uses the work directory.
     #[error("{}: another run of this plan is under way; nothing was started", path.display())]
     Busy {

@@ -3,6 +3,7 @@
 //! [`record`] is what is known of a measurement; [`store`] keeps it in one SQLite file. Whoever measures,
 //! predicts or imports writes the same records, and statistics and reports read nothing else.
 
+pub mod advise;
 pub mod export;
 pub mod import;
 pub mod plan;

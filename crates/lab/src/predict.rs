@@ -11,7 +11,7 @@
 //! - what cannot be predicted is said with its reason, and never made up.
 
 mod courses;
-mod drive;
+pub(crate) mod drive;
 mod fit;
 mod here;
 mod job;

@@ -126,6 +126,7 @@ pub fn import(model: &str, seek: Option<&str>, specs: &str) -> Result<Profile, I
         year: None,
         note: Some(note),
         kind: Kind::HardDisk(Box::new(profile)),
+        reliability: None,
     })
 }
 

@@ -22,6 +22,7 @@ pub mod rack;
 pub mod replay;
 pub mod request;
 pub mod rotation;
+pub mod safety;
 pub mod seek;
 pub mod solid;
 pub mod system;

@@ -7,6 +7,7 @@ mod draw;
 mod figure;
 mod hard;
 mod rates;
+mod reliability;
 mod solid;
 
 pub use figure::{Confidence, Figure};
@@ -14,6 +15,7 @@ pub use hard::{
     BufferTable, CachingTable, HardDiskProfile, LayoutForm, OverheadPair, OverheadTable, QueueTable,
 };
 pub use rates::RatesTable;
+pub use reliability::Reliability;
 pub use solid::SolidDiskProfile;
 
 use crate::disk::DiskModel;
@@ -39,6 +41,9 @@ pub struct Profile {
     /// Its figures.
     #[serde(flatten)]
     pub kind: Kind,
+    /// How it fails; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reliability: Option<Reliability>,
 }
 
 /// What kind of disk, and its figures.
@@ -107,6 +112,7 @@ impl Profile {
     /// # Errors
     /// If a figure cannot be, or is given in another unit than its field's.
     pub fn build(&self) -> Result<DiskModel, ProfileError> {
+        self.reliability.as_ref().map_or(Ok(()), Reliability::check)?;
         Ok(match &self.kind {
             Kind::HardDisk(disk) => DiskModel::Hard(Arc::new(disk.build()?)),
             Kind::SolidDisk(disk) => DiskModel::Solid(Arc::new(disk.build()?)),

@@ -77,7 +77,8 @@ fn pump(
     }
 }
 
-fn command(request: &Request, index: u64) -> model::Request {
+/// A generator's request as a command; `index` tells generators apart.
+pub(crate) fn command(request: &Request, index: u64) -> model::Request {
     let op = match request.kind {
         Kind::Read => Op::Read,
         Kind::Write => Op::Write,

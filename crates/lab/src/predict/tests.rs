@@ -171,8 +171,8 @@ fn a_prediction_is_kept_as_one() {
     let mut store = Store::in_memory().unwrap();
     let id = keep(&plan, &prediction, &options, &mut store).unwrap();
     let stored = store.load(id).unwrap().unwrap();
-    assert_eq!(stored.experiment.origin, Origin::Predicted);
-    assert!(stored.experiment.finished_ms.is_some());
-    let runs: usize = stored.cases.iter().map(|case| case.runs.len()).sum();
+    assert_eq!(stored.head.experiment.origin, Origin::Predicted);
+    assert!(stored.head.finished_ms.is_some());
+    let runs: usize = stored.cases.iter().map(|(_, runs)| runs.len()).sum();
     assert_eq!((stored.cases.len(), runs), (2, 4));
 }

@@ -130,6 +130,11 @@ impl Generator {
         self.io.block
     }
 
+    /// Whether the request in a slot reads or writes.
+    pub(crate) fn is_data(&self, slot: u32) -> bool {
+        self.running[slot as usize].is_some_and(|request| request.kind != Kind::Flush)
+    }
+
     /// Slots.
     pub(crate) fn depth(&self) -> u32 {
         self.io.depth

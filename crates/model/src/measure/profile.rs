@@ -35,7 +35,8 @@ impl Findings {
             Self::SolidDisk(findings) => Kind::SolidDisk(Box::new(solid(findings))),
         };
         let (name, model) = (name.to_owned(), model.to_owned());
-        Profile { name, model, year: None, note: Some("measured by reading only".into()), kind }
+        let note = Some("measured by reading only".into());
+        Profile { name, model, year: None, note, kind, reliability: None }
     }
 }
 

@@ -18,6 +18,13 @@ impl Profile {
             Kind::HardDisk(disk) => hard(disk, &mut dice),
             Kind::SolidDisk(disk) => solid(disk, &mut dice),
         }
+        let mut reliability = drawn.reliability();
+        let figures = [&mut reliability.afr, &mut reliability.unreadable, &mut reliability.latent];
+        for figure in figures {
+            dice.scale(figure);
+        }
+        reliability.afr.value = reliability.afr.value.min(99.0);
+        drawn.reliability = Some(reliability);
         drawn
     }
 }

@@ -1,0 +1,315 @@
+//! What to build of given disks for a load: enumerated, bounded, tried on models, chosen, explained.
+//!
+//! Everything that could be built ([`enumerate`]) is sorted by a bound of its speed; the most promising that keep to
+//! the wishes, and a few that break one of them (to tell what a wish costs), are tried by the real engine on model
+//! disks in virtual time. Safety comes from [`lapstrake_model::safety`] with the rebuild times found there.
+//!
+//! Invariant: the same question is answered in the same way. What it does not do: choose disks to buy, look at
+//! more than one machine, or know what a load will be: it takes it as given.
+
+mod bounds;
+mod candidate;
+mod choose;
+mod drive;
+mod enumerate;
+mod json;
+mod page;
+mod presets;
+mod question;
+mod risk;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod text;
+mod trial;
+
+pub use candidate::{Array, Candidate, Join, Part};
+pub use choose::{Change, Choice};
+pub use enumerate::DISKS_MAX;
+pub use json::json;
+pub use page::page;
+pub use presets::{PRESETS, preset};
+pub use question::{Care, Disk, Load, Question, Wishes, loads_of_plan};
+pub use spec::disks_of;
+pub use text::text;
+
+use crate::LabError;
+use bounds::Bounds;
+use choose::{choose, misses};
+use drive::Span;
+use lapstrake_geometry::{Level, Sectors};
+use lapstrake_model::Nanos;
+use lapstrake_model::safety::{Effort, Loss};
+use lapstrake_sim::array::ArrayError;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How long each load is looked at.
+const SPAN: Span =
+    Span { warm_up: Nanos(500_000_000), time: Nanos(2_000_000_000), requests: 10_000 };
+/// And to bound what disks do alone.
+const GLANCE: Span =
+    Span { warm_up: Nanos(200_000_000), time: Nanos(800_000_000), requests: 2_000 };
+/// Candidates that are tried, of those that keep to the wishes.
+const TRIED: usize = 16;
+/// Of one level and layout at most.
+const TRIED_ALIKE: usize = 3;
+/// Candidates that are tried though they break a wish, for each wish.
+const TRIED_BREAKING: usize = 2;
+/// Chunks that are tried on the best, in sectors; mdadm's own is 1,024.
+const CHUNKS: [u64; 3] = [128, 512, 4096];
+/// The best so many are tried with other chunks.
+const REFINED: usize = 2;
+/// A look at safety, to sort out what is hopeless; and the figure itself.
+const GLANCE_LIVES: Effort = Effort { precision: 0.5, lives_max: 2_000 };
+const LIVES: Effort = Effort { precision: 0.1, lives_max: 30_000 };
+/// How far a glance at safety may be off.
+const SLACK: f64 = 3.0;
+
+/// A candidate and what came of trying it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// What.
+    pub candidate: Candidate,
+    /// Bytes that it offers.
+    pub capacity: u64,
+    /// What its disks cost.
+    pub cost: f64,
+    /// Bytes a second of each load.
+    pub speeds: Vec<f64>,
+    /// The same without one disk; none if it does not outlive that.
+    pub degraded: Option<Vec<f64>>,
+    /// The mean of the speeds' logarithms, by the loads' weights.
+    pub score: f64,
+    /// The same without one disk.
+    pub degraded_score: Option<f64>,
+    /// Hours to rebuild each kind of disk; empty if nothing can be rebuilt.
+    pub rebuild_hours: BTreeMap<String, f64>,
+    /// How likely losses are.
+    pub loss: Loss,
+    /// The wishes that it does not meet.
+    pub misses: Vec<&'static str>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// How many could be built.
+    pub possible: usize,
+    /// How many of these would offer enough and cost no more than wished.
+    pub fitting: usize,
+    /// Those that were tried.
+    pub tried: Vec<Tried>,
+    /// What to build.
+    pub choice: Choice,
+    /// What could not be tried, and why.
+    pub notes: Vec<String>,
+}
+
+/// Answers a question; `progress` is told how many trials of how many are done.
+///
+/// # Errors
+/// If the question has no disks or loads, or more disks than can be enumerated.
+pub fn advise(
+    question: &Question,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Advice, LabError> {
+    question.check()?;
+    let mut all = enumerate::candidates(&question.disks, question.wishes.capacity);
+    let bounds = Bounds::new(&question.disks, &question.loads, GLANCE, question.seed);
+    let mut scored: Vec<(f64, Candidate)> =
+        all.drain(..).map(|candidate| (bounds.score(&candidate), candidate)).collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let fitting = scored.iter().filter(|(_, one)| fits(one, question).is_empty()).count();
+    if fitting == 0 {
+        // What falls short least is not what is fastest.
+        scored.sort_by_key(|(_, one)| std::cmp::Reverse(one.capacity()));
+    }
+    let promising = promising(question, &scored, fitting > 0);
+    let mut notes = Vec::new();
+    let mut tried = try_all(question, &promising, progress, &mut notes);
+    let refined = with_other_chunks(&tried, &choose(&tried, question));
+    tried.extend(try_all(question, &refined, progress, &mut notes));
+    let with_spares = on_all_cores(&tried, |one| with_spare(question, one));
+    tried.extend(with_spares.into_iter().flatten());
+    let choice = choose(&tried, question);
+    Ok(Advice { possible: scored.len(), fitting, tried, choice, notes })
+}
+
+/// Which of the wishes that need no trial a candidate breaks.
+fn fits(candidate: &Candidate, question: &Question) -> Vec<&'static str> {
+    let wishes = &question.wishes;
+    let mut breaks = Vec::new();
+    if wishes.capacity.is_some_and(|least| candidate.capacity() < least) {
+        breaks.push("capacity");
+    }
+    if wishes.budget.is_some_and(|most| candidate.cost(&question.disks) > most) {
+        breaks.push("budget");
+    }
+    breaks
+}
+
+/// The candidates worth trying, from those sorted by what they do at best, or by size if nothing fits the wishes.
+fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -> Vec<Candidate> {
+    let mut kept: Vec<Candidate> = Vec::new();
+    let mut alike: BTreeMap<String, usize> = BTreeMap::new();
+    let mut quotas: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, candidate) in scored {
+        let mut breaks = fits(candidate, question);
+        if breaks.len() > 1 || candidate.capacity() == 0 {
+            continue;
+        }
+        let wish = breaks.pop().unwrap_or("none");
+        let full = |wish, quotas: &BTreeMap<&str, usize>| {
+            let most = if wish == "none" || !some_fit { TRIED } else { TRIED_BREAKING };
+            quotas.get(wish).is_some_and(|count| *count >= most)
+        };
+        let kind = format!("{wish} {}", shape(candidate));
+        if full(wish, &quotas) || alike.get(&kind).is_some_and(|count| *count >= TRIED_ALIKE) {
+            continue;
+        }
+        let hours = |disk| risk::least_rebuild_hours(candidate, &question.disks, disk);
+        let safest = enumerate::spared(&question.disks, candidate);
+        let safest = safest.as_ref().unwrap_or(candidate);
+        let loss = risk::risk(safest, question, hours, GLANCE_LIVES);
+        let most = question.wishes.loss * SLACK;
+        let wish = match wish {
+            wish if question.wishes.judged(&loss) <= most => wish,
+            "none" if loss.array.value <= most => "sectors",
+            "none" => "safety",
+            _ => continue,
+        };
+        if !full(wish, &quotas) {
+            *quotas.entry(wish).or_default() += 1;
+            *alike.entry(kind).or_default() += 1;
+            kept.push(candidate.clone());
+        }
+    }
+    kept
+}
+
+/// Candidates of one shape differ in disks and windows.
+fn shape(candidate: &Candidate) -> String {
+    let array = &candidate.arrays[0];
+    let level = array.level.map_or("disk", Level::name);
+    let layout = array.layout.map(|layout| layout.to_string()).unwrap_or_default();
+    format!("{level} {layout} {} {:?}", candidate.arrays.len() > 1, candidate.join)
+}
+
+/// The best with other chunks.
+fn with_other_chunks(tried: &[Tried], choice: &Choice) -> Vec<Candidate> {
+    let best = choice.pick.into_iter().chain(choice.runners_up.iter().copied()).take(REFINED);
+    let mut others = Vec::new();
+    for place in best {
+        let candidate = &tried[place].candidate;
+        let is_striped = |array: &Array| {
+            array.level.is_some_and(|level| level.is_striped() && array.parts.len() > 1)
+        };
+        if !candidate.arrays.iter().any(is_striped) {
+            continue;
+        }
+        for chunk in CHUNKS {
+            let mut other = candidate.clone();
+            for array in other.arrays.iter_mut().filter(|array| is_striped(array)) {
+                array.chunk = Some(Sectors(chunk));
+            }
+            others.push(other);
+        }
+    }
+    others
+}
+
+/// Tries candidates; in their order. What `create` refuses is noted and left out.
+fn try_all(
+    question: &Question,
+    candidates: &[Candidate],
+    progress: &(dyn Fn(usize, usize) + Sync),
+    notes: &mut Vec<String>,
+) -> Vec<Tried> {
+    let done = AtomicUsize::new(0);
+    let tried = on_all_cores(candidates, |candidate| {
+        let tried = attempt(question, candidate);
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, candidates.len());
+        tried.map_err(|error| format!("{}: {error}", candidate.words(&question.disks)))
+    });
+    let keep = |tried: Result<Tried, String>| tried.map_err(|note| notes.push(note)).ok();
+    tried.into_iter().filter_map(keep).collect()
+}
+
+/// What comes of each item, in their order.
+fn on_all_cores<T: Sync, R: Send>(items: &[T], one: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::with_capacity(items.len()));
+    let work = || {
+        while let Some((index, item)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            items.get(index).map(|item| (index, item))
+        } {
+            let result = one(item);
+            found.lock().expect("no one panicked").push((index, result));
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(items.len()) {
+            scope.spawn(work);
+        }
+    });
+    let mut found = found.into_inner().expect("no one panicked");
+    found.sort_by_key(|(index, _)| *index);
+    found.into_iter().map(|(_, result)| result).collect()
+}
+
+fn attempt(question: &Question, candidate: &Candidate) -> Result<Tried, ArrayError> {
+    let (speeds, degraded) = trial::speeds(candidate, question, SPAN)?;
+    // Disks of a kind have windows alike, and take as long.
+    let mut rebuild_hours: BTreeMap<String, f64> = BTreeMap::new();
+    for disk in candidate.disks() {
+        let kind = &question.disks[disk].kind;
+        if candidate.tolerance() > 0 && !rebuild_hours.contains_key(kind) {
+            let hours = trial::rebuild_hours(candidate, question, disk)?;
+            rebuild_hours.insert(kind.clone(), hours);
+        }
+    }
+    let mut tried = Tried {
+        candidate: candidate.clone(),
+        capacity: candidate.capacity(),
+        cost: candidate.cost(&question.disks),
+        score: question.score(&speeds),
+        degraded_score: degraded.as_deref().map(|speeds| question.score(speeds)),
+        speeds,
+        degraded,
+        loss: loss(question, candidate, &rebuild_hours),
+        rebuild_hours,
+        misses: Vec::new(),
+    };
+    tried.misses = misses(&tried, &question.wishes);
+    Ok(tried)
+}
+
+fn loss(question: &Question, candidate: &Candidate, hours: &BTreeMap<String, f64>) -> Loss {
+    let hours = |disk: usize| hours.get(&question.disks[disk].kind).copied().unwrap_or(0.0);
+    risk::risk(candidate, question, hours, LIVES)
+}
+
+/// The same with a hot spare, if there is a disk for that: as fast, and safer.
+fn with_spare(question: &Question, tried: &Tried) -> Option<Tried> {
+    let candidate = enumerate::spared(&question.disks, &tried.candidate)?;
+    let mut spared = Tried {
+        cost: candidate.cost(&question.disks),
+        loss: loss(question, &candidate, &tried.rebuild_hours),
+        candidate,
+        ..tried.clone()
+    };
+    spared.misses = misses(&spared, &question.wishes);
+    Some(spared)
+}
+
+impl Tried {
+    /// Hours to rebuild the disk that takes longest; none if nothing can be rebuilt.
+    #[must_use]
+    pub fn longest_rebuild(&self) -> Option<f64> {
+        self.rebuild_hours.values().copied().max_by(f64::total_cmp)
+    }
+}

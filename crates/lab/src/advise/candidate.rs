@@ -1,0 +1,222 @@
+//! What could be built: arrays on windows of disks, and how several become one volume.
+
+use super::Disk;
+use crate::report::units::bytes;
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
+use std::collections::BTreeMap;
+
+/// What metadata and its alignment take of a large member, in sectors: mdadm's data offset.
+const OFFSET: u64 = 264_192;
+/// Chunks are multiples of this: sizes are rounded down to it, in sectors.
+const ALIGN: u64 = 2048;
+
+/// A window of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Part {
+    /// Which disk.
+    pub disk: usize,
+    /// Its first sector.
+    pub first: u64,
+    /// Its sectors.
+    pub sectors: u64,
+}
+
+/// An array, or a bare window of a disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Array {
+    /// None: the first part as it is.
+    pub level: Option<Level>,
+    /// None: mdadm's default.
+    pub layout: Option<Layout>,
+    /// None: mdadm's default.
+    pub chunk: Option<Sectors>,
+    /// Its members, by slot.
+    pub parts: Vec<Part>,
+}
+
+/// How several arrays become one volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Join {
+    /// One after the other.
+    Linear,
+    /// Striped; zones make up for unlike sizes.
+    Striped,
+}
+
+/// Something that could be built.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    /// The arrays, one at least.
+    pub arrays: Vec<Array>,
+    /// How they become one.
+    pub join: Join,
+    /// A disk that waits for another to fail.
+    pub spare: Option<usize>,
+}
+
+impl Array {
+    /// The address map, with chunks of mdadm's size if nothing else is said. None for a bare part, and for what
+    /// cannot be.
+    pub(super) fn geometry(&self) -> Option<Geometry> {
+        let level = self.level?;
+        let striped = level.is_striped();
+        let sizes = self.parts.iter().map(|part| usable(part.sectors));
+        let component = Sectors(sizes.clone().min().unwrap_or(0));
+        let config = Config {
+            level,
+            layout: self.layout.unwrap_or(Layout::default_for(level)),
+            chunk: if striped { self.chunk.unwrap_or(Sectors(1024)) } else { Sectors::ZERO },
+            raid_disks: self.parts.len() as u16,
+            component,
+            member_sizes: sizes.map(Sectors).collect(),
+        };
+        Geometry::new(&config).ok()
+    }
+
+    fn sectors(&self) -> u64 {
+        match self.level {
+            None => self.parts.first().map_or(0, |part| part.sectors),
+            Some(_) => self.geometry().map_or(0, |geometry| geometry.array_sectors().0),
+        }
+    }
+
+    /// How many slots may be lost, whichever they are.
+    pub(super) fn tolerance(&self) -> usize {
+        match self.level {
+            None | Some(Level::Linear | Level::Raid0) => 0,
+            Some(Level::Raid1) => self.parts.len() - 1,
+            Some(Level::Raid4 | Level::Raid5) => 1,
+            Some(Level::Raid6) => 2,
+            Some(Level::Raid10) => match self.layout {
+                Some(Layout::Raid10(layout)) => layout.copies() as usize - 1,
+                _ => 1,
+            },
+        }
+    }
+
+    fn words(&self, disks: &[Disk]) -> String {
+        let name = match (self.level, self.layout) {
+            (None, _) => String::new(),
+            (Some(Level::Raid10), Some(layout)) => format!("RAID10 {layout} of "),
+            (Some(Level::Linear), _) => "linear of ".to_owned(),
+            (Some(level), _) => format!("{} of ", level.name().to_uppercase()),
+        };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for part in &self.parts {
+            *counts.entry(disks[part.disk].kind.as_str()).or_default() += 1;
+        }
+        let members = counts.iter().map(|(kind, count)| match count {
+            1 => (*kind).to_owned(),
+            _ => format!("{count} x {kind}"),
+        });
+        let members = members.collect::<Vec<_>>().join(", ");
+        let chunk = self.chunk.map(|chunk| format!(", chunk {}", bytes(chunk.0 * 512)));
+        format!("{name}{members}{}{}", self.window(disks), chunk.unwrap_or_default())
+    }
+
+    /// Which windows of its disks it uses, if not all of each.
+    fn window(&self, disks: &[Disk]) -> String {
+        let whole = |part: &Part| part.first == 0 && disks[part.disk].sectors == part.sectors;
+        let Some(part) = self.parts.iter().find(|part| !whole(part)) else { return String::new() };
+        let size = bytes(part.sectors * 512);
+        match part.first {
+            0 => format!(" (the first {size} of each)"),
+            first => format!(" ({size} of each from {} on)", bytes(first * 512)),
+        }
+    }
+
+    /// The command that makes it.
+    fn command(&self, name: &str, disks: &[Disk]) -> Option<String> {
+        let level = self.level?;
+        let mut words = format!("lapstrake create {name} --level {}", level.name());
+        words += &format!(" --raid-devices {}", self.parts.len());
+        if let Some(layout) = self.layout {
+            words += &format!(" --layout {layout}");
+        }
+        if let Some(chunk) = self.chunk.filter(|_| level.is_striped()) {
+            words += &format!(" --chunk {}K", chunk.0 / 2);
+        }
+        for part in &self.parts {
+            let disk = &disks[part.disk];
+            words += &format!(" {}", disk.name);
+            if part.first > 0 || part.sectors < disk.sectors {
+                words += &format!("@{}M+{}M", part.first / 2048, part.sectors / 2048);
+            }
+        }
+        Some(words)
+    }
+}
+
+impl Candidate {
+    /// One array.
+    pub(super) fn one(array: Array) -> Self {
+        Self { arrays: vec![array], join: Join::Linear, spare: None }
+    }
+
+    /// Bytes that it offers.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.arrays.iter().map(Array::sectors).sum::<u64>() * 512
+    }
+
+    /// The disks that it uses, the spare one included.
+    pub(super) fn disks(&self) -> Vec<usize> {
+        let parts = self.arrays.iter().flat_map(|array| array.parts.iter().map(|part| part.disk));
+        let mut disks: Vec<usize> = parts.chain(self.spare).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        disks
+    }
+
+    /// How many disks may be lost, whichever they are.
+    pub(super) fn tolerance(&self) -> usize {
+        self.arrays.iter().map(Array::tolerance).min().unwrap_or(0)
+    }
+
+    /// What it costs.
+    pub(super) fn cost(&self, disks: &[Disk]) -> f64 {
+        self.disks().iter().map(|&disk| disks[disk].price).sum()
+    }
+
+    /// It in words.
+    #[must_use]
+    pub fn words(&self, disks: &[Disk]) -> String {
+        let arrays: Vec<String> = self.arrays.iter().map(|array| array.words(disks)).collect();
+        let mut words = match (arrays.as_slice(), self.join) {
+            ([one], _) => one.clone(),
+            (several, Join::Linear) => format!("one after the other: {}", several.join(" + ")),
+            (several, Join::Striped) => format!("RAID0 over {}", several.join(" + ")),
+        };
+        if let Some(spare) = self.spare {
+            words += &format!(", {} as a hot spare", disks[spare].kind);
+        }
+        words
+    }
+
+    /// The commands that make it, and what is left to do by hand.
+    pub(super) fn commands(&self, disks: &[Disk]) -> Vec<String> {
+        let name = |index| if self.arrays.len() == 1 { "md0".into() } else { format!("md{index}") };
+        let arrays = self.arrays.iter().enumerate();
+        let mut commands: Vec<String> =
+            arrays.filter_map(|(index, array)| array.command(&name(index), disks)).collect();
+        if self.arrays.len() > 1 {
+            let level = if self.join == Join::Striped { "raid0" } else { "linear" };
+            let count = self.arrays.len();
+            commands.push(format!("# then a {level} of these {count} arrays, or LVM over them"));
+        }
+        if let Some(spare) = self.spare {
+            commands.push(format!("lapstrake add md0 {}", disks[spare].name));
+        }
+        commands
+    }
+}
+
+/// What of a window of so many sectors holds data, about.
+fn usable(sectors: u64) -> u64 {
+    sectors.saturating_sub(OFFSET) / ALIGN * ALIGN
+}
+
+/// A window that offers so many sectors, about.
+pub(super) fn window_for(sectors: u64) -> u64 {
+    (sectors + OFFSET).next_multiple_of(1 << 21)
+}

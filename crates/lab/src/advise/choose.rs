@@ -1,0 +1,158 @@
+//! Which of the candidates that were tried to build, and why.
+//!
+//! Of those that meet all wishes the fastest; within [`SAME`] of it, which models cannot tell apart, the larger, then the
+//! safer, then the cheaper. If nothing meets them all, what falls short least. What would change that is found by
+//! asking again with one wish changed.
+
+use super::{Question, Tried, Wishes};
+use serde::Serialize;
+
+/// Speeds that differ by less are the same.
+const SAME: f64 = 0.05;
+/// A figure is better than another if it is by this share.
+const BETTER: f64 = 0.03;
+
+/// What was chosen, by places in the list of what was tried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// What to build; none if nothing was possible at all.
+    pub pick: Option<usize>,
+    /// The next best.
+    pub runners_up: Vec<usize>,
+    /// Those that no other beats in everything.
+    pub pareto: Vec<usize>,
+    /// What would be picked if a wish were another.
+    pub changes: Vec<Change>,
+}
+
+/// Another wish, another pick.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The wish.
+    pub wish: String,
+    /// What would be picked.
+    pub pick: usize,
+}
+
+pub(super) fn choose(tried: &[Tried], question: &Question) -> Choice {
+    let ranked = rank(tried, &question.wishes);
+    let meets = |&&place: &&usize| misses(&tried[place], &question.wishes).is_empty();
+    let runners_up = ranked.iter().skip(1).filter(meets).take(3).copied().collect();
+    let pick = ranked.first().copied();
+    Choice { pick, runners_up, pareto: pareto(tried), changes: changes(tried, question, pick) }
+}
+
+/// Which wishes a candidate does not meet.
+pub(super) fn misses(tried: &Tried, wishes: &Wishes) -> Vec<&'static str> {
+    let speeds = || wishes.speeds.iter().zip(&tried.speeds);
+    let misses = [
+        ("capacity", wishes.capacity.is_some_and(|least| tried.capacity < least)),
+        ("budget", wishes.budget.is_some_and(|most| tried.cost > most)),
+        ("safety", wishes.judged(&tried.loss) > wishes.loss),
+        ("speed", speeds().any(|(least, speed)| least.is_some_and(|least| *speed < least))),
+    ];
+    misses.into_iter().filter(|(_, misses)| *misses).map(|(wish, _)| wish).collect()
+}
+
+/// By what factor, as a logarithm, a candidate falls short of the wishes, all together.
+fn shortfall(tried: &Tried, wishes: &Wishes) -> f64 {
+    let short = |wished: f64, found: f64| (wished / found.max(1e-300)).ln().max(0.0);
+    let capacity = wishes.capacity.map_or(0.0, |least| short(least as f64, tried.capacity as f64));
+    let budget = wishes.budget.map_or(0.0, |most| short(tried.cost.max(1e-9), most.max(1e-9)));
+    let speeds = wishes.speeds.iter().zip(&tried.speeds);
+    let speed = speeds.map(|(least, speed)| least.map_or(0.0, |least| short(least, *speed)));
+    capacity + budget + short(wishes.judged(&tried.loss), wishes.loss) + speed.sum::<f64>()
+}
+
+/// Places, best first: those that meet all wishes, by speed and the rest; then those that fall short least.
+fn rank(tried: &[Tried], wishes: &Wishes) -> Vec<usize> {
+    let meets = |place: &usize| misses(&tried[*place], wishes).is_empty();
+    let (mut meeting, mut others): (Vec<usize>, Vec<usize>) = (0..tried.len()).partition(meets);
+    let mut ranked = Vec::with_capacity(tried.len());
+    while !meeting.is_empty() {
+        let best = best(tried, &meeting);
+        meeting.retain(|&place| place != best);
+        ranked.push(best);
+    }
+    let short = |place: &usize| shortfall(&tried[*place], wishes);
+    others.sort_by(|a, b| short(a).total_cmp(&short(b)).then(a.cmp(b)));
+    ranked.extend(others);
+    ranked
+}
+
+/// The fastest, or what is about as fast and larger, safer or cheaper.
+fn best(tried: &[Tried], places: &[usize]) -> usize {
+    let fastest = places.iter().map(|&place| tried[place].score).fold(f64::NEG_INFINITY, f64::max);
+    let about = places.iter().filter(|&&place| tried[place].score >= fastest - SAME);
+    let order = |&&a: &&usize, &&b: &&usize| {
+        let (a, b) = (&tried[a], &tried[b]);
+        let capacity = |one: &Tried| (one.capacity as f64).ln() / BETTER;
+        let loss = |one: &Tried| one.loss.data.value.max(1e-15).log10();
+        let larger = capacity(a).round().total_cmp(&capacity(b).round());
+        let safer = loss(b).round().total_cmp(&loss(a).round());
+        let cheaper = b.cost.total_cmp(&a.cost);
+        larger.then(safer).then(cheaper).then(a.score.total_cmp(&b.score))
+    };
+    about.max_by(order).copied().unwrap_or(places[0])
+}
+
+/// Those that no other beats: none is as good in everything and better in something.
+fn pareto(tried: &[Tried]) -> Vec<usize> {
+    let figures = |one: &Tried| {
+        [
+            (one.capacity as f64).max(1.0).ln(),
+            one.score,
+            one.degraded_score.unwrap_or(f64::NEG_INFINITY),
+            -one.loss.data.value.max(1e-15).ln() / 10.0,
+            -one.cost.max(1.0).ln(),
+        ]
+    };
+    let figures: Vec<_> = tried.iter().map(figures).collect();
+    let beats = |a: usize, b: usize| {
+        let pairs = || figures[a].iter().zip(&figures[b]);
+        let is_as_good = pairs().all(|(a, b)| *a >= b - BETTER || a == b);
+        let gain: f64 = pairs().map(|(a, b)| if a == b { 0.0 } else { a - b }).sum();
+        is_as_good && pairs().any(|(a, b)| *a > b + BETTER) && gain > 0.0
+    };
+    let all = 0..tried.len();
+    let mut kept: Vec<usize> =
+        all.clone().filter(|&one| !all.clone().any(|other| beats(other, one))).collect();
+    kept.sort_by(|&a, &b| tried[b].score.total_cmp(&tried[a].score));
+    kept
+}
+
+fn changes(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Change> {
+    let wishes = &question.wishes;
+    let (years, loss) = (question.care.years, wishes.loss);
+    let mut others: Vec<(String, Wishes)> = Vec::new();
+    let mut other = |wish: String, changed: Wishes| others.push((wish, changed));
+    if wishes.capacity.is_some() {
+        other("without a least capacity".into(), Wishes { capacity: None, ..wishes.clone() });
+    }
+    if wishes.budget.is_some() {
+        other("without a limit to the cost".into(), Wishes { budget: None, ..wishes.clone() });
+    }
+    if wishes.speeds.iter().any(Option::is_some) {
+        other("without a least speed".into(), Wishes { speeds: Vec::new(), ..wishes.clone() });
+    }
+    if !wishes.sectors_may_go {
+        let changed = Wishes { sectors_may_go: true, ..wishes.clone() };
+        other("if single sectors may be lost, the array not".into(), changed);
+    }
+    other("if data may be lost".into(), Wishes { loss: 1.0, ..wishes.clone() });
+    for part in [10.0, 100.0] {
+        let wish =
+            format!("if a loss in {years} years may be no likelier than {:.1e}", loss / part);
+        other(wish, Wishes { loss: loss / part, ..wishes.clone() });
+    }
+    let larger = pick.map(|pick| (tried[pick].capacity as f64 * 1.05) as u64);
+    other("if it must be larger".into(), Wishes { capacity: larger, ..wishes.clone() });
+    let mut changes: Vec<Change> = Vec::new();
+    for (wish, changed) in others {
+        let Some(&other) = rank(tried, &changed).first() else { continue };
+        if Some(other) != pick && misses(&tried[other], &changed).is_empty() {
+            changes.push(Change { wish, pick: other });
+        }
+    }
+    changes
+}

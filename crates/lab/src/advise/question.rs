@@ -1,0 +1,180 @@
+//! What is asked: disks, loads, wishes, and how the array will be looked after.
+
+use super::DISKS_MAX;
+use crate::LabError;
+use crate::plan::{Io, Plan};
+use lapstrake_model::profile::{Kind, Profile};
+use lapstrake_model::queue::{QueueConfig, Queued};
+use lapstrake_model::rack::Window;
+use lapstrake_model::safety::Loss;
+use lapstrake_model::{DiskModel, Processor, Volume};
+use std::path::Path;
+
+/// A disk that is there, or could be bought.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// What this one is called.
+    pub name: String,
+    /// What kind it is: disks of one kind and price are alike.
+    pub kind: String,
+    /// Its profile.
+    pub profile: Profile,
+    /// The model that it describes.
+    pub model: DiskModel,
+    /// Its sectors.
+    pub sectors: u64,
+    /// It has an arm.
+    pub is_rotational: bool,
+    /// What it costs; 0 for one that is there.
+    pub price: f64,
+}
+
+/// A load, and how much it counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Its name.
+    pub name: String,
+    /// How much it counts beside others.
+    pub weight: f64,
+    /// What it does.
+    pub io: Io,
+}
+
+/// What the array should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wishes {
+    /// Bytes, at least.
+    pub capacity: Option<u64>,
+    /// Bytes a second of each load, at least; empty: none.
+    pub speeds: Vec<Option<f64>>,
+    /// The probability of losing data over the years, at most.
+    pub loss: f64,
+    /// Single sectors may be lost: what counts is the array as a whole.
+    pub sectors_may_go: bool,
+    /// What disks may cost, at most.
+    pub budget: Option<f64>,
+}
+
+impl Wishes {
+    /// What of a loss counts.
+    pub(super) fn judged(&self, loss: &Loss) -> f64 {
+        if self.sectors_may_go { loss.array.value } else { loss.data.value }
+    }
+}
+
+/// How the array will be looked after.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Care {
+    /// For how long.
+    pub years: f64,
+    /// From a failure until somebody has put a new disk in, in hours.
+    pub replace_hours: f64,
+    /// Between two scrubs, in hours; none if nobody scrubs.
+    pub scrub_hours: Option<f64>,
+    /// Spares beside the disks named.
+    pub spares: usize,
+}
+
+impl Default for Care {
+    /// Five years; a new disk after three days; a scrub each month, as distributions have it.
+    fn default() -> Self {
+        Self { years: 5.0, replace_hours: 72.0, scrub_hours: Some(730.0), spares: 0 }
+    }
+}
+
+/// A question.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What there is to build of.
+    pub disks: Vec<Disk>,
+    /// What it is for.
+    pub loads: Vec<Load>,
+    /// What it should be.
+    pub wishes: Wishes,
+    /// How it will be looked after.
+    pub care: Care,
+    /// On what it will run.
+    pub processor: Processor,
+    /// From which everything random is drawn.
+    pub seed: u64,
+}
+
+impl Disk {
+    /// A disk of a profile.
+    ///
+    /// # Errors
+    /// If the profile describes none.
+    pub fn new(name: &str, profile: Profile, price: f64) -> Result<Self, LabError> {
+        let wrong = |error| LabError::Question { why: format!("{name}: {error}") };
+        let model = profile.build().map_err(wrong)?;
+        Ok(Self {
+            name: name.to_owned(),
+            kind: profile.name.clone(),
+            sectors: model.blocks(),
+            is_rotational: matches!(model, DiskModel::Hard(_)),
+            profile,
+            model,
+            price,
+        })
+    }
+
+    /// A window of it as arrays meet it: hard disks are behind the block layer's queue.
+    pub(super) fn queued(&self, window: Window) -> Box<dyn Volume> {
+        let config = match &self.profile.kind {
+            Kind::HardDisk(hard) if hard.queue.value.depth > 1 => QueueConfig::QUEUED,
+            Kind::HardDisk(_) => QueueConfig::IDE,
+            Kind::SolidDisk(_) => return Box::new(window),
+        };
+        Box::new(Queued::new(Box::new(window), config))
+    }
+}
+
+impl Question {
+    pub(super) fn check(&self) -> Result<(), LabError> {
+        let wrong = |why: String| Err(LabError::Question { why });
+        if self.disks.is_empty() {
+            return wrong("there are no disks".into());
+        }
+        if self.disks.len() > DISKS_MAX {
+            return wrong(format!("there are {} disks; {DISKS_MAX} at most", self.disks.len()));
+        }
+        if self.loads.is_empty() {
+            return wrong("there is no load".into());
+        }
+        if self.loads.iter().any(|load| load.weight.is_nan() || load.weight <= 0.0) {
+            return wrong("a load's weight must be more than 0".into());
+        }
+        let is_share = self.wishes.loss > 0.0 && self.wishes.loss <= 1.0;
+        if !is_share || self.care.years.is_nan() || self.care.years <= 0.0 {
+            return wrong("a probability is from 0 to 1, and years are more than 0".into());
+        }
+        Ok(())
+    }
+
+    /// The mean of the loads' logarithms, by weight: twice as fast at half of it is worth as much as half as
+    /// fast at the other half costs.
+    pub(super) fn score(&self, speeds: &[f64]) -> f64 {
+        let weights: f64 = self.loads.iter().map(|load| load.weight).sum();
+        let logarithms = self.loads.iter().zip(speeds);
+        logarithms.map(|(load, speed)| load.weight * speed.max(1.0).ln()).sum::<f64>() / weights
+    }
+}
+
+/// The loads of a plan of the lab: those whose requests are the lab's own.
+///
+/// # Errors
+/// If the plan is wrong or has none.
+pub fn loads_of_plan(path: &Path) -> Result<Vec<Load>, LabError> {
+    let plan = Plan::read(path).map_err(|error| LabError::Question { why: error.to_string() })?;
+    let load = |workload: crate::plan::Workload| match workload.load {
+        crate::plan::Load::Io(io) => Some(Load { name: workload.name, weight: 1.0, io }),
+        _ => None,
+    };
+    let loads: Vec<Load> = plan.workloads.into_iter().filter_map(load).collect();
+    if loads.is_empty() {
+        let path = path.display();
+        let why = format!("{path}: no workload has a pattern; others cannot be tried on models");
+        return Err(LabError::Question { why });
+    }
+    Ok(loads)
+}

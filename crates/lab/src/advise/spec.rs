@@ -1,0 +1,127 @@
+//! Disks as people name them: `PROFILE[xN][@PRICE]`, or a TOML file of them.
+
+use super::{DISKS_MAX, Disk};
+use crate::LabError;
+use lapstrake_model::profile::Profile;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    disk: Vec<Entry>,
+}
+
+/// Disks of one kind.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    profile: String,
+    #[serde(default = "one")]
+    count: usize,
+    /// Of each.
+    #[serde(default)]
+    price: f64,
+    name: Option<String>,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Disks of words, and of a file's text (`[[disk]]` with `profile`, `count`, `price`, `name`); `find` gives a profile
+/// by its name. Disks of one name are numbered.
+///
+/// # Errors
+/// If there is no such profile, the numbers are none, or the text is not such a one.
+pub fn disks_of(
+    words: &[impl AsRef<str>],
+    text: Option<&str>,
+    find: &dyn Fn(&str) -> Result<Profile, String>,
+) -> Result<Vec<Disk>, LabError> {
+    let mut entries = Vec::new();
+    for word in words {
+        entries.push(entry(word.as_ref(), find)?);
+    }
+    if let Some(text) = text {
+        let file: File = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        entries.extend(file.disk);
+    }
+    let (mut disks, mut counts) = (Vec::new(), BTreeMap::new());
+    for entry in &entries {
+        let profile = find(&entry.profile).map_err(wrong)?;
+        if entry.count == 0 || entry.price.is_nan() || entry.price < 0.0 {
+            let profile = &entry.profile;
+            return Err(wrong(format!("{profile}: a count is 1 at least, a price 0")));
+        }
+        let base = entry.name.as_ref().unwrap_or(&profile.name);
+        for _ in 0..entry.count.min(DISKS_MAX + 1) {
+            let number: &mut usize = counts.entry(base.clone()).or_default();
+            *number += 1;
+            disks.push(Disk::new(&format!("{base}-{number}"), profile.clone(), entry.price)?);
+        }
+    }
+    Ok(disks)
+}
+
+fn entry(word: &str, find: &dyn Fn(&str) -> Result<Profile, String>) -> Result<Entry, LabError> {
+    let (kind, price) = match word.rsplit_once('@') {
+        Some((kind, price)) => {
+            let price =
+                price.parse().map_err(|_| wrong(format!("{word}: {price:?} is no price")))?;
+            (kind, price)
+        }
+        None => (word, 0.0),
+    };
+    let entry =
+        |profile: &str, count| Entry { profile: profile.to_owned(), count, price, name: None };
+    // Names may end in an x and digits themselves.
+    if find(kind).is_ok() {
+        return Ok(entry(kind, 1));
+    }
+    match kind.rsplit_once('x').map(|(profile, count)| (profile, count.parse())) {
+        Some((profile, Ok(count))) => Ok(entry(profile, count)),
+        _ => Ok(entry(kind, 1)),
+    }
+}
+
+fn wrong(why: String) -> LabError {
+    LabError::Question { why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapstrake_model::profile::builtin;
+
+    fn find(name: &str) -> Result<Profile, String> {
+        builtin::get(name).ok_or(format!("no {name}"))?.map_err(|error| error.to_string())
+    }
+
+    fn read(word: &str) -> Option<(String, usize, f64)> {
+        let disks = disks_of(&[word], None, &find).ok()?;
+        Some((disks[0].kind.clone(), disks.len(), disks[0].price))
+    }
+
+    #[test]
+    fn words_name_a_profile_a_number_and_a_price() {
+        assert_eq!(read("hdd-4tb"), Some(("hdd-4tb".into(), 1, 0.0)));
+        assert_eq!(read("hdd-4tbx3@79.50"), Some(("hdd-4tb".into(), 3, 79.5)));
+        assert_eq!(read("seagate-250-x510"), Some(("seagate-250-x510".into(), 1, 0.0)));
+        assert_eq!(read("seagate-250-x510x2"), Some(("seagate-250-x510".into(), 2, 0.0)));
+        for bad in ["", "nobody", "hdd-4tb@", "hdd-4tb@cheap", "hdd-4tbx0", "hdd-4tb@-1"] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_lists_disks() {
+        let text = "[[disk]]\nprofile = \"hdd-4tb\"\ncount = 2\nprice = 80\nname = \"red\"\n\
+                    [[disk]]\nprofile = \"ssd-sata-1tb\"\n";
+        let disks = disks_of(&["ssd-sata-1tb"], Some(text), &find).unwrap();
+        let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+        assert_eq!(names, ["ssd-sata-1tb-1", "red-1", "red-2", "ssd-sata-1tb-2"]);
+        let none: [&str; 0] = [];
+        assert!(disks_of(&none, Some("[[disk]]\nprofil = \"x\""), &find).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Questions and their answers.
+
+use super::*;
+use crate::predict::{processor_profile, profile_named};
+use lapstrake_model::safety::Estimate;
+use std::collections::BTreeSet;
+
+fn disks(words: &[&str]) -> Vec<Disk> {
+    disks_of(words, None, &profile_named).unwrap()
+}
+
+fn question(words: &[&str], load: &str) -> Question {
+    let loads = preset(load).unwrap();
+    Question {
+        disks: disks(words),
+        wishes: Wishes {
+            capacity: None,
+            speeds: Vec::new(),
+            loss: 0.01,
+            sectors_may_go: false,
+            budget: None,
+        },
+        loads,
+        care: Care::default(),
+        processor: processor_profile("epyc-2021").unwrap().build().unwrap(),
+        seed: 1,
+    }
+}
+
+const SIX: [&str; 6] =
+    ["hdd-4tb", "hdd-4tb", "hdd-8tb-shingled", "hdd-20tb", "ssd-sata-1tb", "ssd-nvme-1tb"];
+
+#[test]
+fn what_is_enumerated_can_be_built_and_windows_do_not_overlap() {
+    let disks = disks(&SIX);
+    for wished in [None, Some(2 << 40)] {
+        let all = enumerate::candidates(&disks, wished);
+        let distinct: BTreeSet<String> = all.iter().map(|one| format!("{one:?}")).collect();
+        assert_eq!(distinct.len(), all.len());
+        for candidate in &all {
+            assert!(candidate.capacity() > 0, "{candidate:?}");
+            let mut parts: Vec<Part> =
+                candidate.arrays.iter().flat_map(|array| array.parts.clone()).collect();
+            parts.sort();
+            assert!(parts.iter().all(|part| part.first + part.sectors <= disks[part.disk].sectors));
+            for pair in parts.windows(2) {
+                let apart = pair[0].disk != pair[1].disk;
+                assert!(apart || pair[0].first + pair[0].sectors <= pair[1].first, "{candidate:?}");
+            }
+            for array in &candidate.arrays {
+                let members: BTreeSet<usize> = array.parts.iter().map(|part| part.disk).collect();
+                assert_eq!(members.len(), array.parts.len(), "{candidate:?}");
+            }
+        }
+        for level in Level::ALL.into_iter().filter(|level| *level != Level::Raid4) {
+            assert!(all.iter().any(|one| one.arrays[0].level == Some(level)), "{level}");
+        }
+    }
+}
+
+#[test]
+fn like_disks_are_one_choice() {
+    let count = |words: &[&str]| enumerate::candidates(&disks(words), None).len();
+    assert!(count(&["hdd-4tbx6"]) < 80, "{}", count(&["hdd-4tbx6"]));
+    assert!(count(&["hdd-4tbx24"]) < 400);
+    assert!(count(&SIX) > 300);
+    // Of two prices the cheap ones are another choice.
+    assert!(count(&["hdd-4tbx3", "hdd-4tbx3@50"]) > count(&["hdd-4tbx6"]));
+}
+
+#[test]
+fn layers_use_what_the_smallest_disk_leaves() {
+    let disks = disks(&["hdd-4tbx2", "hdd-8tb-shingledx2"]);
+    let all = enumerate::candidates(&disks, None);
+    let of_all = |wanted: usize, several: bool| {
+        let fits = |one: &&Candidate| {
+            one.disks().len() == 4 && one.tolerance() == wanted && (one.arrays.len() > 1) == several
+        };
+        all.iter().filter(fits).map(Candidate::capacity).max().unwrap() as f64 / 1e12
+    };
+    // 3 x 4 TB, and another 4 TB mirrored.
+    assert!((of_all(1, false) - 12.0).abs() < 0.1, "{}", of_all(1, false));
+    assert!((of_all(1, true) - 16.0).abs() < 0.1, "{}", of_all(1, true));
+}
+
+#[test]
+fn windows_are_as_large_as_what_is_wished_needs() {
+    let disks = disks(&["hdd-20tbx4"]);
+    let wished = 4 << 40;
+    let all = enumerate::candidates(&disks, Some(wished));
+    let raid10 = all.iter().filter(|one| one.arrays[0].level == Some(Level::Raid10));
+    let short = raid10.filter(|one| one.disks().len() == 4);
+    let least = short.map(Candidate::capacity).min().unwrap();
+    assert!((wished..wished + wished / 20).contains(&least), "{least}");
+}
+
+#[test]
+fn a_question_is_answered_the_same_way_twice_and_keeps_to_the_wishes() {
+    let mut question = question(&["hitachi-80x3", "seagate-250-x510"], "backup");
+    question.wishes.capacity = Some(100 << 30);
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    assert_eq!(advise(&question, &|_, _| {}).unwrap(), advice);
+    let pick = &advice.tried[advice.choice.pick.unwrap()];
+    assert!(pick.misses.is_empty() && pick.candidate.tolerance() > 0, "{pick:?}");
+    assert!(pick.capacity >= 100 << 30 && pick.loss.data.value <= 0.01);
+    assert!(pick.longest_rebuild().unwrap() > 0.1 && pick.degraded.is_some(), "{pick:?}");
+    // Without a wish for safety a stripe is faster.
+    let change = advice.choice.changes.iter().find(|change| change.wish == "if data may be lost");
+    let stripe = &advice.tried[change.unwrap().pick];
+    assert!(stripe.candidate.tolerance() == 0 && stripe.score > pick.score, "{stripe:?}");
+    let told = text(&question, &advice);
+    assert!(told.starts_with("Build: ") && told.contains("lapstrake create md0"), "{told}");
+    let page = page(&question, &advice);
+    assert!(page.contains("predicted") && page.contains(&pick.candidate.words(&question.disks)));
+    let json = json(&question, &advice);
+    let place = json["choice"]["pick"].as_u64().unwrap() as usize;
+    assert_eq!(json["tried"][place]["misses"], serde_json::json!([]));
+}
+
+#[test]
+fn what_cannot_be_met_is_said() {
+    let mut question = question(&["hitachi-80x2"], "backup");
+    question.wishes.capacity = Some(1 << 40);
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    let pick = &advice.tried[advice.choice.pick.unwrap()];
+    assert_eq!(pick.misses, ["capacity"]);
+    assert!(text(&question, &advice).contains("misses only capacity"));
+    question.disks.clear();
+    assert!(advise(&question, &|_, _| {}).is_err());
+}
+
+/// Something that was tried, with these figures.
+fn made(capacity: u64, speed: f64, loss: f64, cost: f64) -> Tried {
+    let estimate = Estimate { value: loss, low: loss, high: loss };
+    let part = Part { disk: 0, first: 0, sectors: 1 << 20 };
+    let array = Array { level: None, layout: None, chunk: None, parts: vec![part] };
+    Tried {
+        candidate: Candidate::one(array),
+        capacity,
+        cost,
+        speeds: vec![speed],
+        degraded: None,
+        score: speed.ln(),
+        degraded_score: None,
+        rebuild_hours: BTreeMap::new(),
+        loss: Loss { array: estimate, data: estimate, lives: 1 },
+        misses: Vec::new(),
+    }
+}
+
+#[test]
+fn the_fastest_that_meets_the_wishes_is_picked_and_of_equals_the_larger() {
+    let question = question(&["hdd-4tb"], "backup");
+    let tried = [
+        made(100, 300.0, 0.5, 1.0),
+        made(100, 200.0, 1e-4, 1.0),
+        made(150, 195.0, 1e-4, 1.0),
+        made(150, 196.0, 1e-6, 1.0),
+        made(400, 150.0, 1e-3, 1.0),
+    ];
+    let choice = choose(&tried, &question);
+    assert_eq!(choice.pick, Some(3));
+    assert_eq!(choice.runners_up[0], 2);
+    assert_eq!(choice.pareto, [0, 3, 4]);
+    let change =
+        |wish: &str| choice.changes.iter().find(|one| one.wish == wish).map(|one| one.pick);
+    assert_eq!(change("if data may be lost"), Some(0));
+    assert_eq!(change("if it must be larger"), Some(4));
+}
+
+#[test]
+fn six_unlike_disks_have_an_answer() {
+    let mut question = question(&SIX, "file-server");
+    question.wishes.capacity = Some(5 << 40);
+    let began = std::time::Instant::now();
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    println!("{:.1} s\n{}", began.elapsed().as_secs_f64(), text(&question, &advice));
+    let pick = &advice.tried[advice.choice.pick.unwrap()];
+    assert!(pick.misses.is_empty() && pick.candidate.tolerance() > 0, "{pick:?}");
+    assert_eq!(advice.notes, [""; 0]);
+    assert!(advice.tried.len() > 12 && advice.choice.runners_up.len() == 3);
+}

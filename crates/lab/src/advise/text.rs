@@ -1,0 +1,200 @@
+//! An answer for a terminal: the pick and why, what would change it, a table of what no other beats, and a chart.
+
+use super::{Advice, Load, Question, Tried};
+use crate::plan::Pattern;
+use crate::record::Unit;
+use crate::report::units::{bytes, digits, value};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+
+/// Places of a bar.
+const BAR: usize = 30;
+
+/// The answer as text.
+#[must_use]
+pub fn text(question: &Question, advice: &Advice) -> String {
+    let mut out = String::new();
+    for line in words(question, advice) {
+        out += &line;
+        out.push('\n');
+    }
+    out += &format!("\nWhat no other beats, of {} tried:\n", advice.tried.len());
+    out += &table(question, advice).to_string();
+    out += "\n\nSpeed, whole (#) and without one disk (=):\n";
+    out += &chart(question, advice);
+    out
+}
+
+/// The answer in sentences.
+pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
+    let Some(pick) = advice.choice.pick else {
+        return vec!["Nothing can be built of these disks.".into()];
+    };
+    let mut lines = vec![format!("Build: {}", name(question, advice, pick))];
+    let one = &advice.tried[pick];
+    lines.push(format!("  {}", figures(question, one)));
+    lines.extend(one.candidate.commands(&question.disks).iter().map(|line| format!("    {line}")));
+    lines.push(why(advice, one));
+    if !advice.choice.runners_up.is_empty() {
+        lines.push("Next:".into());
+    }
+    for &place in &advice.choice.runners_up {
+        let other = &advice.tried[place];
+        let name = name(question, advice, place);
+        lines.push(format!("  {name}: {}", compared(question, one, other)));
+    }
+    if !advice.choice.changes.is_empty() {
+        lines.push("What would change that:".into());
+    }
+    for change in &advice.choice.changes {
+        let other = &advice.tried[change.pick];
+        let name = name(question, advice, change.pick);
+        let compared = compared(question, one, other);
+        lines.push(format!("  {}: {name} ({compared})", change.wish));
+    }
+    lines.extend(advice.notes.iter().map(|note| format!("Not tried: {note}")));
+    lines
+}
+
+fn why(advice: &Advice, pick: &Tried) -> String {
+    let could = format!(
+        "{} could be built, {} of them large and cheap enough; {} were tried on models of the disks.",
+        advice.possible,
+        advice.fitting,
+        advice.tried.len()
+    );
+    if pick.misses.is_empty() {
+        return format!(
+            "Why: the fastest of those that meet every wish; within 5 %, the larger, then the safer. {could}"
+        );
+    }
+    let misses = pick.misses.join(" and ");
+    format!("Why: nothing that was tried meets every wish; this misses only {misses}. {could}")
+}
+
+pub(super) fn name(question: &Question, advice: &Advice, place: usize) -> String {
+    advice.tried[place].candidate.words(&question.disks)
+}
+
+fn figures(question: &Question, one: &Tried) -> String {
+    let speeds = question.loads.iter().zip(&one.speeds);
+    let speeds = speeds.map(|(load, speed)| format!("{} {}", load.name, rate(load, *speed)));
+    let mut parts = vec![bytes(one.capacity)];
+    parts.extend(speeds);
+    if let Some(hours) = one.longest_rebuild() {
+        parts.push(format!("rebuilt in {} h", digits(hours)));
+    }
+    parts.push(format!(
+        "loses data in {} years with a probability of {} ({} to {}), all of it with {}",
+        digits(question.care.years),
+        probability(one.loss.data.value),
+        probability(one.loss.data.low),
+        probability(one.loss.data.high),
+        probability(one.loss.array.value),
+    ));
+    if one.cost > 0.0 {
+        parts.push(format!("costs {}", digits(one.cost)));
+    }
+    parts.join(", ")
+}
+
+/// What another has more or less than the pick.
+fn compared(question: &Question, pick: &Tried, other: &Tried) -> String {
+    let ratio = (other.score - pick.score).exp();
+    let mut parts = vec![match ratio {
+        1.05.. => format!("{} x as fast", digits(ratio)),
+        ..0.952 => format!("{} x as fast", digits(ratio)),
+        _ => "as fast".to_owned(),
+    }];
+    if other.capacity.abs_diff(pick.capacity) > pick.capacity / 50 {
+        parts.push(bytes(other.capacity));
+    }
+    let (loss, picked) = (other.loss.data.value.max(1e-15), pick.loss.data.value.max(1e-15));
+    if !(0.5..2.0).contains(&(loss / picked)) {
+        parts.push(format!("loses data with {}", probability(loss)));
+    }
+    if (other.cost - pick.cost).abs() > 0.01 * pick.cost {
+        parts.push(format!("costs {}", digits(other.cost)));
+    }
+    if !other.misses.is_empty() && question.wishes.capacity.is_some() {
+        parts.push(format!("misses {}", other.misses.join(", ")));
+    }
+    parts.join(", ")
+}
+
+fn table(question: &Question, advice: &Advice) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    let mut header = vec!["".to_owned(), "usable".to_owned()];
+    header.extend(question.loads.iter().map(|load| load.name.clone()));
+    header
+        .extend(["without one disk", "rebuild h", "loses data", "cost", "misses"].map(Into::into));
+    table.set_header(header);
+    for place in shown(advice) {
+        let one = &advice.tried[place];
+        let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let mark = if Some(place) == advice.choice.pick { "* " } else { "" };
+        let mut row = vec![
+            Cell::new(format!("{mark}{}", name(question, advice, place))),
+            number(bytes(one.capacity)),
+        ];
+        let speeds = question.loads.iter().zip(&one.speeds);
+        row.extend(speeds.map(|(load, speed)| number(rate(load, *speed))));
+        let share = one.degraded_score.map(|score| (score - one.score).exp() * 100.0);
+        row.push(number(share.map_or("lost".into(), |share| format!("{share:.0} %"))));
+        row.push(number(one.longest_rebuild().map_or(String::new(), digits)));
+        row.push(number(probability(one.loss.data.value)));
+        row.push(number(if one.cost > 0.0 { digits(one.cost) } else { String::new() }));
+        row.push(Cell::new(one.misses.join(", ")));
+        table.add_row(row);
+    }
+    table
+}
+
+/// What is worth a line: what no other beats, and what was said.
+pub(super) fn shown(advice: &Advice) -> Vec<usize> {
+    let choice = &advice.choice;
+    let said = choice.changes.iter().map(|change| change.pick);
+    let said = choice.pick.into_iter().chain(choice.runners_up.iter().copied()).chain(said);
+    let mut shown: Vec<usize> = choice.pareto.iter().copied().chain(said).collect();
+    shown.sort_by(|&a, &b| advice.tried[b].score.total_cmp(&advice.tried[a].score).then(a.cmp(&b)));
+    shown.dedup();
+    shown
+}
+
+fn chart(question: &Question, advice: &Advice) -> String {
+    let mut out = String::new();
+    let places = shown(advice);
+    for (index, load) in question.loads.iter().enumerate() {
+        let speeds = places.iter().map(|&place| advice.tried[place].speeds[index]);
+        let most = speeds.fold(1.0, f64::max);
+        out += &format!("  {}\n", load.name);
+        for &place in &places {
+            let one = &advice.tried[place];
+            let reach = |speed: f64| (speed / most * BAR as f64).round() as usize;
+            let whole = reach(one.speeds[index]);
+            let degraded = one.degraded.as_ref().map_or(0, |speeds| reach(speeds[index]));
+            let bar = "=".repeat(degraded.min(whole)) + &"#".repeat(whole.saturating_sub(degraded));
+            let name = name(question, advice, place);
+            out += &format!("    {bar:<BAR$} {:>12}  {name}\n", rate(load, one.speeds[index]));
+        }
+    }
+    out
+}
+
+/// A speed as its load is usually told.
+pub(super) fn rate(load: &Load, speed: f64) -> String {
+    let scattered = matches!(load.io.pattern, Pattern::Uniform | Pattern::Zipf(_));
+    if scattered || load.io.fsync_every.is_some() {
+        return value(speed / load.io.block as f64, Unit::RequestsPerSecond);
+    }
+    value(speed, Unit::BytesPerSecond)
+}
+
+pub(super) fn probability(value: f64) -> String {
+    match value {
+        0.001.. => format!("{} %", digits(value * 100.0)),
+        _ => format!("{value:.1e}"),
+    }
+}

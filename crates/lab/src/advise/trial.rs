@@ -1,0 +1,146 @@
+//! A candidate tried: the real engine on models of the disks, in virtual time.
+//!
+//! Each figure has a run of its own, on disks that have been idle: whole, without one disk, and while that
+//! disk is rebuilt. What it does not do: fill disks. Solid-state disks are tried while their fast cells
+//! last, and nothing has been written where an array is new.
+
+use super::candidate::{Array, Candidate, Join, Part};
+use super::drive::{Span, rate};
+use super::{Disk, Load, Question};
+use lapstrake_engine::SyncSpeed;
+use lapstrake_geometry::{Level, Sector};
+use lapstrake_model::rack::{Rack, SharedRack, Window};
+use lapstrake_model::{Channel, Volume};
+use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, Seat, course_time};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Places at which the speed of a rebuild is taken.
+const PLACES: u32 = 3;
+
+/// What a disk is in a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Whole,
+    Without(usize),
+    /// The disk is new, and rebuilt up to this sector.
+    Rebuilt(usize, Sector),
+}
+
+/// Bytes a second of each load, whole, and without one disk where that can be.
+pub(super) fn speeds(
+    candidate: &Candidate,
+    question: &Question,
+    span: Span,
+) -> Result<(Vec<f64>, Option<Vec<f64>>), ArrayError> {
+    let all = |state| -> Result<Vec<f64>, ArrayError> {
+        question.loads.iter().map(|load| speed(candidate, question, load, state, span)).collect()
+    };
+    let lost = candidate.arrays[0].parts.first().map(|part| State::Without(part.disk));
+    let degraded = lost.filter(|_| candidate.tolerance() > 0).map(all).transpose()?;
+    Ok((all(State::Whole)?, degraded))
+}
+
+fn speed(
+    candidate: &Candidate,
+    question: &Question,
+    load: &Load,
+    state: State,
+    span: Span,
+) -> Result<f64, ArrayError> {
+    // Whether it can be built is seen once; then it can be again.
+    volume(candidate, question, state)?;
+    let make = || volume(candidate, question, state).expect("built before");
+    Ok(rate(make, &load.io, span, question.seed))
+}
+
+/// The volume that a candidate is.
+fn volume(
+    candidate: &Candidate,
+    question: &Question,
+    state: State,
+) -> Result<Box<dyn Volume>, ArrayError> {
+    let bench = Bench::new(&question.disks);
+    let mut volumes = Vec::new();
+    for array in &candidate.arrays {
+        volumes.push(match array.level {
+            None => bench.window(&array.parts[0]),
+            Some(level) => Box::new(bench.array(array, level, question, state)?),
+        });
+    }
+    if volumes.len() == 1 {
+        return Ok(volumes.remove(0));
+    }
+    let level = if candidate.join == Join::Striped { Level::Raid0 } else { Level::Linear };
+    let rotational = question.disks.iter().any(|disk| disk.is_rotational);
+    let seats = volumes.into_iter().map(|volume| Seat::InSync(Leg { volume, rotational }));
+    let config = ArrayConfig::new(level, seats.collect(), question.processor);
+    Ok(Box::new(ArrayVolume::new(config)?))
+}
+
+/// Hours to rebuild what a disk holds: of the engine, on model disks, without other requests.
+pub(super) fn rebuild_hours(
+    candidate: &Candidate,
+    question: &Question,
+    disk: usize,
+) -> Result<f64, ArrayError> {
+    let mut hours = 0.0;
+    for array in &candidate.arrays {
+        let Some(level) = array.level.filter(|_| array.tolerance() > 0) else { continue };
+        if !array.parts.iter().any(|part| part.disk == disk) {
+            continue;
+        }
+        let time = course_time(PLACES, |from| {
+            let bench = Bench::new(&question.disks);
+            bench.array(array, level, question, State::Rebuilt(disk, from))
+        })?;
+        hours += time.map_or(f64::INFINITY, |time| time.0 as f64 / 3.6e12);
+    }
+    Ok(hours)
+}
+
+/// The disks, each on a link of its own.
+struct Bench<'a> {
+    disks: &'a [Disk],
+    rack: SharedRack,
+}
+
+impl<'a> Bench<'a> {
+    fn new(disks: &'a [Disk]) -> Self {
+        let mut rack = Rack::default();
+        for disk in disks {
+            let link = rack.add_channel(Channel::unbounded());
+            rack.add_disk(&disk.model, link);
+        }
+        Self { disks, rack: Rc::new(RefCell::new(rack)) }
+    }
+
+    fn window(&self, part: &Part) -> Box<dyn Volume> {
+        let window = Window::new(&self.rack, part.disk, part.first, part.sectors);
+        self.disks[part.disk].queued(window)
+    }
+
+    /// An array.
+    fn array(
+        &self,
+        array: &Array,
+        level: Level,
+        question: &Question,
+        state: State,
+    ) -> Result<ArrayVolume, ArrayError> {
+        let seat = |part: &Part| {
+            let rotational = self.disks[part.disk].is_rotational;
+            let leg = || Leg { volume: self.window(part), rotational };
+            match state {
+                State::Without(disk) if disk == part.disk => Seat::Missing,
+                State::Rebuilt(disk, from) if disk == part.disk => Seat::Recovering(leg(), from),
+                _ => Seat::InSync(leg()),
+            }
+        };
+        let seats = array.parts.iter().map(seat).collect();
+        let mut config = ArrayConfig::new(level, seats, question.processor);
+        (config.layout, config.chunk) = (array.layout, array.chunk);
+        config.speed = SyncSpeed::default();
+        ArrayVolume::new(config)
+    }
+}

@@ -1,0 +1,33 @@
+//! DiskSim's files of any bytes are an error, or a profile that survives being written and, if it describes a disk,
+//! finds each of its blocks. Input: model, seek curve and disk specs, with a zero byte between them.
+
+#![no_main]
+
+use lapstrake_model::profile::Profile;
+use lapstrake_model::{DiskModel, diskspecs};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let text = String::from_utf8_lossy(data);
+    let mut texts = text.splitn(3, '\0');
+    let (Some(model), Some(seek), Some(specs)) = (texts.next(), texts.next(), texts.next()) else {
+        return;
+    };
+    let _ = diskspecs::seek_file_name(model);
+    let seek = (!seek.is_empty()).then_some(seek);
+    let Ok(profile) = diskspecs::import(model, seek, specs) else { return };
+    if let Ok(text) = profile.to_toml() {
+        // Numbers that are no numbers are equal to nothing, also not to themselves.
+        let again = Profile::from_toml(&text).expect("own text");
+        assert_eq!(again.to_toml().expect("read from a text"), text);
+    }
+    let Ok(DiskModel::Hard(disk)) = profile.build() else { return };
+    let layout = &disk.mechanism.layout;
+    for lba in [0, layout.blocks() / 2, layout.blocks() - 1] {
+        let extent = layout.extent(lba);
+        assert!(extent.blocks > 0 && extent.track.cylinder < layout.cylinders(), "{extent:?}");
+    }
+    for distance in [0, 1, layout.cylinders()] {
+        let _ = disk.mechanism.seek.time(distance);
+    }
+});
