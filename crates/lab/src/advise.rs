@@ -1,6 +1,6 @@
 //! What to build of given disks for a load: enumerated, bounded, tried on models, chosen, explained.
 //!
-//! Everything that could be built ([`enumerate`]) is sorted by a bound of its speed; the most promising that keep to
+//! Everything that could be built is sorted by a bound of its speed; the most promising that keep to
 //! the wishes, and a few that break one of them (to tell what a wish costs), are tried by the real engine on model
 //! disks in virtual time. Safety comes from [`lapstrake_model::safety`] with the rebuild times found there.
 //!

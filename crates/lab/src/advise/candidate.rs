@@ -178,7 +178,7 @@ impl Candidate {
         self.disks().iter().map(|&disk| disks[disk].price).sum()
     }
 
-    /// It in words.
+    /// What it is, in words.
     #[must_use]
     pub fn words(&self, disks: &[Disk]) -> String {
         let arrays: Vec<String> = self.arrays.iter().map(|array| array.words(disks)).collect();
