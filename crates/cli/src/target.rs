@@ -33,9 +33,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Sends a request to the array's server, if it answers at all: what is asked may take long.
+    /// Sends a request to the array's server, and waits however long it takes.
     pub fn ask(&self, request: &Value) -> Result<Value, ControlError> {
-        self.detail(None)?;
         control::ask(&self.place.dir(), &self.name, request)
     }
 

@@ -17,7 +17,11 @@ pub fn served(dir: &Path) -> Result<(Vec<Value>, Vec<String>), ControlError> {
     let (mut arrays, mut failures) = (Vec::new(), Vec::new());
     for name in control::served(dir)? {
         match target::detail(dir, &name, None) {
-            Ok(detail) => arrays.push(detail),
+            Ok(mut detail) => {
+                // By which it was asked.
+                detail["name"] = name.into();
+                arrays.push(detail);
+            }
             Err(ControlError::NotServed { .. }) => {}
             Err(error) => failures.push(error.to_string()),
         }

@@ -71,10 +71,10 @@ fn status_shows_a_tree_of_units() {
     assert_eq!(units.len(), 7, "one root, and everything below it:\n{text}");
     for (unit, words) in units.iter().zip([
         ["top", "raid0", "64K"],
-        ["├─ one.raw: one", "raid1", "clean"],
+        ["├─ one.raw: one", "raid1", "23M"],
         ["│  ├─ m0", "disk", "in sync"],
         ["│  └─ m1", "disk", "in sync"],
-        ["└─ two.raw: two", "raid1", "clean"],
+        ["└─ two.raw: two", "raid1", "23M"],
         ["   ├─ m2", "disk", "in sync"],
         ["   └─ m3", "disk", "in sync"],
     ]) {
