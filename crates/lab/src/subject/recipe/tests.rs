@@ -73,9 +73,9 @@ fn xfs_is_told_of_stripes_or_that_there_are_none() {
         all.into_iter().find(|line| line.starts_with("mkfs")).unwrap()
     };
     let far = "level = 10\nlayout = \"f2\"\nmembers = 4\nchunk = \"64K\"";
-    assert_eq!(mkfs(far), "mkfs.xfs -q -f -d su=65536,sw=2 {loop0}");
+    assert_eq!(mkfs(far), "mkfs.xfs -q -f -d su=65536,sw=4 {loop0}");
     let unaligned = format!("{far}\nstride = [true, false]");
-    assert_eq!(mkfs(&unaligned), "mkfs.xfs -q -f -d su=65536,sw=2 {loop0}");
+    assert_eq!(mkfs(&unaligned), "mkfs.xfs -q -f -d su=65536,sw=4 {loop0}");
     assert_eq!(mkfs("level = 1\nmembers = 2"), "mkfs.xfs -q -f -d noalign {loop0}");
 }
 
