@@ -29,6 +29,8 @@ Exit codes:
 const PACE: Duration = Duration::from_millis(500);
 /// Reports of all the ranges that are kept are shorter, in bytes.
 const REPORT_MAX: u64 = 16 << 20;
+/// What a server gets for its last answer.
+const LAST: Duration = Duration::from_secs(1);
 /// Ranges that are printed.
 const RANGES_MAX: usize = 20;
 
@@ -96,7 +98,9 @@ fn rest(args: &Args) -> Result<View, Failure> {
     let mut is_told = false;
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let view: View = serde_json::from_value(args.target.detail(left)?)?;
+        // With the time over there is still time for an answer.
+        let view: View =
+            serde_json::from_value(args.target.detail(left.map(|left| left.max(LAST)))?)?;
         let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else { return Ok(view) };
         bar.set_prefix(format!("{name}: {}", sync.action));
         if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
