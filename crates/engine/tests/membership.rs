@@ -6,7 +6,7 @@ mod story;
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Slot};
 use lapstrake_metadata::{Role, Superblock};
-use story::{SECOND_NS, Said, Story, said, supervisor};
+use story::{SECOND_NS, Said, Story, newcomer, said, supervisor};
 
 const SECOND: MemberId = MemberId(1);
 
@@ -93,15 +93,7 @@ fn who_was_used_alone_may_hold_writes_of_its_own() {
 fn who_missed_more_than_the_bitmap_tells_comes_back_as_a_spare() {
     let (mut story, gone) = without(after_a_sweep(true), SECOND);
     let old = superblock(&Story::new(Level::Raid1, 2, true), SECOND);
-    let config = MemberConfig {
-        data_offset: gone.data_offset(),
-        slot: None,
-        trusted_to: Sector(0),
-        rotational: false,
-        write_mostly: false,
-        bad_blocks: None,
-        log: None,
-    };
+    let config = newcomer(&gone);
     let (_, added) = story.supervisor.handle_add(story.now, old, None, config);
     assert_eq!(added, Added::Spare);
 }
@@ -110,15 +102,7 @@ fn who_missed_more_than_the_bitmap_tells_comes_back_as_a_spare() {
 #[test]
 fn a_new_member_has_every_page_of_the_bitmap_before_superblocks_tell_of_it() {
     let (mut story, gone) = without(after_a_sweep(true), SECOND);
-    let config = MemberConfig {
-        data_offset: gone.data_offset(),
-        slot: None,
-        trusted_to: Sector(0),
-        rotational: false,
-        write_mostly: false,
-        bad_blocks: None,
-        log: None,
-    };
+    let config = newcomer(&gone);
     let (id, added) = story.supervisor.handle_add(story.now, gone, None, config);
     assert_eq!(added, Added::CatchesUp);
     story.drain();

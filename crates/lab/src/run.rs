@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub(crate) use measure::{phase_of, range};
+pub(crate) use measure::{by_zones, phase_of, range};
 #[cfg(test)]
 pub(crate) use meter::Sources;
 pub(crate) use meter::{Costs, Reading};

@@ -53,6 +53,19 @@ pub fn new_intent(superblock: &Superblock, size: Sectors) -> IntentConfig {
     IntentConfig { superblock, bits, external: false, bits_need_resync: false }
 }
 
+/// A member without a slot, as a shard takes it in.
+pub fn newcomer(superblock: &Superblock) -> MemberConfig {
+    MemberConfig {
+        data_offset: superblock.data_offset(),
+        slot: None,
+        trusted_to: Sector(0),
+        rotational: false,
+        write_mostly: false,
+        bad_blocks: None,
+        log: None,
+    }
+}
+
 impl Story {
     pub fn new(level: Level, members: u16, bitmap: bool) -> Self {
         let size = Sectors(1 << 20);
@@ -169,15 +182,7 @@ impl Story {
         let number = members.len() as u32;
         let new = spare(members[0].0, Sectors(1 << 20), number, [number as u8; 16], false);
         let superblock = new.expect("a spare");
-        let config = MemberConfig {
-            data_offset: superblock.data_offset(),
-            slot: None,
-            trusted_to: Sector(0),
-            rotational: false,
-            write_mostly: false,
-            bad_blocks: None,
-            log: None,
-        };
+        let config = newcomer(&superblock);
         let (id, _) = self.supervisor.handle_add(self.now, superblock, None, config);
         self.drain();
         id

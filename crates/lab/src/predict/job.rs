@@ -5,11 +5,10 @@ use super::machine::{Drives, Machine, Standing};
 use super::system::{self, has_cache};
 use crate::like::hdparm;
 use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Workload};
-use crate::record::{Cpu, CpuTime, Mark, MemberIo, Phase, Run, Size, State, Zone};
-use crate::run::{Costs, now_ms, phase_of, range};
+use crate::record::{Cpu, CpuTime, Mark, MemberIo, Phase, Run, Size, State};
+use crate::run::{Costs, by_zones, now_ms, phase_of, range};
 use crate::workload::drive::{Outcome, end, generators};
 use crate::workload::generator::{End, Generator};
-use crate::workload::recorder::{Recorded, Recorder};
 use lapstrake_model::rack::Counts;
 use lapstrake_model::{Nanos, Processor, Volume};
 use std::time::Duration;
@@ -162,26 +161,15 @@ impl Job<'_> {
     ) -> Result<Ran, String> {
         let range = range(io, &(0..standing.blocks() * 512))?;
         let until_ns = (self.workload.time / count).as_nanos() as u64;
-        let blocks = (range.end - range.start) / io.block;
         let before = Moment::of(machine, &standing, Nanos::ZERO);
-        let (mut all, mut zones, mut now): (Option<Recorder>, _, _) =
-            (None, Vec::new(), Nanos::ZERO);
-        for zone in 0..u64::from(count) {
-            let edge = |zone: u64| range.start + blocks * zone / u64::from(count) * io.block;
-            let part = edge(zone)..edge(zone + 1).max(edge(zone) + io.block);
+        let mut now = Nanos::ZERO;
+        let (recorded, zones) = by_zones(&range, io.block, count, |part, zone| {
             let end = End::Time { from_ns: 0, until_ns };
-            let generators = generators(io, &part, end, zone);
+            let generators = generators(io, part, end, zone);
             let (outcome, over) = drive::run(&mut standing, generators, now, now, |_, _| ())?;
             now = over;
-            let moved = outcome.recorded.read.bytes + outcome.recorded.write.bytes;
-            let bytes_per_second = moved as f64 / outcome.recorded.seconds.max(1e-9);
-            zones.push(Zone { offset_bytes: part.start, bytes_per_second });
-            match &mut all {
-                None => all = Some(outcome.recorder),
-                Some(all) => all.follow(&outcome.recorder),
-            }
-        }
-        let recorded = all.map_or_else(Recorded::default, Recorder::finish);
+            Ok(outcome)
+        })?;
         let after = Moment::of(machine, &standing, now);
         let mut phase = phase_of(recorded, io, costs(machine, &before, &after));
         phase.whole = true;

@@ -98,19 +98,34 @@ fn zones(
 ) -> Result<Measured, String> {
     let (file, range, raw) = prepare(live, io, stop)?;
     let each_ns = (workload.time / count).as_nanos() as u64;
-    let blocks = (range.end - range.start) / io.block;
     let before = live.read();
-    let mut all: Option<Recorder> = None;
-    let mut zones = Vec::new();
-    for zone in 0..u64::from(count) {
-        let edge = |zone: u64| range.start + blocks * zone / u64::from(count) * io.block;
-        let part = edge(zone)..edge(zone + 1).max(edge(zone) + io.block);
+    let (recorded, zones) = by_zones(&range, io.block, count, |part, zone| {
         let end = End::Time { from_ns: 0, until_ns: each_ns };
-        let generators = drive::generators(io, &part, end, zone);
-        let outcome = match &live.hosted {
+        let generators = drive::generators(io, part, end, zone);
+        match &live.hosted {
             Some(hosted) => hosted.run(generators, stop),
             None => drive::run(generators, || live.port(file.as_ref(), io.depth), stop),
-        }?;
+        }
+    })?;
+    let mut phase = phase_of(recorded, io, live.read().since(&before));
+    phase.whole = true;
+    phase.zones = zones;
+    Ok(Measured { phases: vec![phase], raw })
+}
+
+/// Runs a load on each of so many parts of a range: all that it did, and how fast each part was.
+pub(crate) fn by_zones(
+    range: &Range<u64>,
+    block: u64,
+    count: u32,
+    mut run: impl FnMut(&Range<u64>, u64) -> Result<Outcome, String>,
+) -> Result<(Recorded, Vec<Zone>), String> {
+    let blocks = (range.end - range.start) / block;
+    let (mut all, mut zones) = (None::<Recorder>, Vec::new());
+    for zone in 0..u64::from(count) {
+        let edge = |zone: u64| range.start + blocks * zone / u64::from(count) * block;
+        let part = edge(zone)..edge(zone + 1).max(edge(zone) + block);
+        let outcome = run(&part, zone)?;
         let moved = outcome.recorded.read.bytes + outcome.recorded.write.bytes;
         let bytes_per_second = moved as f64 / outcome.recorded.seconds.max(1e-9);
         zones.push(Zone { offset_bytes: part.start, bytes_per_second });
@@ -119,11 +134,7 @@ fn zones(
             Some(all) => all.follow(&outcome.recorder),
         }
     }
-    let recorded = all.map_or_else(Recorded::default, Recorder::finish);
-    let mut phase = phase_of(recorded, io, live.read().since(&before));
-    phase.whole = true;
-    phase.zones = zones;
-    Ok(Measured { phases: vec![phase], raw })
+    Ok((all.map_or_else(Recorded::default, Recorder::finish), zones))
 }
 
 /// A phase of the lab's own requests.
