@@ -1,16 +1,23 @@
 //! Sizes that every world that runs arrays chooses alike.
 
+use crate::journal::JOURNAL_PAGES;
 use crate::scratch::PAGE_BYTES;
 use crate::stripe::OP_SECTORS_MAX;
+use core::ops::RangeInclusive;
 use lapstrake_geometry::{Geometry, Sectors};
 
 /// The least length of a span that one shard is dealt: long enough that most requests stay on one
 /// shard, short enough that a few sequential ones in flight keep every shard busy.
 const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
-/// Pages of a shard's whole stripe cache, just below 4 GiB: a place in it is named by 32 bits.
-const CACHE_PAGES_MAX: u32 = (1 << 20) - 1;
-/// Pages per member that the largest parity operation takes.
-const CACHE_PAGES_MIN: u32 = OP_SECTORS_MAX * 512 / PAGE_BYTES;
+/// Pages of a stripe cache for each member: what the largest parity operation takes, to md's own bound.
+pub const STRIPE_CACHE_SIZES: RangeInclusive<u32> = OP_SECTORS_MAX * 512 / PAGE_BYTES..=32768;
+/// What partial parity logs add to that: a header, and the partial parity of the largest operation.
+const PAGES_PER_LOG: u32 = 32;
+/// Pages of a shard for copies that are left behind: 4 MiB.
+pub const BEHIND_PAGES: u32 = 1024;
+/// Pages of a shard's whole stripe cache: with what else may lie beside it just below 4 GiB, since a place there is
+/// named by 32 bits.
+const CACHE_PAGES_MAX: u32 = (1 << 20) - 1 - BEHIND_PAGES - JOURNAL_PAGES;
 
 /// Sectors of the array that a shard is dealt in one go.
 #[must_use]
@@ -24,13 +31,20 @@ pub fn span(geometry: &Geometry) -> Sectors {
     Sectors(SPAN_SECTORS_MIN.next_multiple_of(unit))
 }
 
-/// Pages of a shard's stripe cache, of so many for each member and so many for its log. Levels with copies need it
-/// for recovery and the like.
+/// Members that have pages in stripe caches: none on levels without redundancy. (Those with copies need them for
+/// recovery and the like.)
 #[must_use]
-pub fn stripe_cache_pages(geometry: &Geometry, per_member: u32, per_log: u32) -> u32 {
-    if !geometry.level().has_redundancy() {
-        return 0;
-    }
-    let per_member = per_member.max(CACHE_PAGES_MIN).saturating_add(per_log);
-    per_member.saturating_mul(geometry.raid_disks().into()).min(CACHE_PAGES_MAX)
+pub fn stripe_cache_members(geometry: &Geometry) -> u32 {
+    if geometry.level().has_redundancy() { geometry.raid_disks().into() } else { 0 }
+}
+
+/// Pages of a shard's stripe cache, of so many for each of so many members.
+#[must_use]
+pub fn stripe_cache_pages(members: u32, per_member: u32, has_logs: bool) -> u32 {
+    let per_member = per_member.max(*STRIPE_CACHE_SIZES.start()).saturating_add(if has_logs {
+        PAGES_PER_LOG
+    } else {
+        0
+    });
+    per_member.saturating_mul(members).min(CACHE_PAGES_MAX)
 }

@@ -8,7 +8,7 @@
 
 mod compare;
 mod data;
-mod html;
+pub(crate) mod html;
 mod line;
 mod markdown;
 mod terminal;

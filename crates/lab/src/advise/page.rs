@@ -2,10 +2,10 @@
 
 use super::text::{name, probability, rate, shown, words};
 use super::{Advice, Question};
+use crate::report::html::head;
 use crate::report::units::{bytes, digits};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, html};
 
-const STYLE: &str = include_str!("../report/page/page.css");
 /// The chart's size, and what is left for its labels.
 const CHART: (f64, f64, f64) = (640.0, 360.0, 48.0);
 
@@ -15,13 +15,7 @@ pub fn page(question: &Question, advice: &Advice) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "What to build - Lapstrake" }
-                style { (PreEscaped(STYLE)) }
-            }
+            (head("What to build - Lapstrake"))
             body {
                 header { h1 { "What to build" } p.predicted { "Every figure is predicted on models of disks, none was measured." } }
                 main {

@@ -30,13 +30,7 @@ pub fn html(report: &Report, stored: &[Stored]) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) " - Lapstrake lab" }
-                style { (PreEscaped(STYLE)) }
-            }
+            (head(&format!("{title} - Lapstrake lab")))
             body {
                 a.skip href="#figures" { "Skip to the figures" }
                 header { h1 { (title) } (origins(report)) }
@@ -56,6 +50,19 @@ pub fn html(report: &Report, stored: &[Stored]) -> String {
         }
     };
     page.into_string()
+}
+
+/// What every page begins with.
+pub(crate) fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) }
+            style { (PreEscaped(STYLE)) }
+        }
+    }
 }
 
 fn origins(report: &Report) -> Markup {

@@ -7,7 +7,7 @@ use crate::desk::Desk;
 use lapstrake_engine::{
     BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
-    stripe_cache_pages,
+    stripe_cache_members, stripe_cache_pages,
 };
 use lapstrake_geometry::{Layout, Level, Sector, Sectors, Slot, Version};
 use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
@@ -148,7 +148,8 @@ impl ArrayVolume {
             legs.push(leg.volume);
         }
         let geometry = made.geometry;
-        let scratch_pages = stripe_cache_pages(&geometry, config.stripe_cache, 0);
+        let scratch_pages =
+            stripe_cache_pages(stripe_cache_members(&geometry), config.stripe_cache, false);
         let shard = Shard::new(ShardConfig {
             geometry: geometry.clone(),
             members: configs,
