@@ -10,10 +10,11 @@ use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
 use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
 use reader::Reader;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,11 +25,13 @@ Examples:
   lapstrake cat -o array.img disk1.img disk2.img disk3.img
   lapstrake cat /dev/sd[b-d]1 | zstd > array.zst
   lapstrake cat --offset 1M --length 4K *.img | xxd
+  lapstrake cat --skip-unreadable --json -o rescued.img disk1.img disk3.img
 
 Exit codes:
   0  everything was read
   1  the array cannot be assembled, or something could not be read or written
-  2  usage";
+  2  usage
+  3  all was read but what --skip-unreadable left out";
 
 /// Write an array's contents to standard output or a file, without serving it.
 ///
@@ -59,6 +62,9 @@ pub struct Args {
     /// Write to FILE though it holds an array's superblock, a filesystem or the like
     #[arg(long, requires = "output")]
     overwrite: bool,
+    /// Write zeros for blocks that nobody has, tell which they are, and go on
+    #[arg(long)]
+    skip_unreadable: bool,
     /// Report in JSON when done
     #[arg(long, requires = "output")]
     pub json: bool,
@@ -89,11 +95,45 @@ pub fn run(args: &Args) -> Outcome {
     let copied = copy(args, &array);
     array.stop();
     drop(held);
-    let (bytes, holes) = copied?;
+    let Copied { bytes, holes, skipped } = copied?;
     if args.json {
-        println!("{:#}", json!({ "offset": args.offset, "bytes": bytes, "hole_bytes": holes }));
+        let unreadable: Vec<Value> = skipped
+            .iter()
+            .map(|range| json!({ "offset": range.start, "bytes": range.end - range.start }))
+            .collect();
+        println!(
+            "{:#}",
+            json!({ "offset": args.offset, "bytes": bytes, "hole_bytes": holes, "unreadable": unreadable })
+        );
     }
-    Ok(Exit::Done)
+    tell_skipped(&skipped);
+    Ok(if skipped.is_empty() { Exit::Done } else { Exit::Degraded })
+}
+
+/// What was copied, bytes.
+struct Copied {
+    bytes: u64,
+    holes: u64,
+    /// Ranges of the array for which zeros stand.
+    skipped: Vec<Range<u64>>,
+}
+
+fn tell_skipped(skipped: &[Range<u64>]) {
+    const TOLD: usize = 20;
+    for range in skipped.iter().take(TOLD) {
+        let len = range.end - range.start;
+        eprintln!(
+            "lapstrake: {len} bytes at byte {} cannot be read; zeros stand for them",
+            range.start
+        );
+    }
+    if skipped.len() > TOLD {
+        let bytes: u64 = skipped.iter().map(|range| range.end - range.start).sum();
+        eprintln!(
+            "lapstrake: and {} more ranges, {bytes} bytes in all; --json lists them",
+            skipped.len() - TOLD
+        );
+    }
 }
 
 /// What a journal holds and the members lack is brought there in a passing overlay, which takes as much room
@@ -156,8 +196,8 @@ fn hold_output(path: &Path, overwrite: bool) -> Result<Option<Member>, Failure> 
     }
 }
 
-/// Copies what was asked for; bytes, and how many of them became holes.
-fn copy(args: &Args, array: &Array) -> Result<(u64, u64), Failure> {
+/// Copies what was asked for.
+fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
     let size = array.bytes();
     if args.offset > size {
         return Err(Failure::usage(format!(
@@ -175,11 +215,16 @@ fn copy(args: &Args, array: &Array) -> Result<(u64, u64), Failure> {
         None => Output::stdout()?,
     };
     let mut progress = Progress::new(len, args.output.is_some());
-    let mut reader = Reader::new(array, args.offset, len);
+    let mut reader = Reader::new(array, args.offset, len, args.skip_unreadable);
+    let mut unread = None;
     while let Some(block) = reader.next() {
-        let (offset, bytes) = block.map_err(|(offset, error)| {
-            Failure::new(format!("cannot read the array at byte {offset}: {error}"))
-        })?;
+        let (offset, bytes) = match block {
+            Ok(read) => read,
+            Err(failed) => {
+                unread = Some(failed);
+                break;
+            }
+        };
         output.write(bytes).map_err(|error| {
             let done = offset - args.offset;
             Failure::new(format!("cannot write the contents after {done} bytes: {error}"))
@@ -188,7 +233,13 @@ fn copy(args: &Args, array: &Array) -> Result<(u64, u64), Failure> {
     }
     let holes = output.finish()?;
     progress.end();
-    Ok((len, holes))
+    if let Some((offset, error)) = unread {
+        return Err(Failure::new(format!(
+            "cannot read the array at byte {offset}: {error}; only what comes before was copied; with \
+             --skip-unreadable zeros stand for what cannot be read"
+        )));
+    }
+    Ok(Copied { bytes: len, holes, skipped: reader.skipped().to_vec() })
 }
 
 /// A line on the terminal that tells how far it is.

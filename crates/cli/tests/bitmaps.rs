@@ -443,3 +443,34 @@ fn a_damaged_bitmap_keeps_nobody_from_reading() {
     assert!(refused.code == 1 && refused.err.contains("--read-only"), "{refused:?}");
     lab.serve_data("m0 m1 m2 --read-only").stop();
 }
+
+/// As the kernel does, whatever the bitmap says that it covers.
+#[test]
+fn a_bitmap_has_a_bit_for_all_of_the_array() {
+    if !support::md::can_copy("a bitmap that says that it is short") {
+        return;
+    }
+    let (lab, members) = (Lab::new(&[8; 2]), "m0 m1");
+    lab.run(&format!("create data -l1 --assume-clean -b internal --bitmap-chunk 64K {members}"))
+        .ok();
+    lab.serve_data(members).stop();
+    let bits = |lab: &Lab| lab.detail()["bitmap_bits"].clone();
+    let server = lab.serve_data(&format!("--frozen {members}"));
+    let (before, bytes) = (bits(&lab), lab.contents(&server));
+    server.stop();
+    // In the bitmap's superblock, 8 sectors behind the array's: what it covers, sectors.
+    for member in ["m0", "m1"] {
+        lab.write_at(member, 16 * 512 + 40, &256u64.to_le_bytes());
+    }
+    let server = lab.serve_data(&format!("--safe-mode-delay 0 {members}"));
+    assert_eq!(bits(&lab)[1], before[1]);
+    lab.fill(&server, &pattern(64, bytes.len()));
+    server.kill();
+    lab.write_at("m1", MIB + bytes.len() as u64 - 4096, &[7; 4096]);
+    let server = lab.serve_data(members);
+    lab.run("wait data --timeout 60").ok();
+    lab.run("check data").ok();
+    let found = lab.run("wait data --json --timeout 60").json();
+    assert_eq!(found["mismatches"], serde_json::json!([]), "{found:#}");
+    server.stop();
+}

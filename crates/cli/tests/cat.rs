@@ -2,6 +2,8 @@
 
 mod support;
 
+use serde_json::{Value, json};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 use support::{Lab, pattern};
@@ -113,4 +115,34 @@ fn an_output_in_use_or_of_worth_is_not_overwritten() {
     lab.run("cat -o m2 --overwrite m0 m1").ok();
     lab.run("cat -o plain m0 m1").ok();
     assert!(lab.read("m2") == lab.read("plain"));
+}
+
+#[test]
+fn what_nobody_has_is_skipped_if_that_is_asked_for_and_told() {
+    let (lab, contents) = mirror();
+    let start = lab.run("examine m0 --json").ok().json()[0]["superblock"]["data_offset_bytes"]
+        .as_u64()
+        .unwrap();
+    let bad = [(24 << 20)..(24 << 20) + 8192, (28 << 20) + 4096..(28 << 20) + 8192];
+    let fault = |range: &Range<usize>| {
+        format!("op=read,range={}+{},errno=EIO", start + range.start as u64, range.len())
+    };
+    let faults = bad.iter().map(fault).collect::<Vec<_>>().join(";");
+    let read = |line: &str| {
+        let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        command.env("LAPSTRAKE_FAULT", &faults).args(line.split(' ')).output().unwrap()
+    };
+    let refused = read("cat -o part m0 m1");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && said.contains("--skip-unreadable"), "{said}");
+    let part = lab.read("part");
+    assert!(part.len() > 20 << 20 && part == contents[..part.len()], "what comes before is there");
+    let done = read("cat --skip-unreadable --json -o all m0 m1");
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    let told: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let ranges = bad.clone().map(|range| json!({ "offset": range.start, "bytes": range.len() }));
+    assert_eq!(told["unreadable"], json!(ranges));
+    let mut expected = contents;
+    bad.into_iter().for_each(|range| expected[range].fill(0));
+    assert!(lab.read("all") == expected);
 }

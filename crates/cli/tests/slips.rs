@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use support::Lab;
 
 fn raid1() -> Lab {
@@ -19,6 +21,21 @@ fn a_server_that_does_not_answer_is_waited_for_no_longer_than_asked() {
     assert!(refused.code == 1 && refused.err.contains("has not answered for"), "{refused:?}");
     server.signal("-CONT");
     lab.run("wait data --timeout 60").ok();
+    server.stop();
+}
+
+#[test]
+fn what_is_asked_of_a_silent_server_says_that_it_waits_and_is_done_when_it_goes_on() {
+    let lab = raid1();
+    let server = lab.serve_data("m0 m1");
+    server.signal("-STOP");
+    let mut asked = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let mut asked = asked.args(["fail", "data", "m1"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(asked.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("still waiting"), "{said}");
+    server.signal("-CONT");
+    assert!(asked.wait().unwrap().success());
     server.stop();
 }
 

@@ -4,7 +4,7 @@
 //!
 //! | word | meaning | default |
 //! |---|---|---|
-//! | `member=N` | only the member at this place of the list, from 0 | all |
+//! | `member=N` | only the member at this place of its list, from 0; what is added or opened later is a list of its own | all |
 //! | `op=read+write+flush+discard+zero` | only these operations | `read+write` |
 //! | `range=OFFSET+LEN` | only operations that touch these bytes of the member (K, M, G, T) | all |
 //! | `after=N` | let N such operations pass first | 0 |

@@ -6,7 +6,6 @@ use crate::{
     types::MemberId,
     update::Meta,
 };
-use core::mem;
 use lapstrake_geometry::{Content, Sector, Sectors};
 
 /// A member that could neither be read nor mended in more places, neighbours counted as one, while nobody else is
@@ -83,6 +82,11 @@ impl Supervisor {
             bad.remove(at, len);
             member.log_dirty = true;
             self.record = true;
+            // A range that was split may need more room. A log that is out of date would take away what was written.
+            let fits = member.superblock.badblock_log().is_none_or(|(_, room)| bad.fits(room));
+            if !fits {
+                self.fail_if_survivable(id);
+            }
         }
         self.orders.push_back(Order::GoodAgain(id, start, len));
     }
@@ -106,7 +110,7 @@ impl Supervisor {
             let target = Target::Member(MemberId(index as u16));
             let is_on_its_way = self.in_flight.contains(&Some((target, Meta::BadBlocks)));
             let member = &mut self.members[index];
-            if is_on_its_way || !member.is_present() || !mem::take(&mut member.log_dirty) {
+            if is_on_its_way || !member.is_present() || !member.log_dirty {
                 continue;
             }
             let (Some(bad), Some((sector, room))) =
@@ -114,7 +118,9 @@ impl Supervisor {
             else {
                 continue;
             };
+            // One without room whose member is still needed stays as it is on record until ranges go.
             if let Ok(data) = bad.encode(room) {
+                member.log_dirty = false;
                 self.send(target, sector, data, Meta::BadBlocks);
             }
         }

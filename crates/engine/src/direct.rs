@@ -101,7 +101,8 @@ impl Shard {
                 if let Some(member) = self.members.writable(home.slot) {
                     self.builder.add(member, home.sector.0, len, buf);
                     let range = home.sector.0..home.sector.0 + len;
-                    is_kept |= self.members.usable(home.slot, range).is_some();
+                    is_kept |= self.members.keeps(member, &range)
+                        || self.members.usable(home.slot, range).is_some();
                 }
             }
             if !is_kept {

@@ -26,7 +26,7 @@ const PAGE_SECTORS: u64 = 8;
 pub struct IntentConfig {
     /// As read; its events are not behind the array's.
     pub superblock: Superblock,
-    /// As read; all set if the bitmap was stale.
+    /// As read, for all of the array; all set if the bitmap was stale.
     pub bits: Bits,
     /// In a file of its own instead of on the members.
     pub external: bool,
@@ -242,8 +242,7 @@ impl Intent {
             return Vec::new();
         }
         for (first, last) in mem::take(&mut self.wanted) {
-            // mdadm sizes some RAID10 bitmaps a chunk short; what lies beyond is granted unrecorded.
-            for bit in first..=last.min(self.last_bit()) {
+            for bit in first..=last {
                 self.bits.set(bit);
                 self.holders.insert(bit, u32::MAX);
             }
@@ -323,13 +322,9 @@ impl Intent {
         self.stable_events == Some(events)
     }
 
-    fn last_bit(&self) -> u64 {
-        self.bits.count().saturating_sub(1)
-    }
-
     fn grant(&mut self, orders: &mut VecDeque<Order>) {
         for (first, last) in mem::take(&mut self.granted_next) {
-            for bit in first..=last.min(self.last_bit()) {
+            for bit in first..=last {
                 self.holders.insert(bit, self.shards);
             }
             orders.push_back(Order::BitsSet(first, last));

@@ -125,6 +125,13 @@ impl Members {
         range.end <= member.config.trusted_to.0 && !is_bad
     }
 
+    /// Whether a member has what is written there, or goes: not where it is on record as bad, or will be.
+    #[must_use]
+    pub fn keeps(&self, member: MemberId, range: &Range<u64>) -> bool {
+        range.end <= self.all[member.0 as usize].config.trusted_to.0
+            && !self.is_told_in_part(member, range)
+    }
+
     /// Who is to take a member's place, while it has one.
     #[must_use]
     pub fn replacement_of(&self, member: MemberId) -> Option<MemberId> {

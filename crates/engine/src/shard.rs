@@ -35,6 +35,8 @@ use slab::Slab;
 /// A request is worked on in windows of this many sectors, which bounds what a long discard or
 /// write-zeroes puts in flight at once.
 const WINDOW_SECTORS: u64 = (32 << 20) / 512;
+/// How often a read is begun anew when its pages have been tried: members may fail in other places meanwhile.
+const RETRIES_MAX: u8 = 2;
 
 /// What a shard needs to know at its start.
 #[derive(Clone, Debug)]
@@ -105,6 +107,8 @@ pub(crate) struct Req {
     pub cursor: u64,
     pub pending: u32,
     pub error: Option<RequestError>,
+    /// How often a read has been begun anew.
+    pub retries: u8,
     pub bits: Option<(u64, u64)>,
     /// Bits that the supervisor was asked for.
     pub asked: Option<(u64, u64)>,
@@ -171,6 +175,8 @@ pub struct Shard {
     gated: Vec<u32>,
     /// Those whose range has become free.
     released: VecDeque<Job>,
+    /// Reads that nobody could answer as a whole, until it is known which pages are bad.
+    retried: Vec<u32>,
     held_replies: Vec<Reply>,
     pub(crate) writes_in_flight: u32,
     pub(crate) journal: Option<Journal>,
@@ -230,6 +236,7 @@ impl Shard {
             gate: Gate::Idle,
             gated: Vec::new(),
             released: VecDeque::new(),
+            retried: Vec::new(),
             held_replies: Vec::new(),
             writes_in_flight: 0,
         }
@@ -262,6 +269,7 @@ impl Shard {
             cursor: start,
             pending: 0,
             error: None,
+            retries: 0,
             bits: None,
             asked: None,
             stream: None,
@@ -345,6 +353,7 @@ impl Shard {
             while let Some(job) = self.released.pop_front() {
                 self.begin(job);
             }
+            self.retry_reads();
             self.begin_units();
             self.launch_ready();
             if self.effects.is_empty() {
@@ -353,7 +362,7 @@ impl Shard {
             // Whatever is ready by now goes into one batch.
             let sent = self.effects.is_empty() && self.write_journal();
             let has_ready = self.stripes.has_ready() || self.next_piece().is_some();
-            if !sent && self.released.is_empty() && !has_ready {
+            if !sent && self.released.is_empty() && !has_ready && !self.can_retry_reads() {
                 break;
             }
         }
@@ -590,11 +599,38 @@ impl Shard {
         if let (Some(bits), Some(held)) = (&mut self.bits, req.bits.take()) {
             bits.end(held);
         }
+        let req = &self.reqs[key as usize];
         match req.error {
+            Some(RequestError::Io) if self.is_worth_retrying(key) => self.retried.push(key),
             Some(error) => self.finish(key, Err(error)),
             None if req.cursor == req.end => self.finish(key, Ok(())),
             None if req.kind.is_write() => self.pass_gates(key),
             None => self.advance(key),
+        }
+    }
+
+    /// Whether what failed as a whole may be read in parts: of long reads several members may each have another
+    /// page that they cannot read, and all of what was read counts as bad until its pages have been tried.
+    fn is_worth_retrying(&self, key: u32) -> bool {
+        let req = &self.reqs[key as usize];
+        matches!(req.kind, RequestKind::Read(_))
+            && req.retries < RETRIES_MAX
+            && self.syncs.is_mending()
+    }
+
+    fn can_retry_reads(&self) -> bool {
+        !self.retried.is_empty() && !self.syncs.is_mending()
+    }
+
+    fn retry_reads(&mut self) {
+        if !self.can_retry_reads() {
+            return;
+        }
+        for key in mem::take(&mut self.retried) {
+            let req = &mut self.reqs[key as usize];
+            (req.error, req.cursor) = (None, req.start);
+            req.retries += 1;
+            self.advance(key);
         }
     }
 

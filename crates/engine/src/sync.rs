@@ -202,6 +202,11 @@ impl Syncs {
         self.pieces.is_empty()
     }
 
+    /// Whether pages that could not be read are being tried or written anew.
+    pub(crate) fn is_mending(&self) -> bool {
+        self.mending > 0
+    }
+
     pub(crate) fn action(&self, piece: u32) -> SyncAction {
         self.pieces[piece as usize].what.action
     }

@@ -9,6 +9,7 @@ use lapstrake_engine::{
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot, StripeNo};
 use mirror::NOW;
+use std::ops::Range;
 
 const BUF: Buf = Buf { id: BufId(1), offset: 0 };
 
@@ -17,7 +18,17 @@ type Did = (Vec<MemberIo>, Option<Reply>, Vec<Notice>);
 
 /// Has the shard do a request of 8 sectors; I/Os end as told.
 fn does(shard: &mut Shard, kind: RequestKind, at: u64, ends: impl Fn(&MemberIo) -> bool) -> Did {
-    let (id, sector, len) = (RequestId(at + 1), Sector(at), Sectors(8));
+    does_long(shard, kind, at..at + 8, ends)
+}
+
+fn does_long(
+    shard: &mut Shard,
+    kind: RequestKind,
+    range: Range<u64>,
+    ends: impl Fn(&MemberIo) -> bool,
+) -> Did {
+    let (id, sector) = (RequestId(range.start + 1), Sector(range.start));
+    let len = Sectors(range.end - range.start);
     shard.handle_request(NOW, Request { id, kind, sector, len });
     let (mut ios, mut reply) = (Vec::new(), None);
     while let Some(effect) = shard.poll_effect() {
@@ -48,6 +59,55 @@ fn what_cannot_be_read_where_nothing_may_be_written_is_read_elsewhere_and_costs_
             assert_eq!(told, [], "page {at}");
         }
     }
+}
+
+/// Whether an I/O touches a sector of the array that its half cannot read.
+fn touches(io: &MemberIo, bad: &[(u16, u64)]) -> bool {
+    let range = io.sector.0 - 64..io.sector.0 - 64 + io.len.0;
+    bad.iter().any(|&(half, at)| io.member == MemberId(half) && range.contains(&at))
+}
+
+/// What would be lost: all of a long read, since until they are tried one by one all its pages count as bad on
+/// both.
+#[test]
+fn halves_with_bad_pages_of_their_own_are_read_page_by_page() {
+    let bad = [(0, 100), (1, 300), (1, 600)];
+    let mut shard = mirror::read_only();
+    for at in [0, 8] {
+        let (_, reply, told) =
+            does_long(&mut shard, RequestKind::Read(BUF), at..1000, |io| !touches(io, &bad));
+        assert!(reply.is_some_and(|reply| reply.result.is_ok()), "from {at}");
+        assert_eq!(told, []);
+    }
+    // What neither has cannot be had, and the rest can.
+    let bad = [(0, 100), (1, 96)];
+    let mut shard = mirror::read_only();
+    for (range, is_ok) in [(0..1000, false), (96..104, false), (0..96, true), (104..1000, true)] {
+        let (_, reply, _) =
+            does_long(&mut shard, RequestKind::Read(BUF), range.clone(), |io| !touches(io, &bad));
+        assert_eq!(reply.is_some_and(|reply| reply.result.is_ok()), is_ok, "{range:?}");
+    }
+}
+
+/// What would be lost: a write that has nothing to do with what cannot be read.
+#[test]
+fn what_is_only_being_tried_is_written() {
+    let mut shard = mirror::mirror([(true, false, None), (true, false, None)], None);
+    shard.handle_order(NOW, &Order::Active);
+    let read = Request {
+        id: RequestId(1),
+        kind: RequestKind::Read(BUF),
+        sector: Sector(0),
+        len: Sectors(64),
+    };
+    shard.handle_request(NOW, read);
+    for _ in 0..2 {
+        let Some(Effect::Io(io)) = shard.poll_effect() else { panic!("a read of another half") };
+        shard.handle_completion(NOW, io.id, false);
+    }
+    let kind = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (ios, reply, _) = does(&mut shard, kind, 8, |_| true);
+    assert!(reply.is_some_and(|reply| reply.result.is_ok()), "{ios:?}");
 }
 
 #[test]

@@ -465,12 +465,16 @@ fn a_member_that_was_away_while_its_replacement_served_is_behind() {
 
 /// Two members with bad-block logs, active; writes of the second one's log that are on their way.
 fn with_logs() -> Story {
+    with_log(BadBlocks::new(0).expect("no shift"))
+}
+
+fn with_log(log: BadBlocks) -> Story {
     let mut story = Story::new(Level::Raid1, 2, false);
     let records = story.supervisor.members().zip(0..).map(|((superblock, _), slot)| MemberRecord {
         superblock: superblock.clone(),
         slot: Some(Slot(slot)),
         trusted_to: FULLY_TRUSTED,
-        bad_blocks: BadBlocks::new(0).ok(),
+        bad_blocks: Some(log.clone()),
     });
     let records = records.collect();
     story.restart(records);
@@ -536,6 +540,30 @@ fn of_a_log_one_write_is_on_its_way_at_a_time() {
     let second = logs_of_second(&story)[0];
     let log = BadBlocks::parse(&second.data, 0).expect("a log");
     assert_eq!(log.iter().count(), 2);
+}
+
+/// What would be lost: a write over a bad block, if the log that calls it good has no room and stays as it was.
+#[test]
+fn a_member_goes_whose_log_has_no_room_for_what_is_left_of_a_split_range() {
+    let room = 4096 / 8;
+    let mut log = BadBlocks::new(0).expect("no shift");
+    let data =
+        Story::new(Level::Raid1, 2, false).supervisor.members().next().unwrap().0.data_offset();
+    (0..room).for_each(|at| log.insert(data + Sectors(at * 32), Sectors(16)));
+    let mut story = with_log(log);
+    story.notice(Notice::Good(MemberId(1), Sector(0), Sectors(8)));
+    story.settle();
+    assert!(
+        !story.take_orders().contains(&Order::MemberFailed(MemberId(1))),
+        "one range is shorter"
+    );
+    story.notice(Notice::Good(MemberId(1), Sector(32 + 4), Sectors(8)));
+    story.settle();
+    assert!(story.take_orders().contains(&Order::MemberFailed(MemberId(1))));
+    // Nobody is there but the other: its log stays as it is on record.
+    story.notice(Notice::Good(MemberId(0), Sector(32 + 4), Sectors(8)));
+    story.settle();
+    assert!(!story.take_orders().contains(&Order::MemberFailed(MemberId(0))));
 }
 
 /// A recovery that is taken up again meets what it could not recover before: that is told once.

@@ -94,3 +94,30 @@ proptest! {
         }
     }
 }
+
+/// So a bitmap that was made by these sizes has a bit for each sector.
+#[test]
+fn what_a_bitmap_covers_is_never_less_than_the_array() {
+    let shapes = [Raid10Layout::near, Raid10Layout::far, Raid10Layout::offset];
+    let mut compared = 0;
+    for (raid_disks, copies, shape) in (2u16..9).flat_map(|disks| {
+        (2u8..5).flat_map(move |copies| shapes.map(|shape| (disks, copies, shape)))
+    }) {
+        for component in 16u64..400 {
+            let (layout, component) = (Layout::Raid10(shape(copies)), Sectors(component));
+            let config = Config {
+                level: Level::Raid10,
+                layout,
+                chunk: Sectors(8),
+                raid_disks,
+                component,
+                member_sizes: Vec::new(),
+            };
+            let Ok(geometry) = Geometry::new(&config) else { continue };
+            let covered = size::sync_size(Level::Raid10, layout, raid_disks, component);
+            assert!(covered >= geometry.array_sectors(), "{config:?}: {covered}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 10_000, "only {compared}");
+}

@@ -15,6 +15,7 @@ use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Settings};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -560,12 +561,23 @@ fn settings(wanted: &Value) -> Result<Command, String> {
 }
 
 /// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the
-/// answer.
+/// answer, however long it takes: disks may be waited for. After [`PATIENCE`] without one, `on_silence` is told once.
 ///
 /// # Errors
 /// [`ControlError`].
-pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlError> {
-    ask_within(dir, name, request, None)
+pub fn ask(
+    dir: &Path,
+    name: &str,
+    request: &Value,
+    on_silence: impl FnOnce(),
+) -> Result<Value, ControlError> {
+    let mut on_silence = Some(on_silence);
+    exchange(dir, name, request, PATIENCE, || {
+        if let Some(tell) = on_silence.take() {
+            tell();
+        }
+        ControlFlow::Continue(())
+    })
 }
 
 /// Asks a server for all that it tells. No disk is waited for, so an answer is there at once; after `limit`, which is
@@ -576,14 +588,16 @@ pub fn ask(dir: &Path, name: &str, request: &Value) -> Result<Value, ControlErro
 pub fn ask_detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Value, ControlError> {
     // A socket takes no time of zero.
     let limit = limit.unwrap_or(PATIENCE).clamp(Duration::from_millis(1), PATIENCE);
-    ask_within(dir, name, &json!({ "command": "detail" }), Some(limit))
+    exchange(dir, name, &json!({ "command": "detail" }), limit, || ControlFlow::Break(()))
 }
 
-fn ask_within(
+/// One request and its answer. Each time that nothing has come for `limit`, `on_silence` says whether to go on waiting.
+fn exchange(
     dir: &Path,
     name: &str,
     request: &Value,
-    limit: Option<Duration>,
+    limit: Duration,
+    mut on_silence: impl FnMut() -> ControlFlow<()>,
 ) -> Result<Value, ControlError> {
     let path = socket_path(dir, name)?;
     let at = &path;
@@ -595,21 +609,30 @@ fn ask_within(
         }
         Err(error) => return Err(io("connect to it")(error)),
     };
-    stream.set_read_timeout(limit).map_err(io("set a time for it"))?;
-    let mut reply = String::new();
+    stream.set_read_timeout(Some(limit)).map_err(io("set a time for it"))?;
+    let mut reply = Vec::new();
     let said = stream
         .write_all(format!("{request}\n").as_bytes())
         .map_err(|error| ("write to it", error))
         .and_then(|()| {
-            BufReader::new(stream).read_line(&mut reply).map_err(|error| ("read from it", error))
+            let mut stream = BufReader::new(stream);
+            loop {
+                match stream.read_until(b'\n', &mut reply) {
+                    Err(error)
+                        if error.kind() == io::ErrorKind::WouldBlock
+                            && on_silence().is_continue() => {}
+                    read => break read.map_err(|error| ("read from it", error)),
+                }
+            }
         });
+    let reply = String::from_utf8_lossy(&reply).into_owned();
     match said {
-        Ok(0) => return Err(ControlError::Ended { name: name.into(), path }),
+        Ok(_) if reply.is_empty() => return Err(ControlError::Ended { name: name.into(), path }),
         Err((_, error)) if has_ended(&error) => {
             return Err(ControlError::Ended { name: name.into(), path });
         }
         Err((_, error)) if error.kind() == io::ErrorKind::WouldBlock => {
-            let seconds = limit.unwrap_or_default().as_secs_f64();
+            let seconds = limit.as_secs_f64();
             return Err(ControlError::Silent { name: name.into(), path, seconds });
         }
         Err((action, error)) => return Err(io(action)(error)),

@@ -597,10 +597,12 @@ fn read_bitmap(
         source.read_at(start, &mut bytes).map_err(|error| read_error(source, error))?;
         Ok::<_, OpenArrayError>(bytes)
     };
-    let sb = bitmap::Superblock::parse(&read(256)?).map_err(unusable)?;
+    let mut sb = bitmap::Superblock::parse(&read(256)?).map_err(unusable)?;
     if sb.sync_size == 0 {
         return Err(OpenArrayError::BitmapSize { place });
     }
+    // As in the kernel there is a bit for all of the array, whatever the bitmap says of its size.
+    sb.sync_size = sb.sync_size.max(superblock.sync_size().0);
     let room = source.size().saturating_sub(start);
     let found =
         superblock.bitmap_room().filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));

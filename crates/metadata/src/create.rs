@@ -508,7 +508,11 @@ fn geometry(
         raid_disks: request.raid_disks,
         component,
         member_sizes: match request.level {
-            Level::Linear | Level::Raid0 => slots.flatten().map(|place| place.data_size).collect(),
+            Level::Linear | Level::Raid0 => {
+                let usable =
+                    |place: &Member| request.version.usable(request.level, place.data_size);
+                slots.flatten().map(usable).collect()
+            }
             _ => Vec::new(),
         },
     };

@@ -79,8 +79,10 @@ pub enum SuperblockError {
         /// Sectors, as stored.
         found: u64,
     },
-    /// The data would lie over the superblock.
-    #[error("data offset {found} lies before the end of the superblock")]
+    /// The data would lie over the superblock, or not on the member.
+    #[error(
+        "data offset {found} lies before the end of the superblock or behind that of the member"
+    )]
     DataOffset {
         /// Sectors, as stored.
         found: u64,

@@ -44,7 +44,11 @@ pub fn read_at(
         Version::V1_2 => 2,
     };
     let sb = v1::Superblock::parse(bytes, minor, at)?;
+    // mdadm's own journals of 1.0 begin behind a gap that their size does not count.
     let room = if minor == 0 { at } else { device_size.0.saturating_sub(sb.data_offset) };
+    if sb.data_offset > device_size.0 {
+        return Err(SuperblockError::DataOffset { found: sb.data_offset });
+    }
     if sb.data_size > room {
         return Err(SuperblockError::DataSize { found: sb.data_size });
     }
@@ -475,9 +479,10 @@ impl Superblock {
     /// Sectors from there that may hold data.
     pub fn data_size(&self) -> Sectors {
         match self {
-            // `size` is 32 bits of KiB, so that levels which use it end at 4 TiB.
-            Self::V090(sb) if sb.level >= 1 => Sectors(sb.sb_start.min((2 << 32) - 2)),
-            Self::V090(sb) => Sectors(sb.sb_start),
+            Self::V090(sb) => match self.level() {
+                Some(level) => Version::V090.usable(level, Sectors(sb.sb_start)),
+                None => Sectors(sb.sb_start),
+            },
             Self::V1(sb) => Sectors(sb.data_size),
         }
     }

@@ -187,6 +187,22 @@ fn a_raid0_can_be_made_with_090_if_it_has_one_zone() {
     );
 }
 
+/// The sizes are of a case in geometry's vectors, which the kernel made.
+#[test]
+fn a_linear_array_of_090_uses_no_more_of_a_member_than_the_kernel_does() {
+    let mut request = request(Level::Linear, 2);
+    request.version = Version::V090;
+    for (member, sectors) in request.members.iter_mut().zip([8_589_934_976, 421_527_552]) {
+        member.as_mut().unwrap().size = Sectors(sectors);
+    }
+    let plan = planned(&request).unwrap();
+    assert_eq!(plan.geometry.array_sectors(), Sectors(9_011_462_014));
+    assert_eq!(plan.members[0].superblock.data_size(), Sectors((2 << 32) - 2));
+    request.level = Level::Raid0;
+    let unbounded = planned(&request).unwrap().members[0].superblock.data_size();
+    assert!(unbounded > Sectors(2 << 32), "{unbounded}");
+}
+
 fn any_request() -> impl Strategy<Value = CreateRequest> {
     let member = prop_oneof![
         1 => Just(None),

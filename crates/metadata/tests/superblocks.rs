@@ -155,6 +155,13 @@ fn the_kernels_refusals_are_errors() {
         refused(|sb| sb.data_size = DEVICE.0 - 2047),
         SuperblockError::DataSize { found: DEVICE.0 - 2047 }
     );
+    let Superblock::V1(mut sb) = v1_with(|_| {}) else { unreachable!() };
+    let end = Version::V1_0.superblock(DEVICE).unwrap().0;
+    (sb.minor_version, sb.super_offset, sb.data_offset) = (0, end, 1 << 55);
+    assert_eq!(
+        read_at(Version::V1_0, DEVICE, &sb.encode()).unwrap_err(),
+        SuperblockError::DataOffset { found: 1 << 55 }
+    );
     assert_eq!(refused(|sb| sb.data_offset = 8), SuperblockError::DataOffset { found: 8 });
     assert_eq!(refused(|sb| sb.dev_number = 1920), SuperblockError::DevNumber { found: 1920 });
     for bits in [feature::PPL | feature::JOURNAL, feature::PPL | feature::BITMAP_OFFSET] {

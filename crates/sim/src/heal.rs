@@ -41,11 +41,9 @@ pub(crate) fn image<'a>(
     }
 }
 
-/// Whether the bitmap knows that the row may differ. mdadm sizes some RAID10 bitmaps a chunk
-/// short; what lies beyond is never known.
+/// Whether the bitmap knows that the row may differ.
 pub(crate) fn is_dirty(intent: &IntentConfig, row: u64) -> bool {
-    let bit = row / intent.bits.chunk().0;
-    bit >= intent.bits.count() || intent.bits.get(bit)
+    intent.bits.get(row / intent.bits.chunk().0)
 }
 
 /// Resyncs and recovers every slot. `all`: whatever the bitmap says. Gives the disk of each slot.

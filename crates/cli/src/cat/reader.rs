@@ -5,6 +5,7 @@
 use lapstrake_host::{Array, Handle, Outside, RequestError};
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::mpsc::{self, Receiver};
 
 /// Bytes of a request; large enough that a request touches every member of most arrays.
@@ -59,18 +60,26 @@ pub struct Reader {
     pending: VecDeque<Pending>,
     /// The block that was handed out last.
     spent: Option<Block>,
+    /// Ranges of the array that could not be read, if they are left out.
+    skipped: Option<Vec<Range<u64>>>,
 }
 
 /// Bytes and the array's byte at which they begin, or that byte and what went wrong.
 pub type Piece<'a> = Result<(u64, &'a [u8]), (u64, RequestError)>;
 
 impl Reader {
-    /// Reads `len` bytes from `offset`, which lie within the array.
-    pub fn new(array: &Array, offset: u64, len: u64) -> Self {
+    /// Reads `len` bytes from `offset`, which lie within the array. `skips`: zeros stand for what cannot be read.
+    pub fn new(array: &Array, offset: u64, len: u64, skips: bool) -> Self {
         let (handle, unit) = (array.handle(), array.facts().block_bytes.into());
         let end = offset + len;
         let next = if len > 0 { offset / unit * unit } else { end };
-        Self { handle, unit, start: offset, end, next, pending: VecDeque::new(), spent: None }
+        let (pending, skipped) = (VecDeque::new(), skips.then(Vec::new));
+        Self { handle, unit, start: offset, end, next, pending, spent: None, skipped }
+    }
+
+    /// What zeros stand for.
+    pub fn skipped(&self) -> &[Range<u64>] {
+        self.skipped.as_deref().unwrap_or_default()
     }
 
     /// The next piece; None at the end.
@@ -80,11 +89,15 @@ impl Reader {
         }
         let Pending { block, offset, len, answer } = self.pending.pop_front()?;
         let result = answer.recv().unwrap_or(Err(RequestError::Io));
-        let block = self.spent.insert(block);
         if let Err(error) = result {
-            return Some(Err((offset, error)));
+            if self.skipped.is_none() {
+                self.spent = Some(block);
+                return Some(Err((offset, error)));
+            }
+            self.read_in_units(&block, offset, len);
         }
-        // SAFETY: the request filled so much of the block, and has ended.
+        let block = self.spent.insert(block);
+        // SAFETY: requests filled so much of the block, but for zeros, and have ended.
         let bytes = unsafe { std::slice::from_raw_parts(block.0, len) };
         let from = self.start.saturating_sub(offset).min(len as u64) as usize;
         let to = (self.end - offset).min(len as u64) as usize;
@@ -96,15 +109,50 @@ impl Reader {
         let offset = self.next;
         let whole = self.end.next_multiple_of(self.unit) - offset;
         let len = whole.min(BLOCK as u64);
-        let (sender, answer) = mpsc::channel();
-        let done = Box::new(move |result| {
-            // The receiver waits in `next` or `drop`.
-            let _ = sender.send(result);
-        });
-        // SAFETY: the block is page-aligned and long enough; it is kept until the answer.
-        unsafe { self.handle.request(Outside::Read(block.0), offset, len, done) };
+        // SAFETY: the block is long enough; it is kept until the answer.
+        let answer = unsafe { self.request(block.0, offset, len) };
         self.next += len;
         self.pending.push_back(Pending { block, offset, len: len as usize, answer });
+    }
+
+    /// # Safety
+    /// There are `len` bytes at `to`, which is aligned as requests want it, until the answer comes.
+    unsafe fn request(
+        &self,
+        to: *mut u8,
+        offset: u64,
+        len: u64,
+    ) -> Receiver<Result<(), RequestError>> {
+        let (sender, answer) = mpsc::channel();
+        let done = Box::new(move |result| {
+            // The receiver waits in `next`, `read_in_units` or `drop`.
+            let _ = sender.send(result);
+        });
+        // SAFETY: as promised.
+        unsafe { self.handle.request(Outside::Read(to), offset, len, done) };
+        answer
+    }
+
+    /// Of a piece that could not be read, all units that can be; zeros for the others.
+    fn read_in_units(&mut self, block: &Block, offset: u64, len: usize) {
+        let unit = self.unit as usize;
+        for at in (0..len).step_by(unit) {
+            // SAFETY: within the block, whole units from its start.
+            let to = unsafe { block.0.add(at) };
+            let from = offset + at as u64;
+            // SAFETY: the answer is waited for.
+            let answer = unsafe { self.request(to, from, self.unit) };
+            if answer.recv().unwrap_or(Err(RequestError::Io)).is_ok() {
+                continue;
+            }
+            // SAFETY: within the block, and the request has ended.
+            unsafe { std::ptr::write_bytes(to, 0, unit) };
+            let skipped = self.skipped.get_or_insert_default();
+            match skipped.last_mut() {
+                Some(last) if last.end == from => last.end += self.unit,
+                _ => skipped.push(from..from + self.unit),
+            }
+        }
     }
 }
 

@@ -56,13 +56,16 @@ impl Output {
         Ok(())
     }
 
-    /// Gives the file its length, and tells how many bytes became holes.
+    /// Gives the file its length, waits until all of it is on disk, and tells how many bytes became holes.
     pub fn finish(self) -> io::Result<u64> {
         if self.sparse {
             self.file.set_len(self.written)?;
-            self.file.sync_all()?;
         }
-        Ok(self.holes)
+        match self.file.sync_all() {
+            // Pipes and the like have nothing to sync.
+            Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+            _ => Ok(self.holes),
+        }
     }
 }
 

@@ -197,10 +197,8 @@ impl Lead {
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
             if supervisor.standing(MemberId(id as u16)).0 == Standing::Journal {
                 return Err(format!(
-                    "{name} is not failed: it is the journal, and without it every write would fail; \
-                     to do without it, `lapstrake stop {}` and serve the members with --force \
-                     --without-journal; nothing was changed",
-                    self.facts.name
+                    "{name} is not failed: it is the journal; {}",
+                    self.without_journal()
                 ));
             }
             return Err(format!(
@@ -253,6 +251,14 @@ impl Lead {
         Ok(replacement.and_then(|id| self.member_detail(id)))
     }
 
+    fn without_journal(&self) -> String {
+        format!(
+            "without it every write would fail; to do without it, `lapstrake stop {}` and serve the members with \
+             --force --without-journal; nothing was changed",
+            self.facts.name
+        )
+    }
+
     pub(super) fn remove(&mut self, core: &mut Core, name: &str) -> Result<Vec<String>, String> {
         if self.broken {
             return Err(self.cannot_change());
@@ -268,10 +274,15 @@ impl Lead {
             let now = core.now();
             let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
             if !supervisor.handle_remove(now, MemberId(id as u16)) {
-                return Err(format!(
-                    "{} is in use; `lapstrake fail {}` it first; nothing was changed",
-                    self.members[id].path, self.facts.name
-                ));
+                let (path, array) = (&self.members[id].path, &self.facts.name);
+                return Err(match self.standing(id) {
+                    Some(Standing::Journal) => {
+                        format!("{path} is the journal; {}", self.without_journal())
+                    }
+                    _ => format!(
+                        "{path} is in use; `lapstrake fail {array} {path}` first; nothing was changed"
+                    ),
+                });
             }
             self.members[id].gone = true;
             removed.push(self.members[id].path.clone());

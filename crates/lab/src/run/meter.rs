@@ -3,7 +3,7 @@
 use crate::record::{Cpu, CpuTime, Figure, MemberIo, Phase};
 use crate::workload::recorder::Recorded;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -248,8 +248,7 @@ fn status_kib(pid: u32, field: &str) -> Option<u64> {
 
 /// All that a server tells about its array.
 pub(crate) fn served_detail(control: &Path) -> Option<Value> {
-    let mut reply =
-        lapstrake_host::control::ask(control, "lab", &json!({ "command": "detail" })).ok()?;
+    let mut reply = lapstrake_host::control::ask_detail(control, "lab", None).ok()?;
     Some(reply["detail"].take())
 }
 

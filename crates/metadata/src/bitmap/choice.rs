@@ -118,14 +118,15 @@ fn free_room(member: &crate::Superblock) -> Sectors {
     match member {
         crate::Superblock::V090(_) => Sectors(v090::BITMAP_SECTORS),
         crate::Superblock::V1(sb) if sb.minor_version == 0 => {
-            let behind_data = sb.data_offset + sb.size;
+            let behind_data = sb.data_offset.saturating_add(sb.size);
             let log = u64::from(sb.bblog_offset.min(-BBLOG).unsigned_abs());
             Sectors(sb.super_offset.saturating_sub(behind_data).saturating_sub(log))
         }
         crate::Superblock::V1(sb) => {
-            let data = sb.data_offset - sb.super_offset;
+            let data = sb.data_offset.saturating_sub(sb.super_offset);
             let log = u64::try_from(sb.bblog_offset).ok().filter(|_| sb.bblog_size > 0);
-            Sectors(log.unwrap_or(data - BBLOG as u64).saturating_sub(8))
+            let end = log.unwrap_or(data.saturating_sub(BBLOG as u64)).min(data);
+            Sectors(end.saturating_sub(8))
         }
     }
 }
