@@ -13,6 +13,7 @@ use lapstrake_device::{Backend, MemberSpec};
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, Log, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
+use lapstrake_host::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -81,7 +82,7 @@ pub struct Args {
     #[arg(long, requires = "force", conflicts_with = "read_only")]
     without_journal: bool,
     /// Pages of 4 KiB for each member, in each shard, as md's stripe_cache_size
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(32..=32768))]
+    #[arg(long, value_name = "N", default_value_t = STRIPE_CACHE_SIZE, value_parser = clap::value_parser!(u32).range(i64::from(*STRIPE_CACHE_SIZES.start())..=i64::from(*STRIPE_CACHE_SIZES.end())))]
     stripe_cache_size: u32,
     /// Milliseconds after the last write until the superblocks say clean; 0: at the stop only
     #[arg(long, value_name = "MS", default_value_t = 200)]
@@ -358,10 +359,15 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
                  without it: all of it counts as dirty, so a resync that is due goes over everything"
             );
         }
+        let consequence = match &parts.intent {
+            Some(_) => {
+                "all of the others' counts as dirty, so a resync that is due goes over everything"
+            }
+            None => "the array is read without it",
+        };
         for why in unread_bitmaps {
             eprintln!(
-                "lapstrake: one member's write-intent bitmap cannot be used: {why}; all of the others' counts as \
-                 dirty, so a resync that is due goes over everything"
+                "lapstrake: a member's write-intent bitmap cannot be used: {why}; {consequence}"
             );
         }
         if assembly.degraded > 0 {

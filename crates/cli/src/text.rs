@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 use lapstrake_geometry::{Layout, Level, Raid10Layout};
-use lapstrake_host::uuid_text;
+use lapstrake_metadata::uuid_text;
 
 /// A size in the units that people use, in brackets and after a blank; nothing if it is small
 /// enough to be read as it stands.

@@ -219,7 +219,7 @@ fn the_kernel_goes_by_it_on_other_levels_and_versions_too() {
 /// A RAID1 whose second member may lag by four writes.
 const LAGS: &str = "-l1 -b internal --bitmap-chunk 64K --write-behind=4 -W m1";
 /// Its data, not its superblock and bitmap, takes long.
-const SLOW: &str = "member=1,op=write,range=1M+15M,delay=400ms";
+const SLOW: &str = "member=1,op=write,range=1M+15M,delay=900ms";
 
 /// Seconds that each of so many writes of 4 KiB took, one after the other.
 fn durations(lab: &Lab, server: &Server, writes: usize) -> Vec<f64> {
@@ -243,8 +243,8 @@ fn a_slow_write_mostly_member_slows_writes_down_from_the_limit_on_only() {
     lab.run(&format!("create data --assume-clean {LAGS} m0 m1")).ok();
     let server = lab.serve_with_fault(SLOW, "--name data --shards 1 m0 m1");
     let took = durations(&lab, &server, 5);
-    assert!(took[..4].iter().all(|&seconds| seconds < 0.3), "{took:?}");
-    assert!(took[4] >= 0.3, "{took:?}");
+    assert!(took[..4].iter().all(|&seconds| seconds < 0.8), "{took:?}");
+    assert!(took[4] >= 0.8, "{took:?}");
     assert_eq!(lab.detail()["work"]["behind_writes"], 4);
     // The client flushed at its end: it is on both.
     assert_eq!(lab.read("m0")[MIB as usize..], lab.read("m1")[MIB as usize..]);
@@ -254,7 +254,7 @@ fn a_slow_write_mostly_member_slows_writes_down_from_the_limit_on_only() {
     let grown = lab.run("grow data -b internal --write-behind=0 --json").ok().json();
     assert_eq!((&grown["write_behind"], &grown["bitmap_chunk_bytes"]), (&0.into(), &CHUNK.into()));
     let took = durations(&lab, &server, 1);
-    assert!(took[0] >= 0.3, "{took:?}");
+    assert!(took[0] >= 0.8, "{took:?}");
     server.stop();
 }
 

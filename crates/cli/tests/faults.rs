@@ -11,7 +11,6 @@ use support::{Lab, Server, installed, not_run, pattern};
 const MIB: u64 = 1 << 20;
 /// Of a member; its data starts at 1 MiB.
 const MEMBER_MIB: u64 = 16;
-const SLOW: &str = "--sync-speed-max 20000";
 
 /// A filled array of m0, m1 and so on, and beside them r0: full of junk.
 fn filled(options: &str, members: &str) -> (Lab, Vec<u8>) {
@@ -146,7 +145,10 @@ fn clients_that_die_amid_a_recovery_harm_neither() {
         return;
     }
     let (lab, bytes) = filled("-l5 -c64 --assume-clean", "m0 m1 m2");
-    let server = lab.serve_data(&format!("{SLOW} m0 m1 m2"));
+    // No end of the recovery, nor of what a client does, is in sight when it is killed.
+    let slow = "member=0,op=write,range=1M+15M,delay=300ms";
+    let line = "--name data --sync-speed-max 100 m0 m1 m2";
+    let server = lab.serve_with_fault(slow, line);
     lab.run("fail data m2").ok();
     lab.run("remove data m2").ok();
     lab.run("add data r0").ok();
@@ -158,9 +160,12 @@ fn clients_that_die_amid_a_recovery_harm_neither() {
         let mut client = client.spawn().unwrap();
         let enough = before + 1 + 8 * nth;
         lab.until("its requests", |detail| detail["work"]["requests"].as_u64() >= Some(enough));
+        assert_eq!(lab.detail()["sync"]["action"], "recovery");
+        assert!(client.try_wait().unwrap().is_none(), "it ended before it was killed");
         client.kill().unwrap();
         client.wait().unwrap();
     }
+    lab.run("set data sync_speed_max=0").ok();
     lab.until("them to be forgotten", |detail| detail["clients"] == 0);
     lab.run("wait data --timeout 60").ok();
     assert_eq!(state(&lab.detail(), "r0"), "in_sync");

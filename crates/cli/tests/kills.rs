@@ -1,5 +1,5 @@
-//! Promise: what was acknowledged outlives a server that is killed, again and again, amid writes, a
-//! resync and a recovery; what was in flight is old or new, sector by sector; the kernel agrees.
+//! Promise: what was acknowledged outlives a server that is killed, again and again, amid writes, resyncs and
+//! recoveries; what was in flight is old or new, sector by sector; the kernel agrees.
 
 #[path = "../../export/tests/server_support/client.rs"]
 #[allow(dead_code)] // Its own tests use all of it.
@@ -37,6 +37,19 @@ fn what_was_acknowledged_outlives_kills() {
     }
 }
 
+/// Levels on which an array may be killed while it lacks a member, and a slot whose member is lost and rebuilt.
+const REBUILT: [(&str, &str); 2] = [
+    ("-l1 --assume-clean", "m0 m1 m2"),
+    ("-l5 -c64 --assume-clean --consistency-policy ppl", "m0 m1 m2"),
+];
+
+#[test]
+fn what_was_acknowledged_outlives_kills_amid_a_recovery() {
+    for array in REBUILT {
+        kill_rebuilding(array, 2);
+    }
+}
+
 #[test]
 #[ignore = "takes minutes; make soak plays it"]
 fn what_was_acknowledged_outlives_fifty_kills_of_every_level() {
@@ -44,17 +57,40 @@ fn what_was_acknowledged_outlives_fifty_kills_of_every_level() {
         return;
     }
     ARRAYS.iter().for_each(|array| kill_again_and_again(*array, 50));
+    REBUILT.iter().for_each(|array| kill_rebuilding(*array, 50));
 }
 
-fn kill_again_and_again((options, members): (&str, &str), kills: usize) {
+fn kill_again_and_again(array: (&str, &str), kills: usize) {
+    // Slow enough for a kill to find a resync running.
+    kill_each_time(array, kills, 20_000, |_| {});
+}
+
+fn kill_rebuilding(array: (&str, &str), kills: usize) {
+    kill_each_time(array, kills, 2000, |lab| {
+        let detail = lab.detail();
+        if detail["members"].as_array().unwrap().iter().all(|member| member["state"] == "in_sync") {
+            for line in ["fail data m1", "remove data m1", "add data m1"] {
+                lab.run(line).ok();
+            }
+        }
+        lab.until("a recovery", |detail| detail["sync"]["action"] == "recovery");
+    });
+}
+
+fn kill_each_time(
+    (options, members): (&str, &str),
+    kills: usize,
+    sync_speed_max: u32,
+    prepare: impl Fn(&Lab),
+) {
     let lab = Lab::new(&vec![12; members.split(' ').count()]);
     lab.run(&format!("create data {options} {members}")).ok();
-    // Slow enough for a kill to find a resync running.
-    let line = format!("--name data --sync-speed-max 20000 {members}");
+    let line = format!("--name data --sync-speed-max {sync_speed_max} {members}");
     let mut seed = 0x5eed ^ options.len() as u64;
     let mut ledger = Ledger::default();
     for kill in 0..kills {
         let server = lab.serve(&line);
+        prepare(&lab);
         let mut client = Client::unix(&lab.path("run/data.nbd"));
         ledger.settle(&mut client);
         let answers = 50 + draw(&mut seed) % 400;

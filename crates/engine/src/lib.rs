@@ -97,7 +97,10 @@ pub use replay::{LogConfig, LogDisks, Mend, Replay, read_logs, replay_logs};
 pub use scratch::PAGE_BYTES;
 pub use seal::Seal;
 pub use shard::{Shard, ShardConfig, Stats};
-pub use sizes::{BEHIND_PAGES, STRIPE_CACHE_SIZES, span, stripe_cache_members, stripe_cache_pages};
+pub use sizes::{
+    BEHIND_PAGES, STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES, span, stripe_cache_members,
+    stripe_cache_pages,
+};
 pub use supervisor::{
     Added, Event, Loss, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target,
     WriteId,

@@ -11,7 +11,9 @@ use lapstrake_geometry::{Geometry, Sectors};
 const SPAN_SECTORS_MIN: u64 = (2 << 20) / 512;
 /// Pages of a stripe cache for each member: what the largest parity operation takes, to md's own bound.
 pub const STRIPE_CACHE_SIZES: RangeInclusive<u32> = OP_SECTORS_MAX * 512 / PAGE_BYTES..=32768;
-/// What partial parity logs add to that: a header, and the partial parity of the largest operation.
+/// As md has it, if nothing is said.
+pub const STRIPE_CACHE_SIZE: u32 = 256;
+/// What partial parity logs add to that, for each member: headers and partial parity are taken from it.
 const PAGES_PER_LOG: u32 = 32;
 /// Pages of a shard for copies that are left behind: 4 MiB.
 pub const BEHIND_PAGES: u32 = 1024;

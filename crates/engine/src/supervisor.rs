@@ -521,7 +521,7 @@ impl Supervisor {
         self.events
     }
 
-    /// Pages of the write-intent bitmap sent so far, one on each member counted as one.
+    /// Pages of the write-intent bitmap sent so far, counted for each member that gets it.
     #[must_use]
     pub fn bitmap_writes(&self) -> u64 {
         self.bitmap_writes

@@ -17,11 +17,13 @@ use crate::{
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
-    RequestKind, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed,
-    journal::JournalConfig, span,
+    RequestKind, STRIPE_CACHE_SIZE, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig,
+    SyncSpeed, journal::JournalConfig, span,
 };
 use lapstrake_geometry::{Geometry, Layout, Sector, Sectors, Slot};
-use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl};
+use lapstrake_metadata::{
+    Role, Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl, uuid_text,
+};
 use std::{
     io,
     ops::Range,
@@ -139,7 +141,7 @@ impl Default for Options {
         Self {
             read_only: false,
             shards,
-            stripe_cache_size: 256,
+            stripe_cache_size: STRIPE_CACHE_SIZE,
             buffer_bytes: 16 << 20,
             safe_mode_delay_ms: 200,
             frozen: false,
@@ -770,11 +772,4 @@ pub(crate) fn consistency_policy(
         true => "resync",
         false => "none",
     }
-}
-
-/// A UUID as mdadm prints it: four groups of eight digits.
-#[must_use]
-pub fn uuid_text(uuid: [u8; 16]) -> String {
-    let group = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    uuid.chunks(4).map(group).collect::<Vec<_>>().join(":")
 }

@@ -30,9 +30,7 @@ pub mod scan;
 mod status;
 mod window;
 
-pub use array::{
-    Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last, uuid_text,
-};
+pub use array::{Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last};
 pub use bare::BareError;
 pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};
@@ -40,6 +38,7 @@ pub use grow::grow_bitmap;
 pub use join::{Join, join};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
+pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter, Settings};
 pub use open::{GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
 pub use overlay::NewOverlay;

@@ -1,7 +1,7 @@
 //! The bytes behind the engine's buffer handles, for one shard.
 //!
-//! Handle 0 is the stripe cache, with the memory for writes left behind before it; every other handle names a request's memory: a run of this
-//! shard's pool, or memory that somebody else lends for the time of a request (another shard's
+//! Handle 0 is the stripe cache, with the memory for writes left behind before it; every other handle names a request's
+//! memory: a run of this shard's pool, or memory that somebody else lends for the time of a request (another shard's
 //! client, a FUSE request). The pool is mapped, touched and, where allowed, locked before the
 //! first request, so that serving does not wait for the kernel to find a page.
 //!

@@ -5,7 +5,7 @@
 //! that were forced in, what a journal holds, the rest of a bitmap file's last page) is only decided:
 //! [`crate::Array::start`] does it when it has all that it needs of the system.
 
-use crate::array::{Part, Parts, uuid_text};
+use crate::array::{Part, Parts};
 use crate::journal;
 use crate::overlay::{NewOverlay, lay_over};
 use lapstrake_device::{
@@ -13,6 +13,7 @@ use lapstrake_device::{
 };
 use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
 use lapstrake_geometry::{GeometryError, Sector, Sectors};
+use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
@@ -553,7 +554,7 @@ fn intent(
     let (sb, mut bits) = match read_bitmap(source, start, external, freshest) {
         // Nothing is written that it would have to tell of.
         Err(error) if is_read_only && !external => {
-            unread.push(error.to_string());
+            unread.push(reason(&error));
             return Ok(None);
         }
         read => read?,
@@ -576,12 +577,20 @@ fn intent(
                 continue;
             }
             Ok(_) => unread.push(format!("{}: it has another chunk or size", devices[id].spec())),
-            Err(error) => unread.push(error.to_string()),
+            Err(error) => unread.push(reason(&error)),
         }
         bits = Bits::new(&sb, true);
     }
     let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
     Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
+}
+
+/// Why a bitmap cannot be used, without what is to be done where there is no other.
+fn reason(error: &OpenArrayError) -> String {
+    match error {
+        OpenArrayError::Bitmap { place, error } => format!("{place}: {error}"),
+        error => error.to_string(),
+    }
 }
 
 fn read_bitmap(

@@ -69,7 +69,7 @@ pub struct Work {
     pub recovered: u64,
     /// Times that work on a stripe waited for room in the stripe cache.
     pub stripe_cache_waits: u64,
-    /// Pages of the write-intent bitmap written, on each member or in its file.
+    /// Pages of the write-intent bitmap written, counted for each member that gets one.
     pub bitmap_writes: u64,
     /// Writes answered, or to be answered, before write-mostly members have them.
     pub behind_writes: u64,

@@ -4,6 +4,7 @@
 //! Every question is answered as md would act on the answer, not as the field reads: a raid0
 //! without the feature bit has no layout, an index beyond the table is a spare.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -63,6 +64,13 @@ fn split_time(time: u64) -> (u64, u32) {
 /// `from` plus a signed distance in sectors, if that is a sector.
 fn sector_from(from: u64, distance: i32) -> Option<Sector> {
     from.checked_add_signed(distance.into()).map(Sector)
+}
+
+/// A UUID as mdadm prints it: four groups of eight digits.
+#[must_use]
+pub fn uuid_text(uuid: [u8; 16]) -> String {
+    let group = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    uuid.chunks(4).map(group).collect::<Vec<_>>().join(":")
 }
 
 /// Facts that all members share.

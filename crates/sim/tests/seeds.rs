@@ -23,7 +23,7 @@ fn a_thousand_fates_end_well() {
 #[ignore = "runs for an hour, or as long as LAPSTRAKE_SOAK_SECONDS says"]
 fn fates_end_well_until_told_to_stop() {
     if env::var_os("LAPSTRAKE_SOAK").is_none() {
-        eprintln!("not run: LAPSTRAKE_SOAK is not set");
+        eprintln!("NOT RUN: fates until told to stop: LAPSTRAKE_SOAK is not set");
         return;
     }
     let number = |name: &str, default| {

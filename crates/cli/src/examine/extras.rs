@@ -2,9 +2,9 @@
 
 use crate::text;
 use lapstrake_host::scan::{BitmapLook, Look, LookError};
-use lapstrake_host::uuid_text;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::detect::Finding;
+use lapstrake_metadata::uuid_text;
 
 /// The bitmap: a member's internal one, or what a file holds that is no member.
 pub fn bitmap(look: &Look, superblock: Option<&Superblock>) -> Result<String, LookError> {

@@ -12,6 +12,7 @@ use super::resolve::{Problems, is_name};
 use super::values::{Bytes, LevelName, Many, Members};
 use super::{Array, Disk, DiskPlace, Leg, Over, Shape};
 use crate::record::{State, SubjectKind};
+use lapstrake_engine::STRIPE_CACHE_SIZES;
 use lapstrake_geometry::{Layout, Level};
 use names::{label, names};
 use possible::{impossible, spare_members};
@@ -263,10 +264,14 @@ fn syntax(raw: &RawArray, problems: &mut Problems<'_>) -> bool {
     }
     if let Some(caches) = &raw.stripe_cache {
         for pages in &caches.get_ref().0 {
-            if !(32..=32768).contains(pages) {
+            if !STRIPE_CACHE_SIZES.contains(pages) {
                 problem(
                     caches.span(),
-                    format!("a stripe cache of {pages} pages: it has 32 to 32768"),
+                    format!(
+                        "a stripe cache of {pages} pages: it has {} to {}",
+                        STRIPE_CACHE_SIZES.start(),
+                        STRIPE_CACHE_SIZES.end()
+                    ),
                 );
             }
         }

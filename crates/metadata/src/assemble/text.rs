@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::uuid_text;
 use lapstrake_geometry::{Sector, Slot};
 
 use super::{AssembleError, Reason, Refusal, Verdict};
@@ -18,14 +19,6 @@ type Name<'a> = &'a dyn Fn(usize) -> String;
 
 fn device(id: usize) -> String {
     format!("device {id}")
-}
-
-/// A UUID as mdadm prints it.
-fn uuid_text(uuid: &[u8; 16]) -> String {
-    let words = uuid
-        .chunks_exact(4)
-        .map(|word| word.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")));
-    words.collect::<Vec<_>>().join(":")
 }
 
 /// "slot 1" or "slots 1, 2 and 5".
@@ -68,10 +61,10 @@ impl Reason {
     pub fn describe(&self, name: Name) -> String {
         match self {
             Self::OtherArray { uuid, name } if name.is_empty() => {
-                format!("it belongs to another array, {}", uuid_text(uuid))
+                format!("it belongs to another array, {}", uuid_text(*uuid))
             }
             Self::OtherArray { uuid, name } => {
-                format!("it belongs to another array, {} \"{name}\"", uuid_text(uuid))
+                format!("it belongs to another array, {} \"{name}\"", uuid_text(*uuid))
             }
             Self::Stale { events, freshest } => format!(
                 "it is out of date: it has seen {events} events, the freshest member {freshest}"
@@ -186,7 +179,7 @@ impl AssembleError {
             Self::SeveralArrays { arrays } => {
                 let each = arrays.iter().map(|(uuid, ids)| {
                     let names: Vec<_> = ids.iter().map(|&id| name(id)).collect();
-                    format!("{} ({})", uuid_text(uuid), names.join(", "))
+                    format!("{} ({})", uuid_text(*uuid), names.join(", "))
                 });
                 format!(
                     "members of {} arrays: {}. Choose one with --uuid, or give only its members",
