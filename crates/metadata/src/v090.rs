@@ -16,12 +16,12 @@ use lapstrake_geometry::Slot;
 
 use crate::error::SuperblockError;
 use crate::wire::{ByteOrder, Field, on_disk};
-use crate::{Device, Role};
+use crate::{Device, Role, Version};
 
 /// `md_magic`.
 pub const MAGIC: u32 = 0xa92b_4efc;
 /// Entries of `disks`.
-pub const MAX_DISKS: usize = 27;
+pub const MAX_DISKS: usize = Version::V090.max_members() as usize;
 
 /// Sectors from the superblock to the bitmap.
 pub const BITMAP_DISTANCE: u64 = 8;
@@ -167,7 +167,7 @@ on_disk! {
         /// 0.
         272 pstate_reserved: [u32; 60],
         /// Every device of the array.
-        512 disks: [Disk; 27],
+        512 disks: [Disk; MAX_DISKS],
         /// Copy of the own entry.
         3968 this_disk: Disk,
         = 4096
@@ -450,7 +450,7 @@ mod tests {
         sb.raid_disks = 2;
         let faulty = device(Role::Faulty);
         let recovering = Device { in_sync: false, ..device(Role::Active(Slot(0))) };
-        let mut devices = [device(Role::Spare); 27].to_vec();
+        let mut devices = [device(Role::Spare); MAX_DISKS].to_vec();
         devices.splice(..3, [faulty, device(Role::Active(Slot(1))), recovering]);
         sb.set_roles(&devices, 26);
         assert_eq!((sb.this_disk.number, sb.nr_disks), (26, 26));

@@ -95,6 +95,35 @@ pub fn recover_two_data(exps: &[u8], x: usize, y: usize, x_row: &mut [u8], y_row
     y_row[k - 1] = scale;
 }
 
+/// The rows that make the data blocks `lost`, one or two, of the other data and then P and Q, as far as those are there
+/// and needed: whether P is, and Q. None: too little is there.
+///
+/// # Panics
+/// As the functions above. Of one lost block the second row is not meant.
+pub fn recover_data(
+    exps: &[u8],
+    lost: &[usize],
+    (has_p, has_q): (bool, bool),
+    rows: [&mut [u8]; 2],
+) -> Option<(bool, bool)> {
+    let [first, second] = rows;
+    match (lost, has_p, has_q) {
+        (&[_], true, _) => {
+            first.fill(1);
+            Some((true, false))
+        }
+        (&[one], false, true) => {
+            recover_data_from_q(exps, one, first, second);
+            Some((false, true))
+        }
+        (&[one, two], true, true) => {
+            recover_two_data(exps, one, two, first, second);
+            Some((true, true))
+        }
+        _ => None,
+    }
+}
+
 /// The exponents of the data blocks that survive.
 fn others(exps: &[u8], x: usize, y: usize) -> impl Iterator<Item = u8> + '_ {
     exps.iter().enumerate().filter(move |&(i, _)| i != x && i != y).map(|(_, &e)| e)

@@ -549,21 +549,10 @@ fn recover(
     let there = blocks.iter().enumerate().filter(|(data, _)| !lost.contains(data));
     let mut srcs: Vec<&[u8]> = there.map(|(_, block)| block.as_slice()).collect();
     let [first, second] = &mut rows;
-    match (lost, &p, &q) {
-        (&[_], Some(p), _) => {
-            srcs.push(p);
-            first.fill(1);
-        }
-        (&[one], None, Some(q)) => {
-            srcs.push(q);
-            recovery::recover_data_from_q(exps, one, first, second);
-        }
-        (&[one, two], Some(p), Some(q)) => {
-            srcs.extend([p.as_slice(), q]);
-            recovery::recover_two_data(exps, one, two, first, second);
-        }
-        _ => return None,
-    }
+    let (by_p, by_q) =
+        recovery::recover_data(exps, lost, (p.is_some(), q.is_some()), [first, second])?;
+    srcs.extend(p.as_deref().filter(|_| by_p));
+    srcs.extend(q.as_deref().filter(|_| by_q));
     let mut found = vec![vec![0; BLOCK_BYTES]; lost.len()];
     let mut outs: Vec<&mut [u8]> = found.iter_mut().map(Vec::as_mut_slice).collect();
     let rows: Vec<&[u8]> = rows[..lost.len()].iter().map(|row| &row[..srcs.len()]).collect();

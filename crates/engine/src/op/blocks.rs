@@ -85,22 +85,11 @@ impl Shard {
         let mut rows: SmallVec<[Coefs; 2]> = smallvec![SmallVec::from_elem(0, exps.len()); 2];
         let p = op.block(What::P, slice).filter(|_| op.known.p);
         let q = op.block(What::Q, slice).filter(|_| op.known.q);
-        let (first, second) = rows.split_at_mut(1);
-        match (op.lost.as_slice(), p, q) {
-            (&[_], Some(p), _) => {
-                srcs.push(p);
-                first[0].fill(1);
-            }
-            (&[one], None, Some(q)) => {
-                srcs.push(q);
-                parity::recovery::recover_data_from_q(&exps, one, &mut first[0], &mut second[0]);
-            }
-            (&[one, two], Some(p), Some(q)) => {
-                srcs.extend([p, q]);
-                parity::recovery::recover_two_data(&exps, one, two, &mut first[0], &mut second[0]);
-            }
-            _ => return None,
-        }
+        let [first, second] = &mut rows[..] else { unreachable!("two rows") };
+        let has = (p.is_some(), q.is_some());
+        let (by_p, by_q) = parity::recovery::recover_data(&exps, &op.lost, has, [first, second])?;
+        srcs.extend(p.filter(|_| by_p));
+        srcs.extend(q.filter(|_| by_q));
         let mut dsts: SmallVec<[Buf; 2]> = SmallVec::new();
         let mut used: SmallVec<[Coefs; 2]> = SmallVec::new();
         for (&data, row) in op.lost.iter().zip(rows) {
