@@ -27,6 +27,7 @@ test: lint ## everything that gates a change, within minutes
 	# As where io_uring is refused; the other suites run on both back ends by themselves.
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake --tests
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake-export --test 'fuse_*'
+	scripts/test-aarch64.sh
 	$(MAKE) --no-print-directory smoke
 
 lint: ## format, warnings, imports, no_std, documentation

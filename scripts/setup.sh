@@ -13,6 +13,7 @@ packages=(
     fio bonnie++ hdparm postgresql                    # clients of the lab (fio: of tests, too)
     chromium fonts-dejavu-core                        # the lab's HTML report, as a person sees it
     libisal-dev                                       # the parity benchmark's peer
+    qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross # parity on ARM
 )
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
