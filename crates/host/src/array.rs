@@ -432,7 +432,10 @@ impl Handle {
         self.peers[0].send(Message::Welcome(client));
     }
 
-    /// Sends a request from outside; `done` is called on a shard's thread.
+    /// Sends a request from outside, in bytes; `done` is called on a shard's thread.
+    ///
+    /// # Panics
+    /// If it is not of whole sectors.
     ///
     /// # Safety
     /// `memory` is page-aligned, as long as the request, valid and unused until `done`.
@@ -447,6 +450,10 @@ impl Handle {
             Outside::Flush => (RequestKind::Flush, None),
             Outside::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),
         };
+        assert!(
+            offset.is_multiple_of(512) && len.is_multiple_of(512),
+            "{len} bytes at {offset}: not whole sectors"
+        );
         let parcel = Parcel { kind, memory, sector: offset / 512, len: len / 512 };
         self.peers[0].send(Message::External { parcel, done });
     }

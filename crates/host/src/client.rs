@@ -75,6 +75,10 @@ impl Context<'_> {
             Kind::Discard => RequestKind::Discard,
             Kind::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
         };
+        assert!(
+            offset.is_multiple_of(512) && len.is_multiple_of(512),
+            "{len} bytes at {offset}: not whole sectors"
+        );
         self.core.request_from(self.client, id, kind, offset / 512, len / 512);
     }
 

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
             hook(info);
         }));
         let result = run(seed, &asked.options);
-        // Back to the hook that was there, or each seed would wrap the one before.
+        // Back to the first one, or each seed would wrap the one before.
         drop(std::panic::take_hook());
         match result {
             Ok(outcome) => {

@@ -321,6 +321,14 @@ impl Lead {
         if self.bitmap_answer.is_some() {
             return Err("the bitmap is being changed; nothing was written; try again".into());
         }
+        // Members that have gone keep their numbers.
+        if self.members.len() > usize::from(u16::MAX) {
+            return Err(format!(
+                "{} members have come and gone, more than can be numbered; nothing was written; stop the array \
+                 and serve it again",
+                self.members.len()
+            ));
+        }
         if !self.facts.redundant {
             return Err(format!(
                 "a {} array takes no further members; nothing was written",
