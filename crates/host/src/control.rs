@@ -717,7 +717,10 @@ mod tests {
         drop(first);
         // A socket that a killed server left.
         drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
-        assert!(matches!(ask(&dir, "md0", &Value::Null), Err(ControlError::NotServed { .. })));
+        assert!(matches!(
+            ask(&dir, "md0", &Value::Null, || {}),
+            Err(ControlError::NotServed { .. })
+        ));
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
         let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), ["md0"], "who asks waits for the server");
@@ -738,7 +741,7 @@ mod tests {
                 let len = if reads { 5 } else { 1 };
                 stream.read_exact(&mut vec![0; len]).unwrap();
             });
-            let told = ask(&dir, "md0", &Value::Null).unwrap_err();
+            let told = ask(&dir, "md0", &Value::Null, || {}).unwrap_err();
             assert!(matches!(told, ControlError::Ended { .. }), "{told}");
             server.join().unwrap();
         }
@@ -758,6 +761,6 @@ mod tests {
     #[test]
     fn a_path_too_long_is_said() {
         let dir = Path::new("/tmp").join("x".repeat(120));
-        assert!(matches!(ask(&dir, "md0", &Value::Null), Err(ControlError::TooLong(_))));
+        assert!(matches!(ask(&dir, "md0", &Value::Null, || {}), Err(ControlError::TooLong(_))));
     }
 }
