@@ -463,22 +463,7 @@ fn a_member_that_was_away_while_its_replacement_served_is_behind() {
     }
 }
 
-/// Two members with bad-block logs, active; writes of the second one's log that are on their way.
-fn with_logs() -> Story {
-    let mut story = Story::new(Level::Raid1, 2, false);
-    let records = story.supervisor.members().zip(0..).map(|((superblock, _), slot)| MemberRecord {
-        superblock: superblock.clone(),
-        slot: Some(Slot(slot)),
-        trusted_to: FULLY_TRUSTED,
-        bad_blocks: BadBlocks::new(0).ok(),
-    });
-    let records = records.collect();
-    story.restart(records);
-    story.activate();
-    story.take_orders();
-    story
-}
-
+/// Writes of the second member's log that are on their way.
 fn logs_of_second(story: &Story) -> Vec<&MetaWrite> {
     let (superblock, _) = story.supervisor.members().nth(1).expect("two members");
     let (at, _) = superblock.badblock_log().expect("a log");
@@ -498,7 +483,7 @@ fn end_log(story: &mut Story) {
 /// log does not.
 #[test]
 fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     while !logs_of_second(&story).is_empty() {
         end_log(&mut story);
@@ -516,7 +501,7 @@ fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
 /// What would be lost: data of a member that only looks recovered, in a shard that gets its sectors dealt meanwhile.
 #[test]
 fn every_shard_hears_of_a_bad_block_before_it_is_on_record() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     assert_eq!(story.take_orders(), [Order::Bad(MemberId(1), Sector(8), Sectors(8))]);
     story.settle();
@@ -528,7 +513,7 @@ fn every_shard_hears_of_a_bad_block_before_it_is_on_record() {
 /// start old data is taken for good.
 #[test]
 fn of_a_log_one_write_is_on_its_way_at_a_time() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     story.notice(Notice::Bad(MemberId(1), Sector(64), Sectors(8)));
     assert_eq!(logs_of_second(&story).len(), 1, "the second waits");
@@ -541,7 +526,7 @@ fn of_a_log_one_write_is_on_its_way_at_a_time() {
 /// A recovery that is taken up again meets what it could not recover before: that is told once.
 #[test]
 fn what_is_on_record_as_bad_is_no_news() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     let told = |story: &mut Story, start, len| {
         story.notice(Notice::Bad(MemberId(1), Sector(start), Sectors(len)));
         story.settle();
@@ -592,7 +577,7 @@ fn an_array_is_not_stopped_while_a_failure_is_not_on_record() {
 /// What would be lost: a bad block, if the log's write was held back for another member's failed flush.
 #[test]
 fn a_log_that_was_not_written_is_written_again() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
     story.supervisor.handle_unflushed(story.now, &[MemberId(0)], &dropped);

@@ -47,7 +47,6 @@
 pub mod array;
 
 mod agenda;
-mod desk;
 mod dice;
 mod disk;
 mod fate;
