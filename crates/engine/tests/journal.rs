@@ -3,9 +3,9 @@
 
 mod story;
 
-use lapstrake_engine::journal::{Disks, Place, ReplayConfig, replay};
+use lapstrake_engine::journal::{Disks, Place, ReplayConfig, holds_news, replay};
 use lapstrake_engine::*;
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::journal::{BLOCK, BLOCK_BYTES, Meta, Payload, Seed};
 use std::convert::Infallible;
 use story::{Story, superblocks};
@@ -48,6 +48,8 @@ fn a_journal_that_fails_ends_all_writes_and_goes_on_no_record() {
 /// Three members and, behind them, a journal.
 struct Memory {
     disks: [Vec<u8>; 4],
+    /// Blocks that cannot be read.
+    bad: Vec<(Slot, Sector)>,
     tail: u64,
 }
 
@@ -61,16 +63,16 @@ impl Memory {
         &mut self.disks[disk][at..at + len]
     }
 
-    /// Writes a unit with one block of data and its parity; gives where the next one goes.
-    fn unit(&mut self, seed: Seed, seq: u64, position: u64, fill: u8) -> u64 {
+    /// Writes a unit with the array's first block and, maybe, its parity; gives where the next one goes.
+    fn unit(&mut self, seq: u64, position: u64, fill: u8, has_parity: bool) -> u64 {
+        let seed = config(0).seed;
         let block = [fill; BLOCK_BYTES];
         let checksums = vec![seed.checksum(&block)];
-        let payloads = vec![
-            Payload::Data { sector: 0, checksums: checksums.clone() },
-            Payload::Parity { sector: 0, checksums },
-        ];
-        let meta = Meta { seq, position, payloads };
-        let whole = [&meta.encode(seed)[..], &block, &block].concat();
+        let data = Payload::Data { sector: 0, checksums: checksums.clone() };
+        let parity = has_parity.then_some(Payload::Parity { sector: 0, checksums });
+        let meta = Meta { seq, position, payloads: [data].into_iter().chain(parity).collect() };
+        let mut whole = meta.encode(seed);
+        (0..meta.unit().0 / BLOCK.0 - 1).for_each(|_| whole.extend(block));
         self.at(Place::Journal, Sector(position), whole.len()).copy_from_slice(&whole);
         position + meta.unit().0
     }
@@ -79,9 +81,19 @@ impl Memory {
 impl Disks for Memory {
     type Error = Infallible;
 
-    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), Infallible> {
-        buf.copy_from_slice(self.at(place, sector, buf.len()));
+    fn read_journal(&mut self, sector: Sector, buf: &mut [u8]) -> Result<(), Infallible> {
+        buf.copy_from_slice(self.at(Place::Journal, sector, buf.len()));
         Ok(())
+    }
+
+    fn read_slot(
+        &mut self,
+        slot: Slot,
+        sector: Sector,
+        buf: &mut [u8],
+    ) -> Result<bool, Infallible> {
+        buf.copy_from_slice(self.at(Place::Slot(slot), sector, buf.len()));
+        Ok(!self.bad.contains(&(slot, sector)))
     }
 
     fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), Infallible> {
@@ -117,11 +129,11 @@ fn config(tail: u64) -> ReplayConfig {
 /// lies behind it, where the number of the next one to be written there would make it follow.
 #[test]
 fn what_a_cut_left_behind_the_end_never_follows_what_is_written_later() {
-    let seed = Seed::new([7; 16]);
-    let mut memory = Memory { disks: [(); 4].map(|()| vec![0; 32 * BLOCK_BYTES]), tail: 0 };
-    let first = memory.unit(seed, 5, 0, 1);
-    let cut_off = memory.unit(seed, 6, first, 2);
-    memory.unit(seed, 7, first + BLOCK.0, 3);
+    let mut memory =
+        Memory { disks: [(); 4].map(|()| vec![0; 32 * BLOCK_BYTES]), bad: Vec::new(), tail: 0 };
+    let first = memory.unit(5, 0, 1, true);
+    let cut_off = memory.unit(6, first, 2, true);
+    memory.unit(7, first + BLOCK.0, 3, true);
     // The empty unit of a replay is as high as what of the first one was written: its meta block, which was not.
     assert!(cut_off > first + BLOCK.0);
     memory.at(Place::Journal, Sector(first), BLOCK_BYTES).fill(0);
@@ -136,4 +148,33 @@ fn what_a_cut_left_behind_the_end_never_follows_what_is_written_later() {
     let done = replay(&config(tail), &mut memory).expect("a second one");
     assert_eq!(done.rows, 0);
     assert!(memory.disks[..3].iter().flatten().all(|&byte| byte == 9), "newer data");
+}
+
+/// What would be lost: a block that can be recovered. Of a row that a kernel left in write-back mode the parity is made
+/// of what the members hold, and one of them cannot be read.
+#[test]
+fn parity_is_never_made_of_what_cannot_be_read() {
+    // Left-symmetric: two blocks of data, and behind them their parity.
+    let disks = [1u8, 2, 1 ^ 2, 0].map(|fill| vec![fill; 32 * BLOCK_BYTES]);
+    let mut memory = Memory { disks, bad: vec![(Slot(1), Sector(0))], tail: 0 };
+    memory.at(Place::Slot(Slot(1)), Sector(0), BLOCK_BYTES).fill(0xee);
+    memory.unit(5, 0, 4, false);
+    let done = replay(&config(0), &mut memory).expect("a replay");
+    assert_eq!((done.rows, done.completed), (0, 1));
+    let found = [0, 1, 2].map(|disk: usize| memory.disks[disk][0]);
+    assert_eq!(found, [4, 0xee, 4 ^ 2]);
+}
+
+#[test]
+fn a_journal_has_no_news_for_members_some_of_which_cannot_be_read() {
+    let disks = [4u8, 0xee, 4, 0].map(|fill| vec![fill; 32 * BLOCK_BYTES]);
+    let mut memory = Memory { disks, bad: Vec::new(), tail: 0 };
+    memory.unit(5, 0, 4, true);
+    assert_eq!(holds_news(&config(0), &mut memory), Ok(false));
+    memory.disks[0].fill(3);
+    assert_eq!(holds_news(&config(0), &mut memory), Ok(true));
+    memory.bad.push((Slot(0), Sector(0)));
+    assert_eq!(holds_news(&config(0), &mut memory), Ok(false), "it is as parity says");
+    memory.disks[2].fill(3);
+    assert_eq!(holds_news(&config(0), &mut memory), Ok(true), "parity is not as the journal says");
 }

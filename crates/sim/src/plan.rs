@@ -158,7 +158,7 @@ impl Plan {
             plan.frozen = dice.one_in(8);
             plan.sizes.push(size + unit * dice.below(3));
         }
-        if level.has_redundancy() && plan.log.is_none() {
+        if level.has_redundancy() {
             plan.spoil_every = dice.pick(&[0, 0, 30, 200, 1000]);
         }
         if level.has_redundancy() && dice.one_in(12) {
@@ -217,7 +217,6 @@ impl Plan {
             version: dice.pick(&versions),
             bitmap_chunk: None,
             shards: 1,
-            spoil_every: 0,
             ..self
         }
     }
