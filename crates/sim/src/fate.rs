@@ -122,17 +122,21 @@ impl<'a> Fate<'a> {
     /// The array mends itself, and its own check counts zero.
     fn end(&mut self) -> Result<(), String> {
         self.disks.iter_mut().for_each(Disk::renew);
-        let started = self.start_for_good()?;
+        let mut started = self.start_for_good()?;
         if !self.has_redundancy() {
             return Ok(());
         }
-        let mut life = self.life(&started);
-        let end = life.run(None)?;
-        let report = life.report(end);
-        self.after(&report, &started)?;
-        self.was_forced = false;
-        self.made_whole();
-        let started = self.start_for_good()?;
+        // If replacements have all that is there while a slot is empty, who was replaced fills it in one more life.
+        let lives = if started.assembly.replacements.is_empty() { 1 } else { 2 };
+        for _ in 0..lives {
+            let mut life = self.life(&started);
+            let end = life.run(None)?;
+            let report = life.report(end);
+            self.after(&report, &started)?;
+            self.was_forced = false;
+            self.made_whole();
+            started = self.start_for_good()?;
+        }
         if started.assembly.degraded > 0 || started.assembly.resync_from.is_some() {
             return Err("redundancy is not whole after all was mended".into());
         }
