@@ -8,7 +8,7 @@ use lapstrake_engine::{FULLY_TRUSTED, LogConfig, LogDisks, replay_logs};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::ppl::{self, Entry, Header};
 use libfuzzer_sys::fuzz_target;
-use std::convert::Infallible;
+use std::{convert::Infallible, ops::Range};
 
 const SIGNATURE: u32 = 7;
 
@@ -40,9 +40,11 @@ struct Disks {
 }
 
 impl Disks {
-    fn is_in(&self, slot: Slot, sector: Sector, bytes: usize) -> Result<(), Infallible> {
-        assert!(slot != Slot(1) && (sector + Sectors(bytes as u64 / 512)).0 <= self.component.0);
-        Ok(())
+    /// The sectors, which are to be within a member.
+    fn range(&self, slot: Slot, sector: Sector, bytes: usize) -> Range<u64> {
+        let end = sector + Sectors(bytes as u64 / 512);
+        assert!(slot != Slot(1) && end.0 <= self.component.0);
+        sector.0..end.0
     }
 }
 
@@ -53,12 +55,14 @@ impl LogDisks for Disks {
         Ok((slot != Slot(1)).then(|| self.area.clone()))
     }
 
-    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<(), Infallible> {
-        self.is_in(slot, sector, buf.len())
+    /// Some sectors cannot be read.
+    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, Infallible> {
+        Ok(!self.range(slot, sector, buf.len()).any(|at| at % 31 == 30))
     }
 
     fn write(&mut self, slot: Slot, sector: Sector, bytes: &[u8]) -> Result<(), Infallible> {
-        self.is_in(slot, sector, bytes.len())
+        self.range(slot, sector, bytes.len());
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Infallible> {

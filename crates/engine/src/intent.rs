@@ -206,7 +206,7 @@ impl Intent {
     /// The superblocks are about to say this event count.
     pub(crate) fn array_events(&mut self, events: u64) {
         self.superblock.events = events;
-        self.stable_events = self.stable_events.filter(|&stable| stable == events);
+        self.stable_events = None;
         self.superblock.events_cleared = self.superblock.events_cleared.min(events);
         self.superblock_dirty = true;
     }
@@ -284,7 +284,8 @@ impl Intent {
             return self.take_back();
         }
         self.sent_pages.clear();
-        if !self.superblock_dirty && self.bits.dirty_pages().next().is_none() {
+        // Whatever clears a bit marks the superblock: if it is not dirty all that was cleared has been sent.
+        if !self.superblock_dirty {
             self.clearing.clear();
         }
         self.stable_events = self.sent_events.take().or(self.stable_events);

@@ -64,6 +64,7 @@ mod behind;
 mod bitmap_change;
 mod bits;
 mod compare;
+mod desk;
 mod direct;
 mod guard;
 mod intent;
@@ -88,6 +89,7 @@ mod update;
 
 pub use bitmap_change::NewBitmap;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
+pub use desk::Desk;
 pub use guard::Guard;
 pub use intent::IntentConfig;
 pub use members::{FULLY_TRUSTED, MemberConfig};

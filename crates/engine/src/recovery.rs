@@ -131,12 +131,10 @@ impl Course {
     }
 
     /// Windows at the front that have ended well are done.
-    fn pop_ended(&mut self) -> bool {
-        let before = self.done();
+    fn pop_ended(&mut self) {
         while self.windows.front().is_some_and(|window| window.left == 0 && window.ok) {
             self.windows.pop_front();
         }
-        self.done() > before
     }
 
     fn is_over(&self) -> bool {
@@ -640,7 +638,8 @@ impl Supervisor {
         }
         if has_work {
             mending.pace(self.now, stop - start);
-        } else if course.pop_ended() {
+        } else {
+            course.pop_ended();
             self.raise_done();
         }
     }

@@ -6,7 +6,8 @@
 //! begun again.
 //!
 //! As in md: an entry counts if its partial parity is whole, and where every chunk that it names has a member.
-//! A chunk that is missing was itself being written, and nothing else depends on it.
+//! A chunk that is missing was itself being written, and nothing else depends on it. So it is with a sector that cannot
+//! be read, or is on record as bad: parity of it stays as it is.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -37,6 +38,19 @@ impl Mend {
         kernels.xor(&mut bytes, &sources);
         bytes
     }
+
+    /// What is left of it where some of it cannot be read; nothing of a single sector.
+    fn halves(&self) -> Option<[Self; 2]> {
+        let low = self.len.0 / 2;
+        let part = |from: u64, len: u64| {
+            let at = |&(slot, sector): &(Slot, Sector)| (slot, sector + Sectors(from));
+            let byte = |sector: u64| self.partial.start + sector as usize * 512;
+            let partial = if self.partial.is_empty() { 0..0 } else { byte(from)..byte(from + len) };
+            let data = self.data.iter().map(at).collect();
+            Self { parity: at(&self.parity), len: Sectors(len), data, partial }
+        };
+        (low > 0).then(|| [part(0, low), part(low, self.len.0 - low)])
+    }
 }
 
 /// The members of an array that is about to start. An error ends the replay.
@@ -50,13 +64,13 @@ pub trait LogDisks {
     /// The device's.
     fn area(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Self::Error>;
 
-    /// Fills the buffer from a sector of the slot's data.
+    /// Fills the buffer from a sector of the slot's data. False: some of it cannot be read, or is on record as bad.
     ///
     /// # Errors
-    /// The device's.
-    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<(), Self::Error>;
+    /// The device's, if it is worse.
+    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, Self::Error>;
 
-    /// Writes; not stable before the next flush.
+    /// Writes what is not on record as bad; not stable before the next flush.
     ///
     /// # Errors
     /// The device's.
@@ -99,24 +113,38 @@ pub struct LogConfig {
 /// The devices'. It may be begun again then.
 pub fn replay_logs<D: LogDisks>(config: &LogConfig, disks: &mut D) -> Result<Replay, D::Error> {
     let areas = areas(config, disks)?;
-    let replay = Replay::new(config, &areas);
+    let mut replay = Replay::new(config, &areas);
     for mend in &replay.mends {
-        let bytes = mend.len.bytes() as usize;
-        let mut data = Vec::new();
-        for &(slot, sector) in &mend.data {
-            let mut block = vec![0; bytes];
-            disks.read(slot, sector, &mut block)?;
-            data.push(block);
-        }
-        let (slot, sector) = mend.parity;
-        let area = areas[slot.index()].as_deref().unwrap_or_default();
-        let parity = mend.parity(lapstrake_parity::kernels(), area, &data);
-        disks.write(slot, sector, &parity)?;
+        let area = areas[mend.parity.0.index()].as_deref().unwrap_or_default();
+        replay.unread += make_anew(mend, area, disks)?;
     }
     disks.flush()?;
     disks.record_absent()?;
     disks.empty_logs()?;
     Ok(replay)
+}
+
+/// Gives how many sectors of parity were left as they are, since some data of theirs cannot be read.
+fn make_anew<D: LogDisks>(mend: &Mend, area: &[u8], disks: &mut D) -> Result<u64, D::Error> {
+    let Some(data) = data_of(mend, disks)? else {
+        let Some([low, high]) = mend.halves() else { return Ok(1) };
+        return Ok(make_anew(&low, area, disks)? + make_anew(&high, area, disks)?);
+    };
+    let (slot, sector) = mend.parity;
+    disks.write(slot, sector, &mend.parity(lapstrake_parity::kernels(), area, &data))?;
+    Ok(0)
+}
+
+fn data_of<D: LogDisks>(mend: &Mend, disks: &mut D) -> Result<Option<Vec<Vec<u8>>>, D::Error> {
+    let mut data = Vec::new();
+    for &(slot, sector) in &mend.data {
+        let mut block = vec![0; mend.len.bytes() as usize];
+        if !disks.read(slot, sector, &mut block)? {
+            return Ok(None);
+        }
+        data.push(block);
+    }
+    Ok(Some(data))
 }
 
 /// What the logs say; nothing is written.
@@ -140,6 +168,8 @@ pub struct Replay {
     pub entries: usize,
     /// Logs without a sound unit, and entries that are not whole or make no sense.
     pub faults: usize,
+    /// Sectors of parity that were left as they are, since some data of theirs cannot be read.
+    pub unread: u64,
 }
 
 impl Replay {
@@ -306,7 +336,7 @@ mod tests {
         let data = [(Slot(1), Sector(2)), (Slot(2), Sector(2))].into_iter().collect();
         let partial = 4096..4096 + 4 * 512;
         let mend = Mend { parity: (Slot(3), Sector(2)), len: Sectors(4), data, partial };
-        assert_eq!(found, Replay { mends: vec![mend.clone()], entries: 1, faults: 0 });
+        assert_eq!(found, Replay { mends: vec![mend.clone()], entries: 1, faults: 0, unread: 0 });
         assert!(found.settles());
         let mut area = vec![0; 8192];
         area[4096..4096 + 2048].fill(0b100);
@@ -334,7 +364,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_left_and_what_makes_no_sense_is_a_fault() {
         let found = replay(entry(CHUNK, 4, 8), Some(Slot(2)));
-        assert_eq!(found, Replay { mends: Vec::new(), entries: 1, faults: 0 });
+        assert_eq!(found, Replay { mends: Vec::new(), entries: 1, faults: 0, unread: 0 });
         let wrong_parity = Entry { parity_disk: 2, ..entry(0, 4, 4) };
         let torn = Entry { checksum: 1, ..entry(0, 4, 4) };
         let over_the_stripe = entry(2 * CHUNK, 4, 8);

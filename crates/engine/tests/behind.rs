@@ -4,7 +4,8 @@
 mod mirror;
 
 use lapstrake_engine::{
-    BitmapTerms, Buf, BufId, Effect, MemberId, Notice, Order, Request, RequestId, RequestKind,
+    BitmapTerms, Buf, BufId, Effect, IoKind, MemberId, Notice, Order, Request, RequestId,
+    RequestKind, Shard,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use mirror::{Half, NOW};
@@ -80,4 +81,43 @@ fn who_is_still_recovering_keeps_nothing_for_who_lags() {
     let three = [whole, mostly, recovering];
     assert!(is_answered_before_the_second_has_it(three.clone(), &[]));
     assert!(!is_answered_before_the_second_has_it(three, &[0]), "the one that kept it has failed");
+}
+
+/// What would be lost: a write that was answered and flushed, if the power went and only the member that lagged came back.
+#[test]
+fn a_flush_waits_for_what_is_left_behind() {
+    let terms = BitmapTerms { chunk: Sectors(1024), write_behind: 4 };
+    let mut shard = mirror::mirror([(true, false, None), (true, true, None)], Some(terms));
+    shard.handle_order(NOW, &Order::Active);
+    shard.handle_order(NOW, &Order::BitsSet(0, 0));
+    let buf = Buf { id: BufId(1), offset: 0 };
+    let requests = [
+        (RequestKind::Write { buf, fua: false, followed: false }, Sectors(8)),
+        (RequestKind::Flush, Sectors(0)),
+    ];
+    let (mut held, mut flushed, mut answered) = (None, Vec::new(), Vec::new());
+    let mut drain = |shard: &mut Shard, flushed: &mut Vec<MemberId>, answered: &mut Vec<u64>| {
+        while let Some(effect) = shard.poll_effect() {
+            match effect {
+                Effect::Io(io) if io.kind == IoKind::Flush => {
+                    flushed.push(io.member);
+                    shard.handle_completion(NOW, io.id, true);
+                }
+                Effect::Io(io) if io.member == MemberId(1) => held = Some(io.id),
+                Effect::Io(io) => shard.handle_completion(NOW, io.id, true),
+                Effect::Reply(reply) => answered.push(reply.id.0),
+                _ => {}
+            }
+        }
+        held
+    };
+    for (id, (kind, len)) in (1..).map(RequestId).zip(requests) {
+        shard.handle_request(NOW, Request { id, kind, sector: Sector(0), len });
+        drain(&mut shard, &mut flushed, &mut answered);
+    }
+    assert_eq!((&answered[..], &flushed[..]), (&[1][..], &[][..]), "a member lags");
+    let held = drain(&mut shard, &mut flushed, &mut answered).expect("its copy is on its way");
+    shard.handle_completion(NOW, held, true);
+    drain(&mut shard, &mut flushed, &mut answered);
+    assert_eq!((&answered[..], flushed.len()), (&[1, 2][..], 2), "it has it, and has flushed");
 }

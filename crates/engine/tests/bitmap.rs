@@ -6,7 +6,7 @@ mod story;
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_metadata::bitmap::{self, Bits};
-use story::{DELAY_NS, SECOND_NS, Story, new_intent, superblocks, supervisor};
+use story::{DELAY_NS, SECOND_NS, Said, Story, new_intent, said, superblocks, supervisor};
 
 /// What would be lost: a resync. Half of the members have heard of the bitmap's coming, or of its going, when the power
 /// is cut. Which half is asked at the start after the next must not matter.
@@ -203,4 +203,60 @@ fn bits_in_use_are_asked_for_again_whatever_else_goes_on() {
         story.notice(Notice::BitsIdle(Vec::new()));
         story.settle();
     }
+}
+
+/// The page with the first bits, as it is on its way.
+fn bits_on_their_way(story: &Story) -> Vec<u8> {
+    let is_bitmap = |write: &&MetaWrite| matches!(said(write), Said::Bitmap(_));
+    story.pending.iter().filter(is_bitmap).map(|write| write.data[256]).collect()
+}
+
+/// Nothing of what is on its way is written, since the third member cannot flush.
+fn drop_pending(story: &mut Story) {
+    let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+    story.supervisor.handle_unflushed(story.now, &[MemberId(2)], &dropped);
+    story.drain();
+}
+
+/// A mirror of three with its fourth bit set.
+fn with_a_bit() -> Story {
+    let mut story = Story::new(Level::Raid1, 3, true);
+    story.activate();
+    story.notice(Notice::BitsWanted(3, 3));
+    story.settle();
+    story
+}
+
+/// What would be lost: time. A bit that was cleared for good comes back for a page that is not written later.
+#[test]
+fn what_is_clear_on_all_members_stays_clear_when_a_later_page_is_not_written() {
+    let mut story = with_a_bit();
+    story.wait(5 * SECOND_NS);
+    story.notice(Notice::BitsIdle(vec![3]));
+    story.settle();
+    assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(0));
+    story.notice(Notice::BitsWanted(5, 5));
+    assert!(bits_on_their_way(&story).contains(&(1 << 5)));
+    drop_pending(&mut story);
+    story.settle();
+    assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(1));
+}
+
+/// What would be lost: what the third member did not make stable, and nobody remembers when it comes back.
+#[test]
+fn bits_that_are_cleared_while_a_page_is_on_its_way_come_back_if_the_next_is_not_written() {
+    let mut story = with_a_bit();
+    let pages = story.rest();
+    assert!(!pages.is_empty(), "the event count of the clean array");
+    story.supervisor.handle_stop(story.now);
+    story.drain();
+    assert!(story.pending.is_empty(), "one page at a time");
+    pages.iter().for_each(|page| story.end(page, true));
+    assert!(bits_on_their_way(&story).iter().all(|bits| *bits == 0), "it is about to be cleared");
+    drop_pending(&mut story);
+    let bits = bits_on_their_way(&story);
+    assert!(!bits.is_empty() && bits.iter().all(|bits| *bits == 1 << 3), "{bits:?}");
+    story.settle();
+    assert!(story.supervisor.is_stopped());
+    assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(1));
 }

@@ -5,7 +5,10 @@ mod story;
 
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Slot};
-use lapstrake_metadata::{Role, Superblock};
+use lapstrake_metadata::{
+    Role, Superblock,
+    assemble::{Candidate, Options, assemble},
+};
 use story::{SECOND_NS, Said, Story, newcomer, said, supervisor};
 
 const SECOND: MemberId = MemberId(1);
@@ -48,6 +51,9 @@ fn who_comes_back_catches_up_only_where_all_that_it_missed_is_known() {
     let mut half = gone.clone();
     half.set_recovery_offset(Some(Sector(8)));
     assert!(!catches_up(&half), "it was not whole");
+    let mut same = gone.clone();
+    same.set_events(story.supervisor.events());
+    assert!(catches_up(&same), "it left when it had seen the last event, and no other");
     let mut other = gone.clone();
     other.set_bitmap_offset(None);
     assert!(!catches_up(&other), "it knows of no bitmap, or of another");
@@ -174,4 +180,55 @@ fn a_whole_replacement_makes_the_last_member_one_that_may_fail() {
     assert!(orders.contains(&Order::Recorded(SECOND)), "{orders:?}");
     assert!(!orders.contains(&Order::Broken), "{orders:?}");
     assert_eq!(story.supervisor.standing(spare).0, Standing::InSync);
+}
+
+/// What would be lost: the operator's choice of the disk that is to stay.
+#[test]
+fn a_member_is_replaced_by_the_spare_that_was_named() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let spares = [story.add_spare(), story.add_spare()];
+    assert!(story.supervisor.handle_replace(story.now, SECOND, Some(spares[1])));
+    story.drain();
+    story.settle();
+    let standing = spares.map(|spare| story.supervisor.standing(spare).0);
+    assert_eq!(standing, [Standing::Spare, Standing::Replacement]);
+}
+
+/// What would be lost: what shards would read of a slot that the member has not been given yet.
+#[test]
+fn a_new_member_is_in_no_slot_whatever_its_world_says() {
+    let (mut story, gone) = without(after_a_sweep(false), SECOND);
+    let config = MemberConfig { slot: Some(Slot(1)), ..newcomer(&gone) };
+    story.supervisor.handle_add(story.now, gone, None, config);
+    story.drain();
+    let orders = story.take_orders();
+    let added = orders.iter().find_map(|order| match order {
+        Order::MemberAdded(config) => Some(config.slot),
+        _ => None,
+    });
+    assert_eq!(added, Some(None), "{orders:?}");
+}
+
+/// What would be lost: the newest write. When the power goes a member may have it and its replacement not, though the
+/// replacement was whole.
+#[test]
+fn after_an_unclean_stop_a_replacement_gets_its_copy_anew() {
+    for is_active in [false, true] {
+        let mut story = Story::new(Level::Raid1, 2, false);
+        let spare = story.add_spare();
+        assert!(story.supervisor.handle_replace(story.now, SECOND, Some(spare)));
+        story.drain();
+        if is_active {
+            story.activate();
+        }
+        story.copy_until_whole(spare);
+        let superblocks: Vec<_> =
+            story.supervisor.members().map(|(superblock, _)| superblock.clone()).collect();
+        let candidates: Vec<_> =
+            (0..).zip(&superblocks).map(|(id, superblock)| Candidate { id, superblock }).collect();
+        let assembly = assemble(&candidates, &Options::default()).expect("an array");
+        let to = if is_active { Some(Sector(0)) } else { None };
+        assert_eq!(assembly.replacements, [(Slot(1), 2, to)], "active: {is_active}");
+        assert_eq!(assembly.members, [Some(0), Some(1)]);
+    }
 }

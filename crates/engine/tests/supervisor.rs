@@ -463,6 +463,7 @@ fn a_member_that_was_away_while_its_replacement_served_is_behind() {
     }
 }
 
+<<<<<<< HEAD
 /// Two members with bad-block logs, active; writes of the second one's log that are on their way.
 fn with_logs() -> Story {
     with_log(BadBlocks::new(0).expect("no shift"))
@@ -483,6 +484,9 @@ fn with_log(log: BadBlocks) -> Story {
     story
 }
 
+=======
+/// Writes of the second member's log that are on their way.
+>>>>>>> s7-fate
 fn logs_of_second(story: &Story) -> Vec<&MetaWrite> {
     let (superblock, _) = story.supervisor.members().nth(1).expect("two members");
     let (at, _) = superblock.badblock_log().expect("a log");
@@ -502,7 +506,7 @@ fn end_log(story: &mut Story) {
 /// log does not.
 #[test]
 fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     while !logs_of_second(&story).is_empty() {
         end_log(&mut story);
@@ -520,7 +524,7 @@ fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
 /// What would be lost: data of a member that only looks recovered, in a shard that gets its sectors dealt meanwhile.
 #[test]
 fn every_shard_hears_of_a_bad_block_before_it_is_on_record() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     assert_eq!(story.take_orders(), [Order::Bad(MemberId(1), Sector(8), Sectors(8))]);
     story.settle();
@@ -532,7 +536,7 @@ fn every_shard_hears_of_a_bad_block_before_it_is_on_record() {
 /// start old data is taken for good.
 #[test]
 fn of_a_log_one_write_is_on_its_way_at_a_time() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     story.notice(Notice::Bad(MemberId(1), Sector(64), Sectors(8)));
     assert_eq!(logs_of_second(&story).len(), 1, "the second waits");
@@ -569,7 +573,7 @@ fn a_member_goes_whose_log_has_no_room_for_what_is_left_of_a_split_range() {
 /// A recovery that is taken up again meets what it could not recover before: that is told once.
 #[test]
 fn what_is_on_record_as_bad_is_no_news() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     let told = |story: &mut Story, start, len| {
         story.notice(Notice::Bad(MemberId(1), Sector(start), Sectors(len)));
         story.settle();
@@ -620,7 +624,7 @@ fn an_array_is_not_stopped_while_a_failure_is_not_on_record() {
 /// What would be lost: a bad block, if the log's write was held back for another member's failed flush.
 #[test]
 fn a_log_that_was_not_written_is_written_again() {
-    let mut story = with_logs();
+    let mut story = Story::with_logs(Level::Raid1, 2);
     story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
     let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
     story.supervisor.handle_unflushed(story.now, &[MemberId(0)], &dropped);

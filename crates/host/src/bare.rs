@@ -3,6 +3,7 @@
 
 use crate::array::Part;
 use lapstrake_device::Member;
+use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::bitmap;
 use std::io;
 use thiserror::Error;
@@ -46,6 +47,31 @@ pub(crate) fn read(device: &Member, offset: u64, buf: &mut [u8]) -> Result<(), B
 
 pub(crate) fn write(device: &Member, offset: u64, bytes: &[u8]) -> Result<(), BareError> {
     device.write_at(offset, bytes).map_err(refused(device, "write", offset))
+}
+
+/// Data of a member. False: some of it cannot be read, or is on record as bad.
+pub(crate) fn read_data(part: &Part, sector: Sector, buf: &mut [u8]) -> bool {
+    let (at, len) = place(part, sector, buf.len());
+    let is_bad = part.bad_blocks.as_ref().is_some_and(|bad| bad.contains(at, len));
+    !is_bad && part.device.read_at(at.bytes(), buf).is_ok()
+}
+
+/// Writes data but where it is on record as bad, which nobody reads and which may refuse.
+pub(crate) fn write_data(part: &Part, sector: Sector, bytes: &[u8]) -> Result<(), BareError> {
+    let (start, len) = place(part, sector, bytes.len());
+    let Some(bad) = &part.bad_blocks else {
+        return write(&part.device, start.bytes(), bytes);
+    };
+    for (at, len) in bad.good_within(start, len) {
+        let from = (at - start).bytes() as usize;
+        write(&part.device, at.bytes(), &bytes[from..][..len.bytes() as usize])?;
+    }
+    Ok(())
+}
+
+fn place(part: &Part, sector: Sector, bytes: usize) -> (Sector, Sectors) {
+    let start = part.superblock.data_offset() + (sector - Sector(0));
+    (start, Sectors(bytes as u64 / 512))
 }
 
 pub(crate) fn flush(device: &Member) -> Result<(), BareError> {

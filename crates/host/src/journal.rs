@@ -9,14 +9,13 @@ use crate::{
     bare::{self, BareError},
     open::OpenArrayError,
 };
-use lapstrake_device::Member;
 use lapstrake_engine::{
     MemberId,
     journal::{
         Disks, JournalConfig, Place, ReplayConfig, ReplayError, Replayed, holds_news, replay,
     },
 };
-use lapstrake_geometry::{Geometry, Parity, Sector};
+use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
 use lapstrake_metadata::assemble::record_absent;
 use lapstrake_metadata::journal::{Seed, ring, ring_min};
 
@@ -38,36 +37,35 @@ impl<'a> Devices<'a> {
         Self { parts, slots }
     }
 
-    /// Who is meant, the one to read from first, each with the sector's place on it.
-    fn at(&self, place: Place, sector: Sector) -> impl Iterator<Item = (&Member, u64)> {
-        let journal = [self.parts.len() - 1];
+    /// Who is meant, the one to read from first.
+    fn at(&self, place: Place) -> impl Iterator<Item = &Part> {
         let indices = match place {
-            Place::Journal => journal.to_vec(),
+            Place::Journal => vec![self.parts.len() - 1],
             Place::Slot(slot) => self.slots[slot.index()].clone(),
         };
-        indices.into_iter().map(move |index| {
-            let part = &self.parts[index];
-            (&*part.device, (part.superblock.data_offset().0 + sector.0) * 512)
-        })
+        indices.into_iter().map(|index| &self.parts[index])
     }
 }
 
 impl Disks for Devices<'_> {
     type Error = BareError;
 
-    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), BareError> {
-        let (device, offset) = self.at(place, sector).next().expect("asked for members only");
-        bare::read(device, offset, buf)
+    fn read_journal(&mut self, sector: Sector, buf: &mut [u8]) -> Result<(), BareError> {
+        let Part { device, superblock, .. } = &self.parts[self.parts.len() - 1];
+        bare::read(device, (superblock.data_offset() + (sector - Sector(0))).bytes(), buf)
+    }
+
+    fn read_slot(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, BareError> {
+        let part = self.at(Place::Slot(slot)).next().expect("asked for members only");
+        Ok(bare::read_data(part, sector, buf))
     }
 
     fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), BareError> {
-        let mut all = self.at(place, sector);
-        all.try_for_each(|(device, at)| bare::write(device, at, bytes))
+        self.at(place).try_for_each(|part| bare::write_data(part, sector, bytes))
     }
 
     fn flush(&mut self, place: Place) -> Result<(), BareError> {
-        let mut all = self.at(place, Sector(0));
-        all.try_for_each(|(device, _)| bare::flush(device))
+        self.at(place).try_for_each(|part| bare::flush(&part.device))
     }
 
     fn set_tail(&mut self, position: u64) -> Result<(), BareError> {

@@ -22,7 +22,7 @@ use crate::{
 use bitmap::BitmapFile;
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
-    Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
+    Desk, Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
 use slab::Slab;
 use std::{
@@ -59,13 +59,6 @@ enum Errand {
     },
 }
 
-/// Metadata writes that wait for every member to flush.
-struct Batch {
-    writes: VecDeque<MetaWrite>,
-    left: usize,
-    refused: Vec<(usize, i32)>,
-}
-
 struct Listener {
     fd: OwnedFd,
     greeter: Greeter,
@@ -98,8 +91,7 @@ pub(crate) struct Lead {
     log: Log,
     pool: Pool,
     work: Slab<Errand>,
-    waiting: VecDeque<MetaWrite>,
-    flushing: Option<Batch>,
+    desk: Desk,
     /// May be written as memory allows.
     ready: VecDeque<MetaWrite>,
     listeners: Vec<Listener>,
@@ -149,8 +141,7 @@ impl Lead {
             log,
             pool,
             work: Slab::new(),
-            waiting: VecDeque::new(),
-            flushing: None,
+            desk: Desk::default(),
             ready: VecDeque::new(),
             listeners: Vec::new(),
             refused: Vec::new(),
@@ -214,9 +205,7 @@ impl Lead {
     /// Carries out what the supervisor wants.
     pub(crate) fn pump(&mut self, core: &mut Core) {
         let Some(supervisor) = &mut self.supervisor else { return };
-        while let Some(write) = supervisor.poll_write() {
-            self.waiting.push_back(write);
-        }
+        self.desk.take(supervisor);
         let mut orders = Vec::new();
         while let Some(order) = supervisor.poll_order() {
             orders.push(order);
@@ -270,15 +259,12 @@ impl Lead {
         core.engine.handle_order(now, order);
     }
 
-    /// Metadata says what is so on all members ("clean", "this bit is clear"), so before a batch of
-    /// it is written every member has flushed, not only the one that it is written to.
     fn send_waiting(&mut self, core: &mut Core) {
-        if self.waiting.is_empty() || self.flushing.is_some() {
+        if !self.desk.wants_flush() {
             return;
         }
-        let writes = std::mem::take(&mut self.waiting);
         let members = self.serving(core);
-        self.flushing = Some(Batch { writes, left: members.len(), refused: Vec::new() });
+        self.desk.begin(members.len());
         for member in members {
             let key = self.work.insert(Errand::Flush { member }) as u32;
             // SAFETY: a flush names no memory.
@@ -300,10 +286,10 @@ impl Lead {
     pub(crate) fn op_done(&mut self, core: &mut Core, key: u32, result: i32) {
         match self.work.remove(key as usize) {
             Errand::Flush { member } => {
-                if let Some(batch) = &mut self.flushing {
-                    batch.left -= 1;
-                    batch.refused.extend((result < 0).then_some((member, result)));
+                if result < 0 {
+                    self.say_unflushed(member, result);
                 }
+                self.desk.flushed(MemberId(member as u16), result >= 0);
                 self.batch_flushed(core);
             }
             Errand::Write { write, buf } => {
@@ -317,23 +303,18 @@ impl Lead {
     }
 
     fn batch_flushed(&mut self, core: &mut Core) {
-        let Some(batch) = self.flushing.take_if(|batch| batch.left == 0) else { return };
-        if batch.refused.is_empty() {
-            self.ready.extend(batch.writes);
-            return self.write_ready(core);
-        }
-        for &(member, result) in &batch.refused {
-            let error = std::io::Error::from_raw_os_error(-result);
-            let path = &self.members[member].path;
-            self.log
-                .say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
-        }
-        let members: Vec<_> = batch.refused.iter().map(|&(m, _)| MemberId(m as u16)).collect();
-        let dropped: Vec<_> = batch.writes.iter().map(|write| write.id).collect();
         let now = core.now();
-        if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_unflushed(now, &members, &dropped);
+        let Some(supervisor) = &mut self.supervisor else { return };
+        if let Some(writes) = self.desk.due(now, supervisor) {
+            self.ready.extend(writes);
+            self.write_ready(core);
         }
+    }
+
+    fn say_unflushed(&self, member: usize, result: i32) {
+        let error = std::io::Error::from_raw_os_error(-result);
+        let path = &self.members[member].path;
+        self.log.say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
     }
 
     fn device_of(&self, core: &Core, target: Target) -> usize {

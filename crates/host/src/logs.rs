@@ -57,9 +57,8 @@ pub(crate) fn settle(parts: &mut Parts, read_only: bool, log: &Log) -> Result<Re
 struct Devices<'a>(&'a mut [Part]);
 
 impl Devices<'_> {
-    fn at(&self, slot: Slot, sector: Sector) -> (&Member, u64) {
-        let part = member(self.0, slot).expect("asked for members only");
-        (&part.device, (part.superblock.data_offset() + (sector - Sector(0))).bytes())
+    fn part(&self, slot: Slot) -> &Part {
+        member(self.0, slot).expect("asked for members only")
     }
 }
 
@@ -74,14 +73,12 @@ impl LogDisks for Devices<'_> {
         Ok(Some(area))
     }
 
-    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<(), BareError> {
-        let (device, at) = self.at(slot, sector);
-        bare::read(device, at, buf)
+    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, BareError> {
+        Ok(bare::read_data(self.part(slot), sector, buf))
     }
 
     fn write(&mut self, slot: Slot, sector: Sector, bytes: &[u8]) -> Result<(), BareError> {
-        let (device, at) = self.at(slot, sector);
-        bare::write(device, at, bytes)
+        bare::write_data(self.part(slot), sector, bytes)
     }
 
     fn flush(&mut self) -> Result<(), BareError> {
@@ -138,11 +135,18 @@ fn say_replayed(replay: &Replay, settles: bool, log: &Log) {
         0 => String::new(),
         n => format!(", {n} were not whole: what they would have described was not begun"),
     };
+    let unread = match replay.unread {
+        0 => String::new(),
+        n => format!(
+            ", {n} sectors of parity left as they are, since data that was being written beside them cannot be \
+             read: that data may be lost"
+        ),
+    };
     let next =
         if settles { "no resync is needed" } else { "a resync follows when no member is missing" };
     log.say(&format!(
         "the array was not stopped cleanly; partial parity logs replayed: {} entries, {} places of \
-         parity made anew{faults}; {next}",
+         parity made anew{faults}{unread}; {next}",
         replay.entries,
         replay.mends.len(),
     ));

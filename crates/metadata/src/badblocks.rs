@@ -175,6 +175,20 @@ impl BadBlocks {
         self.first_within(start, len).is_some()
     }
 
+    /// The ranges of these sectors that are not bad, in order.
+    pub fn good_within(&self, start: Sector, len: Sectors) -> Vec<(Sector, Sectors)> {
+        let end = start.0.saturating_add(len.0);
+        let (mut good, mut at) = (Vec::new(), start.0);
+        for (Sector(bad), Sectors(len)) in self.iter().chain([(Sector(end), Sectors::ZERO)]) {
+            let until = bad.min(end);
+            if at < until {
+                good.push((Sector(at), Sectors(until - at)));
+            }
+            at = at.max(bad.saturating_add(len));
+        }
+        good
+    }
+
     /// How many of these sectors are bad.
     pub fn count_within(&self, start: Sector, len: Sectors) -> Sectors {
         let end = start.0.saturating_add(len.0);
@@ -215,6 +229,23 @@ fn check_size(len: usize) -> Result<(), BadBlocksError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_not_bad_lies_between_the_ranges() {
+        let mut log = BadBlocks::new(0).unwrap();
+        let good = |log: &BadBlocks, start, len| {
+            let found = log.good_within(Sector(start), Sectors(len));
+            found.into_iter().map(|(at, len)| (at.0, len.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(good(&log, 8, 8), [(8, 8)]);
+        log.insert(Sector(10), Sectors(2));
+        log.insert(Sector(14), Sectors(20));
+        assert_eq!(good(&log, 8, 8), [(8, 2), (12, 2)]);
+        assert_eq!(good(&log, 11, 2), [(12, 1)]);
+        assert_eq!(good(&log, 16, 40), [(34, 22)]);
+        assert_eq!(good(&log, 10, 2), []);
+        assert_eq!(good(&log, 100, 8), [(100, 8)]);
+    }
 
     #[test]
     fn reads_what_the_kernel_wrote() {

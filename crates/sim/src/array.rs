@@ -23,11 +23,10 @@ pub use build::{ArrayConfig, ArrayError, Leg, Seat};
 pub use pace::course_time;
 
 use crate::agenda::Agenda;
-use crate::desk::Desk;
 use lapstrake_engine::{
-    Buf, BufId, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite, Order,
-    Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor, SyncAction,
-    SyncEnd, SyncProgress, Target, Time, WriteId,
+    Buf, BufId, Desk, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite,
+    Order, Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor,
+    SyncAction, SyncEnd, SyncProgress, Target, Time, WriteId,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
@@ -288,9 +287,7 @@ impl ArrayVolume {
             self.shard.handle_sync(now, piece);
             was_told = true;
         }
-        while let Some(write) = self.supervisor.poll_write() {
-            self.desk.take(write);
-        }
+        self.desk.take(&mut self.supervisor);
         if self.desk.wants_flush() {
             self.desk.begin(self.members.len());
             for member in (0..self.members.len() as u16).map(MemberId) {
@@ -298,7 +295,7 @@ impl ArrayVolume {
                 self.send(member, Op::Flush, Sector(0), Sectors(0), flush, clock);
             }
         }
-        for write in self.desk.done().into_iter().flat_map(|batch| batch.writes) {
+        for write in self.desk.due(now, &mut self.supervisor).into_iter().flatten() {
             self.write_meta(&write, clock);
         }
         was_told

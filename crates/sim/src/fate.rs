@@ -60,6 +60,8 @@ pub(crate) struct Fate<'a> {
     suspect: BTreeSet<usize>,
     /// A dirty degraded array was forced.
     was_forced: bool,
+    /// Writes may have gone without a log since redundancy was last whole.
+    was_unlogged: bool,
     stamp: u32,
     outcome: Outcome,
 }
@@ -100,6 +102,7 @@ impl<'a> Fate<'a> {
             stale: BTreeSet::new(),
             suspect: plan.replaces.then_some(usize::from(plan.disks)).into_iter().collect(),
             was_forced: false,
+            was_unlogged: false,
             stamp: 0,
             outcome: Outcome::default(),
         }
@@ -118,30 +121,55 @@ impl<'a> Fate<'a> {
 
     /// The array mends itself, and its own check counts zero.
     fn end(&mut self) -> Result<(), String> {
-        let started = self.start_for_good(&vec![true; self.disks.len()])?;
+        self.disks.iter_mut().for_each(Disk::renew);
+        let mut started = self.start_for_good()?;
         if !self.has_redundancy() {
             return Ok(());
         }
-        self.disks.iter_mut().for_each(Disk::renew);
-        let mut life = self.life(&started);
-        let end = life.run(None)?;
-        let report = life.report(end);
-        self.after(&report, &started)?;
-        self.was_forced = false;
-        self.doubt.fill(false);
-        let started = self.start_for_good(&vec![true; self.disks.len()])?;
+        // If replacements have all that is there while a slot is empty, who was replaced fills it in one more life.
+        let lives = if started.assembly.replacements.is_empty() { 1 } else { 2 };
+        for _ in 0..lives {
+            let mut life = self.life(&started);
+            let end = life.run(None)?;
+            let report = life.report(end);
+            self.after(&report, &started)?;
+            self.was_forced = false;
+            self.made_whole();
+            started = self.start_for_good()?;
+        }
         if started.assembly.degraded > 0 || started.assembly.resync_from.is_some() {
             return Err("redundancy is not whole after all was mended".into());
         }
         Ok(())
     }
 
-    fn start_for_good(&mut self, offered: &[bool]) -> Result<Started, String> {
-        let mut started = self.start(offered)?;
-        self.force(&started);
-        self.replay(&mut started)?;
+    fn start_for_good(&mut self) -> Result<Started, String> {
+        let mut offered = vec![true; self.disks.len()];
+        let started = self.start(&offered)?;
+        self.bring_up(started, &mut offered)
+    }
+
+    /// The start is forced if it must be, and what logs or a journal hold comes to the members. Who refuses to be
+    /// written then is left out by the operator.
+    fn bring_up(&mut self, started: Started, offered: &mut [bool]) -> Result<Started, String> {
+        let mut started = started;
+        loop {
+            self.force(&started);
+            let Some(disk) = self.replay(&mut started)? else { break };
+            self.say(|| format!("disk {disk} refuses what is replayed, and is left out"));
+            offered[disk] = false;
+            self.suspect.insert(disk);
+            started = self.start(offered)?;
+        }
         self.check_redundancy(&started)?;
         Ok(started)
+    }
+
+    /// Nothing is in doubt any more.
+    fn made_whole(&mut self) {
+        self.doubt.fill(false);
+        self.unsure.fill(false);
+        self.was_unlogged = false;
     }
 
     /// One life; gives whether its redundancy was whole when it began. `may_leave`: so it was in
@@ -189,9 +217,9 @@ impl<'a> Fate<'a> {
         }
         self.stale.retain(|disk| !report.recovered.contains(disk));
         self.stale.extend(&report.recorded);
+        self.was_unlogged |= started.assembly.resync_from.is_some();
         if report.end == End::Stopped && report.is_whole {
-            self.doubt.fill(false);
-            self.unsure.fill(false);
+            self.made_whole();
         }
         let doubt = self.oracle.cut();
         self.unsure.iter_mut().zip(&doubt).for_each(|(unsure, &doubt)| *unsure |= doubt);
@@ -226,16 +254,14 @@ impl<'a> Fate<'a> {
             self.suspect.insert(away);
             started = self.start(&offered)?;
         }
-        self.force(&started);
-        self.replay(&mut started)?;
-        self.check_redundancy(&started)?;
+        let mut started = self.bring_up(started, &mut offered)?;
         self.let_come_back(&started);
         let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
         if heals && offered.iter().all(|&offered| offered) && self.has_redundancy() {
             self.heal(&started)?;
             started = self.start(&offered)?;
             // Who came back has an old log.
-            self.replay(&mut started)?;
+            started = self.bring_up(started, &mut offered)?;
         }
         self.say(|| {
             let Assembly { members, resync_from, .. } = &started.assembly;
@@ -307,34 +333,41 @@ impl<'a> Fate<'a> {
         Ok(started)
     }
 
-    /// What logs or a journal hold comes to the members.
-    fn replay(&mut self, started: &mut Started) -> Result<(), String> {
-        self.replay_logs(started);
-        self.replay_journal(started)
+    /// What logs or a journal hold comes to the members. Gives the disk that refuses to be written, if one does.
+    fn replay(&mut self, started: &mut Started) -> Result<Option<usize>, String> {
+        match self.replay_logs(started) {
+            None => self.replay_journal(started),
+            refusing => Ok(refusing),
+        }
     }
 
     /// What the journal holds comes to the members, as the host does it; now and then the power is
     /// cut in the midst of it.
-    fn replay_journal(&mut self, started: &mut Started) -> Result<(), String> {
+    fn replay_journal(&mut self, started: &mut Started) -> Result<Option<usize>, String> {
         let (Geometry::Parity(parity), Some(disk)) = (&self.geometry, started.assembly.journal)
         else {
-            return Ok(());
+            return Ok(None);
         };
         let parity = parity.clone();
-        let is_cut = self.plan.cut_every > 0;
-        while is_cut && self.dice.one_in(3) {
-            let bound = self.dice.pick(&[3, 30, 300]);
-            let left = Some(self.dice.between(1..=bound));
+        let may_cut = self.plan.cut_every > 0;
+        let (done, written) = loop {
+            let is_cut = may_cut && self.dice.one_in(3);
+            let left = is_cut.then(|| {
+                let bound = self.dice.pick(&[3, 30, 300]);
+                self.dice.between(1..=bound)
+            });
             let work = Replaying::new(&mut self.disks, started, disk, &parity, Fuse(left));
-            if work.replay()?.is_some() {
-                break;
+            match work.replay()? {
+                Ok(done) => break done,
+                Err(halt) => {
+                    self.say(|| format!("the journal is replayed, and then: {halt:?}"));
+                    self.cut_all();
+                    if let Halt::Refused(disk) = halt {
+                        return Ok(Some(disk));
+                    }
+                }
             }
-            self.say(|| "the power is cut while the journal is replayed".into());
-            let how = self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors]);
-            self.disks.iter_mut().for_each(|disk| disk.cut(how, &mut self.dice));
-        }
-        let work = Replaying::new(&mut self.disks, started, disk, &parity, Fuse(None));
-        let (done, written) = work.replay()?.ok_or("a replay that nobody cut did not end")?;
+        };
         self.say(|| format!("the journal was replayed: {done:?}"));
         for (disk, superblock) in written {
             started.superblocks[disk] = Some(superblock);
@@ -346,7 +379,13 @@ impl<'a> Fate<'a> {
         let member = MemberId(0);
         started.journal = Some(JournalConfig { member, ring, seed, tail, head, seq });
         self.disks.iter_mut().for_each(|disk| disk.cut(Cut::Nothing, &mut self.dice));
-        Ok(())
+        Ok(None)
+    }
+
+    /// The power goes off while nothing is served.
+    fn cut_all(&mut self) {
+        let how = self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors]);
+        self.disks.iter_mut().for_each(|disk| disk.cut(how, &mut self.dice));
     }
 
     fn assemble(
@@ -505,8 +544,7 @@ impl<'a> Fate<'a> {
         let intent = intent.as_ref();
         let part = Part { geometry: &self.geometry, assembly, superblocks, intent, holes };
         let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
-        self.doubt.fill(false);
-        self.unsure.fill(false);
+        self.made_whole();
         self.stale.clear();
         self.suspect = (0..self.disks.len()).filter(|&disk| !homes.contains(&Some(disk))).collect();
         self.was_forced = false;
@@ -563,6 +601,8 @@ impl<'a> Fate<'a> {
 /// A journal's replay on the disks.
 struct Replaying<'a> {
     disks: &'a mut [Disk],
+    /// By disk.
+    logs: &'a [Option<BadBlocks>],
     config: ReplayConfig,
     /// By slot, and the journal behind them: the disk and where its data begins.
     places: Vec<Vec<(usize, u64)>>,
@@ -574,12 +614,12 @@ struct Replaying<'a> {
 impl<'a> Replaying<'a> {
     fn new(
         disks: &'a mut [Disk],
-        started: &Started,
+        started: &'a Started,
         journal: usize,
         parity: &Parity,
         fuse: Fuse,
     ) -> Self {
-        let Started { assembly, superblocks, .. } = started;
+        let Started { assembly, superblocks, logs, .. } = started;
         let sb = |disk: usize| superblocks[disk].as_ref().expect("it was assembled");
         let mut trusted_to: Vec<Option<Sector>> =
             assembly.members.iter().map(|disk| disk.map(|_| FULLY_TRUSTED)).collect();
@@ -607,17 +647,17 @@ impl<'a> Replaying<'a> {
             trusted_to,
         };
         let places = holders.into_iter().map(|h| h.into_iter().map(place).collect()).collect();
-        Self { disks, config, places, superblocks, fuse }
+        Self { disks, logs, config, places, superblocks, fuse }
     }
 
-    /// With the superblocks as they are then; none if the power was cut.
+    /// With the superblocks as they are then.
     #[allow(clippy::type_complexity, reason = "used in one place")]
-    fn replay(mut self) -> Result<Option<(Replayed, Vec<(usize, Superblock)>)>, String> {
+    fn replay(mut self) -> Result<Result<(Replayed, Vec<(usize, Superblock)>), Halt>, String> {
         let config = self.config.clone();
         match replay(&config, &mut self) {
-            Ok(done) => Ok(Some((done, self.superblocks))),
-            Err(ReplayError::Device(_)) => Ok(None),
-            Err(error) => Err(format!("the journal cannot be replayed: {}", said(&error))),
+            Ok(done) => Ok(Ok((done, self.superblocks))),
+            Err(ReplayError::Device(halt)) => Ok(Err(halt)),
+            Err(error) => Err(format!("the journal cannot be replayed: {error:?}")),
         }
     }
 
@@ -630,17 +670,22 @@ impl<'a> Replaying<'a> {
     }
 }
 
-/// The power is off.
-#[derive(Debug)]
-struct Dark;
+/// Why a replay ends before its time.
+#[derive(Clone, Copy, Debug)]
+enum Halt {
+    /// The power is off.
+    Dark,
+    /// A disk refuses a write.
+    Refused(usize),
+}
 
 /// So many writes and flushes until the power is cut.
 struct Fuse(Option<u64>);
 
 impl Fuse {
-    fn burn(&mut self) -> Result<(), Dark> {
+    fn burn(&mut self) -> Result<(), Halt> {
         match &mut self.0 {
-            Some(0) => Err(Dark),
+            Some(0) => Err(Halt::Dark),
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -650,28 +695,32 @@ impl Fuse {
     }
 }
 
-fn said(error: &ReplayError<Dark>) -> String {
-    format!("{error:?}")
-}
-
 impl Disks for Replaying<'_> {
-    type Error = Dark;
+    type Error = Halt;
 
-    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), Dark> {
-        let (disk, offset) = self.at(place)[0];
+    fn read_journal(&mut self, sector: Sector, buf: &mut [u8]) -> Result<(), Halt> {
+        let (disk, offset) = self.at(Place::Journal)[0];
         buf.copy_from_slice(self.disks[disk].bytes(offset + sector.0, buf.len()));
         Ok(())
     }
 
-    fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), Dark> {
+    fn read_slot(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, Halt> {
+        let (disk, offset) = self.at(Place::Slot(slot))[0];
+        Ok(wear::read(&self.disks[disk], &self.logs[disk], offset + sector.0, buf))
+    }
+
+    fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), Halt> {
         for (disk, offset) in self.at(place) {
             self.fuse.burn()?;
-            self.disks[disk].write(offset + sector.0, bytes.to_vec(), false);
+            let (target, log) = (&mut self.disks[disk], &self.logs[disk]);
+            if !wear::write(target, log, offset + sector.0, bytes) {
+                return Err(Halt::Refused(disk));
+            }
         }
         Ok(())
     }
 
-    fn flush(&mut self, place: Place) -> Result<(), Dark> {
+    fn flush(&mut self, place: Place) -> Result<(), Halt> {
         for (disk, _) in self.at(place) {
             self.fuse.burn()?;
             let mark = self.disks[disk].mark();
@@ -680,7 +729,7 @@ impl Disks for Replaying<'_> {
         Ok(())
     }
 
-    fn set_tail(&mut self, position: u64) -> Result<(), Dark> {
+    fn set_tail(&mut self, position: u64) -> Result<(), Halt> {
         let all: Vec<_> = self.superblocks.iter().map(|(_, superblock)| superblock).collect();
         let recorded = record_absent(&all);
         let has_absent = recorded.is_some();

@@ -36,7 +36,9 @@
 //! - A member in sync may have sectors that cannot be read if the level survives without it and without every
 //!   other that has such sectors, is not sound, or is still being mended. What is in doubt after a cut on a member
 //!   that has them is lost: the write hole, and copies that differ. So while such sectors are there no other fault that
-//!   needs the member comes. Arrays with logs or a journal have none. Spares and members that come back are as
+//!   needs the member comes. With partial parity logs only what was itself being written there is lost, unless
+//!   writes went without a log since a resync was due; with a journal nothing. A member that refuses what a
+//!   replay writes, and has not said so on record, is left out of that start. Spares and members that come back are as
 //!   good as new: what is written to them can be read.
 //! - What was discarded reads as anything, not even the same twice, until it is written.
 //!
@@ -47,7 +49,6 @@
 pub mod array;
 
 mod agenda;
-mod desk;
 mod dice;
 mod disk;
 mod fate;

@@ -21,7 +21,6 @@ use dealing::Dealing;
 
 use crate::{
     agenda::Agenda,
-    desk::Desk,
     dice::Dice,
     disk::{Cut, Disk},
     fate::wear::ranges,
@@ -30,9 +29,9 @@ use crate::{
     plan::Plan,
 };
 use lapstrake_engine::{
-    BitmapTerms, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
-    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Supervisor,
-    SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
+    BitmapTerms, BufId, Desk, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId,
+    MemberIo, MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig,
+    Supervisor, SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
     journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
@@ -595,9 +594,7 @@ impl<'a> Life<'a> {
             while let Some(event) = self.supervisor.poll_event() {
                 self.heard(event)?;
             }
-            while let Some(write) = self.supervisor.poll_write() {
-                self.desk.take(write);
-            }
+            self.desk.take(&mut self.supervisor);
             while let Some(order) = self.supervisor.poll_order() {
                 self.say(|| format!("ordered: {order:?}"));
                 match order {
@@ -642,15 +639,14 @@ impl<'a> Life<'a> {
                     self.at(delay, Event::MetaFlush { member, mark, fails });
                 }
             }
-            let Some(batch) = self.desk.done() else { return Ok(()) };
-            if batch.refused.is_empty() {
-                for write in batch.writes {
-                    self.start_meta(write);
+            match self.desk.due(self.now, &mut self.supervisor) {
+                // A member could not flush: the supervisor wants something else.
+                Some(writes) if writes.is_empty() => {}
+                writes => {
+                    writes.into_iter().flatten().for_each(|write| self.start_meta(write));
+                    return Ok(());
                 }
-                return Ok(());
             }
-            let dropped: Vec<_> = batch.writes.iter().map(|write| write.id).collect();
-            self.supervisor.handle_unflushed(self.now, &batch.refused, &dropped);
         }
     }
 

@@ -5,6 +5,10 @@ use lapstrake_geometry::{Layout, Level, Sectors, Version};
 use lapstrake_metadata::journal::{BLOCK, ring_min};
 use std::fmt;
 
+/// One read in so many meets with a bad sector; on arrays with logs or a journal; 0: none.
+const SPOILS: [u64; 5] = [0, 0, 30, 200, 1000];
+const LOGGED_SPOILS: [u64; 5] = [0, 5, 10, 30, 200];
+
 /// A configuration drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -158,8 +162,10 @@ impl Plan {
             plan.frozen = dice.one_in(8);
             plan.sizes.push(size + unit * dice.below(3));
         }
-        if level.has_redundancy() && plan.log.is_none() {
-            plan.spoil_every = dice.pick(&[0, 0, 30, 200, 1000]);
+        if level.has_redundancy() {
+            // What a log names when the power goes is little: it is to hold bad sectors now and then.
+            let rare = if plan.log.is_some() { &LOGGED_SPOILS } else { &SPOILS };
+            plan.spoil_every = dice.pick(rare);
         }
         if level.has_redundancy() && dice.one_in(12) {
             plan.be_tall(dice);
@@ -210,6 +216,7 @@ impl Plan {
 
     /// A journal is in place of a bitmap, belongs to one shard, and has its role in new superblocks only.
     fn with_journal(self, dice: &mut Dice) -> Self {
+        let spoil_every = dice.pick(&LOGGED_SPOILS);
         let least = ring_min(self.disks).0;
         let versions = [Version::V1_1, Version::V1_2];
         Self {
@@ -217,7 +224,7 @@ impl Plan {
             version: dice.pick(&versions),
             bitmap_chunk: None,
             shards: 1,
-            spoil_every: 0,
+            spoil_every,
             ..self
         }
     }

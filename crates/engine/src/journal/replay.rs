@@ -42,13 +42,24 @@ pub trait Disks {
     /// What can go wrong.
     type Error;
 
-    /// Fills the buffer.
+    /// Fills the buffer from the journal.
     ///
     /// # Errors
     /// The device's.
-    fn read(&mut self, place: Place, sector: Sector, buf: &mut [u8]) -> Result<(), Self::Error>;
+    fn read_journal(&mut self, sector: Sector, buf: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// Writes; not stable before the next flush.
+    /// Fills the buffer from the member of a slot. False: some of it cannot be read, or is on record as bad.
+    ///
+    /// # Errors
+    /// The device's, if it is worse.
+    fn read_slot(
+        &mut self,
+        slot: Slot,
+        sector: Sector,
+        buf: &mut [u8],
+    ) -> Result<bool, Self::Error>;
+
+    /// Writes, to members what is not on record as bad; not stable before the next flush.
     ///
     /// # Errors
     /// The device's.
@@ -221,7 +232,10 @@ pub fn holds_news<D: Disks>(
             return Ok(true);
         }
         for (slot, position) in work.targets(sector, row) {
-            if work.block(Place::Journal, position)? != work.block(Place::Slot(slot), sector)? {
+            // What cannot be read is recovered from what can.
+            let own = work.member_block(slot, sector)?;
+            let block = work.block(position)?;
+            if own.is_some_and(|own| own != block) {
                 return Ok(true);
             }
         }
@@ -235,15 +249,6 @@ struct Work<'a, D> {
 }
 
 impl<D: Disks> Work<'_, D> {
-    fn read(
-        &mut self,
-        place: Place,
-        sector: u64,
-        buf: &mut [u8],
-    ) -> Result<(), ReplayError<D::Error>> {
-        self.disks.read(place, Sector(sector), buf).map_err(ReplayError::Device)
-    }
-
     fn write(
         &mut self,
         place: Place,
@@ -253,10 +258,21 @@ impl<D: Disks> Work<'_, D> {
         self.disks.write(place, Sector(sector), bytes).map_err(ReplayError::Device)
     }
 
-    fn block(&mut self, place: Place, sector: u64) -> Result<Vec<u8>, ReplayError<D::Error>> {
+    /// The journal's.
+    fn block(&mut self, sector: u64) -> Result<Vec<u8>, ReplayError<D::Error>> {
         let mut block = vec![0; BLOCK_BYTES];
-        self.read(place, sector, &mut block)?;
-        Ok(block)
+        let done = self.disks.read_journal(Sector(sector), &mut block);
+        done.map_err(ReplayError::Device).map(|()| block)
+    }
+
+    fn member_block(
+        &mut self,
+        slot: Slot,
+        sector: u64,
+    ) -> Result<Option<Vec<u8>>, ReplayError<D::Error>> {
+        let mut block = vec![0; BLOCK_BYTES];
+        let is_read = self.disks.read_slot(slot, Sector(sector), &mut block);
+        Ok(is_read.map_err(ReplayError::Device)?.then_some(block))
     }
 
     fn scan(&mut self) -> Result<Scan, ReplayError<D::Error>> {
@@ -264,7 +280,7 @@ impl<D: Disks> Work<'_, D> {
         if ring.is_zero() || tail >= ring.0 || !tail.is_multiple_of(BLOCK.0) {
             return Err(ReplayError::Tail { tail, ring: ring.0 });
         }
-        let first = self.block(Place::Journal, tail)?;
+        let first = self.block(tail)?;
         let mut next = Meta::parse(&first, seed, tail, ring)
             .map_err(|error| ReplayError::Start { tail, error })?;
         let mut scan = Scan { rows: BTreeMap::new(), head: tail, seq: next.seq };
@@ -274,7 +290,7 @@ impl<D: Disks> Work<'_, D> {
             left -= next.unit();
             scan.head = ring_add(ring, scan.head, next.unit());
             scan.seq = scan.seq.wrapping_add(1);
-            let block = self.block(Place::Journal, scan.head)?;
+            let block = self.block(scan.head)?;
             let Ok(meta) = Meta::parse(&block, seed, scan.head, ring) else { break };
             next = meta;
         }
@@ -340,7 +356,7 @@ impl<D: Disks> Work<'_, D> {
                 continue;
             };
             for &checksum in checksums {
-                if self.config.seed.checksum(&self.block(Place::Journal, at)?) != checksum {
+                if self.config.seed.checksum(&self.block(at)?) != checksum {
                     return Ok(false);
                 }
                 at = ring_add(self.config.ring, at, BLOCK);
@@ -371,7 +387,7 @@ impl<D: Disks> Work<'_, D> {
         let mut rows = 0;
         for (&sector, row) in &scan.rows {
             for (slot, position) in self.targets(sector, row) {
-                let block = self.block(Place::Journal, position)?;
+                let block = self.block(position)?;
                 self.write(Place::Slot(slot), sector, &block)?;
             }
             rows += u64::from(!row.parity.is_empty());
@@ -428,7 +444,7 @@ impl<D: Disks> Work<'_, D> {
         for &(data, position) in found {
             let slot = self.config.parity.slot_of_data(stripe, data);
             if self.is_there(slot) {
-                let block = self.block(Place::Journal, position)?;
+                let block = self.block(position)?;
                 self.write(Place::Slot(slot), sector, &block)?;
             }
         }
@@ -444,7 +460,7 @@ impl<D: Disks> Work<'_, D> {
         let (stripe, _) = self.config.parity.stripe_at(Sector(sector));
         let mut blocks = self.row_before(stripe, sector, found)?;
         for &(data, position) in found {
-            blocks[usize::from(data)] = self.block(Place::Journal, position)?;
+            blocks[usize::from(data)] = self.block(position)?;
         }
         let parity = &self.config.parity;
         let data: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
@@ -494,10 +510,10 @@ impl<D: Disks> Work<'_, D> {
         Ok(blocks)
     }
 
-    /// A member's block, if it can be trusted.
+    /// A member's block, if it can be read and trusted.
     fn old(&mut self, slot: Slot, sector: u64) -> Result<Option<Vec<u8>>, ReplayError<D::Error>> {
         match self.config.trusted_to[slot.index()] {
-            Some(to) if sector + BLOCK.0 <= to.0 => self.block(Place::Slot(slot), sector).map(Some),
+            Some(to) if sector + BLOCK.0 <= to.0 => self.member_block(slot, sector),
             _ => Ok(None),
         }
     }

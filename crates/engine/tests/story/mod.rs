@@ -5,9 +5,10 @@
 use lapstrake_engine::*;
 use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{
-    Superblock, Version,
+    Role, Superblock, Version,
+    badblocks::BadBlocks,
     bitmap::{self, Bits},
-    create::{BitmapChoice, CreateRequest, NewMember, plan, spare},
+    create::{BitmapChoice, CreateRequest, MemberPlan, NewMember, plan, spare},
 };
 
 pub const DELAY_NS: u64 = 200_000_000;
@@ -68,12 +69,32 @@ pub fn newcomer(superblock: &Superblock) -> MemberConfig {
 
 impl Story {
     pub fn new(level: Level, members: u16, bitmap: bool) -> Self {
+        Self::made(level, members, bitmap, false)
+    }
+
+    /// The last member is a journal.
+    pub fn journaled(level: Level, members: u16) -> Self {
+        Self::made(level, members, false, true)
+    }
+
+    /// Members with bad-block logs, active.
+    pub fn with_logs(level: Level, members: u16) -> Self {
+        let mut story = Self::new(level, members, false);
+        let mut records = story.records();
+        records.iter_mut().for_each(|record| record.bad_blocks = BadBlocks::new(0).ok());
+        story.restart(records);
+        story.activate();
+        story.take_orders();
+        story
+    }
+
+    fn made(level: Level, members: u16, bitmap: bool, journal: bool) -> Self {
         let size = Sectors(1 << 20);
         let request = CreateRequest {
             level,
             raid_disks: members,
             spares: 0,
-            journal: None,
+            journal: journal.then(|| NewMember { size, ..NewMember::default() }),
             members: vec![Some(NewMember { size, ..NewMember::default() }); members.into()],
             version: Version::V1_2,
             chunk: None,
@@ -100,14 +121,21 @@ impl Story {
             })
         })
         .expect("a plan");
-        let records: Vec<_> = (0..members)
-            .map(|slot| MemberRecord {
-                superblock: made.members[usize::from(slot)].superblock.clone(),
-                slot: Some(Slot(slot)),
-                trusted_to: FULLY_TRUSTED,
+        let record = |member: &MemberPlan| {
+            let slot = match member.superblock.role() {
+                Role::Active(slot) => Some(slot),
+                _ => None,
+            };
+            let trusted_to = if slot.is_some() { FULLY_TRUSTED } else { Sector(0) };
+            MemberRecord {
+                superblock: member.superblock.clone(),
+                slot,
+                trusted_to,
                 bad_blocks: None,
-            })
-            .collect();
+            }
+        };
+        let mut records: Vec<_> = made.members.iter().map(record).collect();
+        records.sort_by_key(|record| record.slot.map_or(u16::MAX, |slot| slot.0));
         let intent = bitmap.then(|| new_intent(&records[0].superblock, made.component));
         let geometry = made.geometry;
         let supervisor = supervisor(&geometry, records, intent, None);

@@ -3,9 +3,8 @@
 use super::ArrayVolume;
 use super::prices::Prices;
 use crate::agenda::Agenda;
-use crate::desk::Desk;
 use lapstrake_engine::{
-    BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
+    BitmapTerms, BufId, Desk, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
     stripe_cache_members, stripe_cache_pages,
 };

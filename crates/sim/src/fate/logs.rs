@@ -3,7 +3,7 @@
 //! The promise that is held here is stricter than for other arrays: a dirty array that lacks a member
 //! loses of that member only sectors that were themselves being written.
 
-use super::{Dark, Fate, Fuse, Started};
+use super::{Fate, Fuse, Halt, Started, wear};
 use crate::{
     disk::{Cut, Disk, SECTOR},
     raw,
@@ -13,17 +13,18 @@ use lapstrake_geometry::{Geometry, Sector, Slot};
 use lapstrake_metadata::{
     Superblock,
     assemble::{Assembly, record_absent},
+    badblocks::BadBlocks,
     ppl,
 };
 
 impl Fate<'_> {
     /// Replays the logs of a dirty array and empties them. Now and then the power is cut in the midst of it,
-    /// and it is done again from the beginning.
-    pub(super) fn replay_logs(&mut self, started: &mut Started) {
-        let Geometry::Parity(parity) = self.geometry.clone() else { return };
+    /// and it is done again from the beginning. Gives the disk that refuses to be written, if one does.
+    pub(super) fn replay_logs(&mut self, started: &mut Started) -> Option<usize> {
+        let Geometry::Parity(parity) = self.geometry.clone() else { return None };
         let first = started.assembly.members.iter().flatten().next();
         let superblock = first.and_then(|&disk| started.superblocks[disk].as_ref());
-        let Some(superblock) = superblock.filter(|superblock| superblock.has_ppl()) else { return };
+        let superblock = superblock.filter(|superblock| superblock.has_ppl())?;
         let signature = ppl::signature(superblock.set_uuid());
         let places = places(&started.assembly);
         let trusted_to = places.iter().map(|place| Some((*place)?.1)).collect();
@@ -38,12 +39,17 @@ impl Fate<'_> {
                 false => work.empty_logs().map(|()| None),
             };
             let Replaying { superblocks, .. } = work;
-            let Ok(replay) = done else {
-                self.say(|| "the power is cut while the logs are replayed".into());
-                let how = self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors]);
-                self.disks.iter_mut().for_each(|disk| disk.cut(how, &mut self.dice));
-                cuts -= 1;
-                continue;
+            let replay = match done {
+                Ok(replay) => replay,
+                Err(halt) => {
+                    self.say(|| format!("the logs are replayed, and then: {halt:?}"));
+                    self.cut_all();
+                    if let Halt::Refused(disk) = halt {
+                        return Some(disk);
+                    }
+                    cuts -= 1;
+                    continue;
+                }
             };
             if let Some(replay) = replay {
                 self.say(|| format!("replayed: {replay:?}"));
@@ -53,6 +59,7 @@ impl Fate<'_> {
             break;
         }
         self.disks.iter_mut().for_each(|disk| disk.cut(Cut::Nothing, &mut self.dice));
+        None
     }
 
     /// Who is not here now is on record, and must not come back as if it had been.
@@ -71,11 +78,19 @@ impl Fate<'_> {
         }
     }
 
-    /// What was being written on slots without a member is lost; all else is as it was.
+    /// What was being written on slots without a member, or where the member cannot be read, is lost; all else is as it
+    /// was.
     fn settle(&mut self, started: &mut Started, replay: &Replay) {
         let members = &started.assembly.members;
         for row in (0..self.doubt.len()).filter(|&row| self.doubt[row]) {
-            let is_lost = |slot: Slot| members[slot.index()].is_none();
+            let is_lost = |slot: Slot| match members[slot.index()] {
+                Some(disk) => {
+                    let offset =
+                        started.superblocks[disk].as_ref().map_or(0, |sb| sb.data_offset().0);
+                    started.holes.is_in(disk, offset + row as u64)
+                }
+                None => true,
+            };
             for sector in raw::lost_sectors(&self.geometry, row as u64, is_lost) {
                 if self.unsure[sector as usize] {
                     self.oracle.forget(sector);
@@ -85,8 +100,7 @@ impl Fate<'_> {
         if replay.settles() {
             started.assembly.resync_from = None;
             started.was_replayed = true;
-            self.doubt.fill(false);
-            self.unsure.fill(false);
+            self.made_whole();
         }
     }
 }
@@ -104,6 +118,8 @@ fn places(assembly: &Assembly) -> Vec<Option<(usize, Sector)>> {
 /// A replay on the disks.
 struct Replaying<'a> {
     disks: &'a mut [Disk],
+    /// By disk.
+    logs: &'a [Option<BadBlocks>],
     places: &'a [Option<(usize, Sector)>],
     /// Of all who are in the array, each with its disk.
     superblocks: Vec<(usize, Superblock)>,
@@ -113,7 +129,7 @@ struct Replaying<'a> {
 impl<'a> Replaying<'a> {
     fn new(
         disks: &'a mut [Disk],
-        started: &Started,
+        started: &'a Started,
         places: &'a [Option<(usize, Sector)>],
         fuse: Fuse,
     ) -> Self {
@@ -122,7 +138,7 @@ impl<'a> Replaying<'a> {
         let here = in_slots.chain(replacements.iter().map(|r| r.1)).chain(spares.iter().copied());
         let superblock = |disk: usize| started.superblocks[disk].clone().expect("it was assembled");
         let superblocks = here.map(|disk| (disk, superblock(disk))).collect();
-        Self { disks, places, superblocks, fuse }
+        Self { disks, logs: &started.logs, places, superblocks, fuse }
     }
 
     fn place(&self, slot: Slot) -> (usize, &Superblock) {
@@ -136,7 +152,7 @@ impl<'a> Replaying<'a> {
         (disk, superblock.data_offset().0 + sector.0)
     }
 
-    fn write_stably(&mut self, disk: usize, sector: Sector, bytes: Vec<u8>) -> Result<(), Dark> {
+    fn write_stably(&mut self, disk: usize, sector: Sector, bytes: Vec<u8>) -> Result<(), Halt> {
         self.fuse.burn()?;
         self.disks[disk].write(sector.0, bytes, true);
         Ok(())
@@ -144,9 +160,9 @@ impl<'a> Replaying<'a> {
 }
 
 impl LogDisks for Replaying<'_> {
-    type Error = Dark;
+    type Error = Halt;
 
-    fn area(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Dark> {
+    fn area(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Halt> {
         if self.places[slot.index()].is_none() {
             return Ok(None);
         }
@@ -155,20 +171,19 @@ impl LogDisks for Replaying<'_> {
         Ok(Some(self.disks[disk].bytes(at.0, shape.size.bytes() as usize).to_vec()))
     }
 
-    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<(), Dark> {
+    fn read(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, Halt> {
         let (disk, at) = self.at(slot, sector);
-        buf.copy_from_slice(self.disks[disk].bytes(at, buf.len()));
-        Ok(())
+        Ok(wear::read(&self.disks[disk], &self.logs[disk], at, buf))
     }
 
-    fn write(&mut self, slot: Slot, sector: Sector, bytes: &[u8]) -> Result<(), Dark> {
+    fn write(&mut self, slot: Slot, sector: Sector, bytes: &[u8]) -> Result<(), Halt> {
         self.fuse.burn()?;
         let (disk, at) = self.at(slot, sector);
-        self.disks[disk].write(at, bytes.to_vec(), false);
-        Ok(())
+        let is_written = wear::write(&mut self.disks[disk], &self.logs[disk], at, bytes);
+        is_written.then_some(()).ok_or(Halt::Refused(disk))
     }
 
-    fn flush(&mut self) -> Result<(), Dark> {
+    fn flush(&mut self) -> Result<(), Halt> {
         for (disk, _) in &self.superblocks {
             self.fuse.burn()?;
             let mark = self.disks[*disk].mark();
@@ -177,7 +192,7 @@ impl LogDisks for Replaying<'_> {
         Ok(())
     }
 
-    fn record_absent(&mut self) -> Result<(), Dark> {
+    fn record_absent(&mut self) -> Result<(), Halt> {
         let all: Vec<_> = self.superblocks.iter().map(|own| &own.1).collect();
         let Some(recorded) = record_absent(&all) else { return Ok(()) };
         for (index, superblock) in recorded.into_iter().enumerate() {
@@ -190,7 +205,7 @@ impl LogDisks for Replaying<'_> {
         Ok(())
     }
 
-    fn empty_logs(&mut self) -> Result<(), Dark> {
+    fn empty_logs(&mut self) -> Result<(), Halt> {
         for index in 0..self.superblocks.len() {
             let (disk, superblock) = &self.superblocks[index];
             let Some((at, shape)) = superblock.ppl() else { continue };

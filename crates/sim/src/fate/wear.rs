@@ -23,6 +23,28 @@ pub(crate) fn read_log(disk: &Disk, superblock: &Superblock) -> Result<Option<Ba
     log.map(Some).map_err(|error| error.to_string())
 }
 
+/// Reads as the host does for a replay: false if some of it cannot be read, or is on record as bad.
+pub(super) fn read(disk: &Disk, log: &Option<BadBlocks>, sector: u64, buf: &mut [u8]) -> bool {
+    buf.copy_from_slice(disk.bytes(sector, buf.len()));
+    let len = (buf.len() / SECTOR) as u64;
+    let is_on_record = log.as_ref().is_some_and(|log| log.contains(Sector(sector), Sectors(len)));
+    disk.is_readable(sector, len) && !is_on_record
+}
+
+/// Writes as the host does for a replay: what is on record as bad is left out. False: the disk refuses.
+pub(super) fn write(disk: &mut Disk, log: &Option<BadBlocks>, sector: u64, bytes: &[u8]) -> bool {
+    let whole = (Sector(sector), Sectors((bytes.len() / SECTOR) as u64));
+    let good = log.as_ref().map_or(vec![whole], |log| log.good_within(whole.0, whole.1));
+    for (at, len) in good {
+        if disk.refuses(at.0, len.0) {
+            return false;
+        }
+        let from = (at.0 - sector) as usize * SECTOR;
+        disk.write(at.0, bytes[from..][..len.0 as usize * SECTOR].to_vec(), false);
+    }
+    true
+}
+
 /// A log as the engine counts: from the data offset.
 pub(crate) fn ranges(log: &BadBlocks, superblock: &Superblock) -> Vec<std::ops::Range<u64>> {
     let from = superblock.data_offset().0;
@@ -66,8 +88,12 @@ impl Holes {
 
 impl Fate<'_> {
     /// A write that a cut left in doubt, in a page that some member cannot read, may have lost what that page
-    /// holds: on parity levels it is the write hole, and copies may differ.
+    /// holds: on parity levels it is the write hole, and copies may differ. A journal has no such hole, and
+    /// logs have one only for what they do not have: what else they lose is for their replay to say.
     pub(super) fn lose_unreadable(&mut self, started: &Started) {
+        if self.plan.journal.is_some() || self.plan.log.is_some() && !self.was_unlogged {
+            return;
+        }
         let Started { assembly, superblocks, holes, .. } = started;
         let is_bad = |slot: Slot, sector: Sector| {
             let Some(disk) = assembly.members[slot.index()] else { return false };

@@ -1,0 +1,72 @@
+//! The supervisor's metadata writes on their way to the members, as [`MetaWrite`] demands: before a batch of them is
+//! written every member flushes, not only those that it is written to, since it says what is so on all of them.
+//!
+//! Invariants: while members flush for one batch what comes waits for the next; of a batch for which a member could not
+//! flush nothing is written.
+
+use crate::{
+    supervisor::{MetaWrite, Supervisor},
+    types::{MemberId, Time},
+};
+use alloc::{collections::VecDeque, vec::Vec};
+use core::mem;
+
+#[derive(Debug)]
+struct Batch {
+    writes: VecDeque<MetaWrite>,
+    /// Members that have not answered.
+    left: usize,
+    refused: Vec<MemberId>,
+}
+
+/// Between a supervisor and the world that writes for it. See the module's head.
+///
+/// The world calls [`Self::take`] when the supervisor may want something. If it [`Self::wants_flush`], it sends a
+/// flush to every member in use, says to how many ([`Self::begin`]) and how each ended ([`Self::flushed`]), and
+/// writes what [`Self::due`] gives.
+#[derive(Debug, Default)]
+pub struct Desk {
+    waiting: VecDeque<MetaWrite>,
+    flushing: Option<Batch>,
+}
+
+impl Desk {
+    /// Takes in what the supervisor wants written.
+    pub fn take(&mut self, supervisor: &mut Supervisor) {
+        while let Some(write) = supervisor.poll_write() {
+            self.waiting.push_back(write);
+        }
+    }
+
+    /// Whether members are to flush now.
+    #[must_use]
+    pub fn wants_flush(&self) -> bool {
+        !self.waiting.is_empty() && self.flushing.is_none()
+    }
+
+    /// So many members have been sent a flush.
+    pub fn begin(&mut self, members: usize) {
+        let writes = mem::take(&mut self.waiting);
+        self.flushing = Some(Batch { writes, left: members, refused: Vec::new() });
+    }
+
+    /// A member has flushed, or could not.
+    pub fn flushed(&mut self, member: MemberId, ok: bool) {
+        if let Some(batch) = &mut self.flushing {
+            batch.left -= 1;
+            batch.refused.extend((!ok).then_some(member));
+        }
+    }
+
+    /// A batch that every member has answered for: what is to be written now. If one could not flush that is
+    /// nothing, and the supervisor, which hears of it, wants something else.
+    pub fn due(&mut self, now: Time, supervisor: &mut Supervisor) -> Option<VecDeque<MetaWrite>> {
+        let batch = self.flushing.take_if(|batch| batch.left == 0)?;
+        if batch.refused.is_empty() {
+            return Some(batch.writes);
+        }
+        let dropped: Vec<_> = batch.writes.iter().map(|write| write.id).collect();
+        supervisor.handle_unflushed(now, &batch.refused, &dropped);
+        Some(VecDeque::new())
+    }
+}

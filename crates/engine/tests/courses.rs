@@ -1,0 +1,160 @@
+//! Promise: a course of recovery, resync or check goes as far and as fast as it may, says so on record from time to time,
+//! and begins anew when members come or go.
+
+mod story;
+
+use lapstrake_engine::*;
+use lapstrake_geometry::{Level, Sector};
+use story::{SECOND_NS, Story, superblocks, supervisor};
+
+/// What one window of a mirror is high.
+const WINDOW: u64 = 2048;
+
+fn check(story: &mut Story) {
+    assert!(story.supervisor.handle_sync(story.now, SyncAction::Check));
+}
+
+/// A mirror that is due a resync from its beginning.
+fn due_a_resync() -> Story {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.supervisor = supervisor(&story.geometry, story.records(), None, Some(Sector(0)));
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story
+}
+
+fn ended(story: &mut Story) -> Option<(SyncAction, SyncEnd)> {
+    let events = std::iter::from_fn(|| story.supervisor.poll_event());
+    let ends = events.filter_map(|event| match event {
+        Event::SyncEnded(action, end) => Some((action, end)),
+        _ => None,
+    });
+    ends.last()
+}
+
+/// A piece ends, after so many requests that its shard has seen.
+fn end(story: &mut Story, piece: &SyncPiece, ok: bool, requests: u64) {
+    story.notice(Notice::Synced(SyncReport {
+        id: piece.id,
+        ok,
+        mismatch_sectors: 0,
+        mismatches: Vec::new(),
+        requests,
+    }));
+}
+
+#[test]
+fn a_check_ends_when_a_member_fails() {
+    let mut story = Story::new(Level::Raid1, 3, false);
+    check(&mut story);
+    assert!(story.sync_one());
+    story.notice(Notice::Failed(MemberId(2)));
+    assert_eq!(ended(&mut story), Some((SyncAction::Check, SyncEnd::Interrupted)));
+    assert!(story.supervisor.poll_sync().is_none());
+}
+
+#[test]
+fn a_recovery_that_failed_begins_anew_when_a_member_comes() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.notice(Notice::Failed(MemberId(1)));
+    story.settle();
+    story.add_spare();
+    let piece = story.supervisor.poll_sync().expect("a recovery");
+    end(&mut story, &piece, false, 0);
+    while let Some(piece) = story.supervisor.poll_sync() {
+        end(&mut story, &piece, true, 0);
+    }
+    story.settle();
+    assert_eq!(ended(&mut story), Some((SyncAction::Recovery, SyncEnd::Failed)));
+    story.wait(60 * SECOND_NS);
+    assert!(story.supervisor.poll_sync().is_none(), "it would fail again");
+    story.add_spare();
+    assert!(story.supervisor.poll_sync().is_some(), "it may go well now");
+}
+
+#[test]
+fn beside_requests_one_window_is_under_way_at_the_least_speed() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    check(&mut story);
+    let first: Vec<SyncPiece> = std::iter::from_fn(|| story.supervisor.poll_sync()).collect();
+    assert_eq!(first.len(), 4, "nobody asks for anything");
+    for piece in &first {
+        end(&mut story, piece, true, 1);
+    }
+    let next = story.supervisor.poll_sync().expect("one at a time");
+    assert!(story.supervisor.poll_sync().is_none());
+    end(&mut story, &next, true, 1);
+    assert!(story.supervisor.poll_sync().is_none(), "it was a second's worth");
+    let least_ns = WINDOW * SECOND_NS / SyncSpeed::default().min;
+    assert_eq!(story.supervisor.poll_deadline(), Some(story.now.after(least_ns)));
+    story.wait(least_ns);
+    assert!(story.supervisor.poll_sync().is_some());
+}
+
+#[test]
+fn when_every_window_has_begun_no_time_is_waited_for() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let speed = SyncSpeed { min: 1, max: WINDOW };
+    story.supervisor.set_sync_speed(story.now, speed);
+    check(&mut story);
+    let total = story.geometry.component().0;
+    loop {
+        let piece = story.supervisor.poll_sync().expect("it goes on");
+        if piece.start.0 + piece.len.0 == total {
+            break;
+        }
+        end(&mut story, &piece, true, 0);
+        assert_eq!(story.supervisor.poll_deadline(), Some(story.now.after(SECOND_NS)));
+        story.wait(SECOND_NS);
+    }
+    assert_eq!(story.supervisor.poll_deadline(), None);
+}
+
+#[test]
+fn the_speed_is_that_of_the_last_half_minute() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    check(&mut story);
+    let mut speed_at = |windows: u64, times: u64| {
+        for _ in 0..times {
+            story.wait(3 * SECOND_NS);
+            (0..windows).for_each(|_| assert!(story.sync_one()));
+        }
+        // The first report of a turn makes a mark, so that those behind it count for the next turn.
+        story.wait(3 * SECOND_NS - 1);
+        let progress = story.supervisor.sync_progress(story.now).expect("a check");
+        story.now = Time(story.now.0 + 1 - 3 * SECOND_NS);
+        progress.speed
+    };
+    let near = |speed: u64, windows: u64| speed.abs_diff(windows * WINDOW / 3) < WINDOW / 3 / 4;
+    let slow = speed_at(1, 20);
+    assert!(near(slow, 1), "{slow}");
+    let fast = speed_at(3, 20);
+    assert!(near(fast, 3), "{fast}: what was long ago does not count");
+}
+
+/// What would be lost: hours, after a stop. The place of a slow resync goes on record every minute.
+#[test]
+fn a_slow_resync_is_on_record_every_minute() {
+    let mut story = due_a_resync();
+    let first = story.supervisor.poll_sync().expect("a resync");
+    let second = story.supervisor.poll_sync().expect("a second window");
+    end(&mut story, &first, true, 0);
+    assert!(story.pending.is_empty(), "not a minute has passed");
+    story.wait(60 * SECOND_NS);
+    end(&mut story, &second, true, 0);
+    let written = superblocks(&story.pending);
+    assert_eq!(written.len(), 2);
+    for (_, superblock) in written {
+        assert_eq!(superblock.resync_offset(), Some(Sector(2 * WINDOW)));
+    }
+}
+
+#[test]
+fn where_nothing_has_come_further_nothing_goes_on_record() {
+    let mut story = due_a_resync();
+    let _first = story.supervisor.poll_sync().expect("a resync");
+    let second = story.supervisor.poll_sync().expect("a second window");
+    story.wait(60 * SECOND_NS);
+    end(&mut story, &second, true, 0);
+    assert!(story.pending.is_empty(), "the first window has not ended");
+}
