@@ -13,7 +13,7 @@ use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Layout, Level, row_chunks};
 use std::path::{Path, PathBuf};
 
-/// The array's name in its superblocks, and that of its pool.
+/// A Lapstrake array's name in its superblocks.
 const NAME: &str = "lab";
 
 /// How an array is built, and what is there then.
@@ -29,6 +29,8 @@ pub(crate) struct Recipe {
     pub files: Vec<(String, PathBuf)>,
     /// The control directory of the server whose array this is, if it has one.
     pub control: Option<PathBuf>,
+    /// The array as a device of the kernel's md, if it is one.
+    pub md: Option<String>,
 }
 
 /// One step.
@@ -91,11 +93,13 @@ struct Builder<'a> {
     steps: Vec<Step>,
     counted: Vec<(String, String)>,
     loops: usize,
+    md: Option<String>,
 }
 
 /// The recipe of an array in a state.
 pub(crate) fn recipe(plan: &Plan, array: &Array, state: &State, places: &Places) -> Recipe {
-    let mut builder = Builder { plan, places, steps: Vec::new(), counted: Vec::new(), loops: 0 };
+    let (steps, counted) = (Vec::new(), Vec::new());
+    let mut builder = Builder { plan, places, steps, counted, loops: 0, md: None };
     builder.steps.push(Step { action: Action::Directory(places.work.clone()), undo: None });
     builder.images(array);
     let files = array.members.iter().filter_map(|leg| builder.file(leg)).collect();
@@ -111,6 +115,7 @@ pub(crate) fn recipe(plan: &Plan, array: &Array, state: &State, places: &Places)
     Recipe {
         steps: builder.steps,
         counted: builder.counted,
+        md: builder.md,
         files,
         target: built.target,
         device: built.device,
