@@ -11,8 +11,8 @@ use tempfile::TempDir;
 const PLAN: &str = r#"
 name = "kernels-md"
 [run]
-repeats = 2
-repeats-max = 2
+repeats = 1
+repeats-max = 1
 warm-up = "0ms"
 time = "200ms"
 directory = "/run"
@@ -67,9 +67,6 @@ verify = true
 depth = 4
 amount = "1M"
 file-size = "8M"
-[[workload]]
-name = "hdparm"
-program = "hdparm"
 "#;
 
 /// Runs a script with the host's programs, in the guest's kernel.
@@ -78,7 +75,8 @@ fn run(guest: &mut Guest, dir: &Path, script: &str) -> Output {
     let dir = dir.display();
     let around = format!(
         "for d in dev proc sys run; do mountpoint -q /host/$d || mount --bind /$d /host/$d; done
-         chroot /host /bin/bash -c 'cd {dir} && . ./script'"
+         chroot /host /bin/bash -c 'cd {dir} && . ./script'
+         for d in run sys proc dev; do umount /host/$d; done"
     );
     guest.run(&around).unwrap()
 }
@@ -116,10 +114,10 @@ fn the_kernels_md_is_built_measured_and_taken_down() {
     let script = format!(
         "truncate -s 48M /run/x.img /run/y.img
          '{lapstrake}' lab run --destroy plan.toml; echo \"status $?\"
-         cat /proc/mdstat; losetup --all; ls /run; grep /run/ /proc/mounts"
+         cat /proc/mdstat; losetup --all; ls /run; grep /run/ /proc/mounts; rm -f /run/*.img"
     );
     let output = run(&mut guest, dir.path(), &script);
-    guest.shut_down().unwrap();
+    drop(guest);
     let told = output.to_string();
     assert!(told.contains("status 0"), "{told}");
     let left = told.split("status 0").nth(1).unwrap();
@@ -130,7 +128,7 @@ fn the_kernels_md_is_built_measured_and_taken_down() {
     let stored = stored(dir.path());
     for (case, runs) in &stored.cases {
         let label = format!("{} {} {}", case.subject.name, case.state, case.workload.name);
-        assert_eq!(runs.len(), 2, "{label}");
+        assert_eq!(runs.len(), 1, "{label}");
         assert!(runs.iter().all(|run| run.error.is_none()), "{label}: {:?}", runs[0].error);
     }
     for state in ["healthy", "degraded", "rebuilding"] {
@@ -146,5 +144,4 @@ fn the_kernels_md_is_built_measured_and_taken_down() {
     }
     let far = stored.cases.iter().find(|(case, _)| case.subject.name == "far").unwrap();
     assert_eq!(far.0.subject.kind, SubjectKind::Md);
-    assert!(phases(&stored, "mirror", "healthy", "hdparm")[0].figure.value > 0.0);
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const LAPSTRAKE: &str = env!("CARGO_BIN_EXE_lapstrake");
@@ -546,13 +547,13 @@ fn a_dry_run_tells_what_programs_are_called_with() {
     assert_eq!(fs::read_dir(there).unwrap().count(), 0, "nothing was done");
 }
 
-#[test]
-fn pgbench_has_a_postgresql_of_its_own() {
+/// A plan of a directory with a PostgreSQL in it, where there is one.
+fn with_postgresql() -> Option<TempDir> {
     // Debian's, whatever its version.
     let servers = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     if !servers.into_iter().any(|entry| entry.path().join("bin/initdb").exists()) {
         is_missing(&["/usr/lib/postgresql/*/bin/initdb"]);
-        return;
+        return None;
     }
     let dir = TempDir::new().unwrap();
     // PostgreSQL refuses to be root's; its user has to get there.
@@ -561,6 +562,34 @@ fn pgbench_has_a_postgresql_of_its_own() {
     let array = "[[array]]\nname = \"there\"\nsystem = \"existing\"\npath = \"there\"\n";
     let load = "[[workload]]\nname = \"pg\"\nprogram = \"pgbench\"\nscale = 1\nclients = 2\ntime = \"1s\"\nconfiguration = \"fsync = off\"\n";
     light(dir.path(), "repeats = 1\nrepeats-max = 1", array, load);
+    Some(dir)
+}
+
+#[test]
+fn a_killed_run_leaves_its_postgresql_to_the_next() {
+    let Some(dir) = with_postgresql() else { return };
+    let mut child = lab(dir.path(), &["run", "plan.toml"]).spawn().unwrap();
+    let server = dir.path().join("there/lapstrake-lab-pgdata/postmaster.pid");
+    let until = Instant::now() + Duration::from_secs(120);
+    while !server.exists() {
+        assert!(Instant::now() < until && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(&child, libc::SIGKILL);
+    child.wait().unwrap();
+    let done = output(dir.path(), &["run", "plan.toml", "--resume"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    let told = text(&done.stderr);
+    assert!(
+        told.contains("an earlier run left something: ") && told.contains("pg_ctl stop"),
+        "{told}"
+    );
+    assert_eq!(fs::read_dir(dir.path().join("there")).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn pgbench_has_a_postgresql_of_its_own() {
+    let Some(dir) = with_postgresql() else { return };
     let done = output(dir.path(), &["run", "plan.toml"]);
     assert!(done.status.success(), "{}", text_of(&done));
     let stored = stored(dir.path());

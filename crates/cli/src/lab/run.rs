@@ -232,8 +232,9 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
     );
     if summary.ending == Ending::Interrupted {
         let plan = args.what.plan.as_ref().map(|path| format!(" {}", path.display()));
+        let destroy = if args.what.destroy { " --destroy" } else { "" };
         println!(
-            "to go on: lapstrake lab run --resume --store {}{}",
+            "to go on: lapstrake lab run --resume --store {}{destroy}{}",
             args.store.store.display(),
             plan.unwrap_or_default()
         );

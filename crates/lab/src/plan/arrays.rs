@@ -115,7 +115,8 @@ impl<'a> Arrays<'a> {
         };
         let size =
             |leg: &Leg| self.disks.iter().find(|disk| disk.name == leg.name()).map(|d| &d.place);
-        let small = |leg: &&Leg| matches!(size(leg), Some(DiskPlace::Make { bytes }) if *bytes < mib << 20);
+        let small =
+            |leg: &&Leg| matches!(size(leg), Some(DiskPlace::Make { bytes }) if *bytes < mib << 20);
         let leg = choice.members.iter().find(small)?;
         Some(format!("{system} needs {mib}M of each member, more than {:?} has", leg.name()))
     }

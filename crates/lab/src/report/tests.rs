@@ -84,6 +84,19 @@ fn what_noise_hides_is_not_called_equal() {
 }
 
 #[test]
+fn the_last_is_not_told_to_be_ahead() {
+    let mut store = Store::in_memory().unwrap();
+    // By medians a is ahead; round by round, two bad rounds make b twice as fast.
+    let cases: [(&str, State, &[f64]); 2] = [
+        ("a", State::Healthy, &[10.0, 100.0, 10.0, 100.0, 100.0]),
+        ("b", State::Healthy, &[90.0; 5]),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let fastest = &words(&report)[0].sentences[0];
+    assert!(fastest.contains("write: a at 100 MB/s") && !fastest.contains("Last:"), "{fastest}");
+}
+
+#[test]
 fn a_missing_member_is_told_against_the_same_subject_whole() {
     let mut store = Store::in_memory().unwrap();
     let cases: [(&str, State, &[f64]); 2] =

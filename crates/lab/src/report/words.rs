@@ -57,6 +57,8 @@ pub fn fastest(table: &Table) -> Option<String> {
     }
     if let Some(pair) = table.pair(last, best)
         && !equals.contains(&last_line.name())
+        // Rounds compared one by one may say the opposite of medians, if neither tells much.
+        && (pair.ratio < 1.0) == table.unit.more_is_better()
     {
         let (name, figure) = (last_line.name(), figure(last_line));
         sentence += &format!(" Last: {name} at {figure}, {}.", times(&pair, "that"));

@@ -139,6 +139,20 @@ impl Live {
         Some(!detail["sync"].is_null())
     }
 
+    /// What has to be known of its members, for a run's own words.
+    pub(crate) fn caveat(&self) -> &'static str {
+        let buffered = |(_, path): &(String, PathBuf)| {
+            let name = path.file_name().unwrap_or_default();
+            let dio = Path::new("/sys/class/block").join(name).join("loop/dio");
+            std::fs::read_to_string(dio).is_ok_and(|text| text.trim() == "0")
+        };
+        if self.sources.devices.iter().any(buffered) {
+            "members are loop devices without direct I/O, which their filesystem has not: through its page cache\n"
+        } else {
+            ""
+        }
+    }
+
     /// The bytes that loads may use: those of a file, device or array.
     ///
     /// # Errors

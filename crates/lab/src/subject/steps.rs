@@ -6,7 +6,7 @@
 
 use super::obstacle::find_program;
 use super::recipe::{Action, Recipe, Step};
-use crate::workload::drive::Stop;
+use crate::workload::drive::{INTERRUPTED, Stop};
 use lapstrake_host::with_signals;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,8 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// A server that is not up by then does not come.
@@ -83,7 +84,7 @@ impl Standing {
 
     fn step(&mut self, step: &Step, stop: &Stop) -> Result<(), String> {
         if stop.is_set() {
-            return Err(crate::workload::drive::INTERRUPTED.into());
+            return Err(INTERRUPTED.into());
         }
         let keeps = matches!(&step.action, Action::Run { keep: Some(_), .. });
         if !keeps {
@@ -96,11 +97,16 @@ impl Standing {
             }
             Action::Image { path, bytes } => zeros(path, *bytes, stop)?,
             Action::Run { words, keep } => {
-                let output = run(&self.filled(words)).inspect_err(|_| {
-                    if step.undo.is_some() && !keeps {
-                        self.undos.pop();
-                    }
-                })?;
+                let words = self.filled(words);
+                // What has an undo takes a moment; a resync takes hours.
+                let output = match step.undo {
+                    Some(_) => run(&words).inspect_err(|_| {
+                        if !keeps {
+                            self.undos.pop();
+                        }
+                    }),
+                    None => run_until(&words, stop),
+                }?;
                 if let Some(name) = keep {
                     self.values.insert(name.clone(), output.trim().to_owned());
                 }
@@ -210,15 +216,25 @@ fn undo_command(words: &[String]) -> Result<(), String> {
 
 /// Runs a command to its end; its output.
 pub(crate) fn run(words: &[String]) -> Result<String, String> {
+    run_until(words, &Stop::new())
+}
+
+/// Runs a command to its end or until everything is to end; its output.
+fn run_until(words: &[String], stop: &Stop) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("a command without words")?;
     // System programs are not in everybody's PATH.
     let path = find_program(program).unwrap_or_else(|| program.into());
     let mut command = Command::new(path);
-    command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C");
-    let output =
-        bound(&mut command).output().map_err(|error| format!("cannot run {program}: {error}"))?;
+    command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
+    let child = bound(command.stdout(Stdio::piped()).stderr(Stdio::piped())).spawn();
+    let child = child.map_err(|error| format!("cannot run {program}: {error}"))?;
+    let (output, stopped) = output_until(child, stop);
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    if stopped {
+        return Err(INTERRUPTED.into());
     }
     let said = format!(
         "{}{}",
@@ -226,6 +242,32 @@ pub(crate) fn run(words: &[String]) -> Result<String, String> {
         String::from_utf8_lossy(&output.stderr)
     );
     Err(format!("{} failed ({}): {}", shown(words), output.status, said.trim()))
+}
+
+/// What a command printed, and whether it was asked to end.
+fn output_until(child: Child, stop: &Stop) -> (io::Result<Output>, bool) {
+    let group = child.id() as libc::pid_t;
+    let (done, ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // Nobody hangs up before the end.
+        scope.spawn(move || done.send(child.wait_with_output()));
+        let mut stopped = false;
+        loop {
+            match ended.recv_timeout(PACE * 10) {
+                Ok(output) => return (output, stopped),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return (Err(io::Error::other("it cannot be waited for")), stopped);
+                }
+                Err(RecvTimeoutError::Timeout) if stop.is_set() && !stopped => {
+                    stopped = true;
+                    // SAFETY: a group of our own making; it ends in a moment at the earliest, and numbers are not used
+                    // again so soon.
+                    unsafe { libc::kill(-group, libc::SIGTERM) };
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    })
 }
 
 /// A command as one would type it.
@@ -246,7 +288,7 @@ fn zeros(path: &Path, bytes: u64, stop: &Stop) -> Result<(), String> {
     let mut left = bytes;
     while left > 0 {
         if stop.is_set() {
-            return Err(crate::workload::drive::INTERRUPTED.into());
+            return Err(INTERRUPTED.into());
         }
         let now = left.min(block.len() as u64) as usize;
         file.write_all(&block[..now]).map_err(failed)?;
@@ -384,6 +426,20 @@ mod tests {
         assert_eq!(recover(work.path()).unwrap(), [format!("rm {made}")]);
         assert!(!Path::new(made).exists());
         assert!(recover(work.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_long_command_ends_when_everything_does() {
+        let (work, stop) = (tempfile::tempdir().unwrap(), Stop::new());
+        let recipe = recipe(vec![step(&["sleep", "1000"], None, None)]);
+        let why = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                stop.set();
+            });
+            Standing::build(&recipe, work.path(), &stop).err()
+        });
+        assert_eq!(why.as_deref(), Some(INTERRUPTED));
     }
 
     #[test]

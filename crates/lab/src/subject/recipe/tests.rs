@@ -16,6 +16,12 @@ fn commands(disks: &str, array: &str) -> Vec<String> {
     commands.chain(undo.filter(|line| !line.starts_with("undo: rm "))).collect()
 }
 
+/// A loop device, with direct I/O where there is such a thing.
+fn losetup(number: u32, rest: &str) -> String {
+    let (find, direct) = ("losetup --find --show", "losetup --direct-io=on --find --show");
+    format!("loop{number}=$(sh -c '{direct} {rest} 2>/dev/null || {find} {rest}')")
+}
+
 const MADE: &str = "[[disk]]\nmake = [\"a\", \"b\", \"c\", \"d\"]\nsize = \"128M\"";
 const GIVEN: &str = "[[disk]]\nname = \"a\"\npath = \"/disks/a\"\n[[disk]]\nname = \"b\"\npath = \"/disks/b@1M+64M\"";
 
@@ -64,7 +70,7 @@ fn each_layer_adds_its_step_and_filesystems_are_told_of_stripes() {
     let mkfs = "mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0,stride=16,stripe_width=32 {loop0}";
     let expected = [
         serve,
-        "loop0=$(losetup --find --show --direct-io=on /w/lapstrake-lab-t/array.raw)",
+        &losetup(0, "/w/lapstrake-lab-t/array.raw"),
         "blockdev --setra 8192 {loop0}",
         mkfs,
         "mount -o noatime {loop0} /w/lapstrake-lab-t/mnt",
@@ -97,9 +103,9 @@ fn the_kernels_md_is_built_on_loop_devices_and_stopped_before_they_go() {
          --spare-devices 1 --assume-clean {loop0} {loop1} missing {loop2}";
     let set = "sh -c 'echo 8192 > /sys/block/$(basename $(readlink -f /dev/md/lapstrake-lab-t))/md/stripe_cache_size'";
     let expected = [
-        "loop0=$(losetup --find --show --direct-io=on /w/lapstrake-lab-t/a.img)",
-        "loop1=$(losetup --find --show --direct-io=on /w/lapstrake-lab-t/b.img)",
-        "loop2=$(losetup --find --show --direct-io=on /w/lapstrake-lab-t/c.img)",
+        &losetup(0, "/w/lapstrake-lab-t/a.img"),
+        &losetup(1, "/w/lapstrake-lab-t/b.img"),
+        &losetup(2, "/w/lapstrake-lab-t/c.img"),
         create,
         set,
         "undo: mdadm --stop /dev/md/lapstrake-lab-t",
@@ -128,7 +134,6 @@ fn btrfs_and_zfs_make_their_own() {
 #[test]
 fn a_window_of_a_given_disk_is_a_loop_device_of_that_window() {
     let commands = commands(GIVEN, "system = \"disk\"\nmembers = [\"b\"]\nfilesystem = \"ext3\"");
-    let losetup =
-        "losetup --find --show --direct-io=on --offset=1048576 --sizelimit=67108864 /disks/b";
-    assert_eq!(commands[0], format!("loop0=$({losetup})"));
+    let window = "--offset=1048576 --sizelimit=67108864 /disks/b";
+    assert_eq!(commands[0], losetup(0, window));
 }
