@@ -74,7 +74,7 @@ fn run(guest: &mut Guest, dir: &Path, script: &str) -> Output {
     std::fs::write(dir.join("script"), script).unwrap();
     let dir = dir.display();
     let around = format!(
-        "for d in dev proc sys run; do mountpoint -q /host/$d || mount --bind /$d /host/$d; done
+        "for d in dev proc sys run; do mount --bind /$d /host/$d; done
          chroot /host /bin/bash -c 'cd {dir} && . ./script'
          for d in run sys proc dev; do umount /host/$d; done"
     );
@@ -140,7 +140,8 @@ fn the_kernels_md_is_built_measured_and_taken_down() {
         }
     }
     for phase in phases(&stored, "five-md", "rebuilding", "write") {
-        assert_eq!(phase.series.marks[0].what, "rebuild");
+        let mark = &phase.series.marks[0];
+        assert!(mark.what == "rebuild" && mark.until_ms.is_none_or(|ms| ms > 0), "{mark:?}");
     }
     let far = stored.cases.iter().find(|(case, _)| case.subject.name == "far").unwrap();
     assert_eq!(far.0.subject.kind, SubjectKind::Md);

@@ -26,7 +26,6 @@ impl Builder<'_> {
             ("--chunk", shape.chunk.map(|bytes| (bytes >> 10).to_string())),
             ("--bitmap", shape.bitmap.clone()),
             ("--bitmap-chunk", shape.bitmap_chunk.map(|bytes| (bytes >> 10).to_string())),
-            ("--spare-devices", Some(out.len().to_string()).filter(|_| spare)),
         ];
         for (option, value) in options {
             command.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
@@ -49,7 +48,6 @@ impl Builder<'_> {
             }
         }
         command.extend(slots);
-        command.extend(spares);
         self.run_undo(command, words(&["mdadm", "--stop", &device]));
         if redundant && !clean && !spare {
             // Ends with 1 if there was nothing to wait for.
@@ -68,6 +66,10 @@ impl Builder<'_> {
             if let Some(value) = value {
                 self.run(set(file, value));
             }
+        }
+        // Only now, so that the rebuild keeps to its speeds from the first moment.
+        for spare in spares {
+            self.run(words(&["mdadm", "--manage", &device, "--add", &spare]));
         }
         self.md = Some(device.clone());
         self.on_device(array, device, None)

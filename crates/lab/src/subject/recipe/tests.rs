@@ -100,7 +100,7 @@ fn the_kernels_md_is_built_on_loop_devices_and_stopped_before_they_go() {
         "system = \"md\"\nlevel = 5\nmembers = 3\nchunk = \"64K\"\nstripe-cache = 8192\nstates = { rebuilding = \"c\" }",
     );
     let create = "mdadm --create /dev/md/lapstrake-lab-t --run --homehost=none --level raid5 --raid-devices 3 --chunk 64 \
-         --spare-devices 1 --assume-clean {loop0} {loop1} missing {loop2}";
+         --assume-clean {loop0} {loop1} missing";
     let set = "sh -c 'echo 8192 > /sys/block/$(basename $(readlink -f /dev/md/lapstrake-lab-t))/md/stripe_cache_size'";
     let expected = [
         &losetup(0, "/w/lapstrake-lab-t/a.img"),
@@ -108,6 +108,7 @@ fn the_kernels_md_is_built_on_loop_devices_and_stopped_before_they_go() {
         &losetup(2, "/w/lapstrake-lab-t/c.img"),
         create,
         set,
+        "mdadm --manage /dev/md/lapstrake-lab-t --add {loop2}",
         "undo: mdadm --stop /dev/md/lapstrake-lab-t",
         "undo: losetup --detach {loop2}",
         "undo: losetup --detach {loop1}",
