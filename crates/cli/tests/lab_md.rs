@@ -36,6 +36,7 @@ level = 5
 chunk = "64K"
 members = ["a", "b", "c"]
 stripe-cache = 1024
+sync-speed-min = "1M"
 sync-speed-max = "4M"
 states = ["healthy", { missing = "b" }, { rebuilding = "b" }]
 [[array]]

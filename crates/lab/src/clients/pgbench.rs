@@ -10,6 +10,7 @@ use crate::subject::obstacle::{find_program, is_root};
 use crate::subject::steps::record;
 use crate::workload::drive::Stop;
 use crate::workload::recorder::SAMPLE_MS;
+use std::cmp::Ordering;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,10 @@ fn programs() -> Option<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
         .filter(|path| path.join("initdb").is_file())
         .collect();
-    versions.sort();
+    // By number: 9.6 is older than 15.
+    let number =
+        |path: &PathBuf| -> Option<f64> { path.parent()?.file_name()?.to_str()?.parse().ok() };
+    versions.sort_by(|a, b| number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal));
     versions.pop().or_else(|| Some(find_program("initdb")?.parent()?.to_owned()))
 }
 
