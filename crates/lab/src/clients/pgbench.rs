@@ -241,7 +241,7 @@ impl Cluster<'_> {
         call(Step::Fill)?;
         during();
         let text = call(Step::Load)?;
-        let tps = tps(&text).ok_or_else(|| format!("pgbench's output has no tps: {text}"))?;
+        let tps = tps(&text).ok_or_else(|| no_tps(&text, self.time))?;
         let mut phase = Phase::new("", tps, Unit::TransactionsPerSecond, self.time.as_secs_f64());
         phase.whole = false;
         self.logged(&mut phase)?;
@@ -288,6 +288,15 @@ fn tps(text: &str) -> Option<f64> {
     // Before version 14 there are two, "including" and "excluding connections".
     let line = line("without initial").or(line("excluding")).or(line(""))?;
     line.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Why there is none: pgbench leaves the line out if nothing was done.
+fn no_tps(text: &str, time: Duration) -> String {
+    if text.contains("actually processed: 0\n") {
+        format!("no transaction ended within {} s; give it a longer time", time.as_secs())
+    } else {
+        format!("pgbench's output has no tps: {text}")
+    }
 }
 
 /// When each transaction ended, in microseconds after 1970, and how long it took, in microseconds. A line is
@@ -355,6 +364,10 @@ mod tests {
         let new = "latency average = 1 ms\ntps = 985.7 (without initial connection time)\n";
         assert_eq!(tps(new), Some(985.7));
         assert_eq!(tps("no such thing"), None);
+        let none = "number of transactions actually processed: 0\n";
+        let why = no_tps(none, Duration::from_secs(3));
+        assert_eq!(why, "no transaction ended within 3 s; give it a longer time");
+        assert!(no_tps("no such thing", Duration::ZERO).contains("no such thing"));
     }
 
     #[test]
