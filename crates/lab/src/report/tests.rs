@@ -112,6 +112,37 @@ fn a_missing_member_is_told_against_the_same_subject_whole() {
 }
 
 #[test]
+fn which_member_is_missing_is_told_where_several_are_in_turn() {
+    let mut store = Store::in_memory().unwrap();
+    let without = |name: &str| State::Degraded(vec![name.into()]);
+    let cases: [(&str, State, &[f64]); 3] = [
+        ("raid5", State::Healthy, &FAST),
+        ("raid5", without("b"), &SLOW),
+        ("raid5", without("c"), &ALSO),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let told =
+        words(&report).into_iter().find(|section| section.title.contains("missing")).unwrap();
+    let sentence = &told.sentences[0];
+    assert!(sentence.contains("raid5, degraded (c missing) at 0.998"), "{sentence}");
+    assert!(sentence.contains("down to raid5, degraded (b missing) at 0.498"), "{sentence}");
+}
+
+#[test]
+fn a_name_that_is_there_means_nothing_else() {
+    let mut store = Store::in_memory().unwrap();
+    let cases: [(&str, State, &[f64]); 3] = [
+        ("raid1", State::Healthy, &FAST),
+        ("raid10", State::Healthy, &SLOW),
+        ("raid1", lost(), &SLOW),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    assert_eq!(compare(&report, "raid10", "raid1").len(), 1);
+    // Words that are no whole name mean all that have them.
+    assert_eq!(compare(&report, "raid1 degraded", "raid").len(), 2);
+}
+
+#[test]
 fn predictions_say_so_everywhere_and_get_no_verdict_against_measurements() {
     let mut store = Store::in_memory().unwrap();
     let measured = stored(&mut store, Origin::Measured, &[("raid5", State::Healthy, &FAST)]);
