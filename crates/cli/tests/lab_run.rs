@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const LAPSTRAKE: &str = env!("CARGO_BIN_EXE_lapstrake");
@@ -480,12 +481,79 @@ fn fio_is_run_as_a_client_and_its_figures_are_read() {
 }
 
 #[test]
-fn pgbench_has_a_postgresql_of_its_own() {
+fn bonnie_is_run_as_a_client_and_its_figures_are_read() {
+    if is_missing(&["/usr/sbin/bonnie++"]) {
+        return;
+    }
+    let dir = in_memory();
+    fs::create_dir(dir.path().join("there")).unwrap();
+    let array = "[[array]]\nname = \"there\"\nsystem = \"existing\"\npath = \"there\"\n";
+    let arguments = "arguments = [\"-s\", \"16\", \"-r\", \"8\", \"-n\", \"0\", \"-x\", \"2\"]";
+    let load = format!("[[workload]]\nname = \"b\"\nprogram = \"bonnie++\"\n{arguments}\n");
+    light(dir.path(), "repeats = 1\nrepeats-max = 1", array, &load);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    let stored = stored(dir.path());
+    assert_eq!(stored.cases[0].0.workload.runner, "bonnie++");
+    let run = &runs(&stored, "there", "b")[0];
+    // What was too fast to be measured is left out; characters never are.
+    for name in ["1 per-character output", "2 per-character output"] {
+        let phase = run.phases.iter().find(|phase| phase.name == name);
+        assert!(phase.is_some_and(|phase| phase.figure.value > 0.0), "{name}: {}", run.raw);
+    }
+    assert_eq!(fs::read_dir(dir.path().join("there")).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn hdparm_is_run_on_a_block_device() {
+    // SAFETY: asks only.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root || is_missing(&["/usr/sbin/hdparm", "/dev/loop-control", "/dev/fuse"]) {
+        let _ = writeln!(std::io::stderr(), "NOT RUN: hdparm on an array needs root and these");
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let array = "[[disk]]\nmake = [\"a\", \"b\"]\nsize = \"32M\"\n\
+                 [[array]]\nname = \"pair\"\nlevel = 0\nmembers = 2\nover = \"loop\"\nread-ahead = \"1M\"\n";
+    let load = "[[workload]]\nname = \"h\"\nprogram = \"hdparm\"\n";
+    light(dir.path(), "repeats = 1\nrepeats-max = 1", array, load);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    let stored = stored(dir.path());
+    let run = &runs(&stored, "pair", "h")[0];
+    assert!(run.phases[0].figure.value > 0.0 && run.raw.contains("/dev/loop"), "{}", run.raw);
+}
+
+#[test]
+fn a_dry_run_tells_what_programs_are_called_with() {
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("there")).unwrap();
+    let array = "[[array]]\nname = \"there\"\nsystem = \"existing\"\npath = \"there\"\n";
+    let loads = "[[workload]]\nname = \"pg\"\nprogram = \"pgbench\"\nscale = 7\ntime = \"9s\"\n\
+                 [[workload]]\nname = \"f\"\nprogram = \"fio\"\njob = \"[j]\"\n\
+                 [[workload]]\nname = \"b\"\nprogram = \"bonnie++\"\narguments = [\"-s\", \"1g\"]\n";
+    light(dir.path(), "", array, loads);
+    let told = text(&output(dir.path(), &["run", "--dry-run", "plan.toml"]).stdout);
+    let there = fs::canonicalize(dir.path().join("there")).unwrap();
+    for part in [
+        format!("initdb --pgdata {}/lapstrake-lab-pgdata", there.display()),
+        "pgbench --initialize --quiet --scale 7 --host".into(),
+        "--time 9 --protocol prepared --log".into(),
+        "fio --output-format=json+ ".into(),
+        format!("bonnie++ -q -d {}", there.display()),
+    ] {
+        assert!(told.contains(&part), "no {part:?} in {told}");
+    }
+    assert_eq!(fs::read_dir(there).unwrap().count(), 0, "nothing was done");
+}
+
+/// A plan of a directory with a PostgreSQL in it, where there is one.
+fn with_postgresql() -> Option<TempDir> {
     // Debian's, whatever its version.
     let servers = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     if !servers.into_iter().any(|entry| entry.path().join("bin/initdb").exists()) {
         is_missing(&["/usr/lib/postgresql/*/bin/initdb"]);
-        return;
+        return None;
     }
     let dir = TempDir::new().unwrap();
     // PostgreSQL refuses to be root's; its user has to get there.
@@ -494,6 +562,34 @@ fn pgbench_has_a_postgresql_of_its_own() {
     let array = "[[array]]\nname = \"there\"\nsystem = \"existing\"\npath = \"there\"\n";
     let load = "[[workload]]\nname = \"pg\"\nprogram = \"pgbench\"\nscale = 1\nclients = 2\ntime = \"1s\"\nconfiguration = \"fsync = off\"\n";
     light(dir.path(), "repeats = 1\nrepeats-max = 1", array, load);
+    Some(dir)
+}
+
+#[test]
+fn a_killed_run_leaves_its_postgresql_to_the_next() {
+    let Some(dir) = with_postgresql() else { return };
+    let mut child = lab(dir.path(), &["run", "plan.toml"]).spawn().unwrap();
+    let server = dir.path().join("there/lapstrake-lab-pgdata/postmaster.pid");
+    let until = Instant::now() + Duration::from_secs(120);
+    while !server.exists() {
+        assert!(Instant::now() < until && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(&child, libc::SIGKILL);
+    child.wait().unwrap();
+    let done = output(dir.path(), &["run", "plan.toml", "--resume"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    let told = text(&done.stderr);
+    assert!(
+        told.contains("an earlier run left something: ") && told.contains("pg_ctl stop"),
+        "{told}"
+    );
+    assert_eq!(fs::read_dir(dir.path().join("there")).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn pgbench_has_a_postgresql_of_its_own() {
+    let Some(dir) = with_postgresql() else { return };
     let done = output(dir.path(), &["run", "plan.toml"]);
     assert!(done.status.success(), "{}", text_of(&done));
     let stored = stored(dir.path());

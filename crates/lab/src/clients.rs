@@ -6,13 +6,12 @@
 pub(crate) mod pgbench;
 
 use crate::import::Tool;
+use crate::plan::{Load, Program, Workload};
 use crate::record::{Phase, Unit};
 use crate::subject::obstacle::find_program;
-use crate::subject::steps::shown;
+use crate::subject::steps::{bound, shown};
 use crate::workload::drive::{INTERRUPTED, Stop};
-use lapstrake_host::with_signals;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -37,17 +36,16 @@ pub(crate) fn run(words: &[String], work: &Path, stop: &Stop) -> Result<String, 
         let path = work.join(name);
         File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let mut child = with_signals(&mut Command::new(path))
+    let mut command = Command::new(path);
+    command
         .args(arguments)
         .current_dir(work)
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(file("client.out")?)
-        .stderr(file("client.err")?)
-        // Ctrl-C is the lab's; its own group lets all of it be stopped at once.
-        .process_group(0)
-        .spawn()
-        .map_err(|error| format!("cannot run {program}: {error}"))?;
+        .stderr(file("client.err")?);
+    let mut child =
+        bound(&mut command).spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
     let status: ExitStatus = loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
             break status;
@@ -76,16 +74,43 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+/// The commands of a load that a program of others is; of others none. `path` is the array's, be it a directory, a device
+/// or a file.
+pub(crate) fn commands(workload: &Workload, path: &Path, work: &Path) -> Vec<Vec<String>> {
+    match &workload.load {
+        Load::Io(_) | Load::Like(_) => Vec::new(),
+        Load::Program(Program::Fio { .. }) => vec![fio_command(&work.join(JOB))],
+        Load::Program(Program::Bonnie { arguments }) => vec![bonnie_command(arguments, path)],
+        Load::Program(Program::Hdparm) => vec![hdparm_command(path)],
+        Load::Program(program @ Program::Pgbench { .. }) => pgbench::settings(program)
+            .map_or_else(Vec::new, |settings| pgbench::commands(path, work, workload, settings)),
+    }
+}
+
+const JOB: &str = "job.fio";
+
+fn fio_command(job: &Path) -> Vec<String> {
+    words(&["fio", "--output-format=json+", &job.display().to_string()])
+}
+
 /// Runs fio with a job file, on a file or device or in a directory.
 pub(crate) fn fio(job: &str, path: &Path, work: &Path, stop: &Stop) -> Result<Told, String> {
     let place = if path.is_dir() { "directory" } else { "filename" };
     // Sections may repeat; what a job says itself comes later and counts.
     let text = format!("[global]\n{place}={}\n{job}", path.display());
-    let file = work.join("job.fio");
+    let file = work.join(JOB);
     fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-    let file = file.display().to_string();
-    let raw = run(&words(&["fio", "--output-format=json+", &file]), work, stop)?;
+    let raw = run(&fio_command(&file), work, stop)?;
     read(Tool::Fio, raw)
+}
+
+fn bonnie_command(arguments: &[String], directory: &Path) -> Vec<String> {
+    let mut command = words(&["bonnie++", "-q", "-d", &directory.display().to_string()]);
+    if crate::subject::obstacle::is_root() {
+        command.extend(words(&["-u", "root"]));
+    }
+    command.extend(arguments.iter().cloned());
+    command
 }
 
 /// Runs bonnie++ in a directory.
@@ -95,12 +120,7 @@ pub(crate) fn bonnie(
     work: &Path,
     stop: &Stop,
 ) -> Result<Told, String> {
-    let mut command = words(&["bonnie++", "-q", "-d", &directory.display().to_string()]);
-    if crate::subject::obstacle::is_root() {
-        command.extend(words(&["-u", "root"]));
-    }
-    command.extend(arguments.iter().cloned());
-    let raw = run(&command, work, stop)?;
+    let raw = run(&bonnie_command(arguments, directory), work, stop)?;
     read(Tool::Bonnie, raw)
 }
 
@@ -120,9 +140,13 @@ fn read(tool: Tool, raw: String) -> Result<Told, String> {
     Ok(Told { phases, raw })
 }
 
+fn hdparm_command(device: &Path) -> Vec<String> {
+    words(&["hdparm", "-t", &device.display().to_string()])
+}
+
 /// Runs `hdparm -t` on a device.
 pub(crate) fn hdparm(device: &Path, work: &Path, stop: &Stop) -> Result<Told, String> {
-    let raw = run(&words(&["hdparm", "-t", &device.display().to_string()]), work, stop)?;
+    let raw = run(&hdparm_command(device), work, stop)?;
     let (megabytes, seconds) =
         hdparm_figures(&raw).ok_or_else(|| format!("hdparm's output: {}", raw.trim()))?;
     let bytes = megabytes * f64::from(1 << 20);

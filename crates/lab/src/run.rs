@@ -396,6 +396,7 @@ impl<'a> Runner<'a> {
                     for phase in &mut measured.phases {
                         health::add(&disks, &mut phase.members);
                     }
+                    measured.raw.push_str(live.caveat());
                     (self.watch)(Event::Ran { case: &label, phases: &measured.phases });
                     self.run_of(round, started_ms, None, measured.phases, measured.raw)
                 }

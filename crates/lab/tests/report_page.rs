@@ -4,6 +4,9 @@ mod support;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use headless_chrome::protocol::cdp::Browser::{
+    SetDownloadBehavior, SetDownloadBehaviorBehaviorOption,
+};
 use headless_chrome::protocol::cdp::Emulation::{
     MediaFeature, SetDeviceMetricsOverride, SetEmulatedMedia,
 };
@@ -232,6 +235,43 @@ fn figures_are_drawn_and_controls_work() {
     assert!(texts.contains("percent of raid5 of 4 64K") && texts.contains("100 %"), "{texts}");
     assert_eq!(page.number(bars), lines - floors);
     page.picture("report-baseline.png", "#load-0");
+    page.no_complaints();
+}
+
+/// What is in the file that a button saves, as the browser leaves it in a directory.
+fn saved(page: &Page, directory: &Path, button: &str, name: &str) -> String {
+    page.press(button, "Enter");
+    let file = directory.join(name);
+    let until = Instant::now() + Duration::from_secs(60);
+    while !file.exists() {
+        assert!(Instant::now() < until, "{button} saves nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It appears under its name when it is whole.
+    std::fs::read_to_string(file).unwrap()
+}
+
+#[test]
+fn raw_data_can_be_saved_without_a_network() {
+    let Some(page) = Page::open(&page("report-raw.html", SMALL, false), 1200, 900) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let allow = SetDownloadBehavior {
+        behavior: SetDownloadBehaviorBehaviorOption::Allow,
+        browser_context_id: None,
+        download_path: Some(directory.path().display().to_string()),
+        events_enabled: None,
+    };
+    page.tab.call_method(allow).unwrap();
+    let json = saved(&page, directory.path(), "#save-json", "lab.json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cases = json["experiments"][0]["cases"].as_array().unwrap();
+    // null, a disk, 9 arrays of which 5 have two more states; three loads.
+    assert_eq!(cases.len(), (2 + 9 + 2 * 5) * 3);
+    assert!(cases.iter().all(|case| case["runs"].as_array().unwrap().len() == 5));
+    let phase = &cases[0]["runs"][0]["phases"][0];
+    assert!(phase["series"].is_object() && phase["cpu"].is_object(), "{phase}");
+    let csv = saved(&page, directory.path(), "#save-csv", "lab.csv");
+    assert_eq!(csv.lines().count(), 1 + cases.len() * 5);
     page.no_complaints();
 }
 

@@ -117,7 +117,13 @@ fn report(plan: &Plan, preview: &Preview) -> serde_json::Value {
             "name": subject.name,
             "tree": subject.tree,
             "commands": subject.commands,
-            "workloads": subject.workloads,
+            "workloads": subject.workloads.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            "clients": subject
+                .workloads
+                .iter()
+                .filter(|(_, commands)| !commands.is_empty())
+                .map(|(name, commands)| json!({ "workload": name, "commands": commands }))
+                .collect::<Vec<_>>(),
         })
     };
     json!({
@@ -137,7 +143,13 @@ fn text(plan: &Plan, preview: &Preview) -> String {
         for command in &subject.commands {
             text += &format!("    {command}\n");
         }
-        text += &format!("  loads: {}\n\n", subject.workloads.join("; "));
+        let names: Vec<&str> = subject.workloads.iter().map(|(name, _)| &**name).collect();
+        text += &format!("  loads: {}\n", names.join("; "));
+        for (name, commands) in subject.workloads.iter().filter(|(_, list)| !list.is_empty()) {
+            text += &format!("    {name}:\n");
+            commands.iter().for_each(|command| text += &format!("      {command}\n"));
+        }
+        text.push('\n');
     }
     for note in &preview.notes {
         text += &format!("note: {note}\n");
@@ -220,8 +232,9 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
     );
     if summary.ending == Ending::Interrupted {
         let plan = args.what.plan.as_ref().map(|path| format!(" {}", path.display()));
+        let destroy = if args.what.destroy { " --destroy" } else { "" };
         println!(
-            "to go on: lapstrake lab run --resume --store {}{}",
+            "to go on: lapstrake lab run --resume --store {}{destroy}{}",
             args.store.store.display(),
             plan.unwrap_or_default()
         );

@@ -4,14 +4,17 @@
 //! `postgres`. Every transaction's latency comes from pgbench's own log (`--log`), which is not on the array.
 
 use super::{Told, run, words};
-use crate::plan::Workload;
+use crate::plan::{Program, Workload};
 use crate::record::{Flow, Latency, Phase, Series, Unit};
 use crate::subject::obstacle::{find_program, is_root};
+use crate::subject::steps::record;
 use crate::workload::drive::Stop;
 use crate::workload::recorder::SAMPLE_MS;
+use std::cmp::Ordering;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +26,48 @@ pub(crate) struct Settings<'a> {
     pub configuration: &'a str,
 }
 
+/// A plan's settings, if its program is pgbench.
+pub(crate) fn settings(program: &Program) -> Option<Settings<'_>> {
+    let Program::Pgbench { scale, clients, jobs, mode, configuration } = program else {
+        return None;
+    };
+    Some(Settings { scale: *scale, clients: *clients, jobs: *jobs, mode, configuration })
+}
+
 struct Cluster<'a> {
     data: PathBuf,
     /// Socket and logs.
     beside: PathBuf,
     programs: PathBuf,
     work: &'a Path,
-    stop: &'a Stop,
+    settings: Settings<'a>,
+    time: Duration,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(directory: &Path, work: &'a Path, workload: &Workload, settings: Settings<'a>) -> Self {
+        Self {
+            data: directory.join("lapstrake-lab-pgdata"),
+            beside: work.join("pg"),
+            programs: programs().unwrap_or_default(),
+            work,
+            settings,
+            // pgbench counts in seconds.
+            time: Duration::from_secs(workload.time.as_secs().max(1)),
+        }
+    }
+}
+
+/// The commands in their order.
+pub(crate) fn commands(
+    directory: &Path,
+    work: &Path,
+    workload: &Workload,
+    settings: Settings<'_>,
+) -> Vec<Vec<String>> {
+    let cluster = Cluster::new(directory, work, workload, settings);
+    let steps = [Step::Initdb, Step::Start, Step::Createdb, Step::Fill, Step::Load, Step::Stop];
+    steps.map(|step| cluster.command(step)).to_vec()
 }
 
 /// Runs it in a directory of the array's filesystem. `during` has the moment at which the load begins.
@@ -44,11 +82,11 @@ pub(crate) fn pgbench(
     stop: &Stop,
     during: &mut dyn FnMut(),
 ) -> Result<Told, String> {
-    let programs = programs().ok_or("PostgreSQL is not installed; `make setup` installs it")?;
-    let cluster =
-        Cluster { data: directory.join("pgdata"), beside: work.join("pg"), programs, work, stop };
-    let done = cluster.run(workload, settings, during);
-    let log = fs::read_to_string(cluster.beside.join("server.log")).unwrap_or_default();
+    programs().ok_or("PostgreSQL is not installed; `make setup` installs it")?;
+    let cluster = Cluster::new(directory, work, workload, settings);
+    cluster.make()?;
+    let done = cluster.run(stop, during);
+    let log = fs::read_to_string(cluster.server_log()).unwrap_or_default();
     cluster.remove()?;
     match done {
         Ok((phase, text)) => {
@@ -66,71 +104,126 @@ fn programs() -> Option<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
         .filter(|path| path.join("initdb").is_file())
         .collect();
-    versions.sort();
+    // By number: 9.6 is older than 15.
+    let number =
+        |path: &PathBuf| -> Option<f64> { path.parent()?.file_name()?.to_str()?.parse().ok() };
+    versions.sort_by(|a, b| number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal));
     versions.pop().or_else(|| Some(find_program("initdb")?.parent()?.to_owned()))
 }
 
+/// A command of a run.
+#[derive(Clone, Copy)]
+enum Step {
+    Initdb,
+    Start,
+    Createdb,
+    Fill,
+    Load,
+    Stop,
+}
+
 impl Cluster<'_> {
-    /// A program of PostgreSQL's, as a user who may run it.
-    fn command(&self, program: &str, arguments: &[&str]) -> Vec<String> {
+    /// A command, as a user who may run it.
+    fn command(&self, step: Step) -> Vec<String> {
+        let (data, socket) = (self.data.display().to_string(), self.beside.display().to_string());
+        let login = ["--host", &socket, "--username", "lab"];
+        let (program, arguments) = match step {
+            Step::Initdb => {
+                let more = ["--username", "lab", "--auth", "trust", "--encoding", "UTF8"];
+                ("initdb", words(&[&["--pgdata", &data], &more[..]].concat()))
+            }
+            Step::Start => {
+                let log = self.server_log().display().to_string();
+                ("pg_ctl", words(&["start", "--wait", "--pgdata", &data, "--log", &log]))
+            }
+            Step::Createdb => ("createdb", words(&[&login[..], &["lab"]].concat())),
+            Step::Fill => {
+                let scale = self.settings.scale.to_string();
+                let fill = ["--initialize", "--quiet", "--scale", &scale];
+                ("pgbench", words(&[&fill[..], &login, &["lab"]].concat()))
+            }
+            Step::Load => ("pgbench", self.load(&login)),
+            Step::Stop => {
+                ("pg_ctl", words(&["stop", "--wait", "--mode", "fast", "--pgdata", &data]))
+            }
+        };
         let path = self.programs.join(program).display().to_string();
         let mut command =
             if is_root() { words(&["runuser", "-u", "postgres", "--", &path]) } else { vec![path] };
-        command.extend(words(arguments));
+        command.extend(arguments);
         command
     }
 
-    fn call(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
-        run(&self.command(program, arguments), self.work, self.stop)
+    fn load(&self, login: &[&str]) -> Vec<String> {
+        let Settings { clients, jobs, mode, .. } = self.settings;
+        let prefix = self.beside.join("transactions").display().to_string();
+        let (time, jobs) = (self.time.as_secs().to_string(), jobs.min(clients).to_string());
+        let clients = clients.to_string();
+        let load = [
+            "--client",
+            &clients,
+            "--jobs",
+            &jobs,
+            "--time",
+            &time,
+            "--protocol",
+            mode,
+            "--log",
+            "--log-prefix",
+            &prefix,
+        ];
+        words(&[&load[..], login, &["lab"]].concat())
     }
 
-    fn run(
-        &self,
-        workload: &Workload,
-        settings: Settings<'_>,
-        during: &mut dyn FnMut(),
-    ) -> Result<(Phase, String), String> {
+    fn server_log(&self) -> PathBuf {
+        self.beside.join("server.log")
+    }
+
+    /// Makes its directories. One that is there already is somebody's.
+    fn make(&self) -> Result<(), String> {
+        let undo = words(&["rm", "-r", "-f", &self.data.display().to_string()]);
+        let made = fs::create_dir(&self.data).and_then(|()| record(self.work, &undo));
+        made.and_then(|()| fs::create_dir_all(&self.beside))
+            .map_err(|error| format!("{}: {error}; it was left as it is", self.data.display()))
+    }
+
+    fn run(&self, stop: &Stop, during: &mut dyn FnMut()) -> Result<(Phase, String), String> {
         for directory in [&self.data, &self.beside] {
-            fs::create_dir_all(directory)
-                .map_err(|error| format!("{}: {error}", directory.display()))?;
-            self.give(directory)?;
+            self.give(directory, stop)?;
         }
-        let data = self.data.display().to_string();
-        self.call(
-            "initdb",
-            &["--pgdata", &data, "--username", "lab", "--auth", "trust", "--encoding", "UTF8"],
-        )?;
-        let socket = self.beside.display();
-        let own = format!("listen_addresses = ''\nunix_socket_directories = '{socket}'\n");
-        let file = self.data.join("postgresql.conf");
-        let more = format!("\n{own}{}\n", settings.configuration);
-        let before =
-            fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        fs::write(&file, before + &more).map_err(|error| format!("{}: {error}", file.display()))?;
-        let log = self.beside.join("server.log").display().to_string();
-        self.call("pg_ctl", &["start", "--wait", "--pgdata", &data, "--log", &log])?;
-        let measured = self.measure(workload, settings, during);
+        let call = |step, stop: &Stop| run(&self.command(step), self.work, stop);
+        call(Step::Initdb, stop)?;
+        self.configure()?;
+        // The server is nobody's child: a lab that is killed leaves it to the next.
+        record(self.work, &self.command(Step::Stop))
+            .map_err(|error| format!("{}: {error}", self.work.display()))?;
+        call(Step::Start, stop)?;
+        let measured = self.measure(&|step| call(step, stop), during);
         // A stop of the lab must not keep the server from being stopped.
-        let down = run(
-            &self.command("pg_ctl", &["stop", "--wait", "--mode", "fast", "--pgdata", &data]),
-            self.work,
-            &Stop::new(),
-        );
+        let down = call(Step::Stop, &Stop::new());
         let measured = measured?;
         down?;
         Ok(measured)
     }
 
+    fn configure(&self) -> Result<(), String> {
+        let file = self.data.join("postgresql.conf");
+        let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+        let before = fs::read_to_string(&file).map_err(failed)?;
+        let own = format!(
+            "\nlisten_addresses = ''\nunix_socket_directories = '{}'\n{}\n",
+            self.beside.display(),
+            self.settings.configuration
+        );
+        fs::write(&file, before + &own).map_err(failed)
+    }
+
     /// A directory that PostgreSQL's user may write to, and reach.
-    fn give(&self, directory: &Path) -> Result<(), String> {
+    fn give(&self, directory: &Path, stop: &Stop) -> Result<(), String> {
         if !is_root() {
             return Ok(());
         }
-        run(
-            &words(&["chown", "postgres:", &directory.display().to_string()]),
-            self.work,
-            self.stop,
-        )?;
+        run(&words(&["chown", "postgres:", &directory.display().to_string()]), self.work, stop)?;
         for above in [self.work, self.data.parent().unwrap_or(self.work)] {
             let mode = fs::Permissions::from_mode(0o755);
             fs::set_permissions(above, mode)
@@ -141,41 +234,15 @@ impl Cluster<'_> {
 
     fn measure(
         &self,
-        workload: &Workload,
-        settings: Settings<'_>,
+        call: &dyn Fn(Step) -> Result<String, String>,
         during: &mut dyn FnMut(),
     ) -> Result<(Phase, String), String> {
-        let socket = self.beside.display().to_string();
-        let number = |value: u32| value.to_string();
-        self.call("createdb", &["--host", &socket, "--username", "lab", "lab"])?;
-        let scale = number(settings.scale);
-        let login = ["--host", &socket, "--username", "lab"];
-        self.call(
-            "pgbench",
-            &[&["--initialize", "--quiet", "--scale", &scale], &login[..], &["lab"]].concat(),
-        )?;
-        let prefix = self.beside.join("transactions").display().to_string();
-        let (clients, jobs) =
-            (number(settings.clients), number(settings.jobs.min(settings.clients)));
-        let time = workload.time.as_secs().max(1).to_string();
-        let load = [
-            "--client",
-            &clients,
-            "--jobs",
-            &jobs,
-            "--time",
-            &time,
-            "--protocol",
-            settings.mode,
-            "--log",
-            "--log-prefix",
-            &prefix,
-        ];
+        call(Step::Createdb)?;
+        call(Step::Fill)?;
         during();
-        let text = self.call("pgbench", &[&load[..], &login[..], &["lab"]].concat())?;
-        let tps = tps(&text).ok_or_else(|| format!("pgbench's output has no tps: {text}"))?;
-        let seconds = workload.time.as_secs_f64().max(1.0);
-        let mut phase = Phase::new("", tps, Unit::TransactionsPerSecond, seconds);
+        let text = call(Step::Load)?;
+        let tps = tps(&text).ok_or_else(|| no_tps(&text, self.time))?;
+        let mut phase = Phase::new("", tps, Unit::TransactionsPerSecond, self.time.as_secs_f64());
         phase.whole = false;
         self.logged(&mut phase)?;
         Ok((phase, text))
@@ -223,6 +290,15 @@ fn tps(text: &str) -> Option<f64> {
     line.split_whitespace().nth(2)?.parse().ok()
 }
 
+/// Why there is none: pgbench leaves the line out if nothing was done.
+fn no_tps(text: &str, time: Duration) -> String {
+    if text.contains("actually processed: 0\n") {
+        format!("no transaction ended within {} s; give it a longer time", time.as_secs())
+    } else {
+        format!("pgbench's output has no tps: {text}")
+    }
+}
+
 /// When each transaction ended, in microseconds after 1970, and how long it took, in microseconds. A line is
 /// `client transaction latency script seconds microseconds`.
 fn transactions(text: &str) -> Vec<(u64, u64)> {
@@ -265,12 +341,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_directory_that_is_there_is_left_as_it_is() {
+        let (there, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = there.path().join("lapstrake-lab-pgdata/PG_VERSION");
+        fs::create_dir(file.parent().unwrap()).unwrap();
+        fs::write(&file, "15").unwrap();
+        let text = "name = \"t\"\n[[array]]\nsystem = \"existing\"\npath = \"/\"\n\
+             [[workload]]\nname = \"pg\"\nprogram = \"pgbench\"\n";
+        let plan = crate::plan::Plan::parse(text, Path::new("/")).unwrap();
+        let crate::plan::Load::Program(program) = &plan.workloads[0].load else { panic!() };
+        let settings = settings(program).unwrap();
+        let cluster = Cluster::new(there.path(), work.path(), &plan.workloads[0], settings);
+        let why = cluster.make().unwrap_err();
+        assert!(why.ends_with("File exists (os error 17); it was left as it is"), "{why}");
+        assert!(file.exists());
+    }
+
+    #[test]
     fn the_figure_is_the_one_without_connecting() {
         let old = "tps = 312.5 (including connections establishing)\ntps = 313.25 (excluding connections establishing)\n";
         assert_eq!(tps(old), Some(313.25));
         let new = "latency average = 1 ms\ntps = 985.7 (without initial connection time)\n";
         assert_eq!(tps(new), Some(985.7));
         assert_eq!(tps("no such thing"), None);
+        let none = "number of transactions actually processed: 0\n";
+        let why = no_tps(none, Duration::from_secs(3));
+        assert_eq!(why, "no transaction ended within 3 s; give it a longer time");
+        assert!(no_tps("no such thing", Duration::ZERO).contains("no such thing"));
     }
 
     #[test]

@@ -107,15 +107,19 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// mkfs.btrfs wants 125 MiB of each device, so of each image.
+    /// mkfs.btrfs wants 125 MiB of each device, so of each image; ZFS's least (SPA_MINDEVSIZE) is 64.
     fn too_small(&self, choice: &Choice) -> Option<String> {
-        const BTRFS_BYTES_MIN: u64 = 125 << 20;
+        let (system, mib) = match choice.kind {
+            SubjectKind::Btrfs => ("btrfs", 125),
+            SubjectKind::Zfs => ("ZFS", 64),
+            _ => return None,
+        };
         let size =
             |leg: &Leg| self.disks.iter().find(|disk| disk.name == leg.name()).map(|d| &d.place);
-        let small = |leg: &&Leg| matches!(size(leg), Some(DiskPlace::Make { bytes }) if *bytes < BTRFS_BYTES_MIN);
-        let leg =
-            choice.members.iter().find(small).filter(|_| choice.kind == SubjectKind::Btrfs)?;
-        Some(format!("btrfs needs 125M of each member, more than {:?} has", leg.name()))
+        let small =
+            |leg: &&Leg| matches!(size(leg), Some(DiskPlace::Make { bytes }) if *bytes < mib << 20);
+        let leg = choice.members.iter().find(small)?;
+        Some(format!("{system} needs {mib}M of each member, more than {:?} has", leg.name()))
     }
 
     /// The choices of members, looked up.

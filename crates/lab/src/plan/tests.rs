@@ -226,7 +226,11 @@ fn what_does_not_fit_is_told_in_one_line_a_reason() {
 }
 
 #[test]
-fn images_too_small_for_btrfs_are_told() {
+fn images_too_small_for_btrfs_or_zfs_are_told() {
+    let small = "[[disk]]\nmake = [\"s\", \"t\"]\nsize = \"63M\"\n[[array]]\nsystem = \"zfs\"\nlevel = 1\nmembers = [\"s\", \"t\"]\n";
+    let expected =
+        "12: the array cannot be built: ZFS needs 64M of each member, more than \"s\" has";
+    assert_eq!(problems(&with(small)), [expected]);
     let told = problems(&with("[[array]]\nsystem = \"btrfs\"\nlevel = 1\nmembers = 2\n"));
     let expected =
         "9: the array cannot be built: btrfs needs 125M of each member, more than \"a\" has";

@@ -1,6 +1,7 @@
 //! Two against each other over all loads: two subjects, or the same subjects in two experiments.
 
 use super::{Line, Pair, Report, Table, verdict};
+use crate::record::State;
 use crate::store::ExperimentId;
 
 /// Two lines of one table.
@@ -22,6 +23,7 @@ pub struct Compared<'a> {
 #[must_use]
 pub fn compare<'a>(report: &'a Report, of: &str, to: &str) -> Vec<Compared<'a>> {
     let experiments = report.place(of).zip(report.place(to));
+    let (named_of, named_to) = (Named::new(report, of), Named::new(report, to));
     let mut found = Vec::new();
     for table in &report.tables {
         for (of_place, of_line) in table.real_lines() {
@@ -32,7 +34,7 @@ pub fn compare<'a>(report: &'a Report, of: &str, to: &str) -> Vec<Compared<'a>> 
                             && (&of_line.subject.name, &of_line.state)
                                 == (&to_line.subject.name, &to_line.state)
                     }
-                    None => of_place != to_place && is_named(of_line, of) && is_named(to_line, to),
+                    None => of_place != to_place && named_of.has(of_line) && named_to.has(to_line),
                 };
                 if is_asked {
                     // By itself: the table's own correction is for all its pairs.
@@ -46,15 +48,35 @@ pub fn compare<'a>(report: &'a Report, of: &str, to: &str) -> Vec<Compared<'a>> 
     found
 }
 
+/// Which cases some words name.
+struct Named<'w> {
+    words: &'w str,
+    /// There is a case of that very name: "raid1" does not mean raid10, too.
+    exactly: bool,
+}
+
+impl<'w> Named<'w> {
+    fn new(report: &Report, words: &'w str) -> Self {
+        let mut lines = report.tables.iter().flat_map(Table::real_lines);
+        Self { words, exactly: lines.any(|(_, line)| is_exactly(line, words)) }
+    }
+
+    fn has(&self, line: &Line) -> bool {
+        if self.exactly { is_exactly(line, self.words) } else { is_named(line, self.words) }
+    }
+}
+
+fn is_exactly(line: &Line, words: &str) -> bool {
+    let subject = line.state == State::Healthy && line.subject.name.eq_ignore_ascii_case(words);
+    subject || line.name().eq_ignore_ascii_case(words)
+}
+
 /// Whether a case has all the words in its name. Who asks for no state means the healthy one.
 fn is_named(line: &Line, words: &str) -> bool {
     let name = line.name().to_lowercase();
     let words = words.to_lowercase();
-    if name == words {
-        return true;
-    }
     let asks_for_state = ["degraded", "rebuilding"].iter().any(|state| words.contains(state));
-    let is_healthy = line.state == crate::record::State::Healthy;
+    let is_healthy = line.state == State::Healthy;
     words.split_whitespace().all(|word| name.contains(word)) && (asks_for_state || is_healthy)
 }
 

@@ -84,6 +84,19 @@ fn what_noise_hides_is_not_called_equal() {
 }
 
 #[test]
+fn the_last_is_not_told_to_be_ahead() {
+    let mut store = Store::in_memory().unwrap();
+    // By medians a is ahead; round by round, two bad rounds make b twice as fast.
+    let cases: [(&str, State, &[f64]); 2] = [
+        ("a", State::Healthy, &[10.0, 100.0, 10.0, 100.0, 100.0]),
+        ("b", State::Healthy, &[90.0; 5]),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let fastest = &words(&report)[0].sentences[0];
+    assert!(fastest.contains("write: a at 100 MB/s") && !fastest.contains("Last:"), "{fastest}");
+}
+
+#[test]
 fn a_missing_member_is_told_against_the_same_subject_whole() {
     let mut store = Store::in_memory().unwrap();
     let cases: [(&str, State, &[f64]); 2] =
@@ -96,6 +109,37 @@ fn a_missing_member_is_told_against_the_same_subject_whole() {
         "{told:?}"
     );
     assert_eq!(report.tables[0].lines[1].name(), "raid5, degraded (b missing)");
+}
+
+#[test]
+fn which_member_is_missing_is_told_where_several_are_in_turn() {
+    let mut store = Store::in_memory().unwrap();
+    let without = |name: &str| State::Degraded(vec![name.into()]);
+    let cases: [(&str, State, &[f64]); 3] = [
+        ("raid5", State::Healthy, &FAST),
+        ("raid5", without("b"), &SLOW),
+        ("raid5", without("c"), &ALSO),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    let told =
+        words(&report).into_iter().find(|section| section.title.contains("missing")).unwrap();
+    let sentence = &told.sentences[0];
+    assert!(sentence.contains("raid5, degraded (c missing) at 0.998"), "{sentence}");
+    assert!(sentence.contains("down to raid5, degraded (b missing) at 0.498"), "{sentence}");
+}
+
+#[test]
+fn a_name_that_is_there_means_nothing_else() {
+    let mut store = Store::in_memory().unwrap();
+    let cases: [(&str, State, &[f64]); 3] = [
+        ("raid1", State::Healthy, &FAST),
+        ("raid10", State::Healthy, &SLOW),
+        ("raid1", lost(), &SLOW),
+    ];
+    let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
+    assert_eq!(compare(&report, "raid10", "raid1").len(), 1);
+    // Words that are no whole name mean all that have them.
+    assert_eq!(compare(&report, "raid1 degraded", "raid").len(), 2);
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub fn fastest(table: &Table) -> Option<String> {
     }
     if let Some(pair) = table.pair(last, best)
         && !equals.contains(&last_line.name())
+        // Rounds compared one by one may say the opposite of medians, if neither tells much.
+        && (pair.ratio < 1.0) == table.unit.more_is_better()
     {
         let (name, figure) = (last_line.name(), figure(last_line));
         sentence += &format!(" Last: {name} at {figure}, {}.", times(&pair, "that"));
@@ -126,20 +128,26 @@ fn space(report: &Report) -> Vec<String> {
 fn states(table: &Table) -> Vec<String> {
     let told = |word| {
         let lacking = table.real_lines().filter(|(_, line)| line.state.word() == word);
-        let mut hit: Vec<(Pair, &str)> = lacking
-            .filter_map(|(place, line)| {
-                Some((against_whole(table, place)?, line.subject.name.as_str()))
-            })
+        let lacking: Vec<(usize, &Line)> = lacking.collect();
+        // With several members of one subject missing in turn, which it is has to be told.
+        let name = |line: &Line| {
+            let same = |other: &&(usize, &Line)| other.1.subject.name == line.subject.name;
+            let is_one = lacking.iter().filter(same).count() == 1;
+            if is_one { line.subject.name.clone() } else { line.name() }
+        };
+        let mut hit: Vec<(Pair, String)> = lacking
+            .iter()
+            .filter_map(|(place, line)| Some((against_whole(table, *place)?, name(line))))
             .collect();
         hit.sort_by(|a, b| b.0.ratio.total_cmp(&a.0.ratio));
         let (least, hardest) = (hit.first()?, hit.last()?);
-        let of = |(pair, name): &(Pair, &str)| format!("{name} at {}", times(pair, "healthy"));
+        let of = |(pair, name): &(Pair, String)| format!("{name} at {}", times(pair, "healthy"));
         let mut sentence = format!("{}, {word}: {}", table.title(), of(least));
         if hit.len() > 1 {
             sentence += &format!(", down to {}", of(hardest));
         }
         let equal = hit.iter().filter(|(pair, _)| pair.verdict() == Verdict::NoRealDifference);
-        let equal: Vec<String> = equal.map(|(_, name)| (*name).to_owned()).collect();
+        let equal: Vec<String> = equal.map(|(_, name)| name.clone()).collect();
         if !equal.is_empty() {
             sentence += &format!("; no real difference: {}", listed(&equal));
         }

@@ -33,6 +33,8 @@ pub(crate) struct Live {
     /// As a block device.
     pub device: Option<PathBuf>,
     sources: Sources,
+    /// As a device of the kernel's md.
+    md: Option<PathBuf>,
     /// A directory for what programs need beside the array.
     pub work: PathBuf,
 }
@@ -82,8 +84,10 @@ impl Live {
             files: recipe.files.iter().map(|(name, path)| (name.clone(), resolved(path))).collect(),
             control: recipe.control.clone(),
         };
-        let device = recipe.device.as_ref().map(|path| PathBuf::from(standing.fill_in(path)));
-        Ok(Self { standing, hosted, target, device, sources, work: work.to_owned() })
+        let filled =
+            |path: &Option<String>| path.as_ref().map(|path| PathBuf::from(standing.fill_in(path)));
+        let (device, md) = (filled(&recipe.device), filled(&recipe.md));
+        Ok(Self { standing, hosted, target, device, sources, md, work: work.to_owned() })
     }
 
     /// Takes it down.
@@ -127,8 +131,26 @@ impl Live {
         if let Some(hosted) = &self.hosted {
             return hosted.detail().map(|detail| detail.sync.is_some());
         }
+        if let Some(device) = &self.md {
+            let name = device.canonicalize().ok()?.file_name()?.to_owned();
+            return md_syncs(&Path::new("/sys/block").join(name).join("md"));
+        }
         let detail = served_detail(self.sources.control.as_deref()?)?;
         Some(!detail["sync"].is_null())
+    }
+
+    /// What has to be known of its members, for a run's own words.
+    pub(crate) fn caveat(&self) -> &'static str {
+        let buffered = |(_, path): &(String, PathBuf)| {
+            let name = path.file_name().unwrap_or_default();
+            let dio = Path::new("/sys/class/block").join(name).join("loop/dio");
+            std::fs::read_to_string(dio).is_ok_and(|text| text.trim() == "0")
+        };
+        if self.sources.devices.iter().any(buffered) {
+            "members are loop devices without direct I/O, which their filesystem has not: through its page cache\n"
+        } else {
+            ""
+        }
     }
 
     /// The bytes that loads may use: those of a file, device or array.
@@ -173,6 +195,18 @@ impl Live {
             _ => Err("the array has no path by which to reach it".into()),
         }
     }
+}
+
+/// Whether an array of the kernel's recovers or resyncs, by its directory in /sys. A member that is to be recovered is a
+/// spare from the first moment, also while the kernel has not begun yet.
+fn md_syncs(md: &Path) -> Option<bool> {
+    let action = std::fs::read_to_string(md.join("sync_action")).ok()?;
+    let members = std::fs::read_dir(md).ok()?.flatten();
+    let states = members
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"dev-"))
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("state")).ok());
+    let mut recovered = states.filter(|state| state.trim().split(',').any(|word| word == "spare"));
+    Some(action.trim() != "idle" || recovered.next().is_some())
 }
 
 /// As a server names it.
@@ -224,5 +258,27 @@ pub(crate) fn forget(file: &File) -> Result<(), String> {
         errno => {
             Err(format!("cannot drop cached pages: {}", std::io::Error::from_raw_os_error(errno)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_array_of_the_kernels_recovers_until_its_spare_is_in_sync() {
+        let md = tempfile::tempdir().unwrap();
+        let say = |action: &str, state: &str| {
+            fs::create_dir_all(md.path().join("dev-loop2")).unwrap();
+            fs::write(md.path().join("sync_action"), format!("{action}\n")).unwrap();
+            fs::write(md.path().join("dev-loop2/state"), format!("{state}\n")).unwrap();
+            md_syncs(md.path())
+        };
+        assert_eq!(say("idle", "spare"), Some(true), "it has not begun yet");
+        assert_eq!(say("recover", "spare"), Some(true));
+        assert_eq!(say("idle", "in_sync"), Some(false));
+        assert_eq!(say("resync", "in_sync,write_mostly"), Some(true));
+        assert_eq!(md_syncs(&md.path().join("no")), None);
     }
 }

@@ -2,11 +2,13 @@
 
 use super::schedule::Schedule;
 use super::{Options, subject_name, work_directory};
-use crate::plan::Plan;
-use crate::subject::guard;
-use crate::subject::recipe::{Places, recipe};
+use crate::clients::commands;
+use crate::plan::{Plan, Workload};
+use crate::subject::recipe::{Places, Recipe, recipe};
 use crate::subject::steps::shown;
 use crate::subject::tree::tree;
+use crate::subject::{Target, guard};
+use std::path::Path;
 use std::time::Duration;
 
 /// What carrying out a plan would do.
@@ -31,8 +33,8 @@ pub struct SubjectPreview {
     pub tree: String,
     /// Commands in their order.
     pub commands: Vec<String>,
-    /// Loads.
-    pub workloads: Vec<String>,
+    /// Loads, each with the commands of its program, if it is one of others.
+    pub workloads: Vec<(String, Vec<String>)>,
 }
 
 /// What carrying out a plan would do, without doing it.
@@ -50,7 +52,10 @@ pub fn preview(plan: &Plan, options: &Options) -> Preview {
             name: subject_name(array, state),
             tree: tree(plan, array, state),
             commands,
-            workloads: plan.loads(array).map(|workload| workload.name.clone()).collect(),
+            workloads: plan
+                .loads(array)
+                .map(|workload| (workload.name.clone(), clients(workload, &recipe, &places)))
+                .collect(),
         });
     }
     let mut faults = guard::check(plan, &options.leave).err().unwrap_or_default();
@@ -59,4 +64,15 @@ pub fn preview(plan: &Plan, options: &Options) -> Preview {
     let mut notes = plan.notes.clone();
     notes.extend(guard::obstacles(plan).into_iter().map(obstacle));
     Preview { subjects, expected: Schedule::new(plan, &[]).expected(plan), faults, notes }
+}
+
+/// What a load's program is called with.
+fn clients(workload: &Workload, recipe: &Recipe, places: &Places) -> Vec<String> {
+    let path = match (&recipe.target, &recipe.device) {
+        (Target::Directory { path } | Target::File { path, .. }, _) => path,
+        (_, Some(device)) => device,
+        _ => return Vec::new(),
+    };
+    let commands = commands(workload, Path::new(path), &places.work);
+    commands.iter().map(|words| shown(words)).collect()
 }

@@ -121,14 +121,8 @@ pub(super) fn of_others(
             let device = live.device.as_deref().ok_or("it needs a block device")?;
             clients::hdparm(device, work, stop)
         }
-        Program::Pgbench { scale, clients, jobs, mode, configuration } => {
-            let settings = pgbench::Settings {
-                scale: *scale,
-                clients: *clients,
-                jobs: *jobs,
-                mode,
-                configuration,
-            };
+        Program::Pgbench { .. } => {
+            let settings = pgbench::settings(program).expect("it is pgbench");
             let mut during = || before = live.read();
             pgbench::pgbench(directory(live)?, work, workload, settings, stop, &mut during)
         }

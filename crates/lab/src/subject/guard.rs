@@ -77,12 +77,9 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
         }
     };
     let serial = serial(&spec.path);
-    let same_file = |typed: &String| {
-        let there = Path::new(typed).canonicalize();
-        there.is_ok_and(|there| spec.path.canonicalize().is_ok_and(|path| path == there))
-    };
     let is_typed = |typed: &String| {
-        *typed == spec.to_string() || Some(typed) == serial.as_ref() || same_file(typed)
+        let as_member = typed.parse().is_ok_and(|other| same_place(&other, spec));
+        Some(typed) == serial.as_ref() || as_member || same_file(Path::new(typed), &spec.path)
     };
     let holds: Vec<String> = findings.0.iter().map(|finding| describe_finding(finding).0).collect();
     if holds.is_empty() || leave.overwrite.iter().any(is_typed) {
@@ -93,6 +90,16 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
         "{name} ({spec}): holds {}; {untouched}; if nobody needs it, --overwrite {type_this}",
         holds.join(" and ")
     ))
+}
+
+/// The same window, however it is written.
+fn same_place(a: &MemberSpec, b: &MemberSpec) -> bool {
+    (a.offset, a.size) == (b.offset, b.size) && same_file(&a.path, &b.path)
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    let there = |path: &Path| path.canonicalize().ok();
+    there(a).is_some_and(|a| there(b) == Some(a))
 }
 
 /// A disk's serial number, if the system knows it.
@@ -183,5 +190,16 @@ mod tests {
             "{why:?}"
         );
         assert_eq!(faults(true, "50%", leave(&[path.to_str().unwrap()])), Ok(()));
+    }
+
+    #[test]
+    fn a_window_is_the_same_however_it_is_typed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.img");
+        std::fs::File::create(&path).unwrap();
+        let spec = |text: &str| text.replace("a.img", path.to_str().unwrap()).parse().unwrap();
+        assert!(same_place(&spec("a.img@1M+40M"), &spec("a.img@1048576+41943040")));
+        assert!(!same_place(&spec("a.img@1M+40M"), &spec("a.img@2M+40M")));
+        assert!(!same_place(&spec("a.img@1M+40M"), &spec("a.img")));
     }
 }

@@ -46,7 +46,11 @@ pub(crate) fn obstacle(array: &Array) -> Option<String> {
         programs.push(format!("mkfs.{filesystem}"));
     }
     let missing = programs.iter().find(|program| find_program(program).is_none());
-    missing.map(|program| format!("{program} is not installed"))
+    if let Some(program) = missing {
+        return Some(format!("{program} is not installed"));
+    }
+    let no_zfs = array.kind == SubjectKind::Zfs && !Path::new("/dev/zfs").exists();
+    no_zfs.then(|| "this kernel has no ZFS (no /dev/zfs; `modprobe zfs` may help)".into())
 }
 
 /// Whether this process is root.

@@ -13,7 +13,7 @@ use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Layout, Level, row_chunks};
 use std::path::{Path, PathBuf};
 
-/// The array's name in its superblocks, and that of its pool.
+/// A Lapstrake array's name in its superblocks.
 const NAME: &str = "lab";
 
 /// How an array is built, and what is there then.
@@ -29,6 +29,8 @@ pub(crate) struct Recipe {
     pub files: Vec<(String, PathBuf)>,
     /// The control directory of the server whose array this is, if it has one.
     pub control: Option<PathBuf>,
+    /// The array as a device of the kernel's md, if it is one.
+    pub md: Option<String>,
 }
 
 /// One step.
@@ -91,11 +93,13 @@ struct Builder<'a> {
     steps: Vec<Step>,
     counted: Vec<(String, String)>,
     loops: usize,
+    md: Option<String>,
 }
 
 /// The recipe of an array in a state.
 pub(crate) fn recipe(plan: &Plan, array: &Array, state: &State, places: &Places) -> Recipe {
-    let mut builder = Builder { plan, places, steps: Vec::new(), counted: Vec::new(), loops: 0 };
+    let (steps, counted) = (Vec::new(), Vec::new());
+    let mut builder = Builder { plan, places, steps, counted, loops: 0, md: None };
     builder.steps.push(Step { action: Action::Directory(places.work.clone()), undo: None });
     builder.images(array);
     let files = array.members.iter().filter_map(|leg| builder.file(leg)).collect();
@@ -111,6 +115,7 @@ pub(crate) fn recipe(plan: &Plan, array: &Array, state: &State, places: &Places)
     Recipe {
         steps: builder.steps,
         counted: builder.counted,
+        md: builder.md,
         files,
         target: built.target,
         device: built.device,
@@ -209,7 +214,7 @@ impl Builder<'_> {
     fn loop_device(&mut self, spec: &MemberSpec) -> String {
         let name = format!("loop{}", self.loops);
         self.loops += 1;
-        let mut command = words(&["losetup", "--find", "--show", "--direct-io=on"]);
+        let mut command = words(&["losetup", "--find", "--show"]);
         if spec.offset > 0 {
             command.push(format!("--offset={}", spec.offset));
         }
@@ -217,6 +222,10 @@ impl Builder<'_> {
             command.push(format!("--sizelimit={size}"));
         }
         command.push(text(&spec.path));
+        // Not every filesystem has direct I/O (tmpfs before Linux 6.6); a run tells of those that go through its cache.
+        let direct = [&command[..1], &words(&["--direct-io=on"]), &command[1..]].concat();
+        let either = format!("{} 2>/dev/null || {}", shown(&direct), shown(&command));
+        let command = words(&["sh", "-c", &either]);
         let device = format!("{{{name}}}");
         let undo = Some(words(&["losetup", "--detach", &device]));
         self.steps.push(Step { action: Action::Run { words: command, keep: Some(name) }, undo });

@@ -1,11 +1,12 @@
 //! Carries out recipes, and takes down what they built.
 //!
 //! What a step will have made is on record in the work directory before the step begins (a loop device: as soon as
-//! losetup has told which one); [`recover`] takes down what a killed run left.
+//! losetup has told which one); [`recover`] takes down what a killed run left. A command that fails has made nothing: its
+//! undo would meet what others have under that name (a pool, an array), and is not run.
 
 use super::obstacle::find_program;
 use super::recipe::{Action, Recipe, Step};
-use crate::workload::drive::Stop;
+use crate::workload::drive::{INTERRUPTED, Stop};
 use lapstrake_host::with_signals;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +14,8 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// A server that is not up by then does not come.
@@ -82,7 +84,7 @@ impl Standing {
 
     fn step(&mut self, step: &Step, stop: &Stop) -> Result<(), String> {
         if stop.is_set() {
-            return Err(crate::workload::drive::INTERRUPTED.into());
+            return Err(INTERRUPTED.into());
         }
         let keeps = matches!(&step.action, Action::Run { keep: Some(_), .. });
         if !keeps {
@@ -95,7 +97,16 @@ impl Standing {
             }
             Action::Image { path, bytes } => zeros(path, *bytes, stop)?,
             Action::Run { words, keep } => {
-                let output = run(&self.filled(words))?;
+                let words = self.filled(words);
+                // What has an undo takes a moment; a resync takes hours.
+                let output = match step.undo {
+                    Some(_) => run(&words).inspect_err(|_| {
+                        if !keeps {
+                            self.undos.pop();
+                        }
+                    }),
+                    None => run_until(&words, stop),
+                }?;
                 if let Some(name) = keep {
                     self.values.insert(name.clone(), output.trim().to_owned());
                 }
@@ -158,7 +169,12 @@ pub(crate) fn recover(work: &Path) -> Result<Vec<String>, String> {
     let mut done = Vec::new();
     // A line that was being written when the run was killed is of a step that did not begin.
     let commands = text.lines().filter_map(|line| serde_json::from_str::<Vec<String>>(line).ok());
-    for words in commands.collect::<Vec<_>>().iter().rev() {
+    let mut commands: Vec<Vec<String>> = commands.collect();
+    if text.lines().next() != Some(&boot()) {
+        // Since then the system was started anew: devices' names are others' now, only files are still there.
+        commands.retain(|words| words.first().is_some_and(|program| program == "rm"));
+    }
+    for words in commands.iter().rev() {
         // The step may not have come that far: then there is nothing to undo.
         match undo_command(words) {
             Ok(()) => done.push(words.join(" ")),
@@ -169,19 +185,30 @@ pub(crate) fn recover(work: &Path) -> Result<Vec<String>, String> {
     Ok(done)
 }
 
-fn record(work: &Path, words: &[String]) -> io::Result<()> {
+/// Notes what takes back what is about to be made, for [`recover`].
+pub(crate) fn record(work: &Path, words: &[String]) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(work.join(RECORD))?;
+    if file.metadata()?.len() == 0 {
+        writeln!(file, "{}", boot())?;
+    }
     writeln!(file, "{}", serde_json::json!(words))?;
     file.sync_data()
 }
 
-/// Runs an undo. Filesystems may be busy for a moment after their last user has gone.
+/// What sets this start of the system apart from others.
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("boot {}", id.trim())
+}
+
+/// Runs an undo. Filesystems may be busy for a moment after their last user has gone, and arrays while udev looks at them.
 fn undo_command(words: &[String]) -> Result<(), String> {
     let until = Instant::now() + Duration::from_secs(10);
+    let is_busy = |why: &str| why.contains("busy") || why.contains("exclusive access");
     loop {
         match run(words) {
             Ok(_) => return Ok(()),
-            Err(why) if !why.contains("busy") || Instant::now() > until => return Err(why),
+            Err(why) if !is_busy(&why) || Instant::now() > until => return Err(why),
             Err(_) => std::thread::sleep(PACE * 10),
         }
     }
@@ -189,15 +216,25 @@ fn undo_command(words: &[String]) -> Result<(), String> {
 
 /// Runs a command to its end; its output.
 pub(crate) fn run(words: &[String]) -> Result<String, String> {
+    run_until(words, &Stop::new())
+}
+
+/// Runs a command to its end or until everything is to end; its output.
+fn run_until(words: &[String], stop: &Stop) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("a command without words")?;
     // System programs are not in everybody's PATH.
     let path = find_program(program).unwrap_or_else(|| program.into());
     let mut command = Command::new(path);
-    with_signals(&mut command);
-    command.args(arguments).stdin(Stdio::null()).process_group(0).env("LC_ALL", "C");
-    let output = command.output().map_err(|error| format!("cannot run {program}: {error}"))?;
+    command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
+    let child = bound(command.stdout(Stdio::piped()).stderr(Stdio::piped())).spawn();
+    let child = child.map_err(|error| format!("cannot run {program}: {error}"))?;
+    let (output, stopped) = output_until(child, stop);
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    if stopped {
+        return Err(INTERRUPTED.into());
     }
     let said = format!(
         "{}{}",
@@ -205,6 +242,32 @@ pub(crate) fn run(words: &[String]) -> Result<String, String> {
         String::from_utf8_lossy(&output.stderr)
     );
     Err(format!("{} failed ({}): {}", shown(words), output.status, said.trim()))
+}
+
+/// What a command printed, and whether it was asked to end.
+fn output_until(child: Child, stop: &Stop) -> (io::Result<Output>, bool) {
+    let group = child.id() as libc::pid_t;
+    let (done, ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // Nobody hangs up before the end.
+        scope.spawn(move || done.send(child.wait_with_output()));
+        let mut stopped = false;
+        loop {
+            match ended.recv_timeout(PACE * 10) {
+                Ok(output) => return (output, stopped),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return (Err(io::Error::other("it cannot be waited for")), stopped);
+                }
+                Err(RecvTimeoutError::Timeout) if stop.is_set() && !stopped => {
+                    stopped = true;
+                    // SAFETY: a group of our own making; it ends in a moment at the earliest, and numbers are not used
+                    // again so soon.
+                    unsafe { libc::kill(-group, libc::SIGTERM) };
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    })
 }
 
 /// A command as one would type it.
@@ -225,7 +288,7 @@ fn zeros(path: &Path, bytes: u64, stop: &Stop) -> Result<(), String> {
     let mut left = bytes;
     while left > 0 {
         if stop.is_set() {
-            return Err(crate::workload::drive::INTERRUPTED.into());
+            return Err(INTERRUPTED.into());
         }
         let now = left.min(block.len() as u64) as usize;
         file.write_all(&block[..now]).map_err(failed)?;
@@ -241,15 +304,10 @@ impl Server {
         let file = File::create(log)
             .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
         let mut command = Command::new(program);
-        with_signals(&mut command)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file)
-            .process_group(0);
-        // SAFETY: only prctl is called between fork and exec, which is a plain system call.
-        unsafe { command.pre_exec(end_with_parent) };
-        let child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let child = bound(&mut command)
+            .spawn()
+            .map_err(|error| format!("cannot run {program}: {error}"))?;
         let mut server = Self { child, words: words.to_vec() };
         let until = Instant::now() + PATIENCE;
         while !is_ready(ready) {
@@ -284,7 +342,12 @@ impl Server {
     }
 }
 
-/// A server must not outlive a lab that was killed.
+/// A command in a group of its own, since Ctrl-C is the lab's, that does not outlive a lab that was killed.
+pub(crate) fn bound(command: &mut Command) -> &mut Command {
+    // SAFETY: only prctl is called between fork and exec, which is a plain system call.
+    unsafe { with_signals(command).process_group(0).pre_exec(end_with_parent) }
+}
+
 fn end_with_parent() -> io::Result<()> {
     // SAFETY: sets a flag of this process.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
@@ -318,7 +381,7 @@ mod tests {
     fn recipe(steps: Vec<Step>) -> Recipe {
         let target = super::super::Target::Null;
         let (counted, files) = (Vec::new(), Vec::new());
-        Recipe { steps, target, device: None, counted, files, control: None }
+        Recipe { steps, target, device: None, counted, files, control: None, md: None }
     }
 
     #[test]
@@ -363,6 +426,52 @@ mod tests {
         assert_eq!(recover(work.path()).unwrap(), [format!("rm {made}")]);
         assert!(!Path::new(made).exists());
         assert!(recover(work.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_long_command_ends_when_everything_does() {
+        let (work, stop) = (tempfile::tempdir().unwrap(), Stop::new());
+        let recipe = recipe(vec![step(&["sleep", "1000"], None, None)]);
+        let why = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                stop.set();
+            });
+            Standing::build(&recipe, work.path(), &stop).err()
+        });
+        assert_eq!(why.as_deref(), Some(INTERRUPTED));
+    }
+
+    #[test]
+    fn what_others_have_under_a_name_is_not_undone_because_a_command_refused_it() {
+        let work = tempfile::tempdir().unwrap();
+        let theirs = work.path().join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        let theirs = theirs.to_str().unwrap();
+        // As `zpool create` of a pool that is there.
+        let recipe = recipe(vec![step(&["mkdir", theirs], None, Some(&["rmdir", theirs]))]);
+        let why = Standing::build(&recipe, work.path(), &Stop::new()).err().unwrap();
+        assert!(why.contains("File exists"), "{why}");
+        assert!(Path::new(theirs).exists());
+        assert!(!work.path().join(RECORD).exists());
+    }
+
+    #[test]
+    fn after_a_restart_of_the_system_only_files_are_taken_down() {
+        let work = tempfile::tempdir().unwrap();
+        let (image, device) = (work.path().join("a.img"), work.path().join("device"));
+        for path in [&image, &device] {
+            fs::write(path, "").unwrap();
+        }
+        let (file, other) = (image.to_str().unwrap(), device.to_str().unwrap());
+        let lines = [
+            "boot of yesterday".to_owned(),
+            serde_json::json!(["rm", "-f", file]).to_string(),
+            serde_json::json!(["unlink", other]).to_string(),
+        ];
+        fs::write(work.path().join(RECORD), lines.join("\n") + "\n").unwrap();
+        assert_eq!(recover(work.path()).unwrap(), [format!("rm -f {file}")]);
+        assert!(!image.exists() && device.exists());
     }
 
     #[test]

@@ -78,6 +78,9 @@ fn impossible_zfs(choice: &Choice) -> Option<String> {
         Some(Level::Raid10) => 4,
         Some(Level::Linear | Level::Raid4) => return Some("ZFS has no such thing".into()),
     };
+    if choice.members.contains(&Leg::Missing) {
+        return Some("ZFS is not made with a member missing".into());
+    }
     (count < least).then(|| format!("ZFS needs {least} members for it, not {count}"))
 }
 

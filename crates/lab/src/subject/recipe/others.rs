@@ -1,9 +1,12 @@
 //! What others make of disks: the kernel's md, btrfs, ZFS.
 
-use super::{Builder, Built, NAME, Target, text, words};
+use super::{Builder, Built, Target, text, words};
 use crate::plan::{Array, Leg, Prepare};
 use crate::record::State;
 use lapstrake_geometry::Level;
+
+/// Bytes of an array's name in its superblock.
+const MD_NAME_MAX: usize = 32;
 
 impl Builder<'_> {
     pub(super) fn md(&mut self, array: &Array, state: &State) -> Built {
@@ -13,7 +16,7 @@ impl Builder<'_> {
             State::Rebuilding(names) => (&names[..], true),
         };
         let shape = &array.shape;
-        let device = format!("/dev/md/{NAME}");
+        let device = format!("/dev/md/{}", self.name_among_others());
         let level = shape.level.map_or("", Level::name);
         let mut command =
             words(&["mdadm", "--create", &device, "--run", "--homehost=none", "--level", level]);
@@ -23,7 +26,6 @@ impl Builder<'_> {
             ("--chunk", shape.chunk.map(|bytes| (bytes >> 10).to_string())),
             ("--bitmap", shape.bitmap.clone()),
             ("--bitmap-chunk", shape.bitmap_chunk.map(|bytes| (bytes >> 10).to_string())),
-            ("--spare-devices", Some(out.len().to_string()).filter(|_| spare)),
         ];
         for (option, value) in options {
             command.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
@@ -46,7 +48,6 @@ impl Builder<'_> {
             }
         }
         command.extend(slots);
-        command.extend(spares);
         self.run_undo(command, words(&["mdadm", "--stop", &device]));
         if redundant && !clean && !spare {
             // Ends with 1 if there was nothing to wait for.
@@ -66,7 +67,18 @@ impl Builder<'_> {
                 self.run(set(file, value));
             }
         }
+        // Only now, so that the rebuild keeps to its speeds from the first moment.
+        for spare in spares {
+            self.run(words(&["mdadm", "--manage", &device, "--add", &spare]));
+        }
+        self.md = Some(device.clone());
         self.on_device(array, device, None)
+    }
+
+    /// For what everybody on this machine can see: nobody else's by accident.
+    fn name_among_others(&self) -> String {
+        let name = self.places.work.file_name().unwrap_or_default().to_string_lossy();
+        name.chars().take(MD_NAME_MAX).collect()
     }
 
     pub(super) fn btrfs(&mut self, array: &Array) -> Built {
@@ -88,7 +100,10 @@ impl Builder<'_> {
         let devices: Vec<String> =
             array.members.iter().map(|leg| self.block_device(leg.name())).collect();
         let point = text(&self.directory("mnt"));
-        let mut command = words(&["zpool", "create", "-f", "-m", &point, NAME]);
+        let pool = self.name_among_others();
+        // Without a cache file no restart of the system looks for it.
+        let mut command =
+            words(&["zpool", "create", "-f", "-o", "cachefile=none", "-m", &point, &pool]);
         match array.shape.level {
             Some(Level::Raid1) => command.push("mirror".into()),
             Some(Level::Raid5) => command.push("raidz".into()),
@@ -103,7 +118,7 @@ impl Builder<'_> {
         } else {
             command.extend(devices);
         }
-        self.run_undo(command, words(&["zpool", "destroy", "-f", NAME]));
+        self.run_undo(command, words(&["zpool", "destroy", "-f", &pool]));
         Built::new(Target::Directory { path: point })
     }
 }
