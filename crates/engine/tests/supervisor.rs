@@ -463,30 +463,7 @@ fn a_member_that_was_away_while_its_replacement_served_is_behind() {
     }
 }
 
-<<<<<<< HEAD
-/// Two members with bad-block logs, active; writes of the second one's log that are on their way.
-fn with_logs() -> Story {
-    with_log(BadBlocks::new(0).expect("no shift"))
-}
-
-fn with_log(log: BadBlocks) -> Story {
-    let mut story = Story::new(Level::Raid1, 2, false);
-    let records = story.supervisor.members().zip(0..).map(|((superblock, _), slot)| MemberRecord {
-        superblock: superblock.clone(),
-        slot: Some(Slot(slot)),
-        trusted_to: FULLY_TRUSTED,
-        bad_blocks: Some(log.clone()),
-    });
-    let records = records.collect();
-    story.restart(records);
-    story.activate();
-    story.take_orders();
-    story
-}
-
-=======
 /// Writes of the second member's log that are on their way.
->>>>>>> s7-fate
 fn logs_of_second(story: &Story) -> Vec<&MetaWrite> {
     let (superblock, _) = story.supervisor.members().nth(1).expect("two members");
     let (at, _) = superblock.badblock_log().expect("a log");
@@ -554,7 +531,7 @@ fn a_member_goes_whose_log_has_no_room_for_what_is_left_of_a_split_range() {
     let data =
         Story::new(Level::Raid1, 2, false).supervisor.members().next().unwrap().0.data_offset();
     (0..room).for_each(|at| log.insert(data + Sectors(at * 32), Sectors(16)));
-    let mut story = with_log(log);
+    let mut story = Story::with_log(Level::Raid1, 2, &log);
     story.notice(Notice::Good(MemberId(1), Sector(0), Sectors(8)));
     story.settle();
     assert!(

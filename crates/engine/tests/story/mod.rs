@@ -79,9 +79,14 @@ impl Story {
 
     /// Members with bad-block logs, active.
     pub fn with_logs(level: Level, members: u16) -> Self {
+        Self::with_log(level, members, &BadBlocks::new(0).expect("no shift"))
+    }
+
+    /// As above, with what is on record.
+    pub fn with_log(level: Level, members: u16, log: &BadBlocks) -> Self {
         let mut story = Self::new(level, members, false);
         let mut records = story.records();
-        records.iter_mut().for_each(|record| record.bad_blocks = BadBlocks::new(0).ok());
+        records.iter_mut().for_each(|record| record.bad_blocks = Some(log.clone()));
         story.restart(records);
         story.activate();
         story.take_orders();
