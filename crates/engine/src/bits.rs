@@ -6,6 +6,7 @@
 //! disk only after that.
 
 use alloc::{collections::BTreeMap, vec::Vec};
+use lapstrake_geometry::Sectors;
 
 #[derive(Debug)]
 struct Bit {
@@ -25,6 +26,12 @@ impl Bits {
     #[must_use]
     pub fn new(chunk: u64) -> Self {
         Self { chunk, stable: BTreeMap::new() }
+    }
+
+    /// Sectors to a bit.
+    #[must_use]
+    pub fn chunk(&self) -> Sectors {
+        Sectors(self.chunk)
     }
 
     /// The bits of a sector range, first and last.

@@ -167,10 +167,10 @@ impl Intent {
         events >= self.superblock.events_cleared
     }
 
-    /// A shard waits for bits. If it does not know of this bitmap yet it meant the one before, and asks
-    /// anew when it does.
-    pub(crate) fn want(&mut self, first: u64, last: u64) {
-        if self.usage != Usage::Added {
+    /// A shard waits for bits. If it has not heard of this bitmap yet it may mean the one before, and asks
+    /// anew when it has; with the same chunk they are the same bits.
+    pub(crate) fn want(&mut self, chunk: Sectors, first: u64, last: u64) {
+        if self.usage != Usage::Added && chunk == self.bits.chunk() {
             self.wanted.push((first, last));
         }
     }

@@ -92,8 +92,8 @@ pub enum Notice {
     Idle,
     /// The last write ended then (or runs now); the shard stays active.
     Busy(Time),
-    /// A write waits for these bits, `first..=last`.
-    BitsWanted(u64, u64),
+    /// A write waits for bits `first..=last` of a bitmap with this chunk.
+    BitsWanted(Sectors, u64, u64),
     /// The shard writes under these bits no more until it asks again.
     BitsIdle(Vec<u64>),
     /// A piece of a sync action has ended.

@@ -507,7 +507,7 @@ impl Shard {
             let wanted = bits.covering(range.0, range.1);
             if !bits.begin(wanted) {
                 if self.reqs[key as usize].asked.replace(wanted) != Some(wanted) {
-                    self.notices.push_back(Notice::BitsWanted(wanted.0, wanted.1));
+                    self.notices.push_back(Notice::BitsWanted(bits.chunk(), wanted.0, wanted.1));
                 }
                 self.gated.push(key);
                 return;
@@ -535,7 +535,7 @@ impl Shard {
                 let held = bits.covering(range.0, range.1);
                 bits.adopt(held);
                 req.bits = Some(held);
-                self.notices.push_back(Notice::BitsWanted(held.0, held.1));
+                self.notices.push_back(Notice::BitsWanted(bits.chunk(), held.0, held.1));
             }
         }
         self.retry_gated();

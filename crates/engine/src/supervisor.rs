@@ -342,9 +342,9 @@ impl Supervisor {
             }
             Notice::Idle => self.rest_answer(None),
             Notice::Busy(last) => self.rest_answer(Some(last)),
-            Notice::BitsWanted(first, last) => {
+            Notice::BitsWanted(chunk, first, last) => {
                 if let Some(intent) = &mut self.intent {
-                    intent.want(first, last);
+                    intent.want(chunk, first, last);
                 }
             }
             Notice::BitsIdle(bits) => {

@@ -39,7 +39,9 @@ fn is_answered_before_the_second_has_it<const N: usize>(shape: [Half; N], fails:
             match notice {
                 Notice::NeedActive => shard.handle_order(NOW, &Order::Active),
                 Notice::Failed(member) => shard.handle_order(NOW, &Order::Recorded(member)),
-                Notice::BitsWanted(from, to) => shard.handle_order(NOW, &Order::BitsSet(from, to)),
+                Notice::BitsWanted(_, from, to) => {
+                    shard.handle_order(NOW, &Order::BitsSet(from, to))
+                }
                 _ => {}
             }
         }

@@ -41,7 +41,7 @@ fn bits_of_a_bitmap_in_a_file_are_stable_there_before_their_write_goes() {
     intent.external = true;
     story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
     story.activate();
-    story.notice(Notice::BitsWanted(3, 3));
+    story.wants(3, 3);
     let targets: Vec<Target> = story.pending.iter().map(|write| write.target).collect();
     assert_eq!(targets, [Target::BitmapFile]);
     assert_eq!(story.take_orders(), []);
@@ -98,7 +98,7 @@ fn no_bit_is_granted_or_cleared_before_shards_know_of_the_bitmap() {
     let old = story.supervisor.bitmap().cloned().expect("a bitmap");
     let offset = story.supervisor.bitmap_offset();
     story.activate();
-    story.notice(Notice::BitsWanted(3, 3));
+    story.wants(3, 3);
     story.settle();
     story.take_orders();
     assert!(story.supervisor.handle_bitmap(story.now, Some(NewBitmap { superblock: old, offset })));
@@ -109,7 +109,7 @@ fn no_bit_is_granted_or_cleared_before_shards_know_of_the_bitmap() {
         assert!(!story.orders.contains(&Order::SweepBits), "a bitmap comes or goes");
         if story.orders.contains(&Order::Bitmap(None)) {
             // A shard meant the old one.
-            story.notice(Notice::BitsWanted(7, 7));
+            story.wants(7, 7);
             assert!(!story.orders.contains(&Order::BitsSet(7, 7)));
         }
         let write = story.pending.remove(0);
@@ -118,11 +118,37 @@ fn no_bit_is_granted_or_cleared_before_shards_know_of_the_bitmap() {
     story.settle();
     let orders = story.take_orders();
     assert!(!orders.contains(&Order::BitsSet(7, 7)), "that shard asks anew");
-    story.notice(Notice::BitsWanted(7, 7));
+    story.wants(7, 7);
     story.settle();
     assert!(story.take_orders().contains(&Order::BitsSet(7, 7)));
     story.wait(10 * SECOND_NS);
     assert!(story.take_orders().contains(&Order::SweepBits));
+}
+
+/// What would be lost: the bits of a write, if those of another bitmap are set for it; a shard that is slow has not
+/// heard of the new one when it is in use.
+#[test]
+fn bits_of_another_bitmap_are_not_granted() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    story.activate();
+    let late = story.wanted(3, 3);
+    let old = story.supervisor.bitmap().cloned().expect("a bitmap");
+    let offset = story.supervisor.bitmap_offset();
+    let superblock = bitmap::Superblock { chunksize: 16 * old.chunksize, ..old };
+    assert!(story.supervisor.handle_bitmap(story.now, Some(NewBitmap { superblock, offset })));
+    story.drain();
+    while !story.orders.iter().any(|order| matches!(order, Order::Bitmap(Some(_)))) {
+        let write = story.pending.remove(0);
+        story.end(&write, true);
+    }
+    story.settle();
+    story.take_orders();
+    story.notice(late);
+    story.settle();
+    assert!(!story.take_orders().contains(&Order::BitsSet(3, 3)));
+    story.wants(3, 3);
+    story.settle();
+    assert!(story.take_orders().contains(&Order::BitsSet(3, 3)));
 }
 
 #[test]
@@ -166,7 +192,7 @@ fn an_array_is_not_stopped_while_its_bitmap_is_written() {
     for is_clean in [false, true] {
         let mut story = Story::new(Level::Raid1, 2, true);
         story.activate();
-        story.notice(Notice::BitsWanted(3, 3));
+        story.wants(3, 3);
         story.settle();
         if is_clean {
             story.pending = story.rest();
@@ -190,13 +216,13 @@ fn an_array_is_not_stopped_while_its_bitmap_is_written() {
 fn bits_in_use_are_asked_for_again_whatever_else_goes_on() {
     let mut story = Story::new(Level::Raid1, 2, true);
     story.activate();
-    story.notice(Notice::BitsWanted(3, 3));
+    story.wants(3, 3);
     story.settle();
     for round in 0..3 {
         story.take_orders();
         for second in 0..10 {
             story.wait(SECOND_NS);
-            story.notice(Notice::BitsWanted(100 * round + second, 100 * round + second));
+            story.wants(100 * round + second, 100 * round + second);
             story.settle();
         }
         assert!(story.take_orders().contains(&Order::SweepBits), "round {round}");
@@ -222,7 +248,7 @@ fn drop_pending(story: &mut Story) {
 fn with_a_bit() -> Story {
     let mut story = Story::new(Level::Raid1, 3, true);
     story.activate();
-    story.notice(Notice::BitsWanted(3, 3));
+    story.wants(3, 3);
     story.settle();
     story
 }
@@ -235,7 +261,7 @@ fn what_is_clear_on_all_members_stays_clear_when_a_later_page_is_not_written() {
     story.notice(Notice::BitsIdle(vec![3]));
     story.settle();
     assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(0));
-    story.notice(Notice::BitsWanted(5, 5));
+    story.wants(5, 5);
     assert!(bits_on_their_way(&story).contains(&(1 << 5)));
     drop_pending(&mut story);
     story.settle();

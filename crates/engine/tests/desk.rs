@@ -42,7 +42,8 @@ fn what_comes_while_members_flush_waits_for_flushes_of_its_own() {
     let mut story = Story::new(Level::Raid1, 2, true);
     story.activate();
     let mut desk = Desk::default();
-    story.supervisor.handle_notice(story.now, Notice::BitsWanted(3, 3));
+    let wanted = story.wanted(3, 3);
+    story.supervisor.handle_notice(story.now, wanted);
     desk.take(&mut story.supervisor);
     desk.begin(2);
     desk.flushed(MemberId(0), true);

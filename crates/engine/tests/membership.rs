@@ -23,7 +23,7 @@ fn after_a_sweep(bitmap: bool) -> Story {
     let mut story = Story::new(Level::Raid1, 2, bitmap);
     story.activate();
     if bitmap {
-        story.notice(Notice::BitsWanted(3, 3));
+        story.wants(3, 3);
         story.settle();
         story.wait(10 * SECOND_NS);
         story.notice(Notice::BitsIdle(vec![3]));

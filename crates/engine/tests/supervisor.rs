@@ -169,7 +169,7 @@ fn a_resync_with_nothing_left_to_compare_stays_due() {
 fn a_bit_is_stable_on_all_members_before_its_write_goes() {
     let mut story = Story::new(Level::Raid1, 2, true);
     story.activate();
-    story.notice(Notice::BitsWanted(3, 4));
+    story.wants(3, 4);
     assert_eq!(story.take_orders(), []);
     assert_eq!(story.pending.len(), 2, "a page on each member");
     let first = story.pending.remove(0);
@@ -187,7 +187,7 @@ fn bits_are_cleared_when_they_were_given_up_but_not_while_a_member_is_missing() 
     for degraded in [false, true] {
         let mut story = Story::new(Level::Raid1, 2, true);
         story.activate();
-        story.notice(Notice::BitsWanted(3, 3));
+        story.wants(3, 3);
         story.settle();
         if degraded {
             story.notice(Notice::Failed(MemberId(0)));
@@ -207,7 +207,7 @@ fn bits_are_cleared_when_they_were_given_up_but_not_while_a_member_is_missing() 
 fn what_a_member_that_cannot_flush_makes_untrue_is_not_written() {
     let mut story = Story::new(Level::Raid1, 3, true);
     story.activate();
-    story.notice(Notice::BitsWanted(3, 3));
+    story.wants(3, 3);
     story.settle();
     story.wait(5 * SECOND_NS);
     story.notice(Notice::BitsIdle(vec![3]));
@@ -249,11 +249,11 @@ fn when_the_last_member_cannot_flush_nothing_more_is_written() {
 fn a_bit_wanted_during_a_sweep_is_granted_after_it() {
     let mut story = Story::new(Level::Raid1, 2, true);
     story.activate();
-    story.notice(Notice::BitsWanted(3, 3));
+    story.wants(3, 3);
     story.settle();
     story.wait(5 * SECOND_NS);
     story.take_orders();
-    story.notice(Notice::BitsWanted(3, 3));
+    story.wants(3, 3);
     assert_eq!(story.take_orders(), [], "the sweep is not over");
     story.notice(Notice::BitsIdle(vec![3]));
     story.settle();
@@ -280,7 +280,7 @@ fn the_bitmap_is_never_behind_the_superblocks() {
 fn stopping_leaves_clean_superblocks_and_no_bit() {
     let mut story = Story::new(Level::Raid1, 2, true);
     story.activate();
-    story.notice(Notice::BitsWanted(0, 7));
+    story.wants(0, 7);
     story.settle();
     story.supervisor.handle_stop(story.now);
     story.drain();

@@ -170,6 +170,16 @@ impl Story {
         self.drain();
     }
 
+    /// What a shard says that waits for bits of the bitmap that there is.
+    pub fn wanted(&self, first: u64, last: u64) -> Notice {
+        let chunk = self.supervisor.bitmap().map_or(8 * 512, |bitmap| u64::from(bitmap.chunksize));
+        Notice::BitsWanted(Sectors::from_bytes(chunk), first, last)
+    }
+
+    pub fn wants(&mut self, first: u64, last: u64) {
+        self.notice(self.wanted(first, last));
+    }
+
     pub fn drain(&mut self) {
         while let Some(write) = self.supervisor.poll_write() {
             self.pending.push(write);

@@ -281,7 +281,7 @@ impl World {
             let order = match notice {
                 Notice::NeedActive => Order::Active,
                 Notice::Failed(member) => Order::Recorded(member),
-                Notice::BitsWanted(first, last) => Order::BitsSet(first, last),
+                Notice::BitsWanted(_, first, last) => Order::BitsSet(first, last),
                 Notice::Synced(report) => {
                     self.reports.push(report);
                     continue;
