@@ -149,6 +149,13 @@ impl Intent {
         Some(from.max(bit * chunk))
     }
 
+    /// Up to where set bits cover all sectors from `from` on; at most `end`.
+    pub(crate) fn set_until(&self, from: u64, end: u64) -> u64 {
+        let chunk = self.bits.chunk().0;
+        let bits = (from / chunk..end.div_ceil(chunk)).find(|&bit| !self.bits.get(bit));
+        bits.map_or(end, |bit| bit * chunk)
+    }
+
     /// Set bits stand for nothing any more but writes of late.
     pub(crate) fn resynced(&mut self) {
         for bit in mem::take(&mut self.needed) {

@@ -13,6 +13,7 @@
 //! - a replacement is whole on record before the member whose place it takes is given up.
 
 use crate::{
+    intent::Intent,
     members::FULLY_TRUSTED,
     messages::Order,
     supervisor::{Event, Member, Standing, Supervisor},
@@ -612,7 +613,7 @@ impl Supervisor {
             _ => 8,
         };
         let height = WINDOW_SECTORS.next_multiple_of(chunk);
-        let stop = (start - start % chunk + height).min(end);
+        let stop = self.dirty_until(start, (start - start % chunk + height).min(end));
         let pieces = self.pieces(course, start, stop);
         let mending = &mut self.mending;
         let Some(course) = &mut mending.course else { return };
@@ -644,18 +645,26 @@ impl Supervisor {
         }
     }
 
-    /// Where bitmap and course count the same sectors, the next window begins under a set bit.
-    fn skip_clean(&mut self) {
-        let Some(course) = self.mending.course.as_mut().filter(|course| course.by_bitmap) else {
-            return;
-        };
+    /// The bitmap, if a course goes by it that counts the same sectors.
+    fn guide(&self) -> Option<&Intent> {
+        let course = self.mending.course.as_ref().filter(|course| course.by_bitmap)?;
         let is_raid10 = matches!(self.geometry, Geometry::Raid10(_));
-        if is_raid10 && course.action == SyncAction::Recovery {
-            return;
+        self.intent.as_ref().filter(|_| !is_raid10 || course.action != SyncAction::Recovery)
+    }
+
+    /// The next window begins under a set bit.
+    fn skip_clean(&mut self) {
+        let Some(course) = &self.mending.course else { return };
+        let Some(intent) = self.guide() else { return };
+        let next = intent.next_set(course.next).map_or(course.end, |at| at.min(course.end));
+        if let Some(course) = &mut self.mending.course {
+            course.next = next;
         }
-        if let Some(intent) = &self.intent {
-            course.next = intent.next_set(course.next).map_or(course.end, |at| at.min(course.end));
-        }
+    }
+
+    /// Where a window that begins under a set bit ends: at the next clear one, but before `stop`.
+    fn dirty_until(&self, start: u64, stop: u64) -> u64 {
+        self.guide().map_or(stop, |intent| intent.set_until(start, stop))
     }
 
     /// The array ranges of a window, cut at spans: start and length.

@@ -70,7 +70,7 @@ pub struct SyncPiece {
     pub start: Sector,
     /// Length; on parity levels whole stripes.
     pub len: Sectors,
-    /// Of copies only those within these member sectors are recovered.
+    /// Only what lies within these member sectors is done; of copies it is what is recovered.
     pub within: Range<u64>,
 }
 
@@ -223,7 +223,7 @@ impl Shard {
                     let stripe = StripeNo(sector / parity.stripe_data().0);
                     parity.member_sector(stripe, Sectors(0)).0
                 };
-                at(start)..at(end)
+                at(start).max(piece.within.start)..at(end).min(piece.within.end)
             }
             _ => start..end,
         };
