@@ -228,9 +228,9 @@ fn name(given: &str) -> Result<String, Failure> {
         },
         None => given,
     };
-    if name.is_empty() || name.len() > 32 || name.contains(|c: char| c == '/' || c.is_control()) {
+    if name.is_empty() || name.len() > 31 || name.contains(|c: char| c == '/' || c.is_control()) {
         return Err(Failure::usage(format!(
-            "{given:?} cannot be an array's name: 1 to 32 bytes, without '/' and control characters"
+            "{given:?} cannot be an array's name: 1 to 31 bytes, without '/' and control characters"
         )));
     }
     Ok(name.to_owned())

@@ -147,7 +147,9 @@ fn main() -> ExitCode {
                 eprintln!("lapstrake: {line}");
             }
             if json {
-                println!("{}", serde_json::json!({ "error": failure.message }));
+                let report = serde_json::json!({ "error": failure.message });
+                // Who started a server may have gone.
+                let _ = writeln!(std::io::stdout(), "{report}");
             }
             failure.exit.into()
         }

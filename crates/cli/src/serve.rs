@@ -254,7 +254,10 @@ impl Server<'_> {
             // If nobody listens any more, the asker sees its sender dropped.
             let _ = stop.send(Event::Stop(asker));
         });
-        let control = Control::start(claim, self.array.handle(), self.fronts.uris(), stopper)?;
+        // A command that has the file open is told to end by the stop itself.
+        let users = if self.args.run.is_none() { self.fronts.users() } else { Box::new(|| None) };
+        let (handle, uris) = (self.array.handle(), self.fronts.uris());
+        let control = Control::start(claim, handle, uris, stopper, users)?;
         signals::forward(events.clone())?;
         let captive = match &self.args.run {
             Some(command) => Some(Captive::start(command, &self.fronts, &self.name, events)?),
@@ -298,7 +301,7 @@ impl Server<'_> {
         events: &Receiver<Event>,
     ) -> bool {
         let unmounted = self.fronts.unmount(&self.log);
-        let clean = self.array.stop() && unmounted;
+        let clean = self.array.stop();
         drop(self.fronts);
         control.close();
         let others = events.try_iter().filter_map(|event| match event {
@@ -309,7 +312,7 @@ impl Server<'_> {
             // It may have gone.
             let _ = asker.send(clean);
         }
-        clean
+        clean && unmounted
     }
 }
 

@@ -11,8 +11,8 @@ Examples:
 
 Exit codes:
   0  the array is stopped and clean (also if it was not being served)
-  1  it could not be stopped cleanly, or its server did not answer; or it serves on, since so many of its
-     members' files were deleted meanwhile that it could never be started again
+  1  it could not be stopped cleanly, or its server did not answer; or it serves on, since its file is open,
+     or since so many of its members' files were deleted meanwhile that it could never be started again
   2  usage";
 
 /// Stop serving an array: what is in flight is done, everything is flushed, the superblocks say
@@ -25,7 +25,8 @@ Exit codes:
 pub struct Args {
     #[command(flatten)]
     pub target: Target,
-    /// Stop it even if it can never be started again, since its members' files were deleted
+    /// Stop it even if its file is open (what its users have not written is lost), or if it can never be started
+    /// again, since its members' files were deleted
     #[arg(short, long)]
     force: bool,
 }

@@ -66,6 +66,35 @@ fn an_unmount_by_hand_is_a_stop() {
 }
 
 #[test]
+fn an_array_whose_file_is_open_is_not_stopped_unless_forced() {
+    if !fuse_or_say("stopping an array that is in use") {
+        return;
+    }
+    let lab = three();
+    let mut server = lab.serve("m0 m1 m2 --name data --fuse data.raw");
+    let open = || File::options().read(true).write(true).open(lab.path("data.raw")).unwrap();
+    let file = open();
+    let refused = lab.run("stop data");
+    assert!(refused.code == 1 && refused.err.contains("is open"), "{refused:?}");
+    file.write_all_at(&[7; 4096], 0).unwrap();
+    drop(file);
+    // What closes the file a moment later is waited for.
+    let file = open();
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(file);
+    });
+    lab.run("stop data").ok();
+    closing.join().unwrap();
+    assert_eq!(server.end().0, 0);
+    let mut server = lab.serve("m0 m1 m2 --name data --fuse data.raw");
+    let _file = open();
+    lab.run("stop data --force").ok();
+    let (code, said) = server.end();
+    assert!(code == 1 && said.contains("has it open still"), "{code}: {said}");
+}
+
+#[test]
 fn a_file_with_contents_is_not_covered() {
     if !fuse_or_say("refusing a mount point") {
         return;

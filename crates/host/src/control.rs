@@ -183,6 +183,7 @@ struct Served {
     handle: Handle,
     exports: Vec<String>,
     stop: Stopper,
+    users: Users,
     connections: AtomicUsize,
     /// Requests whose answers are not sent yet.
     unanswered: Mutex<usize>,
@@ -191,6 +192,9 @@ struct Served {
 
 /// Asks for the array to be stopped; the sender takes whether it ended clean.
 pub type Stopper = Box<dyn Fn(mpsc::Sender<bool>) + Send + Sync>;
+
+/// The file by which somebody has the array open, so that a stop would take it from them.
+pub type Users = Box<dyn Fn() -> Option<PathBuf> + Send + Sync>;
 
 /// The claim on an array's name.
 #[derive(Debug)]
@@ -291,6 +295,7 @@ impl Control {
         handle: Handle,
         exports: Vec<String>,
         stop: Stopper,
+        users: Users,
     ) -> Result<Self, ControlError> {
         let failed = |action| {
             let path = claim.socket.clone();
@@ -301,6 +306,7 @@ impl Control {
             handle,
             exports,
             stop,
+            users,
             connections: AtomicUsize::new(0),
             unanswered: Mutex::new(0),
             answered: Condvar::new(),
@@ -426,12 +432,24 @@ fn answer(line: &[u8], served: &Served) -> Value {
     }
 }
 
-/// Stops the array, but not against its end.
+/// Stops the array, but not against its end, nor under a file system on it.
 fn stop(request: &Value, served: &Served) -> Result<Value, String> {
     let (deleted, is_end) = served.handle.deleted();
+    let name = || served.handle.detail().map_or("NAME".into(), |detail| detail.name);
+    if request["force"] != true
+        && let Some(file) = (served.users)()
+    {
+        return Err(format!(
+            "{} is open (by a loop device, another array or a program); it serves on, nothing was changed; unmount \
+             what lies on it, detach the loop device (`losetup -d`), and stop it then; `lapstrake stop {} --force` \
+             takes it from its users, and what they have not written is lost",
+            file.display(),
+            name()
+        ));
+    }
     if is_end && request["force"] != true {
         let place = served.exports.first().map_or("URI", String::as_str);
-        let name = served.handle.detail().map_or("NAME".into(), |detail| detail.name);
+        let name = name();
         return Err(format!(
             "the files of {} were deleted while it is served, and are gone for good once it stops: it could \
              never be started again; it serves on, nothing was changed; copy it off first (`nbdcopy '{place}' \

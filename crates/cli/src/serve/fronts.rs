@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
-use lapstrake_host::{Array, Greeter, Log};
+use lapstrake_host::{Array, Greeter, Log, control};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -55,6 +55,15 @@ impl Fronts {
         });
         self.mount = Some((path, mount));
         Ok(())
+    }
+
+    /// What tells of the file's users.
+    pub fn users(&self) -> control::Users {
+        let watched = self.mount.as_ref().map(|(path, mount)| (path.clone(), mount.users()));
+        Box::new(move || {
+            let (path, users) = watched.as_ref()?;
+            users.stay().then(|| path.clone())
+        })
     }
 
     /// Ends the mount, if there is one. False if it is still in use.

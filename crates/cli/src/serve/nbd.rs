@@ -23,11 +23,12 @@ pub enum Place {
 }
 
 impl Place {
-    /// Reads `unix:PATH` or `HOST:PORT`.
+    /// Reads `unix:PATH`, `HOST:PORT` or `tcp:HOST:PORT`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }
+        let text = text.strip_prefix("tcp:").unwrap_or(text);
         match text.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
                 Ok(Self::Tcp(text.to_owned()))

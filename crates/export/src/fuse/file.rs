@@ -5,6 +5,7 @@
 //! with ENOSYS, which the kernel remembers and does not ask for again (extended attributes, flush
 //! at close, access).
 
+use super::Users;
 use super::memory::warm_heap;
 use super::transfer::{Device, TRANSFER_MAX};
 use fuser::{
@@ -41,15 +42,16 @@ pub(super) struct ArrayFile {
     /// Nanoseconds since 1970.
     written_ns: AtomicU64,
     warm: Once,
+    users: Arc<Users>,
 }
 
 impl ArrayFile {
-    pub(super) fn new(device: Arc<Device>, read_only: bool) -> Self {
+    pub(super) fn new(device: Arc<Device>, read_only: bool, users: Arc<Users>) -> Self {
         let began = SystemTime::now();
         // SAFETY: both only ask.
         let owner = unsafe { (libc::geteuid(), libc::getegid()) };
         let written_ns = AtomicU64::new(nanos(began));
-        Self { device, read_only, owner, began, written_ns, warm: Once::new() }
+        Self { device, read_only, owner, began, written_ns, warm: Once::new(), users }
     }
 
     fn attributes(&self) -> FileAttr {
@@ -134,7 +136,22 @@ impl Filesystem for ArrayFile {
         let flags = FopenFlags::FOPEN_DIRECT_IO
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             | FopenFlags::FOPEN_NOFLUSH;
+        self.users.come();
         reply.opened(FileHandle(0), flags);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.users.go();
+        reply.ok();
     }
 
     fn read(

@@ -102,11 +102,44 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
+/// How often the file is open.
+#[derive(Debug, Default)]
+pub struct Users {
+    count: Mutex<usize>,
+    gone: Condvar,
+}
+
+impl Users {
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn come(&self) {
+        *self.count() += 1;
+    }
+
+    fn go(&self) {
+        let mut count = self.count();
+        *count -= 1;
+        if *count == 0 {
+            self.gone.notify_all();
+        }
+    }
+
+    /// Whether somebody has the file open, and goes on to: a loop device that was detached closes it a moment later.
+    #[must_use]
+    pub fn stay(&self) -> bool {
+        let left = self.gone.wait_timeout_while(self.count(), END_WAIT, |count| *count > 0);
+        left.map_or_else(|poisoned| *poisoned.into_inner().0, |(count, _)| *count) > 0
+    }
+}
+
 /// A mounted array. Dropping it unmounts too, without a word.
 pub struct Mount {
     path: PathBuf,
     unmounter: SessionUnmounter,
     end: Arc<End>,
+    users: Arc<Users>,
 }
 
 impl Mount {
@@ -131,8 +164,9 @@ impl Mount {
         let device = Device::new(handle, bytes, block.into())
             .map_err(refused("memory for FUSE requests"))?;
         let path = point.path.clone();
-        let session =
-            Session::new(ArrayFile::new(Arc::new(device), read_only), &path, &config(read_only));
+        let users = Arc::new(Users::default());
+        let served = ArrayFile::new(Arc::new(device), read_only, users.clone());
+        let session = Session::new(served, &path, &config(read_only));
         let mut session =
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
@@ -148,7 +182,7 @@ impl Mount {
         };
         std::thread::Builder::new().name("fuse".into()).spawn(run).map_err(refused("a thread"))?;
         // Unmounts when dropped.
-        let mount = Self { path, unmounter, end };
+        let mount = Self { path, unmounter, end, users };
         let path = &mount.path;
         // Its answer shows that all is there that serving needs.
         fs::metadata(path).map_err(|source| FuseError::Mount { path: path.clone(), source })?;
@@ -166,6 +200,12 @@ impl Mount {
     /// [`Mount::unmount`] returns after it, so it must not wait for that.
     pub fn on_end(&self, act: impl FnOnce() + Send + 'static) {
         self.end.then(Box::new(act));
+    }
+
+    /// Who has the file open.
+    #[must_use]
+    pub fn users(&self) -> Arc<Users> {
+        self.users.clone()
     }
 
     /// Ends the mount: what was begun is answered first. If the file is in use, it is taken out of
