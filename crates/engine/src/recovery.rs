@@ -115,12 +115,19 @@ struct Course {
     windows: VecDeque<Window>,
     ending: Option<SyncEnd>,
     checkpoint: (u64, Time),
+    /// Sectors that the bitmap spared it so far.
+    skipped: u64,
     marks: VecDeque<(Time, u64)>,
 }
 
 impl Course {
     fn done(&self) -> u64 {
         self.windows.front().map_or(self.next, |window| window.start)
+    }
+
+    /// What speed is counted by: what is skipped takes no time.
+    fn worked(&self) -> u64 {
+        self.done().saturating_sub(self.skipped)
     }
 
     fn piece_ended(&mut self, id: PieceId, ok: bool) {
@@ -146,7 +153,7 @@ impl Course {
     fn speed(&self, now: Time) -> u64 {
         let Some(&(since, from)) = self.marks.front() else { return 0 };
         let ns = u128::from(now.0.saturating_sub(since.0)).max(1);
-        (u128::from(self.done() - from) * u128::from(SECOND_NS) / ns) as u64
+        (u128::from(self.worked().saturating_sub(from)) * u128::from(SECOND_NS) / ns) as u64
     }
 }
 
@@ -240,7 +247,7 @@ impl Mending {
         course.piece_ended(report.id, report.ok);
         let done = course.done();
         if course.marks.back().is_none_or(|mark| mark.0.after(MARK_NS) <= now) {
-            course.marks.push_back((now, done));
+            course.marks.push_back((now, course.worked()));
             if course.marks.len() > MARKS {
                 course.marks.pop_front();
             }
@@ -257,7 +264,7 @@ impl Mending {
     /// The course goes on: the time that it stood still says nothing of its speed.
     fn go_on(&mut self, now: Time) {
         if let Some(course) = &mut self.course {
-            course.marks = VecDeque::from([(now, course.done())]);
+            course.marks = VecDeque::from([(now, course.worked())]);
         }
     }
 
@@ -594,6 +601,7 @@ impl Supervisor {
             windows: VecDeque::new(),
             ending: None,
             checkpoint: (from, self.now),
+            skipped: 0,
             marks: VecDeque::from([(self.now, from)]),
         });
         self.mending.next_at = self.now;
@@ -658,6 +666,7 @@ impl Supervisor {
         let Some(intent) = self.guide() else { return };
         let next = intent.next_set(course.next).map_or(course.end, |at| at.min(course.end));
         if let Some(course) = &mut self.mending.course {
+            course.skipped += next - course.next;
             course.next = next;
         }
     }
