@@ -128,7 +128,10 @@ fn the_speed_is_that_of_the_last_half_minute() {
     let near = |speed: u64, windows: u64| speed.abs_diff(windows * WINDOW / 3) < WINDOW / 3 / 4;
     let slow = speed_at(1, 20);
     assert!(near(slow, 1), "{slow}");
-    let fast = speed_at(3, 20);
+    // Of ten turns one was slow.
+    let turning = speed_at(3, 8) * 30;
+    assert!(turning.abs_diff(25 * WINDOW) < WINDOW / 4, "{turning}");
+    let fast = speed_at(3, 12);
     assert!(near(fast, 3), "{fast}: what was long ago does not count");
 }
 
