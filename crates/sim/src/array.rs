@@ -16,6 +16,7 @@
 mod build;
 mod pace;
 mod prices;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
 use prices::Prices;
+use room::Room;
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -48,6 +50,7 @@ pub struct ArrayVolume {
     spent: Nanos,
     now: Nanos,
     inbox: VecDeque<(Nanos, Incoming)>,
+    writes: Room,
     agenda: Agenda<Due>,
     /// Requests under way, by the engine's name for them.
     requests: Slab<u64>,
@@ -143,7 +146,11 @@ impl ArrayVolume {
                 Due::Send { member, request } => {
                     self.members[usize::from(member.0)].submit(request, at);
                 }
-                Due::Answer(tag) => self.answered.push_back(Completion { tag, at }),
+                Due::Answer(tag) => {
+                    self.answered.push_back(Completion { tag, at });
+                    self.writes.ended(tag);
+                    self.let_in(at);
+                }
             }
         }
         for member in &mut self.members {
@@ -188,6 +195,13 @@ impl ArrayVolume {
         self.settle(now, &mut clock);
         self.spent += clock.since(at);
         self.free_at = clock;
+    }
+
+    /// Writes for which there is room go to the core.
+    fn let_in(&mut self, at: Nanos) {
+        while let Some(request) = self.writes.next() {
+            self.inbox.push_back((at, Incoming::Request(request)));
+        }
     }
 
     fn take_in(&mut self, request: Request, now: Time) {
@@ -324,7 +338,12 @@ impl Volume for ArrayVolume {
 
     fn submit(&mut self, request: Request, now: Nanos) {
         self.run(now);
-        self.inbox.push_back((now, Incoming::Request(request)));
+        if matches!(request.op, Op::Write | Op::WriteThrough) {
+            self.writes.wait(request);
+            self.let_in(now);
+        } else {
+            self.inbox.push_back((now, Incoming::Request(request)));
+        }
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
