@@ -417,6 +417,8 @@ impl<'a> Builder<'a> {
         config.layout = layout(level, shape.layout.as_deref())?;
         config.chunk = shape.chunk.map(|bytes| Sectors(bytes / 512));
         config.bitmap = match shape.bitmap.as_deref() {
+            // Of a resync of the whole, which bits that are all clear would make end at once.
+            _ if start.resync_from.is_some() => BitmapChoice::None,
             Some("internal") => BitmapChoice::Internal,
             Some(_) => BitmapChoice::None,
             None => BitmapChoice::Default,

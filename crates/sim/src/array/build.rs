@@ -202,6 +202,8 @@ impl ArrayVolume {
             commands: Slab::new(),
             answered: VecDeque::new(),
             ended: Vec::new(),
+            timer: None,
+            is_settled: false,
         };
         array.work(Nanos::ZERO);
         Ok(array)
