@@ -132,7 +132,8 @@ pub fn run(directory: &str) -> Result<(), Error> {
         };
         let case = Case::parse(&text);
         let records = predict(&lapstrake, source.plan)?;
-        let rows: Vec<Row> = (0..case.rows.len()).map(|row| source.row(&case, row, &records)).collect();
+        let rows: Vec<Row> =
+            (0..case.rows.len()).map(|row| source.row(&case, row, &records)).collect();
         print!("{}", table::report(source.csv, &case, &rows));
     }
     Ok(())

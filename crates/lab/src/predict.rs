@@ -27,9 +27,7 @@ pub use table::table;
 
 use crate::LabError;
 use crate::facts::versions;
-use crate::plan::{
-    Array, DiskPlace, Load, Plan, Workload, listed, processor_named, profile,
-};
+use crate::plan::{Array, DiskPlace, Load, Plan, Workload, listed, processor_named, profile};
 use crate::record::{self, Device, Experiment, Facts, Origin, Run, State, Subject};
 use crate::run::{subject_record, workload_record};
 use crate::store::{ExperimentId, Store};

@@ -28,11 +28,7 @@ pub(crate) fn tolerance(level: Option<Level>, layout: Option<Layout>, slots: usi
 }
 
 /// The groups of an array.
-pub(crate) fn groups(
-    level: Option<Level>,
-    layout: Option<Layout>,
-    slots: Vec<Slot>,
-) -> Vec<Group> {
+pub(crate) fn groups(level: Option<Level>, layout: Option<Layout>, slots: Vec<Slot>) -> Vec<Group> {
     let tolerance = tolerance(level, layout, slots.len());
     let least = slots.iter().map(|slot| slot.bits).fold(f64::INFINITY, f64::min);
     if level == Some(Level::Raid10) {

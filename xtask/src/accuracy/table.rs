@@ -125,15 +125,9 @@ mod tests {
     #[test]
     fn errors_and_ranks_are_those_of_the_arrays_and_of_all() {
         let case = Case::parse("config,x\nd,10\na,20\nb,30\nc,\ne,40\n");
-        let row =
-            |x: f64, is_array: bool| Row { figures: BTreeMap::from([("x", x)]), is_array };
-        let predicted = [
-            row(10.0, false),
-            row(22.0, true),
-            row(45.0, true),
-            row(1.0, true),
-            row(44.0, true),
-        ];
+        let row = |x: f64, is_array: bool| Row { figures: BTreeMap::from([("x", x)]), is_array };
+        let predicted =
+            [row(10.0, false), row(22.0, true), row(45.0, true), row(1.0, true), row(44.0, true)];
         let text = report("case", &case, &predicted);
         // Of 20, 30 and 40: off by 10, 50 and 10 %; one pair of three is the wrong way round, one of six with the disk.
         assert!(

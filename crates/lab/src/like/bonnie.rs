@@ -393,8 +393,7 @@ mod tests {
 
     #[test]
     fn fast_leaves_out_characters() {
-        let phases =
-            run_it(Settings {
+        let phases = run_it(Settings {
             version: BonnieVersion::V2_00a,
             size: 1 << 20,
             chunk: 65536,
@@ -410,8 +409,7 @@ mod tests {
     fn the_old_version_writes_all_by_characters_through_a_buffer() {
         let (size, chunk) = (1 << 20, 8192);
         let version = BonnieVersion::V1_03;
-        let phases =
-            run_it(Settings { version, size, chunk, files: 0, sync: false, fast: false });
+        let phases = run_it(Settings { version, size, chunk, files: 0, sync: false, fast: false });
         let moved = |phase: &Phase| (phase.name.clone(), phase.read.bytes + phase.write.bytes);
         assert_eq!(moved(&phases[0]), ("per-character output".into(), size));
         assert_eq!(moved(&phases[3]), ("per-character input".into(), size));

@@ -121,8 +121,7 @@ impl<'a> Arrays<'a> {
     /// A controller makes volumes of disks behind it.
     fn on_no_controller(&self, choice: &Choice) -> Option<String> {
         let named = |leg: &Leg| self.disks.iter().find(|disk| disk.name == leg.name());
-        let mut behind =
-            choice.members.iter().map(|leg| named(leg)?.model.controller.as_deref());
+        let mut behind = choice.members.iter().map(|leg| named(leg)?.model.controller.as_deref());
         let first = behind.next()?;
         let is_one = first.is_some() && behind.all(|other| other == first);
         (choice.kind == SubjectKind::Controller && !is_one).then(|| {
@@ -428,10 +427,9 @@ fn drop_useless(choice: &mut Choice) {
             shape.over = Over::Process;
         }
         SubjectKind::Null => *shape = Shape { stride: true, ..Shape::default() },
-        SubjectKind::Disk
-        | SubjectKind::Existing
-        | SubjectKind::Controller
-        | SubjectKind::Md => shape.over = Over::Process,
+        SubjectKind::Disk | SubjectKind::Existing | SubjectKind::Controller | SubjectKind::Md => {
+            shape.over = Over::Process
+        }
         SubjectKind::Lapstrake => {}
     }
     if !matches!(choice.kind, SubjectKind::Lapstrake) || shape.over == Over::Loop {

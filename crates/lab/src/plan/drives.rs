@@ -3,8 +3,8 @@
 use super::raw::{RawCare, RawChannel, RawController, RawDisk, RawMachine};
 use super::resolve::{Problems, is_name};
 use super::values::{Bytes, Time};
-use crate::advise::Care;
 use super::{Channel, Controller, DiskShape, Machine};
+use crate::advise::Care;
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
 use std::path::Path;

@@ -258,7 +258,8 @@ fn what_is_said_for_predictions_is_looked_up_and_faults_have_their_lines() {
              like = \"bonnie++\"\nversion = \"1.03\"\nsize = \"64M\"\nsize-predicted = \"4G\"\n"
         )
     };
-    let volume = "system = \"controller\"\nmembers = 4\nlevel = 10\nchunk = \"256K\"\nfilesystem = \"ext3\"";
+    let volume =
+        "system = \"controller\"\nmembers = 4\nlevel = 10\nchunk = \"256K\"\nfilesystem = \"ext3\"";
     let plan = good(&text("run = \"512K\"\n[care]\nyears = 3\nscrub = \"0h\"", volume));
     assert_eq!(plan.arrays[0].shape.chunk, Some(256 << 10));
     assert_eq!((plan.controllers[0].cache, plan.controllers[0].run), (64 << 20, Some(512 << 10)));
@@ -278,7 +279,8 @@ fn what_is_said_for_predictions_is_looked_up_and_faults_have_their_lines() {
     wrong("[[controller]]\nname = \"hba\"\ncache = \"1M\"", volume, 6, "another controller");
     wrong("[machine]\nlow-memory = \"1M\"", volume, 6, "needs 16M");
     wrong("[care]\nyears = 0.0", volume, 6, "more than 0");
-    let raid5 = "name = \"v\"\nsystem = \"controller\"\nmembers = 4\nlevel = 5\nfilesystem = \"ext3\"";
+    let raid5 =
+        "name = \"v\"\nsystem = \"controller\"\nmembers = 4\nlevel = 5\nfilesystem = \"ext3\"";
     wrong("", raid5, 12, "0, 1 and 10 are");
     let behind_none = text("", volume).replace("controller = \"hba\"", "");
     assert!(problems(&behind_none).iter().any(|text| text.contains("behind one [[controller]]")));
@@ -287,7 +289,9 @@ fn what_is_said_for_predictions_is_looked_up_and_faults_have_their_lines() {
 #[test]
 fn arrays_nest_in_their_own_kind() {
     let pair = |system| {
-        format!("[[array]]\nname = \"p\"\nsystem = \"{system}\"\nlevel = 1\nmembers = 2\nmeasure = false\n")
+        format!(
+            "[[array]]\nname = \"p\"\nsystem = \"{system}\"\nlevel = 1\nmembers = 2\nmeasure = false\n"
+        )
     };
     let above = "[[array]]\nname = \"s\"\nsystem = \"md\"\nlevel = 0\nmembers = [\"p\", \"c\"]\n";
     let plan = good(&with(&format!("{}{above}", pair("md"))));

@@ -486,7 +486,9 @@ fn unit(
     let default = ControllerConfig::ware_9690sa(cache, level);
     let config = ControllerConfig {
         rate: controller.rate.unwrap_or(default.rate),
-        overhead: controller.overhead.map_or(default.overhead, |time| Nanos(time.as_nanos() as u64)),
+        overhead: controller
+            .overhead
+            .map_or(default.overhead, |time| Nanos(time.as_nanos() as u64)),
         run: controller.run.map_or(default.run, |bytes| bytes / 512),
         ..default
     };

@@ -30,16 +30,7 @@ pub fn table(prediction: &Prediction) -> String {
             name => format!("{}: {name}", metric.workload),
         };
         let [value, low, high, unit] = cells(metric);
-        table.add_row([
-            array,
-            load,
-            value,
-            low,
-            high,
-            unit,
-            latency("p50"),
-            latency("p99"),
-        ]);
+        table.add_row([array, load, value, low, high, unit, latency("p50"), latency("p99")]);
     }
     for column in [2, 3, 4, 6, 7] {
         if let Some(column) = table.column_mut(column) {

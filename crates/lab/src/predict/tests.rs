@@ -189,8 +189,7 @@ fn a_controllers_cache_takes_small_writes() {
     );
     let plan = Plan::parse(&text, Path::new("/")).unwrap_or_else(|problems| panic!("{problems:?}"));
     let prediction = predicted(&plan, &options(1, 2));
-    let names: Vec<&str> =
-        prediction.cases.iter().map(|case| case.subject.name.as_str()).collect();
+    let names: Vec<&str> = prediction.cases.iter().map(|case| case.subject.name.as_str()).collect();
     let writes = |array: &str| value(&prediction, array, "random write", "rate").value;
     let [own, behind, bare] = [names[0], names[2], names[4]].map(writes);
     assert!(own > 2.0 * bare && behind > 2.0 * bare, "{own} own, {behind} behind it, {bare} bare");
