@@ -45,7 +45,6 @@ bench: ## all benchmarks in full, against their gates
 	$(CARGO) xtask bench
 
 accuracy: build ## models against what was measured: make accuracy TRACES=DIR CASES=DIR
-	$(CARGO) build --locked --release --package lapstrake-sim --bin lapstrake-cases
 	scripts/accuracy.sh '$(TRACES)' '$(CASES)'
 
 fuzz: ## every fuzz target for FUZZ_SECONDS

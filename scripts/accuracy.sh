@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # accuracy.sh [TRACES] [CASES]: how far the models are from what was measured.
 #
-# CASES: published figures of arrays, as CSV files; predicted from models of their disks, printed beside
-# them (lapstrake-cases).
+# CASES: published figures of arrays, as CSV files; what the shipped plans predict is printed beside them
+# (cargo xtask accuracy).
 #
 # TRACES: measured traces of disks, replayed on models made from the files beside them; the demerits are
 # held against DiskSim's: at most 10 % above. For each NAME.trace in the directory there must be NAME.model,
@@ -16,7 +16,7 @@ cases=${2:-}
 if [[ -z $cases ]]; then
     echo "NOT RUN: arrays against published figures: no directory; make accuracy CASES=DIR"
 else
-    ${LAPSTRAKE_CASES:-target/release/lapstrake-cases} "$cases"
+    LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy "$cases"
 fi
 if [[ -z $traces ]]; then
     echo "NOT RUN: disks against measured traces: no directory; make accuracy TRACES=DIR"

@@ -1,5 +1,6 @@
 //! The project's own chores, run as `cargo xtask CHORE`: what a Makefile would say too clumsily.
 
+mod accuracy;
 mod bench;
 mod fuzz;
 mod imports;
@@ -14,6 +15,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 
 const USAGE: &str = "\
 usage: cargo xtask CHORE
+  accuracy CASES                 predict the arrays of published figures (CSV files), beside them
   check-imports                  hold the crates' imports against the allowed arrows
   check-nostd                    build the pure crates without the standard library
   fuzz SECONDS [TARGET]...       run the fuzz targets (all), each for so long
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
+        ["accuracy", directory] => accuracy::run(directory),
         ["check-imports"] => imports::check(),
         ["check-nostd"] => nostd::check(),
         ["fuzz", seconds, targets @ ..] => match seconds.parse() {

@@ -18,6 +18,7 @@ mod clients;
 mod error;
 mod facts;
 mod like;
+mod safety;
 mod subject;
 mod workload;
 

@@ -13,6 +13,7 @@ mod resolve;
 mod values;
 mod workloads;
 
+use crate::advise::Care;
 use crate::record::{State, SubjectKind};
 use lapstrake_device::MemberSpec;
 use lapstrake_geometry::Level;
@@ -45,8 +46,12 @@ pub struct Plan {
     pub rules: Rules,
     /// On what arrays are predicted to run.
     pub machine: Machine,
+    /// How disks are looked after, where their loss is predicted.
+    pub care: Care,
     /// What disks share on their way, when they are predicted.
     pub channels: Vec<Channel>,
+    /// Controllers that disks are behind, when they are predicted.
+    pub controllers: Vec<Controller>,
     /// The disks.
     pub disks: Vec<Disk>,
     /// What is measured.
@@ -122,8 +127,12 @@ pub struct DiskShape {
     pub drive: Option<String>,
     /// The channel that its drive is on; none: a link of its own.
     pub channel: Option<String>,
+    /// The controller that its drive is behind.
+    pub controller: Option<String>,
     /// Where on its drive it begins.
     pub at: Option<Place>,
+    /// How large it is, where it is not as large as the image that is made.
+    pub size: Option<Place>,
 }
 
 /// On what arrays are predicted to run.
@@ -133,6 +142,8 @@ pub struct Machine {
     pub processor: Option<ProcessorProfile>,
     /// Its memory in bytes; the prediction's default if none is said.
     pub memory: Option<u64>,
+    /// The part of it that a kernel of 32 bits has in its own address space; all if none is said.
+    pub low_memory: Option<u64>,
     /// Its Linux: 20621 is 2.6.21; the prediction's default if none is said.
     pub linux: Option<u32>,
 }
@@ -146,6 +157,21 @@ pub struct Channel {
     pub rate: u64,
     /// A command keeps it from its beginning to its end.
     pub holds: bool,
+}
+
+/// A RAID controller with a battery behind its cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Controller {
+    /// Its name in the plan.
+    pub name: String,
+    /// Bytes of cache for writes: of a volume of its own all of it, of a disk that it passes on its share.
+    pub cache: u64,
+    /// Bytes in a second between it and the host.
+    pub rate: Option<u64>,
+    /// From a command to its first byte.
+    pub overhead: Option<Duration>,
+    /// Bytes of what it writes to its disks at once.
+    pub run: Option<u64>,
 }
 
 /// What a disk is.
@@ -337,8 +363,12 @@ pub enum Pattern {
 pub enum Like {
     /// bonnie++.
     Bonnie {
+        /// Whose way of working.
+        version: BonnieVersion,
         /// `-s`, bytes.
         size: u64,
+        /// The same where it is predicted.
+        size_predicted: u64,
         /// Of a write and read, bytes.
         chunk: u64,
         /// `-n`, as a number of files; 0: none are made.
@@ -356,6 +386,8 @@ pub enum Like {
         tests: Vec<u8>,
         /// `-s`, bytes.
         size: u64,
+        /// The same where it is predicted.
+        size_predicted: u64,
         /// `-r`, bytes.
         record: u64,
         /// `-t`; 0: without, as one process.
@@ -367,6 +399,18 @@ pub enum Like {
     },
     /// `hdparm -t`.
     Hdparm,
+}
+
+/// What versions of bonnie++ do differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum BonnieVersion {
+    /// Characters go through stdio, over the whole size; three processes seek.
+    #[serde(rename = "1.03")]
+    V1_03,
+    /// Each character is a call, 3 MiB of them; five seek.
+    #[default]
+    #[serde(rename = "2.00a")]
+    V2_00a,
 }
 
 /// A program of others.
@@ -501,6 +545,19 @@ impl Plan {
     }
 }
 
+impl Like {
+    /// As it is predicted, where sizes need not fit on images.
+    #[must_use]
+    pub(crate) fn as_predicted(mut self) -> Self {
+        match &mut self {
+            Self::Bonnie { size, size_predicted, .. }
+            | Self::Iozone { size, size_predicted, .. } => *size = *size_predicted,
+            Self::Hdparm => {}
+        }
+        self
+    }
+}
+
 impl Io {
     /// Reads of `block` bytes over the whole of a range, one after the other, through the page cache.
     #[must_use]
@@ -576,6 +633,12 @@ impl Workload {
 }
 
 impl Array {
+    /// Whether the lab does not build it: a controller's volume, and md on md.
+    pub(crate) fn is_only_predicted(&self) -> bool {
+        let nests = self.members.iter().any(|leg| matches!(leg, Leg::Array(_)));
+        self.kind == SubjectKind::Controller || (self.kind == SubjectKind::Md && nests)
+    }
+
     /// Whether loads meet a mounted filesystem.
     #[must_use]
     pub fn has_filesystem(&self) -> bool {

@@ -15,6 +15,7 @@ pub(crate) mod drive;
 mod fit;
 mod here;
 mod job;
+mod loss;
 mod machine;
 mod metrics;
 mod system;
@@ -26,7 +27,7 @@ pub use table::table;
 
 use crate::LabError;
 use crate::facts::versions;
-use crate::plan::{Array, DiskPlace, Plan, Workload, listed, processor_named, profile};
+use crate::plan::{Array, DiskPlace, Load, Plan, Workload, listed, processor_named, profile};
 use crate::record::{self, Device, Experiment, Facts, Origin, Run, State, Subject};
 use crate::run::{subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
@@ -36,6 +37,8 @@ use here::here;
 use job::{Done, Job};
 use lapstrake_model::ProcessorProfile;
 use lapstrake_model::profile::Profile;
+use lapstrake_model::safety::Loss;
+use loss::LossJob;
 use machine::Drives;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -89,6 +92,8 @@ pub struct Prediction {
     pub cases: Vec<Predicted>,
     /// How long rebuilds and resyncs of the arrays take without a load.
     pub courses: Vec<Metric>,
+    /// How likely arrays are to lose data.
+    pub losses: Vec<Metric>,
     /// What to know of it.
     pub notes: Vec<String>,
     /// From which profiles were drawn.
@@ -138,6 +143,7 @@ pub fn predict(
     watch: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Prediction, LabError> {
     let began = Instant::now();
+    let plan = &as_predicted(plan);
     let seed = options.seed.unwrap_or(plan.rules.seed);
     let drives = Drives::new(plan, options, seed).map_err(unpredicted)?;
     let mut notes = plan.notes.clone();
@@ -166,6 +172,13 @@ pub fn predict(
     let done = work(&jobs, options.threads, |job| job.run(plan, &drives), &ran);
     let ran = |done: usize| watch(jobs.len() + done, all);
     let course_done = work(&course_jobs, options.threads, |job| job.run(plan, &drives), &ran);
+    let loss_jobs = loss::jobs(&cases, &courses, &course_done, draws);
+    let losses = work(&loss_jobs, options.threads, |job| job.run(plan, &drives), &|_| ());
+    let per_array = loss_jobs.chunks(draws as usize).zip(losses.chunks(draws as usize));
+    let of_array = |(jobs, done): (&[LossJob<'_>], &[Option<Loss>])| {
+        loss::metrics(jobs[0].array, plan.care.years, done)
+    };
+    let losses = per_array.flat_map(of_array).collect();
     let worked = done.iter().map(|done| done.worked).sum::<Duration>();
     let chunks = course_done.chunks(draws as usize);
     let courses = courses.into_iter().zip(chunks);
@@ -173,12 +186,24 @@ pub fn predict(
     Ok(Prediction {
         cases: cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect(),
         courses: courses.filter_map(|(course, done)| courses::metric(course, done)).collect(),
+        losses,
         notes,
         seed,
         virtual_time: done.iter().map(|done| done.virtual_time).sum(),
         worked,
         took: began.elapsed(),
     })
+}
+
+/// The plan with the sizes that it has for predictions.
+fn as_predicted(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for workload in &mut plan.workloads {
+        if let Load::Like(like) = &mut workload.load {
+            *like = like.clone().as_predicted();
+        }
+    }
+    plan
 }
 
 fn unpredicted(faults: Vec<String>) -> LabError {
@@ -297,7 +322,13 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
         }
     };
     let processor = options.processor.as_ref().or(plan.machine.processor.as_ref());
-    let mut more = BTreeMap::new();
+    // What no load was measured with.
+    let alone = prediction.courses.iter().chain(&prediction.losses);
+    let told = |metric: &Metric| {
+        let Metric { array, workload, metric: name, .. } = metric;
+        (format!("{array}: {workload}, {name}"), table::words(metric))
+    };
+    let mut more: BTreeMap<String, String> = alone.map(told).collect();
     more.insert("seed".into(), prediction.seed.to_string());
     more.insert("draws".into(), options.draws.to_string());
     Facts {

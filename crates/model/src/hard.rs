@@ -80,6 +80,8 @@ pub struct HardDisk {
     arm_free: Nanos,
     /// The arm's last job was a write.
     arm_wrote: bool,
+    /// One past the last block that it wrote, or will have written.
+    written_to: u64,
     job: Option<Job>,
     /// A waiting write had the arm last, though reads waited.
     last_was_clean: bool,
@@ -111,6 +113,7 @@ impl HardDisk {
             arm,
             arm_free: Nanos::ZERO,
             arm_wrote: false,
+            written_to: 0,
             job: None,
             last_was_clean: false,
             holder: None,

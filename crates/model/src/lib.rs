@@ -4,7 +4,6 @@
 //! data. The time is an argument, nothing is drawn that does not follow from a seed, so a run is
 //! the same each time.
 
-pub mod bounded;
 pub mod cache;
 pub mod channel;
 pub mod controller;
@@ -30,7 +29,6 @@ mod time;
 pub mod trace;
 pub mod volume;
 
-pub use bounded::Bounded;
 pub use channel::Channel;
 pub use controller::{ControllerConfig, ControllerUnit, UnitLevel};
 pub use disk::{Disk, DiskModel};

@@ -61,6 +61,8 @@ pub struct Queued {
     plugged_to: Option<Nanos>,
     answered: VecDeque<Completion>,
     now: Nanos,
+    /// All that happens up to `now` has been done.
+    is_settled: bool,
 }
 
 impl std::fmt::Debug for Queued {
@@ -98,6 +100,7 @@ impl Queued {
             plugged_to: None,
             answered: VecDeque::new(),
             now: Nanos::ZERO,
+            is_settled: false,
         }
     }
 
@@ -207,6 +210,9 @@ impl Queued {
     }
 
     fn run(&mut self, now: Nanos) {
+        if self.is_settled && now <= self.now {
+            return;
+        }
         loop {
             let device = self.inner.next_event();
             let plug = self.plugged_to;
@@ -225,6 +231,7 @@ impl Queued {
             self.send(at);
         }
         self.now = self.now.max(now);
+        self.is_settled = true;
     }
 }
 
@@ -237,6 +244,7 @@ impl Volume for Queued {
         self.run(now);
         self.take_in(request, now);
         self.send(now);
+        self.is_settled = false;
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {

@@ -16,6 +16,7 @@
 mod build;
 mod pace;
 mod prices;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
 use prices::Prices;
+use room::Room;
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -47,6 +49,7 @@ pub struct ArrayVolume {
     spent: Nanos,
     now: Nanos,
     inbox: VecDeque<(Nanos, Incoming)>,
+    writes: Room,
     agenda: Agenda<Due>,
     /// Requests under way, by the engine's name for them.
     requests: Slab<u64>,
@@ -54,6 +57,10 @@ pub struct ArrayVolume {
     commands: Slab<Command>,
     answered: VecDeque<Completion>,
     ended: Vec<(SyncAction, SyncEnd, Nanos)>,
+    /// When the engine wants to be called next whatever comes.
+    timer: Option<Nanos>,
+    /// All that happens up to `now` has been done.
+    is_settled: bool,
 }
 
 /// What waits for the core.
@@ -102,6 +109,7 @@ impl ArrayVolume {
         self.run(now);
         let is_begun = self.supervisor.handle_sync(time(now), action);
         self.work(now);
+        self.is_settled = false;
         is_begun
     }
 
@@ -118,10 +126,14 @@ impl ArrayVolume {
     }
 
     fn run(&mut self, now: Nanos) {
+        if self.is_settled && now <= self.now {
+            return;
+        }
         while let Some(at) = self.next_step().filter(|at| *at <= now) {
             self.step(at);
         }
         self.now = self.now.max(now);
+        self.is_settled = true;
     }
 
     /// When something is to be done next, besides handing out answers.
@@ -129,9 +141,8 @@ impl ArrayVolume {
         let agenda = self.agenda.next().map(Nanos);
         let members = self.members.iter().filter_map(|member| member.next_event()).min();
         let waiting = self.inbox.front().map(|(at, _)| *at);
-        let timers = [self.shard.poll_deadline(), self.supervisor.poll_deadline()];
-        let timers = timers.into_iter().flatten().map(|at| Nanos(at.0)).min();
-        let core = [waiting, timers].into_iter().flatten().min().map(|at| at.max(self.free_at));
+        let core = [waiting, self.timer].into_iter().flatten().min();
+        let core = core.map(|at| at.max(self.free_at));
         [agenda, members, core].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
@@ -142,7 +153,11 @@ impl ArrayVolume {
                 Due::Send { member, request } => {
                     self.members[usize::from(member.0)].submit(request, at);
                 }
-                Due::Answer(tag) => self.answered.push_back(Completion { tag, at }),
+                Due::Answer(tag) => {
+                    self.answered.push_back(Completion { tag, at });
+                    self.writes.ended(tag);
+                    self.let_in(at);
+                }
             }
         }
         for member in &mut self.members {
@@ -151,9 +166,7 @@ impl ArrayVolume {
                 self.inbox.push_back((completion.at, Incoming::Command(command)));
             }
         }
-        let is_due = |time: Option<Time>| time.is_some_and(|due| due.0 <= at.0);
-        let has_timer =
-            is_due(self.shard.poll_deadline()) || is_due(self.supervisor.poll_deadline());
+        let has_timer = self.timer.is_some_and(|due| due <= at);
         if self.free_at <= at && (has_timer || !self.inbox.is_empty()) {
             self.work(at);
         }
@@ -187,6 +200,15 @@ impl ArrayVolume {
         self.settle(now, &mut clock);
         self.spent += clock.since(at);
         self.free_at = clock;
+        let timers = [self.shard.poll_deadline(), self.supervisor.poll_deadline()];
+        self.timer = timers.into_iter().flatten().map(|at| Nanos(at.0)).min();
+    }
+
+    /// Writes for which there is room go to the core.
+    fn let_in(&mut self, at: Nanos) {
+        while let Some(request) = self.writes.next() {
+            self.inbox.push_back((at, Incoming::Request(request)));
+        }
     }
 
     fn take_in(&mut self, request: Request, now: Time) {
@@ -321,7 +343,13 @@ impl Volume for ArrayVolume {
 
     fn submit(&mut self, request: Request, now: Nanos) {
         self.run(now);
-        self.inbox.push_back((now, Incoming::Request(request)));
+        self.is_settled = false;
+        if matches!(request.op, Op::Write | Op::WriteThrough) {
+            self.writes.wait(request);
+            self.let_in(now);
+        } else {
+            self.inbox.push_back((now, Incoming::Request(request)));
+        }
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {

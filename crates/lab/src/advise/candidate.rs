@@ -2,6 +2,7 @@
 
 use super::Disk;
 use crate::report::units::bytes;
+use crate::safety;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
 use std::collections::BTreeMap;
 
@@ -82,16 +83,7 @@ impl Array {
 
     /// How many slots may be lost, whichever they are.
     pub(super) fn tolerance(&self) -> usize {
-        match self.level {
-            None | Some(Level::Linear | Level::Raid0) => 0,
-            Some(Level::Raid1) => self.parts.len() - 1,
-            Some(Level::Raid4 | Level::Raid5) => 1,
-            Some(Level::Raid6) => 2,
-            Some(Level::Raid10) => match self.layout {
-                Some(Layout::Raid10(layout)) => layout.copies() as usize - 1,
-                _ => 1,
-            },
-        }
+        safety::tolerance(self.level, self.layout, self.parts.len())
     }
 
     fn words(&self, disks: &[Disk]) -> String {

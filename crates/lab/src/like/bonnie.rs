@@ -1,4 +1,4 @@
-//! bonnie++ 2.00a.
+//! bonnie++ 2.00a, and 1.03.
 //!
 //! One file: bytes written one by one (3 MiB), the whole written in chunks, each chunk read, changed and written back, bytes
 //! read one by one, the whole read; each part ends with fsync and close, which are part of its time. Then 8192 seeks
@@ -6,16 +6,20 @@
 //! and deleted, in the order of their names and in random order; making and deleting end with sync(2), which is
 //! part of the time.
 //!
-//! Source: bonnie++.cpp, bon_io.cpp and bon_file.cpp of Debian's 2.00a+nmu1, read for what they do.
+//! 1.03 differs in two things: its characters go through stdio (a buffer of a page), over the whole size; and three
+//! readers seek.
+//!
+//! Source: bonnie++.cpp, bon_io.cpp and bon_file.cpp of Debian's 2.00a+nmu1, and of 1.03e, read for what they do.
 
 use super::{Bench, at, phase};
+use crate::plan::BonnieVersion;
 use crate::record::{Phase, Unit};
 use crate::workload::recorder::{Kind, Recorder};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -24,7 +28,8 @@ use std::time::Instant;
 
 const BYTE_IO: u64 = 3 << 20;
 const SEEKS: usize = 8192;
-const SEEKERS: usize = 5;
+/// stdio's buffer for a file.
+const STDIO: usize = 4096;
 /// One seek in so many writes.
 const UPDATE: u32 = 10;
 const NAME_EXTRA: usize = 12;
@@ -33,6 +38,7 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRS
 /// What to do, as bonnie++'s options say it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
+    pub version: BonnieVersion,
     pub size: u64,
     pub chunk: u64,
     pub files: u64,
@@ -92,18 +98,30 @@ fn file_parts(
     seed: u64,
     phases: &mut Vec<Phase>,
 ) -> Result<(), String> {
-    let Settings { size, chunk, fast, .. } = settings;
-    let (chunks, byte_chunks) = (size / chunk, if fast { 0 } else { BYTE_IO / chunk });
+    let Settings { version, size, chunk, fast, .. } = settings;
+    let chunks = size / chunk;
+    let (byte_chunks, stdio) = match version {
+        _ if fast => (0, None),
+        BonnieVersion::V1_03 => (chunks, Some(STDIO)),
+        BonnieVersion::V2_00a => (BYTE_IO / chunk, None),
+    };
+    let bytes_by_characters = (byte_chunks * chunk) as f64;
     let speed = Unit::BytesPerSecond;
     let mut buffer = vec![0u8; chunk as usize];
     if byte_chunks > 0 {
-        let mut file = open(path, true)?;
-        phases.push(bench.part("per-character output", speed, BYTE_IO as f64, |clock| {
+        let file = open(path, true)?;
+        phases.push(bench.part("per-character output", speed, bytes_by_characters, |clock| {
+            let mut out: Box<dyn Write> = match stdio {
+                Some(buffer) => Box::new(BufWriter::with_capacity(buffer, &file)),
+                None => Box::new(&file),
+            };
             for _ in 0..byte_chunks {
                 clock.time(Kind::Write, chunk, || {
-                    (0..chunk).try_for_each(|i| file.write_all(&[(i & 0x7f) as u8]))
+                    (0..chunk).try_for_each(|i| out.write_all(&[(i & 0x7f) as u8]))
                 })?;
             }
+            out.flush().map_err(at("writing"))?;
+            drop(out);
             close(file)
         })?);
     }
@@ -128,14 +146,19 @@ fn file_parts(
         close(file)
     })?);
     if byte_chunks > 0 {
-        let mut file = open(path, false)?;
-        phases.push(bench.part("per-character input", speed, BYTE_IO as f64, |clock| {
+        let file = open(path, false)?;
+        phases.push(bench.part("per-character input", speed, bytes_by_characters, |clock| {
+            let mut input: Box<dyn Read> = match stdio {
+                Some(buffer) => Box::new(BufReader::with_capacity(buffer, &file)),
+                None => Box::new(&file),
+            };
             let mut byte = [0u8];
             for _ in 0..byte_chunks {
                 clock.time(Kind::Read, chunk, || {
-                    (0..chunk).try_for_each(|_| file.read_exact(&mut byte))
+                    (0..chunk).try_for_each(|_| input.read_exact(&mut byte))
                 })?;
             }
+            drop(input);
             close(file)
         })?);
     }
@@ -156,11 +179,15 @@ fn at_seek(error: std::io::Error) -> String {
 
 /// Tickets, dealt to whichever seeker comes first.
 fn seeks(bench: &Bench<'_>, path: &Path, settings: Settings, seed: u64) -> Result<Phase, String> {
-    let Settings { chunk, sync, .. } = settings;
+    let Settings { version, chunk, sync, .. } = settings;
+    let seekers = match version {
+        BonnieVersion::V1_03 => 3,
+        BonnieVersion::V2_00a => 5,
+    };
     let chunks = (settings.size / chunk).max(1);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let tickets: Vec<u32> = (0..SEEKS).map(|_| random.random_range(0..i32::MAX as u32)).collect();
-    let (next, start) = (AtomicUsize::new(0), Barrier::new(SEEKERS));
+    let (next, start) = (AtomicUsize::new(0), Barrier::new(seekers));
     let before = (bench.meter)();
     let began = Instant::now();
     let seeker = || -> Result<(Instant, Instant, Recorder), String> {
@@ -185,7 +212,7 @@ fn seeks(bench: &Bench<'_>, path: &Path, settings: Settings, seed: u64) -> Resul
         Ok((first, Instant::now(), clock.recorder))
     };
     let done: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..SEEKERS).map(|_| scope.spawn(seeker)).collect();
+        let threads: Vec<_> = (0..seekers).map(|_| scope.spawn(seeker)).collect();
         threads.into_iter().map(|thread| thread.join().expect("a seeker does not panic")).collect()
     });
     let done = done.into_iter().collect::<Result<Vec<_>, String>>()?;
@@ -313,7 +340,14 @@ mod tests {
     #[test]
     fn each_part_moves_what_bonnie_moves() {
         let size = 4 << 20;
-        let phases = run_it(Settings { size, chunk: 8192, files: 64, sync: false, fast: false });
+        let phases = run_it(Settings {
+            version: BonnieVersion::V2_00a,
+            size,
+            chunk: 8192,
+            files: 64,
+            sync: false,
+            fast: false,
+        });
         let moved = |phase: &Phase| {
             (
                 phase.name.clone(),
@@ -359,9 +393,26 @@ mod tests {
 
     #[test]
     fn fast_leaves_out_characters() {
-        let phases =
-            run_it(Settings { size: 1 << 20, chunk: 65536, files: 0, sync: true, fast: true });
+        let phases = run_it(Settings {
+            version: BonnieVersion::V2_00a,
+            size: 1 << 20,
+            chunk: 65536,
+            files: 0,
+            sync: true,
+            fast: true,
+        });
         let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["block output", "rewrite", "block input", "seeks"]);
+    }
+
+    #[test]
+    fn the_old_version_writes_all_by_characters_through_a_buffer() {
+        let (size, chunk) = (1 << 20, 8192);
+        let version = BonnieVersion::V1_03;
+        let phases = run_it(Settings { version, size, chunk, files: 0, sync: false, fast: false });
+        let moved = |phase: &Phase| (phase.name.clone(), phase.read.bytes + phase.write.bytes);
+        assert_eq!(moved(&phases[0]), ("per-character output".into(), size));
+        assert_eq!(moved(&phases[3]), ("per-character input".into(), size));
+        assert_eq!(phases[5].name, "seeks");
     }
 }

@@ -66,7 +66,8 @@ impl<'a> Arrays<'a> {
         let Some(members) = self.members(raw, problems) else { return };
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for choice in unfold(raw, &members) {
-            match impossible(&choice).or_else(|| self.too_small(&choice)) {
+            let here = || self.too_small(&choice).or_else(|| self.on_no_controller(&choice));
+            match impossible(&choice).or_else(here) {
                 None if good.iter().any(|known: &Choice| same(known, &choice)) => {}
                 None => good.push(choice),
                 Some(why) => bad.push((choice, why)),
@@ -122,6 +123,17 @@ impl<'a> Arrays<'a> {
         Some(format!("{system} needs {mib}M of each member, more than {:?} has", leg.name()))
     }
 
+    /// A controller makes volumes of disks behind it.
+    fn on_no_controller(&self, choice: &Choice) -> Option<String> {
+        let named = |leg: &Leg| self.disks.iter().find(|disk| disk.name == leg.name());
+        let mut behind = choice.members.iter().map(|leg| named(leg)?.model.controller.as_deref());
+        let first = behind.next()?;
+        let is_one = first.is_some() && behind.all(|other| other == first);
+        (choice.kind == SubjectKind::Controller && !is_one).then(|| {
+            "a controller's volume is made of disks behind one [[controller]]: controller = \"NAME\" in their [[disk]]".into()
+        })
+    }
+
     /// The choices of members, looked up.
     fn members(&self, raw: &RawArray, problems: &mut Problems<'_>) -> Option<Vec<Vec<Leg>>> {
         let Some(members) = &raw.members else { return Some(vec![Vec::new()]) };
@@ -169,11 +181,12 @@ impl<'a> Arrays<'a> {
             return Some(Leg::Disk(disk.name.clone()));
         }
         if let Some(array) = self.done.iter().find(|array| array.name == name) {
-            if array.kind == SubjectKind::Lapstrake && array.shape.filesystem.is_none() {
+            let nests = matches!(array.kind, SubjectKind::Lapstrake | SubjectKind::Md);
+            if nests && array.shape.filesystem.is_none() {
                 return Some(Leg::Array(Box::new(array.clone())));
             }
             let text = format!(
-                "{name:?} cannot be a member: only Lapstrake arrays without a filesystem nest"
+                "{name:?} cannot be a member: only arrays (lapstrake, md) without a filesystem nest"
             );
             problems.at(span, text);
             return None;
@@ -398,11 +411,12 @@ fn times<T>(choices: Vec<Choice>, values: &[T], set: impl Fn(&mut Shape, &T)) ->
 
 fn drop_useless(choice: &mut Choice) {
     let is_md = matches!(choice.kind, SubjectKind::Lapstrake | SubjectKind::Md);
-    let level = choice.shape.level.filter(|_| is_md);
+    let is_controllers = choice.kind == SubjectKind::Controller;
     let shape = &mut choice.shape;
-    if !level.is_some_and(Level::is_striped) {
+    if !shape.level.filter(|_| is_md || is_controllers).is_some_and(Level::is_striped) {
         shape.chunk = None;
     }
+    let level = shape.level.filter(|_| is_md);
     if !level.is_some_and(Level::is_parity) {
         shape.stripe_cache = None;
     }
@@ -422,7 +436,9 @@ fn drop_useless(choice: &mut Choice) {
             shape.over = Over::Process;
         }
         SubjectKind::Null => *shape = Shape { stride: true, ..Shape::default() },
-        SubjectKind::Disk | SubjectKind::Existing | SubjectKind::Md => shape.over = Over::Process,
+        SubjectKind::Disk | SubjectKind::Existing | SubjectKind::Controller | SubjectKind::Md => {
+            shape.over = Over::Process
+        }
         SubjectKind::Lapstrake => {}
     }
     if !matches!(choice.kind, SubjectKind::Lapstrake) || shape.over == Over::Loop {

@@ -1,12 +1,18 @@
 //! What a plan says of the drives and the machine behind it, for those who predict: profiles, channels, processor.
 
-use super::raw::{RawChannel, RawDisk, RawMachine};
+use super::raw::{RawCare, RawChannel, RawController, RawDisk, RawMachine};
 use super::resolve::{Problems, is_name};
-use super::{Channel, Disk, DiskShape, Machine};
+use super::values::{Bytes, Time};
+use super::{Channel, Controller, DiskShape, Machine};
+use crate::advise::Care;
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
 use std::path::Path;
+use std::time::Duration;
 use toml::Spanned;
+
+/// Below this a page cache is too small for a window of read-ahead beside dirty pages.
+const MEMORY_MIN: u64 = 16 << 20;
 
 /// What a profile's name stands for: one that is built in, or a file.
 ///
@@ -82,7 +88,33 @@ pub(super) fn machine(raw: &RawMachine, directory: &Path, problems: &mut Problem
         }
         number
     });
-    Machine { processor, memory: raw.memory.map(|bytes| bytes.0), linux }
+    let bytes = |given: &Option<Spanned<Bytes>>| given.as_ref().map(|bytes| bytes.get_ref().0);
+    for given in [&raw.memory, &raw.low_memory].into_iter().flatten() {
+        if given.get_ref().0 < MEMORY_MIN {
+            problems.at(given.span(), "the model of an operating system needs 16M of memory");
+        }
+    }
+    Machine { processor, memory: bytes(&raw.memory), low_memory: bytes(&raw.low_memory), linux }
+}
+
+/// How disks are looked after.
+pub(super) fn care(raw: &RawCare, problems: &mut Problems<'_>) -> Care {
+    let default = Care::default();
+    let hours = |time: Time| time.0.as_secs_f64() / 3600.0;
+    if let Some(years) = raw.years.as_ref().filter(|years| !(*years.get_ref() > 0.0)) {
+        problems.at(years.span(), "years are more than 0");
+    }
+    Care {
+        years: raw.years.as_ref().map_or(default.years, |years| *years.get_ref()),
+        replace_hours: raw.replace.map_or(default.replace_hours, hours),
+        scrub_hours: match raw.scrub {
+            // Nobody scrubs.
+            Some(Time(Duration::ZERO)) => None,
+            Some(time) => Some(hours(time)),
+            None => default.scrub_hours,
+        },
+        spares: raw.spares.unwrap_or(default.spares),
+    }
 }
 
 /// 2.6.21 as 20621.
@@ -104,6 +136,8 @@ pub(super) fn model(raw: &RawDisk, directory: &Path, problems: &mut Problems<'_>
         profile,
         drive: text(&raw.drive),
         channel: text(&raw.channel),
+        controller: text(&raw.controller),
+        size: raw.size_predicted.as_ref().map(|size| *size.get_ref()),
         at: raw.at.as_ref().map(|at| *at.get_ref()),
     }
 }
@@ -111,38 +145,79 @@ pub(super) fn model(raw: &RawDisk, directory: &Path, problems: &mut Problems<'_>
 /// The channels; each that a disk names is there.
 pub(super) fn channels(
     raw: &[Spanned<RawChannel>],
-    disks: &[Disk],
     raw_disks: &[Spanned<RawDisk>],
     problems: &mut Problems<'_>,
 ) -> Vec<Channel> {
-    let mut channels: Vec<Channel> = Vec::new();
-    for entry in raw {
+    let names = raw.iter().map(|entry| &entry.get_ref().name);
+    let users = raw_disks.iter().filter_map(|disk| disk.get_ref().channel.as_ref());
+    named_by_disks("channel", names, users, problems);
+    let channel = |entry: &Spanned<RawChannel>| {
         let RawChannel { name, rate, holds } = entry.get_ref();
-        if !is_name(name.get_ref()) {
-            let text = format!("{:?} is no name: use letters, digits and .-_", name.get_ref());
-            problems.at(name.span(), text);
-        } else if channels.iter().any(|channel| channel.name == *name.get_ref()) {
-            problems.at(name.span(), format!("there is another channel {:?}", name.get_ref()));
+        moves_something(rate, problems);
+        Channel { name: name.get_ref().clone(), rate: rate.get_ref().0, holds: *holds }
+    };
+    raw.iter().map(channel).collect()
+}
+
+/// The controllers; each that a disk names is there.
+pub(super) fn controllers(
+    raw: &[Spanned<RawController>],
+    raw_disks: &[Spanned<RawDisk>],
+    problems: &mut Problems<'_>,
+) -> Vec<Controller> {
+    let names = raw.iter().map(|entry| &entry.get_ref().name);
+    let users = raw_disks.iter().filter_map(|disk| disk.get_ref().controller.as_ref());
+    named_by_disks("controller", names, users, problems);
+    let controller = |entry: &Spanned<RawController>| {
+        let RawController { name, cache, rate, overhead, run } = entry.get_ref();
+        if let Some(rate) = rate {
+            moves_something(rate, problems);
         }
-        if rate.get_ref().0 == 0 {
-            problems.at(rate.span(), "at no bytes a second nothing would ever be done");
+        if let Some(run) = run.as_ref().filter(|run| run.get_ref().0 < 4096) {
+            problems.at(run.span(), "a controller writes 4K at once, at least");
         }
-        let (name, rate) = (name.get_ref().clone(), rate.get_ref().0);
-        channels.push(Channel { name, rate, holds: *holds });
+        let bytes = |given: &Option<Spanned<Bytes>>| given.as_ref().map(|bytes| bytes.get_ref().0);
+        Controller {
+            name: name.get_ref().clone(),
+            cache: cache.get_ref().0,
+            rate: bytes(rate),
+            overhead: overhead.map(|time| time.0),
+            run: bytes(run),
+        }
+    };
+    raw.iter().map(controller).collect()
+}
+
+fn moves_something(rate: &Spanned<Bytes>, problems: &mut Problems<'_>) {
+    if rate.get_ref().0 == 0 {
+        problems.at(rate.span(), "at no bytes a second nothing would ever be done");
     }
-    for disk in raw_disks.iter().map(Spanned::get_ref) {
-        if let Some(name) = disk.channel.as_ref()
-            && !channels.iter().any(|channel| channel.name == *name.get_ref())
-        {
-            problems.at(name.span(), format!("there is no [[channel]] {:?}", name.get_ref()));
+}
+
+/// What disks are on or behind: each has a name of its own and a disk, and each that a disk names is there.
+fn named_by_disks<'a>(
+    what: &str,
+    names: impl Iterator<Item = &'a Spanned<String>>,
+    users: impl Iterator<Item = &'a Spanned<String>>,
+    problems: &mut Problems<'_>,
+) {
+    let users: Vec<_> = users.collect();
+    let mut known: Vec<&str> = Vec::new();
+    for name in names {
+        let text = name.get_ref().as_str();
+        if !is_name(text) {
+            problems.at(name.span(), format!("{text:?} is no name: use letters, digits and .-_"));
+        } else if known.contains(&text) {
+            problems.at(name.span(), format!("there is another {what} {text:?}"));
+        } else if !users.iter().any(|user| user.get_ref() == text) {
+            problems.at(name.span(), format!("no disk is on {what} {text:?}"));
+        }
+        known.push(text);
+    }
+    for user in users {
+        let text = user.get_ref();
+        if !known.contains(&text.as_str()) {
+            problems.at(user.span(), format!("there is no [[{what}]] {text:?}"));
         }
     }
-    for name in channels.iter().map(|channel| &channel.name) {
-        if !disks.iter().any(|disk| disk.model.channel.as_ref() == Some(name)) {
-            let entry = raw.iter().find(|entry| entry.get_ref().name.get_ref() == name);
-            let span = entry.map_or(0..0, |entry| entry.get_ref().name.span());
-            problems.at(span, format!("no disk is on channel {name:?}"));
-        }
-    }
-    channels
 }

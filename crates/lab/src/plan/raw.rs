@@ -1,7 +1,7 @@
 //! A plan as it stands in its file: every key that there is, each value with its place.
 
 use super::values::{Bytes, LevelName, Many, Members, Place, Share, Time};
-use super::{Filesystem, Order, Over, Prepare};
+use super::{BonnieVersion, Filesystem, Order, Over, Prepare};
 use crate::record::SubjectKind;
 use serde::Deserialize;
 use toml::Spanned;
@@ -17,7 +17,11 @@ pub(super) struct RawPlan {
     #[serde(default)]
     pub machine: RawMachine,
     #[serde(default)]
+    pub care: RawCare,
+    #[serde(default)]
     pub channel: Vec<Spanned<RawChannel>>,
+    #[serde(default)]
+    pub controller: Vec<Spanned<RawController>>,
     #[serde(default)]
     pub disk: Vec<Spanned<RawDisk>>,
     #[serde(default)]
@@ -45,8 +49,18 @@ pub(super) struct RawRules {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawMachine {
     pub processor: Option<Spanned<String>>,
-    pub memory: Option<Bytes>,
+    pub memory: Option<Spanned<Bytes>>,
+    pub low_memory: Option<Spanned<Bytes>>,
     pub linux: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RawCare {
+    pub years: Option<Spanned<f64>>,
+    pub replace: Option<Time>,
+    pub scrub: Option<Time>,
+    pub spares: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +74,16 @@ pub(super) struct RawChannel {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct RawController {
+    pub name: Spanned<String>,
+    pub cache: Spanned<Bytes>,
+    pub rate: Option<Spanned<Bytes>>,
+    pub overhead: Option<Time>,
+    pub run: Option<Spanned<Bytes>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawDisk {
     pub name: Option<Spanned<String>>,
     pub path: Option<Spanned<String>>,
@@ -67,8 +91,10 @@ pub(super) struct RawDisk {
     pub expendable: bool,
     pub make: Option<Spanned<Many<String>>>,
     pub size: Option<Spanned<Bytes>>,
+    pub size_predicted: Option<Spanned<Place>>,
     pub profile: Option<Spanned<String>>,
     pub channel: Option<Spanned<String>>,
+    pub controller: Option<Spanned<String>>,
     pub drive: Option<Spanned<String>>,
     pub at: Option<Spanned<Place>>,
 }
@@ -178,7 +204,9 @@ pub(super) struct RawWorkload {
 
     // What another tool does.
     pub like: Option<Spanned<LikeName>>,
+    pub version: Option<BonnieVersion>,
     pub size: Option<Bytes>,
+    pub size_predicted: Option<Bytes>,
     pub chunk: Option<Bytes>,
     pub files: Option<u64>,
     pub sync: Option<bool>,

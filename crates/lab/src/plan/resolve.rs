@@ -43,8 +43,10 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
     })?;
     let mut problems = Problems { text, all: Vec::new() };
     let disks = disks(&raw.disk, directory, &mut problems);
-    let channels = drives::channels(&raw.channel, &disks, &raw.disk, &mut problems);
+    let channels = drives::channels(&raw.channel, &raw.disk, &mut problems);
+    let controllers = drives::controllers(&raw.controller, &raw.disk, &mut problems);
     let machine = drives::machine(&raw.machine, directory, &mut problems);
+    let care = drives::care(&raw.care, &mut problems);
     let rules = rules(&raw.run, directory, &mut problems);
     let mut arrays = Arrays::new(&disks, directory);
     for array in &raw.array {
@@ -64,7 +66,9 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
         text: text.to_owned(),
         rules,
         machine,
+        care,
         channels,
+        controllers,
         disks,
         arrays,
         workloads,
@@ -203,6 +207,10 @@ fn disk(
             if let Some(size) = &raw.size {
                 let window = "of a given disk, a window says it: path = \"/dev/sdb@0+10G\"";
                 problems.at(size.span(), format!("size is for disks to make; {window}"));
+            }
+            if let Some(size) = &raw.size_predicted {
+                let window = "of a given disk, a window says it: path = \"/dev/sdb@0+10G\"";
+                problems.at(size.span(), format!("size-predicted is for disks to make; {window}"));
             }
             let Some(name) = &raw.name else {
                 problems.at(path.span(), "the disk has no name; arrays call it by one");

@@ -252,3 +252,54 @@ fn shipped_plans_are_sound() {
     assert_eq!(count, 8);
     assert_eq!(Plan::quick(), Plan::read(&directory.join("quick.toml")).unwrap());
 }
+
+#[test]
+fn what_is_said_for_predictions_is_looked_up_and_faults_have_their_lines() {
+    let text = |more: &str, array: &str| {
+        format!(
+            "name = \"t\"\n[[controller]]\nname = \"hba\"\ncache = \"64M\"\n{more}\n[[disk]]\nmake = [\"a\", \"b\", \"c\", \"d\"]\n\
+             size = \"64M\"\nsize-predicted = \"50%\"\ncontroller = \"hba\"\n[[array]]\n{array}\n[[workload]]\nname = \"b\"\n\
+             like = \"bonnie++\"\nversion = \"1.03\"\nsize = \"64M\"\nsize-predicted = \"4G\"\n"
+        )
+    };
+    let volume =
+        "system = \"controller\"\nmembers = 4\nlevel = 10\nchunk = \"256K\"\nfilesystem = \"ext3\"";
+    let plan = good(&text("run = \"512K\"\n[care]\nyears = 3\nscrub = \"0h\"", volume));
+    assert_eq!(plan.arrays[0].shape.chunk, Some(256 << 10));
+    assert_eq!((plan.controllers[0].cache, plan.controllers[0].run), (64 << 20, Some(512 << 10)));
+    assert_eq!((plan.care.years, plan.care.scrub_hours), (3.0, None));
+    assert_eq!(plan.disks[0].model.size, Some(Place::Share(0.5)));
+    let Load::Like(Like::Bonnie { version, size, size_predicted, .. }) = plan.workloads[0].load
+    else {
+        panic!("{:?}", plan.workloads[0])
+    };
+    assert_eq!((version, size, size_predicted), (BonnieVersion::V1_03, 64 << 20, 4 << 30));
+    let wrong = |more: &str, array: &str, line: usize, words: &str| {
+        let found = problems(&text(more, array));
+        let is_it = |text: &String| text.starts_with(&format!("{line}: ")) && text.contains(words);
+        assert!(found.iter().any(is_it), "{words}: {found:?}");
+    };
+    wrong("run = \"1K\"", volume, 5, "4K at once");
+    wrong("[[controller]]\nname = \"hba\"\ncache = \"1M\"", volume, 6, "another controller");
+    wrong("[machine]\nlow-memory = \"1M\"", volume, 6, "needs 16M");
+    wrong("[care]\nyears = 0.0", volume, 6, "more than 0");
+    let raid5 =
+        "name = \"v\"\nsystem = \"controller\"\nmembers = 4\nlevel = 5\nfilesystem = \"ext3\"";
+    wrong("", raid5, 12, "0, 1 and 10 are");
+    let behind_none = text("", volume).replace("controller = \"hba\"", "");
+    assert!(problems(&behind_none).iter().any(|text| text.contains("behind one [[controller]]")));
+}
+
+#[test]
+fn arrays_nest_in_their_own_kind() {
+    let pair = |system| {
+        format!(
+            "[[array]]\nname = \"p\"\nsystem = \"{system}\"\nlevel = 1\nmembers = 2\nmeasure = false\n"
+        )
+    };
+    let above = "[[array]]\nname = \"s\"\nsystem = \"md\"\nlevel = 0\nmembers = [\"p\", \"c\"]\n";
+    let plan = good(&with(&format!("{}{above}", pair("md"))));
+    assert!(plan.arrays[1].is_only_predicted() && !plan.arrays[0].is_only_predicted());
+    let found = problems(&with(&format!("{}{above}", pair("lapstrake"))));
+    assert!(found[0].contains("one of its own kind"), "{found:?}");
+}

@@ -95,7 +95,9 @@ fn foreign_keys(raw: &RawWorkload, problems: &mut Problems<'_>) {
         ("fsync-end", raw.fsync_end.is_some(), pattern),
         ("verify", raw.verify.is_some(), pattern),
         ("amount", raw.amount.is_some(), pattern),
+        ("version", raw.version.is_some(), bonnie),
         ("size", raw.size.is_some(), bonnie || iozone),
+        ("size-predicted", raw.size_predicted.is_some(), bonnie || iozone),
         ("chunk", raw.chunk.is_some(), bonnie),
         ("files", raw.files.is_some(), bonnie),
         ("sync", raw.sync.is_some(), bonnie),
@@ -283,6 +285,8 @@ fn parts(
 }
 
 fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> Like {
+    let size = raw.size.map_or(512 << 20, |size| size.0);
+    let size_predicted = raw.size_predicted.map_or(size, |size| size.0);
     match like {
         LikeName::Hdparm => Like::Hdparm,
         LikeName::Bonnie => {
@@ -290,7 +294,9 @@ fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> 
                 problems.at(times.span(), "times is 1 at least");
             }
             Like::Bonnie {
-                size: raw.size.map_or(512 << 20, |size| size.0),
+                version: raw.version.unwrap_or_default(),
+                size,
+                size_predicted,
                 chunk: raw.chunk.map_or(8192, |chunk| chunk.0),
                 files: raw.files.unwrap_or(16 * 1024),
                 sync: raw.sync.unwrap_or(false),
@@ -308,7 +314,8 @@ fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> 
             }
             Like::Iozone {
                 tests,
-                size: raw.size.map_or(512 << 20, |size| size.0),
+                size,
+                size_predicted,
                 record: raw.record.map_or(4096, |record| record.0),
                 threads: raw.threads.as_ref().map_or(0, |threads| threads.get_ref().0[0]),
                 direct: raw.direct.unwrap_or(false),

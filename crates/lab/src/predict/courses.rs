@@ -31,10 +31,19 @@ pub(super) struct CourseJob<'a> {
 /// How long it takes; nothing if it never ends; or why it cannot be told.
 pub(super) type CourseDone = Result<Option<Nanos>, String>;
 
-/// The courses of a plan's arrays.
+/// An array and those within it.
+fn with_nested(array: &Array) -> Vec<&Array> {
+    let below = array.members.iter().flat_map(|leg| match leg {
+        Leg::Array(below) => with_nested(below),
+        _ => Vec::new(),
+    });
+    std::iter::once(array).chain(below).collect()
+}
+
+/// The courses of a plan's arrays, and of those within them.
 pub(super) fn courses<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, Course)> {
     let mut courses: Vec<(&Array, Course)> = Vec::new();
-    for &(array, ..) in cases {
+    for array in cases.iter().flat_map(|&(array, ..)| with_nested(array)) {
         let is_md = matches!(array.kind, SubjectKind::Lapstrake | SubjectKind::Md);
         let is_redundant = array.shape.level.is_some_and(Level::has_redundancy);
         let is_whole = !array.members.contains(&Leg::Missing);

@@ -10,7 +10,9 @@ pub(super) fn unpredictable(array: &Array, workload: &Workload) -> Option<String
         SubjectKind::Btrfs => Some("btrfs is not modelled"),
         SubjectKind::Zfs => Some("ZFS is not modelled"),
         SubjectKind::Existing => Some("nobody says what it is made of"),
-        SubjectKind::Disk | SubjectKind::Lapstrake | SubjectKind::Md => None,
+        SubjectKind::Disk | SubjectKind::Lapstrake | SubjectKind::Md | SubjectKind::Controller => {
+            None
+        }
     };
     let load = load_unpredictable(&workload.load, array);
     let nested = array.members.iter().any(is_in_a_file);

@@ -1,20 +1,21 @@
 //! From a plan's disks and arrays to what runs in virtual time.
 
 use super::{DEFAULT_PROCESSOR, DEFAULT_PROFILE, Options, processor_profile, profile_named};
-use crate::plan::{Array, Disk, DiskPlace, Leg, Over, Place, Plan};
+use crate::plan::{Array, Controller, Disk, DiskPlace, Leg, Over, Place, Plan};
 use crate::record::{State, SubjectKind};
 use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Layout, Level, Sector, Sectors};
 use lapstrake_metadata::create::BitmapChoice;
-use lapstrake_model::profile::{Kind, Profile};
+use lapstrake_model::profile::{Kind, Profile, Reliability};
 use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::{Rack, SharedRack, Window};
 use lapstrake_model::{
-    Channel, Completion, DiskModel, Nanos, Processor, ProcessorProfile, Request, Volume,
+    Channel, Completion, ControllerConfig, ControllerUnit, DiskModel, Nanos, Processor,
+    ProcessorProfile, Request, UnitLevel, Volume,
 };
 use lapstrake_sim::array::{self, ArrayConfig, ArrayVolume, Seat};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// The drives of a plan, as its profiles have them and as they are drawn.
@@ -170,7 +171,11 @@ impl Drives {
             // Whole mebibytes, as partitions begin.
             Some(Place::Share(share)) => (all as f64 * share) as u64 / 2048 * 2048,
         };
-        let blocks = size.map_or(all.saturating_sub(first), |bytes| bytes / 512);
+        let blocks = match disk.model.size {
+            Some(Place::Bytes(bytes)) => bytes / 512,
+            Some(Place::Share(share)) => (all as f64 * share) as u64 / 2048 * 2048,
+            None => size.map_or(all.saturating_sub(first), |bytes| bytes / 512),
+        };
         if first + blocks > all || blocks == 0 {
             return Err(format!(
                 "disk {:?} is to have {} bytes from byte {} on, but {} has {}",
@@ -184,13 +189,28 @@ impl Drives {
         Ok(Extent { drive, first, blocks })
     }
 
+    /// Bits of a disk; none if it does not fit on its drive.
+    pub(super) fn bits(&self, disk: &Disk) -> Option<f64> {
+        self.extent(disk).ok().map(|extent| extent.blocks as f64 * 4096.0)
+    }
+
+    /// How a disk's drive fails, as one draw has it, and its sectors.
+    pub(super) fn reliability(&self, disk: &Disk, round: u32) -> (Reliability, u64) {
+        let profile = &self.drives[&drive_of(disk)].profile;
+        let reliability = match round {
+            0 => profile.reliability(),
+            _ => profile.drawn(self.draw_seed(round) ^ hash(&profile.name)).reliability(),
+        };
+        (reliability, self.models[0][&profile.name].blocks())
+    }
+
     fn is_rotational(&self, drive: &str) -> bool {
         matches!(self.drives[drive].profile.kind, Kind::HardDisk(_))
     }
 }
 
 /// The drive that a disk is on.
-fn drive_of(disk: &Disk) -> String {
+pub(super) fn drive_of(disk: &Disk) -> String {
     disk.model.drive.clone().unwrap_or_else(|| disk.name.clone())
 }
 
@@ -202,6 +222,7 @@ fn hash(name: &str) -> u64 {
 
 /// What a load meets.
 pub(super) enum Standing {
+    /// A disk, or a controller's volume.
     Disk(Box<dyn Volume>),
     Array(Box<ArrayVolume>),
 }
@@ -248,6 +269,7 @@ impl Machine {
                 };
                 Standing::Disk(builder.member(name)?.0)
             }
+            SubjectKind::Controller => Standing::Disk(builder.volume(array)?),
             _ => Standing::Array(Box::new(builder.array(array, state, Start::default())?)),
         };
         let Builder { rack, disks, raw_bytes, .. } = builder;
@@ -319,11 +341,49 @@ impl<'a> Builder<'a> {
         Ok((Window::new(&self.rack, number, first, blocks), self.drives.is_rotational(&drive)))
     }
 
+    /// A volume that a controller makes of its disks. Its chunk, if none is said: 64 KiB, as old ones have it.
+    fn volume(&mut self, array: &Array) -> Result<Box<dyn Volume>, String> {
+        let chunk = array.shape.chunk.unwrap_or(64 << 10) / 512;
+        let level = match array.shape.level {
+            None => UnitLevel::Single,
+            Some(Level::Raid0) => UnitLevel::Stripe(chunk),
+            Some(_) => UnitLevel::MirroredStripe(chunk),
+        };
+        let mut members: Vec<Box<dyn Volume>> = Vec::new();
+        for name in array.disks() {
+            members.push(Box::new(self.window(name)?.0));
+        }
+        let disk = array.disks().first().and_then(|name| self.plan.disk(name));
+        let controller = disk.and_then(|disk| self.controller(disk));
+        let controller = controller.ok_or_else(|| format!("{} has no controller", array.name))?;
+        Ok(unit(controller, controller.cache, level, members))
+    }
+
+    fn controller(&self, disk: &Disk) -> Option<&'a Controller> {
+        let name = disk.model.controller.as_deref()?;
+        self.plan.controllers.iter().find(|controller| controller.name == name)
+    }
+
+    /// Of a controller's cache, what each drive has that it passes on.
+    fn cache_share(&self, controller: &Controller) -> u64 {
+        let behind = self
+            .plan
+            .disks
+            .iter()
+            .filter(|disk| disk.model.controller.as_ref() == Some(&controller.name));
+        controller.cache / behind.map(drive_of).collect::<BTreeSet<_>>().len().max(1) as u64
+    }
+
     /// A disk of the plan, and whether its head moves. Hard disks are behind the block layer's queue, which sorts and joins
     /// requests.
     fn member(&mut self, name: &str) -> Result<(Box<dyn Volume>, bool), String> {
         let (window, rotational) = self.window(name)?;
         let disk = self.plan.disk(name).expect("it has a window");
+        if let Some(controller) = self.controller(disk) {
+            let cache = self.cache_share(controller);
+            let volume = unit(controller, cache, UnitLevel::Single, vec![Box::new(window)]);
+            return Ok((volume, rotational));
+        }
         let volume: Box<dyn Volume> = match &self.drives.drives[&drive_of(disk)].profile.kind {
             Kind::HardDisk(hard) if hard.queue.value.depth > 1 => {
                 Box::new(Queued::new(Box::new(window), QueueConfig::QUEUED))
@@ -357,6 +417,8 @@ impl<'a> Builder<'a> {
         config.layout = layout(level, shape.layout.as_deref())?;
         config.chunk = shape.chunk.map(|bytes| Sectors(bytes / 512));
         config.bitmap = match shape.bitmap.as_deref() {
+            // Of a resync of the whole, which bits that are all clear would make end at once.
+            _ if start.resync_from.is_some() => BitmapChoice::None,
             Some("internal") => BitmapChoice::Internal,
             Some(_) => BitmapChoice::None,
             None => BitmapChoice::Default,
@@ -370,6 +432,11 @@ impl<'a> Builder<'a> {
         };
         if array.kind == SubjectKind::Md {
             config.page = processor.stripe_page;
+            // What it writes is in its stripe cache meanwhile.
+            let parities = if level == Level::Raid6 { 2 } else { 1 };
+            let data = config.seats.len().saturating_sub(parities) as u64;
+            config.writes_max =
+                level.is_parity().then(|| u64::from(config.stripe_cache) * 8 * data);
         } else {
             front(shape.over, &processor, &mut config);
         }
@@ -409,7 +476,26 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn layout(level: Level, name: Option<&str>) -> Result<Option<Layout>, String> {
+/// A unit of a controller, behind Linux's queue. What is not said is a 3ware 9690SA's.
+fn unit(
+    controller: &Controller,
+    cache: u64,
+    level: UnitLevel,
+    members: Vec<Box<dyn Volume>>,
+) -> Box<dyn Volume> {
+    let default = ControllerConfig::ware_9690sa(cache, level);
+    let config = ControllerConfig {
+        rate: controller.rate.unwrap_or(default.rate),
+        overhead: controller
+            .overhead
+            .map_or(default.overhead, |time| Nanos(time.as_nanos() as u64)),
+        run: controller.run.map_or(default.run, |bytes| bytes / 512),
+        ..default
+    };
+    Box::new(Queued::new(Box::new(ControllerUnit::new(config, members)), QueueConfig::QUEUED))
+}
+
+pub(super) fn layout(level: Level, name: Option<&str>) -> Result<Option<Layout>, String> {
     name.map(|name| Layout::from_name(level, name)).transpose().map_err(|error| error.to_string())
 }
 

@@ -33,7 +33,8 @@ pub struct Metric {
 /// All figures of a prediction, in the plan's order.
 #[must_use]
 pub fn metrics(prediction: &Prediction) -> Vec<Metric> {
-    prediction.cases.iter().flat_map(of_case).chain(prediction.courses.iter().cloned()).collect()
+    let alone = prediction.courses.iter().chain(&prediction.losses).cloned();
+    prediction.cases.iter().flat_map(of_case).chain(alone).collect()
 }
 
 fn of_case(case: &Predicted) -> Vec<Metric> {
@@ -92,12 +93,17 @@ fn unit_text(unit: Unit) -> &'static str {
 
 /// Median, low and high of some values; nothing of none.
 pub(super) fn bar(values: &[f64]) -> Option<[f64; 3]> {
+    spread(values, values, values)
+}
+
+/// The same of values that have ends of their own.
+pub(super) fn spread(values: &[f64], lows: &[f64], highs: &[f64]) -> Option<[f64; 3]> {
     if values.is_empty() {
         return None;
     }
-    let mut data = Data::new(values.to_vec());
-    let median = data.median();
-    Some([median, data.quantile(TAIL).min(median), data.quantile(1.0 - TAIL).max(median)])
+    let median = Data::new(values.to_vec()).median();
+    let low = Data::new(lows.to_vec()).quantile(TAIL).min(median);
+    Some([median, low, Data::new(highs.to_vec()).quantile(1.0 - TAIL).max(median)])
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::machine::Standing;
 use super::{DEFAULT_LINUX, DEFAULT_MEMORY};
-use crate::plan::{Array, Filesystem, Like, Machine, Over};
+use crate::plan::{Array, BonnieVersion, Filesystem, Like, Machine, Over};
 use crate::record::{Cpu, CpuTime, Flow, Phase, SubjectKind, Unit};
 use lapstrake_model::system::load::{self, Bonnie, Iozone, Part};
 use lapstrake_model::system::{FileSystem, System, SystemConfig};
@@ -35,14 +35,19 @@ pub(super) fn run(
     let memory = machine.memory.unwrap_or(DEFAULT_MEMORY);
     let linux = machine.linux.unwrap_or(DEFAULT_LINUX);
     let mut config = SystemConfig::linux(linux, memory, file_system, processor);
+    config.low_memory = machine.low_memory.unwrap_or(memory);
     if let Some(bytes) = array.shape.read_ahead {
         config.read_ahead_pages = bytes / lapstrake_model::system::PAGE;
     }
     let mut system = System::new(config, Box::new(standing));
     let parts = match like {
         Like::Hdparm => Some(vec![load::hdparm(&mut system)]),
-        Like::Bonnie { size, sync, times, fast, .. } => {
-            let settings = Bonnie { sync: *sync, ..Bonnie::v2_00(*size) };
+        Like::Bonnie { version, size, sync, times, fast, .. } => {
+            let settings = match version {
+                BonnieVersion::V1_03 => Bonnie::v1_03(*size),
+                BonnieVersion::V2_00a => Bonnie::v2_00(*size),
+            };
+            let settings = Bonnie { sync: *sync, ..settings };
             let settings = if *fast { Bonnie { characters: 0, ..settings } } else { settings };
             // Each time on a file of its own, as the tool does it.
             let mut all = Some(Vec::new());

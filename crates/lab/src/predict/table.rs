@@ -29,19 +29,8 @@ pub fn table(prediction: &Prediction) -> String {
             "throughput" | "rate" | "time" => metric.workload.clone(),
             name => format!("{}: {name}", metric.workload),
         };
-        let (scale, unit) = shown(metric);
-        let number =
-            |value: f64| if unit.is_empty() { time(value * 1e9) } else { digits(value / scale) };
-        table.add_row([
-            array,
-            load,
-            number(metric.value),
-            number(metric.low),
-            number(metric.high),
-            unit.to_owned(),
-            latency("p50"),
-            latency("p99"),
-        ]);
+        let [value, low, high, unit] = cells(metric);
+        table.add_row([array, load, value, low, high, unit, latency("p50"), latency("p99")]);
     }
     for column in [2, 3, 4, 6, 7] {
         if let Some(column) = table.column_mut(column) {
@@ -55,11 +44,29 @@ fn is_figure(metric: &Metric) -> bool {
     !metric.metric.contains("latency") && !metric.metric.ends_with("processor time")
 }
 
+/// A figure with its bar, in words.
+pub(super) fn words(metric: &Metric) -> String {
+    let [value, low, high, unit] = cells(metric);
+    format!("{} ({low} to {high})", format!("{value} {unit}").trim_end())
+}
+
+/// Value, low, high and unit as they are shown.
+fn cells(metric: &Metric) -> [String; 4] {
+    let (scale, unit) = shown(metric);
+    let number = |value: f64| match unit {
+        "" => time(value * 1e9),
+        "%" if value < 1e-4 => format!("{:.1e}", value / scale),
+        _ => digits(value / scale),
+    };
+    [number(metric.value), number(metric.low), number(metric.high), unit.to_owned()]
+}
+
 fn shown(metric: &Metric) -> (f64, &'static str) {
     match metric.unit {
         "bytes/s" => (1e6, "MB/s"),
         "requests/s" => (1.0, "/s"),
         "s" => (1.0, ""),
+        "probability" => (0.01, "%"),
         unit => (1.0, unit),
     }
 }

@@ -176,3 +176,75 @@ fn a_prediction_is_kept_as_one() {
     let runs: usize = stored.cases.iter().map(|(_, runs)| runs.len()).sum();
     assert_eq!((stored.cases.len(), runs), (2, 4));
 }
+
+#[test]
+fn a_controllers_cache_takes_small_writes() {
+    let text = format!(
+        "name = \"t\"\n[run]\ntime = \"500ms\"\nwarm-up = \"100ms\"\n[[controller]]\nname = \"hba\"\ncache = \"64M\"\n\
+         [[disk]]\nmake = [\"a\", \"b\", \"c\", \"d\"]\nsize = \"64M\"\nprofile = \"hitachi-80\"\ncontroller = \"hba\"\n\
+         [[disk]]\nmake = [\"e\", \"f\", \"g\", \"h\"]\nsize = \"64M\"\nprofile = \"hitachi-80\"\n\
+         [[array]]\nname = \"own\"\nsystem = \"controller\"\nlevel = 10\nmembers = [\"a\", \"b\", \"c\", \"d\"]\n\
+         [[array]]\nname = \"behind\"\nsystem = \"md\"\nlevel = 10\nmembers = [\"a\", \"b\", \"c\", \"d\"]\nbitmap = \"none\"\n\
+         [[array]]\nname = \"bare\"\nsystem = \"md\"\nlevel = 10\nmembers = [\"e\", \"f\", \"g\", \"h\"]\nbitmap = \"none\"\n{LOADS}"
+    );
+    let plan = Plan::parse(&text, Path::new("/")).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let prediction = predicted(&plan, &options(1, 2));
+    let writes = |array: &str| value(&prediction, array, "random write", "rate").value;
+    let [own, behind, bare] = ["own", "behind", "bare"].map(writes);
+    assert!(own > 2.0 * bare && behind > 2.0 * bare, "{own} own, {behind} behind it, {bare} bare");
+}
+
+#[test]
+fn md_holds_what_it_writes_in_its_stripe_cache() {
+    let array = "[[array]]\nsystem = \"md\"\nlevel = 5\nmembers = 4\nstripe-cache = [64, 8192]\n\
+         [[workload]]\nname = \"write\"\npattern = \"sequential\"\nread = 0.0\nblock = \"1M\"\ndepth = 4\n";
+    let prediction = predicted(&plan(array), &options(1, 2));
+    let write = |array| value(&prediction, array, "write", "throughput").value;
+    let (few, many) = (write("md-raid5-cache-64"), write("md-raid5-cache-8192"));
+    assert!(few < 0.8 * many, "{few} with 64 pages, {many} with 8192");
+}
+
+#[test]
+fn losses_are_told_by_redundancy_and_the_years_of_the_plan() {
+    let arrays = "[care]\nyears = 3\n[[array]]\nlevel = [0, 5, 6]\nmembers = 4\n\
+         [[array]]\nname = \"p\"\nlevel = 1\nmembers = [\"a\", \"b\"]\nmeasure = false\n\
+         [[array]]\nname = \"q\"\nlevel = 1\nmembers = [\"c\", \"d\"]\nmeasure = false\n\
+         [[array]]\nname = \"nested\"\nlevel = 0\nmembers = [\"p\", \"q\"]\n";
+    let prediction = predicted(&plan(&format!("{arrays}{LOADS}")), &options(3, 2));
+    let loss = |array| value(&prediction, array, "3 years", "loss of the array");
+    let [raid0, raid5, raid6, nested] = ["raid0", "raid5", "raid6", "nested"].map(loss);
+    assert!(raid6.value < raid5.value && raid5.value < raid0.value / 100.0, "{raid6:?} {raid5:?}");
+    // A mirror's half of the disks that share data with one that failed: one of three.
+    let part = nested.value / raid5.value;
+    assert!((0.2..0.5).contains(&part), "{part}");
+    for loss in [raid0, raid5, raid6, nested] {
+        assert!(loss.unit == "probability" && loss.low < loss.high, "{loss:?}");
+        assert!(loss.low <= loss.value && loss.value <= loss.high, "{loss:?}");
+    }
+}
+
+#[test]
+fn predicted_sizes_old_versions_and_little_memory_are_heeded() {
+    let arrays = |low: &str| {
+        format!(
+            "[machine]\nmemory = \"256M\"\n{low}\n[[array]]\nlevel = 0\nmembers = 4\nfilesystem = \"ext3\"\n\
+             [[workload]]\nname = \"b\"\nlike = \"bonnie++\"\nversion = \"1.03\"\nsize = \"16M\"\nsize-predicted = \"48M\"\n\
+             [[workload]]\nname = \"i\"\nlike = \"iozone\"\nsize = \"16M\"\ntests = 0\n"
+        )
+    };
+    let all = predicted(&plan(&arrays("")), &options(1, 2));
+    let written = &all.cases[0].runs[0].phases[0];
+    assert_eq!((written.name.as_str(), written.write.bytes), ("per-character output", 48 << 20));
+    let little = predicted(&plan(&arrays("low-memory = \"16M\"")), &options(1, 2));
+    let write = |prediction| value(prediction, "raid0", "i", "write").value;
+    assert!(write(&little) < 0.8 * write(&all), "{} {}", write(&little), write(&all));
+}
+
+#[test]
+fn a_resync_is_told_of_arrays_with_a_bitmap() {
+    let array = "[[array]]\nlevel = 5\nmembers = 4\nbitmap = [\"internal\", \"none\"]\n";
+    let prediction = predicted(&plan(&format!("{array}{LOADS}")), &options(1, 2));
+    let time = |array| value(&prediction, array, "resync", "time").value;
+    let part = time("raid5-bitmap-internal") / time("raid5-bitmap-none");
+    assert!((0.9..1.1).contains(&part), "{part}");
+}

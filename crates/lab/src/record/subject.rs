@@ -43,6 +43,8 @@ pub enum SubjectKind {
     Btrfs,
     /// A ZFS pool.
     Zfs,
+    /// A volume that a RAID controller makes of its disks: only predicted.
+    Controller,
     /// A block device or mount point that was there before.
     Existing,
 }

@@ -1,6 +1,8 @@
 //! What is to be done in which order, and how long it may take. No I/O.
 
-use crate::plan::{Array, DiskPlace, Io, Like, Load, Order, Pattern, Plan, Program, Workload};
+use crate::plan::{
+    Array, BonnieVersion, DiskPlace, Io, Like, Load, Order, Pattern, Plan, Program, Workload,
+};
 use crate::record::{Params, State};
 use serde_json::json;
 use std::time::Duration;
@@ -170,6 +172,9 @@ pub(crate) fn params(workload: &Workload) -> (String, Params) {
         }
         Load::Like(like) => {
             let (name, size) = match like {
+                Like::Bonnie { version: BonnieVersion::V1_03, size, .. } => {
+                    ("bonnie++ 1.03", Some(*size))
+                }
                 Like::Bonnie { size, .. } => ("bonnie++", Some(*size)),
                 Like::Iozone { size, .. } => ("iozone", Some(*size)),
                 Like::Hdparm => ("hdparm -t", None),

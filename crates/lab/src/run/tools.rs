@@ -21,8 +21,9 @@ pub(super) fn like_another(
     let bench = Bench { meter: &meter, stop };
     match like {
         Like::Hdparm => like_hdparm(live, stop),
-        Like::Bonnie { size, chunk, files, sync, times, fast } => {
+        Like::Bonnie { version, size, chunk, files, sync, times, fast, .. } => {
             let settings = bonnie::Settings {
+                version: *version,
                 size: *size,
                 chunk: *chunk,
                 files: *files,
@@ -41,7 +42,7 @@ pub(super) fn like_another(
             }
             Ok(Measured { phases, raw: small(*size) })
         }
-        Like::Iozone { tests, size, record, threads, direct, flush } => {
+        Like::Iozone { tests, size, record, threads, direct, flush, .. } => {
             let settings = iozone::Settings {
                 tests: tests.clone(),
                 size: *size,

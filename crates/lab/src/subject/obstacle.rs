@@ -13,6 +13,13 @@ pub(crate) fn obstacle(array: &Array) -> Option<String> {
         return Some(below);
     }
     let nests = array.members.iter().any(|leg| matches!(leg, Leg::Array(_)));
+    if array.is_only_predicted() {
+        let instead = match array.kind {
+            SubjectKind::Md => "Lapstrake's own arrays nest",
+            _ => "a real one is system = \"existing\" with its path",
+        };
+        return Some(format!("such an array is only predicted; {instead}"));
+    }
     let fuse = nests || matches!(array.shape.over, Over::Fuse | Over::Loop);
     if array.kind == SubjectKind::Lapstrake && fuse && !Path::new("/dev/fuse").exists() {
         return Some("this system has no /dev/fuse".into());

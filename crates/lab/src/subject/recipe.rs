@@ -101,10 +101,15 @@ pub(crate) fn recipe(plan: &Plan, array: &Array, state: &State, places: &Places)
     let (steps, counted) = (Vec::new(), Vec::new());
     let mut builder = Builder { plan, places, steps, counted, loops: 0, md: None };
     builder.steps.push(Step { action: Action::Directory(places.work.clone()), undo: None });
-    builder.images(array);
+    if !array.is_only_predicted() {
+        builder.images(array);
+    }
     let files = array.members.iter().filter_map(|leg| builder.file(leg)).collect();
     let built = match array.kind {
         SubjectKind::Null => Built::new(Target::Null),
+        // It has an obstacle everywhere.
+        _ if array.is_only_predicted() => Built::new(Target::Null),
+        SubjectKind::Controller => unreachable!("it is only predicted"),
         SubjectKind::Disk => builder.disk(array),
         SubjectKind::Lapstrake => builder.lapstrake(array, state),
         SubjectKind::Md => builder.md(array, state),

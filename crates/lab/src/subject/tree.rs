@@ -56,6 +56,7 @@ fn unit(array: &Array) -> String {
         SubjectKind::Md => "md",
         SubjectKind::Btrfs => "btrfs",
         SubjectKind::Zfs => "ZFS",
+        SubjectKind::Controller => "controller",
     };
     let mut words = vec![system.to_owned()];
     if let Some(level) = shape.level {

@@ -239,6 +239,15 @@ impl HardDisk {
         self.job = Some(Job::Write { request: waiting.request, legs });
     }
 
+    /// What it takes before the arm sets out to write from the buffer: what a command that goes to the media takes
+    /// more than one that ends in the buffer, unless the write goes on where the last one ends.
+    pub(super) fn set_up(&self, lba: u64) -> Nanos {
+        let goes_on = self.arm_wrote && lba == self.written_to;
+        let costs = &self.model.overheads;
+        let set_up = costs.write_miss.least().since(costs.write_hit.least());
+        if goes_on { Nanos::ZERO } else { set_up }
+    }
+
     fn begin_clean(&mut self, dirty: Dirty, now: Nanos) {
         let Some(mut dirty) = self.cache.start_cleaning(dirty.lba) else { return };
         // In pieces of about two tracks, so that reads do not wait for megabytes; and of a quarter of the
@@ -253,7 +262,9 @@ impl HardDisk {
             dirty.blocks = most;
         }
         let range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);
-        let legs = self.write_legs(range, now.max(dirty.ready), dirty.data);
+        let start = now.max(dirty.ready) + self.set_up(range.start);
+        self.written_to = range.end;
+        let legs = self.write_legs(range, start, dirty.data);
         self.job = Some(Job::Clean { dirty, legs });
     }
 

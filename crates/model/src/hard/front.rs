@@ -168,6 +168,9 @@ impl HardDisk {
 
     /// Ends the flushes whose writes are all on the media.
     pub(super) fn end_flushes(&mut self, now: Nanos, channel: &mut Channel) {
+        if self.flushes.is_empty() {
+            return;
+        }
         let oldest = self.cache.oldest_dirty().map(|dirty| dirty.order);
         let cleaning = self.cleaning();
         let oldest = [oldest, cleaning].into_iter().flatten().min();

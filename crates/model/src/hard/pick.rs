@@ -84,7 +84,10 @@ impl HardDisk {
         }
         let here = self.first_block_near_arm();
         let near = self.cache.dirty_near(here, Self::NEAR).into_iter();
-        let cost = |dirty: &Dirty| self.model.mechanism.access_time(self.arm, now, dirty.lba, true);
+        let cost = |dirty: &Dirty| {
+            let set_up = self.set_up(dirty.lba);
+            set_up + self.model.mechanism.access_time(self.arm, now + set_up, dirty.lba, true)
+        };
         let ready = near.filter(|dirty| dirty.ready <= now);
         ready.min_by_key(|dirty| (cost(dirty), dirty.lba)).or_else(|| self.cache.oldest_dirty())
     }

@@ -2,6 +2,7 @@
 
 use super::ArrayVolume;
 use super::prices::Prices;
+use super::room::Room;
 use crate::agenda::Agenda;
 use lapstrake_engine::{
     BitmapTerms, BufId, Desk, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
@@ -64,6 +65,9 @@ pub struct ArrayConfig {
     pub seats: Vec<Seat>,
     /// Pages for each member.
     pub stripe_cache: u32,
+    /// Blocks of all writes under way together, at most; none: any number. md's RAID4, 5 and 6 hold all that they write in
+    /// their stripe cache, where Lapstrake's engine takes whole stripes from the caller's memory.
+    pub writes_max: Option<u64>,
     /// Of recovery and the like.
     pub speed: SyncSpeed,
     /// From where on redundancy is to be made right; RAID10: of the array, else of members.
@@ -90,6 +94,7 @@ impl ArrayConfig {
             bitmap_chunk: None,
             seats,
             stripe_cache: 256,
+            writes_max: None,
             speed: SyncSpeed::default(),
             resync_from: None,
             processor,
@@ -191,11 +196,14 @@ impl ArrayVolume {
             spent: Nanos::ZERO,
             now: Nanos::ZERO,
             inbox: VecDeque::new(),
+            writes: Room::new(config.writes_max.unwrap_or(u64::MAX)),
             agenda: Agenda::default(),
             requests: Slab::new(),
             commands: Slab::new(),
             answered: VecDeque::new(),
             ended: Vec::new(),
+            timer: None,
+            is_settled: false,
         };
         array.work(Nanos::ZERO);
         Ok(array)

@@ -39,6 +39,7 @@ fn parts(choice: &Choice) -> Vec<(bool, String)> {
         SubjectKind::Md => "md",
         SubjectKind::Btrfs => "btrfs",
         SubjectKind::Zfs => "zfs",
+        SubjectKind::Controller => "controller",
         SubjectKind::Existing => "existing",
     };
     let level = shape.level.map_or_else(String::new, |level| level.to_string());

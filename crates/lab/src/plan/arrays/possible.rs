@@ -8,7 +8,10 @@ use lapstrake_geometry::Level;
 /// Why a combination cannot be, if it cannot.
 pub(super) fn impossible(choice: &Choice) -> Option<String> {
     let (shape, count) = (&choice.shape, choice.members.len());
-    let nested = choice.members.iter().any(|leg| matches!(leg, Leg::Array(_)));
+    let mixed = choice
+        .members
+        .iter()
+        .any(|leg| matches!(leg, Leg::Array(array) if array.kind != choice.kind));
     match choice.kind {
         SubjectKind::Null if count > 0 => Some("the null subject has no members".into()),
         SubjectKind::Null => None,
@@ -19,9 +22,8 @@ pub(super) fn impossible(choice: &Choice) -> Option<String> {
         }
         SubjectKind::Disk if shape.level.is_some() => Some("a disk has no level".into()),
         SubjectKind::Disk => None,
-        _ if nested && choice.kind != SubjectKind::Lapstrake => {
-            Some("only Lapstrake arrays nest".into())
-        }
+        _ if mixed => Some("an array nests in one of its own kind (lapstrake, md)".into()),
+        SubjectKind::Controller => impossible_volume(choice),
         SubjectKind::Btrfs => impossible_btrfs(choice),
         SubjectKind::Zfs => impossible_zfs(choice),
         SubjectKind::Lapstrake | SubjectKind::Md => impossible_md(choice),
@@ -49,6 +51,23 @@ fn impossible_md(choice: &Choice) -> Option<String> {
         ));
     }
     None
+}
+
+fn impossible_volume(choice: &Choice) -> Option<String> {
+    let count = choice.members.len();
+    if choice.members.contains(&Leg::Missing) {
+        return Some("a controller's volume is not modelled with a disk missing".into());
+    }
+    match choice.shape.level {
+        None if count != 1 => Some("a controller's volume of several disks has a level".into()),
+        Some(Level::Raid0) if count < 2 => Some("raid0 needs 2 members".into()),
+        Some(Level::Raid1) if count != 2 => Some("a controller's raid1 is of two".into()),
+        Some(Level::Raid10) if count < 4 || !count.is_multiple_of(2) => {
+            Some("a controller's raid10 is of 4, 6, 8 ...".into())
+        }
+        None | Some(Level::Raid0 | Level::Raid1 | Level::Raid10) => None,
+        Some(level) => Some(format!("{level} of a controller is not modelled: 0, 1 and 10 are")),
+    }
 }
 
 fn impossible_btrfs(choice: &Choice) -> Option<String> {
