@@ -548,7 +548,7 @@ impl Plan {
 impl Like {
     /// As it is predicted, where sizes need not fit on images.
     #[must_use]
-    pub(crate) fn as_predicted(mut self) -> Self {
+    pub(crate) fn into_predicted(mut self) -> Self {
         match &mut self {
             Self::Bonnie { size, size_predicted, .. }
             | Self::Iozone { size, size_predicted, .. } => *size = *size_predicted,

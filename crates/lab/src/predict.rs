@@ -200,7 +200,7 @@ fn as_predicted(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for workload in &mut plan.workloads {
         if let Load::Like(like) = &mut workload.load {
-            *like = like.clone().as_predicted();
+            *like = like.clone().into_predicted();
         }
     }
     plan

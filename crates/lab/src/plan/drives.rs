@@ -101,7 +101,8 @@ pub(super) fn machine(raw: &RawMachine, directory: &Path, problems: &mut Problem
 pub(super) fn care(raw: &RawCare, problems: &mut Problems<'_>) -> Care {
     let default = Care::default();
     let hours = |time: Time| time.0.as_secs_f64() / 3600.0;
-    if let Some(years) = raw.years.as_ref().filter(|years| !(*years.get_ref() > 0.0)) {
+    let is_none = |years: &f64| years.is_nan() || *years <= 0.0;
+    if let Some(years) = raw.years.as_ref().filter(|years| is_none(years.get_ref())) {
         problems.at(years.span(), "years are more than 0");
     }
     Care {
