@@ -14,9 +14,24 @@ use crate::workload::drive::{INTERRUPTED, Stop};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PACE: Duration = Duration::from_millis(20);
+/// In the work directory: the group of processes of the program that was run last.
+const GROUP: &str = "client.group";
+/// A program that was told to end has ended by then.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits for the program of a lab that was killed, which may still be clearing up.
+pub(crate) fn wait_for_last(work: &Path) {
+    let text = fs::read_to_string(work.join(GROUP)).unwrap_or_default();
+    let Ok(group) = text.parse::<libc::pid_t>() else { return };
+    let until = Instant::now() + PATIENCE;
+    // SAFETY: sends nothing, asks only whether somebody is there.
+    while unsafe { libc::kill(-group, 0) } == 0 && Instant::now() < until {
+        std::thread::sleep(PACE);
+    }
+}
 
 /// A program's figures and its own words.
 pub(crate) struct Told {
@@ -46,6 +61,10 @@ pub(crate) fn run(words: &[String], work: &Path, stop: &Stop) -> Result<String, 
         .stderr(file("client.err")?);
     let mut child =
         bound(&mut command).spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
+    // Whoever finds a killed lab's work waits for this one's end.
+    let note = work.join(GROUP);
+    fs::write(&note, child.id().to_string())
+        .map_err(|error| format!("{}: {error}", note.display()))?;
     let status: ExitStatus = loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
             break status;

@@ -6,6 +6,7 @@
 
 use super::obstacle::find_program;
 use super::recipe::{Action, Recipe, Step};
+use crate::clients::wait_for_last;
 use crate::workload::drive::{INTERRUPTED, Stop};
 use lapstrake_host::with_signals;
 use std::collections::BTreeMap;
@@ -166,6 +167,7 @@ pub(crate) fn recover(work: &Path) -> Result<Vec<String>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         read => read.map_err(|error| format!("{}: {error}", path.display()))?,
     };
+    wait_for_last(work);
     let mut done = Vec::new();
     // A line that was being written when the run was killed is of a step that did not begin.
     let commands = text.lines().filter_map(|line| serde_json::from_str::<Vec<String>>(line).ok());
