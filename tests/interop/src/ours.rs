@@ -59,6 +59,15 @@ pub const WRITE: How = How { read_only: false, ..READ };
 pub const WRITE_DEGRADED: How = How { degraded: true, ..WRITE };
 pub const WRITE_WITHOUT_REST: How = How { rests: false, ..WRITE };
 
+/// Whether the kernel runs a RAID10 of these slots: it wants a copy of every chunk that there could be, even of those
+/// that an array of a few chunks has not.
+fn kernel_runs(geometry: &Geometry, present: impl Fn(Slot) -> bool) -> bool {
+    let Geometry::Raid10(raid10) = geometry else { return true };
+    let (disks, copies) = (u32::from(raid10.raid_disks()), raid10.layout().copies());
+    let has_copy = |first| (first..first + copies).any(|slot| present(Slot((slot % disks) as u16)));
+    (0..disks).map(|window| window * copies % disks).all(has_copy)
+}
+
 /// A running array.
 pub struct Ours {
     array: Array,
@@ -101,8 +110,8 @@ impl Ours {
         self.array.bytes()
     }
 
-    /// Every set of files, by index, but the empty one, that the array can miss. (The kernel gives a
-    /// member that comes back whatever slot is free, so files may be in any order.)
+    /// Every set of files, by index, but the empty one, that the array can miss here and in the kernel. (The
+    /// kernel gives a member that comes back whatever slot is free, so files may be in any order.)
     pub fn survivable(&self) -> Vec<Vec<usize>> {
         let slots: Vec<Option<Slot>> = self
             .verdicts
@@ -118,6 +127,7 @@ impl Ours {
         };
         (1..1 << slots.len())
             .filter(|set| self.geometry.survives(|slot| left(*set, slot)))
+            .filter(|set| kernel_runs(&self.geometry, |slot| left(*set, slot)))
             .map(|set| (0..slots.len()).filter(|index| has(set, *index)).collect())
             .collect()
     }
