@@ -30,7 +30,7 @@ fn what_is_asked_of_a_silent_server_says_that_it_waits_and_is_done_when_it_goes_
     let server = lab.serve_data("m0 m1");
     server.signal("-STOP");
     let mut asked = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
-    let mut asked = asked.args(["fail", "data", "m1"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut asked = asked.args(["check", "data"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(asked.stderr.take().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("still waiting"), "{said}");
