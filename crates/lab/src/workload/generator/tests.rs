@@ -11,16 +11,16 @@ fn io(pattern: Pattern) -> Io {
     Io::reads(pattern, 4 * KIB)
 }
 
-/// Memory that remembers what was asked of it; answers in reverse, one a call.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Inner>>);
+/// Memory that remembers what was asked of it; answers each of its ports in reverse, one a call.
+#[derive(Default)]
+struct Memory(Arc<Mutex<Inner>>, Vec<Ended>);
 
 #[derive(Default)]
 struct Inner {
     bytes: Vec<u8>,
     log: Vec<(Kind, u64, u64)>,
     most_under_way: usize,
-    under_way: Vec<Ended>,
+    under_way: usize,
     /// Writes that are dropped, counted from the first.
     lose_write: Option<usize>,
 }
@@ -52,17 +52,20 @@ impl Port for Memory {
             Kind::Flush => {}
         }
         inner.log.push((request.kind, request.offset, request.len));
-        inner.under_way.push((request.slot, Ok(())));
-        inner.most_under_way = inner.most_under_way.max(inner.under_way.len());
+        inner.under_way += 1;
+        inner.most_under_way = inner.most_under_way.max(inner.under_way);
+        self.1.push((request.slot, Ok(())));
         Ok(())
     }
 
     fn wait(&mut self, ended: &mut Vec<Ended>, patience: Option<Duration>) -> io::Result<()> {
-        let last = self.0.lock().unwrap().under_way.pop();
-        if last.is_none() {
-            std::thread::sleep(patience.unwrap_or_default());
+        match self.1.pop() {
+            Some(last) => {
+                self.0.lock().unwrap().under_way -= 1;
+                ended.push(last);
+            }
+            None => std::thread::sleep(patience.unwrap_or_default()),
         }
-        ended.extend(last);
         Ok(())
     }
 }
@@ -70,7 +73,8 @@ impl Port for Memory {
 fn run_on(memory: &Memory, io: &Io, range: Range<u64>, amount: u64) -> Result<Outcome, String> {
     let each = End::Amount { bytes: amount / u64::from(io.threads) };
     let generators = drive::generators(io, &range, each, 7);
-    drive::run(generators, || Ok(Box::new(memory.clone())), &Stop::new())
+    let port = || Ok(Box::new(Memory(memory.0.clone(), Vec::new())) as Box<dyn Port>);
+    drive::run(generators, port, &Stop::new())
 }
 
 #[test]
