@@ -3,7 +3,7 @@
 use crate::server::{check, lapstrake};
 use std::{error::Error, path::Path};
 
-/// Exit code of `lapstrake lab run`: out of time, or a run failed.
+/// Exit code of `lapstrake lab run`: out of time before the least repeats, or a run failed.
 const IN_PART: i32 = 3;
 
 /// Carries the plan out, and reports: on the terminal, and as `demo.html` in `results`.

@@ -433,6 +433,18 @@ fn a_budget_that_is_spent_ends_a_run() {
 }
 
 #[test]
+fn a_budget_that_is_spent_after_the_least_repeats_is_enough() {
+    let dir = TempDir::new().unwrap();
+    let rules = "budget = \"5s\"\nrepeats = 2\nrepeats-max = 100000\ninterval = \"0%\"";
+    light(dir.path(), rules, NULL, QUICK);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    assert!(text(&done.stdout).contains("done") || text(&done.stderr).contains("done"));
+    let runs = stored(dir.path()).cases[0].1.len();
+    assert!((2..100_000).contains(&runs), "{runs}");
+}
+
+#[test]
 fn a_directory_that_exists_is_measured_and_left_as_it_was() {
     let dir = TempDir::new().unwrap();
     fs::create_dir(dir.path().join("there")).unwrap();

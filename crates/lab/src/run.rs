@@ -117,7 +117,7 @@ pub enum Event<'a> {
 pub enum Ending {
     /// All that was to be done is done.
     Done,
-    /// The budget is spent.
+    /// The budget was spent before every case had the least of its repeats.
     Budget,
     /// It was interrupted, and can be resumed.
     Interrupted,
@@ -299,7 +299,9 @@ impl<'a> Runner<'a> {
                     .is_some_and(|budget| self.began.elapsed() + needed > budget)
                 {
                     (self.watch)(Event::Note("the budget of time is spent".into()));
-                    return Ok(Ending::Budget);
+                    // What goes beyond the least that was asked for is done as far as time allows.
+                    let is_enough = round >= self.plan.rules.repeats;
+                    return Ok(if is_enough { Ending::Done } else { Ending::Budget });
                 }
                 if !self.visit(visit, &fresh, round)? {
                     return Ok(Ending::Interrupted);

@@ -37,7 +37,7 @@ Exit codes:
   0  done
   1  it could not be carried out; nothing was started
   2  usage, or the plan is wrong
-  3  done in part: interrupted, out of time, or a run failed";
+  3  done in part: interrupted, out of time before the least repeats, or a run failed";
 
 /// Explain a plan: errors by line, else every array, every command and the time it takes.
 #[derive(clap::Args)]
