@@ -7,7 +7,8 @@
 //! - shards are told of bits after the pages that hold them are stable on every target;
 //! - a bitmap that is added has all its bits set until superblocks say that there is one and every shard
 //!   has told of what it was writing meanwhile;
-//! - while a slot lacks a member, and for bits that a past unclean stop left, nothing is cleared.
+//! - while a slot lacks a member nothing is cleared, and bits that a past unclean stop left are not before a resync
+//!   has been there.
 
 use crate::{messages::Order, types::Time};
 use alloc::{
@@ -158,7 +159,13 @@ impl Intent {
 
     /// Set bits stand for nothing any more but writes of late.
     pub(crate) fn resynced(&mut self) {
-        for bit in mem::take(&mut self.needed) {
+        self.resynced_to(u64::MAX);
+    }
+
+    /// Likewise those that cover nothing from this sector on.
+    pub(crate) fn resynced_to(&mut self, done: u64) {
+        let rest = self.needed.split_off(&(done / self.bits.chunk().0));
+        for bit in mem::replace(&mut self.needed, rest) {
             self.holders.entry(bit).or_insert(0);
         }
     }

@@ -36,7 +36,7 @@
 //! 2. A member's failure is stable in the survivors' superblocks before a write that skipped the
 //!    member, or a flush, is answered.
 //! 3. A flush is answered after every member in sync has flushed.
-//! 4. A checkpoint of recovery or resync says no more than what is stable.
+//! 4. A checkpoint of recovery or resync says no more than what is stable, and so do the bits that it clears.
 //! 5. A member that is not recovered serves nothing beyond where it has come to.
 //! 6. The superblocks say "active" before the first write is sent, and say "clean" again only
 //!    after the last one has ended.

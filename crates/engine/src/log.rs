@@ -111,6 +111,8 @@ pub(crate) struct Logs {
     opening: Opening,
     /// Some operation waits.
     is_awaited: bool,
+    /// Nothing is written any more.
+    is_closed: bool,
 }
 
 impl Logs {
@@ -119,7 +121,8 @@ impl Logs {
         let pages = (0..raid_disks).map_while(|_| scratch.alloc(PAGE_BYTES)).collect();
         let (logs, without) = (Vec::new(), VecDeque::new());
         let opening = Opening::Due;
-        Self { signature, generation: 0, logs, without, pages, opening, is_awaited: false }
+        let (is_awaited, is_closed) = (false, false);
+        Self { signature, generation: 0, logs, without, pages, opening, is_awaited, is_closed }
     }
 
     fn log(&mut self, member: MemberId) -> &mut Log {
@@ -158,6 +161,9 @@ impl Shard {
         }
         let log = self.log_of(key);
         let Some(logs) = &mut self.logs else { return self.logged(key) };
+        if logs.is_closed {
+            return self.fail_op(key);
+        }
         logs.is_awaited = true;
         match log {
             Some(member) => logs.log(member).waiting.push_back(key),
@@ -240,9 +246,10 @@ impl Shard {
         }
     }
 
-    /// Nothing is written any more: what waits ends.
+    /// Nothing is written any more: what waits ends, and so does what will come.
     pub(crate) fn refuse_waiting(&mut self) {
         let Some(logs) = &mut self.logs else { return };
+        logs.is_closed = true;
         let mut waiting = mem::take(&mut logs.without);
         waiting.extend(logs.logs.iter_mut().flat_map(|log| mem::take(&mut log.waiting)));
         for key in waiting {
@@ -334,7 +341,7 @@ impl Shard {
             }
             self.ops[key as usize].is_in_unit = false;
             match &mut self.logs {
-                Some(logs) if may_write => logs.without.push_back(key),
+                Some(logs) if may_write && !logs.is_closed => logs.without.push_back(key),
                 _ => self.fail_op(key),
             }
         }

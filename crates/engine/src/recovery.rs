@@ -443,6 +443,11 @@ impl Supervisor {
             SyncAction::Resync if self.resync_from.is_some_and(|from| from < done) => {
                 self.resync_from = Some(done);
                 self.orders.push_back(Order::InSync(done));
+                if !self.is_degraded()
+                    && let Some(intent) = &mut self.intent
+                {
+                    intent.resynced_to(done.0);
+                }
             }
             _ => {}
         }

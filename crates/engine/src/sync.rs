@@ -207,6 +207,11 @@ impl Syncs {
         self.mending > 0
     }
 
+    /// Whose pages are being mended.
+    pub(crate) fn mended(&self) -> impl Iterator<Item = &(MemberId, Range<u64>)> {
+        self.pieces.iter().filter_map(|(_, errand)| errand.mends.as_ref())
+    }
+
     pub(crate) fn action(&self, piece: u32) -> SyncAction {
         self.pieces[piece as usize].what.action
     }
@@ -290,8 +295,7 @@ impl Shard {
             Geometry::Parity(_) => SmallVec::new(),
             copies => copies.map(Sector(at)).homes,
         };
-        self.syncs.pieces.iter().filter_map(|(_, errand)| errand.mends.as_ref()).any(|mends| {
-            let (member, range) = mends;
+        self.syncs.mended().any(|(member, range)| {
             let slot = self.members.slot_of(*member);
             let is_home = |home: &Home| Some(home.slot) == slot && range.contains(&home.sector.0);
             (homes.is_empty() && range.contains(&at)) || homes.iter().any(is_home)

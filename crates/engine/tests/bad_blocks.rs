@@ -139,6 +139,32 @@ fn what_lies_beside_a_bad_block_is_compared_and_resynced() {
     }
 }
 
+/// Simulated fate, a seed with a cut that members met each in its own way. What would be lost: a resync, where a long
+/// read fails while units wait for room in the stripe cache. Their pages are tried one by one, most can be read again,
+/// and then what was not compared meanwhile differs for good.
+#[test]
+fn what_waits_for_room_while_its_pages_are_tried_is_resynced_too() {
+    for seed in 0..40 {
+        let config = Config {
+            level: Level::Raid5,
+            layout: Layout::from_name(Level::Raid5, "parity-first").expect("a layout"),
+            chunk: Sectors(PAGE),
+            raid_disks: 2,
+            component: Sectors(128),
+            member_sizes: Vec::new(),
+        };
+        let mut world = World::with(&config, seed, &[], true);
+        world.resize_cache(4);
+        world.half_write(0, 15 * PAGE);
+        make_unreadable(&mut world, 1, 15);
+        world.sync(SyncAction::Resync, 0, 128);
+        world.send(RequestKind::Read, 0, 128);
+        world.settle();
+        assert!(world.reports.pop().expect("a report").ok);
+        world.check_redundancy();
+    }
+}
+
 /// What would be lost: what only Q can give. A cut leaves it wrong where a block is bad; P gives the block, so
 /// the rest can be compared, and Q made anew, before another member fails.
 #[test]

@@ -90,6 +90,38 @@ fn after_an_unclean_stop_what_bits_are_set_for_is_resynced_and_nothing_else() {
     }
 }
 
+/// What would be lost: what a resync has done when it is cut off, for the kernel goes by the bits alone. While a member is
+/// missing they tell what it lacks.
+#[test]
+fn bits_are_given_up_where_a_resync_has_been_unless_a_member_is_missing() {
+    for (fails, bits_left) in [(false, 1), (true, 3)] {
+        let mut story = Story::new(Level::Raid1, 3, true);
+        let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+        for bit in [3, 4, 9] {
+            intent.bits.set(bit);
+        }
+        intent.bits_need_resync = true;
+        let start = Some(Sector(0));
+        story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), start);
+        story.supervisor.handle_start(story.now);
+        story.drain();
+        if fails {
+            story.notice(Notice::Failed(MemberId(2)));
+        }
+        story.settle();
+        while story.supervisor.resync_from() < Some(Sector(5 * 2048)) {
+            assert!(story.sync_one());
+            story.settle();
+        }
+        story.wait(10 * SECOND_NS);
+        if story.take_orders().contains(&Order::SweepBits) {
+            story.notice(Notice::BitsIdle(Vec::new()));
+        }
+        story.settle();
+        assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(bits_left), "{fails}");
+    }
+}
+
 /// What would be lost: the bits of what shards were writing when they heard of a new bitmap, and a resync of that
 /// after a cut.
 #[test]

@@ -1,8 +1,9 @@
 //! Promise: what partial parity logs say holds whatever was written without one.
 
 use lapstrake_engine::{
-    Buf, BufId, Effect, FULLY_TRUSTED, IoKind, LogConfig, LogDisks, MemberConfig, MemberIo, Notice,
-    Order, Request, RequestId, RequestKind, Shard, ShardConfig, Time, replay_logs,
+    Buf, BufId, Effect, FULLY_TRUSTED, IoKind, LogConfig, LogDisks, MemberConfig, MemberId,
+    MemberIo, Notice, Order, Request, RequestError, RequestId, RequestKind, Shard, ShardConfig,
+    Time, replay_logs,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::ppl::{self, Entry, Header, Shape};
@@ -149,6 +150,38 @@ impl LogDisks for Stripe {
     fn empty_logs(&mut self) -> Result<(), Infallible> {
         Ok(())
     }
+}
+
+/// Simulated fate, a seed in which all members lost power. What would be lost: an answer. A write that is still reading
+/// when the array gives up waits for the record of a failure, which nobody will make any more.
+#[test]
+fn what_comes_to_its_log_after_the_array_gave_up_fails() {
+    let mut shard = due_a_resync();
+    shard.handle_order(NOW, &Order::InSync(FULLY_TRUSTED));
+    shard.handle_order(NOW, &Order::Active);
+    let buf = Buf { id: BufId(1), offset: 0 };
+    let kind = RequestKind::Write { buf, fua: false, followed: false };
+    let (id, sector, len) = (RequestId(1), Sector(0), Sectors(1));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    let mut reads = ios(&mut shard);
+    while reads.is_empty() {
+        let due = shard.poll_deadline().expect("a write that waits for its neighbours");
+        shard.handle_time(due);
+        reads = ios(&mut shard);
+    }
+    assert!(reads.iter().all(|io| io.kind == IoKind::Read), "{reads:?}");
+    let unread = (0..3).map(MemberId).find(|&id| reads.iter().all(|io| io.member != id));
+    shard.handle_order(NOW, &Order::MemberFailed(unread.expect("a member that is not read")));
+    shard.handle_order(NOW, &Order::Broken);
+    for io in reads {
+        shard.handle_completion(NOW, io.id, true);
+    }
+    let mut effects = core::iter::from_fn(|| shard.poll_effect());
+    let reply = effects.find_map(|effect| match effect {
+        Effect::Reply(reply) => Some(reply.result),
+        _ => None,
+    });
+    assert_eq!(reply, Some(Err(RequestError::Io)));
 }
 
 /// What would be lost: a write that was answered and flushed. Its sector is on record as bad, so it is in the parity

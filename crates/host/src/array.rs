@@ -418,7 +418,7 @@ fn commit(parts: &mut Parts, read_only: bool) -> Result<Option<JournalConfig>, S
 #[derive(Clone)]
 pub struct Handle {
     peers: Arc<[Peer]>,
-    facts: Arc<Facts>,
+    pub(crate) facts: Arc<Facts>,
 }
 
 impl Handle {
@@ -432,48 +432,12 @@ impl Handle {
         self.peers[0].send(Message::Welcome(client));
     }
 
-    /// Sends a request from outside, in bytes; `done` is called on a shard's thread.
-    ///
-    /// # Panics
-    /// If it is not of whole sectors.
-    ///
-    /// # Safety
-    /// `memory` is page-aligned, as long as the request, valid and unused until `done`.
-    pub unsafe fn request(&self, what: Outside, offset: u64, len: u64, done: Done) {
-        let placeholder = Buf { id: BufId(0), offset: 0 };
-        let (kind, memory) = match what {
-            Outside::Read(start) => (RequestKind::Read(placeholder), Some(Address(start))),
-            Outside::Write(start, fua) => (
-                RequestKind::Write { buf: placeholder, fua, followed: false },
-                Some(Address(start)),
-            ),
-            Outside::Flush => (RequestKind::Flush, None),
-            Outside::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),
-        };
-        assert!(
-            offset.is_multiple_of(512) && len.is_multiple_of(512),
-            "{len} bytes at {offset}: not whole sectors"
-        );
-        let parcel = Parcel { kind, memory, sector: offset / 512, len: len / 512 };
-        self.peers[0].send(Message::External { parcel, done });
-    }
-
-    /// Sends a request and waits for its end.
-    ///
-    /// # Errors
-    /// The array's; [`RequestError::Io`] too if it has stopped.
-    ///
-    /// # Safety
-    /// As [`Handle::request`].
-    pub unsafe fn call(&self, what: Outside, offset: u64, len: u64) -> Result<(), RequestError> {
-        let (sender, receiver) = mpsc::channel();
-        let done = Box::new(move |result| {
-            // The receiver waits below.
-            let _ = sender.send(result);
-        });
-        // SAFETY: passed on to the caller.
-        unsafe { self.request(what, offset, len, done) };
-        receiver.recv().unwrap_or(Err(RequestError::Io))
+    /// For requests of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
+    /// as one with a client, and without other clients does them alone.
+    #[must_use]
+    pub fn outsider(&self) -> Outsider {
+        self.peers[0].send(Message::Outsider { comes: true });
+        Outsider { peers: self.peers.clone() }
     }
 
     /// Everything about the array; none if it has stopped.
@@ -521,6 +485,63 @@ impl Handle {
         let (answer, receiver) = mpsc::channel();
         self.peers[0].send(Message::Command { command, answer });
         receiver
+    }
+}
+
+/// See [`Handle::outsider`].
+pub struct Outsider {
+    peers: Arc<[Peer]>,
+}
+
+impl Outsider {
+    /// Sends a request, in bytes; `done` is called on a shard's thread.
+    ///
+    /// # Panics
+    /// If it is not of whole sectors.
+    ///
+    /// # Safety
+    /// `memory` is page-aligned, as long as the request, valid and unused until `done`.
+    pub unsafe fn request(&self, what: Outside, offset: u64, len: u64, done: Done) {
+        let placeholder = Buf { id: BufId(0), offset: 0 };
+        let (kind, memory) = match what {
+            Outside::Read(start) => (RequestKind::Read(placeholder), Some(Address(start))),
+            Outside::Write(start, fua) => (
+                RequestKind::Write { buf: placeholder, fua, followed: false },
+                Some(Address(start)),
+            ),
+            Outside::Flush => (RequestKind::Flush, None),
+            Outside::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),
+        };
+        assert!(
+            offset.is_multiple_of(512) && len.is_multiple_of(512),
+            "{len} bytes at {offset}: not whole sectors"
+        );
+        let parcel = Parcel { kind, memory, sector: offset / 512, len: len / 512 };
+        self.peers[0].send(Message::External { parcel, done });
+    }
+
+    /// Sends a request and waits for its end.
+    ///
+    /// # Errors
+    /// The array's; [`RequestError::Io`] too if it has stopped.
+    ///
+    /// # Safety
+    /// As [`Outsider::request`].
+    pub unsafe fn call(&self, what: Outside, offset: u64, len: u64) -> Result<(), RequestError> {
+        let (sender, receiver) = mpsc::channel();
+        let done = Box::new(move |result| {
+            // The receiver waits below.
+            let _ = sender.send(result);
+        });
+        // SAFETY: passed on to the caller.
+        unsafe { self.request(what, offset, len, done) };
+        receiver.recv().unwrap_or(Err(RequestError::Io))
+    }
+}
+
+impl Drop for Outsider {
+    fn drop(&mut self) {
+        self.peers[0].send(Message::Outsider { comes: false });
     }
 }
 

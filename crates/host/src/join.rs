@@ -24,11 +24,26 @@ pub struct Join {
     pub re_add: bool,
 }
 
+/// How often a device is made ready for an array that changes meanwhile: a number becomes free, a bitmap comes.
+const ATTEMPTS: u32 = 10;
+
 /// Takes a device into a running array.
 ///
 /// # Errors
 /// Why not. No more was written then than an empty partial parity log.
 pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, String> {
+    for _ in 0..ATTEMPTS {
+        match handle.command(Command::Add(make_ready(handle, spec, how)?))? {
+            Answer::Outdated => {}
+            answer => return Ok(answer),
+        }
+    }
+    Err(format!(
+        "{spec}: the array changed each time it was made ready; the array is as it was; try again"
+    ))
+}
+
+fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition, String> {
     let Answer::Template(like, number) = handle.command(Command::Template)? else {
         return Err("the array has stopped".into());
     };
@@ -36,6 +51,13 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
     let device = open_all(std::slice::from_ref(spec), Access::ReadWrite)
         .map_err(|error| error.to_string())?
         .remove(0);
+    let (block, served) = (device.block_size(), handle.facts.detail.block_bytes);
+    if block > served {
+        return Err(format!(
+            "{spec}: its blocks are of {block} bytes, and clients may write {served} to this array; nothing was \
+             written; take a device with blocks of {served} bytes"
+        ));
+    }
     let found = probe(&device)
         .map_err(|error| format!("{spec}: cannot read it: {error}; nothing was written"))?;
     let own = found.best().filter(|sb| describes_same(sb, &like));
@@ -74,7 +96,7 @@ pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, Str
     let bad_blocks = read_bad_blocks(&device, &superblock).map_err(|error| error.to_string())?;
     empty_log(&device, &superblock).map_err(|error| format!("{error}; the array is as it was"))?;
     let names = spec.names();
-    handle.command(Command::Add(Addition { device, names, superblock, catches_up, bad_blocks }))
+    Ok(Addition { device, names, superblock, catches_up, bad_blocks })
 }
 
 fn can_catch_up(

@@ -101,7 +101,10 @@ pub(crate) struct Lead {
     /// When checks and repairs may run, and when to look again whether that is now.
     check_window: Option<CheckWindow>,
     window_at: Option<Time>,
+    /// Clients by shard.
     homes: Vec<usize>,
+    /// Whose requests the first shard takes in.
+    outsiders: usize,
     dealt: Vec<usize>,
     pausing: Option<usize>,
     stop: Stop,
@@ -125,6 +128,7 @@ impl Lead {
     ) -> Self {
         Self {
             homes: vec![0; counters.len()],
+            outsiders: 0,
             supervisor,
             members: facts.members.clone(),
             leaving: Vec::new(),
@@ -410,7 +414,7 @@ impl Lead {
 
     /// Gives a client to the shard that has the fewest.
     pub(crate) fn welcome(&mut self, core: &mut Core, client: Box<dyn Client>) {
-        let home = (0..self.homes.len()).min_by_key(|&i| self.homes[i]).unwrap_or(0);
+        let home = (0..self.homes.len()).min_by_key(|&i| self.served(i)).unwrap_or(0);
         self.homes[home] += 1;
         core.peers[home].send(Message::Client(client));
         self.redeal(core);
@@ -431,6 +435,16 @@ impl Lead {
         self.accept_again(core);
     }
 
+    pub(crate) fn outsider(&mut self, core: &mut Core, comes: bool) {
+        self.outsiders = if comes { self.outsiders + 1 } else { self.outsiders - 1 };
+        self.redeal(core);
+    }
+
+    /// How many a shard serves.
+    fn served(&self, shard: usize) -> usize {
+        self.homes[shard] + if shard == 0 { self.outsiders } else { 0 }
+    }
+
     /// Deals the spans to the shards that have clients, if that has changed.
     fn redeal(&mut self, core: &mut Core) {
         if self.pausing.is_none() && self.stop == Stop::No && self.wanted_deal() != self.dealt {
@@ -446,7 +460,7 @@ impl Lead {
         if self.facts.has_one_writer {
             return vec![0];
         }
-        let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.homes[i] > 0).collect();
+        let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.served(i) > 0).collect();
         if busy.is_empty() { (0..self.homes.len()).collect() } else { busy }
     }
 
@@ -499,9 +513,7 @@ impl Lead {
             Command::CanCatchUp { superblock, force } => {
                 self.can_catch_up(&superblock, force).map(Answer::CanCatchUp)
             }
-            Command::Add(addition) => {
-                self.add(core, addition).map(|(member, how)| Answer::Added(Box::new(member), how))
-            }
+            Command::Add(addition) => self.add(core, addition),
             Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
             Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),
             Command::Sync(action) => self.sync(core, &action).map(|()| Answer::Done),

@@ -30,7 +30,9 @@ pub mod scan;
 mod status;
 mod window;
 
-pub use array::{Array, Handle, Options, Outside, Part, Parts, StartError, flush_others_last};
+pub use array::{
+    Array, Handle, Options, Outside, Outsider, Part, Parts, StartError, flush_others_last,
+};
 pub use bare::BareError;
 pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};

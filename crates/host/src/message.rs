@@ -68,6 +68,8 @@ pub(crate) enum Message {
     Client(Box<dyn Client>),
     /// To the lead: one client less on a shard.
     ClientGone { shard: usize },
+    /// To the lead: an [`Outsider`](crate::Outsider) comes, or goes.
+    Outsider { comes: bool },
     /// Route nothing new; say [`Message::Paused`] when all that was routed has ended.
     Pause,
     /// To the lead.
@@ -201,6 +203,9 @@ pub enum Answer {
     Member(Box<MemberDetail>),
     /// To [`Command::Add`], and how it joined.
     Added(Box<MemberDetail>, &'static str),
+    /// To [`Command::Add`]: the array is no longer as it was when the member was made ready, and is as it was before
+    /// the command.
+    Outdated,
     /// To [`Command::Replace`]: the replacement, if there is one yet.
     Replacement(Option<Box<MemberDetail>>),
     /// To [`Command::Remove`]: the paths.

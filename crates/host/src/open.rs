@@ -15,7 +15,7 @@ use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
 use lapstrake_geometry::{GeometryError, Sector, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
-    Superblock,
+    ByteOrder, Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
     badblocks::{BadBlocks, BadBlocksError},
     bitmap::{self, BitmapError, Bits},
@@ -67,6 +67,9 @@ pub struct Line {
     /// Why, with numbers.
     pub verdict: String,
 }
+
+/// Most bytes of a bitmap that are read: md's own counters end far below.
+pub(crate) const BITMAP_BYTES_MAX: u64 = 1 << 30;
 
 /// What to do about a journal that cannot be used.
 pub(crate) const JOURNAL_NEXT: &str = "without it --force starts the array for reading only, and `lapstrake serve \
@@ -551,7 +554,7 @@ fn intent(
         }
         (None, None) => return Ok(None),
     };
-    let (sb, mut bits) = match read_bitmap(source, start, external, freshest) {
+    let (mut sb, mut bits) = match read_bitmap(source, start, external, freshest) {
         // Nothing is written that it would have to tell of.
         Err(error) if is_read_only && !external => {
             unread.push(reason(&error));
@@ -560,10 +563,11 @@ fn intent(
         read => read?,
     };
     let fresh = sb
-        .check_array(freshest.bitmap_uuid(), freshest.events())
+        .check_array(freshest.bitmap_uuid(), assembly.found_events)
         .map_err(|error| OpenArrayError::Bitmap { place: source.spec().to_string(), error })?;
-    if !fresh {
-        bits = Bits::new(&sb, true);
+    match fresh {
+        true => sb.events = sb.events.max(freshest.events()),
+        false => bits = Bits::new(&sb, true),
     }
     // A member that failed before that was put on record lacks the bits that were set since. So may any
     // but one that cannot be read.
@@ -612,13 +616,19 @@ fn read_bitmap(
     }
     // As in the kernel there is a bit for all of the array, whatever the bitmap says of its size.
     sb.sync_size = sb.sync_size.max(superblock.sync_size().0);
-    let room = source.size().saturating_sub(start);
+    let room = source.size().saturating_sub(start).min(BITMAP_BYTES_MAX);
     let found =
         superblock.bitmap_room().filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));
     let needed = sb.image_bytes();
     if found < needed {
         return Err(unusable(BitmapError::Truncated { found, needed }));
     }
-    let bits = Bits::from_image(&sb, &read(needed)?).map_err(unusable)?;
+    // Such bits are in the order of the machine that wrote them.
+    let is_turned =
+        sb.version == bitmap::VERSION_HOST_ENDIAN && superblock.byte_order() == ByteOrder::Big;
+    let bits = match is_turned {
+        true => Bits::new(&sb, true),
+        false => Bits::from_image(&sb, &read(needed)?).map_err(unusable)?,
+    };
     Ok((sb, bits))
 }

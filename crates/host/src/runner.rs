@@ -173,6 +173,7 @@ impl Runner {
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),
             (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
+            (Message::Outsider { comes }, Some(lead)) => lead.outsider(core, comes),
             (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
             (Message::Paused, Some(lead)) => lead.paused(core),
             (Message::CacheResized { size, result }, Some(lead)) => {

@@ -37,6 +37,8 @@
 //! - Of equals one that another calls failed is left; under md its old data would serve.
 //! - Under 0.90 the freshest member may be called failed an event before by one that it counts on: its recovery
 //!   ended then, which the others could not yet say. mdadm leaves the others.
+//! - A raid1 that was stopped uncleanly with one copy complete takes what members under recovery have of it for
+//!   nothing, since no resync follows; under md it is read, and may differ.
 //! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
 
 mod absent;
@@ -262,6 +264,8 @@ pub struct Assembly {
     pub resync_from: Option<Sector>,
     /// Events of the freshest superblock.
     pub events: u64,
+    /// The same before it was rewritten by force, which may count one: what a bitmap must say.
+    pub found_events: u64,
     /// Slots without a member in sync.
     pub degraded: u16,
     /// Whether a member is missing that the freshest superblock counts upon.

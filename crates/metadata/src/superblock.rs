@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot, size};
 
 use crate::v1::{MAX_SECTOR, feature, role};
-use crate::wire::Field;
+use crate::wire::{ByteOrder, Field};
 use crate::{Device, Role, SuperblockError, Unsupported, Version, ppl, v1, v090};
 
 /// One member's superblock, checked.
@@ -619,15 +619,15 @@ impl Superblock {
         self.has(feature::BAD_BLOCKS)
     }
 
-    /// Sectors that could not be read and were written anew, as counted so far. 0.90 does not count.
-    pub fn corrected(&self) -> Sectors {
-        Sectors(match self {
-            Self::V090(_) => 0,
-            Self::V1(sb) => sb.cnt_corrected_read.into(),
-        })
+    /// The order of its numbers' bytes.
+    pub fn byte_order(&self) -> ByteOrder {
+        match self {
+            Self::V090(sb) => sb.order,
+            Self::V1(_) => ByteOrder::Little,
+        }
     }
 
-    /// Counts such sectors.
+    /// Counts sectors that could not be read and were written anew. 0.90 does not count.
     pub fn add_corrected(&mut self, sectors: Sectors) {
         if let Self::V1(sb) = self {
             let more = u32::try_from(sectors.0).unwrap_or(u32::MAX);

@@ -15,6 +15,13 @@ impl Dice {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
+    /// A source of its own, whose draws leave what this one gives as it is.
+    pub(crate) fn beside(&self) -> Self {
+        let mut other = self.0.clone();
+        other.jump();
+        Self(other)
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0.next_u64()
     }

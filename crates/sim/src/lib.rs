@@ -27,6 +27,14 @@
 //!   way. Each metadata write is kept as a whole or not at all: a superblock 1.x and the bitmaps
 //!   used here are one sector, and 0.90, which is eight under one checksum and has no second copy,
 //!   does not survive being torn.
+//!   In half of the plans each member keeps what it will by itself: the server ends while some have power.
+//! - Some members lose power, at once and in the midst of anything, while the server goes on: what was on their way
+//!   and in their caches is kept as at a cut, and then nothing of them answers. Mostly the level survives without
+//!   them, as of single failures; power is back some time later, and once their failure is on record they are
+//!   taken out and added anew. Or all lose it, or more than the level survives, then only while every slot has a
+//!   sound member: requests may fail, each is answered, and soon the power is cut for all. Whoever's failure is on
+//!   record then is missing at the next start; there are enough others for it.
+//! - The bitmap's file may refuse a write at any time. From then on requests may fail, and soon the power is cut.
 //! - The write hole: if a parity array was active when the power was cut and lacks members at the
 //!   next start, then in each row (one sector of every member) with a write that was not durable
 //!   at a cut since redundancy was last whole, the sectors of the missing members are lost: they

@@ -4,10 +4,12 @@
 //! when it was put there. Shards, supervisor and clients talk over lanes that delay what they
 //! carry but keep its order, as threads and their queues do.
 
+mod areas;
 mod bitmap;
 mod courses;
 mod dealing;
 mod members;
+mod power;
 mod requests;
 #[cfg(test)]
 mod scripted;
@@ -17,13 +19,13 @@ mod words;
 pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
 
+use areas::{bad_ranges, cache_pages, data_area, log_area, span};
 use dealing::Dealing;
 
 use crate::{
     agenda::Agenda,
     dice::Dice,
-    disk::{Cut, Disk},
-    fate::wear::ranges,
+    disk::Disk,
     memory::Memory,
     oracle::{Floors, Oracle},
     plan::Plan,
@@ -36,18 +38,12 @@ use lapstrake_engine::{
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_metadata::{Superblock, ppl};
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    ops::Range,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Seconds since 1970 when virtual time begins.
 const EPOCH_S: u64 = 1_800_000_000;
 /// How long a life waits for recovery and resync at its end.
 const LINGER_NS: u64 = 2_000_000_000;
-/// Units of recovery, resync and check that a shard does at a time on levels with copies, and their pages.
-const UNITS_MAX: u32 = 4;
-const UNIT_PAGES: u32 = 16;
 /// A life that takes more events than this has got stuck.
 const EVENTS_MAX: u64 = 2_000_000;
 
@@ -104,6 +100,10 @@ enum Event {
     Add(usize, Box<Superblock>),
     /// The operator has a member replaced.
     Replace,
+    /// Some members lose power.
+    Outage,
+    /// A disk that lost it has it again.
+    PowerBack(usize),
     /// The operator changes the bitmap.
     Bitmap,
     /// The operator has a check begun, held or ended.
@@ -239,6 +239,10 @@ pub(crate) struct Life<'a> {
     /// Members that the first shard knows.
     known: u16,
     vanished: BTreeSet<MemberId>,
+    /// Those of them that lost power: nothing of them that is on its way does anything.
+    dark: BTreeSet<MemberId>,
+    /// More lost power than the level survives: requests may fail, and after so many events the life is over.
+    doomed_at: Option<u64>,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
     /// Members that have been recovered, which is not on record yet.
@@ -389,6 +393,8 @@ impl<'a> Life<'a> {
             returning,
             known: configs.len() as u16,
             vanished: BTreeSet::new(),
+            dark: BTreeSet::new(),
+            doomed_at: None,
             unheard,
             fresh: BTreeSet::new(),
             hit: BTreeSet::new(),
@@ -425,15 +431,17 @@ impl<'a> Life<'a> {
         self.plan_bitmaps();
         self.plan_courses();
         self.plan_redeals();
+        self.plan_outages();
         self.supervisor.handle_start(self.now);
         while self.phase != Phase::Done {
-            if cut_after.is_some_and(|events| self.events >= events) {
-                let kept = [Cut::Nothing, Cut::Everything, Cut::AnySectors, Cut::AnySectors];
-                let how = self.dice.pick(&kept);
-                self.cut(how);
-                return Ok(End::Cut);
+            let is_due = |events: &u64| self.events >= *events;
+            if cut_after.iter().chain(&self.doomed_at).any(is_due) {
+                return Ok(self.cut_now());
             }
             self.step().map_err(|error| format!("at {} ns: {error}", self.now.0))?;
+        }
+        if self.doomed_at.is_some() {
+            return Ok(self.cut_now());
         }
         self.oracle.stopped();
         Ok(End::Stopped)
@@ -514,6 +522,7 @@ impl<'a> Life<'a> {
                 self.say(|| words::shown(&event));
                 self.handle(event)?;
             }
+            _ if self.doomed_at.is_some() && self.clients.is_empty() => self.phase = Phase::Done,
             _ => return Err(format!("nothing is left to happen, in {:?}", self.phase)),
         }
         self.pump()?;
@@ -527,6 +536,8 @@ impl<'a> Life<'a> {
             Event::Submit => self.submit(),
             Event::Add(disk, own) => self.add(disk, *own)?,
             Event::Replace => self.replace(),
+            Event::Outage => self.outage(),
+            Event::PowerBack(disk) => self.power_back(disk)?,
             Event::Bitmap => self.change_bitmap(),
             Event::Course => self.direct_courses(),
             Event::Redeal => self.redeal(),
@@ -605,6 +616,7 @@ impl<'a> Life<'a> {
                     Order::Trusted(member, FULLY_TRUSTED) => {
                         self.unheard.insert(member, self.shards.len());
                         self.fresh.insert(member);
+                        self.recorded.remove(&self.disk_of[usize::from(member.0)]);
                     }
                     Order::MemberFailed(member) if self.to_go.contains(&member) => {
                         self.hit.insert(member);
@@ -615,7 +627,9 @@ impl<'a> Life<'a> {
                     Order::BadRecorded(member, start, len) => {
                         self.recorded_bad(member, start, len);
                     }
-                    Order::Broken => return Err("the array gave up".into()),
+                    Order::Broken if self.doomed_at.is_none() => {
+                        return Err("the array gave up".into());
+                    }
                     _ => {}
                 }
                 for shard in 0..self.shards.len() {
@@ -708,60 +722,4 @@ impl<'a> Life<'a> {
             _ => {}
         }
     }
-
-    /// The power goes off under everything.
-    pub(crate) fn cut(&mut self, how: Cut) {
-        self.say(|| format!("the power is cut; kept of caches: {how:?}"));
-        for event in self.queue.take() {
-            match event {
-                Event::Io(flight) => self.write_partly(&flight),
-                Event::MetaWrite { write, .. } => self.meta_partly(&write),
-                _ => {}
-            }
-        }
-        for disk in self.disks.iter_mut() {
-            disk.cut(how, self.dice);
-        }
-        self.file.cut(how, self.dice);
-    }
-}
-
-/// Room for some of the largest operations: a chunk of each member.
-fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
-    let copies = match geometry {
-        Geometry::Mirror(mirror) => u32::from(mirror.raid_disks()),
-        Geometry::Raid10(raid10) => raid10.copies(),
-        _ => 0,
-    };
-    if copies > 0 {
-        return UNITS_MAX * copies * UNIT_PAGES;
-    }
-    let chunk_pages = (plan.chunk.0 as u32 * 512).div_ceil(PAGE_BYTES).next_power_of_two();
-    // An operation that is logged takes one block more, and each log a page.
-    let logs = plan.log.map_or(0, |_| chunk_pages + u32::from(geometry.raid_disks()));
-    chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops + logs.next_multiple_of(8)
-}
-
-fn bad_ranges(record: &MemberRecord) -> Option<Vec<Range<u64>>> {
-    record.bad_blocks.as_ref().map(|log| ranges(log, &record.superblock))
-}
-
-/// First sector of a member's data, and that behind the last.
-fn data_area(sb: &Superblock) -> (u64, u64) {
-    (sb.data_offset().0, sb.data_offset().0 + sb.data_size().0)
-}
-
-/// First sector of a member's log, and that behind the last.
-fn log_area(sb: &Superblock) -> (u64, u64) {
-    sb.ppl().map_or((0, 0), |(at, shape)| (at.0, at.0 + shape.size.0))
-}
-
-fn span(plan: &Plan, geometry: &Geometry) -> u64 {
-    let unit = match geometry {
-        Geometry::Parity(parity) => parity.stripe_data().0,
-        Geometry::Raid0(raid0) => raid0.chunk().0,
-        Geometry::Raid10(raid10) => raid10.chunk().0,
-        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
-    };
-    unit * plan.span_units
 }

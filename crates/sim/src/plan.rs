@@ -80,6 +80,12 @@ pub struct Plan {
     pub courses: u64,
     /// Times that spans change hands in a life, at most.
     pub redeals: u64,
+    /// Times that members lose power in a life, at most.
+    pub outages: u64,
+    /// Each member keeps of its cache what it will when the power is cut, or keeps its power.
+    pub uneven_cuts: bool,
+    /// One write of the bitmap's file in so many fails, which ends all writes of the life; 0: none.
+    pub file_fault_every: u64,
     /// The array is to mend itself and to prove it by a check that counts zero.
     pub converges: bool,
 }
@@ -151,6 +157,9 @@ impl Plan {
             spoil_every: 0,
             courses: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
             redeals: 0,
+            outages: 0,
+            uneven_cuts: false,
+            file_fault_every: 0,
             converges: false,
         };
         let members = (1 << plan.disks) - 1;
@@ -175,7 +184,15 @@ impl Plan {
         if plan.shards > 1 && plan.log.is_none() {
             plan.redeals = dice.pick(&[0, 2, 6]);
         }
+        plan.be_uneven(&mut dice.beside());
         plan
+    }
+
+    /// Not all members lose power when one does. Seeds without that are what they were before it was drawn.
+    fn be_uneven(&mut self, dice: &mut Dice) {
+        self.outages = dice.pick(&[0, 0, 1, 3]);
+        self.uneven_cuts = dice.one_in(2);
+        self.file_fault_every = dice.pick(&[0, 0, 10, 100]);
     }
 
     /// Members of some windows of recovery: few other plans see a checkpoint.
@@ -196,8 +213,8 @@ impl Plan {
     /// The last life: nothing goes wrong any more.
     pub(crate) fn at_the_end(&self) -> Self {
         let adds = true;
-        let (requests, fault_every, spoil_every) = (0, 0, 0);
-        let (rebitmaps, courses, redeals) = (0, 0, 0);
+        let (requests, fault_every, spoil_every, file_fault_every) = (0, 0, 0, 0);
+        let (rebitmaps, courses, redeals, outages) = (0, 0, 0, 0);
         let (frozen, replaces, converges) = (false, false, self.level.has_redundancy());
         Self {
             adds,
@@ -207,6 +224,8 @@ impl Plan {
             rebitmaps,
             courses,
             redeals,
+            outages,
+            file_fault_every,
             frozen,
             replaces,
             converges,
@@ -259,7 +278,7 @@ impl fmt::Display for Plan {
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
              behind {} in {} pages; spoils 1/{}, courses {}, \
-             redeals {}",
+             redeals {}, outages {}, uneven cuts {}, file faults 1/{}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -294,6 +313,9 @@ impl fmt::Display for Plan {
             self.spoil_every,
             self.courses,
             self.redeals,
+            self.outages,
+            self.uneven_cuts,
+            self.file_fault_every,
         )
     }
 }

@@ -32,8 +32,8 @@ impl Shard {
                     Ok(Plan::Restore)
                 }
             }
-            // A read of it failed; most of its pages will be readable again.
-            _ if op.height() > PAGE_BYTES / 512 && self.lacks_pages(op) => {
+            // A read of it failed, maybe since it began to wait for memory; most of its pages will be readable again.
+            _ if self.lacks_pages(op) && (op.height() > PAGE_BYTES / 512 || self.is_mended(op)) => {
                 let range = self.member_range(op);
                 self.retry_in_pages(piece, range);
                 Err(true)
@@ -42,6 +42,12 @@ impl Shard {
             _ if op.lost.len() >= parities => Err(true),
             _ => Ok(Plan::Compare),
         }
+    }
+
+    /// Whether some of the operation's pages are about to be readable again.
+    fn is_mended(&self, op: &Op) -> bool {
+        let range = self.member_range(op);
+        self.syncs.mended().any(|(_, page)| page.start < range.end && range.start < page.end)
     }
 
     /// Whether a member that is trusted there lacks some of the operation's pages.

@@ -169,6 +169,19 @@ impl World {
             .for_each(|byte| *byte ^= 0xa7 ^ (slot as u8));
     }
 
+    /// A power cut left a write on the members that hold the data, and on no other.
+    pub fn half_write(&mut self, sector: u64, len: u64) {
+        let id = self.next;
+        self.next += 1;
+        for sector in sector..sector + len {
+            let home = self.geometry.map(Sector(sector)).homes[0];
+            let at = (home.sector.0 + DATA_OFFSET) as usize * SECTOR;
+            let bytes = &mut self.members[usize::from(home.slot.0)][at..at + SECTOR];
+            bytes.chunks_exact_mut(4).for_each(|block| block.copy_from_slice(&id.to_le_bytes()));
+            self.history[sector as usize].stamps.push(id);
+        }
+    }
+
     /// Begins a piece of a sync action.
     pub fn sync(&mut self, action: SyncAction, start: u64, len: u64) {
         let id = PieceId(self.next);

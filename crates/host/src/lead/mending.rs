@@ -366,11 +366,7 @@ impl Lead {
     }
 
     /// Takes in a member that was made ready after a look at the array as it was.
-    pub(super) fn add(
-        &mut self,
-        core: &mut Core,
-        addition: Addition,
-    ) -> Result<(MemberDetail, &'static str), String> {
+    pub(super) fn add(&mut self, core: &mut Core, addition: Addition) -> Result<Answer, String> {
         let Addition { device, names, superblock, catches_up, bad_blocks } = addition;
         // Who has left or come, and a number that was given twice.
         let (like, number) = self.template(core)?;
@@ -385,10 +381,7 @@ impl Lead {
             }
         };
         if !as_seen {
-            return Err(format!(
-                "{}: the array has changed since it was made ready; the array is as it was; try again",
-                device.spec()
-            ));
+            return Ok(Answer::Outdated);
         }
         core.add_device(device.clone());
         for peer in core.peers.iter().skip(1) {
@@ -404,7 +397,7 @@ impl Lead {
         };
         self.log.say(&format!("{} was added ({how})", device.spec()));
         let detail = self.member_detail(usize::from(id.0)).ok_or(READ_ONLY)?;
-        Ok((detail, how))
+        Ok(Answer::Added(Box::new(detail), how))
     }
 
     pub(super) fn sync(&mut self, core: &Core, action: &str) -> Result<(), String> {

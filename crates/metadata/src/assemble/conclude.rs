@@ -168,9 +168,12 @@ fn conclude(
     let needs_resync = level.has_redundancy() && !has_one_copy && !make_clean;
     let id = |i: usize| table.candidates[i].id;
     let judged = || table.candidates.iter().map(|c| c.id).zip(&table.verdicts);
+    // No resync will come to where one under recovery has a copy already, and what was being written there may be
+    // on one of the two only.
+    let copied = sb.resync_offset().filter(|_| has_one_copy).unwrap_or(Sector(u64::MAX));
     let recovering =
         table.holders().into_iter().flatten().filter_map(|i| match table.verdicts[i] {
-            Verdict::Taken { slot, recovering: Some(at) } => Some((slot, id(i), at)),
+            Verdict::Taken { slot, recovering: Some(at) } => Some((slot, id(i), at.min(copied))),
             _ => None,
         });
     let replacements = judged().filter_map(|(id, verdict)| match *verdict {
@@ -190,6 +193,7 @@ fn conclude(
         lacks_journal: table.lacks_journal(),
         resync_from: sb.resync_offset().filter(|_| needs_resync),
         events: rewrite.first().map_or(sb.events(), |(_, rewritten)| rewritten.events()),
+        found_events: sb.events(),
         degraded: count.missing.len() as u16,
         newly_degraded: count.have < count.expected,
         forced: forced.into_iter().map(id).collect(),

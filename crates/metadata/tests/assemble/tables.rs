@@ -330,6 +330,26 @@ fn one_device_cannot_be_two_members() {
     }
 }
 
+/// Simulated fate, a recovery that was cut off. What would be lost: that one question has one answer. With one copy there
+/// is nothing to resync; but a member under recovery has a part of it, and the last writes may be there or not.
+#[test]
+fn a_copy_that_was_being_made_is_as_good_as_a_resync_would_find_it() {
+    let raid1 = Array::new(Version::V1_2, Level::Raid1, 3);
+    let copied = |members: &str, resync_from: Option<u64>| {
+        let mut members = raid1.members(members);
+        for (_, sb) in members.iter_mut().filter(|_| resync_from.is_some()) {
+            sb.set_resync_offset(resync_from.map(Sector));
+        }
+        let assembly = decide(&members, &Options::default()).unwrap();
+        let to: Vec<u64> = assembly.recovering.iter().map(|entry| entry.2.0).collect();
+        (assembly.resync_from.map(|at| at.0), to)
+    };
+    assert_eq!(copied("9 9r64 9r4096", None), (None, vec![64, 4096]), "clean");
+    assert_eq!(copied("9d 9dr64 9dr4096", None), (None, vec![0, 0]));
+    assert_eq!(copied("9d 9dr64 9dr4096", Some(1024)), (None, vec![64, 1024]));
+    assert_eq!(copied("9d 9d 9dr4096", None), (Some(0), vec![4096]), "a resync comes to it");
+}
+
 #[test]
 fn what_a_resync_has_to_cover() {
     let resync = |array: Array, members: &str, force: bool| {

@@ -3,7 +3,8 @@
 //! The promise that is held here is stricter than for other arrays: a dirty array that lacks a member
 //! loses of that member only sectors that were themselves being written.
 
-use super::{Fate, Fuse, Halt, Started, wear};
+use super::journal::{Fuse, Halt};
+use super::{Fate, Started, wear};
 use crate::{
     disk::{Cut, Disk, SECTOR},
     raw,

@@ -53,6 +53,9 @@ fn quiet(level: Level, disks: u16) -> Plan {
         spoil_every: 0,
         courses: 0,
         redeals: 0,
+        outages: 0,
+        uneven_cuts: false,
+        file_fault_every: 0,
         converges: false,
     }
 }

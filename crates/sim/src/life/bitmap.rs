@@ -84,6 +84,20 @@ impl Life<'_> {
         }
     }
 
+    /// Whether the file refuses a write. A write without its bit would not be resynced after a cut, so that there are
+    /// none from then on.
+    pub(super) fn draw_file_fault(&mut self) -> bool {
+        let every = self.plan.file_fault_every;
+        let fails = every > 0 && self.dice.one_in(every);
+        if fails && self.doomed_at.is_none() {
+            self.doom();
+        }
+        if fails {
+            self.say(|| "the bitmap's file fails".into());
+        }
+        fails
+    }
+
     pub(super) fn bitmap_changed(&mut self) {
         let is_there = self.supervisor.bitmap().is_some();
         let external = is_there && self.supervisor.bitmap_offset().is_none();

@@ -1,6 +1,10 @@
 //! Members that come, their I/O, and its faults.
 
-use super::{Event, InFlight, Life, Phase, data_area, log_area, words::said};
+use super::{
+    Event, InFlight, Life, Phase,
+    areas::{data_area, log_area},
+    words::said,
+};
 use crate::{
     disk::{Disk, SECTOR},
     fate::wear::{ranges, read_log},
@@ -8,6 +12,7 @@ use crate::{
 use lapstrake_engine::{IoKind, MemberConfig, MemberId, MemberIo, MetaWrite, Standing, Target};
 use lapstrake_geometry::{Sector, Sectors, Slot};
 use lapstrake_metadata::{Superblock, create::spare, ppl};
+use std::collections::BTreeSet;
 
 impl Life<'_> {
     /// A member is added, as the host does it: it catches up if it can, else it is a spare.
@@ -106,20 +111,29 @@ impl Life<'_> {
         if self.supervisor.standing(member).0 == Standing::Journal {
             return false;
         }
-        let holds = |other: u16, slot: Slot| {
-            let other = MemberId(other);
-            let (standing, its, _) = self.supervisor.standing(other);
-            let is_heard_of = self.unheard.get(&other).is_none_or(|&left| left == 0);
-            let is_sound = standing == Standing::InSync
-                && !self.hit.contains(&other)
-                && !self.fresh.contains(&other)
-                && self.is_readable(other);
-            is_sound && is_heard_of && its == Some(slot) && other != member
+        self.may_lose_all(&[member])
+    }
+
+    /// The same of several at once.
+    pub(super) fn may_lose_all(&self, lost: &[MemberId]) -> bool {
+        let all = || (0..self.disk_of.len() as u16).map(MemberId);
+        let holds = |other: &MemberId, slot: Slot| {
+            !lost.contains(other) && self.sound_slot(*other) == Some(slot)
         };
-        let present = |slot| (0..self.disk_of.len() as u16).any(|other| holds(other, slot));
         self.geometry.level().has_redundancy()
             && !self.is_frail()
-            && self.geometry.survives(present)
+            && self.geometry.survives(|slot| all().any(|other| holds(&other, slot)))
+    }
+
+    /// The slot whose data can be had from a member, as far as anybody knows.
+    pub(super) fn sound_slot(&self, member: MemberId) -> Option<Slot> {
+        let (standing, slot, _) = self.supervisor.standing(member);
+        let is_heard_of = self.unheard.get(&member).is_none_or(|&left| left == 0);
+        let is_sound = standing == Standing::InSync
+            && !self.hit.contains(&member)
+            && !self.fresh.contains(&member)
+            && self.is_readable(member);
+        slot.filter(|_| is_sound && is_heard_of)
     }
 
     /// Redundancy is not whole.
@@ -164,7 +178,12 @@ impl Life<'_> {
 
     pub(super) fn io_done(&mut self, flight: &InFlight) -> Result<(), String> {
         let InFlight { shard, io, data, mark, fails, is_spoilt } = flight;
+        let is_dark = self.dark.contains(&io.member);
         let ok = match io.kind {
+            _ if is_dark => {
+                self.failing_reads -= u32::from(*is_spoilt);
+                false
+            }
             IoKind::Flush => self.flushed(io.member, *mark, *fails),
             _ => {
                 let is_refused = *is_spoilt || self.is_refused(io);
@@ -177,10 +196,10 @@ impl Life<'_> {
         if matches!(io.kind, IoKind::Write { .. }) && *data != self.memory.gather(&io.pieces) {
             return Err(format!("{io:?}: the buffer changed while it was being written"));
         }
-        if ok {
-            self.perform(io, data);
-        } else {
-            self.write_partly(flight);
+        match ok {
+            true => self.perform(io, data),
+            false if is_dark => {}
+            false => self.write_partly(flight),
         }
         self.shards[*shard].handle_completion(self.now, io.id, ok);
         Ok(())
@@ -208,6 +227,9 @@ impl Life<'_> {
 
     /// A flush ends; true if it went well.
     pub(super) fn flushed(&mut self, member: MemberId, mark: u64, fails: bool) -> bool {
+        if self.dark.contains(&member) {
+            return false;
+        }
         let ok = !fails && !self.vanished.contains(&member) && !self.unflushed.contains(&member);
         if !ok {
             self.unflushed.insert(member);
@@ -224,8 +246,7 @@ impl Life<'_> {
     pub(super) fn start_meta(&mut self, write: MetaWrite) {
         let fails = match write.target {
             Target::Member(member) => self.draw_fault(member, self.plan.fault_every.div_ceil(4)),
-            // Nothing but the array's end could come of it.
-            Target::BitmapFile => false,
+            Target::BitmapFile => self.draw_file_fault(),
         };
         let delay = self.io_ns();
         self.say(|| format!("metadata for {:?}: {}", write.target, said(&write)));
@@ -233,11 +254,14 @@ impl Life<'_> {
     }
 
     pub(super) fn meta_written(&mut self, write: &MetaWrite, fails: bool) {
-        let is_gone = |member| self.vanished.contains(&member);
-        let ok = !fails && !matches!(write.target, Target::Member(member) if is_gone(member));
+        let is_in = |members: &BTreeSet<MemberId>| match write.target {
+            Target::Member(member) => members.contains(&member),
+            Target::BitmapFile => false,
+        };
+        let ok = !fails && !is_in(&self.vanished);
         if ok {
             self.disk_at(write.target).write(write.sector.0, write.data.clone(), true);
-        } else {
+        } else if !is_in(&self.dark) {
             self.meta_partly(write);
         }
         self.supervisor.handle_written(self.now, write.id, ok);
@@ -252,10 +276,10 @@ impl Life<'_> {
 
     /// A torn superblock 0.90 fails its checksum, and the format keeps no second one.
     pub(super) fn meta_partly(&mut self, write: &MetaWrite) {
-        let disk = match write.target {
-            Target::Member(member) => &mut self.disks[self.disk_of[usize::from(member.0)]],
-            Target::BitmapFile => &mut *self.file,
+        let (disk, whole) = match write.target {
+            Target::Member(member) => (&mut self.disks[self.disk_of[usize::from(member.0)]], true),
+            Target::BitmapFile => (&mut *self.file, false),
         };
-        disk.write_partly(write.sector.0, &write.data, true, self.dice);
+        disk.write_partly(write.sector.0, &write.data, whole, self.dice);
     }
 }

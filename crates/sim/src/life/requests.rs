@@ -146,6 +146,15 @@ impl Life<'_> {
         let part = self.parts.remove(&reply.id.0).ok_or("a request was answered twice")?;
         let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
         if let Err(error) = reply.result {
+            if self.doomed_at.is_some() {
+                // Of a write that failed anything may be there, as of one that has no answer yet.
+                self.send(
+                    part.shard,
+                    part.home,
+                    Event::PartDone { client: part.client, ok: false },
+                );
+                return Ok(());
+            }
             return Err(format!("{kind:?} of {len} sectors at {start} failed: {error}"));
         }
         match kind {

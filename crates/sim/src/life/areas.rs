@@ -1,0 +1,51 @@
+//! Where a member's data and log are, and what an array of a plan needs and is dealt in.
+
+use crate::{fate::wear::ranges, plan::Plan};
+use lapstrake_engine::{MemberRecord, PAGE_BYTES};
+use lapstrake_geometry::Geometry;
+use lapstrake_metadata::Superblock;
+use std::ops::Range;
+
+/// Units of recovery, resync and check that a shard does at a time on levels with copies, and their pages.
+const UNITS_MAX: u32 = 4;
+const UNIT_PAGES: u32 = 16;
+
+/// Room for some of the largest operations: a chunk of each member.
+pub(super) fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
+    let copies = match geometry {
+        Geometry::Mirror(mirror) => u32::from(mirror.raid_disks()),
+        Geometry::Raid10(raid10) => raid10.copies(),
+        _ => 0,
+    };
+    if copies > 0 {
+        return UNITS_MAX * copies * UNIT_PAGES;
+    }
+    let chunk_pages = (plan.chunk.0 as u32 * 512).div_ceil(PAGE_BYTES).next_power_of_two();
+    // An operation that is logged takes one block more, and each log a page.
+    let logs = plan.log.map_or(0, |_| chunk_pages + u32::from(geometry.raid_disks()));
+    chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops + logs.next_multiple_of(8)
+}
+
+pub(super) fn bad_ranges(record: &MemberRecord) -> Option<Vec<Range<u64>>> {
+    record.bad_blocks.as_ref().map(|log| ranges(log, &record.superblock))
+}
+
+/// First sector of a member's data, and that behind the last.
+pub(super) fn data_area(sb: &Superblock) -> (u64, u64) {
+    (sb.data_offset().0, sb.data_offset().0 + sb.data_size().0)
+}
+
+/// First sector of a member's log, and that behind the last.
+pub(super) fn log_area(sb: &Superblock) -> (u64, u64) {
+    sb.ppl().map_or((0, 0), |(at, shape)| (at.0, at.0 + shape.size.0))
+}
+
+pub(super) fn span(plan: &Plan, geometry: &Geometry) -> u64 {
+    let unit = match geometry {
+        Geometry::Parity(parity) => parity.stripe_data().0,
+        Geometry::Raid0(raid0) => raid0.chunk().0,
+        Geometry::Raid10(raid10) => raid10.chunk().0,
+        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
+    };
+    unit * plan.span_units
+}
