@@ -371,7 +371,13 @@ fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
     lab.run("create data -l1 --assume-clean -b ./bits m0 m1").ok();
     std::fs::copy(lab.path("bits"), lab.path("old")).unwrap();
     lab.file("cut", 4096);
-    for file in ["missing", "cut"] {
+    // It says that it has a bit for each 512 bytes of 8 TiB, and is long enough.
+    let mut huge = lab.read("bits");
+    huge[40..48].copy_from_slice(&(1u64 << 34).to_le_bytes());
+    huge[52..56].copy_from_slice(&512u32.to_le_bytes());
+    std::fs::write(lab.path("huge"), huge).unwrap();
+    std::fs::File::options().write(true).open(lab.path("huge")).unwrap().set_len(3 << 30).unwrap();
+    for file in ["missing", "cut", "huge"] {
         let refused = lab.run(&format!("serve --name data m0 m1 --bitmap {file}"));
         assert!(refused.code == 1 && refused.err.contains("without --bitmap"), "{refused:?}");
     }
@@ -401,6 +407,27 @@ fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
     let (_, said) = server.end();
     assert!(said.contains("bitmap of old is out of date"), "{bits}: {said}");
     lab.serve_data("m0 m1").stop();
+}
+
+/// What would be lost: what the bitmap knows of the member that is missing.
+#[test]
+fn an_array_that_is_forced_keeps_its_bits() {
+    let lab = Lab::new(&[24; 4]);
+    lab.run("create data -l5 -c64 --assume-clean -b internal --bitmap-chunk 64K m0 m1 m2 m3").ok();
+    let server = lab.serve_data("m0 m1 m2 m3");
+    lab.until("the bits of its beginning to go", |detail| detail["bitmap_bits"][0] == 0);
+    lab.fill(&server, &pattern(3, 4096));
+    server.kill();
+    let mut server = lab.serve_data("m0 m1 m3 --degraded --force");
+    let bits = lab.detail()["bitmap_bits"].clone();
+    assert_eq!(bits[0], 1, "{bits}");
+    lab.run("re-add data m2").ok();
+    lab.run("wait data --timeout 60").ok();
+    lab.run("check data").ok();
+    assert_eq!(lab.run("wait data --json --timeout 60").json()["mismatch_sectors"], 0);
+    lab.run("stop data").ok();
+    let (_, said) = server.end();
+    assert!(!said.contains("out of date"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
-use support::{Lab, pattern};
+use support::{Lab, Ran, pattern};
 
 /// A mirror whose contents are known, written past the array code: raid1 data lies as it is.
 fn mirror() -> (Lab, Vec<u8>) {
@@ -81,6 +81,15 @@ fn a_reader_that_leaves_is_no_fault() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_limit_of_files_sizes_is_an_error_as_any_other() {
+    let (lab, _) = mirror();
+    let script =
+        format!("ulimit -f 100; exec {} cat m0 m1 -o out", env!("CARGO_BIN_EXE_lapstrake"));
+    let ran = Ran::of(lab.command("sh").args(["-c", &script]).output().unwrap());
+    assert!(ran.code == 1 && ran.err.contains("File too large"), "{ran:?}");
 }
 
 #[test]

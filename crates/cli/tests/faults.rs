@@ -294,6 +294,35 @@ fn what_the_kernel_has_on_record_as_bad_is_not_read() {
     md.agrees(&lab, "m0 m1", &news);
 }
 
+#[test]
+fn what_we_have_on_record_as_bad_the_kernel_does_not_read() {
+    let Some(mut md) = Md::boot("bad blocks of ours") else { return };
+    let (lab, bytes) = filled("-l1 --assume-clean", "m0 m1");
+    // Neither read nor mended.
+    let fault = "member=0,op=read+write,range=9M+8K,errno=EIO";
+    let server = lab.serve_with_fault(fault, "--name data m0 m1");
+    lab.run("check data").ok();
+    assert_eq!(lab.run("wait data --timeout 60").code, 3);
+    let detail = lab.detail();
+    assert_eq!(state(&detail, "m0"), "in_sync");
+    assert_eq!(detail["members"][0]["bad_block_bytes"], 8192, "{detail:#}");
+    server.stop();
+    let junk = pattern(69, 8192);
+    lab.write_at("m0", 9 * MIB, &junk);
+    let reads = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+        cat $md/dev-${devices[0]##*/}/bad_blocks
+        for i in 1 2 3 4; do echo 3 >/proc/sys/vm/drop_caches; dump $dir/dump$i; done";
+    assert_eq!(md.play(&lab, "m0 m1", reads), "18432 16\n");
+    assert!((1..=4).all(|i| lab.read(&format!("dump{i}")) == bytes), "the kernel has read it");
+    // Written over with the same by the kernel.
+    let mends = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+        poke $dir/fill 16384 16 direct
+        cat $md/dev-${devices[0]##*/}/bad_blocks
+        matches";
+    assert_eq!(md.play(&lab, "m0 m1", mends), "", "what was written there is good");
+    md.agrees(&lab, "m0 m1", &bytes);
+}
+
 /// A member seen through a disk that fails for real: nbdkit's error filter, as a file by nbdfuse. While
 /// the file `trip` is there, requests fail as the words for the filter say.
 struct Flaky {

@@ -163,6 +163,25 @@ impl Drop for BigBlocks {
     }
 }
 
+/// What would be lost: the member, at the first write that is no multiple of its blocks.
+#[test]
+fn a_member_with_larger_blocks_than_clients_may_write_is_refused() {
+    let lab = Lab::new(&[8; 3]);
+    let Some(devices) = BigBlocks::over(&lab, &["m2"], "a spare with 4096-byte blocks") else {
+        return;
+    };
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    let server = lab.serve_data("m0 m1");
+    let refused = lab.run(&format!("add data {}", devices.0[0]));
+    assert!(refused.code == 1 && refused.err.contains("blocks are of 4096 bytes"), "{refused:?}");
+    server.stop();
+    // Where it is a member from the start, others follow it.
+    lab.run(&format!("create data -l1 --force --assume-clean m0 {}", devices.0[0])).ok();
+    let server = lab.serve_data(&format!("m0 {}", devices.0[0]));
+    lab.run("add data m1 --force").ok();
+    server.stop();
+}
+
 #[test]
 fn members_with_large_blocks_serve_any_byte_as_a_file() {
     let what = "an array on devices with 4096-byte blocks";

@@ -47,6 +47,39 @@ fn hand_spares_over(versions: &[&str]) {
     }
 }
 
+#[test]
+fn who_is_write_mostly_for_one_is_not_read_by_the_other() {
+    let Some(mut md) = Md::boot("write-mostly members") else { return };
+    let (lab, all) = (Lab::new(&[12; 3]), "m0 m1 m2");
+    lab.run("create data -l1 --assume-clean -W m1 m0 m1").ok();
+    let server = lab.serve_data("m0 m1");
+    let bytes = pattern(42, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    server.stop();
+    // Theirs is the one that comes in the place of ours, which it does not read.
+    let script = "quietly mdadm --assemble /dev/md0 ${devices[@]:0:2}
+        before=$(carried 2 ${devices[1]})
+        dump $dir/dump
+        echo $(($(carried 2 ${devices[1]}) - before))
+        quietly mdadm /dev/md0 --fail ${devices[1]} --remove ${devices[1]}
+        quietly mdadm /dev/md0 --add --write-mostly ${devices[2]}
+        settle";
+    assert_eq!(md.play(&lab, all, script), "0\n", "sectors that the kernel read of ours");
+    assert!(lab.read("dump") == bytes);
+    let server = lab.serve_data("m0 m2");
+    assert!(lab.contents(&server) == bytes);
+    let detail = lab.detail();
+    let member = |name: &str| {
+        let path = lab.path(name);
+        let members = detail["members"].as_array().unwrap();
+        members.iter().find(|m| m["file"] == path.to_str().unwrap()).unwrap().clone()
+    };
+    assert_eq!(member("m2")["write_mostly"], true);
+    assert_eq!(member("m2")["work"]["read_bytes"], 0, "what we read of theirs");
+    assert!(member("m0")["work"]["read_bytes"].as_u64() >= Some(bytes.len() as u64));
+    server.stop();
+}
+
 /// Options, members, and one that goes and comes back.
 const COMES_BACK: [(&str, &str, &str); 3] = [
     ("-l5 -c64", "m0 m1 m2", "m1"),
@@ -92,11 +125,10 @@ fn go_and_come_back(shapes: &[(&str, &str, &str)]) {
         let last = all.split(' ').count() - 1;
         let script = format!(
             "quietly mdadm --assemble /dev/md0 ${{devices[@]:0:{last}}}
-             stat=($(</sys/block/${{devices[{last}]##*/}}/stat))
+             before=$(carried 6 ${{devices[{last}]}})
              quietly mdadm /dev/md0 --re-add ${{devices[{last}]}}
              settle
-             after=($(</sys/block/${{devices[{last}]##*/}}/stat))
-             echo $((after[6] - stat[6]))
+             echo $(($(carried 6 ${{devices[{last}]}}) - before))
              dump $dir/dump
              matches
              quietly mdadm --stop /dev/md0

@@ -241,9 +241,7 @@ fn a_check_that_one_leaves_half_done_the_other_does_anew() {
         let all = kernels_count(&mut md, &lab, members);
         let stops = "quietly mdadm --assemble /dev/md0 ${devices[@]}
             begin() { echo check >$md/sync_action; }
-            read -r size <$md/component_size
-            case $(<$md/level) in raid10) read -r size </sys/block/md0/size; size=$((size / 2)) ;; esac
-            stop_at $((size * 2 * 3 / 10 / 128 * 128)) begin";
+            reach $(part $(span)) begin";
         md.play(&lab, members, stops);
         let server = lab.serve_data(&format!("{SLOW} {members}"));
         let detail = lab.detail();

@@ -160,13 +160,13 @@ impl Ours {
         let total = self.bytes() as usize;
         let mut pages = vec![Page([0; PAGE]); total.div_ceil(PAGE)];
         let mut bytes = Vec::with_capacity(total);
-        let handle = self.array.handle();
+        let array = self.array.handle().outsider();
         for cut in draw.cuts(self.bytes() / SECTOR) {
             let (offset, len) = (cut.start * SECTOR, (cut.end - cut.start) * SECTOR);
             let memory = pages.as_mut_ptr().cast::<u8>();
             // SAFETY: the memory is page-aligned, at least as long as the array, and nothing
             // else touches it until the call returns, which is after the array has done with it.
-            unsafe { handle.call(Outside::Read(memory), offset, len) }
+            unsafe { array.call(Outside::Read(memory), offset, len) }
                 .map_err(|error| format!("read of {len} at {offset}: {error}"))?;
             let end = bytes.len() + len as usize;
             for page in &pages[..(len as usize).div_ceil(PAGE)] {

@@ -195,8 +195,8 @@ impl<'a> Stage<'a> {
         self.compare(array)
     }
 
-    /// The kernel gets blank members for these, full of junk, and recovers them half; we read and write
-    /// in this state.
+    /// The kernel gets blank members for these, full of junk, and recovers a part of them; we read and
+    /// write in this state.
     pub fn half_recovered(&mut self, script: Script, missing: &[usize]) -> Result<(), Failure> {
         for index in missing {
             let size = self.shape.sizes[*index].bytes();
@@ -204,7 +204,7 @@ impl<'a> Stage<'a> {
         }
         let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();
         let script =
-            script.assemble_without(missing).then(&format!("recover_half {}", numbers.join(" ")));
+            script.assemble_without(missing).then(&format!("recover_part {}", numbers.join(" ")));
         self.judge.play(&script)?;
         let array = self.start_without(&[], ours::READ)?;
         let recovering = array.recovering();

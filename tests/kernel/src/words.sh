@@ -89,50 +89,64 @@ waiting() {
     echo 0 >/sys/module/md_mod/parameters/start_ro
 }
 
-# stop_at SECTOR COMMAND...: lets run that far what the command begins, and stops the array there.
-stop_at() {
+# reach SECTOR COMMAND...: lets run that far what the command begins; there it waits, for the script's end.
+reach() {
     local completed
     echo $1 >$md/sync_max
     "${@:2}"
     until read -r completed _ <$md/sync_completed && [ "${completed/none/0}" -ge $1 ]; do
         usleep 10000
     done
-    quietly mdadm --stop /dev/md0
 }
 
 # thaw: what is frozen goes on.
 thaw() { echo idle >$md/sync_action; }
 
-# half SECTORS: half of it, in whole chunks.
-half() {
-    local chunk half=$(($1 / 2))
+# part SECTORS: three tenths of it, in whole chunks.
+part() {
+    local chunk part=$(($1 * 3 / 10))
     read -r chunk <$md/chunk_size
-    echo $((chunk > 0 ? half - half % (chunk / 512) : half - half % 128))
+    echo $((chunk > 0 ? part - part % (chunk / 512) : part - part % 128))
 }
 
-# recover_half N...: gives the array these devices to recover, and stops it when they are half done.
-recover_half() {
+# rests: waits until superblocks say clean.
+rests() { until [ "$(<$md/array_state)" = clean ]; do usleep 10000; done; }
+
+# carried FIELD DEVICE...: sectors that each has given (2) or taken (6) so far.
+carried() {
+    local device stat
+    for device in "${@:2}"; do
+        stat=($(</sys/block/${device##*/}/stat))
+        echo ${stat[$1]}
+    done
+}
+
+# span: the sectors that a resync goes through.
+span() {
+    local size
+    # RAID10 counts the array's.
+    case $(<$md/level) in
+    raid10) read -r size </sys/block/md0/size ;;
+    *) read -r size <$md/component_size && size=$((size * 2)) ;; # KiB
+    esac
+    echo $size
+}
+
+# recover_part N...: gives the array these devices to recover, and lets a part of that be done.
+recover_part() {
     local number size
     echo frozen >$md/sync_action
     for number in "$@"; do quietly mdadm /dev/md0 --add ${devices[number]}; done
-    read -r size <$md/component_size # KiB
-    stop_at $(half $((size * 2))) thaw
+    read -r size <$md/component_size
+    reach $(part $((size * 2))) thaw
 }
 
-# resync_half OPTION...: makes an array of the devices, which are not in sync, and stops it when
-# they are half done.
-resync_half() {
-    local size
+# resync_part OPTION...: makes an array of the devices, which are not in sync, and lets a part of them be.
+resync_part() {
     quietly mdadm --create /dev/md0 --run --assume-clean "$@" ${devices[@]}
     quietly mdadm --stop /dev/md0
     waiting quietly mdadm --assemble /dev/md0 --update=resync ${devices[@]}
-    read -r size <$md/component_size
-    # RAID10 counts the array's sectors.
-    case $(<$md/level) in
-    raid10) read -r size </sys/block/md0/size ;;
-    *) size=$((size * 2)) ;;
-    esac
-    stop_at $(half $size) quietly mdadm --readwrite /dev/md0
+    reach $(part $(span)) quietly mdadm --readwrite /dev/md0
 }
 
 # dump FILE: the array's contents go to a host file.

@@ -120,6 +120,24 @@ fn a_guest_that_ends_during_a_script_is_an_error() {
 }
 
 #[test]
+fn a_cut_leaves_what_was_flushed() {
+    if !available_or_say("power cuts") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let paths = members(directory.path(), 1, 8 << 20);
+    let mut guest = Kernel::new().boot().unwrap();
+    let script = format!(
+        "device=$(attach '{}')
+         echo flushed | dd of=$device bs=512 conv=sync,notrunc,fsync 2>/dev/null",
+        paths[0].display()
+    );
+    good(guest.run(&script));
+    guest.cut();
+    assert!(std::fs::read(&paths[0]).unwrap().starts_with(b"flushed\n"));
+}
+
+#[test]
 fn seventeen_members_are_refused() {
     let kernel = (0..17).fold(Kernel::new(), |kernel, _| kernel.member("x"));
     assert!(matches!(kernel.boot(), Err(Error::TooManyMembers { found: 17 })));

@@ -23,8 +23,12 @@ impl Md {
             not_run(what, "left to the other back end, for the time it takes");
             return None;
         }
-        let booted = Kernel::new().memory_mib(256).boot();
+        let booted = Self::guest();
         booted.map(Self).inspect_err(|error| not_run(what, &error.to_string())).ok()
+    }
+
+    fn guest() -> Result<Guest, lapstrake_kernel_md::Error> {
+        Kernel::new().memory_mib(256).boot()
     }
 
     /// Plays a script in [`WORDS`], with these members as its devices; what it printed.
@@ -35,6 +39,14 @@ impl Md {
         let output = self.0.run(&format!("{WORDS}\ndir={dir}\nshow {shown}\n{script}")).unwrap();
         assert!(output.success(), "{members}: {script}\n{output}");
         output.text()
+    }
+
+    /// As [`Md::play`], and the power goes off at the script's end.
+    pub fn cut(&mut self, lab: &Lab, members: &str, script: &str) -> String {
+        // Words end with the array stopped.
+        let said = self.play(lab, members, &format!("{script}\ntrap - EXIT"));
+        std::mem::replace(&mut self.0, Self::guest().unwrap()).cut();
+        said
     }
 
     /// The kernel finds these members whole and clean, with these bytes, and all copies right.
@@ -58,6 +70,42 @@ impl Md {
         assert!(lab.read("dump") == bytes, "{members}: the kernel reads otherwise");
         said
     }
+}
+
+/// How one leaves what it was doing. The kernel's power cut takes from the members what was not flushed; ours is a
+/// kill.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    Stopped,
+    CutOff,
+}
+
+impl Left {
+    /// By the kernel, at a script's end.
+    pub fn by_kernel(self, md: &mut Md, lab: &Lab, members: &str, script: &str) -> String {
+        match self {
+            Self::Stopped => md.play(lab, members, script),
+            Self::CutOff => md.cut(lab, members, script),
+        }
+    }
+
+    /// By us.
+    pub fn by_us(self, server: Server) {
+        match self {
+            Self::Stopped => server.stop(),
+            Self::CutOff => server.kill(),
+        }
+    }
+
+    /// So much less than was done, in bytes of so many, may be on record: checkpoints are a sixteenth apart.
+    pub fn lag(self, total: u64) -> u64 {
+        if self == Self::CutOff { total / 16 + (1 << 20) } else { 0 }
+    }
+}
+
+/// The sectors that a script has printed, in bytes.
+pub fn bytes_in(said: &str) -> Vec<u64> {
+    said.lines().map(|line| line.parse::<u64>().unwrap() * 512).collect()
 }
 
 /// Whether contents can be copied in and out; if not that is said.
