@@ -97,8 +97,9 @@ impl Level {
         }
     }
 
-    /// Most members that it can have. RAID6's limit is the number of distinct coefficients of
-    /// its second syndrome; the others are bounded by the superblock alone.
+    /// Most members that it can have. RAID6's second syndrome has 255 distinct coefficients, one for each data chunk,
+    /// or for each slot with DDF's layouts, which [`Geometry::new`](crate::Geometry::new) holds to 255; the others are
+    /// bounded by the superblock alone.
     pub const fn max_members(self) -> u16 {
         match self {
             Level::Raid6 => 256,

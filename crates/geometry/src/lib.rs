@@ -50,5 +50,5 @@ pub use raid10::Raid10;
 pub use row::{read_ahead, row_chunks};
 pub use run::{Content, Home, Run};
 pub use stripe::{StripeRole, StripeSlots};
-pub use units::{ChunkNo, MAX_SECTORS, SECTOR_BYTES, Sector, Sectors, Slot, StripeNo};
+pub use units::{MAX_SECTORS, SECTOR_BYTES, Sector, Sectors, Slot, StripeNo};
 pub use version::Version;

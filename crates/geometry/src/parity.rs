@@ -32,6 +32,13 @@ impl Parity {
             _ => ParityLayout::ParityLast,
         };
         config.check_power_of_two_chunk()?;
+        let (level, found) = (config.level, config.raid_disks);
+        // A chunk's coefficient is that of its slot there, and 256 would share 255.
+        use ParityLayout::{DdfNContinue, DdfNRestart, DdfZeroRestart};
+        if matches!(layout, DdfZeroRestart | DdfNRestart | DdfNContinue) && found > 255 {
+            let min = level.min_members();
+            return Err(GeometryError::MemberCount { level, found, min, max: 255 });
+        }
         let parity_disks = if config.level == Level::Raid6 { 2 } else { 1 };
         let parity = Parity {
             level: config.level,

@@ -98,11 +98,6 @@ impl Raid0 {
         Sectors(self.chunk.get())
     }
 
-    /// Number of strip zones.
-    pub fn zones(&self) -> usize {
-        self.zones.len()
-    }
-
     /// Size of the array.
     pub fn array_sectors(&self) -> Sectors {
         Sectors(self.size)

@@ -43,10 +43,6 @@ number! {
     Slot(u16), "slot {}"
 }
 number! {
-    /// Number of a chunk counted through the array's data.
-    ChunkNo(u64), "chunk {}"
-}
-number! {
     /// Number of a stripe: the row of chunks with one number on all members.
     StripeNo(u64), "stripe {}"
 }
@@ -74,7 +70,7 @@ impl Sectors {
 
     /// As many sectors as `kib` kibibytes are.
     pub const fn from_kib(kib: u64) -> Sectors {
-        Sectors(kib * 2)
+        Sectors(kib.saturating_mul(2))
     }
 
     /// Is this no sector at all?

@@ -273,6 +273,12 @@ fn what_md_would_not_run_is_refused() {
     assert!(matches!(parity(Level::Raid6, 24, 4), GeometryError::ChunkNotPowerOfTwo { .. }));
     assert!(matches!(parity(Level::Raid6, 8, 3), GeometryError::MemberCount { min: 4, .. }));
     assert!(matches!(parity(Level::Raid6, 8, 257), GeometryError::MemberCount { max: 256, .. }));
+    let ddf = |layout| refusal(config(Level::Raid6, Layout::Parity(layout), 8, 256, 1000));
+    for layout in
+        [ParityLayout::DdfZeroRestart, ParityLayout::DdfNRestart, ParityLayout::DdfNContinue]
+    {
+        assert!(matches!(ddf(layout), GeometryError::MemberCount { max: 255, .. }));
+    }
     assert!(matches!(parity(Level::Raid5, 8, 1), GeometryError::MemberCount { min: 2, .. }));
     assert!(matches!(parity(Level::Raid5, 1024, 3), GeometryError::NoRoom { .. }));
     assert!(matches!(parity(Level::Raid4, 8, 3), GeometryError::LayoutOfOtherLevel { .. }));

@@ -25,8 +25,6 @@ pub const MAGIC: u32 = 0x6d74_6962;
 pub const VERSION_HOST_ENDIAN: u32 = 3;
 /// `version` as written today.
 pub const VERSION: u32 = 4;
-/// `version` of a cluster's bitmaps.
-pub const VERSION_CLUSTERED: u32 = 5;
 /// Largest `write_behind`.
 pub const WRITE_BEHIND_MAX: u32 = 16383;
 /// Seconds between passes that clear bits, by default.
@@ -36,8 +34,6 @@ pub const DAEMON_SLEEP: u32 = 5;
 pub mod state {
     /// The bits are not to be trusted.
     pub const STALE: u32 = 1 << 1;
-    /// A page could not be written.
-    pub const WRITE_ERROR: u32 = 1 << 2;
     /// The bits are in the order of the machine that wrote them.
     pub const HOST_ENDIAN: u32 = 1 << 15;
 }

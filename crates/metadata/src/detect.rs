@@ -90,11 +90,6 @@ impl Findings {
         best
     }
 
-    /// What is not md's.
-    pub fn others(&self) -> impl Iterator<Item = &Finding> {
-        self.0.iter().filter(|finding| !matches!(finding, Finding::Md { .. }))
-    }
-
     /// Whether there is nothing at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

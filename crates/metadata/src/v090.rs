@@ -3,7 +3,7 @@
 //!
 //! Nothing in it states the byte order, so the magic decides; [`Superblock::order`] keeps what
 //! was found and [`Superblock::encode`] writes the same. Every word is kept, also reserved ones:
-//! encoding what was parsed gives the same bytes.
+//! encoding what was parsed gives the same bytes, but for a checksum that was stored folded.
 //!
 //! Field names, offsets and meanings: the kernel's `include/uapi/linux/raid/md_p.h`. Its pairs
 //! `events_hi`/`events_lo` and `cp_events_hi`/`cp_events_lo` are ordered such that each pair is

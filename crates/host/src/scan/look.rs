@@ -1,6 +1,6 @@
 //! A look at one member: what it holds, beside its superblock too.
 
-use crate::open::probe;
+use crate::open::{BITMAP_BYTES_MAX, probe};
 use lapstrake_device::{Member, MemberSpec, OpenError};
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::bitmap::{self, BitmapError, Bits};
@@ -8,9 +8,6 @@ use lapstrake_metadata::detect::Findings;
 use lapstrake_metadata::{Superblock, v090};
 use std::io;
 use thiserror::Error;
-
-/// Most bytes of a bitmap that are read: md's own counters end far below.
-const BITMAP_BYTES_MAX: u64 = 1 << 30;
 
 /// Why something could not be looked at.
 #[derive(Debug, Error)]

@@ -135,10 +135,12 @@ pub(super) fn find<E>(
         report(Foreign::Mbr, 510);
     }
     // GPT keeps a copy of its header in the last block, which outlives the first.
-    if let Some(last) = size.checked_sub(512)
-        && get(last, 8)? == b"EFI PART"
-    {
-        report(Foreign::Gpt, last);
+    for block in [512, 4096] {
+        if let Some(last) = size.checked_sub(block)
+            && get(last, 8)? == b"EFI PART"
+        {
+            report(Foreign::Gpt, last);
+        }
     }
     for label in zfs_labels(size).into_iter().flatten() {
         let ring = get(label + ZFS_RING, ZFS_RING)?;
