@@ -34,7 +34,7 @@ Exit codes:
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// Name of the array, at most 32 bytes; /dev/mdN and /dev/md/NAME are taken as N and NAME
+    /// Name of the array, at most 31 bytes; /dev/mdN and /dev/md/NAME are taken as N and NAME
     name: String,
     /// Files, block devices, windows of them (PATH@OFFSET+SIZE), or the word "missing"; those for
     /// slots first, then spares
@@ -282,6 +282,11 @@ impl Summary<'_> {
             text::human(bytes)
         ));
         lines.extend(self.advice());
+        if !self.records_name() {
+            lines.push(
+                "metadata 0.90 records no name: without --name the array goes by its UUID".into(),
+            );
+        }
         lines.push(format!("serve it: lapstrake serve {}", self.serve_arguments()));
         lines.join("\n") + "\n"
     }
@@ -314,10 +319,18 @@ impl Summary<'_> {
         }
     }
 
+    fn records_name(&self) -> bool {
+        let members = &self.prepared.plan().members;
+        members.first().is_none_or(|member| member.superblock.version() != Version::V090)
+    }
+
     fn serve_arguments(&self) -> String {
         let given = self.wanted.members.iter().flatten().chain(&self.wanted.journal);
         let paths = given.map(|spec| quoted(&spec.to_string()));
         let mut words: Vec<String> = paths.collect();
+        if !self.records_name() {
+            words.insert(0, format!("--name {}", quoted(&self.wanted.name)));
+        }
         if let NewBitmap::File(path) = &self.wanted.bitmap {
             words.push(format!("--bitmap {}", quoted(&path.to_string_lossy())));
         }

@@ -136,6 +136,7 @@ fn main() -> ExitCode {
         error.exit()
     });
     let json = cli.command.json();
+    outlive_file_limits();
     if !matches!(cli.command, Command::Serve(_)) {
         end_quietly_without_reader();
         end_plainly_without_room();
@@ -154,6 +155,12 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// A write beyond the limit of a file's size (`ulimit -f`) is an error as any other.
+fn outlive_file_limits() {
+    // SAFETY: sets a disposition; no handler is involved, no thread runs yet.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// `lapstrake cat ... | head` ends when `head` does, as other commands in a pipe do. A server must

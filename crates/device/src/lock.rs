@@ -81,7 +81,7 @@ pub(crate) fn lock_range(
     }
     match asked {
         Ok(()) => Ok(true),
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+        Err(e) if refused(&e) => {
             Err(OpenError::Busy { path: path.into(), holders: holder::lockers(fd) })
         }
         // NFS without a lock daemon and the like: no lock is to be had by anyone.

@@ -244,6 +244,8 @@ impl NbdSession {
             (Command::Read, Some(memory)) => Kind::Read(memory),
             (Command::Write, Some(memory)) => Kind::Write { memory, fua, followed },
             (Command::Flush, _) => Kind::Flush,
+            // Where a discard writes, only this says when that is durable; what is there afterwards is free.
+            (Command::Trim, _) if fua => Kind::WriteZeroes { fua, unmap: true },
             (Command::Trim, _) => Kind::Discard,
             (Command::WriteZeroes { no_hole }, _) => Kind::WriteZeroes { fua, unmap: !no_hole },
             (Command::BlockStatus { .. }, _) => {

@@ -42,6 +42,22 @@ fn states(server: &Server) -> Vec<&'static str> {
     server.detail().members.iter().map(|member| member.state).collect()
 }
 
+/// A discard of whole stripes writes zeros and parity.
+#[test]
+fn what_is_discarded_durably_is_flushed() {
+    let delay = Duration::from_millis(300);
+    let faults = format!("op=flush,delay={}ms", delay.as_millis());
+    let mut server = Rig { faults, ..Rig::new(Level::Raid5, 3) }.serve();
+    let mut client = server.unix();
+    // So that nothing has to be put on record before the discard.
+    assert_eq!(client.write(0, &[7; 4096]), 0);
+    let began = Instant::now();
+    assert_eq!(client.trim_fua(0, 2 * MIB as u32), 0);
+    assert!(began.elapsed() >= delay, "answered after {:?}", began.elapsed());
+    drop(client);
+    assert!(server.stop(), "{:?}", server.said());
+}
+
 #[test]
 fn no_client_sees_a_member_fail() {
     // After so many operations that the load is in full swing. Metadata goes to the start of the member

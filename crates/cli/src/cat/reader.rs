@@ -2,7 +2,7 @@
 //!
 //! Invariant: a block's memory is not freed before the request into it has ended.
 
-use lapstrake_host::{Array, Handle, Outside, RequestError};
+use lapstrake_host::{Array, Outside, Outsider, RequestError};
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -49,7 +49,7 @@ struct Pending {
 
 /// See the module.
 pub struct Reader {
-    handle: Handle,
+    array: Outsider,
     /// Requests are in whole blocks of so many bytes.
     unit: u64,
     /// What is wanted of the array.
@@ -70,11 +70,11 @@ pub type Piece<'a> = Result<(u64, &'a [u8]), (u64, RequestError)>;
 impl Reader {
     /// Reads `len` bytes from `offset`, which lie within the array. `skips`: zeros stand for what cannot be read.
     pub fn new(array: &Array, offset: u64, len: u64, skips: bool) -> Self {
-        let (handle, unit) = (array.handle(), array.facts().block_bytes.into());
+        let (array, unit) = (array.handle().outsider(), array.facts().block_bytes.into());
         let end = offset + len;
         let next = if len > 0 { offset / unit * unit } else { end };
         let (pending, skipped) = (VecDeque::new(), skips.then(Vec::new));
-        Self { handle, unit, start: offset, end, next, pending, spent: None, skipped }
+        Self { array, unit, start: offset, end, next, pending, spent: None, skipped }
     }
 
     /// What zeros stand for.
@@ -129,7 +129,7 @@ impl Reader {
             let _ = sender.send(result);
         });
         // SAFETY: as promised.
-        unsafe { self.handle.request(Outside::Read(to), offset, len, done) };
+        unsafe { self.array.request(Outside::Read(to), offset, len, done) };
         answer
     }
 

@@ -130,8 +130,8 @@ impl Filesystem for ArrayFile {
         if keeps { reply.attr(&BELIEVE, &now) } else { reply.error(Errno::EPERM) }
     }
 
-    /// Nothing is cached in the kernel: other clients may write to the array, and every byte would
-    /// be in memory twice.
+    /// Nothing but mapped pages is cached in the kernel: other clients may write to the array, and every
+    /// byte would be in memory twice.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let flags = FopenFlags::FOPEN_DIRECT_IO
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES

@@ -2,8 +2,8 @@
 //!
 //! The mount covers a regular file and its root is a regular file: no directory, no name to look
 //! up. The file can be read, written, mapped, given to a loop device or to a virtual machine.
-//! Its size is the array's and its contents are never cached in the kernel, so that direct I/O,
-//! and other clients of the same array, see one truth.
+//! Its size is the array's. The kernel caches nothing of its contents but what is mapped: reads, writes and
+//! other clients of the same array see one truth, which a page that stays mapped does not follow.
 //!
 //! - `fsync` flushes the array; writes with O_SYNC or O_DSYNC are durable when they return.
 //! - `fallocate` punches holes and zeroes ranges; both read as zeroes afterwards.
@@ -161,7 +161,7 @@ impl Mount {
     ) -> Result<Self, FuseError> {
         let point = MountPoint::prepare(file)?;
         let refused = |what| move |source| FuseError::System { what, source };
-        let device = Device::new(handle, bytes, block.into())
+        let device = Device::new(handle.outsider(), bytes, block.into())
             .map_err(refused("memory for FUSE requests"))?;
         let path = point.path.clone();
         let users = Arc::new(Users::default());

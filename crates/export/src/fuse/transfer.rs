@@ -12,7 +12,7 @@
 use super::memory::warm_heap;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use lapstrake_device::{BufId, Pool};
-use lapstrake_host::{Guard, Handle, Outside, RequestError, flush_others_last};
+use lapstrake_host::{Guard, Outside, Outsider, RequestError, flush_others_last};
 use std::{
     io,
     ops::Range,
@@ -38,7 +38,7 @@ const ZEROES_MAX: u64 = 64 << 20;
 
 /// The array as the mount's threads see it.
 pub(super) struct Device {
-    handle: Handle,
+    array: Outsider,
     /// Size of the array, a multiple of `block`.
     pub(super) bytes: u64,
     /// The members' unit, 512 or more: requests to the array start at and are multiples of it.
@@ -61,7 +61,7 @@ struct State {
 impl Device {
     /// # Errors
     /// Memory for transfers is refused.
-    pub(super) fn new(handle: Handle, bytes: u64, block: u64) -> io::Result<Self> {
+    pub(super) fn new(array: Outsider, bytes: u64, block: u64) -> io::Result<Self> {
         let pool = Pool::new(POOL_BYTES, true)?;
         let state = Mutex::new(State { pool, guard: Guard::default(), hungry: 0 });
         let (long, answers) = mpsc::channel::<Box<Transfer>>();
@@ -79,10 +79,10 @@ impl Device {
             let _ = met.send(());
         });
         // SAFETY: a flush names no memory.
-        unsafe { handle.request(Outside::Flush, 0, 0, warm) };
+        unsafe { array.request(Outside::Flush, 0, 0, warm) };
         // Without an answer the array has stopped; requests will say so.
         let _ = meeting.recv();
-        Ok(Self { handle, bytes, block, state, freed: Condvar::new(), long })
+        Ok(Self { array, bytes, block, state, freed: Condvar::new(), long })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -347,7 +347,7 @@ impl Transfer {
         let done = Box::new(move |result| self.ended(&step, result));
         // SAFETY: the memory is the hold's, page-aligned as are the places in it, and stays with
         // this transfer, which `done` owns.
-        unsafe { device.handle.request(what, offset, len, done) };
+        unsafe { device.array.request(what, offset, len, done) };
     }
 
     fn ended(self: Box<Self>, step: &Step, result: Result<(), RequestError>) {

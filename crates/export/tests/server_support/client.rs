@@ -206,6 +206,11 @@ impl Client {
         self.call(Ask::WriteZeroes, 0, offset, len, &[])
     }
 
+    /// Discards durably; 0 or an NBD error.
+    pub fn trim_fua(&mut self, offset: u64, len: u32) -> u32 {
+        self.call(Ask::Trim, FUA, offset, len, &[])
+    }
+
     /// Whether the server has hung up, as it must within the bound.
     pub fn is_cut_off(&mut self) -> bool {
         let mut rest = Vec::new();
