@@ -26,13 +26,13 @@ pub fn run_all(quick: bool, wanted: &[&str]) -> Result<(), Error> {
         }
         if let Err(error) = run_package(package, quick) {
             eprintln!("bench: {error}");
-            failed.push(package.name.as_str());
+            failed.push(format!("{}: {error}", package.name));
         }
     }
     if failed.is_empty() {
         return Ok(());
     }
-    Err(Error::Failed(format!("{} failed or missed a gate", failed.join(", "))))
+    Err(Error::Failed(format!("failed, or missed a gate: {}", failed.join("; "))))
 }
 
 fn run_package(package: &Package, quick: bool) -> Result<(), Error> {

@@ -1,30 +1,32 @@
 //! The kernel's md in User-Mode Linux, on RAM disks, writing full stripes with dd.
 
 use lapstrake_geometry::Level;
-use lapstrake_kernel_md::{Guest, Kernel as Boot, available_or_say};
-use std::cell::RefCell;
+use lapstrake_kernel_md::{Error, Guest, Kernel as Boot};
 
 /// A guest that is up.
 pub struct Kernel {
-    guest: RefCell<Guest>,
+    guest: Guest,
 }
 
 impl Kernel {
-    /// Boots it, or says why not.
-    pub fn boot() -> Option<Self> {
-        if !available_or_say("full-stripe writes beside the kernel's md") {
-            return None;
-        }
-        let mut guest = Boot::new().memory_mib(2048).boot().expect("the guest boots");
+    /// Boots it.
+    pub fn boot() -> Result<Self, Error> {
+        let mut guest = Boot::new().memory_mib(2048).boot()?;
         let disks = "insmod /lib/modules/extra/brd.ko rd_nr=6 rd_size=196608";
         let fill = "for i in 0 1 2 3 4 5; do dd if=/dev/zero of=/dev/ram$i bs=1M count=192; done";
-        let out = guest.run(&format!("{disks}; {fill} 2>/dev/null")).expect("the guest answers");
+        let out = guest.run(&format!("{disks}; {fill} 2>/dev/null"))?;
         assert!(out.success(), "{out}");
-        Some(Self { guest: RefCell::new(guest) })
+        Ok(Self { guest })
     }
 
     /// MB a second of data, the better of the stripe caches 256 and 8192.
-    pub fn full_stripes(&self, level: Level, disks: u16, data: u64, quick: bool) -> f64 {
+    pub fn full_stripes(
+        &mut self,
+        level: Level,
+        disks: u16,
+        data: u64,
+        quick: bool,
+    ) -> Result<f64, Error> {
         let members: Vec<String> = (0..disks).map(|i| format!("/dev/ram{i}")).collect();
         let members = members.join(" ");
         let count: u64 = if quick { 40 } else { 110 };
@@ -44,9 +46,8 @@ impl Kernel {
              mdadm -S /dev/md0 2>/dev/null",
             level.to_string().trim_start_matches("raid"),
         );
-        let out = self.guest.borrow_mut().run(&script).expect("the guest answers");
-        let text = out.text();
+        let text = self.guest.run(&script)?.text();
         // Bytes a microsecond are MB a second.
-        text.lines().filter_map(|line| line.trim().parse().ok()).fold(f64::NAN, f64::max)
+        Ok(text.lines().filter_map(|line| line.trim().parse().ok()).fold(f64::NAN, f64::max))
     }
 }

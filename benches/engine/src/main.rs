@@ -8,6 +8,7 @@
 mod kernel;
 mod world;
 
+use kernel::Kernel;
 use lapstrake_geometry::{Config, Layout, Level, Sectors};
 use std::{
     process::ExitCode,
@@ -143,13 +144,16 @@ fn sequential(disks: &Disks, stripe_sectors: u64, time: Duration) -> (f64, f64, 
     let stripes = disks.geometry.array_sectors().0 / stripe_sectors;
     let (mut at, mut moved) = (0, 0u64);
     let (began, core) = (Instant::now(), core_time());
-    while began.elapsed() < time {
+    loop {
         for place in 0..4 {
             world.send(true, (place * bytes) as u32, at * stripe_sectors, stripe_sectors);
             at = (at + 1) % stripes;
             moved += bytes;
         }
         world.run(|_| {});
+        if began.elapsed() >= time {
+            break;
+        }
     }
     let rate = moved as f64 / (core_time() - core).as_secs_f64() / 1e6;
     (rate, world.straight as f64 / moved as f64, world.made as f64 / moved as f64)
@@ -214,8 +218,9 @@ fn random_rows(plan: &Plan, rows: &mut Vec<Row>) {
     }
 }
 
-fn sequential_rows(plan: &Plan, rows: &mut Vec<Row>) {
-    let kernel = kernel::Kernel::boot();
+/// The rows beside the kernel's md are missing where that does not run: then the reason is returned.
+fn sequential_rows(plan: &Plan, rows: &mut Vec<Row>) -> Result<(), lapstrake_kernel_md::Error> {
+    let mut kernel = Kernel::boot();
     for (level, disks, data) in [(Level::Raid5, 4, 3u64), (Level::Raid6, 6, 4)] {
         let array = Disks::new(&config(level, disks, 512));
         let stripe = data * 1024;
@@ -225,10 +230,14 @@ fn sequential_rows(plan: &Plan, rows: &mut Vec<Row>) {
             let (rate, s, m) = sequential(&array, stripe, plan.time);
             (straight, made) = (s, m);
             ours.push(rate);
-            if let Some(kernel) = &kernel {
-                let rate = kernel.full_stripes(level, disks, data, plan.quick);
-                theirs.push(rate);
-                ratio.push(ours[ours.len() - 1] / rate);
+            if let Ok(guest) = &mut kernel {
+                match guest.full_stripes(level, disks, data, plan.quick) {
+                    Ok(rate) => {
+                        theirs.push(rate);
+                        ratio.push(ours[ours.len() - 1] / rate);
+                    }
+                    Err(error) => kernel = Err(error),
+                }
             }
         }
         let parity = (disks as f64 - data as f64) / data as f64;
@@ -247,6 +256,7 @@ fn sequential_rows(plan: &Plan, rows: &mut Vec<Row>) {
         println!("{:<58} {copied:>11.3} bytes per byte written", named("copied"));
         assert!(copied < 1e-9, "a full-stripe write was copied");
     }
+    kernel.map(drop)
 }
 
 fn main() -> ExitCode {
@@ -260,8 +270,12 @@ fn main() -> ExitCode {
     println!("parity kernels: {}", lapstrake_parity::kernels().name());
     let mut rows = Vec::new();
     random_rows(&plan, &mut rows);
-    sequential_rows(&plan, &mut rows);
-    let missed = rows.iter().filter(|row| !row.passes()).count();
+    let beside_kernel = sequential_rows(&plan, &mut rows);
+    let mut missed = rows.iter().filter(|row| !row.passes()).count();
+    if let Err(error) = beside_kernel {
+        eprintln!("NOT RUN: full-stripe writes beside the kernel's md: {error}");
+        missed += 1;
+    }
     if has("--gate") && missed > 0 {
         eprintln!("{missed} gates missed");
         return ExitCode::FAILURE;

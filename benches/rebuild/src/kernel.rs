@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use lapstrake_geometry::Level;
-use lapstrake_kernel_md::{Guest, Kernel as Boot, available_or_say};
+use lapstrake_kernel_md::{Error, Guest, Kernel as Boot};
 
 const DISK_KIB: u64 = 192 << 10;
 /// The first disk that no array is made of.
@@ -14,23 +14,20 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Boots it, or says why not.
-    pub fn boot() -> Option<Self> {
-        if !available_or_say("rebuilds beside the kernel's md") {
-            return None;
-        }
-        let mut guest = Boot::new().memory_mib(2048).boot().expect("the guest boots");
+    /// Boots it.
+    pub fn boot() -> Result<Self, Error> {
+        let mut guest = Boot::new().memory_mib(2048).boot()?;
         let script = format!(
             "insmod /lib/modules/extra/brd.ko rd_nr=8 rd_size={DISK_KIB}
              for i in 0 1 2 3 4 5 6 7; do dd if=/dev/zero of=/dev/ram$i bs=1M 2>/dev/null; done; true"
         );
-        let out = guest.run(&script).expect("the guest answers");
+        let out = guest.run(&script)?;
         assert!(out.success(), "{out}");
-        Some(Self { guest })
+        Ok(Self { guest })
     }
 
     /// Bytes of each lost member a second, the better of the stripe caches 256 and 8192.
-    pub fn rebuild(&mut self, shape: &Shape) -> f64 {
+    pub fn rebuild(&mut self, shape: &Shape) -> Result<f64, Error> {
         let disks = |numbers: std::ops::Range<usize>| -> String {
             numbers.map(|i| format!("/dev/ram{i} ")).collect()
         };
@@ -58,10 +55,9 @@ impl Kernel {
             level.trim_start_matches("raid"),
             shape.members,
         );
-        let out = self.guest.run(&script).expect("the guest answers");
-        let text = out.text();
+        let text = self.guest.run(&script)?.text();
         let rates = text.lines().filter_map(|line| line.strip_prefix("rate ")?.trim().parse().ok());
         // Bytes a microsecond.
-        rates.fold(f64::NAN, f64::max) * 1e6
+        Ok(rates.fold(f64::NAN, f64::max) * 1e6)
     }
 }
