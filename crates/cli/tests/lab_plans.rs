@@ -65,9 +65,11 @@ fn every_shipped_plan_runs_to_its_end() {
         let ran = command.args(["lab", "run", "--store"]).arg(&store).arg(&plan).output().unwrap();
         let said = String::from_utf8_lossy(&ran.stderr);
         eprintln!("{name}: {}", String::from_utf8_lossy(&ran.stdout).trim());
-        let odd = said.lines().filter(|line| line.contains("FAILED") || line.contains("left out"));
+        let odd = said.lines().filter(|l| l.contains("FAILED") || l.contains("is not measured"));
         odd.for_each(|line| eprintln!("    {line}"));
-        if !ran.status.success() {
+        if said.contains("can be measured on this machine") {
+            eprintln!("NOT RUN: {name}");
+        } else if !ran.status.success() {
             faults.push(format!("{name}: {}\n{said}", ran.status));
         }
     }

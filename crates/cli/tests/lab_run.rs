@@ -433,6 +433,25 @@ fn a_budget_that_is_spent_ends_a_run() {
 }
 
 #[test]
+fn a_plan_of_which_nothing_can_be_measured_is_an_error() {
+    if Path::new("/proc/mdstat").exists() {
+        eprintln!("NOT RUN: this kernel has md");
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let arrays = "[[disk]]\nmake = [\"a\", \"b\"]\nsize = \"16M\"\n\
+                  [[array]]\nname = \"pair\"\nsystem = \"md\"\nlevel = 1\nmembers = 2\n";
+    light(dir.path(), "", arrays, QUICK);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert_eq!(done.status.code(), Some(1), "{}", text_of(&done));
+    let said = text(&done.stderr);
+    assert!(said.contains("pair is not measured: this kernel has no md"), "{said}");
+    assert!(said.contains("no array of light can be measured on this machine"), "{said}");
+    let store = Store::open_to_read(&dir.path().join("lab.sqlite")).unwrap();
+    assert_eq!(store.experiments().unwrap().len(), 0);
+}
+
+#[test]
 fn a_budget_that_is_spent_after_the_least_repeats_is_enough() {
     let dir = TempDir::new().unwrap();
     let rules = "budget = \"5s\"\nrepeats = 2\nrepeats-max = 100000\ninterval = \"0%\"";

@@ -73,6 +73,15 @@ pub enum LabError {
         /// Its name.
         plan: String,
     },
+    /// The environment: this machine has none of what the plan compares.
+    #[error(
+        "no array of {plan} can be measured on this machine; nothing was started. `lapstrake predict` works it out \
+         on models where the plan names disks' profiles"
+    )]
+    NothingToMeasure {
+        /// Its name.
+        plan: String,
+    },
     /// The caller: what `advise` is asked makes no sense.
     #[error("{why}; nothing was tried")]
     Question {

@@ -243,6 +243,10 @@ impl<'a> Runner<'a> {
         }
         let left_out: Vec<String> = obstacles.into_iter().map(|(name, _)| name).collect();
         let schedule = Schedule::new(plan, &left_out);
+        let cases = schedule.cases().count();
+        if cases == 0 {
+            return Err(LabError::NothingToMeasure { plan: plan.name.clone() });
+        }
         let unfinished = if options.resume { store.unfinished(&plan.text)? } else { None };
         if options.resume && unfinished.is_none() {
             return Err(LabError::NothingToResume { plan: plan.name.clone() });
@@ -258,7 +262,6 @@ impl<'a> Runner<'a> {
         };
         let done = kept(plan, store, experiment, &schedule)?;
         let kept = done.values().map(BTreeMap::len).sum();
-        let cases = schedule.cases().count();
         watch(Event::Begun { experiment, cases, kept, expected: schedule.expected(plan) });
         Ok(Self {
             plan,
