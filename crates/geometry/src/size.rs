@@ -88,7 +88,7 @@ impl Sizing {
     pub fn data_offset(&self, first: Sectors) -> Result<Sectors, GeometryError> {
         match (self.version, self.data_offset) {
             (Version::V090, Some(found)) if !found.is_zero() => {
-                Err(GeometryError::DataOffset { found, min: Sectors::ZERO, max: Sectors::ZERO })
+                Err(GeometryError::NoDataOffset { found })
             }
             (_, Some(found)) if found > first => {
                 Err(GeometryError::DataOffset { found, min: Sectors::ZERO, max: first })
