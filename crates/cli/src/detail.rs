@@ -213,6 +213,9 @@ fn service(out: &mut String, view: &View) {
     for uri in &view.exports {
         line!(out, "Served At", "{uri}");
     }
+    if let Some(overlay) = &view.overlay {
+        line!(out, "Overlay", "{overlay} takes all writes, the members stay as they are");
+    }
     if let Some(pid) = view.pid {
         line!(out, "Process", "{pid}");
     }

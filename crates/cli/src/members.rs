@@ -4,6 +4,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, target::Target};
 use lapstrake_device::MemberSpec;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fmt::Display;
 
 /// The word for all members that are faulty.
@@ -104,7 +105,7 @@ pub enum Command {
         target: Target,
         /// Paths, or numbers as status shows them
         #[arg(required = true, value_name = "MEMBER")]
-        members: Vec<String>,
+        members: Vec<Name>,
         /// Also while a resync is due, which needs the member: its data there may be lost
         #[arg(short, long)]
         force: bool,
@@ -119,10 +120,10 @@ pub enum Command {
         target: Target,
         /// Paths, or numbers as status shows them
         #[arg(required = true, value_name = "MEMBER")]
-        members: Vec<String>,
+        members: Vec<Name>,
         /// The spare that takes the member's place; may be given once for each member, in order
         #[arg(long, value_name = "SPARE")]
-        with: Vec<String>,
+        with: Vec<Name>,
     },
     /// Remove members that are faulty or spare; their files and devices are free then.
     #[command(after_long_help = REMOVE_HELP)]
@@ -131,7 +132,7 @@ pub enum Command {
         target: Target,
         /// Paths, or numbers as status shows them; `failed` is all that are faulty
         #[arg(required = true, value_name = "MEMBER|failed")]
-        members: Vec<String>,
+        members: Vec<Name>,
     },
 }
 
@@ -164,8 +165,8 @@ impl Command {
                 each(target, members, |spec| add(spec, false, false, true), added)
             }
             Self::Fail { members, force, .. } => {
-                let request = |text: &String| {
-                    Ok(json!({ "command": "fail", "member": meant(text)?, "force": force }))
+                let request = |name: &Name| {
+                    Ok(json!({ "command": "fail", "member": meant(name)?, "force": force }))
                 };
                 each(target, members, request, failed)
             }
@@ -180,14 +181,14 @@ impl Command {
                     .map(|(member, with)| Replaced { member, with })
                     .collect();
                 let request = |pair: &Replaced<'_>| {
-                    let with = pair.with.map(|text| meant(text)).transpose()?;
+                    let with = pair.with.map(meant).transpose()?;
                     Ok(json!({ "command": "replace", "member": meant(pair.member)?, "with": with }))
                 };
                 each(target, &pairs, request, replaced)
             }
             Self::Remove { members, .. } => {
-                let request = |text: &String| {
-                    Ok(json!({ "command": "remove", "member": meant_or_failed(text)? }))
+                let request = |name: &Name| {
+                    Ok(json!({ "command": "remove", "member": meant_or_failed(name)? }))
                 };
                 each(target, members, request, removed)
             }
@@ -248,13 +249,13 @@ fn failed(_: &Value, given: &str) -> String {
 
 /// A member, and the spare that is to take its place.
 struct Replaced<'a> {
-    member: &'a str,
-    with: Option<&'a String>,
+    member: &'a Name,
+    with: Option<&'a Name>,
 }
 
 impl Display for Replaced<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.member)
+        self.member.fmt(f)
     }
 }
 
@@ -280,17 +281,39 @@ fn absolute(spec: &MemberSpec) -> Result<String, Failure> {
     Ok(MemberSpec { path, ..spec.clone() }.to_string())
 }
 
-/// What to call a member that is there already: its file's path without links, which is one name of it
-/// wherever it was given. Digits are a number, which its server knows.
-fn meant(text: &str) -> Result<String, Failure> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(text.to_owned());
+/// What the user calls a member that is there already.
+#[derive(Clone)]
+pub struct Name(OsString);
+
+impl From<OsString> for Name {
+    fn from(text: OsString) -> Self {
+        Self(text)
     }
-    let spec = options::spec(text.as_ref()).map_err(Failure::usage)?.resolved()?;
-    absolute(&spec)
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+/// What its server calls it: its file's path without links, which is one name of it wherever it was
+/// given. Digits are a number, which its server knows.
+fn meant(name: &Name) -> Result<String, Failure> {
+    if let Some(number) = name.0.to_str().filter(|text| text.bytes().all(|b| b.is_ascii_digit())) {
+        return Ok(number.to_owned());
+    }
+    let spec = options::spec(&name.0).map_err(Failure::usage)?.resolved()?;
+    match spec.path.to_str() {
+        Some(_) => absolute(&spec),
+        None => Err(Failure::new(format!(
+            "{name}: not UTF-8, which the control socket speaks; nothing was changed; give the member's \
+             number, as `lapstrake status` shows it in brackets"
+        ))),
+    }
 }
 
 /// As [`meant`], or the word for all that are faulty.
-fn meant_or_failed(text: &str) -> Result<String, Failure> {
-    if text == FAILED { Ok(text.to_owned()) } else { meant(text) }
+fn meant_or_failed(name: &Name) -> Result<String, Failure> {
+    if name.0 == FAILED { Ok(FAILED.to_owned()) } else { meant(name) }
 }

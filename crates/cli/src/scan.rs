@@ -29,7 +29,8 @@ Exit codes:
 ///
 /// Looks at files, at block devices, at everything in a directory (not below it); without any, at
 /// all block devices of this machine. For each array it tells what becomes of every candidate and
-/// why, by md's rules of assembly, and the command that serves it. Nothing is locked or written.
+/// why, by md's rules of assembly, and the command that serves it. What has several names (links) counts
+/// once, by the first. Nothing is locked or written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {

@@ -32,7 +32,7 @@ Whoever can connect to a TCP port can read and write the array: NBD knows no pas
 $uri (and $nbd, the same), $unixsocket, $port, $exportname and $fuse for its command.
 
 Exit codes:
-  0  stopped cleanly, after SIGTERM, SIGINT or `lapstrake stop`
+  0  stopped cleanly, after SIGTERM, SIGINT, SIGHUP or `lapstrake stop`
   1  it could not be served, or not be stopped cleanly
   2  usage
   With --run: the command's exit code, or 128 and its signal's number.";
@@ -230,11 +230,16 @@ impl Server<'_> {
         let status = captive.map(Captive::end);
         let name = self.name.clone();
         match (status, self.finish(control, asker, &events)) {
-            (_, false) => Err(Failure::new(format!(
+            (_, End { clean: false, .. }) => Err(Failure::new(format!(
                 "{name}: could not be stopped cleanly; the messages above say why"
             ))),
-            (Some(status), true) => Ok(Exit::Of(captive::exit_code(status?))),
-            (None, true) => Ok(Exit::Done),
+            (_, End { unmounted: false, .. }) => Err(Failure::new(format!(
+                "{name}: stopped, all that it was sent is flushed and its superblocks say clean, but its file \
+                 was in use: what a file system on it had not written yet is lost. Unmount that and detach \
+                 its loop device now, and before the next stop"
+            ))),
+            (Some(status), _) => Ok(Exit::Of(captive::exit_code(status?))),
+            (None, _) => Ok(Exit::Done),
         }
     }
 
@@ -299,7 +304,7 @@ impl Server<'_> {
         mut control: Control,
         asker: Option<Sender<bool>>,
         events: &Receiver<Event>,
-    ) -> bool {
+    ) -> End {
         let unmounted = self.fronts.unmount(&self.log);
         let clean = self.array.stop();
         drop(self.fronts);
@@ -312,8 +317,16 @@ impl Server<'_> {
             // It may have gone.
             let _ = asker.send(clean);
         }
-        clean && unmounted
+        End { clean, unmounted }
     }
+}
+
+/// How a server ended.
+struct End {
+    /// The superblocks say clean.
+    clean: bool,
+    /// Nobody had the file open.
+    unmounted: bool,
 }
 
 fn settings(args: &Args) -> Options {

@@ -24,6 +24,8 @@ Exit codes:
 
 /// Show the arrays that are being served, in the words of /proc/mdstat.
 ///
+/// An array is (failed) if it lacks more members than its level survives, or could not be written; an (overlay)
+/// takes its writes.
 /// Members are in the order of their numbers, the highest first; (F) is faulty, (S) a spare; the
 /// file of a (deleted) one is gone when the server stops. In brackets: slots and members in sync,
 /// then U for each slot that has one, _ for each that has not.

@@ -22,7 +22,7 @@ fn refused(lab: &Lab, members: &[&str], line: &str, code: i32, words: &[&str]) {
 fn wrong_counts_chunks_layouts_and_levels_are_refused() {
     let lab = Lab::new(&[16, 16, 16, 16]);
     let all = ["m0", "m1", "m2", "m3"];
-    let cases: [(&str, i32, &[&str]); 17] = [
+    let cases: [(&str, i32, &[&str]); 18] = [
         ("-l5 -n3 m0 m1", 1, &["3 devices are needed", "2 were given", "nothing was written"]),
         ("-l5 -n3 m0 m1 m2 m3", 1, &["3 devices are needed", "4 were given"]),
         ("-l6 m0 m1 m2", 1, &["raid6", "4"]),
@@ -30,7 +30,8 @@ fn wrong_counts_chunks_layouts_and_levels_are_refused() {
         ("-l0 -x1 m0 m1 m2", 1, &["spare"]),
         ("-l5 -x9 m0 m1 m2", 2, &["more spares than members"]),
         ("-l1 m0", 1, &["--force"]),
-        ("-l5 -c3 m0 m1 m2", 1, &["chunk"]),
+        ("-l5 -c3 m0 m1 m2", 1, &["a chunk of 3 KiB"]),
+        ("-l1 -e0.90 --data-offset 1M m0 m1", 1, &["at 1024 KiB", "leave --data-offset out"]),
         ("-l5 -c24 m0 m1 m2", 1, &["power of two"]),
         ("-l1 -c64 m0 m1", 1, &["raid1 takes no chunk"]),
         ("-l5 -p n2 m0 m1 m2", 2, &["layout"]),
@@ -63,6 +64,34 @@ fn members_that_are_too_small_twice_or_absent_are_refused_by_name() {
     refused(&lab, &all, "-l1 m0 m9", 1, &["m9", "No such file"]);
     refused(&lab, &all, "-l1 m0 .", 1, &["not a file or block device"]);
     refused(&lab, &all, "-l1 m0 m1@12M+8M", 1, &["window"]);
+}
+
+#[test]
+fn the_smallest_members_of_each_version_make_an_array_that_starts() {
+    let lab = Lab::new(&[]);
+    for (version, bytes, refused_below) in
+        [("1.0", 20 << 10, true), ("1.1", 1029 << 10, true), ("0.90", 128 << 10, false)]
+    {
+        for name in ["m0", "m1"] {
+            lab.file(name, bytes - 1024);
+        }
+        if refused_below {
+            let line = format!("-e {version} -l linear m0 m1");
+            refused(&lab, &["m0", "m1"], &line, 1, &["m0: ", "too small", "nothing was written"]);
+        }
+        for name in ["m0", "m1"] {
+            lab.file(name, bytes);
+        }
+        lab.run(&format!("create data -e {version} -l linear m0 m1")).ok();
+        lab.run("scan m0 m1").ok();
+    }
+}
+
+#[test]
+fn a_raid0_that_090_cannot_describe_says_what_can_be_done() {
+    let lab = Lab::new(&[16, 32, 32]);
+    let words = ["members of 2 sizes", "choose 1.0, 1.1 or 1.2, or members"];
+    refused(&lab, &["m0", "m1", "m2"], "-l0 -e0.90 m0 m1 m2", 1, &words);
 }
 
 #[test]

@@ -133,6 +133,10 @@ fn an_array_that_failed_says_how_it_starts_again() {
     lab.until("the failure", |detail| {
         detail["state"].as_array().unwrap().contains(&"failed".into())
     });
+    let (status, detail) = (lab.run("status data"), lab.run("detail data"));
+    assert!(status.code == 3 && status.out.contains("data : active (failed) raid5"), "{status:?}");
+    let state = "State : active, failed ";
+    assert!(detail.code == 3 && detail.out.contains(state), "{detail:?}");
     for line in ["remove data m0", "add data m0", "grow data -b internal"] {
         let refused = lab.run(line);
         assert!(refused.code == 1 && refused.err.contains("with --force"), "{line}: {refused:?}");

@@ -95,6 +95,26 @@ fn an_array_whose_file_is_open_is_not_stopped_unless_forced() {
 }
 
 #[test]
+fn a_signal_stops_an_array_whose_file_is_open_and_says_what_that_means() {
+    if !fuse_or_say("a signal to a server whose file is in use") {
+        return;
+    }
+    let lab = three();
+    let mut server = lab.serve("m0 m1 m2 --name data --fuse data.raw");
+    let file = File::options().read(true).write(true).open(lab.path("data.raw")).unwrap();
+    file.write_all_at(&[7; 4096], 0).unwrap();
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert!(code == 1 && said.contains("superblocks say clean, but its file was in use"), "{said}");
+    assert!(file.write_all_at(&[8; 4096], 0).is_err());
+    assert!(!exists(lab.path("data.raw")) || lab.read("data.raw").is_empty());
+    let examined = lab.run("examine m0 m1 m2").ok();
+    assert_eq!(examined.out.matches("State : clean").count(), 3, "{examined:?}");
+    let copy = lab.run("cat m0 m1 m2 -o copy").ok();
+    assert!(lab.read("copy")[..4096] == [7; 4096], "{copy:?}");
+}
+
+#[test]
 fn a_file_with_contents_is_not_covered() {
     if !fuse_or_say("refusing a mount point") {
         return;

@@ -29,6 +29,20 @@ fn arrays_in_a_directory_are_told_apart() {
 }
 
 #[test]
+fn a_link_and_its_file_are_one_member_by_the_name_given_first() {
+    let lab = two_arrays();
+    std::os::unix::fs::symlink("m0", lab.path("a-link")).unwrap();
+    std::fs::hard_link(lab.path("m1"), lab.path("b-link")).unwrap();
+    let members = |line: &str| {
+        let found = lab.run(line).ok().json();
+        assert_eq!(found["arrays"][0]["state"], "complete", "{found:#}");
+        found["arrays"][0]["serve"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(members("scan --json m0 a-link m1 b-link"), "lapstrake serve m0 m1");
+    assert_eq!(members("scan --json ."), "lapstrake serve ./a-link ./b-link");
+}
+
+#[test]
 fn what_is_lacking_is_told() {
     let lab = two_arrays();
     let ran = lab.run("scan m0 m2 m3");

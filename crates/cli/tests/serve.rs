@@ -326,3 +326,16 @@ fn the_control_socket_answers_what_it_does_not_know() {
     lab.run("detail data").ok();
     server.stop();
 }
+
+#[test]
+fn a_back_end_of_an_unknown_name_is_refused_with_those_that_are_known() {
+    let lab = Lab::new(&[8; 2]);
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    let before = lab.read("m0");
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    command.args(["serve", "m0", "m1"]).env("LAPSTRAKE_BACKEND", "xx");
+    let ran = support::Ran::of(command.output().unwrap());
+    let told = "LAPSTRAKE_BACKEND=\"xx\" is set in the environment: unset it, or set it to auto";
+    assert!(ran.code == 1 && ran.err.contains(told), "{ran:?}");
+    assert!(lab.read("m0") == before);
+}

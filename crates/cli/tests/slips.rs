@@ -2,8 +2,12 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 use support::Lab;
 
 fn raid1() -> Lab {
@@ -59,10 +63,72 @@ fn a_report_is_written_over_nothing_but_a_report() {
 }
 
 #[test]
+fn a_field_of_the_wrong_type_is_refused_by_its_name() {
+    let lab = raid1();
+    let server = lab.serve_data("m0 m1");
+    let mut stream = BufReader::new(UnixStream::connect(lab.path("run/data.sock")).unwrap());
+    for (request, told) in [
+        (
+            r#"{"command":"fail","member":"0","force":"yes"}"#,
+            "\\\"force\\\" is \\\"yes\\\", not true or false",
+        ),
+        (r#"{"command":"stop","force":1}"#, "\\\"force\\\" is 1, not true or false"),
+        (r#"{"command":"fail","member":0}"#, "\\\"member\\\" is 0, not a text"),
+        (r#"{"command":"replace","member":"0","with":1}"#, "\\\"with\\\" is 1, not a text"),
+    ] {
+        writeln!(stream.get_mut(), "{request}").unwrap();
+        let mut answer = String::new();
+        stream.read_line(&mut answer).unwrap();
+        assert!(answer.contains(told) && answer.contains("nothing was changed"), "{answer}");
+    }
+    lab.run("status data").ok();
+    server.stop();
+}
+
+#[test]
+fn connections_that_ask_nothing_keep_nobody_out() {
+    let lab = raid1();
+    let server = lab.serve_data("m0 m1");
+    let connect = || UnixStream::connect(lab.path("run/data.sock")).unwrap();
+    let idle: Vec<UnixStream> = (0..16).map(|_| connect()).collect();
+    let begun = Instant::now();
+    loop {
+        let ran = lab.run("status data");
+        if ran.code == 0 {
+            break;
+        }
+        assert!(ran.err.contains("busy with 16 other requests"), "{ran:?}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{ran:?}");
+    }
+    drop(idle);
+    server.stop();
+}
+
+#[test]
+fn a_member_whose_name_is_not_utf_8_goes_by_its_number() {
+    let lab = raid1();
+    let name = OsStr::from_bytes(b"m\xff");
+    std::fs::rename(lab.path("m1"), lab.path("").join(name)).unwrap();
+    let serve = ["serve", "--json", "--name", "data", "m0"].map(OsStr::new);
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let server = support::Server::start(command.args(serve).arg(name));
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let words = ["fail", "data"].map(OsStr::new);
+    let refused = support::Ran::of(command.args(words).arg(name).output().unwrap());
+    assert!(refused.code == 1 && refused.err.contains("give the member's number"), "{refused:?}");
+    lab.run("fail data 1").ok();
+    lab.run("remove data 1").ok();
+    server.stop();
+}
+
+#[test]
 fn what_is_added_under_an_overlay_is_left_as_it_is() {
     let lab = raid1();
     let before = lab.read("m2");
     let server = lab.serve_data("m0 m1 --overlay cow");
+    let (status, detail) = (lab.run("status data").ok(), lab.run("detail data").ok());
+    assert!(status.out.starts_with("data : active (overlay) "), "{status:?}");
+    assert!(detail.out.contains("Overlay : cow takes all writes"), "{detail:?}");
     let refused = lab.run("add data m2");
     assert!(refused.code == 1 && refused.err.contains("overlay"), "{refused:?}");
     assert!(lab.read("m2") == before);

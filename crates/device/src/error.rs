@@ -39,7 +39,7 @@ pub enum SpecError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The system refused an operation on the path.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}{}", path.display(), next_step(source))]
     Io {
         /// The member's path.
         path: PathBuf,
@@ -100,11 +100,22 @@ fn by(holders: &[String]) -> String {
     if holders.is_empty() { String::new() } else { format!(" by {}", holders.join(", ")) }
 }
 
+/// What to do where this user has no rights.
+fn next_step(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run this as a user who may (`ls -l` shows its owner and group), or have access granted \
+             with chown, chmod or membership of the group"
+        }
+        _ => "",
+    }
+}
+
 /// An overlay file that cannot be used. It was not changed, and the members never are.
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
     /// The system refused an operation on the file.
-    #[error("overlay {}: cannot {action}: {source}", path.display())]
+    #[error("overlay {}: cannot {action}: {source}{}", path.display(), next_step(source))]
     Io {
         /// The overlay's path.
         path: PathBuf,
@@ -208,7 +219,9 @@ pub enum QueueError {
     #[error("cannot make an eventfd: {0}")]
     EventFd(io::Error),
     /// The environment variable that picks the back end holds an unknown word.
-    #[error("LAPSTRAKE_BACKEND={0:?}: known are auto, uring and threads")]
+    #[error(
+        "LAPSTRAKE_BACKEND={0:?} is set in the environment: unset it, or set it to auto, uring or threads"
+    )]
     BackendName(String),
 }
 
@@ -239,4 +252,19 @@ pub enum FaultError {
         /// The whole rule.
         rule: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_without_rights_is_told_what_to_do() {
+        let refused = |kind: io::ErrorKind| {
+            let source = kind.into();
+            OpenError::Io { path: "m0".into(), action: "open it", source }.to_string()
+        };
+        assert!(refused(io::ErrorKind::PermissionDenied).contains("run this as a user who may"));
+        assert!(!refused(io::ErrorKind::NotFound).contains("run this as"));
+    }
 }

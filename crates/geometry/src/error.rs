@@ -158,6 +158,15 @@ pub enum GeometryError {
         /// The first size that is too large.
         limit: Sectors,
     },
+    /// 0.90 has no field for a data offset.
+    #[error(
+        "0.90 metadata takes no data offset, its data begin at 0, not at {found}: \
+         leave --data-offset out, or choose metadata 1.0, 1.1 or 1.2"
+    )]
+    NoDataOffset {
+        /// The offset asked for.
+        found: Sectors,
+    },
     /// The data offset asked for would put data on top of metadata.
     #[error("a data offset of {found} is not between {min} and {max}")]
     DataOffset {

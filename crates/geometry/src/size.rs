@@ -46,6 +46,14 @@ impl Version {
         }
     }
 
+    /// The least data size that the kernel takes a superblock with.
+    pub const fn data_size_min(self) -> Sectors {
+        match self {
+            Version::V090 => Sectors::ZERO,
+            _ => Sectors(10),
+        }
+    }
+
     /// Most members, spares included, that the superblock can list in mdadm's hands.
     pub const fn max_members(self) -> u16 {
         match self {
@@ -80,7 +88,7 @@ impl Sizing {
     pub fn data_offset(&self, first: Sectors) -> Result<Sectors, GeometryError> {
         match (self.version, self.data_offset) {
             (Version::V090, Some(found)) if !found.is_zero() => {
-                Err(GeometryError::DataOffset { found, min: Sectors::ZERO, max: Sectors::ZERO })
+                Err(GeometryError::NoDataOffset { found })
             }
             (_, Some(found)) if found > first => {
                 Err(GeometryError::DataOffset { found, min: Sectors::ZERO, max: first })
@@ -108,19 +116,21 @@ impl Sizing {
         if data_offset > device {
             return Err(GeometryError::DeviceTooSmall { found: device, needed: data_offset });
         }
-        let (end, needed) = match self.version {
-            Version::V090 => (Sectors(superblock.0), data_offset),
+        let (end, taken, alignment) = match self.version {
+            Version::V090 => (Sectors(superblock.0), data_offset, 1),
             // Alignment, then superblock and its tail, bad-block log, bitmap or PPL.
             Version::V1_0 => {
                 let overhead = Sectors(16) + BAD_BLOCK_LOG + self.log_space(device);
-                (Sectors(device.0 & !7), data_offset + overhead)
+                (Sectors(device.0 & !7), data_offset + overhead, 8)
             }
-            Version::V1_1 | Version::V1_2 => (device, data_offset),
+            Version::V1_1 | Version::V1_2 => (device, data_offset, 1),
         };
+        let needed = taken + self.version.data_size_min();
         if end < needed {
+            let needed = Sectors(needed.0.next_multiple_of(alignment));
             return Err(GeometryError::DeviceTooSmall { found: device, needed });
         }
-        Ok(end - needed)
+        Ok(end - taken)
     }
 
     /// Component size of an array of devices with these available sizes; 0 for linear and

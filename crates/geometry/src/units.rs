@@ -34,10 +34,16 @@ number! {
     /// function says which.
     Sector(u64), "sector {}"
 }
-number! {
-    /// A length or a size in sectors.
-    Sectors(u64), "{} sectors"
+/// A length or a size in sectors. It is told in KiB, the unit in which users give sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sectors(pub u64);
+
+impl fmt::Display for Sectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{} KiB", self.0 / 2, if self.0.is_multiple_of(2) { "" } else { ".5" })
+    }
 }
+
 number! {
     /// A member's role number in the array, in `0..raid_disks`.
     Slot(u16), "slot {}"

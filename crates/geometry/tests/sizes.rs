@@ -59,6 +59,7 @@ proptest! {
                 continue;
             };
             prop_assert!(component <= member.data_size);
+            prop_assert!(member.data_size >= sizing.version.data_size_min(), "{member:?}");
             let superblock = member.superblock.0;
             let area = |offset: Option<i32>, len: Sectors| {
                 offset.map_or((0, 0), |offset| {

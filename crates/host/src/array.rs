@@ -28,6 +28,7 @@ use std::{
     io,
     ops::Range,
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{
         Arc, OnceLock,
         mpsc::{self, Receiver, Sender},
@@ -67,6 +68,8 @@ pub struct Parts {
     pub intent: Option<IntentConfig>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
+    /// The file that takes all writes in the members' place.
+    pub overlay: Option<PathBuf>,
     /// Members whose superblocks are written before anything else is, by index: they were forced in.
     pub rewrite: Vec<usize>,
     /// The last of `members` is a journal, which is to be replayed, and written to. Not when nothing may be.
@@ -714,6 +717,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         version: sb.version().to_string(),
         set_name: sb.name(),
         uuid: uuid_text(sb.set_uuid()),
+        overlay: parts.overlay.as_ref().map(|path| path.display().to_string()),
         creation_time: sb.ctime().0,
         update_time: sb.utime().0,
         level: geometry.level().to_string(),

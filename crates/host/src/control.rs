@@ -13,18 +13,20 @@ use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
 use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Settings};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Longest line of a request, bytes.
@@ -35,6 +37,10 @@ const CONNECTIONS_MAX: usize = 16;
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that says nothing for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
+/// A connection that has said nothing for so long is closed if another needs its place.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+/// How long one that cannot be served may take to be told so.
+const ANSWER_BUSY: Duration = Duration::from_millis(100);
 /// How long the end waits for answers to be sent.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Bytes in a Unix socket's address, the final NUL counted (unix(7)).
@@ -75,7 +81,7 @@ pub enum ControlError {
     )]
     TooLong(PathBuf),
     /// The system refused.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}{}", path.display(), next_step(source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -125,6 +131,17 @@ pub enum ControlError {
         /// Its reason.
         error: String,
     },
+}
+
+/// What to do where this user has no rights.
+fn next_step(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; it is for the user who serves the array: run this as that user, or name a directory of your own \
+             with LAPSTRAKE_RUN_DIR or --control-dir"
+        }
+        _ => "",
+    }
 }
 
 /// Where the control sockets are: `$LAPSTRAKE_RUN_DIR`, else `$XDG_RUNTIME_DIR/lapstrake`, else
@@ -184,7 +201,8 @@ struct Served {
     exports: Vec<String>,
     stop: Stopper,
     users: Users,
-    connections: AtomicUsize,
+    talks: Mutex<BTreeMap<u64, Talk>>,
+    talks_ever: AtomicU64,
     /// Requests whose answers are not sent yet.
     unanswered: Mutex<usize>,
     answered: Condvar,
@@ -307,7 +325,8 @@ impl Control {
             exports,
             stop,
             users,
-            connections: AtomicUsize::new(0),
+            talks: Mutex::new(BTreeMap::new()),
+            talks_ever: AtomicU64::new(0),
             unanswered: Mutex::new(0),
             answered: Condvar::new(),
         });
@@ -354,23 +373,68 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
                 continue;
             }
         };
-        if served.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-            served.connections.fetch_sub(1, Ordering::Relaxed);
+        let Some(id) = served.take_in(&stream) else {
+            // Whoever does not take this in at once is not waited for.
+            let _ = stream.set_write_timeout(Some(ANSWER_BUSY));
+            let _ = { stream }.write_all(busy().as_bytes());
             continue;
-        }
+        };
         let connection = served.clone();
         let spawned = std::thread::Builder::new().name("control-conn".into()).spawn(move || {
             // The asker has gone, or will see that we have.
-            let _ = talk(stream, &connection);
-            connection.connections.fetch_sub(1, Ordering::Relaxed);
+            let _ = talk(stream, &connection, id);
+            connection.talks().remove(&id);
         });
         if spawned.is_err() {
-            served.connections.fetch_sub(1, Ordering::Relaxed);
+            served.talks().remove(&id);
         }
     }
 }
 
-fn talk(mut stream: UnixStream, served: &Served) -> io::Result<()> {
+fn busy() -> String {
+    let error = format!(
+        "its server is busy with {CONNECTIONS_MAX} other requests; nothing was changed; try again when one of \
+         them is done"
+    );
+    format!("{}\n", json!({ "ok": false, "error": error }))
+}
+
+/// A connection.
+struct Talk {
+    stream: UnixStream,
+    /// Since when it asks nothing; none while a request of it is carried out.
+    idle_since: Option<Instant>,
+}
+
+impl Served {
+    fn talks(&self) -> MutexGuard<'_, BTreeMap<u64, Talk>> {
+        self.talks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its number, if there is room for it: that which has been idle for longest makes some.
+    fn take_in(&self, stream: &UnixStream) -> Option<u64> {
+        let mut talks = self.talks();
+        if talks.len() >= CONNECTIONS_MAX {
+            let idle = talks.iter().filter_map(|(id, talk)| Some((talk.idle_since?, *id)));
+            let (_, id) = idle.min().filter(|(since, _)| since.elapsed() >= IDLE_MIN)?;
+            let talk = talks.remove(&id)?;
+            // Its thread sees the end, or is there already.
+            let _ = talk.stream.shutdown(Shutdown::Both);
+        }
+        let stream = stream.try_clone().ok()?;
+        let id = self.talks_ever.fetch_add(1, Ordering::Relaxed);
+        talks.insert(id, Talk { stream, idle_since: Some(Instant::now()) });
+        Some(id)
+    }
+
+    fn set_idle(&self, id: u64, since: Option<Instant>) {
+        if let Some(talk) = self.talks().get_mut(&id) {
+            talk.idle_since = since;
+        }
+    }
+}
+
+fn talk(mut stream: UnixStream, served: &Served, id: u64) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -380,10 +444,12 @@ fn talk(mut stream: UnixStream, served: &Served) -> io::Result<()> {
         if line.last() != Some(&b'\n') {
             return Ok(());
         }
+        served.set_idle(id, None);
         let _under_way = UnderWay::new(served);
         let mut reply = serde_json::to_vec(&answer(&line, served))?;
         reply.push(b'\n');
         stream.write_all(&reply)?;
+        served.set_idle(id, Some(Instant::now()));
     }
 }
 
@@ -434,11 +500,10 @@ fn answer(line: &[u8], served: &Served) -> Value {
 
 /// Stops the array, but not against its end, nor under a file system on it.
 fn stop(request: &Value, served: &Served) -> Result<Value, String> {
+    let force = flag(request, "force")?;
     let (deleted, is_end) = served.handle.deleted();
     let name = || served.handle.detail().map_or("NAME".into(), |detail| detail.name);
-    if request["force"] != true
-        && let Some(file) = (served.users)()
-    {
+    if !force && let Some(file) = (served.users)() {
         return Err(format!(
             "{} is open (by a loop device, another array or a program); it serves on, nothing was changed; unmount \
              what lies on it, detach the loop device (`losetup -d`), and stop it then; `lapstrake stop {} --force` \
@@ -447,7 +512,7 @@ fn stop(request: &Value, served: &Served) -> Result<Value, String> {
             name()
         ));
     }
-    if is_end && request["force"] != true {
+    if is_end && !force {
         let place = served.exports.first().map_or("URI", String::as_str);
         let name = name();
         return Err(format!(
@@ -467,16 +532,15 @@ fn stop(request: &Value, served: &Served) -> Result<Value, String> {
 /// What changes an array while it is served.
 fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, String> {
     let text = |key: &str| {
-        let value = request.get(key).and_then(Value::as_str);
-        value.map(str::to_owned).ok_or_else(|| format!("no {key:?} in the request"))
+        text(request, key)?.ok_or_else(|| format!("no {key:?} in the request; nothing was changed"))
     };
-    let flag = |key: &str| request.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let flag = |key: &str| flag(request, key);
     let answer = match command {
         "fail" => {
-            handle.command(Command::Fail { member: text("member")?, force: flag("force") })?
+            handle.command(Command::Fail { member: text("member")?, force: flag("force")? })?
         }
         "replace" => {
-            let with = request.get("with").and_then(Value::as_str).map(str::to_owned);
+            let with = self::text(request, "with")?;
             handle.command(Command::Replace { member: text("member")?, with })?
         }
         "remove" => handle.command(Command::Remove(text("member")?))?,
@@ -484,7 +548,7 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         "add" => {
             let spec = text("member")?.parse().map_err(|error| format!("{error}"))?;
             let (force, write_mostly, re_add) =
-                (flag("force"), flag("write_mostly"), flag("re_add"));
+                (flag("force")?, flag("write_mostly")?, flag("re_add")?);
             join(handle, &spec, Join { force, write_mostly, re_add })?
         }
         "grow" => {
@@ -502,7 +566,7 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
             let chunk = number(request, "bitmap_chunk")?;
             let write_behind = number(request, "write_behind")?;
             let wish = BitmapWish { place, chunk, write_behind };
-            grow_bitmap(handle, &wish, flag("force"))?
+            grow_bitmap(handle, &wish, flag("force")?)?
         }
         "set" => handle.command(settings(&request["settings"])?)?,
         other => {
@@ -529,12 +593,28 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
     })
 }
 
-/// A number that may be left out or null.
-fn number(request: &Value, key: &str) -> Result<Option<u32>, String> {
+/// A field that may be left out or null; `what` it has to be.
+fn field<T>(
+    request: &Value,
+    key: &str,
+    what: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<Option<T>, String> {
     let Some(value) = request.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    let refused = || format!("{key:?} is {value}, not a number below 2^32; nothing was changed");
-    number.ok_or_else(refused).map(Some)
+    let refused = || format!("{key:?} is {value}, not {what}; nothing was changed");
+    read(value).ok_or_else(refused).map(Some)
+}
+
+fn number(request: &Value, key: &str) -> Result<Option<u32>, String> {
+    field(request, key, "a number below 2^32", |value| u32::try_from(value.as_u64()?).ok())
+}
+
+fn text(request: &Value, key: &str) -> Result<Option<String>, String> {
+    field(request, key, "a text", |value| value.as_str().map(str::to_owned))
+}
+
+fn flag(request: &Value, key: &str) -> Result<bool, String> {
+    Ok(field(request, key, "true or false", Value::as_bool)?.unwrap_or(false))
 }
 
 /// The word for no bound in time.
@@ -629,8 +709,10 @@ fn exchange(
     };
     stream.set_read_timeout(Some(limit)).map_err(io("set a time for it"))?;
     let mut reply = Vec::new();
-    let said = stream
-        .write_all(format!("{request}\n").as_bytes())
+    // A server that refuses a connection does so before it has read from it.
+    let written = stream.write_all(format!("{request}\n").as_bytes());
+    let said = written
+        .or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) })
         .map_err(|error| ("write to it", error))
         .and_then(|()| {
             let mut stream = BufReader::new(stream);

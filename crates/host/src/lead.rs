@@ -24,6 +24,7 @@ use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
 use lapstrake_engine::{
     Desk, Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
+use lapstrake_geometry::Slot;
 use slab::Slab;
 use std::{
     collections::VecDeque,
@@ -647,7 +648,13 @@ impl Lead {
                 (shown.deleted, shown.work) = (part.deleted, self.member_work(id));
             }
         }
-        if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
+        let holds = |slot: Slot| {
+            let mut members = detail.members.iter();
+            members.any(|member| member.slot == Some(slot.0) && member.state == "in_sync")
+        };
+        if self.broken || !self.facts.geometry.survives(holds) {
+            detail.state.push("failed");
+        } else if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");
         }
         let action = self.supervisor.as_ref().and_then(|s| s.sync_progress(core.now()));
@@ -663,9 +670,6 @@ impl Lead {
         }
         if self.supervisor.as_ref().is_some_and(Supervisor::is_frozen) {
             detail.state.push("frozen");
-        }
-        if self.broken {
-            detail.state.push("failed");
         }
         let (mut work, mut memory) = (Work::default(), MemoryUse::default());
         for counters in &self.counters {

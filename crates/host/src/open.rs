@@ -497,6 +497,7 @@ fn parts(
         resync_from,
         intent,
         bitmap_file,
+        overlay: request.overlay.clone(),
         rewrite,
         replays,
         lacks_journal,

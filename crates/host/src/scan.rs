@@ -84,6 +84,11 @@ pub fn scan(specs: impl IntoIterator<Item = MemberSpec>) -> Found {
                 continue;
             }
         };
+        // A link and what it leads to are one device, known by the name met first.
+        let known = groups.iter().flat_map(|(_, looks)| looks).chain(&found.others);
+        if { known }.any(|known| known.is_same(&look)) {
+            continue;
+        }
         let Some(uuid) = look.superblock().map(Superblock::set_uuid) else {
             found.others.push(look);
             continue;

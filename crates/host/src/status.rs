@@ -255,6 +255,8 @@ pub struct Detail {
     pub set_name: String,
     /// The array's UUID as mdadm prints it.
     pub uuid: String,
+    /// The file that takes all writes, so that the members stay as they are.
+    pub overlay: Option<String>,
     /// Seconds since 1970.
     pub creation_time: u64,
     /// Seconds since 1970.
@@ -273,8 +275,9 @@ pub struct Detail {
     pub component_bytes: u64,
     /// Slots.
     pub raid_devices: u16,
-    /// `clean`, `active` or `read-only`, then perhaps `degraded`; `recovering`, `resyncing`, `checking`,
-    /// `repairing` or `resyncing (PENDING)`; `frozen`; `failed`.
+    /// `clean`, `active` or `read-only`, then perhaps `degraded` or `failed` (it lacks more than its level
+    /// survives, or could not be written); `recovering`, `resyncing`, `checking`, `repairing` or
+    /// `resyncing (PENDING)`; `frozen`.
     pub state: Vec<&'static str>,
     /// The number of the kernel's device for it, which a 0.90 superblock holds.
     pub preferred_minor: Option<u32>,

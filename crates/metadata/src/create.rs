@@ -516,7 +516,12 @@ fn geometry(
             _ => Vec::new(),
         },
     };
-    Geometry::new(&config).map_err(CreateError::Geometry)
+    Geometry::new(&config).map_err(|error| match error {
+        GeometryError::AmbiguousRaid0 { zones } if request.version == Version::V090 => {
+            CreateError::ZonesNotRecorded { zones }
+        }
+        other => CreateError::Geometry(other),
+    })
 }
 
 fn check_redundancy(request: &CreateRequest, geometry: &Geometry) -> Result<(), CreateError> {

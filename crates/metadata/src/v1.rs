@@ -10,6 +10,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use lapstrake_geometry::Sectors;
+
 use crate::Version;
 use crate::error::SuperblockError;
 use crate::wire::{ByteOrder, Field, on_disk};
@@ -226,7 +228,7 @@ impl Superblock {
         if self.pad0 != 0 || self.pad3 != [0; 32] {
             return Err(SuperblockError::Padding);
         }
-        if self.data_size < 10 {
+        if Sectors(self.data_size) < Version::V1_0.data_size_min() {
             return Err(SuperblockError::DataSize { found: self.data_size });
         }
         if self.dev_number >= MAX_DEV {

@@ -181,10 +181,7 @@ fn a_raid0_can_be_made_with_090_if_it_has_one_zone() {
     request.members[0].as_mut().unwrap().size = MIB * 100;
     assert!(planned(&request).is_ok());
     request.members[1].as_mut().unwrap().size = MIB * 100;
-    assert_eq!(
-        planned(&request).unwrap_err(),
-        CreateError::Geometry(GeometryError::AmbiguousRaid0 { zones: 2 })
-    );
+    assert_eq!(planned(&request).unwrap_err(), CreateError::ZonesNotRecorded { zones: 2 });
 }
 
 /// The sizes are of a case in geometry's vectors, which the kernel made.

@@ -159,15 +159,20 @@ fn small_devices_hold_what_fits() {
     }
 }
 
-/// A tool, its arguments with FILE for the device, and what it leaves there. (LVM's take no
+/// A tool, its arguments with FILE for the device and DIR for a directory, and what it leaves there. (LVM's take no
 /// files, ZFS's are not in Debian: their signatures are tested with made-up bytes only.)
-const TOOLS: [(&str, &str, &[Foreign]); 22] = [
+const TOOLS: [(&str, &str, &[Foreign]); 27] = [
     ("mkfs.ext2", "-Fq FILE", &[Foreign::Ext2]),
     ("mkfs.ext3", "-Fq FILE", &[Foreign::Ext3]),
     ("mkfs.ext4", "-Fq FILE", &[Foreign::Ext4]),
     ("mkfs.xfs", "-q -f FILE", &[Foreign::Xfs]),
     ("mkfs.btrfs", "-q FILE", &[Foreign::Btrfs]),
     ("mkfs.f2fs", "-q FILE", &[Foreign::F2fs]),
+    ("mkfs.nilfs2", "-q FILE", &[Foreign::Nilfs2, Foreign::Nilfs2]),
+    ("mksquashfs", "DIR FILE -quiet -no-progress -noappend", &[Foreign::SquashFs]),
+    ("genisoimage", "-quiet -o FILE DIR", &[Foreign::Iso9660]),
+    ("mkudffs", "FILE", &[Foreign::Udf]),
+    ("tar", "-cf FILE DIR", &[Foreign::Tar]),
     ("mkfs.jfs", "-q FILE", &[Foreign::Jfs]),
     ("mkfs.ntfs", "-qQF FILE", &[Foreign::Ntfs]),
     ("mkfs.exfat", "FILE", &[Foreign::ExFat]),
@@ -199,6 +204,8 @@ fn what_the_owners_tools_write_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let path_of = |name| directory.path().join(name);
     let (file, key, input) = (path_of("device"), path_of("key"), path_of("input"));
+    let contents = path_of("contents");
+    std::fs::create_dir(&contents).unwrap();
     std::fs::write(&key, "key").unwrap();
     // sfdisk reads what partitions to make: one of all there is.
     std::fs::write(&input, ",\n").unwrap();
@@ -207,6 +214,7 @@ fn what_the_owners_tools_write_is_found() {
         std::fs::File::create(&file).unwrap().set_len(512 << 20).unwrap();
         let arguments = arguments.split(' ').map(|argument| match argument {
             "FILE" => file.as_os_str().to_owned(),
+            "DIR" => contents.as_os_str().to_owned(),
             "KEY" => key.as_os_str().to_owned(),
             other => other.into(),
         });

@@ -5,11 +5,17 @@ use lapstrake_geometry::{FarSets, Layout, Level, Raid10Layout};
 
 /// The stanza of one array, with the empty line after it.
 pub fn stanza(view: &View) -> String {
-    let read_only = if view.is("read-only") { " (read-only)" } else { "" };
+    let flags = [
+        ("(failed)", view.is("failed")),
+        ("(read-only)", view.is("read-only")),
+        ("(overlay)", view.overlay.is_some()),
+    ];
+    let flags: String =
+        flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| format!(" {flag}")).collect();
     let mut members: Vec<&MemberView> = view.members.iter().collect();
     members.sort_by_key(|member| std::cmp::Reverse(member.number));
     let members: String = members.into_iter().map(member).collect();
-    let mut text = format!("{} : active{read_only} {}{members}\n", view.name, view.level);
+    let mut text = format!("{} : active{flags} {}{members}\n", view.name, view.level);
     let superblock = match &*view.version {
         "0.90" => String::new(),
         version => format!(" super {version}"),
@@ -134,6 +140,15 @@ mod tests {
             let line = format!("      \t{word}=PENDING");
             assert_eq!(stanza(&raid5(changes)).lines().nth(2), Some(&*line));
         }
+    }
+
+    #[test]
+    fn a_failed_array_and_one_beneath_an_overlay_are_told_from_others() {
+        let first = |changes| stanza(&raid5(changes)).lines().next().unwrap().to_owned();
+        let members = "raid5 m4[4](S) m3[3] m1[1] m0[0]";
+        assert_eq!(first(json!({})), format!("data : active {members}"));
+        let changes = json!({ "state": ["clean", "failed"], "overlay": "x.cow" });
+        assert_eq!(first(changes), format!("data : active (failed) (overlay) {members}"));
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub struct View {
     pub version: String,
     pub set_name: String,
     pub uuid: String,
+    /// The file that takes all writes.
+    #[serde(default)]
+    pub overlay: Option<String>,
     pub creation_time: u64,
     pub update_time: u64,
     pub level: String,

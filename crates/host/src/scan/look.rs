@@ -1,7 +1,7 @@
 //! A look at one member: what it holds, beside its superblock too.
 
 use crate::open::{BITMAP_BYTES_MAX, probe};
-use lapstrake_device::{Member, MemberSpec, OpenError};
+use lapstrake_device::{Member, MemberSpec, OpenError, overlaps};
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::bitmap::{self, BitmapError, Bits};
 use lapstrake_metadata::detect::Findings;
@@ -83,6 +83,14 @@ impl Look {
     #[must_use]
     pub fn spec(&self) -> &MemberSpec {
         self.member.spec()
+    }
+
+    /// Whether the other is the same window of the same file or device, by whatever name.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        overlaps(&self.member, &other.member)
+            && self.spec().offset == other.spec().offset
+            && self.size() == other.size()
     }
 
     /// Its size.

@@ -125,10 +125,19 @@ pub enum CreateError {
         layout: Layout,
     },
     /// 0.90 has no field for it.
-    #[error("metadata 0.90 cannot record the raid0 layout {layout}")]
+    #[error("metadata 0.90 cannot record the raid0 layout {layout}: choose 1.0, 1.1 or 1.2")]
     LayoutNotRecorded {
         /// The layout asked for.
         layout: Layout,
+    },
+    /// 0.90 has no field for the layout that several zones need.
+    #[error(
+        "raid0 of members of {zones} sizes needs a layout on record, which metadata 0.90 has no \
+         place for: choose 1.0, 1.1 or 1.2, or members (or windows, PATH@OFFSET+SIZE) of one size"
+    )]
+    ZonesNotRecorded {
+        /// Number of strip zones.
+        zones: usize,
     },
     /// Linear and raid0 use all of each member.
     #[error("{level} uses all of each member, a size cannot be chosen")]

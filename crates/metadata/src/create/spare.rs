@@ -19,7 +19,8 @@ pub fn spare(
     write_mostly: bool,
 ) -> Result<Superblock, GeometryError> {
     let at = like.version().superblock(device)?.0;
-    let needed = like.data_offset().0 + like.component().0;
+    let least = like.version().data_size_min();
+    let needed = like.data_offset().0 + like.component().max(least).0;
     let too_small = |room: u64| GeometryError::DeviceTooSmall {
         found: device,
         needed: Sectors(needed + device.0.saturating_sub(room)),

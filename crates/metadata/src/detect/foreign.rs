@@ -16,6 +16,11 @@ pub enum Foreign {
     ReiserFs,
     Jfs,
     F2fs,
+    Nilfs2,
+    SquashFs,
+    HfsPlus,
+    Iso9660,
+    Udf,
     Ntfs,
     ExFat,
     Fat,
@@ -28,6 +33,8 @@ pub enum Foreign {
     Zfs,
     Bcache,
     Bcachefs,
+    Drbd,
+    Tar,
     Qcow,
     Vmdk,
     Vdi,
@@ -46,6 +53,11 @@ impl fmt::Display for Foreign {
             Self::ReiserFs => "a ReiserFS filesystem",
             Self::Jfs => "a JFS filesystem",
             Self::F2fs => "an F2FS filesystem",
+            Self::Nilfs2 => "a NILFS2 filesystem",
+            Self::SquashFs => "a squashfs filesystem",
+            Self::HfsPlus => "an HFS+ filesystem",
+            Self::Iso9660 => "an ISO 9660 filesystem",
+            Self::Udf => "a UDF filesystem",
             Self::Ntfs => "an NTFS filesystem",
             Self::ExFat => "an exFAT filesystem",
             Self::Fat => "a FAT filesystem",
@@ -58,6 +70,8 @@ impl fmt::Display for Foreign {
             Self::Zfs => "a ZFS pool member",
             Self::Bcache => "a bcache device",
             Self::Bcachefs => "a bcachefs filesystem",
+            Self::Drbd => "DRBD metadata",
+            Self::Tar => "a tar archive",
             Self::Qcow => "a disk image in qcow format",
             Self::Vmdk => "a disk image in VMDK format",
             Self::Vdi => "a disk image in VDI format",
@@ -68,7 +82,7 @@ impl fmt::Display for Foreign {
 }
 
 /// What is recognised by some bytes at one place.
-const SIGNATURES: [(Foreign, u64, &[u8]); 32] = [
+const SIGNATURES: [(Foreign, u64, &[u8]); 42] = [
     (Foreign::Xfs, 0, b"XFSB"),
     (Foreign::Btrfs, 0x10040, b"_BHRfS_M"),
     (Foreign::ReiserFs, 0x10034, b"ReIsErFs"),
@@ -76,6 +90,17 @@ const SIGNATURES: [(Foreign, u64, &[u8]); 32] = [
     (Foreign::ReiserFs, 0x10034, b"ReIsEr3Fs"),
     (Foreign::Jfs, 0x8000, b"JFS1"),
     (Foreign::F2fs, 0x400, &[0x10, 0x20, 0xf5, 0xf2]),
+    (Foreign::Nilfs2, 0x400, NILFS2),
+    // With the version, for two bytes are too few.
+    (Foreign::HfsPlus, 0x400, b"H+\0\x04"),
+    (Foreign::HfsPlus, 0x400, b"HX\0\x05"),
+    (Foreign::SquashFs, 0, b"hsqs"),
+    (Foreign::SquashFs, 0, b"sqsh"),
+    (Foreign::Iso9660, 0x8001, b"CD001"),
+    (Foreign::Udf, 0x8001, b"BEA01"),
+    (Foreign::Udf, 0x8001, b"NSR02"),
+    (Foreign::Udf, 0x8001, b"NSR03"),
+    (Foreign::Tar, 257, b"ustar"),
     (Foreign::Ntfs, 3, b"NTFS    "),
     (Foreign::ExFat, 3, b"EXFAT   "),
     (Foreign::BitLocker, 3, b"-FVE-FS-"),
@@ -112,7 +137,18 @@ const SIGNATURES: [(Foreign, u64, &[u8]); 32] = [
     ),
 ];
 
-/// Bytes from the start that hold everything but ZFS's and GPT's copies.
+/// The same in the last whole 4 KiB: NILFS2's second superblock, DRBD 8, 8.4 in use, and 9.
+const LAST_BLOCK: [(Foreign, u64, &[u8]); 4] = [
+    (Foreign::Nilfs2, 0, NILFS2),
+    (Foreign::Drbd, 60, &[0x83, 0x74, 0x02, 0x6b]),
+    (Foreign::Drbd, 60, &[0x83, 0x74, 0x02, 0x6c]),
+    (Foreign::Drbd, 60, &[0x83, 0x74, 0x02, 0x6d]),
+];
+
+/// Revision 2.0 and the magic, which alone is two bytes and would be found where it is not.
+const NILFS2: &[u8] = b"\x02\0\0\0\0\x0044";
+
+/// Bytes from the start that hold everything but what lies at the end.
 const HEAD: u64 = 0x11000;
 
 /// Calls `report` for all that is found on a device of `size` bytes; `get` may return less than
@@ -140,6 +176,14 @@ pub(super) fn find<E>(
             && get(last, 8)? == b"EFI PART"
         {
             report(Foreign::Gpt, last);
+        }
+    }
+    if let Some(block) = (size & !4095).checked_sub(4096) {
+        let last = get(block, 4096)?;
+        for (kind, offset, magic) in LAST_BLOCK {
+            if last[offset as usize..].starts_with(magic) {
+                report(kind, block + offset);
+            }
         }
     }
     for label in zfs_labels(size).into_iter().flatten() {
@@ -269,5 +313,15 @@ mod tests {
             all(&image),
             [(Foreign::Gpt, end as u64 - 512), (Foreign::Zfs, ring as u64 + 3072)]
         );
+    }
+
+    #[test]
+    fn what_lies_in_the_last_whole_block_is_found() {
+        for (kind, offset, magic) in LAST_BLOCK {
+            let mut image = vec![0; (2 << 20) + 512];
+            let at = (2 << 20) - 4096 + offset as usize;
+            image[at..][..magic.len()].copy_from_slice(magic);
+            assert_eq!(all(&image), [(kind, at as u64)]);
+        }
     }
 }
