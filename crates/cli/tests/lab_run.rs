@@ -491,6 +491,26 @@ fn is_missing(files: &[&str]) -> bool {
 }
 
 #[test]
+fn the_parity_of_btrfs_is_no_space_for_data() {
+    // SAFETY: asks only.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root || is_missing(&["/dev/loop-control", "/sbin/mkfs.btrfs"]) {
+        return;
+    }
+    let dir = in_memory();
+    let arrays = "[[disk]]\nmake = [\"a\", \"b\", \"c\", \"d\"]\nsize = \"256M\"\n\
+                  [[array]]\nname = \"five\"\nsystem = \"btrfs\"\nlevel = 5\nmembers = 4\n";
+    let loads = format!("{QUICK}file-size = \"8M\"\n");
+    light(dir.path(), "repeats = 1\nrepeats-max = 1", arrays, &loads);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    let size = stored(dir.path()).cases[0].0.subject.size.expect("a size");
+    assert_eq!(size.raw_bytes, 4 * (256 << 20));
+    let share = size.usable_bytes as f64 / size.raw_bytes as f64;
+    assert!((0.3..0.75).contains(&share), "{share}");
+}
+
+#[test]
 fn fio_is_run_as_a_client_and_its_figures_are_read() {
     if is_missing(&["/usr/bin/fio"]) {
         return;

@@ -214,7 +214,7 @@ fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Bytes that a filesystem has for data.
+/// Bytes that a filesystem has left for data. (What btrfs calls its size counts the parity of RAID5 and 6.)
 fn filesystem_bytes(path: &Path) -> Result<u64, String> {
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|error| error.to_string())?;
@@ -224,7 +224,7 @@ fn filesystem_bytes(path: &Path) -> Result<u64, String> {
         (libc::statvfs(name.as_ptr(), &mut stat), stat)
     };
     match done {
-        0 => Ok(stat.f_blocks * stat.f_frsize),
+        0 => Ok(stat.f_bavail * stat.f_frsize),
         _ => Err(format!("{}: {}", path.display(), std::io::Error::last_os_error())),
     }
 }
