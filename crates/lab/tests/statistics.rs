@@ -2,7 +2,8 @@
 //!
 //! The whole way is simulated, stop rule included: rounds are added to both cases until [`Repeats::enough`].
 
-use lapstrake_lab::stats::{Design, LEVEL, Repeats, Value, compare, corrected};
+use lapstrake_lab::report::{Pair, Verdict};
+use lapstrake_lab::stats::{Comparison, Design, LEVEL, Repeats, Value, compare, corrected};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -29,13 +30,28 @@ const WORLD: World = World {
     repeats: Repeats { min: 5, max: 20, width: 0.02 },
 };
 
-/// In how many of the comparisons a difference was called, and how many rounds they took on average.
-fn called(world: World, seed: u64) -> (usize, f64) {
+/// What many comparisons came to.
+struct Outcome {
+    /// In how many a difference was called.
+    different: usize,
+    /// In how many "no real difference" was.
+    equal: usize,
+    /// How many rounds they took on average.
+    rounds: f64,
+}
+
+fn verdict(comparison: &Comparison) -> Verdict {
+    let p = corrected(&[comparison.p.unwrap()])[0];
+    let interval = comparison.interval;
+    Pair { of: 1, to: 0, ratio: comparison.ratio, interval, p: Some(p) }.verdict()
+}
+
+fn called(world: World, seed: u64) -> Outcome {
     assert_eq!(WORLD.repeats, Repeats::default());
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let noise = Normal::new(0.0, world.noise).unwrap();
     let drift = Normal::new(0.0, world.drift).unwrap();
-    let (mut found, mut rounds) = (0, 0);
+    let (mut different, mut equal, mut rounds) = (0, 0, 0);
     for _ in 0..COMPARISONS {
         let (mut a, mut b, mut level) = (Vec::new(), Vec::new(), 0.0);
         while !world.repeats.enough(&[&a, &b]) {
@@ -44,10 +60,13 @@ fn called(world: World, seed: u64) -> (usize, f64) {
             b.push(100e6 * world.ratio * (level + noise.sample(&mut rng)).exp());
         }
         rounds += a.len();
-        let comparison = compare(&values(&b), &values(&a), world.design).unwrap();
-        found += usize::from(corrected(&[comparison.p.unwrap()])[0] < LEVEL);
+        match verdict(&compare(&values(&b), &values(&a), world.design).unwrap()) {
+            Verdict::Real(_) => different += 1,
+            Verdict::NoRealDifference => equal += 1,
+            Verdict::CannotTell => {}
+        }
     }
-    (found, rounds as f64 / COMPARISONS as f64)
+    Outcome { different, equal, rounds: rounds as f64 / COMPARISONS as f64 }
 }
 
 fn values(of: &[f64]) -> Vec<Value> {
@@ -63,9 +82,11 @@ fn equals_are_called_different_in_at_most_5_percent() {
         ("apart", World { design: Design::Apart, ..WORLD }),
         ("five rounds", World { repeats: Repeats { max: 5, ..WORLD.repeats }, ..WORLD }),
     ] {
-        let (found, rounds) = called(world, 1);
-        println!("A/A, {name}: {found} of {COMPARISONS}, {rounds:.1} rounds");
-        assert!(found * 100 <= COMPARISONS * 5, "{name}: {found}");
+        let Outcome { different, equal, rounds } = called(world, 1);
+        println!(
+            "A/A, {name}: {different} of {COMPARISONS} different, {equal} equal, {rounds:.1} rounds"
+        );
+        assert!(different * 100 <= COMPARISONS * 5, "{name}: {different}");
     }
 }
 
@@ -76,9 +97,12 @@ fn a_difference_of_5_percent_under_3_percent_noise_is_found_in_90_percent() {
         ("drifting", World { drift: 0.02, ..WORLD }),
         ("apart", World { design: Design::Apart, ..WORLD }),
     ] {
-        let (found, rounds) = called(World { ratio: 1.05, ..world }, 2);
-        println!("5 %, {name}: {found} of {COMPARISONS}, {rounds:.1} rounds");
-        assert!(found * 100 >= COMPARISONS * 90, "{name}: {found}");
+        let Outcome { different, equal, rounds } = called(World { ratio: 1.05, ..world }, 2);
+        println!(
+            "5 %, {name}: {different} of {COMPARISONS} different, {equal} equal, {rounds:.1} rounds"
+        );
+        assert!(different * 100 >= COMPARISONS * 90, "{name}: {different}");
+        assert!(equal * 100 <= COMPARISONS * 5, "{name}: {equal}");
     }
 }
 
@@ -86,10 +110,12 @@ fn a_difference_of_5_percent_under_3_percent_noise_is_found_in_90_percent() {
 #[test]
 fn five_rounds_alone_find_5_percent_in_four_of_ten_and_10_percent_in_nine() {
     let five = World { repeats: Repeats { max: 5, ..WORLD.repeats }, ..WORLD };
-    let (some, _) = called(World { ratio: 1.05, ..five }, 3);
-    let (most, _) = called(World { ratio: 1.10, ..five }, 3);
-    println!("five rounds: 5 % in {some}, 10 % in {most} of {COMPARISONS}");
-    assert!((300..500).contains(&some) && most > 850, "{some} {most}");
+    let some = called(World { ratio: 1.05, ..five }, 3);
+    let most = called(World { ratio: 1.10, ..five }, 3).different;
+    let (different, equal) = (some.different, some.equal);
+    println!("five rounds: 5 % in {different} ({equal} equal), 10 % in {most} of {COMPARISONS}");
+    assert!((300..500).contains(&different) && most > 850, "{different} {most}");
+    assert!(equal * 100 <= COMPARISONS * 5, "{equal}");
 }
 
 /// Of 136 pairs (17 arrays) that are all equal, a report calls a difference in at most 5 % of reports.

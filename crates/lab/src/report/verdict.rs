@@ -5,7 +5,7 @@ use crate::stats::{self, Comparison, Design, Interval, LEVEL};
 
 /// Two cases show no real difference if the whole interval of their ratio is this near to 1: not to see one among wide
 /// intervals says nothing.
-pub const EQUAL_WITHIN: f64 = 0.1;
+pub const EQUAL_WITHIN: f64 = 0.05;
 
 /// How one line stands to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
