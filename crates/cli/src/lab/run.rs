@@ -67,10 +67,10 @@ pub struct RunArgs {
 pub struct What {
     /// The plan, a TOML file; without one plans/quick.toml, which is built in: the levels on image files, in minutes
     plan: Option<PathBuf>,
-    /// Write to disks that the plan calls expendable
+    /// Leave to write to disks that the plan calls expendable; `lab check` and `--dry-run` write nowhere
     #[arg(long)]
     destroy: bool,
-    /// Such a disk that holds something, by path or serial number; may be repeated
+    /// Leave for such a disk that holds something, by path or serial number; may be repeated
     #[arg(long, value_name = "PATH|SERIAL", requires = "destroy")]
     overwrite: Vec<String>,
     /// Report in JSON
