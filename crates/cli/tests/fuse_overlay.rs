@@ -4,7 +4,7 @@ mod support;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use support::{Lab, exists, installed, not_run, pattern};
+use support::{Lab, LoopDevices, exists, installed, not_run, pattern};
 
 fn three() -> Lab {
     let lab = Lab::new(&[32, 32, 32]);
@@ -155,39 +155,17 @@ fn an_overlay_takes_all_writes_and_keeps_them() {
     assert!(used < 16 << 20, "{used} bytes");
 }
 
-/// Loop devices with 4096-byte blocks; detached when dropped.
-struct BigBlocks(Vec<String>);
-
-impl BigBlocks {
-    /// None, said aloud, where there are no loop devices.
-    fn over(lab: &Lab, files: &[&str], what: &str) -> Option<Self> {
-        let mut made = Self(Vec::new());
-        for file in files {
-            let ran = lab.other(&format!("losetup --sector-size 4096 --find --show {file}"))?;
-            if ran.code != 0 {
-                not_run(what, &format!("losetup: {}", ran.err.trim()));
-                return None;
-            }
-            made.0.push(ran.out.trim().into());
-        }
-        Some(made)
-    }
-}
-
-impl Drop for BigBlocks {
-    fn drop(&mut self) {
-        for device in &self.0 {
-            // Whatever is left of it shows in `losetup`.
-            let _ = std::process::Command::new("losetup").args(["--detach", device]).status();
-        }
-    }
+/// Loop devices with 4096-byte blocks.
+fn big_blocks(lab: &Lab, files: &[&str], what: &str) -> Option<LoopDevices> {
+    let files: Vec<_> = files.iter().map(|file| lab.path(file)).collect();
+    LoopDevices::over(&files, &["--sector-size", "4096"], what)
 }
 
 /// What would be lost: the member, at the first write that is no multiple of its blocks.
 #[test]
 fn a_member_with_larger_blocks_than_clients_may_write_is_refused() {
     let lab = Lab::new(&[8; 3]);
-    let Some(devices) = BigBlocks::over(&lab, &["m2"], "a spare with 4096-byte blocks") else {
+    let Some(devices) = big_blocks(&lab, &["m2"], "a spare with 4096-byte blocks") else {
         return;
     };
     lab.run("create data -l1 --assume-clean m0 m1").ok();
@@ -209,7 +187,7 @@ fn members_with_large_blocks_serve_any_byte_as_a_file() {
         return;
     }
     let lab = Lab::new(&[32, 32, 32]);
-    let Some(devices) = BigBlocks::over(&lab, &["m0", "m1", "m2"], what) else { return };
+    let Some(devices) = big_blocks(&lab, &["m0", "m1", "m2"], what) else { return };
     let members = devices.0.join(" ");
     lab.run(&format!("create data -l5 -c64 --assume-clean {members}")).ok();
     let server = lab.serve(&format!("{members} --name data --fuse data.raw"));

@@ -1,5 +1,7 @@
 //! `lapstrake lab check` and `lab run`: plans are explained, carried out, interrupted, resumed, and leave nothing behind.
 
+mod support;
+
 use lapstrake_lab::record::{Phase, Run, SubjectKind};
 use lapstrake_lab::store::{Store, Stored};
 use std::fs;
@@ -7,6 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use support::LoopDevices;
 use tempfile::TempDir;
 
 const LAPSTRAKE: &str = env!("CARGO_BIN_EXE_lapstrake");
@@ -190,12 +193,9 @@ fn states_are_measured_and_verified() {
 }
 
 /// Starts a run, and waits until `count` runs are kept.
-fn begun(dir: &Path, count: usize) -> Child {
-    let mut child = lab(dir, &["run", "plan.toml"])
-        .stderr(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+fn begun(dir: &Path, arguments: &[&str], count: usize) -> Child {
+    let mut child =
+        lab(dir, arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut all = lines
         .map(Result::unwrap)
@@ -216,7 +216,7 @@ fn signal(child: &Child, signal: i32) {
 fn an_interrupted_run_is_resumed() {
     let dir = TempDir::new().unwrap();
     plan(dir.path(), "");
-    let mut child = begun(dir.path(), 6);
+    let mut child = begun(dir.path(), &["run", "plan.toml"], 6);
     signal(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert_eq!(fs::read_dir(dir.path().join("work")).unwrap().count(), 0, "nothing is left");
@@ -241,7 +241,7 @@ fn a_killed_run_keeps_what_was_done_and_the_next_clears_up_after_it() {
     let dir = TempDir::new().unwrap();
     plan(dir.path(), "");
     // In the second subject's second load, so that an image lies about.
-    let mut child = begun(dir.path(), 4);
+    let mut child = begun(dir.path(), &["run", "plan.toml"], 4);
     signal(&child, libc::SIGKILL);
     child.wait().unwrap();
     let kept: usize = stored(dir.path()).cases.iter().map(|(_, runs)| runs.len()).sum();
@@ -308,10 +308,8 @@ fn a_disk_of_the_users_is_not_touched_without_leave() {
 /// Loop devices, mounts and FUSE: what servers, kernels and tools make of an array.
 #[test]
 fn layers_filesystems_and_nested_arrays_are_measured() {
-    // SAFETY: asks only.
-    let is_root = unsafe { libc::geteuid() } == 0;
     let has = |path: &str| Path::new(path).exists();
-    if !is_root || !has("/dev/fuse") || !has("/dev/loop-control") || !has("/sbin/mkfs.ext4") {
+    if !is_root() || !has("/dev/fuse") || !has("/dev/loop-control") || !has("/sbin/mkfs.ext4") {
         let why = "NOT RUN: it needs root, /dev/fuse, loop devices and mkfs.ext4";
         let _ = writeln!(std::io::stderr(), "{why}");
         return;
@@ -490,11 +488,14 @@ fn is_missing(files: &[&str]) -> bool {
     missing.is_some()
 }
 
+fn is_root() -> bool {
+    // SAFETY: asks only.
+    unsafe { libc::geteuid() == 0 }
+}
+
 #[test]
 fn the_parity_of_btrfs_is_no_space_for_data() {
-    // SAFETY: asks only.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root || is_missing(&["/dev/loop-control", "/sbin/mkfs.btrfs"]) {
+    if !is_root() || is_missing(&["/dev/loop-control", "/sbin/mkfs.btrfs"]) {
         return;
     }
     let dir = in_memory();
@@ -508,6 +509,44 @@ fn the_parity_of_btrfs_is_no_space_for_data() {
     assert_eq!(size.raw_bytes, 4 * (256 << 20));
     let share = size.usable_bytes as f64 / size.raw_bytes as f64;
     assert!((0.3..0.75).contains(&share), "{share}");
+}
+
+#[test]
+fn what_a_killed_run_mounted_is_taken_down_before_its_disks_are_looked_at() {
+    if !is_root() || is_missing(&["/dev/loop-control", "/sbin/mkfs.btrfs"]) {
+        return;
+    }
+    let dir = in_memory();
+    let image = |name: &str| {
+        let path = dir.path().join(name);
+        fs::File::create(&path).and_then(|file| file.set_len(128 << 20)).unwrap();
+        path
+    };
+    let what = "a killed run on devices";
+    let Some(loops) = LoopDevices::over(&[image("a"), image("b")], &[], what) else { return };
+    let disk = |(name, path): (&str, &String)| {
+        format!("[[disk]]\nname = \"{name}\"\npath = \"{path}\"\nexpendable = true\n")
+    };
+    let disks: String = ["a", "b"].into_iter().zip(&loops.0).map(disk).collect();
+    let array = "[[array]]\nname = \"one\"\nsystem = \"btrfs\"\nlevel = 1\nmembers = 2\n";
+    let load = |name: &str| {
+        format!("{}file-size = \"8M\"\n", QUICK.replace("\"w\"", &format!("\"{name}\"")))
+    };
+    let rules = "repeats = 2\nrepeats-max = 2";
+    light(dir.path(), rules, &(disks + array), &(load("write") + &load("mix")));
+    let leave = ["--destroy", "--overwrite", &loops.0[0], "--overwrite", &loops.0[1]];
+    let words = |first: &[&'static str]| [first, &leave].concat();
+    let mut child = begun(dir.path(), &words(&["run", "plan.toml"]), 1);
+    signal(&child, libc::SIGKILL);
+    child.wait().unwrap();
+    let work = dir.path().join("work").display().to_string();
+    let is_mounted = || fs::read_to_string("/proc/self/mounts").unwrap().contains(&work);
+    assert!(is_mounted(), "killed with the filesystem mounted");
+    let done = output(dir.path(), &words(&["run", "plan.toml", "--resume"]));
+    assert!(done.status.success(), "{}", text_of(&done));
+    assert!(text_of(&done).contains("an earlier run left something: umount"), "{}", text_of(&done));
+    assert_whole(&stored(dir.path()), 2);
+    assert!(!is_mounted());
 }
 
 #[test]
@@ -557,9 +596,7 @@ fn bonnie_is_run_as_a_client_and_its_figures_are_read() {
 
 #[test]
 fn hdparm_is_run_on_a_block_device() {
-    // SAFETY: asks only.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    if !is_root || is_missing(&["/usr/sbin/hdparm", "/dev/loop-control", "/dev/fuse"]) {
+    if !is_root() || is_missing(&["/usr/sbin/hdparm", "/dev/loop-control", "/dev/fuse"]) {
         let _ = writeln!(std::io::stderr(), "NOT RUN: hdparm on an array needs root and these");
         return;
     }

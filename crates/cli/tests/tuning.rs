@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{Lab, Server, exists, not_run, pattern};
+use support::{Lab, LoopDevices, Server, exists, not_run, pattern};
 
 /// Served as the file `raw`; none, said aloud, where there is no FUSE.
 fn served(lab: &Lab, create: &str, members: &str) -> Option<Server> {
@@ -119,31 +119,19 @@ fn what_cannot_be_set_changes_nothing() {
     server.stop();
 }
 
-/// Detached when dropped, also when the test fails.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // Whatever is left of it shows in `losetup`.
-        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 #[test]
 fn read_ahead_is_that_of_the_loop_device_on_top() {
     let lab = Lab::new(&[32; 3]);
     let Some(server) = served(&lab, "-l5 -c64", "m0 m1 m2") else { return };
-    let Some(made) = lab.other("losetup --find --show raw") else { return };
-    if made.code != 0 {
-        return not_run("read-ahead", &format!("losetup: {}", made.err.trim()));
-    }
-    let device = Loop(made.out.trim().to_owned());
+    let made = LoopDevices::over(&[lab.path("raw")], &[], "read-ahead");
+    let Some(devices) = made else { return };
+    let device = &devices.0[0];
     let set = lab.run("set data read_ahead=1M stripe_cache_size=512").ok().out;
-    assert!(set.contains(&format!("data: read_ahead of {}=1024\n", device.0)), "{set}");
-    let file = format!("/sys/block/{}/queue/read_ahead_kb", device.0.trim_start_matches("/dev/"));
+    assert!(set.contains(&format!("data: read_ahead of {device}=1024\n")), "{set}");
+    let file = format!("/sys/block/{}/queue/read_ahead_kb", device.trim_start_matches("/dev/"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "1024\n");
     let text = lab.run("detail data").ok().out;
-    assert!(text.contains(&format!("{} : 1024K now\n", device.0)), "{text}");
-    drop(device);
+    assert!(text.contains(&format!("{device} : 1024K now\n")), "{text}");
+    drop(devices);
     server.stop();
 }

@@ -25,7 +25,7 @@ use crate::stats::{Repeats, settled_value};
 use crate::store::{ExperimentId, Store};
 use crate::subject::guard;
 use crate::subject::recipe::{Places, recipe};
-use crate::subject::steps::recover;
+use crate::subject::steps::{has_left, recover};
 use crate::workload::drive::INTERRUPTED;
 use live::Live;
 use measure::measure;
@@ -148,18 +148,35 @@ pub fn run(
     stop: &Arc<Stop>,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, LabError> {
+    let work = work_directory(plan);
+    fs::create_dir_all(&work).map_err(|source| LabError::File { path: work.clone(), source })?;
+    let lock = lock(&work)?;
+    // What a killed run left may be what keeps the disks in use.
+    let recovered = recover(&work).map_err(LabError::Left).map(|done| {
+        for what in done {
+            watch(Event::Note(format!("an earlier run left something: {what}")));
+        }
+    });
+    let summary = recovered.and_then(|()| carry_out(plan, store, options, stop, watch, &work));
+    clear(&work);
+    drop(lock);
+    summary
+}
+
+fn carry_out(
+    plan: &Plan,
+    store: &mut Store,
+    options: &Options,
+    stop: &Arc<Stop>,
+    watch: &mut dyn FnMut(Event<'_>),
+    work: &Path,
+) -> Result<Summary, LabError> {
     let mut faults = guard::check(plan, &options.leave).err().unwrap_or_default();
     faults.extend(guard::unsound(plan));
     if !faults.is_empty() {
         return Err(LabError::Forbidden { faults });
     }
-    let work = work_directory(plan);
-    fs::create_dir_all(&work).map_err(|source| LabError::File { path: work.clone(), source })?;
-    let lock = lock(&work)?;
-    for done in recover(&work).map_err(LabError::Left)? {
-        watch(Event::Note(format!("an earlier run left something: {done}")));
-    }
-    let mut runner = Runner::begin(plan, store, options, stop, watch, &work)?;
+    let mut runner = Runner::begin(plan, store, options, stop, watch, work)?;
     let ending = runner.rounds()?;
     let summary = Summary {
         experiment: runner.experiment,
@@ -170,8 +187,6 @@ pub fn run(
     if ending != Ending::Interrupted {
         store.finish_experiment(summary.experiment)?;
     }
-    clear(&work);
-    drop(lock);
     Ok(summary)
 }
 
@@ -196,10 +211,10 @@ fn lock(work: &Path) -> Result<File, LabError> {
     }
 }
 
-/// Removes the work directory, unless something is mounted in it still.
+/// Removes the work directory, unless something in it still is to be taken down.
 fn clear(work: &Path) {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    if !mounts.contains(&work.display().to_string()) {
+    if !has_left(work) && !mounts.contains(&work.display().to_string()) {
         // What cannot be removed stays; the next run of the plan uses it again.
         let _ = fs::remove_dir_all(work);
     }

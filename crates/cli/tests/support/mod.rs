@@ -115,6 +115,40 @@ impl Lab {
     }
 }
 
+/// Loop devices over files; detached when dropped, also when the test fails.
+pub struct LoopDevices(pub Vec<String>);
+
+impl LoopDevices {
+    /// None, said aloud, where there are none.
+    pub fn over(files: &[PathBuf], options: &[&str], what: &str) -> Option<Self> {
+        if !installed("losetup") {
+            not_run(what, "losetup is not installed");
+            return None;
+        }
+        let mut made = Self(Vec::new());
+        for file in files {
+            let mut command = Command::new("losetup");
+            command.args(options).args(["--find", "--show"]).arg(file);
+            let ran = Ran::of(command.output().unwrap());
+            if ran.code != 0 {
+                not_run(what, &format!("losetup: {}", ran.err.trim()));
+                return None;
+            }
+            made.0.push(ran.out.trim().into());
+        }
+        Some(made)
+    }
+}
+
+impl Drop for LoopDevices {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            // Whatever is left of it shows in `losetup`.
+            let _ = Command::new("losetup").args(["--detach", device]).status();
+        }
+    }
+}
+
 /// A running `lapstrake serve`, killed when dropped.
 pub struct Server {
     child: Option<Child>,

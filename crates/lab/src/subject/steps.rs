@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a server is looked for.
 const PACE: Duration = Duration::from_millis(5);
+/// What is in use for so long stays so.
+const BUSY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 const RECORD: &str = "undo";
 
 /// What stands.
@@ -168,7 +170,7 @@ pub(crate) fn recover(work: &Path) -> Result<Vec<String>, String> {
         read => read.map_err(|error| format!("{}: {error}", path.display()))?,
     };
     wait_for_last(work);
-    let mut done = Vec::new();
+    let (mut done, mut held) = (Vec::new(), Vec::new());
     // A line that was being written when the run was killed is of a step that did not begin.
     let commands = text.lines().filter_map(|line| serde_json::from_str::<Vec<String>>(line).ok());
     let mut commands: Vec<Vec<String>> = commands.collect();
@@ -180,11 +182,20 @@ pub(crate) fn recover(work: &Path) -> Result<Vec<String>, String> {
         // The step may not have come that far: then there is nothing to undo.
         match undo_command(words) {
             Ok(()) => done.push(words.join(" ")),
+            Err(why) if is_busy(&why) => held.push(why),
             Err(why) => done.push(format!("{why} (it may never have been there)")),
         }
     }
+    if !held.is_empty() {
+        return Err(held.join("\n"));
+    }
     fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(done)
+}
+
+/// Whether something of a run is still to be taken down.
+pub(crate) fn has_left(work: &Path) -> bool {
+    work.join(RECORD).exists()
 }
 
 /// Notes what takes back what is about to be made, for [`recover`].
@@ -205,8 +216,7 @@ fn boot() -> String {
 
 /// Runs an undo. Filesystems may be busy for a moment after their last user has gone, and arrays while udev looks at them.
 fn undo_command(words: &[String]) -> Result<(), String> {
-    let until = Instant::now() + Duration::from_secs(10);
-    let is_busy = |why: &str| why.contains("busy") || why.contains("exclusive access");
+    let until = Instant::now() + BUSY;
     loop {
         match run(words) {
             Ok(_) => return Ok(()),
@@ -214,6 +224,11 @@ fn undo_command(words: &[String]) -> Result<(), String> {
             Err(_) => std::thread::sleep(PACE * 10),
         }
     }
+}
+
+/// Whether somebody uses it still, by what a command said.
+fn is_busy(why: &str) -> bool {
+    why.contains("busy") || why.contains("exclusive access")
 }
 
 /// Runs a command to its end; its output.
@@ -428,6 +443,22 @@ mod tests {
         assert_eq!(recover(work.path()).unwrap(), [format!("rm {made}")]);
         assert!(!Path::new(made).exists());
         assert!(recover(work.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_in_use_stays_on_record() {
+        let work = tempfile::tempdir().unwrap();
+        let busy = work.path().join("busy");
+        fs::write(&busy, "").unwrap();
+        let undo =
+            ["sh", "-c", "! test -e \"$0\" || { echo busy; exit 1; }", busy.to_str().unwrap()];
+        let recipe = recipe(vec![step(&["true"], None, Some(&undo))]);
+        std::mem::forget(Standing::build(&recipe, work.path(), &Stop::new()).unwrap());
+        assert!(recover(work.path()).unwrap_err().contains("busy"));
+        assert!(has_left(work.path()));
+        fs::remove_file(&busy).unwrap();
+        assert_eq!(recover(work.path()).unwrap().len(), 1);
+        assert!(!has_left(work.path()));
     }
 
     #[test]
