@@ -305,11 +305,11 @@ impl Cache {
         self.dirty_blocks
     }
 
-    /// Whether more than half of the room for writes is used.
+    /// Whether more than this part of the room for writes is used.
     #[must_use]
-    pub fn is_half_dirty(&self) -> bool {
-        self.dirty_blocks * 2 > self.dirty_blocks_max
-            || self.dirty.len() * 2 > self.dirty_extents_max
+    pub fn is_dirtier_than(&self, part: f64) -> bool {
+        self.dirty_blocks as f64 > part * self.dirty_blocks_max as f64
+            || self.dirty.len() as f64 > part * self.dirty_extents_max as f64
     }
 
     /// How many writes were taken in so far.

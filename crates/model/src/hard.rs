@@ -85,6 +85,8 @@ pub struct HardDisk {
     job: Option<Job>,
     /// A waiting write had the arm last, though reads waited.
     last_was_clean: bool,
+    /// Half of the room for writes was used, and a quarter of it still is.
+    is_emptying: bool,
     /// The command that holds the channel.
     holder: Option<u64>,
     /// The direction of a scan.
@@ -116,6 +118,7 @@ impl HardDisk {
             written_to: 0,
             job: None,
             last_was_clean: false,
+            is_emptying: false,
             holder: None,
             is_downwards: false,
             shingles,

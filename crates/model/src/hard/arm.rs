@@ -146,16 +146,18 @@ impl HardDisk {
         }
     }
 
-    /// Whether a waiting write goes before the commands that wait.
-    fn cleans_first(&self, now: Nanos) -> bool {
+    /// Whether a waiting write goes before the commands that wait. Once half of the room is used, writes go until a
+    /// quarter is: each turn from reads to writes and back costs the arm a move.
+    fn cleans_first(&mut self, now: Nanos) -> bool {
+        let part = if self.is_emptying { 0.25 } else { 0.5 };
+        self.is_emptying = self.cache.is_dirtier_than(part);
         if self.cache.first_ready().is_none_or(|ready| ready > now) {
             return false;
         }
         let no_command = self.waiting.iter().all(|waiting| waiting.ready > now);
         match self.model.write_cache {
             WriteCache::Lazy if !no_command => {
-                let presses = self.cache.is_half_dirty() || !self.flushes.is_empty();
-                presses && !self.last_was_clean
+                self.is_emptying || !self.flushes.is_empty() && !self.last_was_clean
             }
             _ => true,
         }

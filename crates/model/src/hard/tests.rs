@@ -114,6 +114,22 @@ fn a_queue_and_a_write_cache_shorten_the_way() {
 }
 
 #[test]
+fn a_buffer_with_room_is_emptied_in_runs_between_reads() {
+    let took = |room| {
+        let mut model = hard("hitachi-80");
+        model.cache.dirty_extents_max = room;
+        let mut dice = Dice(1);
+        let ended = run(&mut of(model).disk(), 32, Nanos::ZERO, |tag| {
+            let op = if tag % 2 == 0 { Op::Read } else { Op::Write };
+            (tag < 2000).then(|| Request { tag, op, lba: 8 * dice.below(1000), blocks: 8 })
+        });
+        ended.last().unwrap().at.0
+    };
+    let (little, much) = (took(4), took(64));
+    assert!(much * 3 < little * 2, "{much} {little}");
+}
+
+#[test]
 fn elevators_save_less_than_looking_at_the_angle() {
     let with = |order| {
         let mut model = hard("seagate-250-x510");
