@@ -212,6 +212,34 @@ fn windows_of_one_file_become_members() {
 }
 
 #[test]
+fn what_lies_around_a_window_is_not_written_over() {
+    let lab = Lab::new(&[64, 64]);
+    let mut ext4 = vec![0; 4096];
+    ext4[1080..1082].copy_from_slice(&[0x53, 0xef]);
+    lab.write_at("m0", 0, &ext4);
+    let before = lab.read("m0");
+    let refused = lab.run("create data -l1 --assume-clean m0@16M+16M m1");
+    assert!(refused.code == 1 && refused.err.contains("m0: holds an ext2"), "{refused:?}");
+    assert!(lab.read("m0") == before);
+    lab.run("create data -l1 --assume-clean --force m0@16M+16M m1").ok();
+    // Beside the member of another array there is room.
+    let lab = Lab::new(&[64, 64]);
+    lab.run("create one -l1 --assume-clean m0@0+16M m1@0+16M").ok();
+    lab.run("create two -l1 --assume-clean m0@16M+16M m1@16M+16M").ok();
+    let refused = lab.run("create three -l1 --assume-clean m0@8M+16M m1@40M+8M");
+    assert!(refused.code == 1 && refused.err.contains("m0: holds an md"), "{refused:?}");
+    // A partition table is what windows are for.
+    let lab = Lab::new(&[64, 64]);
+    let mut table = vec![0; 512];
+    table[446..462].copy_from_slice(&[0, 0, 1, 0, 0x83, 0, 1, 0, 0, 8, 0, 0, 0, 0, 1, 0]);
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    lab.write_at("m0", 0, &table);
+    let whole = lab.run("create data -l1 --assume-clean m0 m1");
+    assert!(whole.code == 1 && whole.err.contains("partition table"), "{whole:?}");
+    lab.run("create data -l1 --assume-clean m0@1M+32M m1").ok();
+}
+
+#[test]
 fn an_array_that_is_not_in_sync_says_what_to_do() {
     let lab = Lab::new(&[16, 16, 16]);
     let made = lab.run("create data -l5 m0 m1 m2").ok();

@@ -624,11 +624,12 @@ fn a_dry_run_tells_what_programs_are_called_with() {
     let told = text(&output(dir.path(), &["run", "--dry-run", "plan.toml"]).stdout);
     let there = fs::canonicalize(dir.path().join("there")).unwrap();
     for part in [
-        format!("initdb --pgdata {}/lapstrake-lab-pgdata", there.display()),
+        format!("own=$(mktemp --directory {}/lapstrake-lab.XXXXXX)", there.display()),
+        "initdb --pgdata {own}/lapstrake-lab-pgdata".into(),
         "pgbench --initialize --quiet --scale 7 --host".into(),
         "--time 9 --protocol prepared --log".into(),
         "fio --output-format=json+ ".into(),
-        format!("bonnie++ -q -d {}", there.display()),
+        "bonnie++ -q -d {own}".into(),
     ] {
         assert!(told.contains(&part), "no {part:?} in {told}");
     }
@@ -662,7 +663,14 @@ fn a_killed_run_leaves_its_postgresql_to_the_next() {
         let Some(dir) = with_postgresql() else { return };
         let mut child = lab(dir.path(), &["run", "plan.toml"]).spawn().unwrap();
         let until = Instant::now() + Duration::from_secs(120);
-        while !dir.path().join(mark).exists() {
+        let is_there = || match mark.strip_prefix("there/") {
+            Some(inner) => {
+                let own = fs::read_dir(dir.path().join("there")).unwrap().flatten();
+                own.into_iter().any(|own| own.path().join(inner).exists())
+            }
+            None => dir.path().join(mark).exists(),
+        };
+        while !is_there() {
             assert!(Instant::now() < until && child.try_wait().unwrap().is_none(), "{mark}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -675,6 +683,54 @@ fn a_killed_run_leaves_its_postgresql_to_the_next() {
         let left = fs::read_dir(dir.path().join("there")).unwrap().count();
         assert_eq!(left, 0, "{mark}: nothing is left");
     }
+}
+
+#[test]
+fn what_is_in_an_existing_directory_stays_as_it_is() {
+    let dir = TempDir::new().unwrap();
+    let there = dir.path().join("there");
+    fs::create_dir_all(there.join("Bonnie.files")).unwrap();
+    let theirs = ["Bonnie.files/mine", "Bonnie.lab", "lapstrake-lab.dat", "f.0.0", "iozone.lab.0"];
+    theirs.iter().for_each(|name| fs::write(there.join(name), name).unwrap());
+    let array = "[[array]]\nname = \"there\"\nsystem = \"existing\"\npath = \"there\"\n";
+    let mut loads = format!(
+        "{QUICK}file-size = \"1M\"\n\
+         [[workload]]\nname = \"b\"\nlike = \"bonnie++\"\nsize = \"4M\"\nfiles = 1\n\
+         [[workload]]\nname = \"i\"\nlike = \"iozone\"\nsize = \"1M\"\n"
+    );
+    if !is_missing(&["/usr/bin/fio"]) {
+        loads += "[[workload]]\nname = \"f\"\nprogram = \"fio\"\njob = \"[f]\\nrw=write\\nsize=1M\\n\"\n";
+    }
+    light(dir.path(), "repeats = 1\nrepeats-max = 1", array, &loads);
+    let done = output(dir.path(), &["run", "plan.toml"]);
+    assert!(done.status.success(), "{}", text_of(&done));
+    theirs.iter().for_each(|name| assert_eq!(fs::read_to_string(there.join(name)).unwrap(), *name));
+    assert_eq!(fs::read_dir(&there).unwrap().count(), 5, "nothing is left");
+}
+
+#[test]
+fn a_work_directory_that_is_not_the_labs_is_left_alone() {
+    let dir = TempDir::new().unwrap();
+    light(dir.path(), "repeats = 1\nrepeats-max = 1", NULL, QUICK);
+    let (work, mine) = (dir.path().join("work/lapstrake-lab-light"), dir.path().join("mine"));
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("a.img"), "mine").unwrap();
+    let refused = |what: &str| {
+        let refused = output(dir.path(), &["run", "plan.toml"]);
+        let said = text_of(&refused);
+        assert!(refused.status.code() == Some(1), "{what}: {said}");
+        assert!(said.contains("was not made by a run of the lab"), "{what}: {said}");
+        assert_eq!(fs::read_to_string(mine.join("a.img")).unwrap(), "mine", "{what}");
+    };
+    std::os::unix::fs::symlink(&mine, &work).unwrap();
+    refused("a link");
+    fs::remove_file(&work).unwrap();
+    fs::rename(&mine, &work).unwrap();
+    std::os::unix::fs::symlink(&work, &mine).unwrap();
+    refused("a directory with files");
+    fs::write(work.join("lock"), "").unwrap();
+    fs::set_permissions(&work, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    refused("a directory in which others may write");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! ([`prepare`]); then old superblocks go first, new ones come last ([`Prepared::write`]), so that
 //! a crash between leaves no member that seems whole.
 
-use crate::open::{OpenArrayError, open_all, probe};
+use crate::open::{OpenArrayError, occupied_around, open_all, probe};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_metadata::Version;
@@ -156,6 +156,13 @@ pub struct Occupied {
     pub offset: u64,
 }
 
+impl Occupied {
+    pub(crate) fn of(member: MemberSpec, finding: &Finding) -> Self {
+        let (what, offset) = describe_finding(finding);
+        Self { member, what, offset }
+    }
+}
+
 impl fmt::Display for Occupied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: holds {} (at byte {})", self.member, self.what, self.offset)
@@ -216,15 +223,16 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
     let (mut old, mut lost) = (Vec::new(), Vec::new());
     for (index, member) in members.iter().enumerate() {
         let Some(member) = member else { continue };
-        let findings = probe(member)
-            .map_err(|source| OpenArrayError::Read { member: member.spec().to_string(), source })?;
-        for finding in &findings.0 {
-            let (what, offset) = describe_finding(finding);
-            lost.push(Occupied { member: member.spec().clone(), what, offset });
+        let failed = |source| OpenArrayError::Read { member: member.spec().to_string(), source };
+        for finding in &probe(member).map_err(failed)?.0 {
+            let occupied = Occupied::of(member.spec().clone(), finding);
             if let Finding::Md { .. } = finding {
+                let offset = occupied.offset;
                 old.push((index, offset, 4096.min(member.size() - offset) as usize));
             }
+            lost.push(occupied);
         }
+        lost.extend(occupied_around(member).map_err(failed)?);
     }
     let plan = create::plan(&request(wanted, &members), random)
         .map_err(|error| PrepareError::Plan { member: culprit(wanted, &error), error })?;
@@ -250,8 +258,7 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
 pub(crate) fn held_by(path: &Path) -> Option<Occupied> {
     let file = Member::peek(&MemberSpec::whole(path)).ok()?;
     let found = probe(&file).ok()?;
-    let (what, offset) = describe_finding(found.0.first()?);
-    Some(Occupied { member: MemberSpec::whole(path), what, offset })
+    Some(Occupied::of(MemberSpec::whole(path), found.0.first()?))
 }
 
 /// Slots, spares and the journal, in the order of the plan's indices.

@@ -3,10 +3,10 @@
 
 use crate::{
     array::Handle,
-    create::{Occupied, describe_finding},
+    create::Occupied,
     logs::empty_log,
     message::{Addition, Answer, Command},
-    open::{open_all, probe, read_bad_blocks},
+    open::{occupied_around, open_all, probe, read_bad_blocks},
     status::MemberDetail,
 };
 use lapstrake_device::{Access, Member, MemberSpec, overlaps};
@@ -58,17 +58,19 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
              written; take a device with blocks of {served} bytes"
         ));
     }
-    let found = probe(&device)
-        .map_err(|error| format!("{spec}: cannot read it: {error}; nothing was written"))?;
+    let unread = |error| format!("{spec}: cannot read it: {error}; nothing was written");
+    let found = probe(&device).map_err(unread)?;
     let own = found.best().filter(|sb| describes_same(sb, &like));
     if how.re_add && own.is_none() {
         return Err(format!("{spec}: holds no superblock of this array; nothing was written"));
     }
-    let foreign = found.0.iter().filter(|_| own.is_none() && !how.force).map(|finding| {
-        let (what, offset) = describe_finding(finding);
-        Occupied { member: spec.clone(), what, offset }.to_string()
-    });
-    let foreign: Vec<String> = foreign.collect();
+    let foreign: Vec<String> = if own.is_none() && !how.force {
+        let inside = found.0.iter().map(|finding| Occupied::of(spec.clone(), finding));
+        let around = occupied_around(&device).map_err(unread)?;
+        inside.chain(around).map(|occupied| occupied.to_string()).collect()
+    } else {
+        Vec::new()
+    };
     if !foreign.is_empty() {
         return Err(format!(
             "{}\nnothing was written; if nobody needs what is there, --force writes over it",

@@ -42,7 +42,9 @@ pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter, Settings};
-pub use open::{GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe};
+pub use open::{
+    GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe, probe_around,
+};
 pub use overlay::NewOverlay;
 pub use status::{
     Detail, LastSync, Log, MemberDetail, MemberWork, MemoryUse, Range, SyncDetail, Tuning, Work,

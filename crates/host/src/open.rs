@@ -6,6 +6,7 @@
 //! [`crate::Array::start`] does it when it has all that it needs of the system.
 
 use crate::array::{Part, Parts};
+use crate::create::Occupied;
 use crate::journal;
 use crate::overlay::{NewOverlay, lay_over};
 use lapstrake_device::{
@@ -19,7 +20,7 @@ use lapstrake_metadata::{
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
     badblocks::{BadBlocks, BadBlocksError},
     bitmap::{self, BitmapError, Bits},
-    detect::{self, Finding, Findings},
+    detect::{self, Finding, Findings, Foreign},
 };
 use std::{
     io,
@@ -362,6 +363,45 @@ fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
 /// The device's.
 pub fn probe(device: &Member) -> io::Result<Findings> {
     detect::probe(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
+}
+
+/// What shows outside of a window, on the file or device of which it is a part, and may reach into it: a filesystem
+/// is taken for one of all of it; an array's member for what its superblock says.
+///
+/// # Errors
+/// The device's.
+pub fn probe_around(window: &Member) -> io::Result<Vec<Finding>> {
+    let spec = window.spec();
+    if spec.offset == 0 && spec.size.is_none() {
+        return Ok(Vec::new());
+    }
+    let whole = Member::peek(&MemberSpec::whole(&spec.path)).map_err(io::Error::other)?;
+    let own = spec.offset..spec.offset + window.size();
+    let reaches = |finding: &Finding| match finding {
+        Finding::Md { superblock: Ok(sb), .. } => {
+            let data = sb.data_offset().bytes()..(sb.data_offset() + sb.data_size()).bytes();
+            let at = sb.super_sector().bytes();
+            !own.contains(&at) && data.start < own.end && own.start < data.end
+        }
+        Finding::Md { superblock: Err(_), .. } => false,
+        Finding::Container { sector, .. } => !own.contains(&sector.bytes()),
+        Finding::Foreign { offset, .. } => !own.contains(offset),
+    };
+    Ok(probe(&whole)?.0.into_iter().filter(reaches).collect())
+}
+
+/// What a new member that is a window would write over beside what it holds itself. A partition table around a window
+/// is what windows are for.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn occupied_around(window: &Member) -> io::Result<Vec<Occupied>> {
+    let is_table = |finding: &Finding| {
+        matches!(finding, Finding::Foreign { kind: Foreign::Gpt | Foreign::Mbr, .. })
+    };
+    let around = probe_around(window)?.into_iter().filter(|finding| !is_table(finding));
+    let whole = MemberSpec::whole(&window.spec().path);
+    Ok(around.map(|finding| Occupied::of(whole.clone(), &finding)).collect())
 }
 
 pub(crate) fn read_error(device: &Member, source: io::Error) -> OpenArrayError {

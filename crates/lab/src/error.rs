@@ -94,6 +94,15 @@ pub enum LabError {
         /// The work directory.
         path: PathBuf,
     },
+    /// The environment: somebody else's directory is where the work directory should be.
+    #[error(
+        "{} was not made by a run of the lab, or others may write to it; nothing was started; move it away, or \
+         name another place in the plan (directory in [run])", path.display()
+    )]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The environment: what a run that was killed left cannot be taken down.
     #[error("an earlier run left something that cannot be taken down: {0}; nothing was started")]
     Left(String),

@@ -32,8 +32,10 @@ use measure::measure;
 use records::{Done, kept, size};
 use schedule::{Case, Schedule, Visit};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -149,7 +151,7 @@ pub fn run(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, LabError> {
     let work = work_directory(plan);
-    fs::create_dir_all(&work).map_err(|source| LabError::File { path: work.clone(), source })?;
+    claim(&work)?;
     let lock = lock(&work)?;
     // What a killed run left may be what keeps the disks in use.
     let recovered = recover(&work).map_err(LabError::Left).map(|done| {
@@ -199,9 +201,33 @@ fn work_directory(plan: &Plan) -> PathBuf {
     above.join(format!("lapstrake-lab-{name}"))
 }
 
+/// Makes the work directory, or takes that of an earlier run. Commands on record in one that somebody else made, or may
+/// write to, could be anything, and files there somebody's.
+fn claim(work: &Path) -> Result<(), LabError> {
+    let failed = |source| LabError::File { path: work.to_owned(), source };
+    fs::create_dir_all(work.parent().unwrap_or(work)).map_err(failed)?;
+    match DirBuilder::new().mode(0o755).create(work) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        made => return made.map_err(failed),
+    }
+    let meta = fs::symlink_metadata(work).map_err(failed)?;
+    // SAFETY: asks only.
+    let is_ours = meta.is_dir() && meta.uid() == unsafe { libc::geteuid() };
+    let is_of_a_run = work.join(LOCK).exists();
+    if is_ours
+        && meta.mode() & 0o022 == 0
+        && (is_of_a_run || fs::read_dir(work).map_err(failed)?.next().is_none())
+    {
+        return Ok(());
+    }
+    Err(LabError::NotOurs { path: work.to_owned() })
+}
+
+const LOCK: &str = "lock";
+
 /// Two runs of a plan would take each other's images.
 fn lock(work: &Path) -> Result<File, LabError> {
-    let path = work.join("lock");
+    let path = work.join(LOCK);
     let file =
         File::create(&path).map_err(|source| LabError::File { path: path.clone(), source })?;
     // SAFETY: names a descriptor that is open.

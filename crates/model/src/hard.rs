@@ -85,8 +85,10 @@ pub struct HardDisk {
     job: Option<Job>,
     /// A waiting write had the arm last, though reads waited.
     last_was_clean: bool,
-    /// Half of the room for writes was used, and a quarter of it still is.
+    /// While more than half of the room for writes is used: whether it is emptied, or commands are served.
     is_emptying: bool,
+    /// How many more in a row.
+    run_left: u32,
     /// The command that holds the channel.
     holder: Option<u64>,
     /// The direction of a scan.
@@ -119,6 +121,7 @@ impl HardDisk {
             job: None,
             last_was_clean: false,
             is_emptying: false,
+            run_left: 0,
             holder: None,
             is_downwards: false,
             shingles,

@@ -74,7 +74,10 @@ fn nothing(report: &Report, args: &Args) -> String {
 fn line(compared: &Compared<'_>) -> String {
     let figure = |line: &Line| format!("{} {}", line.name(), value(line.summary.median, line.unit));
     let (of, to) = (figure(compared.of), figure(compared.to));
-    let verdict = compared.pair.map_or("no verdict".into(), |pair| {
+    let has_stalled = |line: &Line| line.values().iter().any(|value| value.value <= 0.0);
+    let is_zero = has_stalled(compared.of) || has_stalled(compared.to);
+    let none = if is_zero { "no ratio: a repeat came to 0" } else { "no verdict" };
+    let verdict = compared.pair.map_or(none.into(), |pair| {
         let interval = pair
             .interval
             .map(|interval| format!(" ({} to {})", digits(interval.low), digits(interval.high)));

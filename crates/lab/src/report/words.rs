@@ -199,6 +199,8 @@ fn caveats(report: &Report) -> Vec<String> {
     };
     told("So near to the harness's own floor that they say little of the subject", &near_floor);
     told("Not in a steady state (SNIA) in every repeat", &|_, line| line.unsteady().0 > 0);
+    let has_stalled = |_: &Table, line: &Line| line.values().iter().any(|v| v.value <= 0.0);
+    told("With a repeat of 0, to which nothing has a ratio", &has_stalled);
     told("With outliers, which count in full", &|_, line| line.outliers() > 0);
     if !report.failures.is_empty() {
         sentences.push(format!(

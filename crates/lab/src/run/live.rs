@@ -95,10 +95,6 @@ impl Live {
     /// # Errors
     /// Everything that could not be.
     pub(crate) fn down(self) -> Result<(), String> {
-        if let Target::Directory { path } = &self.target {
-            // It is there only if a load needed it.
-            let _ = std::fs::remove_file(Path::new(path).join(OWN_FILE));
-        }
         let stopped = self.hosted.map_or(Ok(()), Hosted::stop);
         let down = self.standing.take_down();
         match (stopped, down) {

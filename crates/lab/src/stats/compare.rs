@@ -45,19 +45,21 @@ pub struct Comparison {
     pub p: Option<f64>,
 }
 
-/// Compares `a` with `b`; nothing if one has no value (values that are not above 0 are none).
+/// Compares `a` with `b`; nothing if one has no value, or one that is not above 0: to that nothing has a ratio, and to leave
+/// it out would better who stood still.
 #[must_use]
 pub fn compare(a: &[Value], b: &[Value], design: Design) -> Option<Comparison> {
+    let (a, b) = (logs(a)?, logs(b)?);
     match design {
         Design::Paired => {
-            let others: BTreeMap<u32, f64> = logs(b).collect();
-            let pairs = logs(a).filter_map(|(round, log)| Some(log - others.get(&round)?));
+            let others: BTreeMap<u32, f64> = b.into_iter().collect();
+            let pairs = a.iter().filter_map(|(round, log)| Some(log - others.get(round)?));
             let differences = Moments::of(pairs)?;
             Some(verdict(differences.mean, differences.error(), differences.freedom()))
         }
         Design::Apart => {
-            let a = Moments::of(logs(a).map(|(_, log)| log))?;
-            let b = Moments::of(logs(b).map(|(_, log)| log))?;
+            let a = Moments::of(a.into_iter().map(|(_, log)| log))?;
+            let b = Moments::of(b.into_iter().map(|(_, log)| log))?;
             let error = a.error().zip(b.error()).map(|(a, b)| a.hypot(b));
             Some(verdict(a.mean - b.mean, error, welch_freedom(&a, &b)))
         }
@@ -71,9 +73,12 @@ pub fn corrected(p: &[f64]) -> Vec<f64> {
     if p.is_empty() { Vec::new() } else { adjustp::adjust(p, Procedure::BenjaminiHochberg) }
 }
 
-fn logs(values: &[Value]) -> impl Iterator<Item = (u32, f64)> {
-    let usable = values.iter().filter(|value| value.value > 0.0 && value.value.is_finite());
-    usable.map(|value| (value.round, value.value.ln()))
+fn logs(values: &[Value]) -> Option<Vec<(u32, f64)>> {
+    let log = |value: &Value| {
+        let is_usable = value.value > 0.0 && value.value.is_finite();
+        is_usable.then(|| (value.round, value.value.ln()))
+    };
+    values.iter().map(log).collect()
 }
 
 struct Moments {
@@ -179,6 +184,10 @@ mod tests {
         let found = compare(&one, &values(&[1.0]), Design::Paired).unwrap();
         assert_eq!((found.ratio, found.p), (2.0, None));
         assert_eq!(compare(&one, &none, Design::Apart), None);
+        let stalled = values(&[2.0, 0.0, 2.0]);
+        for design in [Design::Paired, Design::Apart] {
+            assert_eq!(compare(&stalled, &values(&[1.0, 1.0, 1.0]), design), None);
+        }
         let same = values(&[2.0, 2.0, 2.0]);
         assert_eq!(compare(&same, &same, Design::Apart).unwrap().p, Some(1.0));
         let more = values(&[3.0, 3.0, 3.0]);

@@ -9,7 +9,7 @@ use crate::plan::{Array, DiskPlace, Leg, Load, Plan};
 use crate::record::SubjectKind;
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
-use lapstrake_host::probe;
+use lapstrake_host::{probe, probe_around};
 use std::path::Path;
 
 /// What the command line allows.
@@ -70,8 +70,9 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
         Ok(member) => member,
         Err(error) => return Some(format!("{name}: {error}; {untouched}")),
     };
-    let findings = match probe(&member) {
-        Ok(findings) => findings,
+    let found = probe(&member).and_then(|own| Ok((own, probe_around(&member)?)));
+    let (own, around) = match found {
+        Ok(found) => found,
         Err(error) => {
             return Some(format!("{name} ({spec}): cannot read it: {error}; {untouched}"));
         }
@@ -81,7 +82,9 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
         let as_member = typed.parse().is_ok_and(|other| same_place(&other, spec));
         Some(typed) == serial.as_ref() || as_member || same_file(Path::new(typed), &spec.path)
     };
-    let holds: Vec<String> = findings.0.iter().map(|finding| describe_finding(finding).0).collect();
+    let mut holds: Vec<String> =
+        own.0.iter().chain(&around).map(|finding| describe_finding(finding).0).collect();
+    holds.dedup();
     if holds.is_empty() || leave.overwrite.iter().any(is_typed) {
         return None;
     }
@@ -190,6 +193,22 @@ mod tests {
             "{why:?}"
         );
         assert_eq!(faults(true, "50%", leave(&[path.to_str().unwrap()])), Ok(()));
+    }
+
+    #[test]
+    fn what_a_disk_holds_around_a_window_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.img");
+        let mut bytes = vec![0; 32 << 20];
+        bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
+        std::fs::write(&path, bytes).unwrap();
+        let spec: MemberSpec = format!("{}@16M+8M", path.display()).parse().unwrap();
+        let why = fault("a", &spec, true, &leave(&[])).unwrap();
+        assert!(
+            why.contains("filesystem") && why.ends_with(&format!("--overwrite {spec}")),
+            "{why}"
+        );
+        assert_eq!(fault("a", &spec, true, &leave(&[&spec.to_string()])), None);
     }
 
     #[test]

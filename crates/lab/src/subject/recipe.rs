@@ -240,7 +240,18 @@ impl Builder<'_> {
     fn existing(&mut self, array: &Array) -> Built {
         let path = array.path.clone().unwrap_or_default();
         if path.is_dir() {
-            return Built::new(Target::Directory { path: text(&path) });
+            // Apart from all that is there; PostgreSQL, which is not root, has to get in.
+            let pattern = text(&path.join("lapstrake-lab.XXXXXX"));
+            let own = "{own}".to_owned();
+            self.steps.push(Step {
+                action: Action::Run {
+                    words: words(&["mktemp", "--directory", &pattern]),
+                    keep: Some("own".into()),
+                },
+                undo: Some(words(&["rm", "-r", "-f", &own])),
+            });
+            self.run(words(&["chmod", "755", &own]));
+            return Built::new(Target::Directory { path: own });
         }
         self.counted.push((array.name.clone(), text(&path)));
         self.on_device(array, text(&path), None)

@@ -10,6 +10,9 @@ use crate::mechanism::{Arrival, Leg};
 use crate::request::Op;
 use std::ops::Range;
 
+/// Commands, and writes out of the buffer, in a row while the buffer is more than half full.
+const RUN: u32 = 32;
+
 impl HardDisk {
     /// When the arm ends its job, gives up a prefetch, or begins the next one.
     pub(super) fn arm_next(&self) -> Option<Nanos> {
@@ -147,20 +150,30 @@ impl HardDisk {
     }
 
     /// Whether a waiting write goes before the commands that wait. Once half of the room is used, writes go until a
-    /// quarter is: each turn from reads to writes and back costs the arm a move.
+    /// quarter is, by runs: each turn from reads to writes and back costs the arm a move.
     fn cleans_first(&mut self, now: Nanos) -> bool {
-        let part = if self.is_emptying { 0.25 } else { 0.5 };
-        self.is_emptying = self.cache.is_dirtier_than(part);
         if self.cache.first_ready().is_none_or(|ready| ready > now) {
             return false;
         }
         let no_command = self.waiting.iter().all(|waiting| waiting.ready > now);
         match self.model.write_cache {
             WriteCache::Lazy if !no_command => {
-                self.is_emptying || !self.flushes.is_empty() && !self.last_was_clean
+                self.is_emptied() || !self.flushes.is_empty() && !self.last_was_clean
             }
             _ => true,
         }
+    }
+
+    fn is_emptied(&mut self) -> bool {
+        if !self.cache.is_dirtier_than(if self.is_emptying { 0.25 } else { 0.5 }) {
+            (self.is_emptying, self.run_left) = (false, 0);
+            return false;
+        }
+        if self.run_left == 0 {
+            (self.is_emptying, self.run_left) = (!self.is_emptying, RUN);
+        }
+        self.run_left -= 1;
+        self.is_emptying
     }
 
     fn begin_read(&mut self, waiting: &Waiting, now: Nanos, channel: &mut Channel) {
