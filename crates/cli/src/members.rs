@@ -106,7 +106,7 @@ pub enum Command {
         /// Paths, or numbers as status shows them
         #[arg(required = true, value_name = "MEMBER")]
         members: Vec<Name>,
-        /// Also while a resync is due, which needs the member: its data there may be lost
+        /// Also while a resync of a parity level is due, which needs the member: its data there may be lost
         #[arg(short, long)]
         force: bool,
     },

@@ -501,3 +501,18 @@ fn a_bitmap_has_a_bit_for_all_of_the_array() {
     assert_eq!(found["mismatches"], serde_json::json!([]), "{found:#}");
     server.stop();
 }
+
+#[test]
+fn a_fifo_is_no_place_for_a_bitmap_and_nobody_waits_for_its_reader() {
+    let lab = Lab::new(&[16; 2]);
+    if lab.other("mkfifo fifo").is_none() {
+        return;
+    }
+    let refused = lab.run("create data -l1 --assume-clean --force --bitmap ./fifo m0 m1");
+    assert!(refused.code == 1 && refused.err.contains("fifo"), "{refused:?}");
+    lab.run("create data -l1 --assume-clean --force --bitmap none m0 m1").ok();
+    let server = lab.serve_data("m0 m1");
+    let refused = lab.run("grow data --bitmap ./fifo --force");
+    assert!(refused.code == 1 && refused.err.contains("fifo"), "{refused:?}");
+    server.stop();
+}

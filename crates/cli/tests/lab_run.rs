@@ -490,7 +490,11 @@ fn is_missing(files: &[&str]) -> bool {
 
 fn is_root() -> bool {
     // SAFETY: asks only.
-    unsafe { libc::geteuid() == 0 }
+    let is_root = unsafe { libc::geteuid() == 0 };
+    if !is_root {
+        let _ = writeln!(std::io::stderr(), "NOT RUN: loop devices and mounts need root");
+    }
+    is_root
 }
 
 #[test]

@@ -18,6 +18,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -449,7 +450,10 @@ fn sync(member: &Member, begun: bool) -> Result<(), WriteError> {
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    let mut options = OpenOptions::new();
+    // A FIFO's open would wait for its reader.
+    options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
+    let mut file = options.open(path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -12,6 +12,7 @@ use lapstrake_metadata::bitmap::{PAGE, Superblock};
 use std::{
     fs::{File, OpenOptions},
     io,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     sync::Arc,
 };
@@ -67,8 +68,10 @@ enum Unmade {
 /// A bitmap's file with all bits set, open and locked. It is locked before anything in it is changed.
 fn make(path: &Path, superblock: &Superblock) -> Result<Arc<Member>, String> {
     let told = |source: io::Error| format!("{}: cannot make it: {source}", path.display());
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    drop(file.map_err(told)?);
+    let mut options = OpenOptions::new();
+    // A FIFO's open would wait for its reader.
+    options.write(true).create(true).truncate(false).custom_flags(libc::O_NONBLOCK);
+    drop(options.open(path).map_err(told)?);
     let opened = open_all(&[MemberSpec::whole(path)], Access::ReadWrite);
     let mut member = opened.map_err(|error| error.to_string())?.remove(0);
     let len = superblock.image_bytes().next_multiple_of(PAGE as u64);

@@ -103,6 +103,17 @@ pub enum LabError {
         /// The directory.
         path: PathBuf,
     },
+    /// The environment: what was built cannot be taken down.
+    #[error(
+        "{subject} cannot be taken down: {why}\nthe run ends here, and what is done is kept; free what keeps it in use, then \
+         go on with --resume, which takes it down first"
+    )]
+    Stands {
+        /// What was measured.
+        subject: String,
+        /// What the commands said.
+        why: String,
+    },
     /// The environment: what a run that was killed left cannot be taken down.
     #[error("an earlier run left something that cannot be taken down: {0}; nothing was started")]
     Left(String),

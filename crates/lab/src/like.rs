@@ -1,7 +1,6 @@
 //! What other tools do, done by the lab, so that figures compare with decades of posts and need no tool installed.
 //!
-//! - [`bonnie`]: bonnie++ 2.00a, system call by system call. (1.03 wrote its characters through stdio, over
-//!   the whole size; from 1.9x on it is one system call a byte, over 3 MiB.)
+//! - [`bonnie`]: bonnie++ 2.00a and 1.03, system call by system call.
 //! - [`iozone`]: iozone 3, tests 0, 1 and 2, as one process or in throughput mode.
 //! - [`hdparm`]: `hdparm -t` 9.65.
 //!

@@ -1,6 +1,6 @@
 //! Plans: which disks, which arrays of them, in which states, under which loads, how often.
 //!
-//! A plan is TOML (docs/lab.md). Reading it is total: either a [`Plan`] in which every name leads somewhere and
+//! A plan is TOML (docs/plans.md). Reading it is total: either a [`Plan`] in which every name leads somewhere and
 //! every combination is one that can be built, or all [`Problem`]s with their lines. Combinations of a matrix that
 //! cannot be (a RAID6 of three) are left out, and [`Plan::notes`] says so.
 //!

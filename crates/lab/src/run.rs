@@ -186,7 +186,7 @@ fn carry_out(
         runs: runner.runs,
         failures: runner.failures,
     };
-    if ending != Ending::Interrupted {
+    if ending == Ending::Done {
         store.finish_experiment(summary.experiment)?;
     }
     Ok(summary)
@@ -398,7 +398,7 @@ impl<'a> Runner<'a> {
         let (array, state) = self.schedule.subject(self.plan, visit);
         let name = subject_name(array, state);
         (self.watch)(Event::Builds { subject: &name, round: round + 1 });
-        let mut up: Option<Live> = None;
+        let (mut up, mut faults): (Option<Live>, _) = (None, Ok(()));
         for (index, case) in cases.iter().enumerate() {
             let workload = &self.plan.workloads[case.workload];
             let label = format!("{name}, {}", workload.name);
@@ -407,7 +407,7 @@ impl<'a> Runner<'a> {
             let stale =
                 rebuilding && up.as_ref().is_some_and(|live| live.is_rebuilding() != Some(true));
             if stale && let Some(live) = up.take() {
-                self.down(live, &name);
+                self.down(live, &name)?;
             }
             let live = match up.take() {
                 Some(live) => Ok(live),
@@ -428,14 +428,15 @@ impl<'a> Runner<'a> {
             let share = self.schedule.share(self.plan, round, visit, index);
             (self.watch)(Event::Runs { case: &label, round: round + 1, share, left });
             let started_ms = now_ms();
+            // Before a load's own files take some of it.
+            let size = size(self.plan, array, &live);
             // Places differ from round to round, and are the same for all arrays of a round.
             let seed = self.plan.rules.seed ^ (u64::from(round) << 16);
             let measured = measure(&live, workload, rebuilding, seed, self.stop);
             if self.stop.is_set() {
-                self.down(live, &name);
+                self.down(live, &name)?;
                 return Ok(false);
             }
-            let size = size(self.plan, array, &live);
             let run = match measured {
                 Ok(mut measured) => {
                     let disks = self.disks(array);
@@ -451,13 +452,17 @@ impl<'a> Runner<'a> {
                     self.run_of(round, started_ms, Some(why), Vec::new(), String::new())
                 }
             };
-            self.keep(array, state, *case, size, run)?;
+            let kept = self.keep(array, state, *case, size, run);
             up = Some(live);
+            if kept.is_err() {
+                faults = kept;
+                break;
+            }
         }
         if let Some(live) = up {
-            self.down(live, &name);
+            self.down(live, &name)?;
         }
-        Ok(true)
+        faults.map(|()| true)
     }
 
     fn up(&self, array: &Array, state: &State) -> Result<Live, String> {
@@ -478,10 +483,9 @@ impl<'a> Runner<'a> {
         array.disks().into_iter().filter_map(given).collect()
     }
 
-    fn down(&mut self, live: Live, name: &str) {
-        if let Err(why) = live.down() {
-            (self.watch)(Event::Failed { case: name, why: &why });
-        }
+    /// What stays up keeps its disks: nothing can be built on them.
+    fn down(&mut self, live: Live, name: &str) -> Result<(), LabError> {
+        live.down().map_err(|why| LabError::Stands { subject: name.to_owned(), why })
     }
 
     fn run_of(

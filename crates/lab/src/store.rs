@@ -14,7 +14,7 @@ mod read;
 mod text;
 
 use crate::LabError;
-use crate::record::{Experiment, Phase, Run, State, Subject, Workload};
+use crate::record::{Experiment, Origin, Phase, Run, State, Subject, Workload};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use rusqlite_migration::{M, Migrations};
 use std::path::Path;
@@ -66,6 +66,17 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags).map_err(|error| bad(path, &error))?;
         db.busy_timeout(BUSY)?;
+        // A commit that a kill cut short is taken back by who may write.
+        let is_half_done = |error: &rusqlite::Error| {
+            error
+                .sqlite_error()
+                .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
+        };
+        let first = db.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+        if first.is_err_and(|error| is_half_done(&error)) {
+            let both = Connection::open(path).map_err(|error| bad(path, &error))?;
+            both.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        }
         let pending = MIGRATIONS.pending_migrations(&db).map_err(|error| bad(path, &error))?;
         if pending != 0 {
             let why = match pending {
@@ -108,8 +119,10 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub fn unfinished(&self, plan: &str) -> Result<Option<ExperimentId>, LabError> {
-        let sql = "SELECT id FROM experiment WHERE plan = ? AND finished_ms IS NULL ORDER BY id DESC LIMIT 1";
-        Ok(self.db.query_row(sql, [plan], |row| row.get(0).map(ExperimentId)).optional()?)
+        let sql = "SELECT id FROM experiment WHERE plan = ? AND origin = ? AND finished_ms IS NULL
+                   ORDER BY id DESC LIMIT 1";
+        let asked = [plan, &text::of(&Origin::Measured)];
+        Ok(self.db.query_row(sql, asked, |row| row.get(0).map(ExperimentId)).optional()?)
     }
 
     /// Says that nothing more will be added to an experiment.
@@ -141,7 +154,8 @@ impl Store {
             "INSERT INTO subject (experiment_id, name, kind, params, raw_bytes, usable_bytes, detail)
              VALUES (?, ?, ?, ?, ?, ?, ?)
              ON CONFLICT DO UPDATE SET kind = excluded.kind, params = excluded.params,
-                raw_bytes = excluded.raw_bytes, usable_bytes = excluded.usable_bytes,
+                raw_bytes = coalesce(raw_bytes, excluded.raw_bytes),
+                usable_bytes = coalesce(usable_bytes, excluded.usable_bytes),
                 detail = excluded.detail
              RETURNING id",
             params![

@@ -232,7 +232,12 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
     );
     if summary.ending == Ending::Interrupted {
         let plan = args.what.plan.as_ref().map(|path| format!(" {}", path.display()));
-        let destroy = if args.what.destroy { " --destroy" } else { "" };
+        let destroy = if args.what.destroy {
+            // Its disks hold what the lab made of them now.
+            " --destroy --overwrite DISK …"
+        } else {
+            ""
+        };
         println!(
             "to go on: lapstrake lab run --resume --store {}{destroy}{}",
             args.store.store.display(),

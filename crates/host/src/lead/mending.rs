@@ -567,7 +567,7 @@ fn after_loss(loss: Loss) -> &'static str {
         Loss::Data => {
             "stripes that were not being written are as they were; of the one that was, with a member missing \
              and neither a log nor a journal, also what was flushed before may be lost; mend the cause (is \
-             there room left?), then start it again with --force"
+             there room left?), then start it again, with --force if the start asks for it"
         }
         Loss::Journal => {
             "what was answered is on the members; mend the journal's device, then start it again \

@@ -4,6 +4,7 @@
 //! It gives the share of a processor that each test took, not whether in user mode or in the kernel: all of it counts as user.
 
 use super::{BadOutput, Told};
+use crate::like::bonnie::BYTE_IO;
 use crate::record::{Params, Phase, Unit, Workload};
 use serde_json::json;
 
@@ -69,7 +70,17 @@ const V1_98: Layout = Layout { io: 9, files: 21, file_tests: 26, fields: 38, ..V
 /// If a line of it holds what is no number.
 pub fn parse(text: &str) -> Result<Vec<Told>, BadOutput> {
     let lines = text.lines().enumerate().filter(|(_, line)| is_line(line));
-    lines.map(|(number, line)| run(line).map_err(|why| BadOutput::at(number + 1, why))).collect()
+    let told = lines.map(|(number, line)| run(line).map_err(|why| BadOutput::at(number + 1, why)));
+    let mut told = told.collect::<Result<Vec<Told>, _>>()?;
+    let size = |one: &Told| one.workload.params["size"].as_u64();
+    if told.iter().any(|one| size(one) != size(&told[0])) {
+        // Runs of several sizes are different loads.
+        for one in &mut told {
+            let mib = size(one).unwrap_or_default() >> 20;
+            one.workload.name = format!("bonnie++ -s {mib}m");
+        }
+    }
+    Ok(told)
 }
 
 /// Whether a line looks like one of it.
@@ -138,6 +149,9 @@ fn run(line: &str) -> Result<Told, String> {
     for ((name, unit), place) in PHASES.into_iter().zip(places) {
         let Some(rate) = number(fields[place])? else { continue };
         let share = number(fields[place + 1])?.unwrap_or(0.0) / 100.0;
+        // Of 2.00 only the first MiB go by characters.
+        let by_characters = name.starts_with("per-character") && fields[0].starts_with("2.");
+        let bytes = if by_characters { bytes.min(BYTE_IO) } else { bytes };
         phases.push(phase(name, unit, rate, share, bytes, files));
     }
     Ok(Told {

@@ -156,8 +156,9 @@ fn run(phases: Vec<Phase>, params: &[(&str, u64)]) -> Told {
     let threads =
         params.get("threads").map_or_else(String::new, |threads| format!(" -t {threads}"));
     let record = params.get("block_size").and_then(serde_json::Value::as_u64).unwrap_or_default();
-    // Rows of several record sizes are different loads.
-    let name = format!("iozone -r {}k{threads}", record / 1024);
+    // Rows of several sizes are different loads.
+    let size = params.get("size").and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let name = format!("iozone -s {}k -r {}k{threads}", size / 1024, record / 1024);
     let workload = Workload { name, runner: "iozone".into(), params };
     Told { subject: None, workload, phases, raw: String::new() }
 }

@@ -48,6 +48,17 @@ fn bonnie_1_9x_is_read_in_both_of_its_layouts() {
 }
 
 #[test]
+fn bonnies_of_several_sizes_are_several_loads() {
+    let line = BONNIE_1_03.lines().find(|line| bonnie::is_line(line)).unwrap();
+    let mut fields: Vec<&str> = line.split(',').collect();
+    fields[1] = "300M";
+    let told = bonnie::parse(&format!("{line}\n{}\n", fields.join(","))).unwrap();
+    let names: Vec<&str> = told.iter().map(|one| &*one.workload.name).collect();
+    assert!(names[0] != names[1] && names[1] == "bonnie++ -s 300m", "{names:?}");
+    assert_eq!(bonnie::parse(line).unwrap()[0].workload.name, "bonnie++");
+}
+
+#[test]
 fn bonnie_says_what_is_wrong_and_where() {
     let broken = BONNIE_1_03.replace("61234", "fast");
     let error = Tool::Bonnie.parse(&broken).unwrap_err();
@@ -86,7 +97,7 @@ fn iozone_tables_are_read_by_their_columns() {
     assert_eq!(figure(part, "random read"), Some(290_025.0 * 1024.0));
     assert_eq!(names(whole), PHASES_OF_IOZONE);
     assert_eq!(figure(whole, "freread"), Some(3_824_589.0 * 1024.0));
-    assert_eq!(whole.workload.name, "iozone -r 4k");
+    assert_eq!(whole.workload.name, "iozone -s 16384k -r 4k");
     assert_eq!(whole.phases[0].write.bytes, 16_384 * 1024);
     let operations = IOZONE.replace("Output is in kBytes/sec", "Output is in ops/sec");
     assert!(Tool::Iozone.parse(&operations).is_err());
@@ -98,7 +109,7 @@ const PHASES_OF_IOZONE: [&str; 13] = iozone::PHASES;
 fn iozone_throughput_is_what_the_children_see() {
     let told = Tool::Iozone.parse(IOZONE_T).unwrap();
     let [run] = &told[..] else { panic!("{told:?}") };
-    assert_eq!(run.workload.name, "iozone -r 128k -t 4");
+    assert_eq!(run.workload.name, "iozone -s 2097152k -r 128k -t 4");
     assert_eq!(figure(run, "write"), Some(109_333.84 * 1024.0));
     assert_eq!(figure(run, "random write"), Some(1_220.5 * 1024.0));
     assert_eq!(run.phases[0].write.bytes, 4 * 2_097_152 * 1024);

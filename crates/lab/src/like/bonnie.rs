@@ -26,7 +26,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-const BYTE_IO: u64 = 3 << 20;
+/// What 2.00 moves by characters.
+pub(crate) const BYTE_IO: u64 = 3 << 20;
 const SEEKS: usize = 8192;
 /// stdio's buffer for a file.
 const STDIO: usize = 4096;

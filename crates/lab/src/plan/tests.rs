@@ -239,6 +239,21 @@ fn images_too_small_for_btrfs_or_zfs_are_told() {
 
 /// Those that are shipped can be carried out as they stand.
 #[test]
+fn programs_run_where_the_array_is() {
+    for (load, key) in [
+        ("program = \"fio\"\njob = \"[j]\\nfilename=/dev/sdb\\n\"", "filename"),
+        ("program = \"fio\"\njob = \"include other.fio\\n[j]\\n\"", "include"),
+        ("program = \"bonnie++\"\narguments = [\"-d\", \"/other\"]", "-d"),
+    ] {
+        let text = format!(
+            "name = \"t\"\n[[array]]\nsystem = \"existing\"\npath = \"/mnt\"\n[[workload]]\nname = \"w\"\n{load}\n"
+        );
+        let why = &Plan::parse(&text, Path::new("/p")).unwrap_err()[0].text;
+        assert!(why.contains(key) && why.contains("leave it out"), "{why}");
+    }
+}
+
+#[test]
 fn shipped_plans_are_sound() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
     let mut count = 0;

@@ -6,6 +6,7 @@ use super::resolve::Problems;
 use super::values::{Bytes, Many, Place, Share};
 use super::{Io, Like, Load, Pattern, Program, Rules, Workload};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 use toml::Spanned;
@@ -290,6 +291,7 @@ fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> 
     match like {
         LikeName::Hdparm => Like::Hdparm,
         LikeName::Bonnie => {
+            let chunk = of_a_byte(raw.chunk.as_ref(), 8192, "chunk", problems);
             if let Some(times) = raw.times.as_ref().filter(|times| *times.get_ref() == 0) {
                 problems.at(times.span(), "times is 1 at least");
             }
@@ -297,7 +299,7 @@ fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> 
                 version: raw.version.unwrap_or_default(),
                 size,
                 size_predicted,
-                chunk: raw.chunk.map_or(8192, |chunk| chunk.0),
+                chunk,
                 files: raw.files.unwrap_or(16 * 1024),
                 sync: raw.sync.unwrap_or(false),
                 times: raw.times.as_ref().map_or(1, |times| *times.get_ref()),
@@ -312,17 +314,49 @@ fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> 
             {
                 problems.at(tests.span(), "iozone's tests here are 0 (write, rewrite), 1 (read, reread), 2 (random); 0 makes the file");
             }
+            let record = of_a_byte(raw.record.as_ref(), 4096, "record", problems);
+            if let Some(threads) = raw.threads.as_ref().filter(|all| all.get_ref().0.len() > 1) {
+                problems.at(threads.span(), "one number of threads here; name a load for each");
+            }
             Like::Iozone {
                 tests,
                 size,
                 size_predicted,
-                record: raw.record.map_or(4096, |record| record.0),
+                record,
                 threads: raw.threads.as_ref().map_or(0, |threads| threads.get_ref().0[0]),
                 direct: raw.direct.unwrap_or(false),
                 flush: raw.flush.unwrap_or(false),
             }
         }
     }
+}
+
+/// A size that something is divided by.
+fn of_a_byte(
+    raw: Option<&Spanned<Bytes>>,
+    default: u64,
+    what: &str,
+    problems: &mut Problems<'_>,
+) -> u64 {
+    let Some(size) = raw else { return default };
+    if size.get_ref().0 == 0 {
+        problems.at(size.span(), format!("{what} is 1 byte at least"));
+    }
+    size.get_ref().0.max(1)
+}
+
+/// Where a load goes is the array's to say: elsewhere nobody has asked whether it may be written to.
+fn names_a_place(line: &str) -> Option<&str> {
+    const PLACES: [&str; 5] = ["filename", "directory", "filename_format", "opendir", "include"];
+    let key = line.trim_start().split(['=', ' ', '\t']).next().unwrap_or_default();
+    PLACES.contains(&key).then_some(key)
+}
+
+fn fio(job: String, span: Range<usize>, problems: &mut Problems<'_>) -> Option<Program> {
+    let Some(key) = job.lines().find_map(names_a_place) else { return Some(Program::Fio { job }) };
+    let why = "the array is where the job runs";
+    problems.at(span, format!("{key} in a fio job: {why}; leave it out"));
+    None
 }
 
 fn program_load(
@@ -334,12 +368,19 @@ fn program_load(
     match program {
         ProgramName::Hdparm => Some(Program::Hdparm),
         ProgramName::Bonnie => {
-            Some(Program::Bonnie { arguments: raw.arguments.clone().unwrap_or_default() })
+            let arguments = raw.arguments.as_ref();
+            if let Some(all) =
+                arguments.filter(|all| all.get_ref().iter().any(|w| w.starts_with("-d")))
+            {
+                problems.at(all.span(), "-d: the array is where bonnie++ runs; leave it out");
+            }
+            let arguments = arguments.map_or(Vec::new(), |all| all.get_ref().clone());
+            Some(Program::Bonnie { arguments })
         }
         ProgramName::Fio => match (&raw.job, &raw.job_file) {
-            (Some(job), None) => Some(Program::Fio { job: job.clone() }),
+            (Some(job), None) => fio(job.get_ref().clone(), job.span(), problems),
             (None, Some(file)) => match std::fs::read_to_string(directory.join(file.get_ref())) {
-                Ok(job) => Some(Program::Fio { job }),
+                Ok(job) => fio(job, file.span(), problems),
                 Err(error) => {
                     problems.at(file.span(), format!("cannot read the job file: {error}"));
                     None

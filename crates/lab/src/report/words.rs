@@ -1,7 +1,7 @@
 //! The report in words: what is faster, what it costs, what happens without a member, what to keep in mind.
 
 use super::units::{digits, value};
-use super::{Line, Pair, Report, Table, Verdict};
+use super::{Line, Pair, Report, Standing, Table, Verdict};
 use crate::record::{Origin, State};
 use crate::stats::Interval;
 use std::collections::BTreeMap;
@@ -46,7 +46,10 @@ pub fn fastest(table: &Table) -> Option<String> {
     let verdict = |place| table.pair(place, best).map(|pair| pair.verdict());
     let of = |asked| others.iter().filter(move |(place, _)| verdict(*place) == Some(asked));
     let equals: Vec<String> = of(Verdict::NoRealDifference).map(|(_, line)| line.name()).collect();
-    let untold = of(Verdict::CannotTell).count();
+    // Also those of which nothing can be told, and those whose rounds say the opposite of their medians.
+    let ahead =
+        Verdict::Real(if table.unit.more_is_better() { Standing::Lower } else { Standing::Higher });
+    let untold = others.len() - of(ahead).count() - equals.len();
     sentence += if equals.is_empty() && untold == 0 { ", ahead of all others." } else { "." };
     if !equals.is_empty() {
         sentence += &format!(" No real difference from it: {}.", listed(&equals));

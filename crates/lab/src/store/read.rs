@@ -112,17 +112,6 @@ impl Store {
         Ok(found)
     }
 
-    /// The rounds of a case that are done, whether they failed or not: what a resumed run may leave out.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    pub fn rounds_done(&self, of: CaseId) -> Result<Vec<u32>, LabError> {
-        let sql = "SELECT round FROM run WHERE case_id = ? ORDER BY round";
-        let mut statement = self.db.prepare_cached(sql)?;
-        let rounds = statement.query_map([of.0], |row| row.get(0))?;
-        Ok(rounds.collect::<Result<_, _>>()?)
-    }
-
     /// An experiment with all that it holds; nothing if there is none of this number.
     ///
     /// # Errors

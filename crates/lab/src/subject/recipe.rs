@@ -278,7 +278,7 @@ impl Builder<'_> {
     /// Read-ahead and filesystem on a block device.
     fn on_device(&mut self, array: &Array, device: String, control: Option<PathBuf>) -> Built {
         if let Some(bytes) = array.shape.read_ahead {
-            self.run(words(&["blockdev", "--setra", &(bytes / 512).to_string(), &device]));
+            self.read_ahead(bytes, &device);
         }
         let target = match array.shape.filesystem {
             None => Target::File { path: device.clone(), offset: 0, size: None },
@@ -288,6 +288,15 @@ impl Builder<'_> {
             }
         };
         Built { target, device: Some(device), control }
+    }
+
+    /// It is the device's own again afterwards.
+    fn read_ahead(&mut self, bytes: u64, device: &str) {
+        let set = |sectors: &str| words(&["blockdev", "--setra", sectors, device]);
+        let before = words(&["blockdev", "--getra", device]);
+        let (keep, undo) = (Some("readahead".to_owned()), Some(set("{readahead}")));
+        self.steps.push(Step { action: Action::Run { words: before, keep }, undo });
+        self.run(set(&(bytes / 512).to_string()));
     }
 
     fn mount(&mut self, device: &str, options: Option<&str>) -> Target {

@@ -106,6 +106,8 @@ impl Standing {
                     Some(_) => run(&words).inspect_err(|_| {
                         if !keeps {
                             self.undos.pop();
+                            // It would meet somebody else's.
+                            let _ = self.rewrite_record();
                         }
                     }),
                     None => run_until(&words, stop),
@@ -141,21 +143,32 @@ impl Standing {
     /// # Errors
     /// All that failed.
     pub(crate) fn take_down(mut self) -> Result<(), String> {
-        let mut faults = Vec::new();
+        let (mut faults, mut held) = (Vec::new(), Vec::new());
         while let Some(undo) = self.undos.pop() {
             let done = match undo {
-                Undo::Command(words) => undo_command(&words),
+                Undo::Command(words) => undo_command(&words).inspect_err(|_| {
+                    held.insert(0, Undo::Command(words));
+                }),
                 Undo::Server(server) => server.stop(),
             };
             faults.extend(done.err());
         }
-        if !faults.is_empty() {
-            return Err(faults.join("\n"));
-        }
+        self.undos = held;
+        faults.extend(self.rewrite_record().err().map(|error| error.to_string()));
+        if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+    }
+
+    /// Has the record tell of what is still to be undone, and no more.
+    fn rewrite_record(&self) -> io::Result<()> {
         match fs::remove_file(self.work.join(RECORD)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
-            _ => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
+        let commands = self.undos.iter().filter_map(|undo| match undo {
+            Undo::Command(words) => Some(words),
+            Undo::Server(_) => None,
+        });
+        commands.into_iter().try_for_each(|words| record(&self.work, words))
     }
 }
 

@@ -71,10 +71,12 @@ fn each_layer_adds_its_step_and_filesystems_are_told_of_stripes() {
     let expected = [
         serve,
         &losetup(0, "/w/lapstrake-lab-t/array.raw"),
+        "readahead=$(blockdev --getra {loop0})",
         "blockdev --setra 8192 {loop0}",
         mkfs,
         "mount -o noatime {loop0} /w/lapstrake-lab-t/mnt",
         "undo: umount /w/lapstrake-lab-t/mnt",
+        "undo: blockdev --setra {readahead} {loop0}",
         "undo: losetup --detach {loop0}",
     ];
     assert_eq!(commands[1..], expected);
