@@ -314,6 +314,11 @@ fn cat_leaves_nothing_behind_when_a_replay_ends_half_way() {
     assert!(ended.status.code() == Some(1) && said.contains("File too large"), "{ended:?}");
     let left: Vec<_> = lab.path("passing").read_dir().unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+    let mut server = lab.serve_data(&format!("{MEMBERS} j"));
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert!(code == 0 && said.contains("its journal was replayed: "), "{said}");
+    assert!(said.contains("parity made anew for"), "{said}");
 }
 
 #[test]

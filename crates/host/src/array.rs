@@ -288,7 +288,7 @@ impl Array {
                 part.device.spec()
             ));
         }
-        let journal = commit(&mut parts, read_only)?;
+        let journal = commit(&mut parts, read_only, &log)?;
         let replayed = logs::settle(&mut parts, read_only, &log)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let peers = seats.iter().map(|seat| seat.peer.clone()).collect::<Arc<[Peer]>>();
@@ -406,7 +406,11 @@ impl Seat {
 }
 
 /// Writes what has to be there before anything else is.
-fn commit(parts: &mut Parts, read_only: bool) -> Result<Option<JournalConfig>, StartError> {
+fn commit(
+    parts: &mut Parts,
+    read_only: bool,
+    log: &Log,
+) -> Result<Option<JournalConfig>, StartError> {
     if let Some(file) = parts.bitmap_file.as_mut().filter(|_| !read_only) {
         let file = Arc::get_mut(file).expect("nobody else has it yet");
         bare::whole_pages(file).map_err(StartError::BitmapFile)?;
@@ -414,7 +418,7 @@ fn commit(parts: &mut Parts, read_only: bool) -> Result<Option<JournalConfig>, S
     for &index in &parts.rewrite {
         bare::write_superblock(&parts.members[index]).map_err(StartError::Force)?;
     }
-    if parts.replays { journal::bring(&parts.geometry, &mut parts.members) } else { Ok(None) }
+    if parts.replays { journal::bring(&parts.geometry, &mut parts.members, log) } else { Ok(None) }
 }
 
 /// Reaches a running array from any thread.

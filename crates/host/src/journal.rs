@@ -8,6 +8,7 @@ use crate::{
     array::{Part, StartError},
     bare::{self, BareError},
     open::OpenArrayError,
+    status::Log,
 };
 use lapstrake_engine::{
     MemberId,
@@ -119,6 +120,7 @@ pub(crate) fn check(
 pub(crate) fn bring(
     geometry: &Geometry,
     members: &mut [Part],
+    log: &Log,
 ) -> Result<Option<JournalConfig>, StartError> {
     let Geometry::Parity(parity) = geometry else { return Ok(None) };
     let (index, config) = (members.len() - 1, config(parity, members));
@@ -126,7 +128,13 @@ pub(crate) fn bring(
     let told =
         |error: ReplayError<BareError>| StartError::Journal { member, why: error.to_string() };
     let replayed = replay(&config, &mut Devices::new(parity, members)).map_err(told)?;
-    let Replayed { tail, head, seq, .. } = replayed;
+    let Replayed { rows, completed, tail, head, seq } = replayed;
+    if rows > 0 {
+        log.say(&format!(
+            "the array was not stopped cleanly; its journal was replayed: {rows} rows written as it holds them, \
+             parity made anew for {completed} of them; no resync is needed"
+        ));
+    }
     let (ring, seed) = (config.ring, config.seed);
     Ok(Some(JournalConfig { member: MemberId(index as u16), ring, seed, tail, head, seq }))
 }

@@ -306,8 +306,10 @@ impl Phase {
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let members: u64 = self.members.iter().map(|member| member.written_bytes).sum();
-        (self.write.bytes > 0 && !self.members.is_empty())
-            .then(|| members as f64 / self.write.bytes as f64)
+        // One of which only the temperature is known was not counted.
+        let is_counted =
+            self.members.iter().any(|member| member.read_bytes + member.written_bytes > 0);
+        (self.write.bytes > 0 && is_counted).then(|| members as f64 / self.write.bytes as f64)
     }
 
     /// The share of what was written to members that is parity, another copy or a log, if it is known.

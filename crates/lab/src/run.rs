@@ -28,6 +28,7 @@ use crate::subject::recipe::{Places, recipe};
 use crate::subject::steps::{has_left, recover};
 use crate::workload::drive::INTERRUPTED;
 use live::Live;
+pub(crate) use live::filesystem_bytes;
 use measure::measure;
 use records::{Done, kept, size};
 use schedule::{Case, Schedule, Visit};
@@ -173,8 +174,7 @@ fn carry_out(
     watch: &mut dyn FnMut(Event<'_>),
     work: &Path,
 ) -> Result<Summary, LabError> {
-    let mut faults = guard::check(plan, &options.leave).err().unwrap_or_default();
-    faults.extend(guard::unsound(plan));
+    let faults = guard::faults(plan, &options.leave, work);
     if !faults.is_empty() {
         return Err(LabError::Forbidden { faults });
     }

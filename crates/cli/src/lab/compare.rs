@@ -76,7 +76,13 @@ fn line(compared: &Compared<'_>) -> String {
     let (of, to) = (figure(compared.of), figure(compared.to));
     let has_stalled = |line: &Line| line.values().iter().any(|value| value.value <= 0.0);
     let is_zero = has_stalled(compared.of) || has_stalled(compared.to);
-    let none = if is_zero { "no ratio: a repeat came to 0" } else { "no verdict" };
+    let none = if compared.of.load != compared.to.load {
+        "no verdict: the loads have no more in common than their name"
+    } else if is_zero {
+        "no ratio: a repeat came to 0"
+    } else {
+        "no verdict"
+    };
     let verdict = compared.pair.map_or(none.into(), |pair| {
         let interval = pair
             .interval

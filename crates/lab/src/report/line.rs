@@ -1,6 +1,6 @@
 //! A case in short: the values of its repeats, what they cost, how long requests took.
 
-use crate::record::{Latency, Phase, Run, State, Subject, SubjectKind, Unit};
+use crate::record::{Latency, Params, Phase, Run, State, Subject, SubjectKind, Unit};
 use crate::stats::{self, Steady, Summary, Value};
 use crate::store::{Stored, StoredCase};
 
@@ -17,6 +17,8 @@ pub struct Line {
     pub subject: Subject,
     /// In what state.
     pub state: State,
+    /// Who ran the load, and what sets it apart from others of its name.
+    pub load: (String, Params),
     /// What its values count.
     pub unit: Unit,
     /// Whether its values were predicted.
@@ -119,6 +121,7 @@ fn one(
     );
     Line {
         experiment: at.0,
+        load: (case.workload.runner.clone(), case.workload.params.clone()),
         case: at.1,
         label: None,
         subject: case.subject.clone(),

@@ -117,6 +117,10 @@ pub fn pair(table: &Table, of: usize, to: usize) -> Option<Pair> {
         return ratio.is_finite().then_some(Pair { of, to, ratio, interval: None, p: None });
     }
     let design = if a.experiment == b.experiment { Design::Paired } else { Design::Apart };
+    if a.load != b.load {
+        // They have no more in common than a name.
+        return None;
+    }
     let Comparison { ratio, interval, p } = stats::compare(&a.values(), &b.values(), design)?;
     Some(Pair { of, to, ratio, interval, p })
 }

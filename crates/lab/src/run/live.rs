@@ -211,7 +211,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Bytes that a filesystem has left for data. (What btrfs calls its size counts the parity of RAID5 and 6.)
-fn filesystem_bytes(path: &Path) -> Result<u64, String> {
+pub(crate) fn filesystem_bytes(path: &Path) -> Result<u64, String> {
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|error| error.to_string())?;
     // SAFETY: all zeros is a valid statvfs, which the call fills; the name outlives it.

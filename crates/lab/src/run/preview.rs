@@ -58,8 +58,7 @@ pub fn preview(plan: &Plan, options: &Options) -> Preview {
                 .collect(),
         });
     }
-    let mut faults = guard::check(plan, &options.leave).err().unwrap_or_default();
-    faults.extend(guard::unsound(plan));
+    let faults = guard::faults(plan, &options.leave, &places.work);
     let obstacle = |(name, why): (String, String)| format!("{name} cannot be measured here: {why}");
     let mut notes = plan.notes.clone();
     notes.extend(guard::obstacles(plan).into_iter().map(obstacle));

@@ -82,11 +82,11 @@ pub fn settled_value(phase: &Phase) -> (f64, Option<Steady>) {
         return (phase.figure.value, steady(&samples));
     }
     let dropped = warm_up(&samples);
-    let seconds = phase.seconds - dropped as f64 * f64::from(phase.series.interval_ms) / 1000.0;
-    if dropped == 0 || seconds <= 0.0 {
+    let left = &samples[dropped..];
+    if dropped == 0 || left.is_empty() {
         return (phase.figure.value, steady(&samples));
     }
-    let left = &samples[dropped..];
+    let seconds = left.len() as f64 * f64::from(phase.series.interval_ms) / 1000.0;
     (left.iter().sum::<u64>() as f64 / seconds, steady(left))
 }
 
@@ -100,8 +100,8 @@ fn samples(series: &Series, unit: Unit) -> Option<Vec<u64>> {
             };
             (0..series.read_bytes.len().max(series.written_bytes.len())).map(sum).collect()
         }
-        Unit::RequestsPerSecond => series.requests.clone(),
-        _ => Vec::new(),
+        Unit::RequestsPerSecond | Unit::TransactionsPerSecond => series.requests.clone(),
+        Unit::FilesPerSecond | Unit::Nanoseconds => Vec::new(),
     };
     (!of.is_empty() && series.interval_ms > 0).then_some(of)
 }
@@ -150,7 +150,11 @@ mod tests {
         let (value, steady) = settled_value(&phase);
         assert!((value - 1000.0).abs() < 10.0, "{value}");
         assert!(steady.unwrap().is_steady);
-        phase.figure.unit = Unit::TransactionsPerSecond;
+        phase.figure.unit = Unit::FilesPerSecond;
         assert_eq!(settled_value(&phase), (91.0, None));
+        // A part of a sample at the end counts neither in the sum nor in the time.
+        phase.figure.unit = Unit::TransactionsPerSecond;
+        (phase.series.requests, phase.seconds) = (slow_start(20), 20.07);
+        assert!((settled_value(&phase).0 - value).abs() < 1e-9);
     }
 }

@@ -7,6 +7,7 @@
 use super::obstacle;
 use crate::plan::{Array, DiskPlace, Leg, Load, Plan};
 use crate::record::SubjectKind;
+use crate::run::filesystem_bytes;
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
 use lapstrake_host::{probe, probe_around};
@@ -21,11 +22,39 @@ pub struct Leave {
     pub overwrite: Vec<String>,
 }
 
-/// Everything that forbids the plan to be carried out.
-///
+/// Everything that forbids the plan to be carried out with its images in `work`.
+pub(crate) fn faults(plan: &Plan, leave: &Leave, work: &Path) -> Vec<String> {
+    let mut faults = check(plan, leave).err().unwrap_or_default();
+    faults.extend(unsound(plan));
+    faults.extend(crowded(plan, work));
+    faults
+}
+
+/// Images of which there is no room for those of one array.
+fn crowded(plan: &Plan, work: &Path) -> Option<String> {
+    let bytes = |name: &str| match plan.disk(name)?.place {
+        DiskPlace::Make { bytes } => Some(bytes),
+        DiskPlace::Given { .. } => None,
+    };
+    let measured = plan.arrays.iter().filter(|array| !array.states.is_empty());
+    let of = |array: &Array| -> u64 { array.disks().into_iter().filter_map(bytes).sum() };
+    let needed = measured.map(of).max().unwrap_or(0);
+    let place = work.ancestors().find(|place| place.exists())?;
+    let free = filesystem_bytes(place).ok()?;
+    let (mib, place) = (|bytes: u64| bytes >> 20, place.display());
+    (needed > free).then(|| {
+        format!(
+            "images of {} MiB are to be made, and {place} has {} MiB free; take smaller ones, or another place \
+             (directory in [run])",
+            mib(needed),
+            mib(free)
+        )
+    })
+}
+
 /// # Errors
 /// A line for each disk that may not be written to, and why.
-pub(crate) fn check(plan: &Plan, leave: &Leave) -> Result<(), Vec<String>> {
+fn check(plan: &Plan, leave: &Leave) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     for disk in &plan.disks {
         let DiskPlace::Given { spec, expendable } = &disk.place else { continue };
@@ -116,7 +145,7 @@ pub(crate) fn serial(path: &Path) -> Option<String> {
 }
 
 /// Workloads of a plan that verify what an array gives whose redundancy is not right.
-pub(crate) fn unsound(plan: &Plan) -> Vec<String> {
+fn unsound(plan: &Plan) -> Vec<String> {
     let verifies =
         plan.workloads.iter().any(|workload| matches!(&workload.load, Load::Io(io) if io.verify));
     let assumed = plan.rules.prepare == crate::plan::Prepare::AssumeClean;
@@ -193,6 +222,25 @@ mod tests {
             "{why:?}"
         );
         assert_eq!(faults(true, "50%", leave(&[path.to_str().unwrap()])), Ok(()));
+    }
+
+    #[test]
+    fn images_that_have_no_room_are_not_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |size| {
+            let text = format!(
+                "name = \"t\"\n[[disk]]\nmake = [\"a\", \"b\"]\nsize = \"{size}\"\n\
+                 [[array]]\nlevel = 0\nmembers = 2\n[[workload]]\nname = \"w\"\npattern = \"sequential\"\n"
+            );
+            let plan = Plan::parse(&text, dir.path()).unwrap();
+            faults(&plan, &Leave::default(), &dir.path().join("work"))
+        };
+        assert_eq!(of("16M"), Vec::<String>::new());
+        assert!(
+            of("900T")[0].starts_with("images of 1887436800 MiB are to be made"),
+            "{:?}",
+            of("900T")
+        );
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(crate) fn obstacle(array: &Array) -> Option<String> {
         };
         return Some(format!("such an array is only predicted; {instead}"));
     }
+    if let Some(path) = array.path.as_ref().filter(|path| !path.exists()) {
+        return Some(format!("there is no {}", path.display()));
+    }
     let fuse = nests || matches!(array.shape.over, Over::Fuse | Over::Loop);
     if array.kind == SubjectKind::Lapstrake && fuse && !Path::new("/dev/fuse").exists() {
         return Some("this system has no /dev/fuse".into());

@@ -150,7 +150,7 @@ lab.charts.series = (figure, table, shown) => {
 /** Each strip has a scale of its own, so that its shape can be seen; the bars compare. Only the last one has seconds below it. */
 lab.oneStrip = (figure, strip, far, isLast) => {
   const top = d3.max(strip.points, (point) => point.value);
-  const [size, unit] = lab.scale(top, "bytes-per-second");
+  const [size, unit] = lab.scale(top, strip.unit);
   const at = { x: "second", y: (point) => point.value / size };
   return lab.plot(figure, {
     height: isLast ? 112 : 84, marginTop: 24, marginLeft: 52, marginRight: 10, marginBottom: isLast ? 36 : 8,
@@ -176,13 +176,14 @@ lab.strip = (table, line) => {
   const series = phase?.series;
   if (!series?.interval_ms) return null;
   const step = series.interval_ms / 1000;
-  const length = Math.max(series.read_bytes.length, series.written_bytes.length);
+  const counted = table.unit === "bytes-per-second" ? [series.read_bytes, series.written_bytes] : [series.requests];
+  const length = d3.max(counted, (samples) => samples.length);
   const points = d3.range(length).map((place) => ({
     second: place * step,
-    value: ((series.read_bytes[place] ?? 0) + (series.written_bytes[place] ?? 0)) / step,
+    value: d3.sum(counted, (samples) => samples[place] ?? 0) / step,
   }));
   if (points.length < 2) return null;
   const seconds = length * step;
   const marks = series.marks.map((mark) => ({ what: mark.what, from: mark.from_ms / 1000, until: (mark.until_ms ?? seconds * 1000) / 1000 }));
-  return { line, round: run.round, points, marks, seconds };
+  return { line, round: run.round, unit: table.unit, points, marks, seconds };
 };
