@@ -4,7 +4,8 @@
 //! every combination is one that can be built, or all [`Problem`]s with their lines. Combinations of a matrix that
 //! cannot be (a RAID6 of three) are left out, and [`Plan::notes`] says so.
 //!
-//! Nothing here touches a disk; who may be written over is decided when it is carried out.
+//! Of disks that are there the size is asked, and nothing else; who may be written over is decided when the plan is
+//! carried out.
 
 mod arrays;
 mod drives;
@@ -15,7 +16,7 @@ mod workloads;
 
 use crate::advise::Care;
 use crate::record::{State, SubjectKind};
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{Member, MemberSpec};
 use lapstrake_geometry::Level;
 use lapstrake_model::ProcessorProfile;
 use lapstrake_model::profile::Profile;
@@ -118,6 +119,17 @@ pub struct Disk {
     pub model: DiskShape,
 }
 
+impl Disk {
+    /// How large it is, or would be made; none if it is not there.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        match &self.place {
+            DiskPlace::Make { bytes } => Some(*bytes),
+            DiskPlace::Given { spec, .. } => Member::peek(spec).ok().map(|member| member.size()),
+        }
+    }
+}
+
 /// What a disk is when it is predicted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiskShape {
@@ -208,6 +220,8 @@ pub struct Array {
     pub path: Option<PathBuf>,
     /// Of one that was there before: it may be written over.
     pub expendable: bool,
+    /// Its bytes for data, where the disks' sizes tell.
+    pub bytes: Option<u64>,
 }
 
 /// A member of an array.
@@ -601,7 +615,11 @@ impl Workload {
         let (mounted, over) = (array.has_filesystem(), array.shape.over);
         let is_file = array.kind == SubjectKind::Lapstrake && over == Over::Fuse;
         let verifies = matches!(&self.load, Load::Io(io) if io.verify);
+        let room = array.bytes.filter(|_| !mounted);
         match self.surface() {
+            Surface::Any if room.is_some_and(|bytes| self.begins_beyond(bytes)) => {
+                Some("its range begins where the array has ended")
+            }
             Surface::Any if verifies && array.kind == SubjectKind::Null => {
                 Some("the null subject keeps nothing that could be verified")
             }
@@ -619,6 +637,10 @@ impl Workload {
             }
             Surface::BlockDevice | Surface::Path | Surface::Filesystem => None,
         }
+    }
+
+    fn begins_beyond(&self, end: u64) -> bool {
+        matches!(&self.load, Load::Io(Io { from: Place::Bytes(from), .. }) if *from >= end)
     }
 
     /// Whether it writes to what it runs on.

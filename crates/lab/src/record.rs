@@ -175,6 +175,19 @@ pub struct Flow {
     pub latency: Option<Latency>,
 }
 
+impl Flow {
+    /// Adds what went on at the same time.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.requests += other.requests;
+        match (&mut self.latency, other.latency) {
+            (Some(own), Some(other)) => own.add(&other),
+            (own @ None, other) => *own = other,
+            (Some(_), None) => {}
+        }
+    }
+}
+
 /// Processor time spent, in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -12,6 +12,7 @@ mod health;
 mod live;
 mod measure;
 mod meter;
+mod params;
 mod preview;
 mod records;
 mod schedule;

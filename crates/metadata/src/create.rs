@@ -128,6 +128,36 @@ pub struct CreateRequest {
     pub md_minor: u32,
 }
 
+impl CreateRequest {
+    /// One of these members, a slot for each; all else is as mdadm chooses it.
+    #[must_use]
+    pub fn new(level: Level, members: Vec<Option<NewMember>>) -> Self {
+        Self {
+            level,
+            raid_disks: members.len() as u16,
+            spares: 0,
+            members,
+            journal: None,
+            version: Version::V1_2,
+            chunk: None,
+            layout: None,
+            bitmap: BitmapChoice::Default,
+            bitmap_chunk: None,
+            policy: None,
+            write_behind: 0,
+            size: None,
+            data_offset: None,
+            set_uuid: None,
+            name: String::new(),
+            homehost: None,
+            assume_clean: false,
+            force: false,
+            ctime: 0,
+            md_minor: 0,
+        }
+    }
+}
+
 /// Bytes for a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {

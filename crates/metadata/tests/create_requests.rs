@@ -13,27 +13,9 @@ const MIB: Sectors = Sectors(2048);
 fn request(level: Level, raid_disks: u16) -> CreateRequest {
     let member = NewMember { size: MIB * 64, ..NewMember::default() };
     CreateRequest {
-        level,
-        raid_disks,
-        spares: 0,
-        journal: None,
-        members: vec![Some(member); raid_disks.into()],
-        version: Version::V1_2,
-        chunk: None,
-        layout: None,
-        bitmap: BitmapChoice::Default,
-        bitmap_chunk: None,
-        policy: None,
-        write_behind: 0,
-        size: None,
-        data_offset: None,
-        set_uuid: None,
         name: "boot".into(),
-        homehost: None,
-        assume_clean: false,
-        force: false,
         ctime: 1_700_000_000,
-        md_minor: 0,
+        ..CreateRequest::new(level, vec![Some(member); raid_disks.into()])
     }
 }
 

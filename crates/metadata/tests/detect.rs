@@ -25,27 +25,11 @@ fn probed(image: &[u8]) -> Findings {
 fn member(version: Version, ctime: u64) -> Superblock {
     let member = Some(NewMember { size: SIZE, ..NewMember::default() });
     let request = CreateRequest {
-        level: Level::Raid1,
-        raid_disks: 2,
-        spares: 0,
-        journal: None,
-        members: vec![member; 2],
         version,
-        chunk: None,
-        layout: None,
         bitmap: BitmapChoice::None,
-        bitmap_chunk: None,
-        policy: None,
-        write_behind: 0,
-        size: None,
-        data_offset: None,
-        set_uuid: None,
-        name: String::new(),
-        homehost: None,
         assume_clean: true,
-        force: false,
         ctime,
-        md_minor: 0,
+        ..CreateRequest::new(Level::Raid1, vec![member; 2])
     };
     plan(&request, |bytes| bytes.fill(3)).unwrap().members.remove(0).superblock
 }

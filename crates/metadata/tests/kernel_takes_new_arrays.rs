@@ -63,28 +63,20 @@ impl Case {
     fn request(&self, version: Version) -> CreateRequest {
         let count = usize::from(self.disks + self.spares);
         let member = NewMember { size: SIZE, ..NewMember::default() };
+        let members = (0..count).map(|i| (Some(i) != self.missing).then_some(member)).collect();
         CreateRequest {
-            level: self.level,
             raid_disks: self.disks,
             spares: self.spares,
-            journal: None,
-            members: (0..count).map(|i| (Some(i) != self.missing).then_some(member)).collect(),
             version,
             chunk: self.chunk_kib.map(Sectors::from_kib),
             layout: self.layout.map(|name| Layout::from_name(self.level, name).unwrap()),
             bitmap: self.bitmap,
-            bitmap_chunk: None,
-            policy: None,
-            write_behind: 0,
-            size: None,
-            data_offset: None,
-            set_uuid: None,
             name: "boot".into(),
             homehost: Some("nas".into()),
             assume_clean: self.assume_clean,
-            force: false,
             ctime: 1_700_000_000,
             md_minor: 9,
+            ..CreateRequest::new(self.level, members)
         }
     }
 

@@ -5,7 +5,7 @@
 use lapstrake_engine::*;
 use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{
-    Role, Superblock, Version,
+    Role, Superblock,
     badblocks::BadBlocks,
     bitmap::{self, Bits},
     create::{BitmapChoice, CreateRequest, MemberPlan, NewMember, plan, spare},
@@ -95,28 +95,15 @@ impl Story {
 
     fn made(level: Level, members: u16, bitmap: bool, journal: bool) -> Self {
         let size = Sectors(1 << 20);
+        let member = NewMember { size, ..NewMember::default() };
         let request = CreateRequest {
-            level,
-            raid_disks: members,
-            spares: 0,
-            journal: journal.then(|| NewMember { size, ..NewMember::default() }),
-            members: vec![Some(NewMember { size, ..NewMember::default() }); members.into()],
-            version: Version::V1_2,
-            chunk: None,
-            layout: None,
+            journal: journal.then_some(member),
             bitmap: if bitmap { BitmapChoice::Internal } else { BitmapChoice::None },
-            bitmap_chunk: None,
-            policy: None,
-            write_behind: 0,
-            size: None,
-            data_offset: None,
-            set_uuid: None,
             name: "story".into(),
-            homehost: None,
             assume_clean: true,
             force: true,
             ctime: 1_700_000_000,
-            md_minor: 0,
+            ..CreateRequest::new(level, vec![Some(member); members.into()])
         };
         let mut byte = 0u8;
         let made = plan(&request, |buf| {

@@ -1,5 +1,6 @@
-//! fio's JSON and JSON+. Each job is a load; each direction in which it moved something, a phase. JSON+ has every
-//! completion latency in bins, of which the histogram is made; plain JSON has percentiles only, which stay in the raw text.
+//! fio's JSON and JSON+. Each job, with all its processes, is a load; each direction in which it moved something, a phase.
+//! JSON+ has every completion latency in bins, of which the histogram is made; plain JSON has percentiles only, which stay
+//! in the raw text.
 
 use super::{BadOutput, Told};
 use crate::record::{Flow, Latency, Params, Phase, Unit, Workload};
@@ -59,8 +60,32 @@ pub fn parse(text: &str) -> Result<Vec<Told>, BadOutput> {
     let value = values.next().ok_or_else(|| BadOutput::at(1, "no JSON in it"))?.map_err(bad)?;
     let raw = value["jobs"].as_array().cloned().unwrap_or_default();
     let output: Output = serde_json::from_value(value).map_err(bad)?;
-    let jobs = output.jobs.into_iter().zip(raw);
-    jobs.map(|(job, raw)| told(job, &output.options, &raw)).collect()
+    let mut all: Vec<Told> = Vec::new();
+    for (job, raw) in output.jobs.into_iter().zip(raw) {
+        let next = told(job, &output.options, &raw)?;
+        match all.iter_mut().find(|told| told.workload == next.workload) {
+            Some(told) => join(told, next),
+            None => all.push(next),
+        }
+    }
+    Ok(all)
+}
+
+/// Adds what another process of the same job did at the same time (numjobs without group_reporting).
+fn join(told: &mut Told, other: Told) {
+    for phase in other.phases {
+        let Some(own) = told.phases.iter_mut().find(|own| own.name == phase.name) else {
+            told.phases.push(phase);
+            continue;
+        };
+        own.figure.value += phase.figure.value;
+        own.seconds = own.seconds.max(phase.seconds);
+        own.cpu.user_s += phase.cpu.user_s;
+        own.cpu.system_s += phase.cpu.system_s;
+        own.read.add(phase.read);
+        own.write.add(phase.write);
+    }
+    told.raw = format!("{}\n{}", told.raw, other.raw);
 }
 
 fn told(job: Job, global: &BTreeMap<String, String>, raw: &Value) -> Result<Told, BadOutput> {

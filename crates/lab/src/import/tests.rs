@@ -88,6 +88,25 @@ fn fio_is_read_with_every_latency() {
 }
 
 #[test]
+fn processes_of_one_fio_job_count_together() {
+    let mut value: serde_json::Value = serde_json::from_str(FIO).unwrap();
+    let job = value["jobs"][0].clone();
+    value["jobs"].as_array_mut().unwrap().push(job);
+    let (one, two) = (Tool::Fio.parse(FIO).unwrap(), Tool::Fio.parse(&value.to_string()).unwrap());
+    let ([one], [two]) = (&one[..], &two[..]) else { panic!("{two:?}") };
+    for (one, two) in one.phases.iter().zip(&two.phases) {
+        assert_eq!(two.figure.value, 2.0 * one.figure.value);
+        assert_eq!(two.seconds, one.seconds);
+        assert_eq!(two.cpu.user_s, 2.0 * one.cpu.user_s);
+        for (one, two) in [(&one.read, &two.read), (&one.write, &two.write)] {
+            assert_eq!((two.bytes, two.requests), (2 * one.bytes, 2 * one.requests));
+            let count = |flow: &crate::record::Flow| flow.latency.as_ref().map(|all| all.count());
+            assert_eq!(count(two), count(one).map(|count| 2 * count));
+        }
+    }
+}
+
+#[test]
 fn iozone_tables_are_read_by_their_columns() {
     let told = Tool::Iozone.parse(IOZONE).unwrap();
     let [part, whole] = &told[..] else { panic!("{told:?}") };

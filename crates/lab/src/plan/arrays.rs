@@ -8,14 +8,14 @@ mod names;
 mod possible;
 
 use super::raw::{RawArray, RawState};
-use super::resolve::{Problems, is_name};
+use super::resolve::{NAME_MAX, Problems, is_name};
 use super::values::{Bytes, LevelName, Many, Members};
 use super::{Array, Disk, DiskPlace, Leg, Over, Shape};
 use crate::record::{State, SubjectKind};
 use lapstrake_engine::STRIPE_CACHE_SIZES;
 use lapstrake_geometry::{Layout, Level};
 use names::{label, names};
-use possible::{impossible, spare_members};
+use possible::{data_bytes, impossible, spare_members};
 use std::collections::BTreeSet;
 use std::path::Path;
 use toml::Spanned;
@@ -49,7 +49,10 @@ impl<'a> Arrays<'a> {
     pub(super) fn add(&mut self, entry: &Spanned<RawArray>, problems: &mut Problems<'_>) {
         let raw = entry.get_ref();
         if let Some(name) = raw.name.as_ref().filter(|name| !is_name(name.get_ref())) {
-            let text = format!("{:?} is no name: use letters, digits and .-_", name.get_ref());
+            let text = format!(
+                "{:?} is no name: use letters, digits and .-_, {NAME_MAX} at most",
+                name.get_ref()
+            );
             problems.at(name.span(), text);
             return;
         }
@@ -64,10 +67,12 @@ impl<'a> Arrays<'a> {
             return;
         }
         let Some(members) = self.members(raw, problems) else { return };
+        let disks = self.disks;
+        let bytes = |name: &str| disks.iter().find(|disk| disk.name == name)?.bytes();
         let (mut good, mut bad) = (Vec::new(), Vec::new());
         for choice in unfold(raw, &members) {
             let here = || self.too_small(&choice).or_else(|| self.on_no_controller(&choice));
-            match impossible(&choice).or_else(here) {
+            match impossible(&choice, &bytes).or_else(here) {
                 None if good.iter().any(|known: &Choice| same(known, &choice)) => {}
                 None => good.push(choice),
                 Some(why) => bad.push((choice, why)),
@@ -97,6 +102,7 @@ impl<'a> Arrays<'a> {
             }
             let states = self.states(raw, &choice, &name, problems);
             self.done.push(Array {
+                bytes: data_bytes(&choice, self.disks),
                 name,
                 kind: choice.kind,
                 shape: choice.shape,

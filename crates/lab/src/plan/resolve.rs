@@ -15,6 +15,9 @@ use toml::Spanned;
 /// Below this an image has no room for superblock, bitmap and data.
 const IMAGE_BYTES_MIN: u64 = 16 << 20;
 
+/// Of a disk or an array, bytes: files named by it have more in their names, of 255 at most.
+pub(super) const NAME_MAX: usize = 100;
+
 /// Problems on their way to lines.
 pub(super) struct Problems<'a> {
     text: &'a str,
@@ -175,8 +178,13 @@ fn disks(raw: &[Spanned<RawDisk>], directory: &Path, problems: &mut Problems<'_>
         let found = disk(entry, directory, problems);
         for (disk, span) in found {
             if !is_name(&disk.name) {
-                problems
-                    .at(span, format!("{:?} is no name: use letters, digits and .-_", disk.name));
+                problems.at(
+                    span,
+                    format!(
+                        "{:?} is no name: use letters, digits and .-_, {NAME_MAX} at most",
+                        disk.name
+                    ),
+                );
             } else if !names.insert(disk.name.clone()) {
                 problems.at(span, format!("there is another disk {:?}", disk.name));
             }
@@ -189,7 +197,7 @@ fn disks(raw: &[Spanned<RawDisk>], directory: &Path, problems: &mut Problems<'_>
 /// Names become parts of paths and of tables.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    !name.is_empty()
+    (1..=NAME_MAX).contains(&name.len())
         && name != "missing"
         && name != "-"
         && name.chars().all(plain)

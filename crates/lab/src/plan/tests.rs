@@ -177,6 +177,26 @@ fn errors_have_their_line() {
             "10: no repeat measures nothing; 5 are the default",
         ),
         ("[[array]]\nlevel = 5\nmembers = 3\n[run]\ntime = \"soon\"\n", "13: \"soon\" is no time"),
+        (
+            "[[array]]\nlevel = 0\nmembers = 2\n[[workload]]\nname = \"w\"\npattern = \"zones\"\nzones = 4\nwarm-up = \"1s\"\n",
+            "13: warm-up has no effect on this kind of workload; take it out",
+        ),
+        (
+            "[[array]]\nlevel = 10\nlayout = \"n9\"\nmembers = 3\n",
+            "9: the array cannot be built: RAID10 with 9 copies cannot live on 3 members",
+        ),
+        (
+            "[[array]]\nlevel = 5\nchunk = \"1T\"\nmembers = 3\n",
+            "9: the array cannot be built: member \"a\": a device of 65536 KiB is too small",
+        ),
+        (
+            "[[array]]\nlevel = 1\nbitmap = \"internal\"\nbitmap-chunk = \"5K\"\nmembers = 2\n",
+            "9: the array cannot be built: a bitmap chunk of 5120 bytes is not possible here",
+        ),
+        (
+            "[[array]]\nlevel = 0\nmembers = 2\n[[workload]]\nname = \"w\"\npattern = \"uniform\"\nfrom = \"1G\"\n",
+            "13: workload \"w\" runs on none of the arrays: its range begins where the array has ended",
+        ),
     ];
     for (rest, expected) in cases {
         let found = problems(&with(rest));

@@ -14,6 +14,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bytes(pub u64);
 
+/// Longer ones are slips.
+const TIME_MAX: Duration = Duration::from_secs(366 * 86400);
+
 /// A time: "500ms", "3s", "5m", "2h".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(pub Duration);
@@ -67,8 +70,9 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     };
     let number: f64 =
         number.parse().map_err(|_| format!("{text:?} is no time: {number:?} is no number"))?;
-    Duration::try_from_secs_f64(number * seconds)
-        .map_err(|error| format!("{text:?} is no time: {error}"))
+    let time = Duration::try_from_secs_f64(number * seconds)
+        .map_err(|error| format!("{text:?} is no time: {error}"))?;
+    if time > TIME_MAX { Err(format!("{text:?} is more than a year")) } else { Ok(time) }
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
@@ -324,6 +328,7 @@ mod tests {
     fn what_is_no_such_value_is_refused() {
         assert!(read::<Bytes>("-1").is_err() && read::<Bytes>("\"64Q\"").is_err());
         assert!(read::<Time>("3").unwrap_err().contains("3 is not a time with its unit"));
+        assert!(read::<Time>("\"9999999h\"").unwrap_err().contains("more than a year"));
         assert!(read::<Time>("\"3 parsecs\"").is_err() && read::<Time>("\"s\"").is_err());
         assert!(read::<Share>("\"101%\"").is_err() && read::<Share>("1.5").is_err());
         assert!(read::<LevelName>("3").is_err() && read::<LevelName>("\"raid7\"").is_err());

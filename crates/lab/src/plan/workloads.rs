@@ -75,13 +75,14 @@ fn foreign_keys(raw: &RawWorkload, problems: &mut Problems<'_>) {
     let pattern = raw.pattern.is_some();
     let of = |wanted| raw.pattern.as_ref().is_some_and(|pattern| *pattern.get_ref() == wanted);
     let timed = pattern || pgbench;
+    let (zones, whole) = (of(PatternName::Zones), pattern && !of(PatternName::Zones));
     let keys = [
-        ("warm-up", raw.warm_up.is_some(), pattern),
+        ("warm-up", raw.warm_up.is_some(), whole),
         ("time", raw.time.is_some(), timed),
         ("theta", raw.theta.is_some(), of(PatternName::Zipf)),
         ("stride", raw.stride.is_some(), of(PatternName::Strided)),
         ("streams", raw.streams.is_some(), of(PatternName::Streams)),
-        ("zones", raw.zones.is_some(), of(PatternName::Zones)),
+        ("zones", raw.zones.is_some(), zones),
         ("read", raw.read.is_some(), pattern),
         ("block", raw.block.is_some(), pattern),
         ("depth", raw.depth.is_some(), pattern),
@@ -94,7 +95,7 @@ fn foreign_keys(raw: &RawWorkload, problems: &mut Problems<'_>) {
         ("rate", raw.rate.is_some(), pattern),
         ("fsync-every", raw.fsync_every.is_some(), pattern),
         ("fsync-end", raw.fsync_end.is_some(), pattern),
-        ("verify", raw.verify.is_some(), pattern),
+        ("verify", raw.verify.is_some(), whole),
         ("amount", raw.amount.is_some(), pattern),
         ("version", raw.version.is_some(), bonnie),
         ("size", raw.size.is_some(), bonnie || iozone),

@@ -146,7 +146,8 @@ fn section(place: usize, table: &Table) -> Markup {
 }
 
 /// Parameters that are bytes.
-const SIZES: [&str; 4] = ["block_size", "chunk", "read_ahead", "size"];
+const SIZES: [&str; 8] =
+    ["amount", "bitmap_chunk", "block_size", "chunk", "from", "read_ahead", "size", "to"];
 
 fn params(params: &crate::record::Params) -> String {
     let told = params.iter().map(|(name, value)| {

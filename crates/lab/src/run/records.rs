@@ -1,17 +1,15 @@
 //! Subjects and workloads as records have them, and what the store has already.
 
 use super::live::Live;
-use super::schedule::{self, Case, Schedule};
+use super::params;
+use super::schedule::{Case, Schedule};
 use crate::LabError;
-use crate::plan::{Array, DiskPlace, Leg, Plan, Workload};
+use crate::plan::{Array, Plan, Workload};
 use crate::record::{self, Size, State, Subject};
 use crate::stats::settled_value;
 use crate::store::{ExperimentId, Store};
 use crate::subject::tree::tree;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
 
 /// By case: rounds that are done, with their figures; none for those that failed.
 pub(super) type Done = BTreeMap<Case, BTreeMap<u32, Option<f64>>>;
@@ -45,15 +43,8 @@ pub(super) fn kept(
 
 /// What an array costs in space, and leaves.
 pub(super) fn size(plan: &Plan, array: &Array, live: &Live) -> Option<Size> {
-    let raw = array.disks().into_iter().map(|name| match plan.disk(name).map(|disk| &disk.place) {
-        Some(DiskPlace::Make { bytes }) => *bytes,
-        Some(DiskPlace::Given { spec, .. }) => spec.size.unwrap_or_else(|| {
-            let end = File::open(&spec.path).and_then(|mut file| file.seek(SeekFrom::End(0)));
-            end.unwrap_or(0).saturating_sub(spec.offset)
-        }),
-        None => 0,
-    });
-    let raw_bytes: u64 = raw.sum();
+    let disks = array.disks().into_iter().filter_map(|name| plan.disk(name)?.bytes());
+    let raw_bytes: u64 = disks.sum();
     let usable = live.bytes().ok().map(|range| range.end - range.start);
     usable.filter(|_| raw_bytes > 0).map(|usable_bytes| Size { raw_bytes, usable_bytes })
 }
@@ -64,36 +55,16 @@ pub(crate) fn subject_record(
     state: &State,
     size: Option<Size>,
 ) -> Subject {
-    let shape = &array.shape;
-    let mut params = BTreeMap::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            params.insert(name.to_owned(), value);
-        }
-    };
-    set("level", shape.level.map(|level| json!(level.name())));
-    set("layout", shape.layout.as_ref().map(|name| json!(name)));
-    set("chunk", shape.chunk.map(|bytes| json!(bytes)));
-    set("members", Some(json!(array.members.len())).filter(|_| !array.members.is_empty()));
-    set("bitmap", shape.bitmap.as_ref().map(|word| json!(word)));
-    set("bitmap_chunk", shape.bitmap_chunk.map(|bytes| json!(bytes)));
-    set("stripe_cache", shape.stripe_cache.map(|pages| json!(pages)));
-    set("read_ahead", shape.read_ahead.map(|bytes| json!(bytes)));
-    set("filesystem", shape.filesystem.map(|filesystem| json!(filesystem.to_string())));
-    let is_ours = array.kind == record::SubjectKind::Lapstrake;
-    set("access", is_ours.then(|| json!(shape.over.to_string())));
-    let nests = array.members.iter().any(|leg| matches!(leg, Leg::Array(_)));
-    set("nested", nests.then_some(json!(true)));
     Subject {
         name: array.name.clone(),
         kind: array.kind,
-        params,
+        params: params::of_array(array),
         size,
         detail: tree(plan, array, state),
     }
 }
 
 pub(crate) fn workload_record(workload: &Workload) -> record::Workload {
-    let (runner, params) = schedule::params(workload);
-    record::Workload { name: workload.name.clone(), runner, params }
+    let (runner, params) = params::of_load(&workload.load);
+    record::Workload { name: workload.name.clone(), runner: runner.into(), params }
 }

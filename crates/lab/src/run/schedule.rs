@@ -1,10 +1,7 @@
 //! What is to be done in which order, and how long it may take. No I/O.
 
-use crate::plan::{
-    Array, BonnieVersion, DiskPlace, Io, Like, Load, Order, Pattern, Plan, Program, Workload,
-};
-use crate::record::{Params, State};
-use serde_json::json;
+use crate::plan::{Array, DiskPlace, Io, Like, Load, Order, Plan, Program, Workload};
+use crate::record::State;
 use std::time::Duration;
 
 /// Bytes a second at which images are written, about.
@@ -140,64 +137,6 @@ fn load_time(workload: &Workload) -> Duration {
             workload.time + Duration::from_millis(500) * *scale + Duration::from_secs(10)
         }
     }
-}
-
-/// Who runs a workload, and what sets it apart.
-pub(crate) fn params(workload: &Workload) -> (String, Params) {
-    let mut params = Params::new();
-    let runner = match &workload.load {
-        Load::Io(io) => {
-            let pattern = match io.pattern {
-                Pattern::Sequential => "sequential".to_owned(),
-                Pattern::Uniform => "uniform".to_owned(),
-                Pattern::Zipf(theta) => format!("zipf {theta}"),
-                Pattern::Strided(bytes) => format!("strided {bytes}"),
-                Pattern::Streams(count) => format!("streams {count}"),
-                Pattern::Zones(count) => format!("zones {count}"),
-            };
-            params.insert("pattern".into(), json!(pattern));
-            params.insert("block_size".into(), json!(io.block));
-            params.insert("queue_depth".into(), json!(io.depth));
-            params.insert("threads".into(), json!(io.threads));
-            params.insert("read_share".into(), json!(io.read));
-            params.insert("direct".into(), json!(io.direct));
-            params.insert("fsync".into(), json!(io.fsync_end || io.fsync_every.is_some()));
-            if let Some(rate) = io.rate {
-                params.insert("rate".into(), json!(rate));
-            }
-            if io.verify {
-                params.insert("verify".into(), json!(true));
-            }
-            "own"
-        }
-        Load::Like(like) => {
-            let (name, size) = match like {
-                Like::Bonnie { version: BonnieVersion::V1_03, size, .. } => {
-                    ("bonnie++ 1.03", Some(*size))
-                }
-                Like::Bonnie { size, .. } => ("bonnie++", Some(*size)),
-                Like::Iozone { size, .. } => ("iozone", Some(*size)),
-                Like::Hdparm => ("hdparm -t", None),
-            };
-            params.insert("definition".into(), json!(name));
-            if let Some(size) = size {
-                params.insert("size".into(), json!(size));
-            }
-            "own"
-        }
-        Load::Program(program) => match program {
-            Program::Fio { .. } => "fio",
-            Program::Bonnie { .. } => "bonnie++",
-            Program::Hdparm => "hdparm",
-            Program::Pgbench { scale, clients, mode, .. } => {
-                params.insert("scale".into(), json!(scale));
-                params.insert("clients".into(), json!(clients));
-                params.insert("mode".into(), json!(mode));
-                "pgbench"
-            }
-        },
-    };
-    (runner.to_owned(), params)
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ pub(crate) fn faults(plan: &Plan, leave: &Leave, work: &Path) -> Vec<String> {
     let mut faults = check(plan, leave).err().unwrap_or_default();
     faults.extend(unsound(plan));
     faults.extend(crowded(plan, work));
+    if let Some(file) = work.ancestors().find(|place| place.exists() && !place.is_dir()) {
+        faults.push(format!("{} is no directory: name another in [run]", file.display()));
+    }
     faults
 }
 
@@ -236,6 +239,8 @@ mod tests {
             faults(&plan, &Leave::default(), &dir.path().join("work"))
         };
         assert_eq!(of("16M"), Vec::<String>::new());
+        std::fs::write(dir.path().join("work"), "").unwrap();
+        assert!(of("16M")[0].ends_with("work is no directory: name another in [run]"));
         assert!(
             of("900T")[0].starts_with("images of 1887436800 MiB are to be made"),
             "{:?}",

@@ -9,7 +9,7 @@ use lapstrake_engine::{
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
     stripe_cache_members, stripe_cache_pages,
 };
-use lapstrake_geometry::{Layout, Level, Sector, Sectors, Slot, Version};
+use lapstrake_geometry::{Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
 use lapstrake_metadata::create::{
     BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, plan,
@@ -219,27 +219,15 @@ fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
         }
     };
     let request = CreateRequest {
-        level: config.level,
-        raid_disks: config.seats.len() as u16,
-        spares: 0,
-        members: config.seats.iter().map(member).collect(),
-        journal: None,
-        version: Version::V1_2,
         chunk: config.chunk,
         layout: config.layout,
         bitmap: config.bitmap,
         bitmap_chunk: config.bitmap_chunk,
-        policy: None,
-        write_behind: 0,
-        size: None,
-        data_offset: None,
-        set_uuid: None,
         name: "predicted".into(),
-        homehost: None,
         assume_clean: true,
         force: true,
         ctime: EPOCH_S,
-        md_minor: 0,
+        ..CreateRequest::new(config.level, config.seats.iter().map(member).collect())
     };
     let mut next = 0u8;
     plan(&request, |bytes| {

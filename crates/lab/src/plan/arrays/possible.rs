@@ -1,12 +1,20 @@
 //! Which combinations can be built.
 
 use super::Choice;
-use crate::plan::{Leg, Over};
+use crate::plan::{Disk, Leg, Over};
 use crate::record::SubjectKind;
-use lapstrake_geometry::Level;
+use lapstrake_geometry::{Layout, Level, Sectors};
+use lapstrake_metadata::create::{
+    self, BitmapChoice, CreateError, CreatePlan, CreateRequest, NewMember,
+};
+
+/// Bytes of a disk that is not there yet: enough for any array that can be.
+const UNKNOWN: u64 = 1 << 40;
 
 /// Why a combination cannot be, if it cannot.
-pub(super) fn impossible(choice: &Choice) -> Option<String> {
+///
+/// `bytes` knows the sizes of disks.
+pub(super) fn impossible(choice: &Choice, bytes: &impl Fn(&str) -> Option<u64>) -> Option<String> {
     let (shape, count) = (&choice.shape, choice.members.len());
     let mixed = choice
         .members
@@ -26,11 +34,11 @@ pub(super) fn impossible(choice: &Choice) -> Option<String> {
         SubjectKind::Controller => impossible_volume(choice),
         SubjectKind::Btrfs => impossible_btrfs(choice),
         SubjectKind::Zfs => impossible_zfs(choice),
-        SubjectKind::Lapstrake | SubjectKind::Md => impossible_md(choice),
+        SubjectKind::Lapstrake | SubjectKind::Md => impossible_md(choice, bytes),
     }
 }
 
-fn impossible_md(choice: &Choice) -> Option<String> {
+fn impossible_md(choice: &Choice, bytes: &impl Fn(&str) -> Option<u64>) -> Option<String> {
     let (shape, count) = (&choice.shape, choice.members.len());
     let Some(level) = shape.level else { return Some("it has no level".into()) };
     let least = usize::from(level.min_members()).max(2);
@@ -50,7 +58,66 @@ fn impossible_md(choice: &Choice) -> Option<String> {
             shape.over.to_string()
         ));
     }
-    None
+    md_plan(level, choice, bytes).err()
+}
+
+/// What an array has for data, if its disks are there and the same when they are predicted.
+pub(super) fn data_bytes(choice: &Choice, disks: &[Disk]) -> Option<u64> {
+    let known = |name: &str| {
+        let disk = disks.iter().find(|disk| disk.name == name);
+        disk.filter(|disk| disk.model.size.is_none()).and_then(Disk::bytes)
+    };
+    let leg_bytes = |leg: &Leg| match leg {
+        Leg::Missing => None,
+        Leg::Disk(name) => known(name),
+        Leg::Array(below) => below.bytes,
+    };
+    let (first, level) = (choice.members.first()?, choice.shape.level);
+    let is_told = |leg: &Leg| *leg == Leg::Missing || leg_bytes(leg).is_some();
+    match choice.kind {
+        SubjectKind::Disk => leg_bytes(first),
+        SubjectKind::Lapstrake | SubjectKind::Md if choice.members.iter().all(is_told) => {
+            Some(md_plan(level?, choice, &known).ok()?.geometry.array_sectors().bytes())
+        }
+        _ => None,
+    }
+}
+
+/// What `create` makes of it.
+fn md_plan(
+    level: Level,
+    choice: &Choice,
+    bytes: &impl Fn(&str) -> Option<u64>,
+) -> Result<CreatePlan, String> {
+    let Choice { shape, members, .. } = choice;
+    let member = |leg: &Leg| {
+        let bytes = match leg {
+            Leg::Missing => return None,
+            Leg::Disk(name) => bytes(name),
+            Leg::Array(below) => below.bytes,
+        };
+        let size = Sectors::from_bytes(bytes.unwrap_or(UNKNOWN));
+        Some(NewMember { size, ..NewMember::default() })
+    };
+    let layout = shape.layout.as_ref().map(|name| Layout::from_name(level, name));
+    let request = CreateRequest {
+        chunk: shape.chunk.map(Sectors::from_bytes),
+        layout: layout.transpose().map_err(|error| error.to_string())?,
+        bitmap: match shape.bitmap.as_deref() {
+            Some("internal") => BitmapChoice::Internal,
+            Some(_) => BitmapChoice::None,
+            None => BitmapChoice::Default,
+        },
+        bitmap_chunk: shape.bitmap_chunk.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
+        ..CreateRequest::new(level, members.iter().map(member).collect())
+    };
+    // UUIDs are of no matter here.
+    create::plan(&request, |bytes| bytes.fill(1)).map_err(|error| match error {
+        CreateError::Member { index, source } => {
+            format!("member {:?}: {source}", members[index].name())
+        }
+        other => other.to_string(),
+    })
 }
 
 fn impossible_volume(choice: &Choice) -> Option<String> {

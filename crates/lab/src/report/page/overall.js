@@ -36,7 +36,7 @@ lab.charts.parallel = (figure, tables, isShown) => {
   lab.place(figure, "All loads at once, each case as percent of the best", plot, lab.legend(names));
 };
 
-const SIZES = ["chunk", "block_size", "stripe_cache", "read_ahead", "size"];
+const SIZES = ["amount", "bitmap_chunk", "block_size", "chunk", "from", "read_ahead", "size", "to"];
 const said = (name, value) => (SIZES.includes(name) && value >= 1024 ? lab.size(value) : `${value}`);
 
 /** What lines differ in: groups of points that are the same but for one numeric parameter. */
