@@ -68,7 +68,8 @@ fn nothing(report: &Report, args: &Args) -> String {
         }
     }
     let names = names.join("\n  ");
-    format!("no load has both {} and {}; there are\n  {names}", args.of, args.to)
+    let floor = "the null subject is the harness alone: `lapstrake lab report` shows it beside every figure";
+    format!("no load has both {} and {}; there are\n  {names}\n{floor}", args.of, args.to)
 }
 
 fn line(compared: &Compared<'_>) -> String {
