@@ -67,13 +67,16 @@ fn kill_again_and_again(array: (&str, &str), kills: usize) {
 
 fn kill_rebuilding(array: (&str, &str), kills: usize) {
     kill_each_time(array, kills, 2000, |lab| {
-        let detail = lab.detail();
-        if detail["members"].as_array().unwrap().iter().all(|member| member["state"] == "in_sync") {
-            for line in ["fail data m1", "remove data m1", "add data m1"] {
-                lab.run(line).ok();
+        lab.until("a recovery", |detail| {
+            let members = detail["members"].as_array().unwrap();
+            // The one that the kill interrupted may end at any time.
+            if members.iter().all(|member| member["state"] == "in_sync") {
+                for line in ["fail data m1", "remove data m1", "add data m1"] {
+                    lab.run(line).ok();
+                }
             }
-        }
-        lab.until("a recovery", |detail| detail["sync"]["action"] == "recovery");
+            detail["sync"]["action"] == "recovery"
+        });
     });
 }
 
