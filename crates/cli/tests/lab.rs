@@ -71,7 +71,7 @@ fn reports_are_printed_and_written() {
     let directory = imported();
     let report = text(directory.path(), &["report"]);
     assert!(report.starts_with("What is faster\n") && report.contains('█'), "{report}");
-    assert!(report.contains("bonnie++: block output: fast at 82.1 MB/s"), "{report}");
+    assert!(report.contains("bonnie++ -s 4096m: block output: fast at 82.1 MB/s"), "{report}");
     for (name, start) in [("r.html", "<!DOCTYPE html>"), ("r.md", "# old days")] {
         assert_eq!(text(directory.path(), &["report", "-o", name]), "");
         let written = std::fs::read_to_string(directory.path().join(name)).unwrap();

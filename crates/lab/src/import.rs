@@ -77,7 +77,8 @@ impl Tool {
             Self::Iozone => iozone::parse(text),
         }?;
         if told.iter().all(|told| told.phases.is_empty()) {
-            return Err(BadOutput::at(1, format!("no figure of {} is in it", self.name())));
+            let why = format!("no figure of {} is in it: nothing took long enough", self.name());
+            return Err(BadOutput::at(1, why));
         }
         Ok(told)
     }

@@ -30,6 +30,7 @@ pub(crate) use arrays::size_text;
 pub(crate) use drives::{processor_named, profile};
 pub(crate) use resolve::listed;
 pub use values::Place;
+pub(crate) use workloads::FILE_BYTES;
 
 /// The plan for whoever has none.
 const QUICK: &str = include_str!("../../../plans/quick.toml");

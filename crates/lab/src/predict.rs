@@ -273,7 +273,7 @@ fn work<J: Sync, D: Send>(
 fn predicted(plan: &Plan, (array, state, workload): &Case<'_>, runs: &[Done]) -> Predicted {
     let size = runs.iter().find_map(|run| run.size);
     Predicted {
-        subject: subject_record(plan, array, state, size),
+        subject: subject_record(plan, array, size),
         state: (*state).clone(),
         workload: workload_record(workload),
         runs: runs.iter().map(|done| done.run.clone()).collect(),

@@ -54,6 +54,8 @@ pub use crate::workload::drive::Stop;
 
 /// Failures of a case after which it is not tried again.
 const FAILURES_MAX: u32 = 2;
+/// An estimate counts as met until this is small beside what was done.
+const PRIOR: Duration = Duration::from_secs(5);
 
 /// How a plan is to be carried out.
 #[derive(Clone, Debug)]
@@ -254,6 +256,10 @@ pub(crate) fn subject_name(array: &Array, state: &State) -> String {
     }
 }
 
+fn has(done: &Done, case: &Case, round: u32) -> bool {
+    done.get(case).is_some_and(|rounds| rounds.contains_key(&round))
+}
+
 struct Runner<'a> {
     plan: &'a Plan,
     store: &'a mut Store,
@@ -265,6 +271,10 @@ struct Runner<'a> {
     /// By case: rounds that are done, with their figures.
     done: Done,
     began: Instant,
+    /// What was built and run since then was estimated to take so long,
+    estimated: Duration,
+    /// and took so many times as long.
+    pace: f64,
     position: u32,
     runs: usize,
     failures: usize,
@@ -304,7 +314,9 @@ impl<'a> Runner<'a> {
         };
         let done = kept(plan, store, experiment, &schedule)?;
         let kept = done.values().map(BTreeMap::len).sum();
-        watch(Event::Begun { experiment, cases, kept, expected: schedule.expected(plan) });
+        let expected =
+            schedule.ahead(plan, plan.rules.repeats, |case, round| has(&done, case, round));
+        watch(Event::Begun { experiment, cases, kept, expected });
         Ok(Self {
             plan,
             store,
@@ -315,6 +327,8 @@ impl<'a> Runner<'a> {
             schedule,
             done,
             began: Instant::now(),
+            estimated: Duration::ZERO,
+            pace: 1.0,
             position: 0,
             runs: 0,
             failures: 0,
@@ -336,7 +350,8 @@ impl<'a> Runner<'a> {
                 if fresh.is_empty() {
                     continue;
                 }
-                let needed = self.schedule.visit_time(self.plan, &fresh);
+                let estimate = self.schedule.visit_time(self.plan, &fresh);
+                let needed = estimate.mul_f64(self.pace);
                 if self
                     .plan
                     .rules
@@ -351,13 +366,28 @@ impl<'a> Runner<'a> {
                 if !self.visit(visit, &fresh, round)? {
                     return Ok(Ending::Interrupted);
                 }
+                self.estimated += estimate;
+                let of = |time: Duration| (time + PRIOR).as_secs_f64();
+                self.pace = of(self.began.elapsed()) / of(self.estimated);
             }
         }
         Ok(Ending::Done)
     }
 
     fn has(&self, case: &Case, round: u32) -> bool {
-        self.done.get(case).is_some_and(|rounds| rounds.contains_key(&round))
+        has(&self.done, case, round)
+    }
+
+    /// The time that is left of the rounds until this one, or of the least number, and the share that is done.
+    fn left(&self, round: u32) -> (Duration, f64) {
+        let rounds = self.plan.rules.repeats.max(round + 1);
+        let ahead = self
+            .schedule
+            .ahead(self.plan, rounds, |case, round| self.has(case, round))
+            .as_secs_f64();
+        let all = self.schedule.ahead(self.plan, rounds, |_, _| false).as_secs_f64();
+        let share = if all > 0.0 { 1.0 - ahead / all } else { 1.0 };
+        (Duration::from_secs_f64(ahead * self.pace), share)
     }
 
     /// The cases of a round: all of every load of which not all are told well enough.
@@ -425,8 +455,7 @@ impl<'a> Runner<'a> {
                     return Ok(true);
                 }
             };
-            let left = self.schedule.left(self.plan, round, visit, index);
-            let share = self.schedule.share(self.plan, round, visit, index);
+            let (left, share) = self.left(round);
             (self.watch)(Event::Runs { case: &label, round: round + 1, share, left });
             let started_ms = now_ms();
             // Before a load's own files take some of it.
@@ -526,7 +555,7 @@ impl<'a> Runner<'a> {
         run: Run,
     ) -> Result<(), LabError> {
         let workload = &self.plan.workloads[case.workload];
-        let subject = subject_record(self.plan, array, state, size);
+        let subject = subject_record(self.plan, array, size);
         let id = self.store.case(self.experiment, &subject, state, &workload_record(workload))?;
         self.store.add_run(id, &run)?;
         let figure =

@@ -8,6 +8,7 @@ use lapstrake_lab::record::{Phase, Unit};
 use lapstrake_lab::run::{Ending, Event, Leave, Options, Preview, Stop, Summary, preview};
 use lapstrake_lab::store::Store;
 use serde_json::json;
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -129,6 +130,7 @@ fn report(plan: &Plan, preview: &Preview) -> serde_json::Value {
     json!({
         "plan": plan.name,
         "subjects": preview.subjects.iter().map(subject).collect::<Vec<_>>(),
+        "cases": preview.cases,
         "repeats": plan.rules.repeats,
         "expected_s": preview.expected.as_secs(),
         "faults": preview.faults,
@@ -157,10 +159,10 @@ fn text(plan: &Plan, preview: &Preview) -> String {
     for fault in &preview.faults {
         text += &format!("not allowed: {fault}\n");
     }
-    let cases: usize = preview.subjects.iter().map(|subject| subject.workloads.len()).sum();
     text += &format!(
-        "{}: {cases} cases, {} to {} repeats each, about {} with {}",
+        "{}: {} cases, {} to {} repeats each, about {} with {}",
         plan.name,
+        preview.cases,
         plan.rules.repeats,
         plan.rules.repeats_max,
         duration(preview.expected),
@@ -190,12 +192,13 @@ pub fn run(args: &RunArgs) -> Outcome {
     let options = args.what.options(args.resume)?;
     let stop = Arc::new(Stop::new());
     stop_on_signals(&stop)?;
+    outlive_readers();
     let mut store = Store::open(path)?;
     let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {msg}");
     bar.set_style(style.expect("the template is sound"));
     let summary = lapstrake_lab::run::run(&plan, &mut store, &options, &stop, &mut |event| {
-        show(&bar, json, event);
+        show(&bar, json, &stop, event);
     });
     bar.finish_and_clear();
     let summary = summary?;
@@ -246,10 +249,18 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
     }
 }
 
-fn show(bar: &ProgressBar, json: bool, event: Event<'_>) {
+/// Who reads along may go (`lab run ... | head`): the run ends then, in order.
+fn outlive_readers() {
+    // SAFETY: sets a disposition; no handler is involved. Programs that are started begin with the default.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+fn show(bar: &ProgressBar, json: bool, stop: &Stop, event: Event<'_>) {
     let say = |line: String| {
         if bar.is_hidden() && !json {
-            eprintln!("{line}");
+            if writeln!(std::io::stderr(), "{line}").is_err() {
+                stop.set();
+            }
         } else {
             bar.println(line);
         }

@@ -71,16 +71,7 @@ const V1_98: Layout = Layout { io: 9, files: 21, file_tests: 26, fields: 38, ..V
 pub fn parse(text: &str) -> Result<Vec<Told>, BadOutput> {
     let lines = text.lines().enumerate().filter(|(_, line)| is_line(line));
     let told = lines.map(|(number, line)| run(line).map_err(|why| BadOutput::at(number + 1, why)));
-    let mut told = told.collect::<Result<Vec<Told>, _>>()?;
-    let size = |one: &Told| one.workload.params["size"].as_u64();
-    if told.iter().any(|one| size(one) != size(&told[0])) {
-        // Runs of several sizes are different loads.
-        for one in &mut told {
-            let mib = size(one).unwrap_or_default() >> 20;
-            one.workload.name = format!("bonnie++ -s {mib}m");
-        }
-    }
-    Ok(told)
+    told.collect()
 }
 
 /// Whether a line looks like one of it.
@@ -156,7 +147,12 @@ fn run(line: &str) -> Result<Told, String> {
     }
     Ok(Told {
         subject: Some(fields[layout.name].to_owned()).filter(|name| !name.is_empty()),
-        workload: Workload { name: "bonnie++".into(), runner: "bonnie++".into(), params },
+        // Runs of several sizes are different loads.
+        workload: Workload {
+            name: format!("bonnie++ -s {}m", bytes >> 20),
+            runner: "bonnie++".into(),
+            params,
+        },
         phases,
         raw: line.to_owned(),
     })

@@ -209,6 +209,11 @@ impl<'a> Arrays<'a> {
         problems: &mut Problems<'_>,
     ) -> Vec<State> {
         if raw.measure == Some(false) {
+            if let Some(states) = &raw.states {
+                let text =
+                    "an array that is not measured has no states; those that it is in have them";
+                problems.at(states.span(), text);
+            }
             return Vec::new();
         }
         let Some(states) = &raw.states else { return vec![State::Healthy] };
@@ -247,24 +252,39 @@ fn state(wanted: &RawState, choice: &Choice) -> Result<State, String> {
         return Err("only md arrays (lapstrake, md) are measured without a member".into());
     }
     let level = choice.shape.level.ok_or("it has no level")?;
-    let spare = spare_members(level, choice.members.len());
     let last = choice.members.iter().rev().find(|leg| **leg != Leg::Missing);
     let names = match (names.is_empty(), last) {
         (true, Some(last)) => vec![last.name().to_owned()],
         _ => names,
     };
-    if let Some(other) =
-        names.iter().find(|name| !choice.members.iter().any(|leg| leg.name() == **name))
-    {
+    let is_own = |name: &String| choice.members.iter().any(|leg| leg.name() == *name);
+    let below = |name: &String| choice.members.iter().flat_map(Leg::disks).any(|disk| disk == name);
+    if let Some(other) = names.iter().find(|name| !is_own(name) && !below(name)) {
         return Err(format!("{other:?} is not among its members"));
     }
-    let lost = names.len() + choice.members.iter().filter(|leg| **leg == Leg::Missing).count();
-    if lost > spare {
-        return Err(format!("a {level} of {} cannot lose {lost}", choice.members.len()));
+    if matches!(wanted, RawState::Rebuilding(_)) && !names.iter().all(is_own) {
+        return Err("only its own members are rebuilt, not those of arrays in it".into());
     }
+    can_lose(level, &choice.members, &names)?;
     Ok(match wanted {
         RawState::Rebuilding(_) => State::Rebuilding(names),
         _ => State::Degraded(names),
+    })
+}
+
+/// Whether an array, and each array in it, is there without the members of these names.
+fn can_lose(level: Level, members: &[Leg], names: &[String]) -> Result<(), String> {
+    let is_lost = |leg: &&Leg| **leg == Leg::Missing || names.iter().any(|name| name == leg.name());
+    let lost = members.iter().filter(is_lost).count();
+    if lost > spare_members(level, members.len()) {
+        return Err(format!("a {level} of {} cannot lose {lost}", members.len()));
+    }
+    members.iter().try_for_each(|leg| match leg {
+        Leg::Array(below) => match below.shape.level {
+            Some(level) => can_lose(level, &below.members, names),
+            None => Ok(()),
+        },
+        _ => Ok(()),
     })
 }
 

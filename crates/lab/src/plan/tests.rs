@@ -117,6 +117,29 @@ fn arrays_nest() {
 }
 
 #[test]
+fn a_disk_of_a_nested_array_can_be_missing() {
+    let pairs = "[[array]]\nname = \"left\"\nlevel = 1\nmembers = [\"a\", \"b\"]\nmeasure = false\n\
+         [[array]]\nname = \"right\"\nlevel = 1\nmembers = [\"c\", \"d\"]\nmeasure = false\n\
+         [[array]]\nname = \"both\"\nlevel = 0\nmembers = [\"left\", \"right\"]\n";
+    let states = |states: &str| with(&format!("{pairs}states = [\"healthy\", {states}]\n"));
+    let plan = good(&states("{ missing = [\"b\", \"c\"] }"));
+    let both = State::Degraded(vec!["b".into(), "c".into()]);
+    assert_eq!(plan.arrays[2].states, [State::Healthy, both.clone()]);
+    let tree = crate::subject::tree::tree(&plan, &plan.arrays[2], &both);
+    assert_eq!(tree.matches(", left out").count(), 2, "{tree}");
+    for (wrong, why) in [
+        ("{ missing = [\"a\", \"b\"] }", "a raid1 of 2 cannot lose 2"),
+        ("{ missing = [\"left\"] }", "a raid0 of 2 cannot lose 1"),
+        ("{ rebuilding = \"b\" }", "only its own members are rebuilt, not those of arrays in it"),
+    ] {
+        let notes = good(&states(wrong)).notes;
+        assert!(notes[0].ends_with(why), "{notes:?}");
+    }
+    let inner = pairs.replacen("measure = false", "measure = false\nstates = [\"degraded\"]", 1);
+    assert!(problems(&with(&inner))[0].contains("an array that is not measured has no states"));
+}
+
+#[test]
 fn errors_have_their_line() {
     let cases = [
         (

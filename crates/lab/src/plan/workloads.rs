@@ -13,6 +13,8 @@ use toml::Spanned;
 
 /// Requests are multiples of this: md's sector.
 const SECTOR: u64 = 512;
+/// Of a file on a filesystem, if the plan says nothing.
+pub(crate) const FILE_BYTES: u64 = 256 << 20;
 /// The largest request: what an array's front ends take.
 const BLOCK_MAX: u64 = 32 << 20;
 
@@ -151,7 +153,7 @@ fn io_loads(
                         threads: *threads_each,
                         from,
                         to,
-                        file_size: raw.file_size.map_or(256 << 20, |size| size.0),
+                        file_size: raw.file_size.map_or(FILE_BYTES, |size| size.0),
                         direct: raw.direct.unwrap_or(true),
                         think: raw.think.map_or(Duration::ZERO, |time| time.0),
                         rate: raw.rate.as_ref().map(|rate| rate.get_ref().0),

@@ -464,7 +464,7 @@ impl<'a> Builder<'a> {
                         .disk(name)
                         .is_some_and(|disk| self.drives.is_rotational(&drive_of(disk)))
                 });
-                let volume = Box::new(self.array(below, &State::Healthy, Start::default())?);
+                let volume = Box::new(self.array(below, state.below(), Start::default())?);
                 array::Leg { volume, rotational }
             }
         };

@@ -81,6 +81,14 @@ impl State {
             Self::Rebuilding(_) => "rebuilding",
         }
     }
+
+    /// That of the arrays in an array that is in it: what is missing may be theirs, what is rebuilt is the array's own.
+    pub(crate) fn below(&self) -> &Self {
+        match self {
+            Self::Degraded(_) => self,
+            Self::Healthy | Self::Rebuilding(_) => &Self::Healthy,
+        }
+    }
 }
 
 impl fmt::Display for State {

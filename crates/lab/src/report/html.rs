@@ -146,8 +146,17 @@ fn section(place: usize, table: &Table) -> Markup {
 }
 
 /// Parameters that are bytes.
-const SIZES: [&str; 8] =
-    ["amount", "bitmap_chunk", "block_size", "chunk", "from", "read_ahead", "size", "to"];
+const SIZES: [&str; 9] = [
+    "amount",
+    "bitmap_chunk",
+    "block_size",
+    "chunk",
+    "file_size",
+    "from",
+    "read_ahead",
+    "size",
+    "to",
+];
 
 fn params(params: &crate::record::Params) -> String {
     let told = params.iter().map(|(name, value)| {

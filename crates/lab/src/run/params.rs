@@ -1,18 +1,21 @@
 //! What sets an array or a load apart, as records have it: what a plan says and what follows where it says nothing. Bytes,
 //! where it is a size or a rate; what is as usual is left out.
 
-use crate::plan::{Array, BonnieVersion, Io, Leg, Like, Load, Pattern, Place, Program};
+use crate::plan::{Array, BonnieVersion, FILE_BYTES, Io, Leg, Like, Load, Pattern, Place, Program};
 use crate::record::{Params, SubjectKind};
+use crate::subject::recipe::stripe;
 use serde_json::{Value, json};
 
 pub(super) fn of_array(array: &Array) -> Params {
     let shape = &array.shape;
     let is_ours = array.kind == SubjectKind::Lapstrake;
+    // What follows where a plan says nothing, as `create` has it.
+    let chunk = shape.chunk.or_else(|| Some(stripe(array)?.0));
     let nests = array.members.iter().any(|leg| matches!(leg, Leg::Array(_)));
     known([
         ("level", shape.level.map(|level| json!(level.name()))),
         ("layout", shape.layout.as_ref().map(|name| json!(name))),
-        ("chunk", shape.chunk.map(|bytes| json!(bytes))),
+        ("chunk", chunk.map(|bytes| json!(bytes))),
         ("members", (!array.members.is_empty()).then(|| json!(array.members.len()))),
         ("bitmap", shape.bitmap.as_ref().map(|word| json!(word))),
         ("bitmap_chunk", shape.bitmap_chunk.map(|bytes| json!(bytes))),
@@ -33,15 +36,18 @@ pub(super) fn of_load(load: &Load) -> (&'static str, Params) {
     match load {
         Load::Io(io) => ("own", of_io(io)),
         Load::Like(like) => ("own", of_like(like)),
-        Load::Program(Program::Fio { .. }) => ("fio", Params::new()),
-        Load::Program(Program::Bonnie { .. }) => ("bonnie++", Params::new()),
+        Load::Program(Program::Fio { job }) => ("fio", known([("job", Some(json!(job)))])),
+        Load::Program(Program::Bonnie { arguments }) => {
+            ("bonnie++", known([("arguments", Some(json!(arguments.join(" "))))]))
+        }
         Load::Program(Program::Hdparm) => ("hdparm", Params::new()),
-        Load::Program(Program::Pgbench { scale, clients, jobs, mode, .. }) => {
+        Load::Program(Program::Pgbench { scale, clients, jobs, mode, configuration }) => {
             let params = [
                 ("scale", Some(json!(scale))),
                 ("clients", Some(json!(clients))),
                 ("jobs", Some(json!(jobs))),
                 ("mode", Some(json!(mode))),
+                ("configuration", (!configuration.is_empty()).then(|| json!(configuration))),
             ];
             ("pgbench", known(params))
         }
@@ -68,6 +74,7 @@ fn of_io(io: &Io) -> Params {
         ("fsync_every", io.fsync_every.map(|writes| json!(writes))),
         ("from", (io.from != Place::Share(0.0)).then(|| place(io.from))),
         ("to", (io.to != Place::Share(1.0)).then(|| place(io.to))),
+        ("file_size", (io.file_size != FILE_BYTES).then(|| json!(io.file_size))),
         ("amount", io.amount.map(|bytes| json!(bytes))),
         ("rate", io.rate.map(|rate| json!(rate))),
         ("think_us", (!io.think.is_zero()).then(|| json!(io.think.as_micros() as u64))),

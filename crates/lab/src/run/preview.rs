@@ -16,7 +16,9 @@ use std::time::Duration;
 pub struct Preview {
     /// For each array in each state: its tree, the commands that build it, what takes it down, its loads.
     pub subjects: Vec<SubjectPreview>,
-    /// How long it takes, about, with the least number of repeats.
+    /// How many cases can be measured here.
+    pub cases: usize,
+    /// How long they take, about, with the least number of repeats.
     pub expected: Duration,
     /// What forbids it.
     pub faults: Vec<String>,
@@ -59,10 +61,14 @@ pub fn preview(plan: &Plan, options: &Options) -> Preview {
         });
     }
     let faults = guard::faults(plan, &options.leave, &places.work);
-    let obstacle = |(name, why): (String, String)| format!("{name} cannot be measured here: {why}");
+    let obstacles = guard::obstacles(plan);
     let mut notes = plan.notes.clone();
-    notes.extend(guard::obstacles(plan).into_iter().map(obstacle));
-    Preview { subjects, expected: Schedule::new(plan, &[]).expected(plan), faults, notes }
+    let told = obstacles.iter().map(|(name, why)| format!("{name} cannot be measured here: {why}"));
+    notes.extend(told);
+    let left_out: Vec<String> = obstacles.into_iter().map(|(name, _)| name).collect();
+    let schedule = Schedule::new(plan, &left_out);
+    let expected = schedule.ahead(plan, plan.rules.repeats, |_, _| false);
+    Preview { subjects, cases: schedule.cases().count(), expected, faults, notes }
 }
 
 /// What a load's program is called with.

@@ -49,18 +49,13 @@ pub(super) fn size(plan: &Plan, array: &Array, live: &Live) -> Option<Size> {
     usable.filter(|_| raw_bytes > 0).map(|usable_bytes| Size { raw_bytes, usable_bytes })
 }
 
-pub(crate) fn subject_record(
-    plan: &Plan,
-    array: &Array,
-    state: &State,
-    size: Option<Size>,
-) -> Subject {
+pub(crate) fn subject_record(plan: &Plan, array: &Array, size: Option<Size>) -> Subject {
     Subject {
         name: array.name.clone(),
         kind: array.kind,
         params: params::of_array(array),
         size,
-        detail: tree(plan, array, state),
+        detail: tree(plan, array, &State::Healthy),
     }
 }
 

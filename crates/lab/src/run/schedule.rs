@@ -70,19 +70,22 @@ impl Schedule {
         visits
     }
 
-    /// How long the least number of rounds takes, about.
-    pub(crate) fn expected(&self, plan: &Plan) -> Duration {
-        self.round_time(plan) * plan.rules.repeats
-    }
-
-    fn round_time(&self, plan: &Plan) -> Duration {
-        let cases: Vec<Case> = self.cases().collect();
-        let of = |(visit, _): &(Visit, Vec<usize>)| {
-            let own: Vec<Case> =
-                cases.iter().filter(|case| case.visit == *visit).copied().collect();
-            self.visit_time(plan, &own)
-        };
-        self.visits.iter().map(of).sum()
+    /// How long what is not done yet of so many rounds takes, about.
+    pub(crate) fn ahead(
+        &self,
+        plan: &Plan,
+        rounds: u32,
+        is_done: impl Fn(&Case, u32) -> bool,
+    ) -> Duration {
+        let mut ahead = Duration::ZERO;
+        for round in 0..rounds {
+            for (visit, loads) in &self.visits {
+                let case = |&workload: &usize| Case { visit: *visit, workload };
+                let open = loads.iter().map(case).filter(|case| !is_done(case, round));
+                ahead += self.visit_time(plan, &open.collect::<Vec<_>>());
+            }
+        }
+        ahead
     }
 
     /// How long some cases of one visit take, about.
@@ -96,27 +99,6 @@ impl Schedule {
         let build = BUILD + Duration::from_secs_f64(images.sum::<u64>() as f64 / IMAGE_RATE as f64);
         let loads = cases.iter().map(|case| load_time(&plan.workloads[case.workload]));
         build + loads.sum::<Duration>()
-    }
-
-    /// How long it takes from the load at `index` of a visit to the end of the least number of rounds, about.
-    pub(crate) fn left(&self, plan: &Plan, round: u32, visit: Visit, index: usize) -> Duration {
-        let order = self.order(plan.rules.order, round);
-        let mut left = Duration::ZERO;
-        for other in order.iter().rev().take_while(|other| **other != visit) {
-            let own: Vec<Case> = self.cases().filter(|case| case.visit == *other).collect();
-            left += self.visit_time(plan, &own);
-        }
-        let own = self.cases().filter(|case| case.visit == visit).skip(index);
-        left += own.map(|case| load_time(&plan.workloads[case.workload])).sum();
-        let rounds = plan.rules.repeats.saturating_sub(round + 1);
-        left + self.round_time(plan) * rounds
-    }
-
-    /// The share of the least number of rounds that is done.
-    pub(crate) fn share(&self, plan: &Plan, round: u32, visit: Visit, index: usize) -> f64 {
-        let all = self.expected(plan).as_secs_f64();
-        let left = self.left(plan, round, visit, index).as_secs_f64();
-        if all > 0.0 { (1.0 - left / all).clamp(0.0, 1.0) } else { 1.0 }
     }
 }
 
@@ -176,16 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_is_left_falls_to_that_of_the_last_run() {
+    fn what_is_done_is_not_ahead() {
         let plan = plan();
         let schedule = Schedule::new(&plan, &[]);
         // Loads of 3 s, two on each of four arrays, four rounds; and the building.
-        let expected = schedule.expected(&plan);
-        assert!(expected > Duration::from_secs(4 * (8 * 3 + 4)), "{expected:?}");
-        let last = *schedule.order(Order::Abba, 3).last().unwrap();
-        assert_eq!(schedule.left(&plan, 3, last, 1), Duration::from_secs(3));
-        let first = schedule.order(Order::Abba, 0)[0];
-        assert!(schedule.share(&plan, 0, first, 0) < 0.05);
-        assert!(schedule.share(&plan, 3, last, 1) > 0.95);
+        let all = schedule.ahead(&plan, 4, |_, _| false);
+        assert!(all > Duration::from_secs(4 * (8 * 3 + 4)), "{all:?}");
+        assert_eq!(schedule.ahead(&plan, 4, |_, round| round < 2), all / 2);
+        assert_eq!(schedule.ahead(&plan, 4, |_, _| true), Duration::ZERO);
     }
 }

@@ -395,7 +395,7 @@ impl Builder<'_> {
             members.push(match leg {
                 Leg::Missing => None,
                 Leg::Disk(disk) => Some(self.spec(disk)),
-                Leg::Array(below) => Some(MemberSpec::whole(self.nested(below, name))),
+                Leg::Array(below) => Some(MemberSpec::whole(self.nested(below, state, name))),
             });
         }
         let (out, spare) = match state {
@@ -431,9 +431,9 @@ impl Builder<'_> {
         self.run(command);
     }
 
-    fn nested(&mut self, below: &Array, above: &str) -> PathBuf {
+    fn nested(&mut self, below: &Array, state: &State, above: &str) -> PathBuf {
         let name = format!("{above}-{}", self.steps.len());
-        let members = self.create(below, &State::Healthy, &name);
+        let members = self.create(below, state.below(), &name);
         let control = self.directory("control");
         let file = self.served_file(below);
         self.serve(below, &members, &name, &control, vec!["--fuse".into(), text(&file)], &file);

@@ -185,8 +185,10 @@ pub(crate) fn recover(work: &Path) -> Result<Vec<String>, String> {
     wait_for_last(work);
     let (mut done, mut held) = (Vec::new(), Vec::new());
     // A line that was being written when the run was killed is of a step that did not begin.
-    let commands = text.lines().filter_map(|line| serde_json::from_str::<Vec<String>>(line).ok());
-    let mut commands: Vec<Vec<String>> = commands.collect();
+    let entries = text.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok());
+    // A loop device may be somebody else's by now.
+    let ours = entries.filter(|entry| disk_at(&entry.words) == entry.disk);
+    let mut commands: Vec<Vec<String>> = ours.map(|entry| entry.words).collect();
     if text.lines().next() != Some(&boot()) {
         // Since then the system was started anew: devices' names are others' now, only files are still there.
         commands.retain(|words| words.first().is_some_and(|program| program == "rm"));
@@ -217,8 +219,24 @@ pub(crate) fn record(work: &Path, words: &[String]) -> io::Result<()> {
     if file.metadata()?.len() == 0 {
         writeln!(file, "{}", boot())?;
     }
-    writeln!(file, "{}", serde_json::json!(words))?;
+    let entry = Entry { words: words.to_vec(), disk: disk_at(words) };
+    writeln!(file, "{}", serde_json::json!(entry))?;
     file.sync_data()
+}
+
+/// A line of the record.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Entry {
+    words: Vec<String>,
+    disk: Option<String>,
+}
+
+/// Of a device at a command's end, what sets its disk apart from all that had the name before.
+fn disk_at(words: &[String]) -> Option<String> {
+    let name = words.last()?.strip_prefix("/dev/")?;
+    let read = |file: &str| fs::read_to_string(format!("/sys/block/{name}/{file}")).ok();
+    // Before Linux 5.15 the file behind a loop device has to do.
+    read("diskseq").or_else(|| read("loop/backing_file"))
 }
 
 /// What sets this start of the system apart from others.
@@ -512,12 +530,22 @@ mod tests {
         let (file, other) = (image.to_str().unwrap(), device.to_str().unwrap());
         let lines = [
             "boot of yesterday".to_owned(),
-            serde_json::json!(["rm", "-f", file]).to_string(),
-            serde_json::json!(["unlink", other]).to_string(),
+            serde_json::json!({ "words": ["rm", "-f", file] }).to_string(),
+            serde_json::json!({ "words": ["unlink", other] }).to_string(),
         ];
         fs::write(work.path().join(RECORD), lines.join("\n") + "\n").unwrap();
         assert_eq!(recover(work.path()).unwrap(), [format!("rm -f {file}")]);
         assert!(!image.exists() && device.exists());
+    }
+
+    #[test]
+    fn a_loop_device_that_has_another_disk_by_now_is_left_alone() {
+        let work = tempfile::tempdir().unwrap();
+        let detach =
+            serde_json::json!({ "words": ["losetup", "--detach", "/dev/no-loop"], "disk": "7" });
+        fs::write(work.path().join(RECORD), format!("{}\n{detach}\n", boot())).unwrap();
+        assert_eq!(recover(work.path()), Ok(Vec::new()));
+        assert!(!has_left(work.path()));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! An array as a tree, for people: each unit's type, members, settings and size.
 
 use super::recipe::stripe;
-use crate::plan::{Array, DiskPlace, Leg, Plan, size_text};
+use crate::plan::{Array, DiskPlace, Leg, Over, Plan, size_text};
 use crate::record::{State, SubjectKind};
 
 /// The tree, a line for each unit.
 pub(crate) fn tree(plan: &Plan, array: &Array, state: &State) -> String {
-    let mut lines = vec![format!("{}: {}", array.name, unit(array))];
+    let mut lines = vec![format!("{}: {}", array.name, unit(array, array.shape.over))];
     below(plan, array, state, "", &mut lines);
     lines.join("\n")
 }
@@ -18,11 +18,13 @@ fn below(plan: &Plan, array: &Array, state: &State, indent: &str, lines: &mut Ve
         let told = match leg {
             Leg::Missing => "missing".into(),
             Leg::Disk(name) => format!("{name}: {}{}", disk(plan, name), status(leg, state)),
-            Leg::Array(below) => format!("{}: {}{}", below.name, unit(below), status(leg, state)),
+            Leg::Array(below) => {
+                format!("{}: {}{}", below.name, unit(below, Over::Fuse), status(leg, state))
+            }
         };
         lines.push(format!("{indent}{branch} {told}"));
         if let Leg::Array(array) = leg {
-            below(plan, array, &State::Healthy, &format!("{indent}{further} "), lines);
+            below(plan, array, state.below(), &format!("{indent}{further} "), lines);
         }
     }
 }
@@ -44,7 +46,8 @@ fn disk(plan: &Plan, name: &str) -> String {
     }
 }
 
-fn unit(array: &Array) -> String {
+/// `over`: how it is reached.
+fn unit(array: &Array, over: Over) -> String {
     let shape = &array.shape;
     let system = match array.kind {
         SubjectKind::Null => return "answers at once and moves nothing".into(),
@@ -71,7 +74,7 @@ fn unit(array: &Array) -> String {
     words.extend(shape.stripe_cache.map(|pages| format!("stripe cache {pages}")));
     words.extend(shape.read_ahead.map(|bytes| format!("read-ahead {}", size_text(bytes))));
     if array.kind == SubjectKind::Lapstrake {
-        words.push(format!("by {}", shape.over));
+        words.push(format!("by {over}"));
     }
     words.extend(shape.filesystem.map(|filesystem| filesystem.to_string()));
     words.join(", ")

@@ -161,7 +161,7 @@ lab.oneStrip = (figure, strip, far, isLast) => {
       Plot.areaY(strip.points, { ...at, fill: lab.colourOf(strip.line), fillOpacity: 0.25 }),
       Plot.lineY(strip.points, { ...at, stroke: lab.colourOf(strip.line), strokeWidth: 1.2, className: "curve" }),
       Plot.text([`${strip.line.name}, round ${strip.round} (${unit})`], { frameAnchor: "top-left", dy: -16, fontWeight: 600, fill: "currentColor" }),
-      Plot.text(strip.marks, { x: "until", text: (mark) => `${mark.what} until here`, frameAnchor: "bottom", textAnchor: "end", dx: -4, dy: -4, fill: "currentColor" }),
+      Plot.text(strip.marks, { x: "until", text: (mark) => `${mark.what}${mark.ended ? " until here" : ""}`, frameAnchor: "bottom", textAnchor: "end", dx: -4, dy: -4, fill: "currentColor" }),
       Plot.ruleY([0]),
     ],
   });
@@ -184,6 +184,6 @@ lab.strip = (table, line) => {
   }));
   if (points.length < 2) return null;
   const seconds = length * step;
-  const marks = series.marks.map((mark) => ({ what: mark.what, from: mark.from_ms / 1000, until: (mark.until_ms ?? seconds * 1000) / 1000 }));
+  const marks = series.marks.map((mark) => ({ what: mark.what, from: mark.from_ms / 1000, until: (mark.until_ms ?? seconds * 1000) / 1000, ended: mark.until_ms !== null }));
   return { line, round: run.round, unit: table.unit, points, marks, seconds };
 };

@@ -36,7 +36,7 @@ lab.charts.parallel = (figure, tables, isShown) => {
   lab.place(figure, "All loads at once, each case as percent of the best", plot, lab.legend(names));
 };
 
-const SIZES = ["amount", "bitmap_chunk", "block_size", "chunk", "from", "read_ahead", "size", "to"];
+const SIZES = ["amount", "bitmap_chunk", "block_size", "chunk", "file_size", "from", "read_ahead", "size", "to"];
 const said = (name, value) => (SIZES.includes(name) && value >= 1024 ? lab.size(value) : `${value}`);
 
 /** What lines differ in: groups of points that are the same but for one numeric parameter. */
@@ -107,7 +107,7 @@ lab.charts.scaling = (figure, group) => {
 lab.zones = (data) => {
   const curves = [];
   for (const table of data.tables) {
-    for (const line of table.lines) {
+    for (const line of table.lines.filter((line) => !line.floor)) {
       const runs = data.export.experiments[line.experiment].cases[line.case].runs;
       const phases = runs.flatMap((run) => run.phases.filter((phase) => phase.name === table.phase && phase.zones.length > 1));
       if (phases.length > 0) curves.push({ name: line.name, points: phases[0].zones });
