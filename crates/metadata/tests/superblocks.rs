@@ -3,7 +3,7 @@
 use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
 use lapstrake_metadata::v1::{self, feature};
 use lapstrake_metadata::{
-    ByteOrder, Role, Superblock, SuperblockError, Unsupported, Version, read_at, v090,
+    ByteOrder, MAGIC, Role, Superblock, SuperblockError, Unsupported, Version, read_at, v090,
 };
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn word(value: u32, order: ByteOrder) -> [u8; 4] {
 
 fn sound_v090(mut bytes: Vec<u8>, order: ByteOrder) -> Vec<u8> {
     bytes.resize(4096, 0);
-    for (at, value) in [(0, v090::MAGIC), (1, 0), (2, 90), (9, 6), (10, 5), (992, 4)] {
+    for (at, value) in [(0, MAGIC), (1, 0), (2, 90), (9, 6), (10, 5), (992, 4)] {
         bytes[at * 4..at * 4 + 4].copy_from_slice(&word(value, order));
     }
     let sum = v090::checksum(bytes[..4096].try_into().unwrap(), order);
