@@ -54,7 +54,7 @@ pub fn read_at(
         return Err(SuperblockError::DataOffset { found: sb.data_offset });
     }
     if sb.data_size > room {
-        return Err(SuperblockError::DataSize { found: sb.data_size });
+        return Err(SuperblockError::CutShort { found: sb.data_size, room });
     }
     Ok(Superblock::V1(sb))
 }

@@ -153,7 +153,7 @@ fn the_kernels_refusals_are_errors() {
     assert_eq!(refused(|sb| sb.data_size = 9), SuperblockError::DataSize { found: 9 });
     assert_eq!(
         refused(|sb| sb.data_size = DEVICE.0 - 2047),
-        SuperblockError::DataSize { found: DEVICE.0 - 2047 }
+        SuperblockError::CutShort { found: DEVICE.0 - 2047, room: DEVICE.0 - 2048 }
     );
     let Superblock::V1(mut sb) = v1_with(|_| {}) else { unreachable!() };
     let end = Version::V1_0.superblock(DEVICE).unwrap().0;
