@@ -21,8 +21,14 @@ fuzz_target!(|data: &[u8]| {
     let Ok(layout) = Layout::from_md(Level::Raid5, u32::from(head[1] % 6)) else { return };
     let raid_disks = 2 + u16::from(head[2] % 6);
     let component = chunk * (1 + u64::from(head[3]));
-    let config =
-        Config { level: Level::Raid5, layout, chunk, raid_disks, component, member_sizes: Vec::new() };
+    let config = Config {
+        level: Level::Raid5,
+        layout,
+        chunk,
+        raid_disks,
+        component,
+        member_sizes: Vec::new(),
+    };
     let Ok(Geometry::Parity(geometry)) = Geometry::new(&config) else { return };
     let entries: Vec<Entry> = rest.chunks_exact(18).take(ppl::ENTRIES_MAX).map(entry).collect();
     let mut area = Header { signature: SIGNATURE, generation: 1, entries }.encode().to_vec();

@@ -5,7 +5,7 @@
 
 use lapstrake_fuzz::exercise;
 use lapstrake_geometry::Sectors;
-use lapstrake_metadata::{ByteOrder, Version, read_at, v090};
+use lapstrake_metadata::{ByteOrder, MAGIC, Version, read_at, v090};
 use libfuzzer_sys::fuzz_target;
 
 const DEVICE: Sectors = Sectors(1 << 30);
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
             ByteOrder::Little => value.to_le_bytes(),
             ByteOrder::Big => value.to_be_bytes(),
         };
-        bytes[..4].copy_from_slice(&word(v090::MAGIC));
+        bytes[..4].copy_from_slice(&word(MAGIC));
         bytes[4..8].copy_from_slice(&word(0));
         bytes[8..12].copy_from_slice(&word(90 + u32::from(kind & 2 != 0)));
         let sum = v090::checksum(bytes[..4096].try_into().expect("4096"), order);

@@ -2,7 +2,7 @@
 
 use crate::Cli;
 use crate::exit::{Exit, Failure, Outcome};
-use clap::CommandFactory;
+use clap::{Arg, ArgGroup, Command, CommandFactory, Id};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -51,6 +51,38 @@ pub fn completions(args: &CompletionsArgs) -> Outcome {
 pub fn man(args: &ManArgs) -> Outcome {
     let failed = |error: io::Error| Failure::new(format!("{}: {error}", args.dir.display()));
     std::fs::create_dir_all(&args.dir).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), &args.dir).map_err(failed)?;
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::generate_to(with_usage(command), &args.dir).map_err(failed)?;
     Ok(Exit::Done)
+}
+
+/// A command that is built, with a synopsis of all that is its own: without it `clap_mangen` tells no values.
+fn with_usage(command: Command) -> Command {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
+    if command.has_subcommands() {
+        return command.mut_subcommands(with_usage).override_usage(name + " <COMMAND>");
+    }
+    let alternatives = |group: &ArgGroup| {
+        let members =
+            command.get_arguments().filter(|arg| group.get_args().any(|id| id == arg.get_id()));
+        format!("<{}>", members.map(ToString::to_string).collect::<Vec<_>>().join("|"))
+    };
+    let groups: Vec<_> = command.get_groups().filter(|group| group.is_required_set()).collect();
+    let grouped: Vec<&Id> = groups.iter().flat_map(|group| group.get_args()).collect();
+    let is_own =
+        |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
+    let own = command.get_arguments().filter(is_own);
+    let alone = own.filter(|arg| !grouped.contains(&arg.get_id()));
+    let (positional, options): (Vec<&Arg>, Vec<&Arg>) = alone.partition(|arg| arg.is_positional());
+    let (required, optional): (Vec<&Arg>, Vec<&Arg>) =
+        options.into_iter().partition(|arg| arg.is_required_set());
+    let words = [name]
+        .into_iter()
+        .chain(required.into_iter().map(ToString::to_string))
+        .chain(groups.into_iter().map(alternatives))
+        .chain(optional.into_iter().map(|arg| format!("[{arg}]")))
+        .chain(positional.into_iter().map(ToString::to_string));
+    let usage = words.collect::<Vec<_>>().join(" ");
+    command.override_usage(usage)
 }

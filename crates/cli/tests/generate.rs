@@ -34,6 +34,31 @@ fn every_command_gets_a_page() {
 }
 
 #[test]
+fn a_synopsis_tells_every_argument_with_its_values() {
+    let lab = Lab::new(&[]);
+    lab.run("man man1").ok();
+    let synopsis = |command: &str| {
+        let page = String::from_utf8(lab.read(&format!("man1/lapstrake{command}.1"))).unwrap();
+        let line = page.lines().skip_while(|line| *line != ".SH SYNOPSIS").nth(1);
+        line.unwrap().replace('\\', "").replace("fB", "").replace("fR", "")
+    };
+    assert_eq!(synopsis(""), "lapstrake <COMMAND>");
+    assert_eq!(synopsis("-disk"), "lapstrake disk <COMMAND>");
+    assert_eq!(
+        synopsis("-examine"),
+        "lapstrake examine [--bitmap] [--badblocks] [--json] <MEMBER>..."
+    );
+    let create = synopsis("-create");
+    assert!(create.starts_with("lapstrake create --level <LEVEL> "), "{create}");
+    assert!(create.contains(" [--chunk <SIZE>] "), "{create}");
+    assert!(create.contains(" [--write-behind[=<N>]] "), "{create}");
+    assert!(create.ends_with(" <NAME> <MEMBER|missing>..."), "{create}");
+    let export = synopsis("-lab-export");
+    assert!(export.starts_with("lapstrake lab export <--csv|--json|--markdown> "), "{export}");
+    assert!(export.ends_with(" [EXPERIMENT]..."), "{export}");
+}
+
+#[test]
 fn usage_errors_exit_with_2_and_help_with_0() {
     let lab = Lab::new(&[]);
     assert_eq!(lab.run("").code, 2);

@@ -179,14 +179,8 @@ impl Queue {
         }
     }
 
-    /// Ends socket operations with this token: each still completes once, with `ECANCELED` unless it
-    /// was done already. Operations on members are not cancelled.
-    pub fn cancel(&mut self, token: u64) {
-        self.cancel_where(|slot| slot.token == token);
-    }
-
-    /// As [`Queue::cancel`], for every socket operation on a descriptor; close it after the last
-    /// completion.
+    /// Ends the socket operations on a descriptor: each still completes once, with `ECANCELED` unless
+    /// it was done already. Close the descriptor after the last completion.
     pub fn cancel_fd(&mut self, fd: RawFd) {
         self.cancel_where(|slot| slot.fd == fd);
     }
@@ -210,17 +204,6 @@ impl Queue {
                 return Ok(());
             }
         }
-    }
-
-    /// As [`Queue::wait`], never blocking.
-    ///
-    /// # Errors
-    /// As [`Queue::wait`].
-    pub fn poll(&mut self, out: &mut Vec<Completion>) -> io::Result<()> {
-        self.waker.awake();
-        self.turn(Patience::None)?;
-        out.append(&mut self.ready);
-        Ok(())
     }
 
     fn patience(&self, deadline: Option<Instant>) -> Patience {

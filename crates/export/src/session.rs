@@ -414,8 +414,12 @@ impl Client for NbdSession {
         inward.into_iter().chain(outward).min()
     }
 
-    fn cut_off(&mut self, cx: &mut Context<'_>) {
-        self.log.say("an NBD client was cut off: it held memory that others lacked");
+    fn handshake_since(&self) -> Option<Instant> {
+        (!self.open).then_some(self.began)
+    }
+
+    fn cut_off(&mut self, cx: &mut Context<'_>, why: &str) {
+        self.log.say(&format!("an NBD client was cut off: {why}"));
         self.close(cx);
     }
 

@@ -25,8 +25,14 @@ pub trait Client: Send {
     fn idle_since(&self) -> Option<Instant> {
         None
     }
-    /// Others need the memory that it holds ([`Client::idle_since`]): close.
-    fn cut_off(&mut self, cx: &mut Context<'_>) {
+    /// Since when it has been shaking hands, if it does. While others find no room, the oldest of those
+    /// is closed.
+    fn handshake_since(&self) -> Option<Instant> {
+        None
+    }
+    /// Others lack what it holds, and `why` says what that is: close.
+    fn cut_off(&mut self, cx: &mut Context<'_>, why: &str) {
+        let _ = why;
         cx.close();
     }
     /// The server is about to stop: finish what runs, take nothing new, then close.

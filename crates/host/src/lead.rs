@@ -40,6 +40,8 @@ const META_BYTES: usize = 2 << 20;
 const STOPPING: &str = "the array is being stopped; nothing was changed";
 /// Clients at a time, those that shake hands counted: each costs a descriptor and some 30 KiB.
 const CLIENTS_MAX: usize = 256;
+/// Clients at a time for which room is being made.
+const NEWCOMERS_MAX: usize = 16;
 /// How long to wait after the system has refused to accept a client.
 const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 
@@ -99,6 +101,8 @@ pub(crate) struct Lead {
     /// Listeners whose last accept the system refused, and when they are tried again.
     refused: Vec<usize>,
     accept_at: Option<Time>,
+    /// Accepted, each with its listener; a shard was asked to make room for each.
+    newcomers: VecDeque<(usize, OwnedFd)>,
     /// When checks and repairs may run, and when to look again whether that is now.
     check_window: Option<CheckWindow>,
     window_at: Option<Time>,
@@ -151,6 +155,7 @@ impl Lead {
             listeners: Vec::new(),
             refused: Vec::new(),
             accept_at: None,
+            newcomers: VecDeque::new(),
             check_window: None,
             window_at: None,
             dealt: vec![0],
@@ -405,12 +410,27 @@ impl Lead {
     }
 
     fn greet(&mut self, core: &mut Core, listener: usize, socket: OwnedFd) {
-        if self.homes.iter().sum::<usize>() >= CLIENTS_MAX {
-            self.log.say(&format!("a client was turned away: {CLIENTS_MAX} are there already"));
+        if self.clients() >= CLIENTS_MAX {
+            self.newcomers.push_back((listener, socket));
+            if self.newcomers.len() > NEWCOMERS_MAX {
+                return self.no_room();
+            }
+            core.peers[0].send(Message::MakeRoom);
             return;
         }
         let client = (self.listeners[listener].greeter)(socket);
         self.welcome(core, client);
+    }
+
+    fn clients(&self) -> usize {
+        self.homes.iter().sum()
+    }
+
+    /// For the first newcomer, unless a client has left since room was asked for.
+    pub(crate) fn no_room(&mut self) {
+        if self.newcomers.pop_front().is_some() {
+            self.log.say(&format!("a client was turned away: {CLIENTS_MAX} are there already"));
+        }
     }
 
     /// Gives a client to the shard that has the fewest.
@@ -432,6 +452,11 @@ impl Lead {
 
     pub(crate) fn client_gone(&mut self, core: &mut Core, shard: usize) {
         self.homes[shard] -= 1;
+        if let Some((listener, socket)) =
+            self.newcomers.pop_front().filter(|_| self.stop == Stop::No)
+        {
+            self.greet(core, listener, socket);
+        }
         self.redeal(core);
         self.accept_again(core);
     }
@@ -680,7 +705,7 @@ impl Lead {
         work.bitmap_writes = self.supervisor.as_ref().map_or(0, Supervisor::bitmap_writes);
         (detail.work, detail.memory) = (work, memory);
         detail.stripe_cache_size = self.cache_size;
-        detail.clients = self.homes.iter().sum();
+        detail.clients = self.clients();
         detail.backend = core.queue.backend();
         detail
     }

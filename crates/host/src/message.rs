@@ -68,6 +68,10 @@ pub(crate) enum Message {
     Client(Box<dyn Client>),
     /// To the lead: one client less on a shard.
     ClientGone { shard: usize },
+    /// Close the client that has shaken hands for longest, or ask the next shard to.
+    MakeRoom,
+    /// To the lead: no shard had one to close.
+    NoRoom,
     /// To the lead: an [`Outsider`](crate::Outsider) comes, or goes.
     Outsider { comes: bool },
     /// Route nothing new; say [`Message::Paused`] when all that was routed has ended.

@@ -18,6 +18,9 @@ use std::{
 /// anything.
 const HOARDING: Duration = Duration::from_secs(1);
 
+/// A client that has shaken hands for so long is closed if another needs its place.
+const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
+
 /// After this time those who lack memory are tried again, though nobody gave any back.
 const HUNGER: Duration = Duration::from_millis(500);
 
@@ -164,6 +167,7 @@ impl Runner {
             (Message::AddDevice(device), _) => core.add_device(device),
             (Message::RemoveDevice(member), _) => core.remove_device(member),
             (Message::Client(client), _) => self.welcome(client),
+            (Message::MakeRoom, _) => self.make_room(),
             (Message::Pause, _) => {
                 core.pause();
                 self.pausing = true;
@@ -173,6 +177,7 @@ impl Runner {
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),
             (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
+            (Message::NoRoom, Some(lead)) => lead.no_room(),
             (Message::Outsider { comes }, Some(lead)) => lead.outsider(core, comes),
             (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
             (Message::Paused, Some(lead)) => lead.paused(core),
@@ -199,6 +204,24 @@ impl Runner {
             return self.drop_if_over(key);
         }
         self.with(key, |session, cx| session.start(cx));
+    }
+
+    fn make_room(&mut self) {
+        let shaking =
+            self.open_sessions().filter_map(|(key, it)| Some((it.handshake_since()?, key)));
+        let oldest = shaking.min().filter(|(since, _)| since.elapsed() >= HANDSHAKE_MIN);
+        let next = self.core.index + 1;
+        match oldest {
+            Some((_, client)) => self.with(client, |session, cx| {
+                session.cut_off(cx, "its handshake was not over when another needed its place");
+            }),
+            None if next < self.core.peers.len() => {
+                self.core.peers[next].send(Message::MakeRoom);
+            }
+            None => {
+                self.core.peers[0].send(Message::NoRoom);
+            }
+        }
     }
 
     fn shut_down(&mut self) {
@@ -241,7 +264,9 @@ impl Runner {
             .map(|(key, _)| key)
             .collect();
         for client in due {
-            self.with(client, |session, cx| session.cut_off(cx));
+            self.with(client, |session, cx| {
+                session.cut_off(cx, "it held memory that others lacked");
+            });
         }
     }
 

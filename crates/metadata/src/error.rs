@@ -73,11 +73,22 @@ pub enum SuperblockError {
     /// A field that has to be zero is not; newer kernels keep the logical block size there.
     #[error("reserved fields are not zero")]
     Padding,
-    /// `data_size` is less than md wants, or more than the member has.
-    #[error("data size of {found} sectors is not possible on this member")]
+    /// `data_size` is less than md wants.
+    #[error("a data size of {found} sectors is less than any array has")]
     DataSize {
         /// Sectors, as stored.
         found: u64,
+    },
+    /// The member has less room for data than `data_size`.
+    #[error(
+        "it tells of {found} sectors of data, where {room} fit: the device is cut short, a part of \
+         the member only"
+    )]
+    CutShort {
+        /// Sectors, as stored.
+        found: u64,
+        /// Sectors.
+        room: u64,
     },
     /// The data would lie over the superblock, or not on the member.
     #[error(

@@ -30,6 +30,6 @@ mod wire;
 pub use error::SuperblockError;
 pub use lapstrake_geometry::Version;
 pub use role::{Device, Role};
-pub use superblock::{Superblock, read_at, uuid_text};
+pub use superblock::{MAGIC, Superblock, read_at, uuid_text};
 pub use unsupported::Unsupported;
 pub use wire::ByteOrder;

@@ -14,6 +14,9 @@ use crate::v1::{MAX_SECTOR, feature, role};
 use crate::wire::{ByteOrder, Field};
 use crate::{Device, Role, SuperblockError, Unsupported, Version, ppl, v1, v090};
 
+/// What a superblock begins with, in every version.
+pub const MAGIC: u32 = 0xa92b_4efc;
+
 /// One member's superblock, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // one per member, and 0.90 is the rare one
@@ -51,7 +54,7 @@ pub fn read_at(
         return Err(SuperblockError::DataOffset { found: sb.data_offset });
     }
     if sb.data_size > room {
-        return Err(SuperblockError::DataSize { found: sb.data_size });
+        return Err(SuperblockError::CutShort { found: sb.data_size, room });
     }
     Ok(Superblock::V1(sb))
 }

@@ -15,11 +15,10 @@ use alloc::vec::Vec;
 use lapstrake_geometry::Slot;
 
 use crate::error::SuperblockError;
+use crate::superblock::MAGIC;
 use crate::wire::{ByteOrder, Field, on_disk};
 use crate::{Device, Role, Version};
 
-/// `md_magic`.
-pub const MAGIC: u32 = 0xa92b_4efc;
 /// Entries of `disks`.
 pub const MAX_DISKS: usize = Version::V090.max_members() as usize;
 

@@ -14,10 +14,9 @@ use lapstrake_geometry::Sectors;
 
 use crate::Version;
 use crate::error::SuperblockError;
+use crate::superblock::MAGIC;
 use crate::wire::{ByteOrder, Field, on_disk};
 
-/// `magic`, in every version.
-pub const MAGIC: u32 = 0xa92b_4efc;
 /// Most entries of `dev_roles`: what is left of 4096 bytes.
 pub const MAX_DEV: u32 = Version::V1_2.max_members() as u32;
 /// `resync_offset` and `recovery_offset` when all is in sync.

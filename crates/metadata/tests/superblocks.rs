@@ -3,7 +3,7 @@
 use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
 use lapstrake_metadata::v1::{self, feature};
 use lapstrake_metadata::{
-    ByteOrder, Role, Superblock, SuperblockError, Unsupported, Version, read_at, v090,
+    ByteOrder, MAGIC, Role, Superblock, SuperblockError, Unsupported, Version, read_at, v090,
 };
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn word(value: u32, order: ByteOrder) -> [u8; 4] {
 
 fn sound_v090(mut bytes: Vec<u8>, order: ByteOrder) -> Vec<u8> {
     bytes.resize(4096, 0);
-    for (at, value) in [(0, v090::MAGIC), (1, 0), (2, 90), (9, 6), (10, 5), (992, 4)] {
+    for (at, value) in [(0, MAGIC), (1, 0), (2, 90), (9, 6), (10, 5), (992, 4)] {
         bytes[at * 4..at * 4 + 4].copy_from_slice(&word(value, order));
     }
     let sum = v090::checksum(bytes[..4096].try_into().unwrap(), order);
@@ -153,7 +153,7 @@ fn the_kernels_refusals_are_errors() {
     assert_eq!(refused(|sb| sb.data_size = 9), SuperblockError::DataSize { found: 9 });
     assert_eq!(
         refused(|sb| sb.data_size = DEVICE.0 - 2047),
-        SuperblockError::DataSize { found: DEVICE.0 - 2047 }
+        SuperblockError::CutShort { found: DEVICE.0 - 2047, room: DEVICE.0 - 2048 }
     );
     let Superblock::V1(mut sb) = v1_with(|_| {}) else { unreachable!() };
     let end = Version::V1_0.superblock(DEVICE).unwrap().0;

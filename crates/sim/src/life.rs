@@ -65,6 +65,52 @@ pub(crate) struct Setup {
     pub journal: Option<JournalConfig>,
 }
 
+impl Setup {
+    /// Pages of each shard's stripe cache and journal.
+    fn scratch_pages(&self, plan: &Plan) -> u32 {
+        cache_pages(plan, &self.geometry) + self.journal.map_or(0, |_| JOURNAL_PAGES)
+    }
+
+    fn shards(&self, plan: &Plan, members: &[MemberConfig]) -> Vec<Shard> {
+        let first = &self.members[0].1.superblock;
+        let shard = |index: usize| {
+            Shard::new(ShardConfig {
+                geometry: self.geometry.clone(),
+                members: members.to_vec(),
+                read_only: false,
+                block: Sectors(plan.block()),
+                in_sync_to: self.resync_from.unwrap_or(FULLY_TRUSTED),
+                bitmap: self.intent.as_ref().map(|i| BitmapTerms::of(&i.superblock)),
+                scratch: BufId(index as u32),
+                scratch_pages: self.scratch_pages(plan),
+                log_signature: first.has_ppl().then(|| ppl::signature(first.set_uuid())),
+                lost: Vec::new(),
+                journal: self.journal,
+                behind_pages: plan.behind_pages,
+            })
+        };
+        (0..plan.shards).map(shard).collect()
+    }
+
+    fn supervisor(&self, plan: &Plan, span: u64) -> Supervisor {
+        Supervisor::new(SupervisorConfig {
+            geometry: self.geometry.clone(),
+            members: self.members.iter().map(|(_, record)| record.clone()).collect(),
+            shards: plan.shards as u32,
+            safe_mode_delay_ns: plan.safe_mode_delay_ns,
+            resync_from: self.resync_from,
+            was_replayed: self.was_replayed,
+            intent: self.intent.clone(),
+            epoch_s: EPOCH_S,
+            sync: SyncConfig {
+                speed: SyncSpeed::default(),
+                frozen: plan.frozen,
+                span: Sectors(span),
+            },
+        })
+    }
+}
+
 /// How a life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -269,6 +315,35 @@ pub(crate) struct Life<'a> {
 /// The supervisor's thread, as the end of a lane; shards are their numbers.
 const LEAD: usize = usize::MAX;
 
+fn member_config(record: &MemberRecord, dice: &mut Dice) -> MemberConfig {
+    MemberConfig {
+        data_offset: record.superblock.data_offset(),
+        slot: record.slot,
+        trusted_to: record.trusted_to,
+        rotational: dice.one_in(2),
+        bad_blocks: bad_ranges(record),
+        write_mostly: record.superblock.write_mostly(),
+        log: record.superblock.ppl(),
+    }
+}
+
+/// Of two members in one slot the first is being replaced.
+fn replaced(configs: &[MemberConfig]) -> impl Iterator<Item = MemberId> {
+    let is_replaced = |(index, one): &(usize, &MemberConfig)| {
+        one.slot.is_some() && configs[index + 1..].iter().any(|other| other.slot == one.slot)
+    };
+    configs.iter().enumerate().filter(is_replaced).map(|(index, _)| MemberId(index as u16))
+}
+
+/// Those that replace them, if they may hold all that these do.
+fn whole_replacements(configs: &[MemberConfig]) -> impl Iterator<Item = MemberId> {
+    let is_whole = |(index, one): &(usize, &MemberConfig)| {
+        let replaces = configs[..*index].iter().any(|other| other.slot == one.slot);
+        one.slot.is_some() && one.trusted_to == FULLY_TRUSTED && replaces
+    };
+    configs.iter().enumerate().filter(is_whole).map(|(index, _)| MemberId(index as u16))
+}
+
 impl<'a> Life<'a> {
     #[allow(clippy::too_many_arguments, reason = "made in one place")]
     pub(crate) fn new(
@@ -281,97 +356,31 @@ impl<'a> Life<'a> {
         first_stamp: u32,
         trace: bool,
     ) -> Self {
-        let Setup {
-            geometry,
-            members,
-            returning,
-            was_forced,
-            was_replayed,
-            resync_from,
-            intent,
-            journal,
-        } = setup;
-        let first = &members[0].1.superblock;
-        let log_signature = first.has_ppl().then(|| ppl::signature(first.set_uuid()));
-        let external = intent.as_ref().is_some_and(|intent| intent.external);
-        let configs: Vec<MemberConfig> = members
-            .iter()
-            .map(|(_, record)| MemberConfig {
-                data_offset: record.superblock.data_offset(),
-                slot: record.slot,
-                trusted_to: record.trusted_to,
-                rotational: dice.one_in(2),
-                bad_blocks: bad_ranges(record),
-                write_mostly: record.superblock.write_mostly(),
-                log: record.superblock.ppl(),
-            })
-            .collect();
-        // Of two in one slot the first is being replaced.
-        let is_replaced = |(index, one): &(usize, &MemberConfig)| {
-            one.slot.is_some() && configs[index + 1..].iter().any(|other| other.slot == one.slot)
-        };
-        // What replaces it may hold all that it does.
-        let is_whole = |(index, one): &(usize, &MemberConfig)| {
-            let replaces = configs[..*index].iter().any(|other| other.slot == one.slot);
-            one.slot.is_some() && one.trusted_to == FULLY_TRUSTED && replaces
-        };
-        let whole = configs.iter().enumerate().filter(is_whole);
-        let unheard = whole.map(|(index, _)| (MemberId(index as u16), 0)).collect();
-        let to_go = configs.iter().enumerate().filter(is_replaced);
-        let to_go = to_go.map(|(index, _)| MemberId(index as u16)).collect();
-        for (disk, record) in &members {
+        let configs: Vec<MemberConfig> =
+            setup.members.iter().map(|(_, record)| member_config(record, dice)).collect();
+        for (disk, record) in &setup.members {
             if record.slot.is_none() || record.trusted_to != FULLY_TRUSTED {
                 disks[*disk].renew();
             }
         }
-        let pages = cache_pages(plan, &geometry) + journal.map_or(0, |_| JOURNAL_PAGES);
-        let span = span(plan, &geometry);
-        let shard = |index: usize| {
-            Shard::new(ShardConfig {
-                geometry: geometry.clone(),
-                members: configs.clone(),
-                read_only: false,
-                block: Sectors(plan.block()),
-                in_sync_to: resync_from.unwrap_or(FULLY_TRUSTED),
-                bitmap: intent.as_ref().map(|i| BitmapTerms::of(&i.superblock)),
-                scratch: BufId(index as u32),
-                scratch_pages: pages,
-                log_signature,
-                lost: Vec::new(),
-                journal,
-                behind_pages: plan.behind_pages,
-            })
-        };
+        let pages = setup.scratch_pages(plan) + plan.behind_pages;
+        let span = span(plan, &setup.geometry);
+        let superblocks = || setup.members.iter().map(|(_, record)| &record.superblock);
+        let external = setup.intent.as_ref().is_some_and(|intent| intent.external);
         Self {
-            memory: Memory::new(
-                (0..plan.shards).map(|_| ((pages + plan.behind_pages) * PAGE_BYTES) as usize),
-            ),
-            shards: (0..plan.shards).map(shard).collect(),
-            disk_of: members.iter().map(|(disk, _)| *disk).collect(),
-            data_area: members.iter().map(|(_, record)| data_area(&record.superblock)).collect(),
-            log_area: members.iter().map(|(_, record)| log_area(&record.superblock)).collect(),
-            supervisor: Supervisor::new(SupervisorConfig {
-                geometry: geometry.clone(),
-                members: members.into_iter().map(|(_, record)| record).collect(),
-                shards: plan.shards as u32,
-                safe_mode_delay_ns: plan.safe_mode_delay_ns,
-                resync_from,
-                was_replayed,
-                intent,
-                epoch_s: EPOCH_S,
-                sync: SyncConfig {
-                    speed: SyncSpeed::default(),
-                    frozen: plan.frozen,
-                    span: Sectors(span),
-                },
-            }),
+            memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
+            shards: setup.shards(plan, &configs),
+            disk_of: setup.members.iter().map(|(disk, _)| *disk).collect(),
+            data_area: superblocks().map(data_area).collect(),
+            log_area: superblocks().map(log_area).collect(),
+            supervisor: setup.supervisor(plan, span),
             plan,
             dice,
             disks,
             oracle,
             file,
             file_use: if external { FileUse::InUse } else { FileUse::None },
-            geometry,
+            geometry: setup.geometry,
             desk: Desk::default(),
             now: Time(0),
             queue: Agenda::default(),
@@ -385,25 +394,25 @@ impl<'a> Life<'a> {
             requests_left: plan.requests,
             swept: false,
             lingers_until: None,
-            errands_left: returning.len(),
+            errands_left: setup.returning.len(),
             sequential: 0,
             span,
             phase: Phase::Load,
-            was_forced,
-            returning,
+            was_forced: setup.was_forced,
+            returning: setup.returning,
             known: configs.len() as u16,
             vanished: BTreeSet::new(),
             dark: BTreeSet::new(),
             doomed_at: None,
-            unheard,
+            unheard: whole_replacements(&configs).map(|member| (member, 0)).collect(),
             fresh: BTreeSet::new(),
             hit: BTreeSet::new(),
-            to_go,
+            to_go: replaced(&configs).collect(),
             unflushed: BTreeSet::new(),
             recorded: BTreeSet::new(),
             sore: BTreeSet::new(),
             failing_reads: 0,
-            proof: courses::proof(plan, was_forced),
+            proof: courses::proof(plan, setup.was_forced),
             ios: 0,
             events: 0,
             was_active: false,

@@ -8,6 +8,8 @@ use std::fmt;
 /// One read in so many meets with a bad sector; on arrays with logs or a journal; 0: none.
 const SPOILS: [u64; 5] = [0, 0, 30, 200, 1000];
 const LOGGED_SPOILS: [u64; 5] = [0, 5, 10, 30, 200];
+/// Sectors of each member's partial parity log.
+const LOGS: [Option<u16>; 5] = [None, Some(32), Some(64), Some(536), Some(2048)];
 
 /// A configuration drawn from a seed.
 #[derive(Clone, Debug)]
@@ -93,41 +95,58 @@ pub struct Plan {
 impl Plan {
     /// The plan of a seed.
     pub(crate) fn draw(dice: &mut Dice) -> Self {
+        let mut plan = Self::draw_parts(dice);
+        let level = plan.level;
+        let members = (1 << plan.disks) - 1;
+        if plan.behind_pages > 0 && plan.write_mostly & members != 0 {
+            plan.shards = 1;
+        }
+        plan.replaces = level.has_redundancy() && plan.version != Version::V090 && dice.one_in(3);
+        if plan.replaces {
+            plan.frozen = dice.one_in(8);
+            let least = plan.sizes.iter().min().expect("two members or more");
+            plan.sizes.push(least + plan.chunk.0.max(2) * dice.below(3));
+        }
+        if level.has_redundancy() {
+            // What a log names when the power goes is little: it is to hold bad sectors now and then.
+            let rare = if plan.log.is_some() { &LOGGED_SPOILS } else { &SPOILS };
+            plan.spoil_every = dice.pick(rare);
+        }
+        if level.has_redundancy() && dice.one_in(12) {
+            plan.be_tall(dice);
+        }
+        let has_journal = level.is_parity() && plan.log.is_none() && dice.one_in(3);
+        let mut plan = if has_journal { plan.with_journal(dice) } else { plan };
+        if plan.shards > 1 && plan.log.is_none() {
+            plan.redeals = dice.pick(&[0, 2, 6]);
+        }
+        plan.be_uneven(&mut dice.beside());
+        plan
+    }
+
+    /// The parts as they are drawn, before [`Plan::draw`] makes them go together.
+    fn draw_parts(dice: &mut Dice) -> Self {
         use Level::{Linear, Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
         let level = dice.pick(&[
             Linear, Raid0, Raid1, Raid1, Raid1, Raid4, Raid5, Raid5, Raid5, Raid6, Raid6, Raid6,
             Raid10, Raid10,
         ]);
-        let disks = u64::from(level.min_members()).max(2) + dice.below(4);
-        let chunk = if level == Raid1 { 0 } else { dice.pick(&[8, 8, 16, 32]) };
-        let layout = draw_layout(level, disks, dice);
-        let size = match level {
-            Raid1 => 2 * dice.between(64..=160),
-            _ => chunk * dice.between(128 / chunk..=256 / chunk),
-        };
-        // The least member decides what the array uses; the others may have more.
-        let unit = chunk.max(2);
-        let mut sizes: Vec<u64> = (0..disks).map(|_| size + unit * dice.below(3)).collect();
-        sizes[dice.below(disks) as usize] = size;
+        let (layout, chunk, sizes) = draw_members(level, dice);
         // 0.90 cannot record a RAID0's layout.
         let versions = [Version::V1_0, Version::V1_1, Version::V1_2, Version::V1_2, Version::V090];
         let versions = &versions[..if level == Raid0 { 4 } else { 5 }];
         let bitmap = level.has_redundancy() && dice.one_in(2);
         let version = dice.pick(versions);
         let logs = level == Raid5 && version != Version::V090 && !bitmap;
-        let mut plan = Self {
+        Self {
             level,
             layout,
             chunk: Sectors(chunk),
-            disks: disks as u16,
+            disks: sizes.len() as u16,
             sizes,
             version,
             bitmap_chunk: bitmap.then(|| dice.pick(&[8, 16, 64])),
-            log: if logs {
-                dice.pick(&[None, Some(32), Some(64), Some(536), Some(2048)])
-            } else {
-                None
-            },
+            log: if logs { dice.pick(&LOGS) } else { None },
             shards: dice.pick(&[1, 1, 2, 3]),
             span_units: dice.between(1..=4),
             cache_ops: dice.pick(&[1, 2, 8]),
@@ -161,31 +180,7 @@ impl Plan {
             uneven_cuts: false,
             file_fault_every: 0,
             converges: false,
-        };
-        let members = (1 << plan.disks) - 1;
-        if plan.behind_pages > 0 && plan.write_mostly & members != 0 {
-            plan.shards = 1;
         }
-        plan.replaces = level.has_redundancy() && plan.version != Version::V090 && dice.one_in(3);
-        if plan.replaces {
-            plan.frozen = dice.one_in(8);
-            plan.sizes.push(size + unit * dice.below(3));
-        }
-        if level.has_redundancy() {
-            // What a log names when the power goes is little: it is to hold bad sectors now and then.
-            let rare = if plan.log.is_some() { &LOGGED_SPOILS } else { &SPOILS };
-            plan.spoil_every = dice.pick(rare);
-        }
-        if level.has_redundancy() && dice.one_in(12) {
-            plan.be_tall(dice);
-        }
-        let has_journal = level.is_parity() && plan.log.is_none() && dice.one_in(3);
-        let mut plan = if has_journal { plan.with_journal(dice) } else { plan };
-        if plan.shards > 1 && plan.log.is_none() {
-            plan.redeals = dice.pick(&[0, 2, 6]);
-        }
-        plan.be_uneven(&mut dice.beside());
-        plan
     }
 
     /// Not all members lose power when one does. Seeds without that are what they were before it was drawn.
@@ -252,6 +247,21 @@ impl Plan {
     pub(crate) fn block(&self) -> u64 {
         if self.journal.is_some() { BLOCK.0 } else { 1 }
     }
+}
+
+/// Layout, chunk and the sizes of members.
+fn draw_members(level: Level, dice: &mut Dice) -> (Layout, u64, Vec<u64>) {
+    let disks = u64::from(level.min_members()).max(2) + dice.below(4);
+    let chunk = if level == Level::Raid1 { 0 } else { dice.pick(&[8, 8, 16, 32]) };
+    let layout = draw_layout(level, disks, dice);
+    let size = match level {
+        Level::Raid1 => 2 * dice.between(64..=160),
+        _ => chunk * dice.between(128 / chunk..=256 / chunk),
+    };
+    // The least member decides what the array uses; the others may have more.
+    let mut sizes: Vec<u64> = (0..disks).map(|_| size + chunk.max(2) * dice.below(3)).collect();
+    sizes[dice.below(disks) as usize] = size;
+    (layout, chunk, sizes)
 }
 
 fn draw_layout(level: Level, disks: u64, dice: &mut Dice) -> Layout {

@@ -197,7 +197,10 @@ pub enum CreateError {
         component: Sectors,
     },
     /// Not a power of two, or so small that the bits do not fit.
-    #[error("a bitmap chunk of {found} bytes is not possible here")]
+    #[error(
+        "a bitmap chunk of {found} bytes is not possible here: it has to be a power of two, and so large that \
+         the bits fit beside the superblock"
+    )]
     BitmapChunk {
         /// Bytes asked for.
         found: u32,

@@ -13,7 +13,7 @@ use super::{CreateRequest, Decided, MemberPlan, NewMember, Policy, Write};
 use crate::journal::{Meta, Seed};
 use crate::v1::{self, feature};
 use crate::wire::{ByteOrder, Field};
-use crate::{Role, Superblock, Version, bitmap, ppl, v090};
+use crate::{MAGIC, Role, Superblock, Version, bitmap, ppl, v090};
 
 /// The array's UUID. In 0.90 its last half is from the home host, unless the UUID was given.
 pub(super) fn set_uuid(request: &CreateRequest, random: &mut impl FnMut(&mut [u8])) -> [u8; 16] {
@@ -197,7 +197,7 @@ fn template_v1(decided: &Decided<'_>) -> v1::Superblock {
     let numbers = numbers.chain(numbering.journal.map(|number| number + 1));
     let max_dev = numbers.fold(listed, u32::max).min(v1::MAX_DEV);
     v1::Superblock {
-        magic: v1::MAGIC,
+        magic: MAGIC,
         major_version: 1,
         feature_map,
         pad0: 0,

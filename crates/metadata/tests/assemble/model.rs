@@ -5,7 +5,7 @@ use lapstrake_metadata::assemble::{
     Assembly, Candidate, Options, Reason, Refusal, Verdict, assemble,
 };
 use lapstrake_metadata::v1::{self, feature, role};
-use lapstrake_metadata::{ByteOrder, Role, Superblock, Version, read_at, v090};
+use lapstrake_metadata::{ByteOrder, MAGIC, Role, Superblock, Version, read_at, v090};
 
 /// Size of every member's device.
 pub const DEVICE: Sectors = Sectors(1 << 15);
@@ -37,7 +37,7 @@ impl Array {
         dev_roles.resize(128, role::SPARE);
         let is_raid0 = self.level == Level::Raid0;
         Superblock::V1(v1::Superblock {
-            magic: v1::MAGIC,
+            magic: MAGIC,
             major_version: 1,
             feature_map: if is_raid0 { feature::RAID0_LAYOUT } else { 0 },
             pad0: 0,
@@ -82,7 +82,7 @@ impl Array {
         let at = Version::V090.superblock(DEVICE).unwrap().0;
         let mut bytes = [0; 4096];
         for (offset, value) in [
-            (0, v090::MAGIC),
+            (0, MAGIC),
             (8, 90),
             (20, 0x0707_0707),
             (24, 1_700_000_000),
