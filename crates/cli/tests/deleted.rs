@@ -1,5 +1,5 @@
-//! Promise: members whose files are deleted while they serve are told while something can be done, and an array
-//! does not stop for good unasked.
+//! Promise: members, and a bitmap, whose files are deleted while they serve are told while something can be done, and
+//! an array does not stop for good unasked.
 
 mod support;
 
@@ -72,4 +72,22 @@ fn a_stop_for_good_needs_force_or_a_signal() {
     delete(&lab, "m1");
     server.stop();
     assert_eq!(lab.run("status data").code, 1);
+}
+
+#[test]
+fn a_deleted_bitmap_file_is_told_once_and_can_be_made_anew() {
+    let (lab, mut server) = served();
+    lab.run("grow data --bitmap ./bits --force").ok();
+    lab.detail();
+    delete(&lab, "bits");
+    for _ in 0..2 {
+        assert_eq!(lab.detail()["bitmap_place"], "external");
+    }
+    lab.run("grow data --bitmap none").ok();
+    lab.run("grow data --bitmap internal").ok();
+    assert_eq!(lab.detail()["bitmap_place"], "internal");
+    lab.run("stop data").ok();
+    let (code, said) = server.end();
+    let told = said.matches("bits: the write-intent bitmap's file was deleted").count();
+    assert!(code == 0 && told == 1, "{said}");
 }

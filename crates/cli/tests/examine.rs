@@ -183,6 +183,14 @@ fn what_is_no_member_is_told_and_fails() {
     let ran = lab.run("examine m1");
     assert_eq!(ran.code, 1);
     assert!(ran.out.contains("checksum"), "{ran:?}");
+    // A copy that was broken off.
+    std::fs::OpenOptions::new().write(true).open(lab.path("m0")).unwrap().set_len(5 << 20).unwrap();
+    let ran = lab.run("examine m0");
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.out.matches("the device is cut short").count(), 1, "{ran:?}");
+    assert_eq!(ran.err, "lapstrake: m0: no usable md superblock\n");
+    let told = lab.run("scan m0").out;
+    assert_eq!(told.matches("the device is cut short").count(), 1, "{told}");
     lab.write_at("empty", (1 << 20) - 1024, b"Intel Raid ISM Cfg Sig. 1.3.00");
     let ran = lab.run("examine empty");
     assert!(ran.out.contains("IMSM (Intel) RAID metadata"), "{ran:?}");

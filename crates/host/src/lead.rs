@@ -137,11 +137,11 @@ impl Lead {
             supervisor,
             members: facts.members.clone(),
             leaving: Vec::new(),
-            bitmap_file: facts
-                .detail
-                .bitmap_file
-                .as_ref()
-                .map(|path| BitmapFile { device: facts.members.len(), path: path.into() }),
+            bitmap_file: facts.detail.bitmap_file.as_ref().map(|path| BitmapFile {
+                device: facts.members.len(),
+                path: path.into(),
+                deleted: false,
+            }),
             bitmap_answer: None,
             cache_size: facts.detail.stripe_cache_size,
             resizing: None,

@@ -25,6 +25,8 @@ pub(super) struct BitmapFile {
     /// The queue's index of it.
     pub device: usize,
     pub path: PathBuf,
+    /// Seen to be deleted, and told.
+    pub deleted: bool,
 }
 
 /// Superblocks of all who have room for a bitmap of the array.
@@ -187,7 +189,8 @@ impl Lead {
         }
         if let Some(file) = file {
             let path = file.spec().path.clone();
-            self.bitmap_file = Some(BitmapFile { device: core.queue.add_member(file), path });
+            let device = core.queue.add_member(file);
+            self.bitmap_file = Some(BitmapFile { device, path, deleted: false });
         }
         Ok(())
     }

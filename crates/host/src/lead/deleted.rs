@@ -1,6 +1,6 @@
-//! The lead's part in members whose files are deleted while they serve. They go on serving, and are gone for
-//! good when the server closes them, so that is told while something can still be done. It is looked for when
-//! somebody asks and at the stop, never beside I/O.
+//! The lead's part in files of members and of the bitmap that are deleted while they serve. They go on serving, and
+//! are gone for good when the server closes them, so that is told while something can still be done. It is looked
+//! for when somebody asks and at the stop, never beside I/O.
 
 use super::Lead;
 use crate::{core::Core, message::Answer};
@@ -8,7 +8,7 @@ use lapstrake_engine::MemberId;
 use lapstrake_geometry::Slot;
 
 impl Lead {
-    /// Looks at every member's file, and says which are newly seen to be deleted.
+    /// Looks at every member's file and the bitmap's, and says which are newly seen to be deleted.
     pub(super) fn look_for_deleted(&mut self, core: &Core) {
         for id in 0..self.members.len() {
             let part = &self.members[id];
@@ -26,6 +26,21 @@ impl Lead {
                 self.members[id].path
             ));
         }
+        self.look_for_bitmap(core);
+    }
+
+    fn look_for_bitmap(&mut self, core: &Core) {
+        let Some(file) = self.bitmap_file.as_mut().filter(|file| !file.deleted) else { return };
+        if core.queue.member(file.device).is_none_or(|device| !device.is_deleted()) {
+            return;
+        }
+        file.deleted = true;
+        self.log.say(&format!(
+            "{}: the write-intent bitmap's file was deleted; it serves on, and is gone for good when the server \
+             stops: after an unclean stop all is resynced; before that, `lapstrake grow --bitmap none` takes it \
+             away, and --bitmap with `internal` or a file makes a new one",
+            file.path.display()
+        ));
     }
 
     /// Whose files are deleted, and whether the array ends with them.
