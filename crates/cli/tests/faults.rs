@@ -6,7 +6,7 @@ mod support;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::md::{Md, can_copy, state};
-use support::{Lab, Server, installed, not_run, pattern};
+use support::{Lab, Ran, Server, installed, not_run, pattern};
 
 const MIB: u64 = 1 << 20;
 /// Of a member; its data starts at 1 MiB.
@@ -198,6 +198,74 @@ fn a_member_that_dies_while_it_is_rebuilt_is_put_out_and_another_takes_its_place
             heal(&lab, server, "m0 m1", &bytes);
         }
     }
+}
+
+/// A start that meets sectors of this place that cannot be read: what it says.
+fn refusal(lab: &Lab, fault: &str, line: &str) -> String {
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    command.args(["serve", "--name", "data", "--run", "true"]).args(line.split(' '));
+    let ran = Ran::of(command.env("LAPSTRAKE_FAULT", fault).output().unwrap());
+    assert_eq!(ran.code, 1, "{fault}: {ran:?}");
+    ran.err
+}
+
+#[test]
+fn what_cannot_be_read_at_the_start_refuses_it_and_names_the_way_out() {
+    if !can_copy("starts that cannot read everything") {
+        return;
+    }
+    let (lab, bytes) = filled("-l5 -c64 --assume-clean -b internal", "m0 m1 m2");
+    // A superblock and a bitmap.
+    for range in ["4K+512", "8K+512"] {
+        let fault = format!("member=0,op=read,range={range},errno=EIO");
+        let said = refusal(&lab, &fault, "m0 m1 m2");
+        assert!(said.contains("m0: cannot read it") && said.contains("leave it out"), "{said}");
+    }
+    let server = lab.serve_data("--degraded m1 m2");
+    assert!(lab.contents(&server) == bytes);
+    server.stop();
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_never_taken_for_an_empty_one() {
+    if !can_copy("logs that cannot be read") {
+        return;
+    }
+    let (lab, bytes) = filled("-l5 -c64 --assume-clean --consistency-policy ppl", "m0 m1 m2");
+    let server = lab.serve_data("m0 m1 m2");
+    lab.fill(&server, &bytes);
+    server.kill();
+    // A sector of the area behind what shows who the member is.
+    let fault = "member=0,op=read,range=1M+512,errno=EIO";
+    let said = refusal(&lab, fault, "m0 m1 m2");
+    assert!(said.contains("logs cannot be replayed: cannot read m0"), "{said}");
+    assert!(said.contains("(--degraded)"), "{said}");
+    let server = lab.serve_data("--degraded m1 m2");
+    assert!(lab.contents(&server) == bytes);
+    server.stop();
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_never_taken_for_an_empty_one() {
+    if !can_copy("journals that cannot be read") {
+        return;
+    }
+    let lab = Lab::new(&[MEMBER_MIB; 4]);
+    lab.run("create data -l5 -c64 --assume-clean --write-journal m3 m0 m1 m2").ok();
+    let server = lab.serve_data("m0 m1 m2 m3");
+    let bytes = pattern(70, server.facts["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    server.kill();
+    // All but what shows what it is.
+    let said = refusal(&lab, "member=3,op=read,range=1088K+14M,errno=EIO", "m0 m1 m2 m3");
+    assert!(
+        said.contains("the journal") && said.contains("cannot be replayed: cannot read"),
+        "{said}"
+    );
+    assert!(said.contains("--without-journal"), "{said}");
+    let server = lab.serve_data("m0 m1 m2 m3");
+    assert!(lab.contents(&server) == bytes);
+    server.stop();
 }
 
 #[test]

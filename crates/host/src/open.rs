@@ -142,7 +142,10 @@ pub enum OpenArrayError {
         second: String,
     },
     /// A device could not be read.
-    #[error("{member}: cannot read it: {source}; nothing was written")]
+    #[error(
+        "{member}: cannot read it: {source}; nothing was written; leave it out, or give a copy of what can be read \
+         of it"
+    )]
     Read {
         /// Which.
         member: String,
