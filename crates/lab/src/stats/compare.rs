@@ -39,7 +39,7 @@ pub struct Comparison {
     /// How many times the other's value, on (geometric) average.
     pub ratio: f64,
     /// Where the true ratio lies, at [`LEVEL`]: it leaves out 1 just when `p` is below the level. Nothing if
-    /// there are too few values to tell.
+    /// there are too few values to tell, or it reaches further than [`USEFUL`].
     pub interval: Option<Interval>,
     /// How likely so large a difference is between equals; nothing if there are too few values to tell.
     pub p: Option<f64>,
@@ -114,6 +114,8 @@ fn welch_freedom(a: &Moments, b: &Moments) -> f64 {
     (a_part + b_part).powi(2) / (a_part.powi(2) / a.freedom() + b_part.powi(2) / b.freedom())
 }
 
+/// An interval that reaches further than so many times its middle tells nothing.
+const USEFUL: f64 = 10.0;
 /// Spread below this is rounding.
 const NO_SPREAD: f64 = 1e-9;
 
@@ -132,7 +134,8 @@ fn verdict(difference: f64, error: Option<f64>, freedom: f64) -> Comparison {
     };
     let reach = t.inverse_cdf(1.0 - LEVEL / 2.0) * error;
     let interval = Interval { low: (difference - reach).exp(), high: (difference + reach).exp() };
-    Comparison { ratio, interval: Some(interval), p: Some(2.0 * t.sf((difference / error).abs())) }
+    let interval = Some(interval).filter(|_| reach <= USEFUL.ln());
+    Comparison { ratio, interval, p: Some(2.0 * t.sf((difference / error).abs())) }
 }
 
 #[cfg(test)]
@@ -152,6 +155,13 @@ mod tests {
         assert!((paired.ratio - 1.1).abs() < 0.002 && paired.p.unwrap() < 1e-6, "{paired:?}");
         let apart = compare(&a, &b, Design::Apart).unwrap();
         assert!((apart.ratio - paired.ratio).abs() < 1e-9 && apart.p.unwrap() > 0.3, "{apart:?}");
+    }
+
+    #[test]
+    fn an_interval_that_tells_nothing_is_left_out() {
+        let (a, b) = (values(&[100.0, 130.0]), values(&[110.0, 100.0]));
+        let two = compare(&a, &b, Design::Paired).unwrap();
+        assert!(two.interval.is_none() && two.p.unwrap() > 0.5, "{two:?}");
     }
 
     #[test]
