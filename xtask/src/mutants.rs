@@ -1,21 +1,31 @@
 //! Changes the code that keeps the orderings, one place at a time, and demands that a test notices.
 //!
-//! cargo-mutants makes the changes, `.cargo/mutants.toml` says where and which tests judge: the engine's
-//! and [`SEEDS`] fates. What survives must be in [`KNOWN`] with a reason. Several in one function may have one
+//! cargo-mutants lists the changes, `.cargo/mutants.toml` says where; the engine's tests and [`SEEDS`] fates judge. They
+//! are built [`together`]. What survives must be in [`KNOWN`] with a reason. Several in one function may have one
 //! name; each has an entry of its own.
 
-use std::collections::BTreeMap;
-use std::process::Command;
+mod together;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use crate::{Error, cargo, root};
+use together::Mutant;
 
 /// The version that [`KNOWN`] was made with: names of mutants may change with it.
 const VERSION: &str = "27.1.0";
 const SEEDS: &str = "300";
 const KNOWN: &str = "crates/engine/mutants.txt";
-/// Below the target directory: the tool, and what it says.
+/// Below the target directory: the tool, and the copy that is changed.
 const TOOLS: &str = "target/tools";
-const OUTPUT: &str = "target";
+const SCRATCH: &str = "target/mutants";
+/// A program has as long at least.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often it is looked at.
+const PACE: Duration = Duration::from_millis(2);
 
 /// Tries all mutants, or those of a shard (`K/N`), and compares the survivors with the list.
 ///
@@ -25,16 +35,15 @@ pub fn run(shard: Option<&str>) -> Result<(), Error> {
     install()?;
     let known = parse(&std::fs::read_to_string(root().join(KNOWN))?)?;
     let mut command = Command::new(root().join(TOOLS).join("bin/cargo-mutants"));
-    command.current_dir(root()).env("LAPSTRAKE_SIM_SEEDS", SEEDS);
-    command.args(["mutants", "--no-shuffle", "--colors=never", "--output", OUTPUT]);
+    command.current_dir(root()).args(["mutants", "--list", "--json", "--colors=never"]);
     command.args(shard.into_iter().flat_map(|shard| ["--shard", shard]));
-    // 2: some survived; 3: some hung. Both are results.
-    let status = command.status()?;
-    if !matches!(status.code(), Some(0 | 2 | 3)) {
-        return Err(Error::Command { command: format!("{command:?}"), status });
-    }
-    let missed = std::fs::read_to_string(root().join(OUTPUT).join("mutants.out/missed.txt"))?;
-    let survivors: Vec<String> = missed.lines().map(without_place).collect();
+    let listed = command.output()?;
+    let list = serde_json::from_slice(&listed.stdout)
+        .map_err(|error| Error::Failed(format!("cargo-mutants' list: {error}")))?;
+    let mutants = together::parse(&list);
+    let (numbers, programs) = together::build(&mutants, &root().join(SCRATCH))?;
+    println!("mutants: {} of {} compile", numbers.len(), mutants.len());
+    let survivors = survivors(&mutants, &numbers, &programs)?;
     let new = beyond(&survivors, &known);
     for name in &new {
         println!("mutants: survived, and is not in {KNOWN}: {name}");
@@ -49,6 +58,76 @@ pub fn run(shard: Option<&str>) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Failed(format!("{} mutants survived unexplained", new.len())))
+}
+
+/// Runs every test program on each mutant until one notices, the quick ones first.
+fn survivors(
+    mutants: &[Mutant],
+    numbers: &BTreeSet<usize>,
+    programs: &[PathBuf],
+) -> Result<Vec<String>, Error> {
+    let mut timed = Vec::new();
+    // Planted bugs are builds of their own.
+    for program in
+        programs.iter().filter(|program| !program.to_string_lossy().contains("/planted-"))
+    {
+        let began = Instant::now();
+        if !passes(program, 0, Duration::MAX)? {
+            return Err(Error::Failed(format!("{} fails without a mutant", program.display())));
+        }
+        timed.push((began.elapsed(), program));
+    }
+    timed.sort();
+    let (queue, survivors) = (Mutex::new(numbers.iter().copied()), Mutex::new(Vec::new()));
+    let work = || -> Result<(), Error> {
+        loop {
+            let Some(number) = queue.lock().expect("nobody panics").next() else { return Ok(()) };
+            let mut noticed = false;
+            for (time, program) in &timed {
+                noticed = !passes(program, number, PATIENCE.max(*time * 6))?;
+                if noticed {
+                    break;
+                }
+            }
+            if !noticed {
+                println!("mutants: survived: {}", mutants[number - 1].name);
+                survivors.lock().expect("nobody panics").push(number);
+            }
+        }
+    };
+    let workers = std::thread::available_parallelism()?.get();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("nobody panics"))
+    })?;
+    let mut survivors = survivors.into_inner().expect("nobody panics");
+    survivors.sort_unstable();
+    Ok(survivors.iter().map(|number| without_place(&mutants[number - 1].name)).collect())
+}
+
+/// Whether a test program ends well in time. One that hangs has noticed.
+fn passes(program: &Path, mutant: usize, limit: Duration) -> Result<bool, Error> {
+    // Tests find their files from their package's directory, which is the copy's.
+    let package = if program.to_string_lossy().contains("seeds-") { "sim" } else { "engine" };
+    let mut child = Command::new(program)
+        .current_dir(root().join(SCRATCH).join("crates").join(package))
+        .envs([(together::CHOICE, mutant.to_string()), ("LAPSTRAKE_SIM_SEEDS", SEEDS.into())])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if began.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(false);
+        }
+        std::thread::sleep(PACE);
+    }
 }
 
 /// What there is more of than there are others of the name.
