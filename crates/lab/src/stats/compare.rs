@@ -39,7 +39,7 @@ pub struct Comparison {
     /// How many times the other's value, on (geometric) average.
     pub ratio: f64,
     /// Where the true ratio lies, at [`LEVEL`]: it leaves out 1 just when `p` is below the level. Nothing if
-    /// there are too few values to tell, or it reaches further than [`USEFUL`].
+    /// there are too few values to tell, or it reaches further than ten times the ratio, which tells nothing.
     pub interval: Option<Interval>,
     /// How likely so large a difference is between equals; nothing if there are too few values to tell.
     pub p: Option<f64>,
