@@ -107,6 +107,8 @@ pub(crate) fn commands(workload: &Workload, path: &Path, work: &Path) -> Vec<Vec
 }
 
 const JOB: &str = "job.fio";
+/// Characters of output that an error repeats.
+const PRINTED_MAX: usize = 2000;
 
 fn fio_command(job: &Path) -> Vec<String> {
     words(&["fio", "--output-format=json+", &job.display().to_string()])
@@ -144,7 +146,10 @@ pub(crate) fn bonnie(
 }
 
 fn read(tool: Tool, raw: String) -> Result<Told, String> {
-    let told = tool.parse(&raw).map_err(|error| format!("{}'s output: {error}", tool.name()))?;
+    let told = tool.parse(&raw).map_err(|error| {
+        let printed: String = raw.trim().chars().take(PRINTED_MAX).collect();
+        format!("{}'s output: {error}; it printed: {printed}", tool.name())
+    })?;
     let several = told.len() > 1;
     let mut phases = Vec::new();
     for (index, one) in told.into_iter().enumerate() {
