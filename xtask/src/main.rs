@@ -19,7 +19,7 @@ usage: cargo xtask CHORE
   check-imports                  hold the crates' imports against the allowed arrows
   check-nostd                    build the pure crates without the standard library
   fuzz SECONDS [TARGET]...       run the fuzz targets (all), each for so long
-  mutants [K/N]                  change the ordering code, all or a part of it; some test must notice
+  mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice
   bench [--quick] [PACKAGE]...   run the packages of benches/ (all); --quick: seconds, no gates";
 
 /// Why a chore failed: what to tell the user. Findings have been printed by then.
@@ -48,8 +48,7 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run_all(Duration::from_secs(seconds), targets),
             Err(_) => return usage(),
         },
-        ["mutants"] => mutants::run(None),
-        ["mutants", shard] => mutants::run(Some(shard)),
+        ["mutants", choice @ ..] => mutants::run(choice),
         ["bench", "--quick", packages @ ..] => bench::run_all(true, packages),
         ["bench", packages @ ..] => bench::run_all(false, packages),
         _ => return usage(),

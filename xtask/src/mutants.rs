@@ -27,16 +27,17 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How often it is looked at.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Tries all mutants, or those of a shard (`K/N`), and compares the survivors with the list.
+/// Tries all mutants, or those that cargo-mutants' options choose (`--re`, `--shard`), and compares the survivors with
+/// the list.
 ///
 /// # Errors
 /// If one survived that is not in the list, or nothing could be tried.
-pub fn run(shard: Option<&str>) -> Result<(), Error> {
+pub fn run(choice: &[&str]) -> Result<(), Error> {
     install()?;
     let known = parse(&std::fs::read_to_string(root().join(KNOWN))?)?;
     let mut command = Command::new(root().join(TOOLS).join("bin/cargo-mutants"));
     command.current_dir(root()).args(["mutants", "--list", "--json", "--colors=never"]);
-    command.args(shard.into_iter().flat_map(|shard| ["--shard", shard]));
+    command.args(choice).stderr(Stdio::inherit());
     let listed = command.output()?;
     let list = serde_json::from_slice(&listed.stdout)
         .map_err(|error| Error::Failed(format!("cargo-mutants' list: {error}")))?;
@@ -48,7 +49,7 @@ pub fn run(shard: Option<&str>) -> Result<(), Error> {
     for name in &new {
         println!("mutants: survived, and is not in {KNOWN}: {name}");
     }
-    if shard.is_none() {
+    if choice.is_empty() {
         for name in beyond(&known, &survivors) {
             println!("mutants: does not survive any more: {name}");
         }

@@ -352,7 +352,7 @@ impl Shard {
     pub(crate) fn tail_moved(&mut self, position: u64) {
         let Some(journal) = &mut self.journal else { return };
         let is_before = |unit: &Unit| unit.position != position;
-        while journal.units.len() > 1 && journal.units.front().is_some_and(is_before) {
+        while journal.units.front().is_some_and(is_before) {
             journal.units.pop_front();
         }
         journal.is_urgent = false;
@@ -379,6 +379,77 @@ fn split(pieces: Pieces, at: u32) -> (Pieces, Pieces) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lapstrake_geometry::{Config, Geometry, Layout, Level};
+
+    fn parity(level: Level, raid_disks: u16) -> Parity {
+        let geometry = Geometry::new(&Config {
+            level,
+            layout: Layout::default_for(level),
+            chunk: Sectors(8),
+            raid_disks,
+            component: Sectors(64),
+            member_sizes: Vec::new(),
+        });
+        let Ok(Geometry::Parity(parity)) = geometry else { panic!("parity") };
+        parity
+    }
+
+    fn journal(ring: u64) -> Journal {
+        let (seed, tail, head, seq) = (Seed::new([7; 16]), 0, BLOCK.0, 5);
+        let config =
+            JournalConfig { member: MemberId(9), ring: Sectors(ring), seed, tail, head, seq };
+        Journal::new(config, Buf { id: BufId(0), offset: 0 })
+    }
+
+    /// One block of data, and its parity: 20 bytes of a meta block each, 16 sectors of the ring.
+    fn row() -> Row {
+        let buf = Buf { id: BufId(1), offset: 0 };
+        Row {
+            data: [(0, buf)].into_iter().collect(),
+            sector: 0,
+            parity: [buf].into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn an_operation_fits_into_a_unit_and_its_meta_blocks_into_theirs() {
+        // A meta block has room for 4064 bytes. A row: 20 for each block of data, 20 for P, 24 for P and Q.
+        let (raid5, raid6) = (parity(Level::Raid5, 3), parity(Level::Raid6, 4));
+        assert_eq!((row_bytes(&raid5), row_bytes(&raid6)), (60, 64));
+        assert_eq!(journal(1 << 20).op_sectors_max(&raid5), 67 * 16 * 8);
+        assert_eq!(journal(1 << 20).op_sectors_max(&raid6), 63 * 16 * 8);
+        // A quarter of 808 sectors is 200 in whole blocks: 25, and a row and its meta block take 4.
+        assert_eq!(journal(808).op_sectors_max(&raid5), 6 * 8);
+        assert_eq!(journal(128).op_sectors_max(&raid5), 8, "the least ring of three");
+    }
+
+    #[test]
+    fn a_unit_takes_rows_until_its_meta_block_or_its_part_of_the_ring_is_full() {
+        let mut draft = Draft::new();
+        draft.push(row());
+        assert_eq!((draft.bytes, draft.len), (40, 8 + 16));
+        draft.push(row());
+        assert_eq!((draft.bytes, draft.len), (80, 8 + 32));
+        assert!(draft.takes(&[row(), row()], 72));
+        assert!(!draft.takes(&[row(), row()], 71));
+        (2..101).for_each(|_| draft.push(row()));
+        assert_eq!(draft.bytes, 4040);
+        assert!(!draft.takes(&[row()], u64::MAX), "24 bytes are left");
+        draft.bytes = 4024;
+        assert!(draft.takes(&[row()], u64::MAX), "40 bytes are left");
+    }
+
+    #[test]
+    fn rows_go_into_as_few_units_as_hold_them_and_one_into_each_at_least() {
+        let rows = |max| {
+            let drafts = drafts_of((0..5).map(|_| row()).collect(), max);
+            drafts.iter().map(|draft| draft.rows.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(8 + 32), [2, 2, 1]);
+        assert_eq!(rows(8 + 31), [1; 5]);
+        assert_eq!(rows(0), [1; 5]);
+        assert_eq!(rows(1000), [5]);
+    }
 
     #[test]
     fn vectors_are_cut_anywhere() {

@@ -370,10 +370,42 @@ mod tests {
         let over_the_stripe = entry(2 * CHUNK, 4, 8);
         let beyond = entry(1 << 40, 4, 4);
         let (nothing, high) = (entry(0, 4, 0), entry(0, 17, 17));
-        for entry in [wrong_parity, torn, over_the_stripe, beyond, nothing, high] {
+        let (empty_chunks, no_row) = (entry(0, CHUNK as u32, 0), entry(0, 0, 1));
+        // The stripe behind the last one would have its parity here, too.
+        let behind = entry(3 * 8 * CHUNK, 4, 4);
+        let makes_no_sense = [wrong_parity, torn, over_the_stripe, beyond, behind, nothing, high];
+        for entry in makes_no_sense.into_iter().chain([empty_chunks, no_row]) {
             let found = replay(entry.clone(), None);
             assert_eq!((found.entries, found.faults), (0, 1), "{entry:?}");
             assert!(!found.settles());
         }
+    }
+
+    #[test]
+    fn entries_are_of_whole_sectors() {
+        let of = |pp_size, data_size| {
+            Rows::of(&raid5(), &Entry { pp_size, data_size, ..entry(0, 4, 8) }, Slot(3)).is_some()
+        };
+        assert!(of(2048, 4096));
+        for (partial, data) in [(2048 + 100, 4096), (2048, 4096 + 100), (2048 + 100, 4096 + 100)] {
+            assert!(!of(partial, data), "{partial} {data}");
+        }
+    }
+
+    #[test]
+    fn the_last_stripe_has_entries_too() {
+        // Of eight stripes the last has its parity in slot 0.
+        let last = Entry { parity_disk: 0, ..entry(3 * 7 * CHUNK, 0, 3 * CHUNK as u32) };
+        let rows = Rows::of(&raid5(), &last, Slot(0)).expect("the last stripe");
+        assert_eq!((rows.end, rows.height), (raid5().array_sectors().0, CHUNK));
+    }
+
+    #[test]
+    fn logs_without_an_entry_settle_nothing() {
+        let nothing = Replay::default();
+        assert!(!nothing.settles(), "the array may wait for its first resync");
+        let done = Replay { entries: 1, ..nothing };
+        assert!(done.settles());
+        assert!(!Replay { faults: 1, ..done }.settles());
     }
 }

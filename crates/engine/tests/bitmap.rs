@@ -318,3 +318,96 @@ fn bits_that_are_cleared_while_a_page_is_on_its_way_come_back_if_the_next_is_not
     assert!(story.supervisor.is_stopped());
     assert_eq!(story.supervisor.bitmap_bits().map(|bits| bits.0), Some(1));
 }
+
+/// Another bitmap as the story's first one would be.
+fn new_bitmap(story: &Story) -> NewBitmap {
+    let records = story.records();
+    let uuid = records[0].superblock.bitmap_uuid();
+    let superblock = bitmap::Superblock::new(uuid, story.geometry.component(), 1 << 20);
+    NewBitmap { superblock, offset: Some(8) }
+}
+
+fn is_changed(story: &mut Story) -> bool {
+    std::iter::from_fn(|| story.supervisor.poll_event()).any(|event| event == Event::BitmapChanged)
+}
+
+#[test]
+fn a_bitmap_comes_and_goes_only_between_all_else() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let bitmap = new_bitmap(&story);
+    assert!(story.supervisor.handle_bitmap(story.now, Some(bitmap.clone())));
+    assert!(!story.supervisor.handle_bitmap(story.now, None), "it is on its way");
+    story.drain();
+    story.settle();
+    assert!(is_changed(&mut story));
+    assert!(story.supervisor.members().all(|(sb, _)| sb.bitmap_offset() == Some(8)));
+    assert!(story.supervisor.handle_bitmap(story.now, None));
+    story.drain();
+    story.settle();
+    assert!(is_changed(&mut story) && story.supervisor.bitmap().is_none());
+
+    let records = story.records();
+    story.supervisor = supervisor(&story.geometry, records, None, Some(Sector(0)));
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story.settle();
+    assert!(story.supervisor.sync_progress(story.now).is_some());
+    assert!(!story.supervisor.handle_bitmap(story.now, Some(bitmap.clone())), "a resync");
+
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.supervisor.handle_stop(story.now);
+    assert!(!story.supervisor.handle_bitmap(story.now, Some(bitmap.clone())), "it stops");
+
+    let mut story = Story::new(Level::Raid1, 2, false);
+    (0..2).for_each(|member| story.notice(Notice::Failed(MemberId(member))));
+    assert!(story.orders.contains(&Order::Broken));
+    assert!(!story.supervisor.handle_bitmap(story.now, Some(bitmap)), "it has given up");
+}
+
+/// What would be lost: writes after the bitmap's end. A cut would find superblocks with a bitmap that shards waited for
+/// no more.
+#[test]
+fn shards_wait_for_bits_until_superblocks_deny_the_bitmap() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    assert!(story.supervisor.handle_bitmap(story.now, None));
+    story.drain();
+    let mut denied = Vec::new();
+    while !story.pending.is_empty() {
+        assert!(!story.orders.contains(&Order::Bitmap(None)));
+        let write = story.pending.remove(0);
+        denied.extend(superblocks(std::slice::from_ref(&write)));
+        story.end(&write, true);
+        if denied.len() == 2 {
+            break;
+        }
+    }
+    assert!(denied.iter().all(|(_, superblock)| superblock.bitmap_offset().is_none()));
+    assert!(story.orders.contains(&Order::Bitmap(None)));
+}
+
+/// What would be lost: what a member that is missing lacks, if it came back and no bit told of it.
+#[test]
+fn a_new_bitmap_keeps_all_bits_while_a_member_is_missing() {
+    for is_degraded in [false, true] {
+        let mut story = Story::new(Level::Raid1, 3, false);
+        if is_degraded {
+            story.notice(Notice::Failed(MemberId(2)));
+            story.settle();
+        }
+        let bitmap = new_bitmap(&story);
+        assert!(story.supervisor.handle_bitmap(story.now, Some(bitmap)));
+        story.drain();
+        story.settle();
+        let orders = story.take_orders();
+        assert!(orders.iter().any(|order| matches!(order, Order::Bitmap(Some(_)))));
+        for _ in 0..3 {
+            story.wait(10 * SECOND_NS);
+            if story.take_orders().contains(&Order::SweepBits) {
+                story.notice(Notice::BitsIdle(Vec::new()));
+            }
+            story.settle();
+        }
+        let bits = story.supervisor.bitmap_bits().expect("a bitmap");
+        assert_eq!(bits.0, if is_degraded { bits.1 } else { 0 });
+    }
+}

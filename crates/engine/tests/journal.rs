@@ -3,7 +3,7 @@
 
 mod story;
 
-use lapstrake_engine::journal::{Disks, Place, ReplayConfig, holds_news, replay};
+use lapstrake_engine::journal::{Disks, Place, ReplayConfig, ReplayError, holds_news, replay};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::journal::{BLOCK, BLOCK_BYTES, Meta, Payload, Seed};
@@ -45,19 +45,25 @@ fn a_journal_that_fails_ends_all_writes_and_goes_on_no_record() {
     assert_eq!(events, [Event::Broken(Loss::Journal)]);
 }
 
-/// Three members and, behind them, a journal.
+/// The members and, behind them, the journal.
 struct Memory {
-    disks: [Vec<u8>; 4],
+    disks: Vec<Vec<u8>>,
     /// Blocks that cannot be read.
     bad: Vec<(Slot, Sector)>,
     tail: u64,
 }
 
 impl Memory {
+    /// Each with this in every byte.
+    fn new<const N: usize>(fills: [u8; N]) -> Self {
+        let disks = fills.map(|fill| vec![fill; 32 * BLOCK_BYTES]).to_vec();
+        Self { disks, bad: Vec::new(), tail: 0 }
+    }
+
     fn at(&mut self, place: Place, sector: Sector, len: usize) -> &mut [u8] {
         let disk = match place {
             Place::Slot(slot) => slot.index(),
-            Place::Journal => 3,
+            Place::Journal => self.disks.len() - 1,
         };
         let at = sector.0 as usize * 512;
         &mut self.disks[disk][at..at + len]
@@ -65,13 +71,17 @@ impl Memory {
 
     /// Writes a unit with the array's first block and, maybe, its parity; gives where the next one goes.
     fn unit(&mut self, seq: u64, position: u64, fill: u8, has_parity: bool) -> u64 {
-        let seed = config(0).seed;
-        let block = [fill; BLOCK_BYTES];
-        let checksums = vec![seed.checksum(&block)];
+        let checksums = vec![config(0).seed.checksum(&[fill; BLOCK_BYTES])];
         let data = Payload::Data { sector: 0, checksums: checksums.clone() };
         let parity = has_parity.then_some(Payload::Parity { sector: 0, checksums });
-        let meta = Meta { seq, position, payloads: [data].into_iter().chain(parity).collect() };
-        let mut whole = meta.encode(seed);
+        self.unit_of(seq, position, fill, [data].into_iter().chain(parity).collect())
+    }
+
+    /// All blocks are alike.
+    fn unit_of(&mut self, seq: u64, position: u64, fill: u8, payloads: Vec<Payload>) -> u64 {
+        let block = [fill; BLOCK_BYTES];
+        let meta = Meta { seq, position, payloads };
+        let mut whole = meta.encode(config(0).seed);
         (0..meta.unit().0 / BLOCK.0 - 1).for_each(|_| whole.extend(block));
         self.at(Place::Journal, Sector(position), whole.len()).copy_from_slice(&whole);
         position + meta.unit().0
@@ -112,16 +122,20 @@ impl Disks for Memory {
 }
 
 fn config(tail: u64) -> ReplayConfig {
+    config_of(Level::Raid5, 3, tail)
+}
+
+fn config_of(level: Level, raid_disks: u16, tail: u64) -> ReplayConfig {
     let geometry = Geometry::new(&Config {
-        level: Level::Raid5,
-        layout: Layout::default_for(Level::Raid5),
+        level,
+        layout: Layout::default_for(level),
         chunk: Sectors(8),
-        raid_disks: 3,
+        raid_disks,
         component: Sectors(64),
         member_sizes: Vec::new(),
     });
-    let Ok(Geometry::Parity(parity)) = geometry else { panic!("a RAID5") };
-    let trusted_to = vec![Some(FULLY_TRUSTED); 3];
+    let Ok(Geometry::Parity(parity)) = geometry else { panic!("parity") };
+    let trusted_to = vec![Some(FULLY_TRUSTED); raid_disks.into()];
     ReplayConfig { parity, seed: Seed::new([7; 16]), ring: BLOCK * 32, tail, trusted_to }
 }
 
@@ -129,8 +143,7 @@ fn config(tail: u64) -> ReplayConfig {
 /// lies behind it, where the number of the next one to be written there would make it follow.
 #[test]
 fn what_a_cut_left_behind_the_end_never_follows_what_is_written_later() {
-    let mut memory =
-        Memory { disks: [(); 4].map(|()| vec![0; 32 * BLOCK_BYTES]), bad: Vec::new(), tail: 0 };
+    let mut memory = Memory::new([0; 4]);
     let first = memory.unit(5, 0, 1, true);
     let cut_off = memory.unit(6, first, 2, true);
     memory.unit(7, first + BLOCK.0, 3, true);
@@ -155,8 +168,8 @@ fn what_a_cut_left_behind_the_end_never_follows_what_is_written_later() {
 #[test]
 fn parity_is_never_made_of_what_cannot_be_read() {
     // Left-symmetric: two blocks of data, and behind them their parity.
-    let disks = [1u8, 2, 1 ^ 2, 0].map(|fill| vec![fill; 32 * BLOCK_BYTES]);
-    let mut memory = Memory { disks, bad: vec![(Slot(1), Sector(0))], tail: 0 };
+    let mut memory = Memory::new([1, 2, 1 ^ 2, 0]);
+    memory.bad.push((Slot(1), Sector(0)));
     memory.at(Place::Slot(Slot(1)), Sector(0), BLOCK_BYTES).fill(0xee);
     memory.unit(5, 0, 4, false);
     let done = replay(&config(0), &mut memory).expect("a replay");
@@ -167,8 +180,7 @@ fn parity_is_never_made_of_what_cannot_be_read() {
 
 #[test]
 fn a_journal_has_no_news_for_members_some_of_which_cannot_be_read() {
-    let disks = [4u8, 0xee, 4, 0].map(|fill| vec![fill; 32 * BLOCK_BYTES]);
-    let mut memory = Memory { disks, bad: Vec::new(), tail: 0 };
+    let mut memory = Memory::new([4, 0xee, 4, 0]);
     memory.unit(5, 0, 4, true);
     assert_eq!(holds_news(&config(0), &mut memory), Ok(false));
     memory.disks[0].fill(3);
@@ -177,4 +189,86 @@ fn a_journal_has_no_news_for_members_some_of_which_cannot_be_read() {
     assert_eq!(holds_news(&config(0), &mut memory), Ok(false), "it is as parity says");
     memory.disks[2].fill(3);
     assert_eq!(holds_news(&config(0), &mut memory), Ok(true), "parity is not as the journal says");
+}
+
+#[test]
+fn a_ring_begins_on_a_block_of_it() {
+    for (ring, tail) in [(Sectors(0), 0), (BLOCK * 32, 32 * BLOCK.0), (BLOCK * 32, 4)] {
+        let mut memory = Memory::new([0; 4]);
+        let found = replay(&ReplayConfig { ring, ..config(tail) }, &mut memory);
+        assert_eq!(found.err(), Some(ReplayError::Tail { tail, ring: ring.0 }));
+    }
+}
+
+/// A full ring would look like an empty one, so nobody writes one.
+#[test]
+fn a_unit_that_would_fill_the_ring_is_none() {
+    for (blocks, is_taken) in [(30, true), (31, false)] {
+        let mut memory = Memory::new([9; 4]);
+        let next = memory.unit_of(5, 0, 1, Vec::new());
+        // Rows of the array's first block and its parity, as often as there is room; and perhaps some data beside.
+        let checksums = vec![config(0).seed.checksum(&[1; BLOCK_BYTES])];
+        let data = Payload::Data { sector: 0, checksums: checksums.clone() };
+        let parity = Payload::Parity { sector: 0, checksums };
+        let odd = (blocks % 2 == 0).then(|| data.clone());
+        let rows = std::iter::repeat_n([data, parity], (blocks - 1) / 2).flatten();
+        memory.unit_of(6, next, 1, odd.into_iter().chain(rows).collect());
+        let done = replay(&config(0), &mut memory).expect("a replay");
+        assert_eq!((done.rows, memory.disks[0][0] == 1), (u64::from(is_taken), is_taken));
+    }
+}
+
+#[test]
+fn nothing_is_written_to_a_slot_without_a_member() {
+    for (missing, has_parity) in [(0, true), (0, false), (2, true), (2, false)] {
+        let mut memory = Memory::new([1, 2, 3, 0]);
+        memory.unit(5, 0, 4, has_parity);
+        let mut config = config(0);
+        config.trusted_to[missing] = None;
+        replay(&config, &mut memory).expect("a replay");
+        assert_eq!(memory.disks[missing], vec![missing as u8 + 1; 32 * BLOCK_BYTES]);
+    }
+}
+
+/// What would be lost: what a member that is being recovered lacks, if its old data went into parity.
+#[test]
+fn what_a_member_does_not_have_yet_is_recovered() {
+    for trusted_to in [0, 4, 7] {
+        let mut memory = Memory::new([1, 0xee, 1 ^ 2, 0]);
+        memory.unit(5, 0, 4, false);
+        let mut config = config(0);
+        config.trusted_to[1] = Some(Sector(trusted_to));
+        replay(&config, &mut memory).expect("a replay");
+        assert_eq!([0, 2].map(|disk: usize| memory.disks[disk][0]), [4, 4 ^ 2], "{trusted_to}");
+    }
+}
+
+#[test]
+fn both_parities_are_made_of_data_alone() {
+    // Of the first stripe Q is in slot 0, P in slot 3; Q takes the second block twice.
+    let mut memory = Memory::new([0, 1, 3, 0, 0]);
+    memory.unit(5, 0, 4, false);
+    let done = replay(&config_of(Level::Raid6, 4, 0), &mut memory).expect("a replay");
+    assert_eq!(done.completed, 1);
+    let found = [0, 1, 2, 3].map(|disk: usize| memory.disks[disk][0]);
+    assert_eq!(found, [4 ^ 6, 4, 3, 4 ^ 3]);
+}
+
+/// What would be lost: a row, if power went while it is being written. Its parity goes into the journal first.
+#[test]
+fn parity_of_data_alone_is_in_the_journal_before_the_members_get_it_if_there_is_room() {
+    for (blocks, is_logged) in [(6, true), (5, false)] {
+        let mut memory = Memory::new([1, 2, 1 ^ 2, 0]);
+        let tail = BLOCK.0;
+        let next = memory.unit(5, tail, 4, false);
+        let config = ReplayConfig { ring: BLOCK * blocks, ..config(tail) };
+        let done = replay(&config, &mut memory).expect("a replay");
+        assert_eq!(done.completed, 1);
+        let found = [0, 1, 2].map(|disk: usize| memory.disks[disk][0]);
+        assert_eq!(found, [4, 2, 4 ^ 2]);
+        let unit = if is_logged { 2 * BLOCK.0 } else { 0 };
+        assert_eq!(done.tail, (next + unit) % config.ring.0);
+        let parity = memory.at(Place::Journal, Sector(next + BLOCK.0), BLOCK_BYTES)[0];
+        assert_eq!(parity == 4 ^ 2, is_logged);
+    }
 }

@@ -3,7 +3,7 @@
 use lapstrake_engine::{
     Buf, BufId, Effect, FULLY_TRUSTED, IoKind, LogConfig, LogDisks, MemberConfig, MemberId,
     MemberIo, Notice, Order, Request, RequestError, RequestId, RequestKind, Shard, ShardConfig,
-    Time, replay_logs,
+    Time, read_logs, replay_logs,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::ppl::{self, Entry, Header, Shape};
@@ -211,6 +211,9 @@ fn parity_is_never_made_anew_of_what_cannot_be_read() {
         let mut stripe = Stripe { data, bad: places, area, empty };
         let trusted_to = vec![Some(FULLY_TRUSTED); 3];
         let config = LogConfig { parity: parity.clone(), signature: 7, trusted_to };
+        let before = stripe.data;
+        let Ok(read) = read_logs(&config, &mut stripe);
+        assert_eq!((read.entries, read.mends.len(), stripe.data), (1, 1, before));
         let Ok(done) = replay_logs(&config, &mut stripe);
         assert_eq!(done.unread, bad.len() as u64);
         assert!(done.settles());

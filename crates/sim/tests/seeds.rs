@@ -1,6 +1,6 @@
 //! The promise: whatever a seed's faults do, nothing is lost that was promised to be kept.
 
-use lapstrake_sim::{Options, run};
+use lapstrake_sim::{Options, plan, run};
 use std::{env, time::Instant};
 
 fn must_end_well(seed: u64) {
@@ -15,6 +15,14 @@ fn a_thousand_fates_end_well() {
     let seeds = env::var("LAPSTRAKE_SIM_SEEDS").map_or(1000, |n| n.parse().expect("a number"));
     assert!(seeds > 0, "LAPSTRAKE_SIM_SEEDS=0 tests nothing");
     (0..seeds).for_each(must_end_well);
+}
+
+/// Of three thousand seeds one in fourteen has them.
+#[test]
+fn fates_of_arrays_with_logs_end_well() {
+    let seeds: Vec<u64> = (0..3000).filter(|&seed| plan(seed).log.is_some()).collect();
+    assert!(seeds.len() > 200, "{} seeds", seeds.len());
+    seeds.into_iter().for_each(must_end_well);
 }
 
 /// `LAPSTRAKE_SOAK=1 cargo test --release -p lapstrake-sim --test seeds -- --ignored --nocapture`, for
