@@ -365,3 +365,109 @@ impl Members {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(slot: u16, trusted_to: Sector) -> MemberConfig {
+        MemberConfig {
+            data_offset: Sector(0),
+            slot: Some(Slot(slot)),
+            trusted_to,
+            rotational: false,
+            write_mostly: false,
+            bad_blocks: Some(Vec::new()),
+            log: None,
+        }
+    }
+
+    fn pair() -> Members {
+        Members::new(2, &[config(0, FULLY_TRUSTED), config(1, FULLY_TRUSTED)])
+    }
+
+    const SECOND: MemberId = MemberId(1);
+
+    /// What the second member does not hold of the first hundred sectors.
+    fn lacking(members: &Members) -> Vec<u64> {
+        (0..100).filter(|&at| !members.holds(SECOND, &(at..at + 1))).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_good_again_and_nothing_beside_it() {
+        let mut members = pair();
+        members.mark_bad(SECOND, 10..20, BadState::Seen);
+        assert!(!members.complete());
+        members.clear_bad(SECOND, 12..15);
+        assert_eq!(lacking(&members), [10, 11, 15, 16, 17, 18, 19]);
+        members.clear_bad(SECOND, 10..12);
+        assert_eq!(lacking(&members), [15, 16, 17, 18, 19]);
+        members.clear_bad(SECOND, 18..30);
+        assert_eq!(lacking(&members), [15, 16, 17]);
+        members.clear_bad(SECOND, 15..18);
+        assert!(members.complete());
+    }
+
+    #[test]
+    fn a_range_is_on_record_if_all_of_it_is() {
+        let mut members = pair();
+        members.mark_bad(SECOND, 10..20, BadState::OnRecord);
+        members.mark_bad(SECOND, 20..30, BadState::OnRecord);
+        members.mark_bad(SECOND, 30..40, BadState::Told);
+        for (range, expected) in [(10..30, true), (12..13, true), (9..11, false), (25..31, false)] {
+            assert_eq!(members.is_on_record(SECOND, &range), expected, "{range:?}");
+        }
+        assert!(!members.is_on_record(SECOND, &(50..51)));
+    }
+
+    #[test]
+    fn sectors_are_alike_up_to_where_trust_or_a_bad_block_begins_or_ends() {
+        let mut members = Members::new(2, &[config(0, FULLY_TRUSTED), config(1, Sector(80))]);
+        members.mark_bad(SECOND, 30..40, BadState::Seen);
+        for (at, expected) in [(0, 30), (10, 20), (30, 10), (35, 5), (40, 40), (79, 1)] {
+            assert_eq!(members.alike(Slot(1), at), expected, "from {at}");
+        }
+        assert_eq!(members.alike(Slot(1), 80), u64::MAX);
+        assert_eq!(members.alike(Slot(0), 5), u64::MAX - 5);
+    }
+
+    #[test]
+    fn an_array_is_degraded_while_a_slot_lacks_a_member_in_sync() {
+        assert!(!pair().is_degraded());
+        assert!(Members::new(2, &[config(0, FULLY_TRUSTED)]).is_degraded());
+        let recovering = [config(0, FULLY_TRUSTED), config(1, Sector(8))];
+        let members = Members::new(2, &recovering);
+        assert!(members.is_degraded() && !members.complete());
+    }
+
+    #[test]
+    fn a_replacement_takes_the_place_at_once_only_if_it_is_whole() {
+        for (trusted_to, expected) in [(FULLY_TRUSTED, true), (Sector(8), false)] {
+            let replaced =
+                [config(0, FULLY_TRUSTED), config(1, FULLY_TRUSTED), config(1, trusted_to)];
+            let members = Members::new(2, &replaced);
+            assert_eq!(members.has_whole_replacement(SECOND), expected);
+            assert!(!members.has_whole_replacement(MemberId(0)), "it has none");
+        }
+    }
+
+    #[test]
+    fn some_members_keep_no_log_of_what_is_bad() {
+        let without = MemberConfig { bad_blocks: None, ..config(1, FULLY_TRUSTED) };
+        let members = Members::new(2, &[config(0, FULLY_TRUSTED), without]);
+        assert!(members.has_log(MemberId(0)) && !members.has_log(SECOND));
+    }
+
+    #[test]
+    fn reads_cost_distance_on_a_moving_head_and_a_turn_elsewhere() {
+        let disk = MemberConfig { rotational: true, ..config(0, FULLY_TRUSTED) };
+        let mut members = Members::new(2, &[disk, config(1, FULLY_TRUSTED)]);
+        let costs = |members: &Members, at| [0, 1].map(|id| members.cost(MemberId(id), Sector(at)));
+        assert_eq!(costs(&members, 8), [(9, 0), (1, 0)]);
+        (0..2).for_each(|id| members.read_started(MemberId(id), Sector(100)));
+        assert_eq!(costs(&members, 100), [(0, 0); 2], "they go on there");
+        assert_eq!(costs(&members, 90), [(11, 1), (2, 0)]);
+        (0..2).for_each(|id| members.read_ended(MemberId(id)));
+        assert_eq!(costs(&members, 90), [(11, 0), (1, 0)]);
+    }
+}
