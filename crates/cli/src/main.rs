@@ -133,7 +133,11 @@ fn main() -> ExitCode {
         if asks && error.use_stderr() {
             println!("{}", serde_json::json!({ "error": error.to_string().trim_end() }));
         }
-        error.exit()
+        if let Err(unprinted) = error.print() {
+            eprintln!("lapstrake: failed printing: {unprinted}");
+            std::process::exit(1);
+        }
+        std::process::exit(error.exit_code())
     });
     let json = cli.command.json();
     outlive_file_limits();

@@ -95,7 +95,11 @@ pub fn uuid(text: &str) -> Result<[u8; 16], String> {
         let example = "5d0b1ccd:edf987f5:acd0ff08:89cdff46";
         return Err(format!("a UUID has 32 hexadecimal digits, such as {example}"));
     };
-    Ok(std::array::from_fn(|i| digits[2 * i] << 4 | digits[2 * i + 1]))
+    let uuid = std::array::from_fn(|i| digits[2 * i] << 4 | digits[2 * i + 1]);
+    if uuid == [0; 16] {
+        return Err("all zeros stand for no UUID".into());
+    }
+    Ok(uuid)
 }
 
 #[cfg(test)]
@@ -122,6 +126,7 @@ mod tests {
             "5d0b1ccd",
             "5d0b1ccd:edf987f5:acd0ff08:89cdff4g",
             "5d0b1ccd:edf987f5:acd0ff08:89cdff4",
+            "00000000:00000000:00000000:00000000",
         ] {
             assert!(uuid(bad).is_err(), "{bad}");
         }

@@ -321,6 +321,10 @@ fn the_control_socket_answers_what_it_does_not_know() {
     }
     // A line without end, and a client that leaves: the next is served all the same.
     let mut endless = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    endless.write_all(&vec![b'x'; 64 << 10]).unwrap();
+    let mut told = String::new();
+    BufReader::new(&endless).read_line(&mut told).unwrap();
+    assert!(told.contains("more than 65536 bytes"), "{told}");
     let _ = endless.write_all(&vec![b'x'; 1 << 20]);
     drop(endless);
     lab.run("detail data").ok();

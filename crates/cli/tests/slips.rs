@@ -150,9 +150,11 @@ fn what_run_starts_hears_of_a_stop() {
 #[test]
 fn output_without_room_is_an_error() {
     let lab = raid1();
-    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = command.args(["examine", "m0"]).stdout(full).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("No space left"), "{said}");
+    for args in [&["examine", "m0"][..], &["--help"], &["serve", "--help"], &["--version"]] {
+        let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command.args(args).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains("No space left"), "{said}");
+    }
 }

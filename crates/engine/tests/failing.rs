@@ -190,3 +190,27 @@ fn in_a_stripe_that_one_shard_lost_no_other_recovers_anything() {
     // Stripe 2 has its parity on the missing member, so the next that lacks data is stripe 1.
     assert!(read(24).result.is_ok(), "what can be recovered elsewhere");
 }
+
+#[test]
+fn a_read_that_nobody_else_can_answer_fails_and_is_not_tried_again() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    shard.handle_order(NOW, &Order::MemberFailed(MemberId(1)));
+    let (ios, reply, told) = does(&mut shard, RequestKind::Read(BUF), 0, |_| false);
+    assert_eq!((ios.len(), told), (1, vec![]));
+    assert_eq!(reply.map(|reply| reply.result), Some(Err(RequestError::Io)));
+}
+
+#[test]
+fn what_members_do_is_counted() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    shard.handle_order(NOW, &Order::Active);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    does_long(&mut shard, write, 16..40, |_| true);
+    does_long(&mut shard, RequestKind::Read(BUF), 20..25, |_| true);
+    does_long(&mut shard, RequestKind::Read(BUF), 30..33, |_| true);
+    let stats = shard.stats();
+    assert_eq!((stats.member_writes, stats.member_write_sectors), (2, 48));
+    assert_eq!((stats.member_reads, stats.member_read_sectors), (2, 8));
+}

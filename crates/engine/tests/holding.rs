@@ -41,7 +41,11 @@ fn a_request_that_is_followed_waits_for_its_neighbour() {
     }
     let stats = world.shard.stats();
     assert_eq!((stats.full_writes, stats.rmw_writes, stats.rcw_writes), (20, 0, 0));
+    assert_eq!(stats.compute_bytes, 20 * STRIPE * 512);
+    write(&mut world, 0, 8, false);
     world.settle();
+    let one = world.shard.stats().compute_bytes - stats.compute_bytes;
+    assert_eq!(one, 3 * 8 * 512, "old and new data, and parity");
 }
 
 #[test]

@@ -483,19 +483,37 @@ fn end_log(story: &mut Story) {
 /// log does not.
 #[test]
 fn what_was_written_meanwhile_is_not_said_to_be_on_record() {
-    let mut story = Story::with_logs(Level::Raid1, 2);
-    story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
-    while !logs_of_second(&story).is_empty() {
-        end_log(&mut story);
+    for (good, rest) in [((8, 4), (12, 4)), ((12, 4), (8, 4))] {
+        let mut story = Story::with_logs(Level::Raid1, 2);
+        story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+        while !logs_of_second(&story).is_empty() {
+            end_log(&mut story);
+        }
+        // The superblocks that tell of the log are on their way.
+        let good = (MemberId(1), Sector(good.0), Sectors(good.1));
+        story.notice(Notice::Good(good.0, good.1, good.2));
+        story.settle();
+        let orders = story.take_orders();
+        assert!(orders.contains(&Order::GoodAgain(good.0, good.1, good.2)), "{orders:?}");
+        let rest = Order::BadRecorded(MemberId(1), Sector(rest.0), Sectors(rest.1));
+        assert_eq!(recorded(&orders), [&rest], "what was written is not on record");
     }
-    // The superblocks that tell of the log are on their way.
-    story.notice(Notice::Good(MemberId(1), Sector(8), Sectors(4)));
-    story.settle();
-    let orders = story.take_orders();
-    assert!(orders.contains(&Order::GoodAgain(MemberId(1), Sector(8), Sectors(4))), "{orders:?}");
-    let told = orders.iter().filter(|order| matches!(order, Order::BadRecorded(..)));
-    let rest = Order::BadRecorded(MemberId(1), Sector(12), Sectors(4));
-    assert_eq!(told.collect::<Vec<_>>(), [&rest], "what was written is not on record");
+}
+
+/// The log's one range is longer by then.
+#[test]
+fn what_is_said_to_be_on_record_is_what_shards_asked_for() {
+    let mut story = Story::with_logs(Level::Raid1, 2);
+    for start in [8, 16, 0] {
+        story.notice(Notice::Bad(MemberId(1), Sector(start), Sectors(8)));
+        story.settle();
+        let told = Order::BadRecorded(MemberId(1), Sector(start), Sectors(8));
+        assert_eq!(recorded(&story.take_orders()), [&told]);
+    }
+}
+
+fn recorded(orders: &[Order]) -> Vec<&Order> {
+    orders.iter().filter(|order| matches!(order, Order::BadRecorded(..))).collect()
 }
 
 /// What would be lost: data of a member that only looks recovered, in a shard that gets its sectors dealt meanwhile.

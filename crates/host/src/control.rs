@@ -396,7 +396,7 @@ fn busy() -> String {
         "its server is busy with {CONNECTIONS_MAX} other requests; nothing was changed; try again when one of \
          them is done"
     );
-    format!("{}\n", json!({ "ok": false, "error": error }))
+    format!("{}\n", refusal(error))
 }
 
 /// A connection.
@@ -442,15 +442,26 @@ fn talk(mut stream: UnixStream, served: &Served, id: u64) -> io::Result<()> {
         let mut line = Vec::new();
         reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
+            if line.len() as u64 == LINE_MAX {
+                say(&mut stream, &refusal(format!("a request of more than {LINE_MAX} bytes")))?;
+            }
             return Ok(());
         }
         served.set_idle(id, None);
         let _under_way = UnderWay::new(served);
-        let mut reply = serde_json::to_vec(&answer(&line, served))?;
-        reply.push(b'\n');
-        stream.write_all(&reply)?;
+        say(&mut stream, &answer(&line, served))?;
         served.set_idle(id, Some(Instant::now()));
     }
+}
+
+fn say(stream: &mut UnixStream, reply: &Value) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn refusal(error: String) -> Value {
+    json!({ "ok": false, "error": error })
 }
 
 /// A request that is being answered.
@@ -471,10 +482,9 @@ impl Drop for UnderWay<'_> {
 }
 
 fn answer(line: &[u8], served: &Served) -> Value {
-    let refuse = |error: String| json!({ "ok": false, "error": error });
     let request: Value = match serde_json::from_slice(line) {
         Ok(request) => request,
-        Err(error) => return refuse(format!("not JSON: {error}")),
+        Err(error) => return refusal(format!("not JSON: {error}")),
     };
     match request.get("command").and_then(Value::as_str) {
         Some("detail") => match served.handle.detail() {
@@ -484,17 +494,17 @@ fn answer(line: &[u8], served: &Served) -> Value {
                 "exports": served.exports,
                 "detail": detail,
             }),
-            None => refuse("the array has stopped".into()),
+            None => refusal("the array has stopped".into()),
         },
-        Some("stop") => stop(&request, served).unwrap_or_else(refuse),
+        Some("stop") => stop(&request, served).unwrap_or_else(refusal),
         Some(command) => match carry_out(command, &request, &served.handle) {
             Ok(mut reply) => {
                 reply["ok"] = true.into();
                 reply
             }
-            Err(why) => refuse(why),
+            Err(why) => refusal(why),
         },
-        None => refuse("no \"command\" in the request".into()),
+        None => refusal("no \"command\" in the request".into()),
     }
 }
 

@@ -52,7 +52,7 @@ pub enum FuseError {
         path: PathBuf,
     },
     /// The mount point cannot be made or looked at.
-    #[error("{}: {source}{}", .path.display(), hint(source))]
+    #[error("{}: cannot have the array's file there: {source}{}", .path.display(), hint(source))]
     MountPoint {
         /// What was named.
         path: PathBuf,
