@@ -376,7 +376,7 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
         let Some(id) = served.take_in(&stream) else {
             // Whoever does not take this in at once is not waited for.
             let _ = stream.set_write_timeout(Some(ANSWER_BUSY));
-            let _ = { stream }.write_all(busy().as_bytes());
+            let _ = say(&mut { stream }, &busy());
             continue;
         };
         let connection = served.clone();
@@ -391,12 +391,12 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
     }
 }
 
-fn busy() -> String {
+fn busy() -> Value {
     let error = format!(
         "its server is busy with {CONNECTIONS_MAX} other requests; nothing was changed; try again when one of \
          them is done"
     );
-    format!("{}\n", refusal(error))
+    refusal(error)
 }
 
 /// A connection.
