@@ -2,6 +2,7 @@
 //! lost for all.
 
 mod mirror;
+mod world;
 
 use lapstrake_engine::{
     Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo, Notice, Order,
@@ -10,6 +11,7 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot, StripeNo};
 use mirror::NOW;
 use std::ops::Range;
+use world::{DATA_OFFSET, World};
 
 const BUF: Buf = Buf { id: BufId(1), offset: 0 };
 
@@ -213,4 +215,25 @@ fn what_members_do_is_counted() {
     let stats = shard.stats();
     assert_eq!((stats.member_writes, stats.member_write_sectors), (2, 48));
     assert_eq!((stats.member_reads, stats.member_read_sectors), (2, 8));
+}
+
+/// What would be lost: what the missing member had, if parity were made of what could not be read.
+#[test]
+fn a_write_that_needs_what_cannot_be_read_fails_and_changes_nothing() {
+    let config = Config {
+        level: Level::Raid5,
+        layout: Layout::default_for(Level::Raid5),
+        chunk: Sectors(8),
+        raid_disks: 3,
+        component: Sectors(64),
+        member_sizes: Vec::new(),
+    };
+    let mut world = World::new(&config, 1);
+    world.dead.insert(0);
+    world.unreadable.insert((1, DATA_OFFSET));
+    let before = world.members.clone();
+    world.send(|buf| RequestKind::Write { buf, fua: false, followed: false }, 0, 4);
+    world.settle();
+    assert_eq!(world.errors, 1);
+    assert!(world.members == before);
 }

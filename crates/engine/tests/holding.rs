@@ -11,11 +11,15 @@ const CHUNK: u64 = 64;
 const STRIPE: u64 = 3 * CHUNK;
 
 fn world() -> World {
+    world_of(Level::Raid5, 4)
+}
+
+fn world_of(level: Level, raid_disks: u16) -> World {
     let config = Config {
-        level: Level::Raid5,
-        layout: Layout::Parity(ParityLayout::LeftSymmetric),
+        level,
+        layout: Layout::default_for(level),
         chunk: Sectors(CHUNK),
-        raid_disks: 4,
+        raid_disks,
         component: Sectors(CHUNK * 32),
         member_sizes: Vec::new(),
     };
@@ -45,7 +49,36 @@ fn a_request_that_is_followed_waits_for_its_neighbour() {
     write(&mut world, 0, 8, false);
     world.settle();
     let one = world.shard.stats().compute_bytes - stats.compute_bytes;
-    assert_eq!(one, 3 * 8 * 512, "old and new data, and parity");
+    assert_eq!(one, 3 * 8 * 512, "what is written, and the two blocks beside it");
+}
+
+/// Blocks read: those that change and the parities, or all others.
+#[test]
+fn a_part_of_a_stripe_is_written_the_way_that_reads_less() {
+    let cases = [
+        (Level::Raid5, 4, 1, false),
+        (Level::Raid5, 5, 1, true),
+        (Level::Raid5, 6, 2, false),
+        (Level::Raid5, 7, 2, true),
+        (Level::Raid6, 6, 1, false),
+        (Level::Raid6, 7, 1, true),
+    ];
+    for (level, members, chunks, modifies) in cases {
+        let mut world = world_of(level, members);
+        write(&mut world, 0, chunks * CHUNK, false);
+        world.settle();
+        let stats = world.shard.stats();
+        let (modified, made_anew) = (u64::from(modifies), u64::from(!modifies));
+        assert_eq!(
+            (stats.full_writes, stats.rmw_writes, stats.rcw_writes),
+            (0, modified, made_anew),
+            "{level} of {members}, {chunks} chunks"
+        );
+        let data = u64::from(members) - if level == Level::Raid6 { 2 } else { 1 };
+        let parities = u64::from(members) - data;
+        let reads = if modifies { chunks + parities } else { data - chunks };
+        assert_eq!(stats.member_read_sectors, reads * CHUNK);
+    }
 }
 
 #[test]

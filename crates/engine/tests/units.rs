@@ -283,3 +283,20 @@ fn a_unit_that_fails_after_the_array_gave_up_fails_what_it_names() {
     logged.end_unit(2, false);
     assert_eq!((&logged.answers[..], logged.writes(0)), (&[(3, false), (0, false)][..], vec![]));
 }
+
+#[test]
+fn a_unit_holds_the_part_of_parity_that_a_write_leaves_as_it_is() {
+    let mut logged = Logged::begun(None);
+    let lens = |logged: &Logged| logged.pending.iter().map(|io| io.len.0).collect::<Vec<_>>();
+    assert_eq!(lens(&logged), [8], "a whole stripe leaves nothing");
+    logged.end_unit(2, true);
+    logged.end_writes();
+    let buf = Buf { id: BufId(1), offset: 0 };
+    let kind = RequestKind::Write { buf, fua: false, followed: false };
+    let (id, sector, len) = (RequestId(9), Sector(3), Sectors(4));
+    logged.shard.handle_request(NOW, Request { id, kind, sector, len });
+    logged.shard.hurry();
+    logged.drain();
+    logged.end_all(IoKind::Read);
+    assert_eq!((logged.units(), lens(&logged)), (vec![2], vec![8 + 4]));
+}
