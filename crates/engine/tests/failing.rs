@@ -2,7 +2,6 @@
 //! lost for all.
 
 mod mirror;
-mod world;
 
 use lapstrake_engine::{
     Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo, Notice, Order,
@@ -11,7 +10,6 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot, StripeNo};
 use mirror::NOW;
 use std::ops::Range;
-use world::{DATA_OFFSET, World};
 
 const BUF: Buf = Buf { id: BufId(1), offset: 0 };
 
@@ -126,21 +124,26 @@ fn a_member_that_fails_at_a_discard_is_none_the_worse() {
 
 /// A RAID5 of three that lacks the first.
 fn degraded() -> Shard {
+    degraded_of(3, &[])
+}
+
+/// A RAID5 that lacks the first member, and of the second the pages that are on record as bad.
+fn degraded_of(raid_disks: u16, bad: &[Range<u64>]) -> Shard {
     let geometry = Geometry::new(&Config {
         level: Level::Raid5,
         layout: Layout::default_for(Level::Raid5),
         chunk: Sectors(8),
-        raid_disks: 3,
+        raid_disks,
         component: Sectors(1024),
         member_sizes: Vec::new(),
     });
-    let members = (1..3).map(|slot| MemberConfig {
+    let members = (1..raid_disks).map(|slot| MemberConfig {
         data_offset: Sector(64),
         slot: Some(Slot(slot)),
         trusted_to: FULLY_TRUSTED,
         rotational: false,
         write_mostly: false,
-        bad_blocks: None,
+        bad_blocks: (slot == 1).then(|| bad.to_vec()),
         log: None,
     });
     Shard::new(ShardConfig {
@@ -217,23 +220,36 @@ fn what_members_do_is_counted() {
     assert_eq!((stats.member_reads, stats.member_read_sectors), (2, 8));
 }
 
-/// What would be lost: what the missing member had, if parity were made of what could not be read.
+/// Has the shard write; I/Os end as told.
+fn writes(shard: &mut Shard, at: u64, len: u64, ends: impl Fn(&MemberIo) -> bool) -> Did {
+    shard.handle_order(NOW, &Order::Active);
+    let kind = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (mut ios, mut reply, told) = does_long(shard, kind, at..at + len, &ends);
+    shard.hurry();
+    while let Some(effect) = shard.poll_effect() {
+        match effect {
+            Effect::Io(io) => {
+                shard.handle_completion(NOW, io.id, ends(&io));
+                ios.push(io);
+            }
+            Effect::Reply(answer) => reply = Some(answer),
+            _ => {}
+        }
+    }
+    (ios, reply, told)
+}
+
+/// What would be lost: what the missing member had, if parity were made of what could not be read; or what another lacks,
+/// if data were written beside parity that stays as it is.
 #[test]
 fn a_write_that_needs_what_cannot_be_read_fails_and_changes_nothing() {
-    let config = Config {
-        level: Level::Raid5,
-        layout: Layout::default_for(Level::Raid5),
-        chunk: Sectors(8),
-        raid_disks: 3,
-        component: Sectors(64),
-        member_sizes: Vec::new(),
-    };
-    let mut world = World::new(&config, 1);
-    world.dead.insert(0);
-    world.unreadable.insert((1, DATA_OFFSET));
-    let before = world.members.clone();
-    world.send(|buf| RequestKind::Write { buf, fua: false, followed: false }, 0, 4);
-    world.settle();
-    assert_eq!(world.errors, 1);
-    assert!(world.members == before);
+    let cases = [
+        ("the other block, for parity", degraded(), 0),
+        ("two blocks", degraded_of(4, &[0..8]), 16),
+    ];
+    for (what, mut shard, at) in cases {
+        let (ios, reply, _) = writes(&mut shard, at, 4, |io| io.kind != IoKind::Read);
+        assert_eq!(reply.map(|reply| reply.result), Some(Err(RequestError::Io)), "{what}");
+        assert!(ios.iter().all(|io| io.kind == IoKind::Read), "{what}: {ios:?}");
+    }
 }

@@ -15,15 +15,18 @@ fn world() -> World {
 }
 
 fn world_of(level: Level, raid_disks: u16) -> World {
-    let config = Config {
+    World::new(&config(level, raid_disks), 1)
+}
+
+fn config(level: Level, raid_disks: u16) -> Config {
+    Config {
         level,
         layout: Layout::default_for(level),
         chunk: Sectors(CHUNK),
         raid_disks,
         component: Sectors(CHUNK * 32),
         member_sizes: Vec::new(),
-    };
-    World::new(&config, 1)
+    }
 }
 
 fn write(world: &mut World, at: u64, len: u64, followed: bool) {
@@ -161,4 +164,41 @@ fn a_long_queue_of_overlapping_writes_takes_no_stack() {
     assert!(!world.shard.is_quiet());
     world.settle();
     assert!(world.shard.is_quiet(), "all have ended");
+}
+
+/// What would be lost: parity, where it is changed though it is not right yet.
+#[test]
+fn parity_that_a_resync_has_not_come_to_is_made_anew() {
+    for (in_sync, modifies) in [(40, true), (39, false), (0, false)] {
+        let mut world = world_of(Level::Raid5, 7);
+        world.shard.handle_order(world.now(), &Order::InSync(Sector(in_sync)));
+        write(&mut world, 8, 32, false);
+        world.settle();
+        let stats = world.shard.stats();
+        assert_eq!(
+            (stats.rmw_writes, stats.rcw_writes),
+            (u64::from(modifies), u64::from(!modifies))
+        );
+    }
+}
+
+#[test]
+fn what_is_recovered_and_computed_is_counted() {
+    let mut world = world();
+    world.shard.handle_order(world.now(), &Order::MemberFailed(MemberId(0)));
+    world.shard.handle_order(world.now(), &Order::Recorded(MemberId(0)));
+    (0..3).for_each(|chunk| world.send(RequestKind::Read, chunk * CHUNK, CHUNK));
+    world.settle();
+    assert_eq!(world.shard.stats().recovered, 1);
+
+    let mut world = World::with(&config(Level::Raid5, 4), 1, &[], false);
+    world.sync(SyncAction::Resync, 0, world.sync_unit());
+    world.settle();
+    let stats = world.shard.stats();
+    assert_eq!((stats.full_writes, stats.rmw_writes, stats.rcw_writes), (0, 0, 0));
+
+    let buf = |id| Buf { id: BufId(id), offset: 0 };
+    let (dst, srcs, len) = (buf(1), || [buf(2), buf(3)].into_iter().collect(), 512);
+    assert_eq!(Compute::Xor { dst, srcs: srcs(), len }.bytes_read(), 2 * 512);
+    assert_eq!(Compute::XorInto { dst, srcs: srcs(), len }.bytes_read(), 3 * 512);
 }
