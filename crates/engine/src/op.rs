@@ -533,10 +533,8 @@ impl Shard {
                 Some(Piece { buf, len: (slice.hi - slice.lo) * 512 })
             };
             let mut pieces = Pieces::new();
-            if op.plan != Plan::Full && (op.kind == OpKind::Read || op.plan != Plan::Bare) {
-                for piece in op.slices.iter().filter_map(from_slice) {
-                    crate::direct::push_piece(&mut pieces, piece);
-                }
+            for piece in op.slices.iter().filter_map(from_slice) {
+                crate::direct::push_piece(&mut pieces, piece);
             }
             if !pieces.is_empty() {
                 ios.push((member, pieces));

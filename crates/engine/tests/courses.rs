@@ -4,7 +4,7 @@
 mod story;
 
 use lapstrake_engine::*;
-use lapstrake_geometry::{Level, Sector};
+use lapstrake_geometry::{Level, Sector, Sectors};
 use story::{SECOND_NS, Story, superblocks, supervisor};
 
 /// What one window of a mirror is high.
@@ -160,4 +160,64 @@ fn where_nothing_has_come_further_nothing_goes_on_record() {
     story.wait(60 * SECOND_NS);
     end(&mut story, &second, true, 0);
     assert!(story.pending.is_empty(), "the first window has not ended");
+}
+
+#[test]
+fn what_a_check_finds_is_counted_and_kept_up_to_a_limit() {
+    const KEPT: usize = 16384;
+    let mut story = Story::new(Level::Raid1, 2, false);
+    check(&mut story);
+    for (sectors, ranges, omitted) in [(24, 3, 0), (8, KEPT + 10, 13), (16, 5, 18)] {
+        let piece = story.supervisor.poll_sync().expect("a window");
+        let one = Mismatch { start: piece.start, len: Sectors(8), member: None };
+        story.notice(Notice::Synced(SyncReport {
+            id: piece.id,
+            ok: true,
+            mismatch_sectors: sectors,
+            mismatches: vec![one; ranges],
+            requests: 0,
+        }));
+        assert_eq!(story.supervisor.mismatches_omitted(), omitted);
+    }
+    let (sectors, kept) = story.supervisor.mismatches();
+    assert_eq!((sectors, kept.len()), (24 + 8 + 16, KEPT));
+}
+
+#[test]
+fn who_has_ended_a_check_sees_no_more_of_it() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.wait(SECOND_NS);
+    check(&mut story);
+    let under_way: Vec<SyncPiece> = std::iter::from_fn(|| story.supervisor.poll_sync()).collect();
+    assert_eq!(under_way.len(), 4);
+    let now = story.now;
+    story.supervisor.handle_idle(now);
+    story.drain();
+    for piece in &under_way {
+        assert!(story.supervisor.poll_sync().is_none() && ended(&mut story).is_none());
+        end(&mut story, piece, true, 0);
+    }
+    assert_eq!(ended(&mut story), Some((SyncAction::Check, SyncEnd::Interrupted)));
+}
+
+#[test]
+fn what_is_asked_for_waits_for_nothing_and_is_refused_instead() {
+    let asked = |story: &mut Story, action| {
+        let now = story.now;
+        story.supervisor.handle_sync(now, action)
+    };
+    let mut story = Story::new(Level::Raid1, 2, false);
+    assert!(!asked(&mut story, SyncAction::Recovery), "nobody lacks anything");
+    check(&mut story);
+    assert!(!asked(&mut story, SyncAction::Repair), "a check runs");
+    let mut stripes = Story::new(Level::Raid0, 2, false);
+    assert!(!asked(&mut stripes, SyncAction::Check), "nothing to compare");
+    let mut due = Story::new(Level::Raid1, 2, false);
+    due.supervisor = supervisor(&due.geometry, due.records(), None, Some(Sector(0)));
+    assert!(!asked(&mut due, SyncAction::Check), "a resync is due");
+    let mut frozen = Story::new(Level::Raid1, 2, false);
+    frozen.supervisor.handle_freeze(frozen.now);
+    assert!(!asked(&mut frozen, SyncAction::Check), "it is frozen");
+    frozen.supervisor.handle_resume(frozen.now);
+    assert!(asked(&mut frozen, SyncAction::Check));
 }

@@ -253,3 +253,44 @@ fn a_write_that_needs_what_cannot_be_read_fails_and_changes_nothing() {
         assert!(ios.iter().all(|io| io.kind == IoKind::Read), "{what}: {ios:?}");
     }
 }
+
+/// What would be lost: every write to a member that is on record as bad somewhere else.
+#[test]
+fn what_is_bad_elsewhere_stands_in_nobodys_way() {
+    let (ios, reply, _) = writes(&mut degraded_of(4, &[16..24]), 24, 4, |_| true);
+    assert_eq!(reply.map(|reply| reply.result), Some(Ok(())), "a part of stripe 1: {ios:?}");
+    let mut shard = degraded_of(4, &[16..24]);
+    shard.handle_order(NOW, &Order::Active);
+    let zeroes = RequestKind::WriteZeroes { fua: false, unmap: false };
+    let (ios, reply, _) = does_long(&mut shard, zeroes, 24..48, |_| true);
+    assert_eq!(reply.map(|reply| reply.result), Some(Ok(())), "all of stripe 1: {ios:?}");
+}
+
+/// What would be lost: what is bad, which nobody can recover once parity is another.
+#[test]
+fn a_write_whose_stripe_loses_a_block_while_it_reads_changes_nothing() {
+    let mut shard = degraded_of(4, &[]);
+    shard.handle_order(NOW, &Order::Active);
+    let kind = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (id, sector, len) = (RequestId(1), Sector(16), Sectors(4));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    shard.hurry();
+    let (mut is_told, mut answer) = (false, None);
+    while let Some(effect) = shard.poll_effect() {
+        match effect {
+            Effect::Io(io) => {
+                assert_eq!(io.kind, IoKind::Read);
+                if !std::mem::replace(&mut is_told, true) {
+                    // Another shard has found it.
+                    let second = MemberId(0);
+                    shard.handle_order(NOW, &Order::BadRecorded(second, Sector(0), Sectors(8)));
+                }
+                shard.handle_completion(NOW, io.id, true);
+            }
+            Effect::Reply(reply) => answer = Some(reply.result),
+            _ => {}
+        }
+    }
+    assert!(is_told);
+    assert_eq!(answer, Some(Err(RequestError::Io)));
+}

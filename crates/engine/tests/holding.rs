@@ -185,8 +185,7 @@ fn parity_that_a_resync_has_not_come_to_is_made_anew() {
 #[test]
 fn what_is_recovered_and_computed_is_counted() {
     let mut world = world();
-    world.shard.handle_order(world.now(), &Order::MemberFailed(MemberId(0)));
-    world.shard.handle_order(world.now(), &Order::Recorded(MemberId(0)));
+    world.fail(0);
     (0..3).for_each(|chunk| world.send(RequestKind::Read, chunk * CHUNK, CHUNK));
     world.settle();
     assert_eq!(world.shard.stats().recovered, 1);

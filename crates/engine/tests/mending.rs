@@ -298,3 +298,20 @@ fn what_a_worn_member_cannot_hold_goes_on_record() {
     world.check_contents();
     assert_eq!(world.errors, 0, "the others have it");
 }
+
+/// What would be lost: a parity, if what replaces its member got something else.
+#[test]
+fn a_replacement_gets_what_its_member_has_also_while_another_is_missing() {
+    for (level, disks) in [(Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid6, 6)] {
+        for slot in 1..disks {
+            let mut world = array(level, disks, 2);
+            let before = world.members[usize::from(slot)].clone();
+            world.fail(0);
+            let replacement = world.replace(slot);
+            go_over(&mut world, SyncAction::Recovery);
+            let at = world::DATA_OFFSET as usize * world::SECTOR;
+            let copy = &world.members[usize::from(replacement.0)];
+            assert!(copy[at..] == before[at..], "{level} of {disks}, slot {slot}");
+        }
+    }
+}

@@ -146,6 +146,31 @@ impl World {
         world
     }
 
+    /// Gives the member in a slot somebody who is to take its place, and has junk.
+    pub fn replace(&mut self, slot: u16) -> MemberId {
+        let id = MemberId(self.members.len() as u16);
+        self.members.push(vec![0x5a; self.members[usize::from(slot)].len()]);
+        let config = MemberConfig {
+            data_offset: Sector(DATA_OFFSET),
+            slot: None,
+            trusted_to: Sector(0),
+            rotational: false,
+            write_mostly: false,
+            bad_blocks: Some(Vec::new()),
+            log: None,
+        };
+        self.shard.handle_order(self.now, &Order::MemberAdded(config));
+        self.shard.handle_order(self.now, &Order::Slotted(id, Slot(slot)));
+        id
+    }
+
+    /// A member is used no more, which is on record.
+    pub fn fail(&mut self, slot: u16) {
+        self.dead.insert(slot);
+        self.shard.handle_order(self.now, &Order::MemberFailed(MemberId(slot)));
+        self.shard.handle_order(self.now, &Order::Recorded(MemberId(slot)));
+    }
+
     fn spoil_redundancy(&mut self) {
         for slot in 0..self.geometry.raid_disks() {
             for sector in 0..self.geometry.component().0 {
