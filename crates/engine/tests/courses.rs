@@ -221,3 +221,86 @@ fn what_is_asked_for_waits_for_nothing_and_is_refused_instead() {
     frozen.supervisor.handle_resume(frozen.now);
     assert!(asked(&mut frozen, SyncAction::Check));
 }
+
+/// What goes on: its first windows have ended well, and the others are under way.
+fn begun(story: &mut Story) -> Vec<SyncPiece> {
+    let first = story.supervisor.poll_sync().expect("a window");
+    story.wait(SECOND_NS);
+    end(story, &first, true, 0);
+    story.settle();
+    std::iter::from_fn(|| story.supervisor.poll_sync()).collect()
+}
+
+/// What would be lost: hours, if what is needed began anew, or what was asked for forgot what it had found.
+#[test]
+fn what_is_needed_freezes_on_record_and_what_was_asked_for_in_memory() {
+    let asked_for = |action| {
+        let mut story = Story::new(Level::Raid1, 2, false);
+        assert!(story.supervisor.handle_sync(story.now, action));
+        story
+    };
+    let mut lacking = Story::new(Level::Raid1, 2, false);
+    lacking.notice(Notice::Failed(MemberId(1)));
+    lacking.settle();
+    lacking.add_spare();
+    let cases = [
+        (SyncAction::Recovery, lacking, true),
+        (SyncAction::Resync, due_a_resync(), true),
+        (SyncAction::Resync, asked_for(SyncAction::Resync), false),
+        (SyncAction::Check, asked_for(SyncAction::Check), false),
+    ];
+    for (action, mut story, is_needed) in cases {
+        let mut under_way = begun(&mut story);
+        let progress = |story: &Story| story.supervisor.sync_progress(story.now).expect("it runs");
+        assert!(
+            progress(&story).done == Sector(WINDOW) && progress(&story).speed > 0,
+            "{action:?}"
+        );
+        assert!(!story.supervisor.is_frozen());
+        let now = story.now;
+        story.supervisor.handle_freeze(now);
+        story.drain();
+        assert!(story.supervisor.is_frozen() && progress(&story).speed == 0);
+        under_way.drain(..).for_each(|piece| end(&mut story, &piece, true, 0));
+        story.settle();
+        let end = is_needed.then_some((action, SyncEnd::Interrupted));
+        assert_eq!(ended(&mut story), end);
+        story.wait(60 * SECOND_NS);
+        assert!(story.supervisor.poll_sync().is_none(), "{action:?} is frozen");
+        let done = progress(&story).done;
+        assert!(done >= Sector(WINDOW), "{action:?} keeps its place");
+        let now = story.now;
+        story.supervisor.handle_resume(now);
+        story.drain();
+        story.settle();
+        let next = story.supervisor.poll_sync().expect("it goes on");
+        assert_eq!((next.action, next.start), (action, done));
+    }
+}
+
+#[test]
+fn nothing_begins_before_a_stop() {
+    let mut story = due_a_resync();
+    let under_way = begun(&mut story);
+    let now = story.now;
+    story.supervisor.handle_halt(now);
+    story.drain();
+    under_way.iter().for_each(|piece| end(&mut story, piece, true, 0));
+    story.settle();
+    assert_eq!(ended(&mut story), Some((SyncAction::Resync, SyncEnd::Interrupted)));
+    story.wait(60 * SECOND_NS);
+    assert!(story.supervisor.poll_sync().is_none());
+}
+
+#[test]
+fn a_word_to_go_on_changes_nothing_for_what_goes_on() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    check(&mut story);
+    begun(&mut story);
+    let speed = |story: &Story| story.supervisor.sync_progress(story.now).expect("a check").speed;
+    let before = speed(&story);
+    assert!(before > 0);
+    let now = story.now;
+    story.supervisor.hold_checks(now, false);
+    assert_eq!(speed(&story), before);
+}
