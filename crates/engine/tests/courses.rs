@@ -197,7 +197,31 @@ fn who_has_ended_a_check_sees_no_more_of_it() {
         assert!(story.supervisor.poll_sync().is_none() && ended(&mut story).is_none());
         end(&mut story, piece, true, 0);
     }
-    assert_eq!(ended(&mut story), Some((SyncAction::Check, SyncEnd::Interrupted)));
+    let end = Some((SyncAction::Check, SyncEnd::Interrupted));
+    assert_eq!((ended(&mut story), story.supervisor.last_sync()), (end, end));
+}
+
+/// What would be lost: what a member has already, if it counted as lost again while another gets as far.
+#[test]
+fn a_member_that_has_more_than_the_course_keeps_it() {
+    let mut story = Story::new(Level::Raid1, 3, false);
+    let mut records = story.records();
+    records[1].trusted_to = Sector(2 * WINDOW);
+    records[2].trusted_to = Sector(0);
+    story.restart(records);
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story.settle();
+    story.take_orders();
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        assert!(story.sync_one());
+        told.extend(story.take_orders().into_iter().filter_map(|order| match order {
+            Order::Trusted(member, to) => Some((member.0, to.0 / WINDOW)),
+            _ => None,
+        }));
+    }
+    assert_eq!(told, [(2, 1), (2, 2), (1, 3), (2, 3)]);
 }
 
 #[test]
@@ -290,6 +314,25 @@ fn nothing_begins_before_a_stop() {
     assert_eq!(ended(&mut story), Some((SyncAction::Resync, SyncEnd::Interrupted)));
     story.wait(60 * SECOND_NS);
     assert!(story.supervisor.poll_sync().is_none());
+}
+
+#[test]
+fn nothing_begins_when_the_array_stops_or_has_given_up() {
+    let story = || {
+        let mut story = Story::new(Level::Raid1, 2, false);
+        story.supervisor = supervisor(&story.geometry, story.records(), None, Some(Sector(0)));
+        story
+    };
+    let (mut stops, mut broken) = (story(), story());
+    stops.supervisor.handle_stop(stops.now);
+    (0..2).for_each(|member| broken.notice(Notice::Failed(MemberId(member))));
+    assert!(broken.orders.contains(&Order::Broken));
+    for story in [&mut stops, &mut broken] {
+        story.drain();
+        story.settle();
+        story.wait(60 * SECOND_NS);
+        assert!(story.supervisor.poll_sync().is_none());
+    }
 }
 
 #[test]
