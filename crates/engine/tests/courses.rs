@@ -201,6 +201,30 @@ fn who_has_ended_a_check_sees_no_more_of_it() {
     assert_eq!((ended(&mut story), story.supervisor.last_sync()), (end, end));
 }
 
+#[test]
+fn what_was_asked_for_runs_after_what_is_needed_first() {
+    let mut story = due_a_resync();
+    let piece = story.supervisor.poll_sync().expect("a resync");
+    end(&mut story, &piece, false, 0);
+    story.sync();
+    story.settle();
+    assert_eq!(ended(&mut story), Some((SyncAction::Resync, SyncEnd::Failed)));
+    // It begins when the superblocks have been written, and a member comes before that.
+    story.notice(Notice::NeedActive);
+    check(&mut story);
+    story.begin_spare();
+    story.settle();
+    let mut actions = Vec::new();
+    loop {
+        story.settle();
+        let Some(piece) = story.supervisor.poll_sync() else { break };
+        actions.push(piece.action);
+        end(&mut story, &piece, true, 0);
+    }
+    actions.dedup();
+    assert_eq!(actions, [SyncAction::Resync, SyncAction::Check]);
+}
+
 /// What would be lost: what a member has already, if it counted as lost again while another gets as far.
 #[test]
 fn a_member_that_has_more_than_the_course_keeps_it() {
