@@ -85,7 +85,7 @@ fn survivors(
             let Some(number) = queue.lock().expect("nobody panics").next() else { return Ok(()) };
             let mut noticed = false;
             for (time, program) in &timed {
-                noticed = !passes(program, number, PATIENCE.max(*time * 6))?;
+                noticed = !passes(program, number, PATIENCE.max(*time * 3))?;
                 if noticed {
                     break;
                 }

@@ -98,6 +98,7 @@ pub struct SyncConfig {
 #[derive(Debug)]
 struct Window {
     start: u64,
+    end: u64,
     /// Its pieces' numbers.
     pieces: Range<u32>,
     left: u32,
@@ -115,19 +116,14 @@ struct Course {
     windows: VecDeque<Window>,
     ending: Option<SyncEnd>,
     checkpoint: (u64, Time),
-    /// Sectors that the bitmap spared it so far.
-    skipped: u64,
+    /// Sectors of windows that had something to do and have ended: what speed is counted by.
+    worked: u64,
     marks: VecDeque<(Time, u64)>,
 }
 
 impl Course {
     fn done(&self) -> u64 {
         self.windows.front().map_or(self.next, |window| window.start)
-    }
-
-    /// What speed is counted by: what is skipped takes no time.
-    fn worked(&self) -> u64 {
-        self.done().saturating_sub(self.skipped)
     }
 
     fn piece_ended(&mut self, id: PieceId, ok: bool) {
@@ -140,7 +136,9 @@ impl Course {
 
     /// Windows at the front that have ended well are done.
     fn pop_ended(&mut self) {
-        while self.windows.front().is_some_and(|window| window.left == 0 && window.ok) {
+        while let Some(window) = self.windows.front().filter(|window| window.left == 0 && window.ok)
+        {
+            self.worked += if window.pieces.is_empty() { 0 } else { window.end - window.start };
             self.windows.pop_front();
         }
     }
@@ -153,7 +151,7 @@ impl Course {
     fn speed(&self, now: Time) -> u64 {
         let Some(&(since, from)) = self.marks.front() else { return 0 };
         let ns = u128::from(now.0.saturating_sub(since.0)).max(1);
-        (u128::from(self.worked().saturating_sub(from)) * u128::from(SECOND_NS) / ns) as u64
+        (u128::from(self.worked - from) * u128::from(SECOND_NS) / ns) as u64
     }
 }
 
@@ -247,7 +245,7 @@ impl Mending {
         course.piece_ended(report.id, report.ok);
         let done = course.done();
         if course.marks.back().is_none_or(|mark| mark.0.after(MARK_NS) <= now) {
-            course.marks.push_back((now, course.worked()));
+            course.marks.push_back((now, course.worked));
             if course.marks.len() > MARKS {
                 course.marks.pop_front();
             }
@@ -264,7 +262,7 @@ impl Mending {
     /// The course goes on: the time that it stood still says nothing of its speed.
     fn go_on(&mut self, now: Time) {
         if let Some(course) = &mut self.course {
-            course.marks = VecDeque::from([(now, course.worked())]);
+            course.marks = VecDeque::from([(now, course.worked)]);
         }
     }
 
@@ -606,8 +604,8 @@ impl Supervisor {
             windows: VecDeque::new(),
             ending: None,
             checkpoint: (from, self.now),
-            skipped: 0,
-            marks: VecDeque::from([(self.now, from)]),
+            worked: 0,
+            marks: VecDeque::from([(self.now, 0)]),
         });
         self.mending.next_at = self.now;
         self.happened.push_back(Event::SyncBegan(action));
@@ -636,6 +634,7 @@ impl Supervisor {
         course.next = stop;
         course.windows.push_back(Window {
             start,
+            end: stop,
             left: pieces.len() as u32,
             ok: true,
             pieces: ids.clone(),
@@ -671,7 +670,6 @@ impl Supervisor {
         let Some(intent) = self.guide() else { return };
         let next = intent.next_set(course.next).map_or(course.end, |at| at.min(course.end));
         if let Some(course) = &mut self.mending.course {
-            course.skipped += next - course.next;
             course.next = next;
         }
     }

@@ -5,7 +5,7 @@ mod story;
 
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Sectors};
-use story::{SECOND_NS, Story, superblocks, supervisor};
+use story::{SECOND_NS, Story, new_intent, superblocks, supervisor};
 
 /// What one window of a mirror is high.
 const WINDOW: u64 = 2048;
@@ -370,4 +370,46 @@ fn a_word_to_go_on_changes_nothing_for_what_goes_on() {
     let now = story.now;
     story.supervisor.hold_checks(now, false);
     assert_eq!(speed(&story), before);
+}
+
+/// What would be lost: redundancy where windows leave something out, time where they do something twice.
+#[test]
+fn windows_lie_side_by_side_also_where_a_course_goes_on_within_a_chunk() {
+    for (level, members, data_disks) in [(Level::Raid5, 3, 2), (Level::Raid10, 4, 1)] {
+        let mut story = Story::new(level, members, false);
+        let chunk = story.supervisor.members().next().expect("a member").0.chunk().0;
+        assert!(chunk > 100 && WINDOW % chunk == 0);
+        story.supervisor = supervisor(&story.geometry, story.records(), None, Some(Sector(100)));
+        story.supervisor.handle_start(story.now);
+        story.drain();
+        let mut ranges = Vec::new();
+        for _ in 0..5 {
+            story.settle();
+            ranges.extend(story.sync_next());
+        }
+        // Parity is done by whole stripes.
+        let from = if level == Level::Raid5 { 0 } else { 100 };
+        let edge = |window: u64| if window == 0 { from } else { window * WINDOW * data_disks };
+        let expected = (0..5).map(|window| (edge(window), edge(window + 1) - edge(window)));
+        assert_eq!(ranges, expected.collect::<Vec<_>>(), "{level}");
+    }
+}
+
+#[test]
+fn what_a_bitmap_spares_a_course_is_no_speed() {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+    for bit in [0, 300, 400] {
+        intent.bits.set(bit);
+    }
+    intent.bits_need_resync = true;
+    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), Some(Sector(0)));
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    let pieces: Vec<SyncPiece> = std::iter::from_fn(|| story.supervisor.poll_sync()).collect();
+    assert_eq!(pieces.len(), 3);
+    story.wait(SECOND_NS);
+    pieces[..2].iter().for_each(|piece| end(&mut story, piece, true, 0));
+    let now = story.supervisor.sync_progress(story.now).expect("a resync");
+    assert_eq!((now.done, now.speed), (Sector(400 * WINDOW), 2 * WINDOW));
 }

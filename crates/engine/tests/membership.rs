@@ -20,7 +20,11 @@ fn superblock(story: &Story, member: MemberId) -> Superblock {
 
 /// A mirror, active; sets a bit and clears it again, and so forgets what was written before.
 fn after_a_sweep(bitmap: bool) -> Story {
-    let mut story = Story::new(Level::Raid1, 2, bitmap);
+    after_a_sweep_of(Level::Raid1, 2, bitmap)
+}
+
+fn after_a_sweep_of(level: Level, members: u16, bitmap: bool) -> Story {
+    let mut story = Story::new(level, members, bitmap);
     story.activate();
     if bitmap {
         story.wants(3, 3);
@@ -127,6 +131,35 @@ fn a_new_member_has_every_page_of_the_bitmap_before_superblocks_tell_of_it() {
         story.end(&write, true);
     }
     assert!(pages > 0);
+}
+
+/// What would be lost: hours, in a copy of what it has.
+#[test]
+fn who_comes_back_gets_what_bits_are_set_for_and_nothing_else() {
+    const CHUNK: u64 = 2048;
+    // In array sectors, and of those how many it has a part in.
+    let cases = [(Level::Raid1, 2, 1, 1), (Level::Raid5, 3, 2, 1), (Level::Raid10, 4, 1, 2)];
+    for (level, members, data_disks, part) in cases {
+        let (mut story, gone) = without(after_a_sweep_of(level, members, true), SECOND);
+        let missed = [(3, 4), (9, 9)];
+        missed.iter().for_each(|&(first, last)| story.wants(first, last));
+        story.settle();
+        let config = newcomer(&gone);
+        let (_, added) = story.supervisor.handle_add(story.now, gone, None, config);
+        assert_eq!(added, Added::CatchesUp);
+        story.drain();
+        let mut copied = 0;
+        loop {
+            story.settle();
+            let Some((start, len)) = story.sync_next() else { break };
+            let bit = |sector: u64| sector / (CHUNK * data_disks);
+            let (first, last) = (bit(start), bit(start + len - 1));
+            assert!(missed.iter().any(|bits| bits.0 <= first && last <= bits.1), "{level} {start}");
+            copied += len;
+        }
+        assert_eq!(copied * part, 3 * CHUNK * data_disks, "{level}");
+        assert!(!story.supervisor.is_degraded());
+    }
 }
 
 #[test]
