@@ -4,7 +4,7 @@
 mod story;
 
 use lapstrake_engine::*;
-use lapstrake_geometry::{Level, Sector, Sectors};
+use lapstrake_geometry::{Content, Geometry, Level, Sector, Sectors, Slot};
 use story::{SECOND_NS, Story, new_intent, superblocks, supervisor};
 
 /// What one window of a mirror is high.
@@ -378,7 +378,7 @@ fn windows_lie_side_by_side_also_where_a_course_goes_on_within_a_chunk() {
     for (level, members, data_disks) in [(Level::Raid5, 3, 2), (Level::Raid10, 4, 1)] {
         let mut story = Story::new(level, members, false);
         let chunk = story.supervisor.members().next().expect("a member").0.chunk().0;
-        assert!(chunk > 100 && WINDOW % chunk == 0);
+        assert!(chunk > 100 && WINDOW.is_multiple_of(chunk));
         story.supervisor = supervisor(&story.geometry, story.records(), None, Some(Sector(100)));
         story.supervisor.handle_start(story.now);
         story.drain();
@@ -393,6 +393,25 @@ fn windows_lie_side_by_side_also_where_a_course_goes_on_within_a_chunk() {
         let expected = (0..5).map(|window| (edge(window), edge(window + 1) - edge(window)));
         assert_eq!(ranges, expected.collect::<Vec<_>>(), "{level}");
     }
+}
+
+#[test]
+fn a_recovery_of_copies_goes_on_within_a_chunk() {
+    let mut story = Story::new(Level::Raid10, 4, false);
+    let mut records = story.records();
+    records[1].trusted_to = Sector(100);
+    story.restart(records);
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story.settle();
+    // A window is two chunks of the member, of 1024 sectors; the array's lie side by side on it.
+    let ranges = [story.sync_next(), story.sync_next()].map(|range| range.expect("a chunk"));
+    let Geometry::Raid10(raid10) = &story.geometry else { panic!("a RAID10") };
+    let at = |sector| match raid10.content(Slot(1), Sector(sector)) {
+        Content::Data(sector) => sector.0,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ranges, [(at(100), 1024 - 100), (at(1024), 1024)]);
 }
 
 #[test]

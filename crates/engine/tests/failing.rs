@@ -124,11 +124,11 @@ fn a_member_that_fails_at_a_discard_is_none_the_worse() {
 
 /// A RAID5 of three that lacks the first.
 fn degraded() -> Shard {
-    degraded_of(3, &[])
+    degraded_of(3, None)
 }
 
-/// A RAID5 that lacks the first member, and of the second the pages that are on record as bad.
-fn degraded_of(raid_disks: u16, bad: &[Range<u64>]) -> Shard {
+/// A RAID5 that lacks the first member, and of the second what is on record as bad.
+fn degraded_of(raid_disks: u16, bad: Option<Range<u64>>) -> Shard {
     let geometry = Geometry::new(&Config {
         level: Level::Raid5,
         layout: Layout::default_for(Level::Raid5),
@@ -143,7 +143,7 @@ fn degraded_of(raid_disks: u16, bad: &[Range<u64>]) -> Shard {
         trusted_to: FULLY_TRUSTED,
         rotational: false,
         write_mostly: false,
-        bad_blocks: (slot == 1).then(|| bad.to_vec()),
+        bad_blocks: (slot == 1).then(|| bad.iter().cloned().collect()),
         log: None,
     });
     Shard::new(ShardConfig {
@@ -245,7 +245,7 @@ fn writes(shard: &mut Shard, at: u64, len: u64, ends: impl Fn(&MemberIo) -> bool
 fn a_write_that_needs_what_cannot_be_read_fails_and_changes_nothing() {
     let cases = [
         ("the other block, for parity", degraded(), 0),
-        ("two blocks", degraded_of(4, &[0..8]), 16),
+        ("two blocks", degraded_of(4, Some(0..8)), 16),
     ];
     for (what, mut shard, at) in cases {
         let (ios, reply, _) = writes(&mut shard, at, 4, |io| io.kind != IoKind::Read);
@@ -257,9 +257,9 @@ fn a_write_that_needs_what_cannot_be_read_fails_and_changes_nothing() {
 /// What would be lost: every write to a member that is on record as bad somewhere else.
 #[test]
 fn what_is_bad_elsewhere_stands_in_nobodys_way() {
-    let (ios, reply, _) = writes(&mut degraded_of(4, &[16..24]), 24, 4, |_| true);
+    let (ios, reply, _) = writes(&mut degraded_of(4, Some(16..24)), 24, 4, |_| true);
     assert_eq!(reply.map(|reply| reply.result), Some(Ok(())), "a part of stripe 1: {ios:?}");
-    let mut shard = degraded_of(4, &[16..24]);
+    let mut shard = degraded_of(4, Some(16..24));
     shard.handle_order(NOW, &Order::Active);
     let zeroes = RequestKind::WriteZeroes { fua: false, unmap: false };
     let (ios, reply, _) = does_long(&mut shard, zeroes, 24..48, |_| true);
@@ -269,7 +269,7 @@ fn what_is_bad_elsewhere_stands_in_nobodys_way() {
 /// What would be lost: what is bad, which nobody can recover once parity is another.
 #[test]
 fn a_write_whose_stripe_loses_a_block_while_it_reads_changes_nothing() {
-    let mut shard = degraded_of(4, &[]);
+    let mut shard = degraded_of(4, None);
     shard.handle_order(NOW, &Order::Active);
     let kind = RequestKind::Write { buf: BUF, fua: false, followed: false };
     let (id, sector, len) = (RequestId(1), Sector(16), Sectors(4));
