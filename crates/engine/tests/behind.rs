@@ -256,10 +256,12 @@ fn only_who_lags_is_not_read() {
 #[test]
 fn no_more_than_the_limit_is_left_behind_and_the_limit_changes() {
     let mut slow = Slow::new([WHOLE, MOSTLY], 2);
+    assert!(slow.shard.is_behind_idle());
     for id in 0..4 {
         slow.write(id, id * 8, 8);
     }
     assert_eq!(slow.answered, [0, 1], "two lag, the others wait");
+    assert!(!slow.shard.is_behind_idle());
     slow.let_go(16);
     assert_eq!(slow.answered, [0, 1, 2]);
     slow.let_go(24);

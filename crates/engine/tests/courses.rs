@@ -432,3 +432,27 @@ fn what_a_bitmap_spares_a_course_is_no_speed() {
     let now = story.supervisor.sync_progress(story.now).expect("a resync");
     assert_eq!((now.done, now.speed), (Sector(400 * WINDOW), 2 * WINDOW));
 }
+
+/// What would be lost: what a shard reads and compares of sectors that have been dealt to another.
+#[test]
+fn no_piece_crosses_a_span() {
+    const SPAN: u64 = 512;
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.supervisor = Supervisor::new(SupervisorConfig {
+        geometry: story.geometry.clone(),
+        members: story.records(),
+        shards: 1,
+        safe_mode_delay_ns: SECOND_NS,
+        resync_from: Some(Sector(100)),
+        was_replayed: false,
+        intent: None,
+        sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(SPAN) },
+        epoch_s: 0,
+    });
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story.settle();
+    let pieces: Vec<(u64, u64)> = std::iter::from_fn(|| story.sync_next()).take(4).collect();
+    let spans = (1..4).map(|span| (span * SPAN, SPAN));
+    assert_eq!(pieces, [(100, SPAN - 100)].into_iter().chain(spans).collect::<Vec<_>>());
+}

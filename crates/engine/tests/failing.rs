@@ -201,6 +201,12 @@ fn a_read_that_nobody_else_can_answer_fails_and_is_not_tried_again() {
     let whole = (true, false, None);
     let mut shard = mirror::mirror([whole.clone(), whole], None);
     shard.handle_order(NOW, &Order::MemberFailed(MemberId(1)));
+    let (id, sector, len) = (RequestId(9), Sector(40), Sectors(8));
+    shard.handle_request(NOW, Request { id, kind: RequestKind::Read(BUF), sector, len });
+    let Some(Effect::Io(io)) = shard.poll_effect() else { panic!("a read") };
+    assert_eq!(shard.place_of(io.id), Some((MemberId(0), Sector(64 + 40))));
+    shard.handle_completion(NOW, io.id, true);
+    assert_eq!(shard.place_of(io.id), None, "it has ended");
     let (ios, reply, told) = does(&mut shard, RequestKind::Read(BUF), 0, |_| false);
     assert_eq!((ios.len(), told), (1, vec![]));
     assert_eq!(reply.map(|reply| reply.result), Some(Err(RequestError::Io)));
@@ -293,4 +299,34 @@ fn a_write_whose_stripe_loses_a_block_while_it_reads_changes_nothing() {
     }
     assert!(is_told);
     assert_eq!(answer, Some(Err(RequestError::Io)));
+}
+
+/// What would be lost: what was cut off when the array gave up, and a flush called stable.
+#[test]
+fn an_array_that_has_given_up_refuses_all_but_reads() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    shard.handle_order(NOW, &Order::Broken);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    for kind in [write, RequestKind::WriteZeroes { fua: false, unmap: false }] {
+        let (ios, reply, _) = does(&mut shard, kind, 0, |_| true);
+        assert_eq!((ios.len(), reply.map(|r| r.result)), (0, Some(Err(RequestError::Io))));
+    }
+    let (ios, reply, _) = does_long(&mut shard, RequestKind::Flush, 0..0, |_| true);
+    assert_eq!((ios.len(), reply.map(|r| r.result)), (0, Some(Err(RequestError::Io))));
+    assert!(
+        does(&mut shard, RequestKind::Read(BUF), 0, |_| true).1.is_some_and(|r| r.result.is_ok())
+    );
+}
+
+#[test]
+fn an_array_that_is_read_only_refuses_writes() {
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (ios, reply, _) = does(&mut mirror::read_only(), write, 0, |_| true);
+    assert_eq!((ios.len(), reply.map(|r| r.result)), (0, Some(Err(RequestError::ReadOnly))));
+}
+
+#[test]
+fn only_where_there_is_parity_do_writes_gain_by_waiting_for_their_neighbours() {
+    assert!(degraded().joins_writes() && !mirror::read_only().joins_writes());
 }

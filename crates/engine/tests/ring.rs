@@ -4,7 +4,7 @@
 use lapstrake_engine::journal::JournalConfig;
 use lapstrake_engine::{
     Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo, Notice, Order,
-    Request, RequestId, RequestKind, Shard, ShardConfig, Time,
+    Request, RequestError, RequestId, RequestKind, Shard, ShardConfig, Time,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::journal::{BLOCK, Seed};
@@ -196,4 +196,40 @@ fn when_the_journal_fails_what_waits_for_it_fails_and_so_does_what_comes() {
     answers.sort_unstable();
     assert_eq!(answers, [0, 1, 2, 3, 7].map(|id| (id, false)));
     assert!(ring.pending.is_empty(), "{:?}", ring.pending);
+}
+
+#[test]
+fn the_stripe_cache_has_the_size_that_is_asked_for_beside_the_journals_pages() {
+    let mut ring = Ring::new(128);
+    ring.order(&Order::StripeCache(300));
+    assert_eq!(ring.shard.scratch_pages(), (0, 300));
+}
+
+#[test]
+fn requests_that_cannot_be_are_answered_at_once() {
+    let read = RequestKind::Read(Buf { id: BufId(1), offset: 0 });
+    let (last, misaligned) = (2 * 1024 - 8, Some(Err(RequestError::Misaligned)));
+    let beyond = Some(Err(RequestError::OutOfRange));
+    let cases = [
+        (read, 8, 8, None),
+        (read, last, 8, None),
+        (read, 4, 8, misaligned),
+        (read, 8, 4, misaligned),
+        (read, 4, 4, misaligned),
+        (read, last, 16, beyond),
+        (read, u64::MAX - 7, 8, beyond),
+        (read, 8, 0, Some(Ok(()))),
+        (RequestKind::Discard, 8, 0, Some(Ok(()))),
+        (RequestKind::Flush, 0, 0, None),
+    ];
+    for (kind, sector, len, expected) in cases {
+        let mut shard = Ring::new(128).shard;
+        let (id, sector, len) = (RequestId(1), Sector(sector), Sectors(len));
+        shard.handle_request(NOW, Request { id, kind, sector, len });
+        let answer = match shard.poll_effect() {
+            Some(Effect::Reply(reply)) => Some(reply.result),
+            _ => None,
+        };
+        assert_eq!(answer, expected, "{kind:?} at {sector} of {len}");
+    }
 }
