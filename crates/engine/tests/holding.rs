@@ -112,6 +112,19 @@ fn a_neighbour_that_does_not_come_is_not_waited_for_longer_than_stated() {
 }
 
 #[test]
+fn when_no_more_will_come_nothing_waits() {
+    let mut world = world();
+    write(&mut world, 0, CHUNK, false);
+    world.settle();
+    write(&mut world, CHUNK, CHUNK, true);
+    assert_eq!(world.members_busy(), 0);
+    world.shard.hurry();
+    world.drain();
+    assert!(world.members_busy() > 0);
+    world.settle();
+}
+
+#[test]
 fn what_comes_instead_of_a_neighbour_ends_the_wait() {
     let mut world = world();
     write(&mut world, 0, CHUNK, false);
