@@ -556,7 +556,7 @@ impl Shard {
         {
             let stripe = parity.stripe_data().0;
             let cut = end - end % stripe;
-            return (req.cursor, if cut > req.cursor { cut } else { req.end.min(end + stripe) });
+            return (req.cursor, if cut > req.cursor { cut } else { req.end.min(cut + stripe) });
         }
         (req.cursor, end)
     }

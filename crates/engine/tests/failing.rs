@@ -4,8 +4,8 @@
 mod mirror;
 
 use lapstrake_engine::{
-    Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo, Notice, Order,
-    Reply, Request, RequestError, RequestId, RequestKind, Shard, ShardConfig, Time,
+    BitmapTerms, Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo,
+    Notice, Order, Reply, Request, RequestError, RequestId, RequestKind, Shard, ShardConfig, Time,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot, StripeNo};
 use mirror::NOW;
@@ -129,15 +129,19 @@ fn degraded() -> Shard {
 
 /// A RAID5 that lacks the first member, and of the second what is on record as bad.
 fn degraded_of(raid_disks: u16, bad: Option<Range<u64>>) -> Shard {
+    raid5(raid_disks, 1, Sectors(8), bad)
+}
+
+fn raid5(raid_disks: u16, first: u16, chunk: Sectors, bad: Option<Range<u64>>) -> Shard {
     let geometry = Geometry::new(&Config {
         level: Level::Raid5,
         layout: Layout::default_for(Level::Raid5),
-        chunk: Sectors(8),
+        chunk,
         raid_disks,
-        component: Sectors(1024),
+        component: chunk * 128,
         member_sizes: Vec::new(),
     });
-    let members = (1..raid_disks).map(|slot| MemberConfig {
+    let members = (first..raid_disks).map(|slot| MemberConfig {
         data_offset: Sector(64),
         slot: Some(Slot(slot)),
         trusted_to: FULLY_TRUSTED,
@@ -329,4 +333,41 @@ fn an_array_that_is_read_only_refuses_writes() {
 #[test]
 fn only_where_there_is_parity_do_writes_gain_by_waiting_for_their_neighbours() {
     assert!(degraded().joins_writes() && !mirror::read_only().joins_writes());
+}
+
+/// What would be lost: the bits of what was being written when the bitmap came, and after a cut what they tell of.
+#[test]
+fn what_is_being_written_when_a_bitmap_comes_holds_its_bits() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    shard.handle_order(NOW, &Order::Active);
+    let kind = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (id, sector, len) = (RequestId(1), Sector(100), Sectors(8));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    let ios: Vec<MemberIo> = std::iter::from_fn(|| match shard.poll_effect() {
+        Some(Effect::Io(io)) => Some(io),
+        _ => None,
+    })
+    .collect();
+    assert_eq!(ios.len(), 2);
+    let chunk = Sectors(16);
+    shard.handle_order(NOW, &Order::Bitmap(Some(BitmapTerms { chunk, write_behind: 0 })));
+    let told: Vec<Notice> = std::iter::from_fn(|| shard.poll_notice()).collect();
+    assert!(told.contains(&Notice::BitsWanted(chunk, 6, 6)), "{told:?}");
+}
+
+/// A request of more than 32 MiB is done in parts.
+#[test]
+fn no_stripe_of_a_long_request_is_torn_apart() {
+    for chunk in [1024, 32768] {
+        let mut shard = raid5(4, 0, Sectors(chunk), None);
+        shard.handle_order(NOW, &Order::Active);
+        let len = 30 * 3 * chunk;
+        assert!(len > (32 << 20) / 512);
+        let kind = RequestKind::WriteZeroes { fua: false, unmap: false };
+        let (ios, reply, _) = does_long(&mut shard, kind, 0..len, |_| true);
+        assert_eq!(reply.map(|reply| reply.result), Some(Ok(())));
+        assert!(ios.iter().all(|io| matches!(io.kind, IoKind::WriteZeroes { .. })), "{chunk}");
+        assert_eq!(ios.iter().map(|io| io.len.0).sum::<u64>(), 30 * 4 * chunk);
+    }
 }
