@@ -310,3 +310,18 @@ fn only_arrays_with_memory_for_it_leave_writes_behind() {
     assert!(Slow::new([WHOLE, MOSTLY], 4).shard.may_write_behind());
     assert!(!mirror::mirror([WHOLE, MOSTLY], None).may_write_behind());
 }
+
+/// What would be lost: a write that was answered, without a word, if nobody has it in the end.
+#[test]
+fn a_write_that_was_answered_and_is_nowhere_ends_all_writes() {
+    let mut slow = Slow::new([WHOLE, MOSTLY], 4);
+    slow.write(1, 16, 8);
+    assert_eq!(slow.answered, [1]);
+    slow.fail(0);
+    let (io, _) = slow.held.remove(0);
+    while slow.shard.poll_notice().is_some() {}
+    slow.shard.handle_completion(NOW, io, false);
+    slow.go_on();
+    let told: Vec<Notice> = std::iter::from_fn(|| slow.shard.poll_notice()).collect();
+    assert!(told.contains(&Notice::Lost(None)), "{told:?}");
+}

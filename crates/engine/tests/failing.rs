@@ -226,6 +226,7 @@ fn what_members_do_is_counted() {
     does_long(&mut shard, RequestKind::Read(BUF), 20..25, |_| true);
     does_long(&mut shard, RequestKind::Read(BUF), 30..33, |_| true);
     let stats = shard.stats();
+    assert_eq!(stats.requests, 3);
     assert_eq!((stats.member_writes, stats.member_write_sectors), (2, 48));
     assert_eq!((stats.member_reads, stats.member_read_sectors), (2, 8));
 }
@@ -369,5 +370,88 @@ fn no_stripe_of_a_long_request_is_torn_apart() {
         assert_eq!(reply.map(|reply| reply.result), Some(Ok(())));
         assert!(ios.iter().all(|io| matches!(io.kind, IoKind::WriteZeroes { .. })), "{chunk}");
         assert_eq!(ios.iter().map(|io| io.len.0).sum::<u64>(), 30 * 4 * chunk);
+    }
+}
+
+/// What would be lost: after a cut, the later parts of a long write; no bit would tell of them.
+#[test]
+fn each_part_of_a_long_write_waits_for_its_bits() {
+    const PART: u64 = 65536;
+    let whole = (true, false, None);
+    let terms = BitmapTerms { chunk: Sectors(PART), write_behind: 0 };
+    let mut shard = mirror::mirror([whole.clone(), whole], Some(terms));
+    shard.handle_order(NOW, &Order::Active);
+    let kind = RequestKind::WriteZeroes { fua: false, unmap: false };
+    let (id, sector, len) = (RequestId(1), Sector(0), Sectors(3 * PART));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    for part in 0..3 {
+        assert!(shard.poll_effect().is_none(), "part {part} waits");
+        let told: Vec<Notice> = std::iter::from_fn(|| shard.poll_notice()).collect();
+        assert_eq!(told, [Notice::BitsWanted(terms.chunk, part, part)]);
+        shard.handle_order(NOW, &Order::BitsSet(part, part));
+        let ios: Vec<Effect> = std::iter::from_fn(|| shard.poll_effect()).collect();
+        assert_eq!(ios.len(), 2, "{ios:?}");
+        for io in ios {
+            let Effect::Io(io) = io else { panic!("{io:?}") };
+            assert_eq!((io.sector.0, io.len.0), (64 + part * PART, PART));
+            shard.handle_completion(NOW, io.id, true);
+        }
+    }
+    assert!(matches!(shard.poll_effect(), Some(Effect::Reply(reply)) if reply.result.is_ok()));
+}
+
+#[test]
+fn a_long_read_makes_nothing_active() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    let (id, kind) = (RequestId(1), RequestKind::Read(BUF));
+    let (sector, len) = (Sector(0), Sectors(mirror::SECTORS));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    let mut parts = 0;
+    while let Some(Effect::Io(io)) = shard.poll_effect() {
+        parts += 1;
+        shard.handle_completion(NOW, io.id, true);
+        assert_eq!(shard.poll_notice(), None);
+    }
+    assert!(parts > 1 && shard.is_quiet());
+}
+
+/// What would be lost: see above. A discard does nothing where it covers no whole stripe.
+#[test]
+fn a_part_that_does_nothing_gives_no_bits_to_the_next() {
+    const CHUNK: u64 = 32768;
+    let mut shard = raid5(4, 0, Sectors(CHUNK), None);
+    shard.handle_order(NOW, &Order::Active);
+    let terms = BitmapTerms { chunk: Sectors(CHUNK), write_behind: 0 };
+    shard.handle_order(NOW, &Order::Bitmap(Some(terms)));
+    let (id, kind, sector) = (RequestId(1), RequestKind::Discard, Sector(8));
+    shard.handle_request(NOW, Request { id, kind, sector, len: Sectors(2 * 3 * CHUNK - 8) });
+    for stripe in 0..2 {
+        assert!(shard.poll_effect().is_none(), "stripe {stripe} waits");
+        let told: Vec<Notice> = std::iter::from_fn(|| shard.poll_notice()).collect();
+        assert_eq!(told, [Notice::BitsWanted(terms.chunk, stripe, stripe)]);
+        shard.handle_order(NOW, &Order::BitsSet(stripe, stripe));
+    }
+    assert!(matches!(shard.poll_effect(), Some(Effect::Io(_))));
+}
+
+#[test]
+fn a_shard_is_idle_when_no_write_is_under_way_and_none_has_ended_since() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    shard.handle_order(NOW, &Order::Active);
+    let kind = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (id, sector, len) = (RequestId(1), Sector(0), Sectors(8));
+    shard.handle_request(NOW, Request { id, kind, sector, len });
+    let ios: Vec<Effect> = std::iter::from_fn(|| shard.poll_effect()).collect();
+    shard.handle_order(Time(5), &Order::TryIdle(Time(5)));
+    assert_eq!(shard.poll_notice(), Some(Notice::Busy(Time(5))));
+    for io in ios {
+        let Effect::Io(io) = io else { panic!("{io:?}") };
+        shard.handle_completion(Time(7), io.id, true);
+    }
+    for (before, expected) in [(6, Notice::Busy(Time(7))), (7, Notice::Idle)] {
+        shard.handle_order(Time(9), &Order::TryIdle(Time(before)));
+        assert_eq!(shard.poll_notice(), Some(expected));
     }
 }

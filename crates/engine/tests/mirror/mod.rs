@@ -21,13 +21,16 @@ pub fn read_only() -> Shard {
     made([(true, false, None), (true, false, None)], None, true)
 }
 
+/// Its halves' sectors.
+pub const SECTORS: u64 = 4 * 65536;
+
 fn made<const N: usize>(halves: [Half; N], bitmap: Option<BitmapTerms>, read_only: bool) -> Shard {
     let geometry = Geometry::new(&Config {
         level: Level::Raid1,
         layout: Layout::default_for(Level::Raid1),
         chunk: Sectors(0),
         raid_disks: N as u16,
-        component: Sectors(1024),
+        component: Sectors(SECTORS),
         member_sizes: Vec::new(),
     })
     .expect("a mirror");
