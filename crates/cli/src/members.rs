@@ -106,7 +106,8 @@ pub enum Command {
         /// Paths, or numbers as status shows them
         #[arg(required = true, value_name = "MEMBER")]
         members: Vec<Name>,
-        /// Also while a resync of a parity level is due, which needs the member: its data there may be lost
+        /// Also while a resync of a parity level is due, or another has bad blocks, which need the member: its data
+        /// there may be lost
         #[arg(short, long)]
         force: bool,
     },

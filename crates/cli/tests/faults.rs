@@ -547,6 +547,27 @@ fn a_forced_start_that_cannot_be_served_writes_nothing() {
     assert!(before[0] != lab.read("m0"));
 }
 
+/// What would be lost: the writes of either half, if the others came back as current beside what was forced together.
+#[test]
+fn who_was_left_out_of_a_forced_start_stays_out_though_nothing_was_written() {
+    if !can_copy("halves that are forced together") {
+        return;
+    }
+    let lab = Lab::new(&[MEMBER_MIB; 4]);
+    lab.run("create data -l6 -c64 --assume-clean m0 m1 m2 m3").ok();
+    for (half, seed) in [("m0 m1", 81), ("m2 m3", 82)] {
+        let server = lab.serve_data(&format!("--degraded {half}"));
+        lab.fill(&server, &pattern(seed, 1 << 20));
+        server.stop();
+    }
+    lab.serve_data("--force m0 m2").stop();
+    let server = lab.serve_data("m0 m1 m2 m3");
+    let detail = lab.detail();
+    let members = detail["members"].as_array().unwrap().iter().map(|member| &member["path"]);
+    assert_eq!(members.collect::<Vec<_>>(), ["m0", "m2"]);
+    server.stop();
+}
+
 #[test]
 fn an_array_that_is_being_stopped_changes_nothing_any_more() {
     let lab = Lab::new(&[MEMBER_MIB; 3]);

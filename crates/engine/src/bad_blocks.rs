@@ -2,7 +2,7 @@
 
 use crate::{
     messages::Order,
-    supervisor::{Event, Loss, Supervisor, Target},
+    supervisor::{Event, Loss, Standing, Supervisor, Target},
     types::MemberId,
     update::Meta,
 };
@@ -59,6 +59,20 @@ impl Supervisor {
         let member = &self.members[usize::from(member.0)];
         let (start, len) = (member.superblock.data_offset(), self.geometry.component());
         member.bad_blocks.as_ref().map_or(Sectors::ZERO, |bad| bad.count_within(start, len))
+    }
+
+    /// Another member with bad blocks on record of which the data may be nowhere but on this one: the array would not
+    /// live without both.
+    #[must_use]
+    pub fn backed_by(&self, id: MemberId) -> Option<MemberId> {
+        let all = (0..).map(MemberId).zip(&self.members);
+        let others = all.filter(|(other, m)| *other != id && m.standing == Standing::InSync);
+        let is_whole = |other: MemberId| self.bad_sectors(other).is_zero();
+        let survives = self.geometry.survives(|slot| {
+            others.clone().any(|(other, m)| m.slot == Some(slot) && is_whole(other))
+        });
+        let mut worn = others.clone().map(|(other, _)| other).filter(|&other| !is_whole(other));
+        worn.next().filter(|_| !survives)
     }
 
     /// Where in the array a member's sectors are, if they hold data and follow each other there.

@@ -101,7 +101,8 @@ impl Shard {
                 if let Some(member) = self.members.writable(home.slot) {
                     self.builder.add(member, home.sector.0, len, buf);
                     let range = home.sector.0..home.sector.0 + len;
-                    is_kept |= self.members.keeps(member, &range)
+                    // What is on record as bad is good again, unless this fails.
+                    is_kept |= self.members.is_trusted(member, &range)
                         || self.members.usable(home.slot, range).is_some();
                 }
             }

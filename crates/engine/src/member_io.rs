@@ -11,7 +11,7 @@ use crate::{
     types::*,
 };
 use core::ops::Range;
-use lapstrake_geometry::{Sector, Sectors};
+use lapstrake_geometry::{Content, Sector, Sectors};
 use smallvec::{SmallVec, smallvec};
 
 /// Whom a member I/O works for.
@@ -258,13 +258,37 @@ impl Shard {
             return self.fail_if_survivable(io.member);
         }
         if self.members.is_on_record(io.member, &range) {
-            return true;
+            return !matches!(io.owner, Owner::Request(_))
+                || self.is_kept_elsewhere(io.member, &range);
         }
         if self.is_rewriting(io.owner) && self.members.has_log(io.member) {
             self.tell_bad(io.member, range);
             return true;
         }
         self.fail_if_survivable(io.member)
+    }
+
+    /// Whether somebody has what was written there and failed, on a level of copies; who is still to write it where
+    /// it is on record as bad has not.
+    fn is_kept_elsewhere(&self, member: MemberId, range: &Range<u64>) -> bool {
+        let Some(slot) = self.members.slot_of(member) else { return false };
+        let mut at = range.start;
+        while at < range.end {
+            let Content::Data(sector) = self.geometry.content(slot, Sector(at)) else {
+                return false;
+            };
+            let run = self.geometry.map(sector);
+            let len = run.len.0.min(range.end - at);
+            let is_kept = run.homes.iter().any(|home| {
+                let range = home.sector.0..home.sector.0 + len;
+                self.members.is_kept_by_another(home.slot, member, &range)
+            });
+            if !is_kept {
+                return false;
+            }
+            at += len;
+        }
+        true
     }
 
     /// What a member lacks goes on record.

@@ -125,11 +125,19 @@ impl Members {
         range.end <= member.config.trusted_to.0 && !is_bad
     }
 
-    /// Whether a member has what is written there, or goes: not where it is on record as bad, or will be.
+    /// Whether a member has all of these sectors, but for what is bad.
     #[must_use]
-    pub fn keeps(&self, member: MemberId, range: &Range<u64>) -> bool {
+    pub fn is_trusted(&self, member: MemberId, range: &Range<u64>) -> bool {
         range.end <= self.all[member.0 as usize].config.trusted_to.0
-            && !self.is_told_in_part(member, range)
+    }
+
+    /// Whether somebody in a slot besides `member` has what is written there, or goes: nobody on record as bad
+    /// there, or who will be.
+    #[must_use]
+    pub fn is_kept_by_another(&self, slot: Slot, member: MemberId, range: &Range<u64>) -> bool {
+        let in_place = [self.slots[slot.0 as usize], self.replacements[slot.0 as usize]];
+        let mut others = in_place.into_iter().flatten().filter(|&id| id != member);
+        others.any(|id| self.is_trusted(id, range) && !self.is_told_in_part(id, range))
     }
 
     /// Who is to take a member's place, while it has one.

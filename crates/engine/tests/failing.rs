@@ -455,3 +455,26 @@ fn a_shard_is_idle_when_no_write_is_under_way_and_none_has_ended_since() {
         assert_eq!(shard.poll_notice(), Some(expected));
     }
 }
+
+/// What would be lost: an answer, if neither half took what is bad on both.
+#[test]
+fn what_is_bad_on_both_halves_can_be_written() {
+    let bad = (true, false, Some(8..16));
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    for (fails, expected) in [(None, true), (Some(1), true), (Some(2), false)] {
+        let mut shard = mirror::mirror([bad.clone(), bad.clone()], None);
+        shard.handle_order(NOW, &Order::Active);
+        // The second half fails, or both do.
+        let ends = |io: &MemberIo| match fails {
+            None => true,
+            Some(1) => io.member == MemberId(0),
+            _ => false,
+        };
+        let (ios, reply, told) = does(&mut shard, write, 8, ends);
+        assert_eq!(ios.len(), 2);
+        assert_eq!(reply.is_some_and(|reply| reply.result.is_ok()), expected, "{fails:?}");
+        assert!(!told.iter().any(|notice| matches!(notice, Notice::Failed(_))), "{told:?}");
+        let (_, reply, _) = does(&mut shard, RequestKind::Read(BUF), 8, |_| true);
+        assert_eq!(reply.is_some_and(|reply| reply.result.is_ok()), expected, "{fails:?}");
+    }
+}

@@ -676,3 +676,16 @@ fn a_resync_counts_as_done_up_to_what_failed_and_no_further() {
         );
     }
 }
+
+#[test]
+fn a_member_backs_what_is_bad_on_another_if_nobody_else_does() {
+    for (level, members, expected) in [(Level::Raid1, 2, true), (Level::Raid1, 3, false)] {
+        let mut story = Story::with_logs(level, members);
+        assert_eq!(story.supervisor.backed_by(MemberId(0)), None);
+        story.notice(Notice::Bad(MemberId(1), Sector(8), Sectors(8)));
+        story.settle();
+        let worn = expected.then_some(MemberId(1));
+        assert_eq!(story.supervisor.backed_by(MemberId(0)), worn);
+        assert_eq!(story.supervisor.backed_by(MemberId(1)), None);
+    }
+}

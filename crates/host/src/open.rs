@@ -13,7 +13,7 @@ use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
 };
 use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
-use lapstrake_geometry::{GeometryError, Sector, Sectors};
+use lapstrake_geometry::{GeometryError, Level, Sector, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
     ByteOrder, Superblock,
@@ -547,11 +547,14 @@ fn parts(
     })
 }
 
-/// The bad-block log, if there is room for one.
+/// The bad-block log, if there is room for one. As in md a level without redundancy takes no note of what it says.
 pub(crate) fn read_bad_blocks(
     device: &Member,
     superblock: &Superblock,
 ) -> Result<Option<BadBlocks>, OpenArrayError> {
+    if !superblock.level().is_some_and(Level::has_redundancy) {
+        return Ok(None);
+    }
     let Some((sector, len)) = superblock.badblock_log() else { return Ok(None) };
     let unusable = |error| {
         let member = device.spec().to_string();

@@ -194,6 +194,16 @@ impl Lead {
                 self.facts.name
             ));
         }
+        let worn = supervisor.backed_by(MemberId(id as u16)).filter(|_| !force);
+        if let Some(worn) = worn.filter(|_| standing == Standing::InSync) {
+            let worn = &self.members[usize::from(worn.0)].path;
+            return Err(format!(
+                "{name} is not failed: {worn} has bad blocks on record, and what it lacks there may be nowhere but on \
+                 {name}; `lapstrake replace {} {worn}` first, or `lapstrake fail --force` if the member is past \
+                 saving; nothing was changed",
+                self.facts.name
+            ));
+        }
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
             if supervisor.standing(MemberId(id as u16)).0 == Standing::Journal {
                 return Err(format!(

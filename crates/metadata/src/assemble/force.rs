@@ -83,8 +83,8 @@ fn can_be_raised(verdict: &Verdict) -> bool {
 }
 
 /// The superblocks of all members, such that the array assembles without force: equal events,
-/// one state, and one table of devices with each member in its slot. One that is made clean takes its
-/// redundancy for right without having computed it: who is missing must not come back as current.
+/// one state, and one table of devices with each member in its slot. Who is missing must not come back as
+/// current: it may have been used alone, or beside others than these.
 ///
 /// Those forced come last: until one is written it is as stale as before.
 pub(super) fn rewrite(
@@ -109,7 +109,7 @@ pub(super) fn rewrite(
         .chain(in_order(true))
         .map(|i| (table.candidates[i].id, like(table.candidates[i].superblock, &model)))
         .unzip();
-    if make_clean && let Some(recorded) = record_absent(&superblocks.iter().collect::<Vec<_>>()) {
+    if let Some(recorded) = record_absent(&superblocks.iter().collect::<Vec<_>>()) {
         superblocks = recorded;
     }
     ids.into_iter().zip(superblocks).collect()
