@@ -259,7 +259,7 @@ impl Mending {
         self.checks_held && matches!(action, SyncAction::Check | SyncAction::Repair)
     }
 
-    /// The course goes on: the time that it stood still says nothing of its speed.
+    /// The course goes on: the time that it stood still, or had other bounds, says nothing of its speed.
     fn go_on(&mut self, now: Time) {
         if let Some(course) = &mut self.course {
             course.marks = VecDeque::from([(now, course.worked)]);
@@ -360,6 +360,7 @@ impl Supervisor {
     pub fn set_sync_speed(&mut self, now: Time, speed: SyncSpeed) {
         self.mending.speed = speed;
         self.mending.next_at = now;
+        self.mending.go_on(now);
         self.act(now);
     }
 

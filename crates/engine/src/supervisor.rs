@@ -539,9 +539,11 @@ impl Supervisor {
             return;
         }
         let slot = member.slot;
-        if mem::replace(&mut member.standing, Standing::Faulty) != Standing::Replacement
-            && let Some(replacement) = self.replacement_in(slot)
-        {
+        if mem::replace(&mut member.standing, Standing::Faulty) == Standing::Replacement {
+            // Who was to go still is.
+            let serves = |m: &&mut Member| m.standing == Standing::InSync && m.slot == slot;
+            self.members.iter_mut().filter(serves).for_each(|m| m.is_to_go = true);
+        } else if let Some(replacement) = self.replacement_in(slot) {
             let replacement = &mut self.members[usize::from(replacement.0)];
             let is_whole = replacement.recovered_to == FULLY_TRUSTED;
             replacement.standing = if is_whole { Standing::InSync } else { Standing::Recovering };

@@ -370,6 +370,9 @@ fn a_word_to_go_on_changes_nothing_for_what_goes_on() {
     let now = story.now;
     story.supervisor.hold_checks(now, false);
     assert_eq!(speed(&story), before);
+    let slower = SyncSpeed { min: 0, max: 100 };
+    story.supervisor.set_sync_speed(now, slower);
+    assert_eq!(speed(&story), 0, "nothing is known of the new one yet");
 }
 
 /// What would be lost: redundancy where windows leave something out, time where they do something twice.

@@ -265,3 +265,23 @@ fn after_an_unclean_stop_a_replacement_gets_its_copy_anew() {
         assert_eq!(assembly.members, [Some(0), Some(1)]);
     }
 }
+
+/// What would be lost: the operator's word, if the disk that was to take over fails first.
+#[test]
+fn a_member_whose_replacement_fails_gets_the_next_spare() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let spares = [story.add_spare(), story.add_spare()];
+    assert!(story.supervisor.handle_replace(story.now, SECOND, None));
+    story.drain();
+    story.settle();
+    let standing = |story: &Story| spares.map(|spare| story.supervisor.standing(spare).0);
+    assert_eq!(standing(&story), [Standing::Replacement, Standing::Spare]);
+    story.notice(Notice::Failed(spares[0]));
+    story.sync();
+    story.settle();
+    assert_eq!(standing(&story), [Standing::Faulty, Standing::Replacement]);
+    story.notice(Notice::Failed(spares[1]));
+    story.sync();
+    story.settle();
+    assert!(story.supervisor.awaits_replacement(SECOND));
+}

@@ -230,6 +230,12 @@ impl Lead {
             return Err(self.cannot_change());
         }
         let (id, with) = (self.find(name)?, with.map(|with| self.find(with)).transpose()?);
+        if !self.facts.redundant {
+            return Err(format!(
+                "{name} is not replaced: {} takes no further members; nothing was changed",
+                self.facts.detail.level
+            ));
+        }
         if self.facts.detail.version == "0.90" {
             return Err(format!(
                 "{name} is not replaced: superblocks 0.90 cannot say that one member replaces another; \
