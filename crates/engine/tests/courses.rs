@@ -459,3 +459,17 @@ fn no_piece_crosses_a_span() {
     let spans = (1..4).map(|span| (span * SPAN, SPAN));
     assert_eq!(pieces, [(100, SPAN - 100)].into_iter().chain(spans).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_resync_that_has_nothing_to_compare_stays_due() {
+    let mut story = Story::new(Level::Raid5, 3, false);
+    let records = story.records()[..2].to_vec();
+    story.supervisor = supervisor(&story.geometry, records, None, Some(Sector(0)));
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    assert!(!story.supervisor.handle_sync(story.now, SyncAction::Resync), "no redundancy is left");
+    story.drain();
+    story.sync();
+    story.settle();
+    assert_eq!(story.supervisor.resync_from(), Some(Sector(0)));
+}
