@@ -126,6 +126,12 @@ impl Scratch {
         self.free_order.len() as u32
     }
 
+    /// Pages of which runs are taken.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
     /// A run of at least `bytes`, or none while too little is free in one piece.
     pub fn alloc(&mut self, bytes: u32) -> Option<Buf> {
         let want = Self::order_of(bytes);

@@ -260,7 +260,7 @@ impl Shard {
             copies => copies.map(Sector(0)).homes.len() as u32,
         };
         let pages = copies * (UNIT_SECTORS * 512).div_ceil(u64::from(PAGE_BYTES)) as u32;
-        (self.scratch.capacity() / pages).clamp(1, UNITS_MAX)
+        (self.scratch.limit() / pages).clamp(1, UNITS_MAX)
     }
 
     /// Begins as many units as may run at once.

@@ -3,6 +3,7 @@
 
 mod world;
 
+use lapstrake_engine::SyncAction;
 use lapstrake_geometry::{Config, Layout, Level, Sectors};
 use proptest::prelude::*;
 use world::{Rng, World, draw};
@@ -72,4 +73,24 @@ fn a_larger_cache_lets_more_run_at_once() {
     let (little, waits) = busy(LEAST * 4);
     let (much, none) = busy(LEAST * 64);
     assert!(little < much && waits > 0 && none == 0, "{little} {waits}, {much} {none}");
+}
+
+#[test]
+fn a_check_of_copies_does_not_fail_when_the_cache_shrinks() {
+    let config = Config {
+        level: Level::Raid1,
+        layout: Layout::None,
+        chunk: Sectors(0),
+        raid_disks: 2,
+        component: Sectors(4096),
+        member_sizes: Vec::new(),
+    };
+    for seed in 1..20 {
+        let mut world = World::new(&config, seed);
+        world.sync(SyncAction::Check, 0, 4096);
+        world.drain();
+        world.resize_cache(LEAST * 2);
+        world.settle();
+        assert!(world.reports.iter().all(|report| report.ok), "seed {seed}");
+    }
 }
