@@ -608,9 +608,8 @@ impl Shard {
             _ => (false, true),
         };
         let range = (self.parity().member_sector(op.stripe, Sectors(0)).0, u64::from(op.height()));
-        let sectors = range.0..range.0 + range.1;
-        let is_there = |slot| self.members.usable(slot, sectors.clone()).is_some();
-        if !self.geometry.survives(is_there) {
+        // Nothing of what was there is needed.
+        if !self.geometry.survives(|slot| self.members.writable(slot).is_some()) {
             self.ops[key as usize].error = true;
             return;
         }

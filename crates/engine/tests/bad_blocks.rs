@@ -183,3 +183,27 @@ fn q_is_compared_and_resynced_where_a_block_is_lost() {
     world.check_contents();
     assert_eq!(world.errors, 0, "two blocks of a stripe are lost, and P and Q are there");
 }
+
+#[test]
+fn a_stripe_is_zeroed_whatever_its_members_lacked() {
+    let config = Config {
+        level: Level::Raid5,
+        layout: Layout::from_md(Level::Raid5, 2).unwrap(),
+        chunk: Sectors(64),
+        raid_disks: 4,
+        component: Sectors(64 * 8),
+        member_sizes: Vec::new(),
+    };
+    for write in [true, false] {
+        let mut world = World::with(&config, 1, &[2], true);
+        let bad = Order::BadRecorded(MemberId(0), Sector(0), Sectors(8));
+        world.shard.handle_order(world.now(), &bad);
+        let kind = |buf| match write {
+            true => RequestKind::Write { buf, fua: false, followed: false },
+            false => RequestKind::WriteZeroes { fua: false, unmap: false },
+        };
+        world.send(kind, 0, 192);
+        world.settle();
+        assert_eq!(world.errors, 0, "write: {write}");
+    }
+}
