@@ -589,15 +589,16 @@ fn intent(
 ) -> Result<Option<IntentConfig>, OpenArrayError> {
     let sound = |id: &usize| {
         let sector = superblocks[*id].as_ref().and_then(Superblock::bitmap_sector)?;
-        read_bitmap(&devices[*id], sector.0 * 512, false, freshest).ok().map(|_| *id)
+        read_bitmap(&devices[*id], sector.0 * 512, false, freshest).ok().map(|_| (*id, sector))
     };
     let (source, start, external) = match (bitmap_file, freshest.bitmap_sector()) {
         (Some(file), _) => (file, 0, true),
         (None, Some(sector)) => {
             // One that is sound, if not the freshest member's: of the others all bits count as set.
             let others = assembly.members.iter().flatten();
-            let id = sound(&assembly.freshest).or_else(|| others.into_iter().find_map(sound));
-            (&devices[id.unwrap_or(assembly.freshest)], sector.0 * 512, false)
+            let found = sound(&assembly.freshest).or_else(|| others.into_iter().find_map(sound));
+            let (id, sector) = found.unwrap_or((assembly.freshest, sector));
+            (&devices[id], sector.0 * 512, false)
         }
         (None, None) => return Ok(None),
     };
@@ -678,4 +679,45 @@ fn read_bitmap(
         false => Bits::from_image(&sb, &read(needed)?).map_err(unusable)?,
     };
     Ok((sb, bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::create::{NewArray, NewBitmap, prepare};
+    use lapstrake_geometry::{Level, Version};
+    use std::{fs::File, os::unix::fs::FileExt};
+
+    #[test]
+    fn a_sound_bitmap_is_read_where_its_own_member_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| dir.path().join(name));
+        for (path, mib) in paths.iter().zip([24, 32]) {
+            File::create(path).unwrap().set_len(mib << 20).unwrap();
+        }
+        let specs = paths.clone().map(MemberSpec::whole);
+        let members = specs.clone().map(Some).to_vec();
+        let wanted = NewArray {
+            version: Version::V1_0,
+            bitmap: NewBitmap::Internal,
+            assume_clean: true,
+            ..NewArray::new("md0", Level::Raid1, members)
+        };
+        prepare(&wanted, |buf| buf.fill(7)).unwrap().write().unwrap();
+        let request = OpenRequest { members: specs.to_vec(), ..OpenRequest::default() };
+        let spoiled = {
+            let opened = open(&request).unwrap();
+            assert!(opened.unread_bitmaps.is_empty());
+            let id = opened.assembly.freshest;
+            let place = |part: &Part| part.superblock.bitmap_sector().unwrap();
+            let of = |part: &&Part| part.device.spec() == &specs[id];
+            let freshest = opened.parts.members.iter().find(of).unwrap();
+            (id, place(freshest).bytes())
+        };
+        let file = File::options().write(true).open(&paths[spoiled.0]).unwrap();
+        file.write_all_at(&[0; 256], spoiled.1).unwrap();
+        drop(file);
+        let opened = open(&request).unwrap();
+        assert_eq!(opened.unread_bitmaps.len(), 1);
+    }
 }
