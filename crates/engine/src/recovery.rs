@@ -21,7 +21,7 @@ use crate::{
     types::{MemberId, Time},
 };
 use alloc::{collections::VecDeque, vec::Vec};
-use core::{mem, ops::Range};
+use core::mem;
 use lapstrake_geometry::{Content, Geometry, Sector, Sectors, Slot, StripeNo};
 
 /// Height of a window: 1 MiB, or a chunk if that is more.
@@ -99,8 +99,8 @@ pub struct SyncConfig {
 struct Window {
     start: u64,
     end: u64,
-    /// Its pieces' numbers.
-    pieces: Range<u32>,
+    /// The number of its first piece, and how many it has.
+    pieces: (u32, u32),
     left: u32,
     ok: bool,
 }
@@ -127,7 +127,8 @@ impl Course {
     }
 
     fn piece_ended(&mut self, id: PieceId, ok: bool) {
-        if let Some(window) = self.windows.iter_mut().find(|window| window.pieces.contains(&id.0)) {
+        let is_its = |window: &&mut Window| id.0.wrapping_sub(window.pieces.0) < window.pieces.1;
+        if let Some(window) = self.windows.iter_mut().find(is_its) {
             window.left -= 1;
             window.ok &= ok;
             self.pop_ended();
@@ -138,7 +139,7 @@ impl Course {
     fn pop_ended(&mut self) {
         while let Some(window) = self.windows.front().filter(|window| window.left == 0 && window.ok)
         {
-            self.worked += if window.pieces.is_empty() { 0 } else { window.end - window.start };
+            self.worked += if window.pieces.1 == 0 { 0 } else { window.end - window.start };
             self.windows.pop_front();
         }
     }
@@ -633,21 +634,20 @@ impl Supervisor {
         let pieces = self.pieces(course, start, stop);
         let mending = &mut self.mending;
         let Some(course) = &mut mending.course else { return };
-        let first = mending.next_piece;
-        mending.next_piece = first.wrapping_add(pieces.len() as u32);
-        let ids = first..mending.next_piece;
+        let (first, left) = (mending.next_piece, pieces.len() as u32);
+        mending.next_piece = first.wrapping_add(left);
         course.next = stop;
         course.windows.push_back(Window {
             start,
             end: stop,
-            left: pieces.len() as u32,
+            left,
             ok: true,
-            pieces: ids.clone(),
+            pieces: (first, left),
         });
-        let has_work = !pieces.is_empty();
-        for (id, (from, len)) in ids.zip(pieces) {
+        let has_work = left > 0;
+        for (id, (from, len)) in (0..left).zip(pieces) {
             mending.pieces.push_back(SyncPiece {
-                id: PieceId(id),
+                id: PieceId(first.wrapping_add(id)),
                 action: course.action,
                 start: Sector(from),
                 len: Sectors(len),

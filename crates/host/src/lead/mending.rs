@@ -460,10 +460,16 @@ impl Lead {
             ));
         }
         if !supervisor.handle_sync(now, action) {
-            let running =
-                supervisor.sync_progress(now).map_or("another", |p| action_name(p.action));
+            let Some(progress) = supervisor.sync_progress(now) else {
+                return Err(
+                    "no redundancy is left to compare, and a resync stays due until the array is \
+                            whole; add a member; nothing was changed"
+                        .into(),
+                );
+            };
             return Err(format!(
-                "{running} is running; `lapstrake wait {}` waits for its end; nothing was changed",
+                "{} is running; `lapstrake wait {}` waits for its end; nothing was changed",
+                action_name(progress.action),
                 self.facts.name
             ));
         }
