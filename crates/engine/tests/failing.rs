@@ -5,7 +5,8 @@ mod mirror;
 
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo,
-    Notice, Order, Reply, Request, RequestError, RequestId, RequestKind, Shard, ShardConfig, Time,
+    Notice, Order, PieceId, Reply, Request, RequestError, RequestId, RequestKind, Shard,
+    ShardConfig, SyncAction, SyncPiece, Time,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot, StripeNo};
 use mirror::NOW;
@@ -477,4 +478,49 @@ fn what_is_bad_on_both_halves_can_be_written() {
         let (_, reply, _) = does(&mut shard, RequestKind::Read(BUF), 8, |_| true);
         assert_eq!(reply.is_some_and(|reply| reply.result.is_ok()), expected, "{fails:?}");
     }
+}
+
+/// What would be lost: an error. The failure is never put on record once the array has given up.
+#[test]
+fn an_answer_that_waits_for_a_record_is_an_error_when_the_array_gives_up() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    shard.handle_order(NOW, &Order::Active);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (_, reply, told) = does(&mut shard, write, 0, |io| io.member == MemberId(0));
+    assert_eq!((reply.is_none(), told), (true, vec![Notice::Failed(MemberId(1))]));
+    shard.handle_order(NOW, &Order::Broken);
+    let Some(Effect::Reply(reply)) = shard.poll_effect() else { panic!("an answer") };
+    assert_eq!(reply.result, Err(RequestError::Io));
+}
+
+/// What would be lost: what nobody could read, if it counted as recovered.
+#[test]
+fn a_recovery_of_what_cannot_be_read_fails_where_nothing_keeps_a_record() {
+    let mut shard = degraded();
+    let config = MemberConfig {
+        data_offset: Sector(64),
+        slot: None,
+        trusted_to: Sector(0),
+        rotational: false,
+        write_mostly: false,
+        bad_blocks: None,
+        log: None,
+    };
+    shard.handle_order(NOW, &Order::MemberAdded(config));
+    shard.handle_order(NOW, &Order::Slotted(MemberId(2), Slot(0)));
+    let (id, action, within) = (PieceId(1), SyncAction::Recovery, 0..8);
+    let (start, len) = (Sector(0), Sectors(16));
+    shard.handle_sync(NOW, SyncPiece { id, action, start, len, within });
+    while let Some(effect) = shard.poll_effect() {
+        if let Effect::Io(io) = effect {
+            shard.handle_completion(NOW, io.id, io.kind != IoKind::Read);
+        }
+    }
+    let told: Vec<Notice> = std::iter::from_fn(|| shard.poll_notice()).collect();
+    let report = told.iter().find_map(|notice| match notice {
+        Notice::Synced(report) => Some(report.ok),
+        _ => None,
+    });
+    assert_eq!(report, Some(false), "{told:?}");
 }

@@ -315,3 +315,72 @@ fn a_replacement_gets_what_its_member_has_also_while_another_is_missing() {
         }
     }
 }
+
+/// What would be lost: the rest of a page, if what is bad on another member cuts it.
+#[test]
+fn every_part_of_a_page_is_recovered_or_on_record() {
+    let config = Config {
+        level: Level::Raid5,
+        layout: Layout::from_md(Level::Raid5, 2).expect("a layout"),
+        chunk: Sectors(64),
+        raid_disks: 4,
+        component: Sectors(256),
+        member_sizes: Vec::new(),
+    };
+    let mut world = World::with(&config, 5, &[1], true);
+    world.unreadable.insert((0, world::DATA_OFFSET + 71));
+    let bad = Order::BadRecorded(MemberId(2), Sector(68), Sectors(2));
+    world.shard.handle_order(world.now(), &bad);
+    assert!(go_over(&mut world, SyncAction::Recovery).ok);
+    world.end_sync(&[1]);
+    let lost: Vec<_> = world.bad.iter().filter(|((member, _), _)| *member == 1).collect();
+    assert_eq!(lost, [(&(1, 68), &2), (&(1, 70), &2)]);
+    // What is read is what was written, or an error.
+    for sector in 0..world.sectors() {
+        world.send(RequestKind::Read, sector, 1);
+    }
+    world.settle();
+}
+
+#[test]
+fn a_difference_is_told_where_it_is() {
+    for sector in [300, 700] {
+        let config = Config {
+            level: Level::Raid6,
+            layout: Layout::from_md(Level::Raid6, 2).expect("a layout"),
+            chunk: Sectors(512),
+            raid_disks: 5,
+            component: Sectors(1024),
+            member_sizes: Vec::new(),
+        };
+        for slot in 0..5 {
+            let mut world = World::new(&config, 5);
+            world.spoil(slot, sector);
+            let report = go_over(&mut world, SyncAction::Check);
+            let page = Sector(sector - sector % 8);
+            let place = match world.geometry.content(Slot(slot), page) {
+                Content::Data(start) => start,
+                // A parity's row is told by its first block of data.
+                _ => {
+                    let Geometry::Parity(parity) = &world.geometry else { panic!("a RAID6") };
+                    let (stripe, offset) = parity.stripe_at(page);
+                    parity.array_sector(stripe, 0, offset)
+                }
+            };
+            let told = Mismatch { start: place, len: Sectors(8), member: Some(MemberId(slot)) };
+            assert_eq!(report.mismatches, [told], "slot {slot}");
+        }
+    }
+}
+
+#[test]
+fn a_piece_tells_of_the_requests_since_the_last_one() {
+    let mut world = array(Level::Raid1, 2, 0);
+    let since = |world: &mut World, reads| {
+        (0..reads).for_each(|at| world.send(RequestKind::Read, at, 1));
+        world.settle();
+        go_over(world, SyncAction::Check).requests
+    };
+    assert_eq!(since(&mut world, 5), 6, "with the write at its beginning");
+    assert_eq!([since(&mut world, 0), since(&mut world, 3)], [0, 3]);
+}
