@@ -34,8 +34,9 @@ Examples:
   lapstrake fail data disk2.img
   lapstrake fail data 2            (its number, as status shows it)
 
-A member is named by any path that leads to its file here and now (also if the file was deleted), with
-the window that it has, if any; digits alone are a number: ./2 is a file.
+A member is named by its path when it was taken in, or by another that leads to that place (also if the
+file was deleted; not by a hard link, nor by a name that it was given since), with the window that it
+has, if any; digits alone are a number: ./2 is a file.
 
 Exit codes:
   0  each is faulty now
