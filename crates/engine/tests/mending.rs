@@ -270,6 +270,7 @@ fn a_recovery_goes_on_past_what_nobody_can_read() {
         assert!(go_over(&mut world, SyncAction::Recovery).ok);
         world.end_sync(&[1]);
         assert_eq!(bad_places(&world), [(0, 64), (1, 64)], "{level}: one page on both");
+        assert!(world.bad.values().all(|&len| len == 8), "{level}: {:?}", world.bad);
         world.send(RequestKind::Read, 0, 8);
         world.settle();
         assert_eq!(world.errors, 0, "{level}: the rest can be read");
@@ -383,4 +384,16 @@ fn a_piece_tells_of_the_requests_since_the_last_one() {
     };
     assert_eq!(since(&mut world, 5), 6, "with the write at its beginning");
     assert_eq!([since(&mut world, 0), since(&mut world, 3)], [0, 3]);
+}
+
+#[test]
+fn differences_side_by_side_are_one_if_one_member_is_wrong() {
+    let cases = [(&[(1, 64), (1, 72)][..], 1), (&[(1, 64), (2, 72)], 2), (&[(1, 64), (1, 80)], 2)];
+    for (spoiled, ranges) in cases {
+        let mut world = array(Level::Raid1, 3, 0);
+        spoiled.iter().for_each(|&(slot, sector)| world.spoil(slot, sector));
+        let report = go_over(&mut world, SyncAction::Check);
+        let found = report.mismatches.iter().map(|found| found.len.0);
+        assert_eq!((found.clone().count(), found.sum::<u64>()), (ranges, 2 * 8), "{spoiled:?}");
+    }
 }
