@@ -524,3 +524,19 @@ fn a_recovery_of_what_cannot_be_read_fails_where_nothing_keeps_a_record() {
     });
     assert_eq!(report, Some(false), "{told:?}");
 }
+
+#[test]
+fn a_member_that_cannot_be_written_in_its_recovery_is_used_no_more() {
+    let mut shard = mirror::mirror([(true, false, None), (false, false, None)], None);
+    let (id, action, within) = (PieceId(1), SyncAction::Recovery, 0..64);
+    let (start, len) = (Sector(0), Sectors(64));
+    shard.handle_sync(NOW, SyncPiece { id, action, start, len, within });
+    while let Some(effect) = shard.poll_effect() {
+        if let Effect::Io(io) = effect {
+            shard.handle_completion(NOW, io.id, io.kind == IoKind::Read);
+        }
+    }
+    let told: Vec<Notice> = std::iter::from_fn(|| shard.poll_notice()).collect();
+    assert!(told.contains(&Notice::Failed(MemberId(1))), "{told:?}");
+    assert!(!told.iter().any(|notice| matches!(notice, Notice::Bad(..))), "{told:?}");
+}

@@ -397,3 +397,22 @@ fn differences_side_by_side_are_one_if_one_member_is_wrong() {
         assert_eq!((found.clone().count(), found.sum::<u64>()), (ranges, 2 * 8), "{spoiled:?}");
     }
 }
+
+/// What would be lost: what lies behind the last page, if more than a part of it were written.
+#[test]
+fn the_last_page_may_be_a_part_of_one() {
+    let config = Config {
+        level: Level::Raid1,
+        layout: Layout::from_md(Level::Raid1, 0).expect("a layout"),
+        chunk: Sectors(0),
+        raid_disks: 3,
+        component: Sectors(260),
+        member_sizes: Vec::new(),
+    };
+    let mut world = World::new(&config, 5);
+    world.spoil(1, 258);
+    let report = go_over(&mut world, SyncAction::Repair);
+    let told = Mismatch { start: Sector(256), len: Sectors(4), member: Some(MemberId(1)) };
+    assert_eq!(report.mismatches, [told]);
+    world.check_redundancy();
+}
