@@ -23,7 +23,7 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
 
 test: lint ## everything that gates a change, within minutes
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace --no-fail-fast
 	# As where io_uring is refused; the other suites run on both back ends by themselves.
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake --tests
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake-export --test 'fuse_*'
