@@ -6,6 +6,7 @@ mod world;
 use lapstrake_engine::*;
 use lapstrake_geometry::*;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use world::{Rng, World, draw};
 
 /// An array with redundancy.
@@ -313,6 +314,16 @@ fn a_replacement_gets_what_its_member_has_also_while_another_is_missing() {
             let at = world::DATA_OFFSET as usize * world::SECTOR;
             let copy = &world.members[usize::from(replacement.0)];
             assert!(copy[at..] == before[at..], "{level} of {disks}, slot {slot}");
+            // The other one gets what was lost at the same time.
+            let mut world = array(level, disks, 2);
+            let missing = world.members[0].clone();
+            world.fail(0);
+            let (spare, replacement) = (world.replace(0), world.replace(slot));
+            go_over(&mut world, SyncAction::Recovery);
+            for (member, before) in [(spare, &missing), (replacement, &before)] {
+                let copy = &world.members[usize::from(member.0)];
+                assert!(copy[at..] == before[at..], "{level} of {disks}, slot {slot}");
+            }
         }
     }
 }
@@ -401,18 +412,133 @@ fn differences_side_by_side_are_one_if_one_member_is_wrong() {
 /// What would be lost: what lies behind the last page, if more than a part of it were written.
 #[test]
 fn the_last_page_may_be_a_part_of_one() {
-    let config = Config {
+    let three = |component| Config {
         level: Level::Raid1,
         layout: Layout::from_md(Level::Raid1, 0).expect("a layout"),
         chunk: Sectors(0),
         raid_disks: 3,
-        component: Sectors(260),
+        component: Sectors(component),
         member_sizes: Vec::new(),
     };
-    let mut world = World::new(&config, 5);
-    world.spoil(1, 258);
-    let report = go_over(&mut world, SyncAction::Repair);
-    let told = Mismatch { start: Sector(256), len: Sectors(4), member: Some(MemberId(1)) };
+    // By itself in its unit, behind another, and where another copy of it cannot be read.
+    for (component, last, unreadable) in [(260, 256, false), (268, 264, false), (268, 264, true)] {
+        let mut world = World::new(&three(component), 5);
+        world.spoil(2, last + 2);
+        if unreadable {
+            world.unreadable.insert((0, world::DATA_OFFSET + last + 1));
+        }
+        let report = go_over(&mut world, SyncAction::Repair);
+        let told = Mismatch { start: Sector(last), len: Sectors(4), member: Some(MemberId(2)) };
+        assert_eq!(report.mismatches, [told]);
+        assert_eq!(world.rewritten, if unreadable { vec![(0, last, 4)] } else { Vec::new() });
+        world.check_redundancy();
+    }
+}
+
+/// What would be lost: the second page, if what is mended before it reached into it.
+#[test]
+fn pages_side_by_side_of_which_different_members_are_wrong_are_mended_each() {
+    for (first, second) in [(0, 1), (1, 2), (2, 0), (3, 1)] {
+        let mut world = array(Level::Raid6, 6, 2);
+        world.spoil(first, 64 + 8);
+        world.spoil(second, 64 + 16);
+        let report = go_over(&mut world, SyncAction::Repair);
+        let named: Vec<_> = report.mismatches.iter().map(|found| found.member).collect();
+        assert_eq!(named, [Some(MemberId(first)), Some(MemberId(second))]);
+        world.check_redundancy();
+        world.check_contents();
+    }
+}
+
+/// What would be lost: a page that nobody can read, if it were written over with what memory held.
+#[test]
+fn what_no_copy_has_is_not_resynced() {
+    for action in [SyncAction::Resync, SyncAction::Repair] {
+        let mut world = array(Level::Raid1, 2, 0);
+        world.shard.handle_order(world.now(), &bad(1, 64, 8));
+        world.unreadable.insert((0, world::DATA_OFFSET + 66));
+        let before = world.members.clone();
+        let total = world.sectors();
+        world.sync(action, 0, total);
+        world.settle();
+        let report = world.reports.pop().expect("a report");
+        assert_eq!(report.ok, action == SyncAction::Repair, "{action:?}");
+        assert!(world.members == before, "{action:?}");
+        world.send(RequestKind::Read, 64, 8);
+        world.settle();
+        assert_eq!(world.errors, 1, "{action:?}");
+    }
+}
+
+fn bad(member: u16, start: u64, len: u64) -> Order {
+    Order::BadRecorded(MemberId(member), Sector(start), Sectors(len))
+}
+
+/// What would be lost: the name of who is wrong, which takes three copies.
+#[test]
+fn a_check_waits_for_a_page_that_is_being_mended() {
+    let mut world = array(Level::Raid10, 4, 0x301);
+    let homes = world.geometry.map(Sector(70)).homes;
+    let place = |copy: usize| (homes[copy].slot.0, homes[copy].sector.0);
+    let ((unreadable, at), (wrong, spoilt)) = (place(0), place(2));
+    world.unreadable.insert((unreadable, world::DATA_OFFSET + at));
+    world.spoil(wrong, spoilt);
+    let report = go_over(&mut world, SyncAction::Check);
+    let told = Mismatch { start: Sector(64), len: Sectors(8), member: Some(MemberId(wrong)) };
     assert_eq!(report.mismatches, [told]);
-    world.check_redundancy();
+}
+
+#[test]
+fn what_is_on_record_when_a_read_fails_keeps_nothing_else_from_being_mended() {
+    let mut world = array(Level::Raid1, 2, 0);
+    world.unreadable.extend([0, 1].map(|member| (member, world::DATA_OFFSET + 82)));
+    world.send(RequestKind::Read, 64, 32);
+    world.drain();
+    let reader = world.pending_members()[0];
+    world.unreadable.remove(&(1 - reader, world::DATA_OFFSET + 82));
+    world.shard.handle_order(world.now(), &bad(reader, 64, 8));
+    world.settle();
+    assert_eq!((world.errors, &*world.rewritten), (0, &[(reader, 80, 8)][..]));
+    assert!(world.unreadable.is_empty());
+}
+
+/// What would be lost: the rest of a unit, if one page more than can be spared goes bad while it waits.
+#[test]
+fn what_goes_bad_while_a_unit_waits_costs_its_page_only() {
+    let config = Config {
+        level: Level::Raid5,
+        layout: Layout::from_md(Level::Raid5, 2).expect("a layout"),
+        chunk: Sectors(64),
+        raid_disks: 4,
+        component: Sectors(64),
+        member_sizes: Vec::new(),
+    };
+    let waiting = |mut world: World, action| {
+        world.send(|buf| RequestKind::Write { buf, fua: false, followed: false }, 40, 1);
+        world.drain();
+        world.sync(action, 0, world.sectors());
+        world.drain();
+        world.shard.handle_order(world.now(), &bad(2, 8, 8));
+        world.settle();
+        world
+    };
+    let world = waiting(World::with(&config, 5, &[1], true), SyncAction::Recovery);
+    assert_eq!(world.bad, BTreeMap::from([((1, 8), 8), ((2, 8), 8)]));
+    let mut world = World::new(&config, 5);
+    world.spoil(1, 50);
+    let report = waiting(world, SyncAction::Check).reports.pop().expect("a report");
+    assert_eq!((report.ok, report.mismatch_sectors), (true, 8));
+}
+
+#[test]
+fn what_lacks_more_than_its_parities_is_compared_with_nothing() {
+    for (level, lacking) in [(Level::Raid5, 2), (Level::Raid6, 3)] {
+        let mut world = array(level, 6, 2);
+        for member in 0..lacking {
+            world.shard.handle_order(world.now(), &bad(member, 64, 8));
+        }
+        let before = world.members.clone();
+        assert_eq!(go_over(&mut world, SyncAction::Repair).mismatch_sectors, 0, "{level}");
+        assert!(world.members == before, "{level}");
+    }
 }

@@ -9,6 +9,7 @@ pub fn stanza(view: &View) -> String {
         ("(failed)", view.is("failed")),
         ("(read-only)", view.is("read-only")),
         ("(overlay)", view.overlay.is_some()),
+        ("(frozen)", view.is("frozen")),
     ];
     let flags: String =
         flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| format!(" {flag}")).collect();
@@ -26,7 +27,9 @@ pub fn stanza(view: &View) -> String {
             text += &format!("      \t{}=DELAYED ({waits})\n", word(sync));
         }
         (Some(sync), _) if !sync.frozen => text += &format!("      {}\n", progress(sync)),
-        (Some(sync), _) => text += &format!("      \t{}=PENDING\n", word(sync)),
+        (Some(sync), _) => {
+            text += &format!("      \t{}=PENDING ({})\n", word(sync), percent(sync));
+        }
         (None, _) if view.is("resyncing (PENDING)") => text += "      \tresync=PENDING\n",
         (None, _) => {}
     }
@@ -58,10 +61,14 @@ fn progress(sync: &SyncView) -> String {
     let per_mille = sync.per_mille();
     let cells = (per_mille / 50) as usize;
     let bar = format!("[{}>{}]", "=".repeat(cells), ".".repeat(20 - cells));
-    let word = word(sync);
-    let (percent, tenth) = (per_mille / 10, per_mille % 10);
+    let (word, percent) = (word(sync), percent(sync));
     let (done, total) = (sync.done_bytes >> 10, sync.total_bytes >> 10);
-    format!("{bar}  {word} ={percent:3}.{tenth}% ({done}/{total}) {}", sync.pace())
+    format!("{bar}  {word} ={percent:>6} ({done}/{total}) {}", sync.pace())
+}
+
+fn percent(sync: &SyncView) -> String {
+    let per_mille = sync.per_mille();
+    format!("{}.{}%", per_mille / 10, per_mille % 10)
 }
 
 fn shape(view: &View) -> String {
@@ -132,23 +139,25 @@ mod tests {
     #[test]
     fn what_waits_is_pending() {
         for (changes, word) in [
-            (json!({ "sync": sync("recovery", true) }), "recovery"),
-            (json!({ "sync": sync("check", true) }), "check"),
-            (json!({ "sync": sync("repair", true) }), "resync"),
-            (json!({ "state": ["read-only", "resyncing (PENDING)"] }), "resync"),
+            (json!({ "sync": sync("recovery", true) }), "recovery=PENDING (12.6%)"),
+            (json!({ "sync": sync("check", true) }), "check=PENDING (12.6%)"),
+            (json!({ "sync": sync("repair", true) }), "resync=PENDING (12.6%)"),
+            (json!({ "state": ["read-only", "resyncing (PENDING)"] }), "resync=PENDING"),
         ] {
-            let line = format!("      \t{word}=PENDING");
+            let line = format!("      \t{word}");
             assert_eq!(stanza(&raid5(changes)).lines().nth(2), Some(&*line));
         }
     }
 
     #[test]
-    fn a_failed_array_and_one_beneath_an_overlay_are_told_from_others() {
+    fn states_that_are_not_the_rule_are_told() {
         let first = |changes| stanza(&raid5(changes)).lines().next().unwrap().to_owned();
         let members = "raid5 m4[4](S) m3[3] m1[1] m0[0]";
         assert_eq!(first(json!({})), format!("data : active {members}"));
         let changes = json!({ "state": ["clean", "failed"], "overlay": "x.cow" });
         assert_eq!(first(changes), format!("data : active (failed) (overlay) {members}"));
+        let changes = json!({ "state": ["clean", "frozen"] });
+        assert_eq!(first(changes), format!("data : active (frozen) {members}"));
     }
 
     #[test]

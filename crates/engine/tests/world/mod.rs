@@ -69,6 +69,8 @@ pub struct World {
     pub errors: usize,
     /// Ends of sync pieces.
     pub reports: Vec<SyncReport>,
+    /// Members and ranges that were written anew, as told.
+    pub rewritten: Vec<(u16, u64, u64)>,
 }
 
 impl World {
@@ -136,6 +138,7 @@ impl World {
             now: Time(0),
             errors: 0,
             reports: Vec::new(),
+            rewritten: Vec::new(),
         };
         for &slot in recovering {
             world.members[usize::from(slot)].fill(0x5a);
@@ -324,7 +327,10 @@ impl World {
                     self.reports.push(report);
                     continue;
                 }
-                Notice::Rewritten(..) => continue,
+                Notice::Rewritten(member, start, len) => {
+                    self.rewritten.push((member.0, start.0, len.0));
+                    continue;
+                }
                 Notice::Bad(member, ..) if self.has_no_room => {
                     self.shard.handle_order(self.now, &Order::MemberFailed(member));
                     Order::Recorded(member)

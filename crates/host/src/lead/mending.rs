@@ -530,7 +530,7 @@ impl Lead {
             done_bytes: progress.done.0 * 512,
             total_bytes: progress.end.0 * 512,
             speed_bytes: progress.speed * 512,
-            finish_s: left.checked_div(progress.speed),
+            finish_s: (progress.speed > 0).then(|| left.div_ceil(progress.speed)),
             frozen: self.supervisor.as_ref()?.is_frozen(),
             awaits_window: progress.held,
         })
