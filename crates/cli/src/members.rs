@@ -100,6 +100,9 @@ pub enum Command {
         members: Vec<MemberSpec>,
     },
     /// Declare members faulty: the array goes on without them.
+    ///
+    /// While a resync of copies is due, another copy may answer from then on: what was being written when the array
+    /// was not stopped cleanly may then read as it was before.
     #[command(after_long_help = FAIL_HELP)]
     Fail {
         #[command(flatten)]

@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
     members: Vec<MemberSpec>,
     /// Name to serve it by [default: the array's own, without host]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated
     #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = nbd::Place::parse)]

@@ -444,7 +444,9 @@ impl Supervisor {
                     }
                 }
             }
-            SyncAction::Resync if self.resync_from.is_some_and(|from| from < done) => {
+            SyncAction::Resync
+                if self.resync_from.is_some_and(|from| from < done) && self.has_to_compare() =>
+            {
                 self.resync_from = Some(done);
                 self.orders.push_back(Order::InSync(done));
                 if !self.is_degraded()
@@ -743,7 +745,9 @@ impl Supervisor {
 
     fn end_course(&mut self) {
         let Some(course) = self.mending.course.take() else { return };
-        let is_done = course.done() >= course.end;
+        // What went on while the last redundancy was lost compared nothing.
+        let is_void = course.action == SyncAction::Resync && !self.has_to_compare();
+        let is_done = course.done() >= course.end && !is_void;
         let end = match course.ending {
             _ if is_done => SyncEnd::Done,
             Some(SyncEnd::Failed) => SyncEnd::Failed,

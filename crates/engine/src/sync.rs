@@ -414,7 +414,7 @@ impl Shard {
         let mut sources: SmallVec<[(Home, MemberId); 4]> = sources.collect();
         // Those may lag behind after an unclean stop.
         sources.sort_by_key(|(_, member)| self.members.is_write_mostly(*member));
-        let targets = self.copy_targets(key, &homes);
+        let targets = self.copy_targets(key, &homes, sources.first().map(|source| source.0));
         match self.syncs.action(piece) {
             SyncAction::Check | SyncAction::Repair if sources.len() < 2 => sources.clear(),
             SyncAction::Check | SyncAction::Repair => {}
@@ -448,23 +448,22 @@ impl Shard {
         self.unit_part_done(key);
     }
 
-    /// Who is to get the unit's copy.
-    fn copy_targets(&self, key: u32, homes: &[Home]) -> SmallVec<[(Home, MemberId); 4]> {
+    /// Who is to get the unit's copy, which `source` holds.
+    fn copy_targets(
+        &self,
+        key: u32,
+        homes: &[Home],
+        source: Option<Home>,
+    ) -> SmallVec<[(Home, MemberId); 4]> {
         let unit = &self.syncs.units[key as usize];
         let piece = &self.syncs.pieces[unit.piece as usize].what;
-        let range = |home: &Home| home.sector.0..home.sector.0 + unit.len;
-        let is_usable = |home: &&Home| self.members.usable(home.slot, range(home)).is_some();
-        let is_last = |home: &&Home| {
-            let member = self.members.writable(home.slot);
-            member.is_some_and(|member| self.members.is_write_mostly(member))
-        };
-        let first = homes.iter().filter(is_usable).min_by_key(is_last);
         let target = |home: &Home| match piece.action {
             SyncAction::Recovery | SyncAction::Rewrite => {
-                let lacking = self.members.lacking(home.slot, &range(home));
+                let range = home.sector.0..home.sector.0 + unit.len;
+                let lacking = self.members.lacking(home.slot, &range);
                 lacking.filter(|_| piece.within.contains(&home.sector.0))
             }
-            _ => self.members.writable(home.slot).filter(|_| Some(home) != first),
+            _ => self.members.writable(home.slot).filter(|_| Some(*home) != source),
         };
         homes.iter().filter_map(|home| Some((*home, target(home)?))).collect()
     }
@@ -517,9 +516,10 @@ impl Shard {
     fn write_copies(&mut self, key: u32) {
         let unit = &mut self.syncs.units[key as usize];
         unit.stage = Stage::Writing;
-        let (len, buf) = (unit.len, unit.copies[0].2);
+        let (source, _, buf) = unit.copies[0];
+        let len = unit.len;
         let homes = self.geometry.map(Sector(unit.start)).homes;
-        for (home, member) in self.copy_targets(key, &homes) {
+        for (home, member) in self.copy_targets(key, &homes, Some(source)) {
             self.write_copy(key, home.sector.0, member, buf, len);
         }
         self.unit_part_done(key);
@@ -578,10 +578,11 @@ impl Shard {
     fn read_again(&mut self, key: u32) {
         let unit = &mut self.syncs.units[key as usize];
         unit.stage = Stage::Verifying;
-        let (len, buf) = (unit.len, unit.copies[0].2);
+        let (source, _, buf) = unit.copies[0];
+        let len = unit.len;
         let homes = self.geometry.map(Sector(unit.start)).homes;
         // One after the other would do, but there is hardly ever more than one.
-        for (home, member) in self.copy_targets(key, &homes) {
+        for (home, member) in self.copy_targets(key, &homes, Some(source)) {
             self.syncs.units[key as usize].pending += 1;
             let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
             self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);

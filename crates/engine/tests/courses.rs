@@ -473,3 +473,31 @@ fn a_resync_that_has_nothing_to_compare_stays_due() {
     story.settle();
     assert_eq!(story.supervisor.resync_from(), Some(Sector(0)));
 }
+
+/// What would be lost: the word that what the lost member held may not fit the rest.
+#[test]
+fn a_resync_that_loses_the_last_redundancy_in_its_last_window_stays_due() {
+    let mut story = Story::new(Level::Raid5, 3, false);
+    story.supervisor = supervisor(&story.geometry, story.records(), None, Some(Sector(0)));
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    let mut last: Option<SyncPiece> = None;
+    let mut end_all_but_one = |story: &mut Story| {
+        while let Some(piece) = story.supervisor.poll_sync() {
+            if let Some(before) = last.replace(piece) {
+                end(story, &before, true, 0);
+            }
+        }
+    };
+    for _ in 0..1000 {
+        end_all_but_one(&mut story);
+        story.wait(SECOND_NS);
+    }
+    let due = story.supervisor.resync_from().expect("its last window is under way");
+    story.notice(Notice::Failed(MemberId(1)));
+    end(&mut story, &last.expect("the last window"), true, 0);
+    assert_eq!(ended(&mut story), Some((SyncAction::Resync, SyncEnd::Interrupted)));
+    story.settle();
+    assert_eq!(story.supervisor.resync_from(), Some(due));
+    assert!(story.supervisor.sync_progress(story.now).is_none());
+}

@@ -542,3 +542,23 @@ fn what_lacks_more_than_its_parities_is_compared_with_nothing() {
         assert!(world.members == before, "{level}");
     }
 }
+
+/// What would be lost: agreement, if a copy that has failed meanwhile were taken for another.
+#[test]
+fn all_who_are_left_get_the_copy_of_one_that_fails_after_it_was_read() {
+    let config = Config {
+        level: Level::Raid1,
+        layout: Layout::from_md(Level::Raid1, 0).expect("a layout"),
+        chunk: Sectors(0),
+        raid_disks: 3,
+        component: Sectors(64),
+        member_sizes: Vec::new(),
+    };
+    let mut world = World::with(&config, 5, &[], false);
+    world.sync(SyncAction::Resync, 0, world.sectors());
+    world.drain();
+    assert_eq!(world.pending_members(), [0]);
+    world.shard.handle_order(world.now(), &Order::MemberFailed(MemberId(0)));
+    world.settle();
+    assert!(world.members[1] == world.members[2]);
+}

@@ -743,7 +743,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
             .intent
             .as_ref()
             .map(|i| if i.external { "external" } else { "internal" }),
-        bitmap_file: parts.bitmap_file.as_ref().map(|f| f.spec().path.display().to_string()),
+        bitmap_file: parts.bitmap_file.as_deref().map(file_of),
         write_behind: parts.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
         bitmap_chunk_bytes: parts.intent.as_ref().map(|i| i.superblock.chunksize),
         resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),

@@ -8,6 +8,8 @@
 //! lives, so that whoever gets the lock may take a socket that was left behind for dead; the
 //! socket is removed when the server ends.
 
+mod ask;
+
 use crate::array::Handle;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
@@ -17,7 +19,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
-use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -29,12 +30,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
+pub use ask::{PATIENCE, ask, ask_detail, served};
+
 /// Longest line of a request, bytes.
 const LINE_MAX: u64 = 64 << 10;
 /// Connections served at once.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a server may take to say how its array stands.
-pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that says nothing for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
 /// A connection that has said nothing for so long is closed if another needs its place.
@@ -69,6 +70,17 @@ pub enum ControlError {
         /// The name.
         name: String,
         /// Where its socket would be.
+        path: PathBuf,
+    },
+    /// A server has the name, and its socket is gone.
+    #[error(
+        "{name}: it is being served, but its control socket {} was removed: nothing can be asked of it; \
+         SIGTERM to its `lapstrake serve` stops it cleanly", path.display()
+    )]
+    CutOff {
+        /// The name.
+        name: String,
+        /// Where its socket was.
         path: PathBuf,
     },
     /// The directory is somebody else's, or open to others.
@@ -249,7 +261,9 @@ impl Claim {
             if lock.metadata().ok().map(|m| m.ino()) == fs::metadata(&path).ok().map(|m| m.ino()) {
                 // What a dead server left.
                 let _ = fs::remove_file(&socket);
-                let listener = listen(&socket)?;
+                let listener = listen(&socket).inspect_err(|_| {
+                    let _ = fs::remove_file(&path);
+                })?;
                 return Ok(Self { socket, lock: path, _lock: lock, listener });
             }
         }
@@ -576,7 +590,7 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
             let chunk = number(request, "bitmap_chunk")?;
             let write_behind = number(request, "write_behind")?;
             let wish = BitmapWish { place, chunk, write_behind };
-            grow_bitmap(handle, &wish, flag("force")?)?
+            grow_bitmap(handle, wish, flag("force")?)?
         }
         "set" => handle.command(settings(&request["settings"])?)?,
         other => {
@@ -668,126 +682,6 @@ fn settings(wanted: &Value) -> Result<Command, String> {
     Ok(Command::Set(settings))
 }
 
-/// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the
-/// answer, however long it takes: disks may be waited for. After [`PATIENCE`] without one, `on_silence` is told once.
-///
-/// # Errors
-/// [`ControlError`].
-pub fn ask(
-    dir: &Path,
-    name: &str,
-    request: &Value,
-    on_silence: impl FnOnce(),
-) -> Result<Value, ControlError> {
-    let mut on_silence = Some(on_silence);
-    exchange(dir, name, request, PATIENCE, || {
-        if let Some(tell) = on_silence.take() {
-            tell();
-        }
-        ControlFlow::Continue(())
-    })
-}
-
-/// Asks a server for all that it tells. No disk is waited for, so an answer is there at once; after `limit`, which is
-/// [`PATIENCE`] unless it is less, there is none.
-///
-/// # Errors
-/// [`ControlError`].
-pub fn ask_detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Value, ControlError> {
-    // A socket takes no time of zero.
-    let limit = limit.unwrap_or(PATIENCE).clamp(Duration::from_millis(1), PATIENCE);
-    exchange(dir, name, &json!({ "command": "detail" }), limit, || ControlFlow::Break(()))
-}
-
-/// One request and its answer. Each time that nothing has come for `limit`, `on_silence` says whether to go on waiting.
-fn exchange(
-    dir: &Path,
-    name: &str,
-    request: &Value,
-    limit: Duration,
-    mut on_silence: impl FnMut() -> ControlFlow<()>,
-) -> Result<Value, ControlError> {
-    let path = socket_path(dir, name)?;
-    let at = &path;
-    let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
-    let mut stream = match UnixStream::connect(&path) {
-        Ok(stream) => stream,
-        Err(error) if is_absent(&error) => {
-            return Err(ControlError::NotServed { name: name.into(), path: path.clone() });
-        }
-        Err(error) => return Err(io("connect to it")(error)),
-    };
-    stream.set_read_timeout(Some(limit)).map_err(io("set a time for it"))?;
-    let mut reply = Vec::new();
-    // A server that refuses a connection does so before it has read from it.
-    let written = stream.write_all(format!("{request}\n").as_bytes());
-    let said = written
-        .or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) })
-        .map_err(|error| ("write to it", error))
-        .and_then(|()| {
-            let mut stream = BufReader::new(stream);
-            loop {
-                match stream.read_until(b'\n', &mut reply) {
-                    Err(error)
-                        if error.kind() == io::ErrorKind::WouldBlock
-                            && on_silence().is_continue() => {}
-                    read => break read.map_err(|error| ("read from it", error)),
-                }
-            }
-        });
-    let reply = String::from_utf8_lossy(&reply).into_owned();
-    match said {
-        Ok(_) if reply.is_empty() => return Err(ControlError::Ended { name: name.into(), path }),
-        Err((_, error)) if has_ended(&error) => {
-            return Err(ControlError::Ended { name: name.into(), path });
-        }
-        Err((_, error)) if error.kind() == io::ErrorKind::WouldBlock => {
-            let seconds = limit.as_secs_f64();
-            return Err(ControlError::Silent { name: name.into(), path, seconds });
-        }
-        Err((action, error)) => return Err(io(action)(error)),
-        Ok(_) => {}
-    }
-    let value: Value = serde_json::from_str(&reply)
-        .map_err(|_| ControlError::Answer { path: path.clone(), found: reply.clone() })?;
-    match (value["ok"].as_bool(), value["error"].as_str()) {
-        (Some(true), _) => Ok(value),
-        (_, Some(error)) => {
-            Err(ControlError::Refused { name: name.into(), error: error.to_string() })
-        }
-        _ => Err(ControlError::Answer { path: path.clone(), found: reply }),
-    }
-}
-
-fn has_ended(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
-}
-
-/// The names of the arrays that are being served, in order.
-///
-/// # Errors
-/// [`ControlError::Io`].
-pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => {
-            return Err(ControlError::Io { path: dir.into(), action: "list it", source });
-        }
-    };
-    let names = entries.flatten().filter_map(|entry| {
-        let name = array_name(entry.file_name().to_str()?)?;
-        UnixStream::connect(entry.path()).is_ok().then_some(name)
-    });
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    Ok(names)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -834,6 +728,8 @@ mod tests {
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
         let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), ["md0"], "who asks waits for the server");
+        fs::remove_file(again.path()).unwrap();
+        assert!(matches!(ask(&dir, "md0", &Value::Null, || {}), Err(ControlError::CutOff { .. })));
         drop(again);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         fs::remove_dir(&dir).unwrap();

@@ -22,7 +22,13 @@ use std::{
 ///
 /// # Errors
 /// Why not. The array is as it was then.
-pub fn grow_bitmap(handle: &Handle, wish: &BitmapWish, force: bool) -> Result<Answer, String> {
+pub fn grow_bitmap(handle: &Handle, mut wish: BitmapWish, force: bool) -> Result<Answer, String> {
+    // As the array has it, however the file was named when the array was opened.
+    if let BitmapPlace::File(path) = &mut wish.place
+        && let Ok(resolved) = MemberSpec::whole(&*path).resolved()
+    {
+        *path = resolved.path;
+    }
     let to = match handle.command(Command::PlanBitmap(wish.clone()))? {
         Answer::Bitmap(to) => to,
         answer => return Ok(answer),

@@ -115,6 +115,7 @@ pub(crate) fn empty_log(device: &Member, superblock: &Superblock) -> Result<(), 
 fn stripes(geometry: &Parity, replay: &Replay) -> Vec<StripeNo> {
     let mut all: Vec<_> =
         replay.mends.iter().map(|mend| geometry.stripe_at(mend.parity.1).0).collect();
+    all.sort_unstable();
     all.dedup();
     all
 }

@@ -596,8 +596,8 @@ fn after_loss(loss: Loss) -> &'static str {
              with it; or without it, by --force --without-journal"
         }
         Loss::Metadata => {
-            "what was flushed before is safe; mend the members that refuse writes (the server's log \
-             says which, and where), then start it again"
+            "what was flushed before is safe; mend what refuses writes (a member or the bitmap's file: the \
+             server's log says which, and where), then start it again"
         }
     }
 }

@@ -1,0 +1,156 @@
+//! The side of who asks a server.
+
+use super::{ControlError, array_name, file_name, socket_path};
+use serde_json::{Value, json};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead, BufReader, Write};
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to say how its array stands.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server that begins or ends may have its name without a socket.
+const WITHOUT_SOCKET: Duration = Duration::from_secs(1);
+
+/// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the
+/// answer, however long it takes: disks may be waited for. After [`PATIENCE`] without one, `on_silence` is told once.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn ask(
+    dir: &Path,
+    name: &str,
+    request: &Value,
+    on_silence: impl FnOnce(),
+) -> Result<Value, ControlError> {
+    let mut on_silence = Some(on_silence);
+    exchange(dir, name, request, PATIENCE, || {
+        if let Some(tell) = on_silence.take() {
+            tell();
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// Asks a server for all that it tells. No disk is waited for, so an answer is there at once; after `limit`, which is
+/// [`PATIENCE`] unless it is less, there is none.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn ask_detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Value, ControlError> {
+    // A socket takes no time of zero.
+    let limit = limit.unwrap_or(PATIENCE).clamp(Duration::from_millis(1), PATIENCE);
+    exchange(dir, name, &json!({ "command": "detail" }), limit, || ControlFlow::Break(()))
+}
+
+/// One request and its answer. Each time that nothing has come for `limit`, `on_silence` says whether to go on waiting.
+fn exchange(
+    dir: &Path,
+    name: &str,
+    request: &Value,
+    limit: Duration,
+    mut on_silence: impl FnMut() -> ControlFlow<()>,
+) -> Result<Value, ControlError> {
+    let path = socket_path(dir, name)?;
+    let at = &path;
+    let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
+    let mut stream = match connect(dir, name, &path) {
+        Ok(stream) => stream,
+        Err(error) if is_absent(&error) && is_claimed(dir, name) => {
+            return Err(ControlError::CutOff { name: name.into(), path });
+        }
+        Err(error) if is_absent(&error) => {
+            return Err(ControlError::NotServed { name: name.into(), path });
+        }
+        Err(error) => return Err(io("connect to it")(error)),
+    };
+    stream.set_read_timeout(Some(limit)).map_err(io("set a time for it"))?;
+    let mut reply = Vec::new();
+    // A server that refuses a connection does so before it has read from it.
+    let written = stream.write_all(format!("{request}\n").as_bytes());
+    let said = written
+        .or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) })
+        .map_err(|error| ("write to it", error))
+        .and_then(|()| {
+            let mut stream = BufReader::new(stream);
+            loop {
+                match stream.read_until(b'\n', &mut reply) {
+                    Err(error)
+                        if error.kind() == io::ErrorKind::WouldBlock
+                            && on_silence().is_continue() => {}
+                    read => break read.map_err(|error| ("read from it", error)),
+                }
+            }
+        });
+    let reply = String::from_utf8_lossy(&reply).into_owned();
+    match said {
+        Ok(_) if reply.is_empty() => return Err(ControlError::Ended { name: name.into(), path }),
+        Err((_, error)) if has_ended(&error) => {
+            return Err(ControlError::Ended { name: name.into(), path });
+        }
+        Err((_, error)) if error.kind() == io::ErrorKind::WouldBlock => {
+            let seconds = limit.as_secs_f64();
+            return Err(ControlError::Silent { name: name.into(), path, seconds });
+        }
+        Err((action, error)) => return Err(io(action)(error)),
+        Ok(_) => {}
+    }
+    let value: Value = serde_json::from_str(&reply)
+        .map_err(|_| ControlError::Answer { path: path.clone(), found: reply.clone() })?;
+    match (value["ok"].as_bool(), value["error"].as_str()) {
+        (Some(true), _) => Ok(value),
+        (_, Some(error)) => {
+            Err(ControlError::Refused { name: name.into(), error: error.to_string() })
+        }
+        _ => Err(ControlError::Answer { path: path.clone(), found: reply }),
+    }
+}
+
+/// A server that begins or ends has its name without a socket for a moment.
+fn connect(dir: &Path, name: &str, socket: &Path) -> io::Result<UnixStream> {
+    let end = Instant::now() + WITHOUT_SOCKET;
+    loop {
+        match UnixStream::connect(socket) {
+            Err(error) if is_absent(&error) && Instant::now() < end && is_claimed(dir, name) => {
+                std::thread::sleep(WITHOUT_SOCKET / 100);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_claimed(dir: &Path, name: &str) -> bool {
+    let lock = File::open(dir.join(file_name(name, ".lock")));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// The names of the arrays that are being served, in order.
+///
+/// # Errors
+/// [`ControlError::Io`].
+pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            return Err(ControlError::Io { path: dir.into(), action: "list it", source });
+        }
+    };
+    let names = entries.flatten().filter_map(|entry| {
+        let name = array_name(entry.file_name().to_str()?)?;
+        UnixStream::connect(entry.path()).is_ok().then_some(name)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
