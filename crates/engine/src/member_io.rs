@@ -8,6 +8,7 @@ use crate::{
     members::{BadState, FULLY_TRUSTED},
     messages::Notice,
     shard::Shard,
+    sync::PAGE_SECTORS,
     types::*,
 };
 use core::ops::Range;
@@ -198,10 +199,18 @@ impl Shard {
         if self.members.has_failed(io.member) {
             return true;
         }
-        if !self.survives_without(io.member) {
-            return self.source_failed(io.owner, io.member, self.range_of(io));
+        let range = self.range_of(io);
+        if self.survives_without(io.member) {
+            self.rewrite(io.member, range);
+            return true;
         }
-        self.rewrite(io.member, self.range_of(io));
+        // The array may live without these sectors of it.
+        let kept = self.kept_elsewhere(io.member, &range);
+        let is_in_parts = matches!(io.owner, Owner::Request(_)) && !kept.is_empty();
+        if *kept != [range.clone()] && !is_in_parts {
+            return self.source_failed(io.owner, io.member, range);
+        }
+        kept.into_iter().for_each(|part| self.rewrite(io.member, part));
         true
     }
 
@@ -259,7 +268,7 @@ impl Shard {
         }
         if self.members.is_on_record(io.member, &range) {
             return !matches!(io.owner, Owner::Request(_))
-                || self.is_kept_elsewhere(io.member, &range);
+                || *self.kept_elsewhere(io.member, &range) == [range];
         }
         if self.is_rewriting(io.owner) && self.members.has_log(io.member) {
             self.tell_bad(io.member, range);
@@ -268,27 +277,29 @@ impl Shard {
         self.fail_if_survivable(io.member)
     }
 
-    /// Whether somebody has what was written there and failed, on a level of copies; who is still to write it where
-    /// it is on record as bad has not.
-    fn is_kept_elsewhere(&self, member: MemberId, range: &Range<u64>) -> bool {
-        let Some(slot) = self.members.slot_of(member) else { return false };
+    /// What somebody else has of a range of a member's, or gets with the same write, on a level of copies; who is still
+    /// to write it where it is on record as bad has not.
+    fn kept_elsewhere(&self, member: MemberId, range: &Range<u64>) -> SmallVec<[Range<u64>; 4]> {
+        let mut kept: SmallVec<[Range<u64>; 4]> = SmallVec::new();
+        let Some(slot) = self.members.slot_of(member) else { return kept };
         let mut at = range.start;
-        while at < range.end {
-            let Content::Data(sector) = self.geometry.content(slot, Sector(at)) else {
-                return false;
-            };
+        while at < range.end
+            && let Content::Data(sector) = self.geometry.content(slot, Sector(at))
+        {
             let run = self.geometry.map(sector);
-            let len = run.len.0.min(range.end - at);
+            let len = run.len.0.min(PAGE_SECTORS - at % PAGE_SECTORS).min(range.end - at);
             let is_kept = run.homes.iter().any(|home| {
                 let range = home.sector.0..home.sector.0 + len;
                 self.members.is_kept_by_another(home.slot, member, &range)
             });
-            if !is_kept {
-                return false;
+            match kept.last_mut() {
+                Some(last) if is_kept && last.end == at => last.end += len,
+                _ if is_kept => kept.push(at..at + len),
+                _ => {}
             }
             at += len;
         }
-        true
+        kept
     }
 
     /// What a member lacks goes on record.

@@ -33,7 +33,7 @@ const UNITS_MAX: u32 = 4;
 /// Height of a unit on levels with copies, and so what md counts for a difference in it: 64 KiB.
 const UNIT_SECTORS: u64 = 128;
 /// Sectors of a page, which is what md counts for a difference in a stripe.
-const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / 512;
+pub(crate) const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / 512;
 
 /// What is done to the array.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -562,3 +562,29 @@ fn all_who_are_left_get_the_copy_of_one_that_fails_after_it_was_read() {
     world.settle();
     assert!(world.members[1] == world.members[2]);
 }
+
+/// What would be lost: a copy that another member has, where the array cannot do without the one that cannot read it.
+#[test]
+fn a_copy_is_read_elsewhere_also_if_its_member_is_the_last_of_other_data() {
+    for kind in [None, Some(SyncAction::Check), Some(SyncAction::Resync)] {
+        let mut world = array(Level::Raid10, 4, 0x201);
+        let homes = world.geometry.map(Sector(70)).homes;
+        let (first, second) = (homes[0], homes[1]);
+        // Its neighbour on the other side.
+        let gone = (0..4).find(|slot| {
+            ![first.slot.0, second.slot.0].contains(slot)
+                && !world.geometry.survives(|other| ![*slot, first.slot.0].contains(&other.0))
+        });
+        world.fail(gone.expect("one of four"));
+        world.unreadable.insert((first.slot.0, world::DATA_OFFSET + first.sector.0));
+        world.unreadable.insert((first.slot.0, world::DATA_OFFSET + first.sector.0 + 20));
+        match kind {
+            None => world.send(RequestKind::Read, 0, world.sectors()),
+            Some(action) => world.sync(action, 0, world.sectors()),
+        }
+        world.settle();
+        assert_eq!(world.errors, 0, "{kind:?}");
+        assert!(world.reports.iter().all(|report| report.ok && report.mismatch_sectors == 0));
+        assert!(world.unreadable.is_empty(), "{kind:?}");
+    }
+}

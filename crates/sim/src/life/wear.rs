@@ -3,7 +3,7 @@
 use super::{Event, InFlight, Life, Phase};
 use crate::{disk::Wear, fate::wear::read_log};
 use lapstrake_engine::{IoKind, MemberId, MemberIo, Notice, Standing};
-use lapstrake_geometry::{Sector, Sectors};
+use lapstrake_geometry::{Content, Sector, Sectors, Slot};
 
 impl Life<'_> {
     /// Whether all of a member can be read, as far as anybody knows.
@@ -22,13 +22,18 @@ impl Life<'_> {
         let (start, end) = self.data_area[usize::from(io.member.0)];
         let is_data = start <= io.sector.0 && io.sector.0 + io.len.0 <= end;
         let is_in_sync = self.supervisor.standing(io.member).0 == Standing::InSync;
-        if every == 0
-            || !is_data
-            || !is_in_sync
-            || !self.dice.one_in(every)
-            || !self.may_lose(io.member)
-        {
+        if every == 0 || !is_data || !is_in_sync || !self.dice.one_in(every) {
             return false;
+        }
+        if !self.may_lose(io.member) {
+            // Where the array cannot do without the member it may do without this.
+            let is_spared = self.has_copies(io);
+            self.failing_reads += u32::from(is_spared);
+            if is_spared {
+                self.sore.insert(io.member);
+                self.say(|| format!("{:?} fails to read once what others have", io.member));
+            }
+            return is_spared;
         }
         self.sore.insert(io.member);
         let mut members = self.supervisor.members();
@@ -57,6 +62,24 @@ impl Life<'_> {
         }
         self.say(|| format!("{:?} goes bad from sector {at} on: {wear:?}", io.member));
         false
+    }
+
+    /// Whether other sound members have all that is read.
+    fn has_copies(&self, io: &MemberIo) -> bool {
+        let Some(slot) = self.sound_slot(io.member).filter(|_| !self.is_frail()) else {
+            return false;
+        };
+        let first = io.sector.0 - self.data_area[usize::from(io.member.0)].0;
+        let sound: Vec<Slot> = (0..self.disk_of.len() as u16)
+            .filter_map(|other| self.sound_slot(MemberId(other)).filter(|&held| held != slot))
+            .collect();
+        (first..first + io.len.0).all(|at| match self.geometry.content(slot, Sector(at)) {
+            Content::Data(sector) => {
+                let homes = self.geometry.map(sector).homes;
+                homes.iter().any(|home| sound.contains(&home.slot))
+            }
+            _ => false,
+        })
     }
 
     /// Whether the disk itself refuses an I/O.
