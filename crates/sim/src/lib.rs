@@ -48,6 +48,8 @@
 //!   writes went without a log since a resync was due; with a journal nothing. A member that refuses what a
 //!   replay writes, and has not said so on record, is left out of that start. Spares and members that come back are as
 //!   good as new: what is written to them can be read.
+//!   A read may fail once on a member that the level does not survive without, if other sound members have all that
+//!   is read.
 //! - What was discarded reads as anything, not even the same twice, until it is written.
 //!
 //! # What it does not do
