@@ -276,10 +276,6 @@ impl Shard {
             copies: None,
         }) as u32;
         match request.kind {
-            // Nobody is to take what was cut off for stable.
-            RequestKind::Flush if self.gate == Gate::Broken => {
-                self.finish(key, Err(RequestError::Io));
-            }
             RequestKind::Flush if self.flush_waits(key) => {}
             RequestKind::Flush => self.flush(key),
             RequestKind::Read(_) => self.advance(key),
@@ -478,6 +474,7 @@ impl Shard {
 
     pub(crate) fn flush(&mut self, key: u32) {
         if self.gate == Gate::Broken {
+            // Nobody is to take what was cut off for stable.
             return self.finish(key, Err(RequestError::Io));
         }
         let members: Vec<_> = self.members.in_slots().collect();

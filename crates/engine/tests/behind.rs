@@ -4,10 +4,10 @@
 mod mirror;
 
 use lapstrake_engine::{
-    BitmapTerms, Buf, BufId, Effect, IoId, IoKind, MemberId, Notice, Order, Request, RequestId,
-    RequestKind, Shard,
+    BitmapTerms, Buf, BufId, Effect, IoId, IoKind, MemberConfig, MemberId, Notice, Order, Request,
+    RequestId, RequestKind, Shard,
 };
-use lapstrake_geometry::{Sector, Sectors};
+use lapstrake_geometry::{Sector, Sectors, Slot};
 use mirror::{Half, NOW};
 
 /// Whether a write of sectors 16 to 24 is answered when all others have it, or have failed at it, and the second member
@@ -83,6 +83,15 @@ fn who_is_still_recovering_keeps_nothing_for_who_lags() {
     let three = [whole, mostly, recovering];
     assert!(is_answered_before_the_second_has_it(three.clone(), &[]));
     assert!(!is_answered_before_the_second_has_it(three, &[0]), "the one that kept it has failed");
+}
+
+/// What would be lost: a member, if a write that it cannot take in part were not cut at what is on record.
+#[test]
+fn what_is_bad_in_part_somewhere_is_not_left_behind() {
+    let whole = (true, false, None);
+    let three = |bad| [whole.clone(), (true, true, None), (true, false, bad)];
+    assert!(is_answered_before_the_second_has_it(three(Some(40..48)), &[]));
+    assert!(!is_answered_before_the_second_has_it(three(Some(20..22)), &[]));
 }
 
 /// What would be lost: a write that was answered and flushed, if the power went and only the member that lagged came back.
@@ -309,6 +318,41 @@ fn a_later_write_waits_for_the_copy_of_an_earlier_one() {
 fn only_arrays_with_memory_for_it_leave_writes_behind() {
     assert!(Slow::new([WHOLE, MOSTLY], 4).shard.may_write_behind());
     assert!(!mirror::mirror([WHOLE, MOSTLY], None).may_write_behind());
+}
+
+/// What would be lost: agreement, since where a resync is due copies differ.
+#[test]
+fn nothing_is_left_behind_where_a_resync_is_due() {
+    for (in_sync_to, expected) in [(0, [2]), (24, [1])] {
+        let mut slow = Slow::new([WHOLE, MOSTLY], 4);
+        slow.shard.handle_order(NOW, &Order::InSync(Sector(in_sync_to)));
+        slow.write(1, 16, 8);
+        slow.read(2, 64, 8);
+        assert_eq!(slow.answered[..1], expected, "{in_sync_to}");
+    }
+}
+
+#[test]
+fn what_replaces_one_that_lags_lags_with_it() {
+    let mut slow = Slow::new([WHOLE, MOSTLY], 4);
+    let config = MemberConfig {
+        data_offset: Sector(64),
+        slot: None,
+        trusted_to: Sector(0),
+        rotational: false,
+        write_mostly: true,
+        bad_blocks: Some(Vec::new()),
+        log: None,
+    };
+    slow.shard.handle_order(NOW, &Order::MemberAdded(config));
+    slow.shard.handle_order(NOW, &Order::Slotted(MemberId(2), Slot(1)));
+    slow.write(1, 16, 8);
+    slow.ask(2, RequestKind::Flush, 0, 0);
+    assert_eq!((&slow.answered[..], slow.flushes), (&[1][..], 0));
+    slow.let_go(16);
+    assert_eq!((&slow.answered[..], slow.flushes), (&[1, 2][..], 1));
+    assert!(slow.shard.is_quiet() && slow.shard.is_behind_idle());
+    assert_eq!(slow.shard.stats().behind_writes, 1);
 }
 
 /// What would be lost: a write that was answered, without a word, if nobody has it in the end.

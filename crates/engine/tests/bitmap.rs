@@ -122,6 +122,27 @@ fn bits_are_given_up_where_a_resync_has_been_unless_a_member_is_missing() {
     }
 }
 
+/// What would be lost: time, in a resync of what a new member got long ago.
+#[test]
+fn bits_of_what_a_missing_member_lacked_are_given_up_when_another_has_it() {
+    let mut story = Story::new(Level::Raid1, 3, true);
+    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+    intent.bits.set(3);
+    let records = story.records()[..2].to_vec();
+    story.supervisor = supervisor(&story.geometry, records, Some(intent), None);
+    story.supervisor.handle_start(story.now);
+    story.drain();
+    story.settle();
+    assert_eq!(bits_after_a_sweep(&mut story), 1, "a member lacks it");
+    story.add_spare();
+    story.settle();
+    while story.sync_one() {
+        story.settle();
+    }
+    assert!(!story.supervisor.is_degraded());
+    assert_eq!(bits_after_a_sweep(&mut story), 0);
+}
+
 /// Bits that are left when shards have said that they use none.
 fn bits_after_a_sweep(story: &mut Story) -> u64 {
     story.wait(10 * SECOND_NS);

@@ -472,6 +472,7 @@ fn a_resync_that_has_nothing_to_compare_stays_due() {
     story.sync();
     story.settle();
     assert_eq!(story.supervisor.resync_from(), Some(Sector(0)));
+    assert!(story.supervisor.handle_sync(story.now, SyncAction::Check), "it forgets nothing");
 }
 
 /// What would be lost: the word that what the lost member held may not fit the rest.

@@ -540,3 +540,12 @@ fn a_member_that_cannot_be_written_in_its_recovery_is_used_no_more() {
     assert!(told.contains(&Notice::Failed(MemberId(1))), "{told:?}");
     assert!(!told.iter().any(|notice| matches!(notice, Notice::Bad(..))), "{told:?}");
 }
+
+#[test]
+fn a_request_of_nothing_wakes_nobody() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole.clone(), whole], None);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (ios, reply, _) = does_long(&mut shard, write, 8..8, |_| true);
+    assert_eq!((ios.len(), reply.map(|reply| reply.result)), (0, Some(Ok(()))));
+}

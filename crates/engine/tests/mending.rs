@@ -518,12 +518,12 @@ fn what_goes_bad_while_a_unit_waits_costs_its_page_only() {
         world.drain();
         world.sync(action, 0, world.sectors());
         world.drain();
-        world.shard.handle_order(world.now(), &bad(2, 8, 8));
+        world.shard.handle_order(world.now(), &bad(2, 10, 2));
         world.settle();
         world
     };
     let world = waiting(World::with(&config, 5, &[1], true), SyncAction::Recovery);
-    assert_eq!(world.bad, BTreeMap::from([((1, 8), 8), ((2, 8), 8)]));
+    assert_eq!(world.bad, BTreeMap::from([((1, 10), 2), ((2, 10), 2)]));
     let mut world = World::new(&config, 5);
     world.spoil(1, 50);
     let report = waiting(world, SyncAction::Check).reports.pop().expect("a report");
@@ -563,21 +563,27 @@ fn all_who_are_left_get_the_copy_of_one_that_fails_after_it_was_read() {
     assert!(world.members[1] == world.members[2]);
 }
 
+/// A RAID10 without one member, and the places of a chunk of which another is needed for other data: its own there, and
+/// that of the second copy.
+fn needed(mut world: World) -> (World, [(u16, u64); 2]) {
+    let homes = world.geometry.map(Sector(70)).homes;
+    let [first, second] = [0, 1].map(|copy| (homes[copy].slot.0, homes[copy].sector.0));
+    let gone = (0..4).find(|slot| {
+        ![first.0, second.0].contains(slot)
+            && !world.geometry.survives(|other| ![*slot, first.0].contains(&other.0))
+    });
+    world.fail(gone.expect("one of four"));
+    (world, [first, second])
+}
+
 /// What would be lost: a copy that another member has, where the array cannot do without the one that cannot read it.
 #[test]
 fn a_copy_is_read_elsewhere_also_if_its_member_is_the_last_of_other_data() {
     for kind in [None, Some(SyncAction::Check), Some(SyncAction::Resync)] {
-        let mut world = array(Level::Raid10, 4, 0x201);
-        let homes = world.geometry.map(Sector(70)).homes;
-        let (first, second) = (homes[0], homes[1]);
-        // Its neighbour on the other side.
-        let gone = (0..4).find(|slot| {
-            ![first.slot.0, second.slot.0].contains(slot)
-                && !world.geometry.survives(|other| ![*slot, first.slot.0].contains(&other.0))
-        });
-        world.fail(gone.expect("one of four"));
-        world.unreadable.insert((first.slot.0, world::DATA_OFFSET + first.sector.0));
-        world.unreadable.insert((first.slot.0, world::DATA_OFFSET + first.sector.0 + 20));
+        let (mut world, [(first, at), _]) = needed(array(Level::Raid10, 4, 0x201));
+        for sector in [at, at + 20] {
+            world.unreadable.insert((first, world::DATA_OFFSET + sector));
+        }
         match kind {
             None => world.send(RequestKind::Read, 0, world.sectors()),
             Some(action) => world.sync(action, 0, world.sectors()),
@@ -587,4 +593,28 @@ fn a_copy_is_read_elsewhere_also_if_its_member_is_the_last_of_other_data() {
         assert!(world.reports.iter().all(|report| report.ok && report.mismatch_sectors == 0));
         assert!(world.unreadable.is_empty(), "{kind:?}");
     }
+}
+
+/// What would be lost: what others have, if a page that cannot be mended were read again.
+#[test]
+fn what_cannot_be_mended_and_is_on_no_record_is_read_elsewhere_from_then_on() {
+    let config = Config {
+        level: Level::Raid10,
+        layout: Layout::from_md(Level::Raid10, 0x201).expect("a layout"),
+        chunk: Sectors(64),
+        raid_disks: 4,
+        component: Sectors(256),
+        member_sizes: Vec::new(),
+    };
+    let (mut world, [(first, at), (second, _)]) = needed(World::without_logs(&config, 5));
+    world.worn.insert(first);
+    world.unreadable.insert((first, world::DATA_OFFSET + at));
+    world.send(RequestKind::Read, 0, world.sectors());
+    world.settle();
+    assert_eq!((world.errors, &*world.rewritten), (0, &[][..]));
+    world.send(RequestKind::Read, 70, 1);
+    world.drain();
+    assert_eq!(world.pending_members(), [second]);
+    world.settle();
+    assert_eq!(world.errors, 0);
 }

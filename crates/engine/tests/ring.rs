@@ -12,6 +12,7 @@ use lapstrake_metadata::journal::{BLOCK, Seed};
 const NOW: Time = Time(0);
 const CHUNK: u64 = 8;
 const STRIPE: u64 = 2 * CHUNK;
+const COMPONENT: u64 = 2048 * CHUNK;
 const JOURNAL: MemberId = MemberId(3);
 /// A meta block, two blocks of data and their parity.
 const UNIT: u64 = 32;
@@ -31,7 +32,7 @@ impl Ring {
             layout: Layout::default_for(Level::Raid5),
             chunk: Sectors(CHUNK),
             raid_disks: 3,
-            component: Sectors(1024),
+            component: Sectors(COMPONENT),
             member_sizes: Vec::new(),
         });
         let member = |slot| MemberConfig {
@@ -53,7 +54,7 @@ impl Ring {
             in_sync_to: FULLY_TRUSTED,
             bitmap: None,
             scratch: BufId(0),
-            scratch_pages: 256,
+            scratch_pages: 2048,
             log_signature: None,
             lost: Vec::new(),
             journal: Some(JournalConfig {
@@ -208,7 +209,7 @@ fn the_stripe_cache_has_the_size_that_is_asked_for_beside_the_journals_pages() {
 #[test]
 fn requests_that_cannot_be_are_answered_at_once() {
     let read = RequestKind::Read(Buf { id: BufId(1), offset: 0 });
-    let (last, misaligned) = (2 * 1024 - 8, Some(Err(RequestError::Misaligned)));
+    let (last, misaligned) = (2 * COMPONENT - 8, Some(Err(RequestError::Misaligned)));
     let beyond = Some(Err(RequestError::OutOfRange));
     let cases = [
         (read, 8, 8, None),
@@ -232,4 +233,20 @@ fn requests_that_cannot_be_are_answered_at_once() {
         };
         assert_eq!(answer, expected, "{kind:?} at {sector} of {len}");
     }
+}
+
+/// What would be lost: what lies behind the memory of the units' heads.
+#[test]
+fn no_more_units_are_on_their_way_than_their_heads_have_memory_for() {
+    let mut ring = Ring::new(4 * 4096 * UNIT);
+    ring.write([0]);
+    ring.write(1..2048);
+    ring.end_ring(true);
+    assert_eq!(ring.in_ring().len(), 16);
+    let mut units = 17;
+    while !ring.in_ring().is_empty() {
+        ring.end_ring(true);
+        units += ring.in_ring().len();
+    }
+    assert!(units > 17, "the rest came later");
 }

@@ -88,7 +88,23 @@ impl World {
         Self::made(config, seed, recovering, &[], in_sync)
     }
 
+    /// Nobody keeps a record of what is bad.
+    pub fn without_logs(config: &Config, seed: u64) -> Self {
+        Self::built(config, seed, &[], &[], true, false)
+    }
+
     fn made(config: &Config, seed: u64, recovering: &[u16], mostly: &[u16], in_sync: bool) -> Self {
+        Self::built(config, seed, recovering, mostly, in_sync, true)
+    }
+
+    fn built(
+        config: &Config,
+        seed: u64,
+        recovering: &[u16],
+        mostly: &[u16],
+        in_sync: bool,
+        has_logs: bool,
+    ) -> Self {
         let geometry = Geometry::new(config).expect("a valid geometry");
         let disks = config.raid_disks;
         let sizes: Vec<u64> = match config.member_sizes.len() {
@@ -101,7 +117,7 @@ impl World {
             trusted_to: if recovering.contains(&slot) { Sector(0) } else { FULLY_TRUSTED },
             rotational: slot % 2 == 0,
             write_mostly: mostly.contains(&slot),
-            bad_blocks: Some(Vec::new()),
+            bad_blocks: has_logs.then(Vec::new),
             log: None,
         });
         let pages = 33 * 32 * u32::from(disks).div_ceil(8);
