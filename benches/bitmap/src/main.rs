@@ -118,7 +118,7 @@ impl Files {
         let array = self.start(was);
         let change = |place, chunk| {
             let wish = BitmapWish { place, chunk, write_behind: None };
-            grow_bitmap(&array.handle(), &wish, true).expect("the bitmap is changed");
+            grow_bitmap(&array.handle(), wish, true).expect("the bitmap is changed");
         };
         change(BitmapPlace::None, None);
         match place {
