@@ -8,7 +8,9 @@
 //!
 //! The last, incomplete stripe of a sequential writer with several writes in flight is held back
 //! while more may be on their way: [`HOLD_NS`], and up to [`HOLD_NS_MAX`] while its caller receives
-//! another request or operations run whose replies may bring one. It is let go at once when none
+//! another request or operations run whose replies may bring one; where the writer's own earlier
+//! writes are among them up to [`HOLD_NS_SLOW`], since hard disks take longer for a stripe than a
+//! caller for its next request. It is let go at once when none
 //! can come: nothing runs, the writer's depth is reached and nothing is being received. A writer
 //! whose neighbour did not come is not held for a while ([`REST`]).
 //!
@@ -31,6 +33,8 @@ pub(crate) const OP_SECTORS_MAX: u32 = 256;
 const HOLD_NS: u64 = 500_000;
 /// How long at all: time to receive a large payload on a busy machine.
 const HOLD_NS_MAX: u64 = 3_000_000;
+/// How long while earlier writes of the same writer are under way: what slow members take for them.
+const HOLD_NS_SLOW: u64 = 100_000_000;
 /// Writers that are told apart, by where their last writes ended.
 const STREAMS: usize = 8;
 /// So many writes of a writer are not held after one was held in vain.
@@ -115,11 +119,17 @@ pub(crate) struct Stripes {
     streams_seen: u32,
     /// What the latest request said.
     followed: bool,
+    /// [`HOLD_NS_SLOW`], or less.
+    hold_ns_slow: u64,
 }
 
 impl Stripes {
     pub(crate) fn new(lost: Vec<StripeNo>) -> Self {
-        Self { lost: lost.into_iter().map(|stripe| stripe.0).collect(), ..Self::default() }
+        Self {
+            lost: lost.into_iter().map(|stripe| stripe.0).collect(),
+            hold_ns_slow: HOLD_NS_SLOW,
+            ..Self::default()
+        }
     }
 
     /// Whether stripes wait to be launched.
@@ -165,6 +175,13 @@ impl Stripes {
     /// Whether more of the stream's writes than are in flight cannot be expected.
     fn is_all_here(&mut self, id: StreamId) -> bool {
         self.stream(id).is_none_or(|stream| stream.in_flight >= stream.depth)
+    }
+
+    /// Whether writes of a stream are under way besides those that a stripe holds.
+    fn awaits_answers(&mut self, number: u64, id: StreamId) -> bool {
+        let Some(stripe) = self.open.get(&number) else { return false };
+        let held: BTreeSet<u32> = stripe.frags.iter().map(|frag| frag.req).collect();
+        self.stream(id).is_some_and(|stream| stream.in_flight as usize > held.len())
     }
 
     fn is_held(&self, number: u64, hold: Hold) -> bool {
@@ -349,6 +366,12 @@ impl Shard {
         }
     }
 
+    /// As in engines that begin an incomplete stripe though earlier writes of its writer are under way, which models
+    /// of them say: it waits no longer than for a request that is being received.
+    pub fn await_no_answers(&mut self) {
+        self.stripes.hold_ns_slow = HOLD_NS_MAX;
+    }
+
     /// Notes whether another request is being received behind one that has just come.
     pub(crate) fn note_followed(&mut self, kind: RequestKind) {
         self.stripes.followed = matches!(kind, RequestKind::Write { followed: true, .. });
@@ -369,7 +392,9 @@ impl Shard {
             if !is_held {
                 continue;
             }
-            if hopeful && self.now < hold.since.after(HOLD_NS_MAX) {
+            let awaits_answers = self.stripes.awaits_answers(number, hold.stream);
+            let most = if awaits_answers { self.stripes.hold_ns_slow } else { HOLD_NS_MAX };
+            if hopeful && self.now < hold.since.after(most) {
                 self.stripes.holds.push_back((self.now.after(HOLD_NS), number, hold));
                 continue;
             }

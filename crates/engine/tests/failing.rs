@@ -549,3 +549,20 @@ fn a_request_of_nothing_wakes_nobody() {
     let (ios, reply, _) = does_long(&mut shard, write, 8..8, |_| true);
     assert_eq!((ios.len(), reply.map(|reply| reply.result)), (0, Some(Ok(()))));
 }
+
+/// What would be lost: the word that what lies beside a range written anew is bad.
+#[test]
+fn what_is_told_as_bad_is_so_but_for_what_was_written_meanwhile() {
+    let whole = (true, false, None);
+    let mut shard = mirror::mirror([whole, (true, false, Some(0..24))], None);
+    shard.handle_order(NOW, &Order::Active);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (_, _, told) = does(&mut shard, write, 8, |_| true);
+    assert_eq!(told, [Notice::Good(MemberId(1), Sector(8), Sectors(8))]);
+    shard.handle_order(NOW, &Order::BadRecorded(MemberId(1), Sector(0), Sectors(24)));
+    shard.handle_order(NOW, &Order::MemberFailed(MemberId(0)));
+    for (at, expected) in [(0, false), (8, true), (16, false)] {
+        let (_, reply, _) = does(&mut shard, RequestKind::Read(BUF), at, |_| true);
+        assert_eq!(reply.is_some_and(|reply| reply.result.is_ok()), expected, "{at}");
+    }
+}

@@ -111,6 +111,32 @@ fn a_neighbour_that_does_not_come_is_not_waited_for_longer_than_stated() {
     world.settle();
 }
 
+/// As on hard disks: of the writer's own writes others are under way for long, and what it sends next follows them.
+#[test]
+fn a_stripe_waits_while_earlier_writes_of_its_writer_are_under_way() {
+    let mut world = world();
+    write(&mut world, 0, STRIPE, false);
+    write(&mut world, STRIPE, CHUNK, false);
+    let look_at = |world: &mut World, ms: u64| {
+        world.shard.handle_time(Time(ms * 1_000_000));
+        world.drain();
+        world.members_busy()
+    };
+    let busy = world.members_busy();
+    assert!((1..100).all(|ms| look_at(&mut world, ms) == busy), "the second stripe was begun");
+    assert!(look_at(&mut world, 101) > busy, "not for ever");
+    world.settle();
+    let mut world = self::world();
+    write(&mut world, 0, STRIPE, false);
+    write(&mut world, STRIPE, CHUNK, false);
+    (1..50).for_each(|ms| assert_eq!(look_at(&mut world, ms), busy));
+    world.end_pending();
+    write(&mut world, STRIPE + CHUNK, 2 * CHUNK, false);
+    world.settle();
+    let stats = world.shard.stats();
+    assert_eq!((stats.full_writes, stats.rmw_writes, stats.rcw_writes), (2, 0, 0));
+}
+
 #[test]
 fn when_no_more_will_come_nothing_waits() {
     let mut world = world();

@@ -580,7 +580,9 @@ fn needed(mut world: World) -> (World, [(u16, u64); 2]) {
 #[test]
 fn a_copy_is_read_elsewhere_also_if_its_member_is_the_last_of_other_data() {
     for kind in [None, Some(SyncAction::Check), Some(SyncAction::Resync)] {
-        let (mut world, [(first, at), _]) = needed(array(Level::Raid10, 4, 0x201));
+        let (mut world, [(first, at), (second, there)]) = needed(array(Level::Raid10, 4, 0x201));
+        // What is bad elsewhere changes nothing.
+        world.shard.handle_order(world.now(), &bad(second, there / 64 * 64 + 64, 8));
         for sector in [at, at + 20] {
             world.unreadable.insert((first, world::DATA_OFFSET + sector));
         }

@@ -228,13 +228,35 @@ impl System {
 
     /// All of a file is on the volume when this returns, and the journal says so.
     pub fn fsync(&mut self, file: FileId) {
+        self.start_fsync(file);
+        self.wait_until(|system| system.is_written(file));
+        self.end_fsync();
+        self.wait_until(|system| !system.is_committing());
+    }
+
+    /// Begins to write all of a file, which [`System::is_written`] then; while it is others may run.
+    pub fn start_fsync(&mut self, file: FileId) {
         self.compute(self.config.processor.system_call);
         self.writeback.sync(file);
         self.pump();
-        self.wait_until(|system| system.writeback.is_synced(&system.cache, file));
+    }
+
+    /// Whether nothing of a file is left to be written.
+    #[must_use]
+    pub fn is_written(&self, file: FileId) -> bool {
+        self.writeback.is_synced(&self.cache, file)
+    }
+
+    /// The file is written: the journal is to say so, and does when it [`System::is_committing`] no more.
+    pub fn end_fsync(&mut self) {
         self.writeback.end_sync();
         self.commit();
-        self.wait_until(|system| !system.writeback.is_committing());
+    }
+
+    /// Whether the journal is being written.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        self.writeback.is_committing()
     }
 
     /// Drops what is clean from the page cache, as `echo 3 > drop_caches` does.

@@ -16,6 +16,8 @@ use crate::system::cache::Cache;
 /// Pages of one file before the next one's turn (`MAX_WRITEBACK_PAGES`).
 const TURN: u64 = 1024;
 
+const SECOND: Nanos = Nanos(1_000_000_000);
+
 /// A commit's stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
@@ -43,6 +45,8 @@ pub(super) struct Writeback {
     journal_at: u64,
     /// Something changed since the last commit.
     has_changed: bool,
+    /// Whose time of change is on its way to the journal, and which.
+    changed_at: Option<(FileId, u64)>,
     /// New blocks were given out since the last commit.
     has_grown: bool,
     /// Indirect blocks changed since then.
@@ -62,6 +66,7 @@ impl Writeback {
             commit: Commit::Idle,
             journal_at: 0,
             has_changed: false,
+            changed_at: None,
             has_grown: false,
             changed_meta: Vec::new(),
         }
@@ -95,11 +100,14 @@ impl System {
         self.cache.make_dirty(file, page);
         let place = &mut self.places[file.0];
         let writeback = &mut self.writeback;
-        writeback.has_changed = true;
+        // Of what is written over only the file's time changes; ext3's has seconds.
+        let time = (file, self.now.0 / SECOND.0);
+        let is_later = writeback.changed_at.replace(time) != Some(time);
+        writeback.has_changed |= is_later || self.config.file_system != FileSystem::Ext3;
         writeback.dirty_since.get_or_insert(self.now);
         if page >= place.allocated_to {
             place.allocated_to = page + 1;
-            writeback.has_grown = true;
+            (writeback.has_changed, writeback.has_grown) = (true, true);
             if let Some((_, meta)) = place.meta_of(page)
                 && writeback.changed_meta.last() != Some(&meta)
             {

@@ -68,6 +68,9 @@ pub struct ArrayConfig {
     /// Blocks of all writes under way together, at most; none: any number. md's RAID4, 5 and 6 hold all that they write in
     /// their stripe cache, where Lapstrake's engine takes whole stripes from the caller's memory.
     pub writes_max: Option<u64>,
+    /// An incomplete stripe waits until earlier writes of its writer are done. md begins to read for one whenever it reads
+    /// for no other (`IO_THRESHOLD`).
+    pub awaits_answers: bool,
     /// Of recovery and the like.
     pub speed: SyncSpeed,
     /// From where on redundancy is to be made right; RAID10: of the array, else of members.
@@ -95,6 +98,7 @@ impl ArrayConfig {
             seats,
             stripe_cache: 256,
             writes_max: None,
+            awaits_answers: true,
             speed: SyncSpeed::default(),
             resync_from: None,
             processor,
@@ -154,7 +158,7 @@ impl ArrayVolume {
         let geometry = made.geometry;
         let scratch_pages =
             stripe_cache_pages(stripe_cache_members(&geometry), config.stripe_cache, false);
-        let shard = Shard::new(ShardConfig {
+        let mut shard = Shard::new(ShardConfig {
             geometry: geometry.clone(),
             members: configs,
             read_only: false,
@@ -168,6 +172,9 @@ impl ArrayVolume {
             journal: None,
             behind_pages: 0,
         });
+        if !config.awaits_answers {
+            shard.await_no_answers();
+        }
         let mut supervisor = Supervisor::new(SupervisorConfig {
             geometry: geometry.clone(),
             members: records,

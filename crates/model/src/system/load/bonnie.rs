@@ -124,6 +124,10 @@ enum Seeker {
     Looks(u64),
     /// Waits for a chunk.
     Waits(u64),
+    /// Waits until its chunk is written.
+    Syncs,
+    /// Waits until the journal says so.
+    Commits,
     Done,
 }
 
@@ -180,11 +184,19 @@ fn step(
                 system.compute(processor.system_call * 2 + pages);
                 system.write_behind(file, range(chunk));
                 if load.sync {
-                    system.fsync(file);
+                    system.start_fsync(file);
+                    return Some(Seeker::Syncs);
                 }
             }
             Some(Seeker::Free)
         }
+        Seeker::Syncs if !system.is_written(file) => None,
+        Seeker::Syncs => {
+            system.end_fsync();
+            Some(Seeker::Commits)
+        }
+        Seeker::Commits if system.is_committing() => None,
+        Seeker::Commits => Some(Seeker::Free),
     }
 }
 
