@@ -597,6 +597,20 @@ fn a_copy_is_read_elsewhere_also_if_its_member_is_the_last_of_other_data() {
     }
 }
 
+#[test]
+fn what_neither_copy_can_read_is_an_error_and_no_endless_search() {
+    let (mut world, places) = needed(array(Level::Raid10, 4, 0x201));
+    for (member, at) in places {
+        world.unreadable.insert((member, world::DATA_OFFSET + at));
+    }
+    for _ in 0..2 {
+        world.send(RequestKind::Read, 64, 64);
+        world.settle();
+    }
+    assert_eq!(world.errors, 2);
+    assert_eq!(go_over(&mut world, SyncAction::Check).mismatch_sectors, 0);
+}
+
 /// What would be lost: what others have, if a page that cannot be mended were read again.
 #[test]
 fn what_cannot_be_mended_and_is_on_no_record_is_read_elsewhere_from_then_on() {
