@@ -554,7 +554,7 @@ fn a_request_of_nothing_wakes_nobody() {
 #[test]
 fn what_is_told_as_bad_is_so_but_for_what_was_written_meanwhile() {
     let whole = (true, false, None);
-    let mut shard = mirror::mirror([whole, (true, false, Some(0..24))], None);
+    let mut shard = mirror::mirror([whole, (true, false, Some(8..16))], None);
     shard.handle_order(NOW, &Order::Active);
     let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
     let (_, _, told) = does(&mut shard, write, 8, |_| true);
