@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use lapstrake_geometry::{FarSets, Layout, Level};
+use lapstrake_geometry::{FarSets, Layout, Level, Raid10Layout, Sectors};
 use lapstrake_metadata::Version;
 
 use crate::Failure;
@@ -156,14 +156,27 @@ impl<'a> Stage<'a> {
     /// One of the sets, if there is any, that md agrees the array can miss.
     pub fn left_out(&mut self, sets: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut sets = sets.to_vec();
-        if let Layout::Raid10(layout) = self.case.layout
-            && layout.far_sets != FarSets::Whole
-        {
-            // With far sets md's own test of what is enough looks at other members than hold
-            // the copies; of a single one it is sure.
-            sets.retain(|set| set.len() == 1);
+        if let Layout::Raid10(layout) = self.case.layout {
+            if layout.far_sets != FarSets::Whole {
+                // With far sets md's own test of what is enough looks at other members than hold
+                // the copies; of a single one it is sure.
+                sets.retain(|set| set.len() == 1);
+            }
+            if self.recovers_short(layout) {
+                return None;
+            }
         }
         (!sets.is_empty()).then(|| self.draw.one(&sets).clone())
+    }
+
+    /// Whether the kernel ends a recovery too early. After `members` windows of 64 KiB in a row in
+    /// which a member has no chunk it takes the rest for recovered: so it goes in the last row of
+    /// near copies, if that is not full, and the far copies of all rows come after it.
+    fn recovers_short(&self, layout: Raid10Layout) -> bool {
+        let chunks = self.image.len() as u64 / self.case.chunk.bytes();
+        let members = u64::from(self.case.members);
+        let last_row = chunks * u64::from(layout.near) % members;
+        layout.far > 1 && last_row > 0 && self.case.chunk >= Sectors::from_kib(64 * members)
     }
 
     /// We make the array and fill it over NBD in random pieces, some of them more than once.
