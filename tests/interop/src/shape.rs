@@ -38,16 +38,19 @@ impl Shape {
 fn sizes(case: &Case, draw: &mut Draw) -> Vec<Sectors> {
     let chunk = if case.chunk.is_zero() { 128 } else { case.chunk.0 };
     let rows = rows(case, chunk, draw);
-    let own_rows = matches!(case.level, Level::Linear | Level::Raid0)
-        && case.layout != Layout::Raid0(Raid0Layout::Unset);
-    let size = |_| {
+    let own_rows = matches!(case.level, Level::Linear | Level::Raid0);
+    let mut size = |_| {
         let rows = match draw.within(0..4) {
             0 if own_rows => self::rows(case, chunk, draw),
-            0 if case.layout != Layout::Raid0(Raid0Layout::Unset) => rows + draw.within(1..3),
+            0 => rows + draw.within(1..3),
             _ => rows,
         };
         Sectors(overhead(case) + rows * chunk + draw.within(0..chunk / 2) * 2 + 1)
     };
+    if case.layout == Layout::Raid0(Raid0Layout::Unset) {
+        // It is of members of one size only.
+        return vec![size(0); usize::from(case.members)];
+    }
     (0..case.members).map(size).collect()
 }
 
