@@ -119,17 +119,13 @@ pub(crate) struct Stripes {
     streams_seen: u32,
     /// What the latest request said.
     followed: bool,
-    /// [`HOLD_NS_SLOW`], or less.
-    hold_ns_slow: u64,
+    /// See [`Shard::hold_nothing`].
+    holds_nothing: bool,
 }
 
 impl Stripes {
     pub(crate) fn new(lost: Vec<StripeNo>) -> Self {
-        Self {
-            lost: lost.into_iter().map(|stripe| stripe.0).collect(),
-            hold_ns_slow: HOLD_NS_SLOW,
-            ..Self::default()
-        }
+        Self { lost: lost.into_iter().map(|stripe| stripe.0).collect(), ..Self::default() }
     }
 
     /// Whether stripes wait to be launched.
@@ -308,7 +304,8 @@ impl Shard {
         let in_company = stream.in_flight > 1 && stream.rest == 0;
         // A writer that comes from another shard's span begins a stripe here.
         let goes_on = goes_on || start.is_multiple_of(self.parity().stripe_data().0);
-        (goes_on && (in_company || followed)).then_some(id)
+        let may_hold = !self.stripes.holds_nothing;
+        (may_hold && goes_on && (in_company || followed)).then_some(id)
     }
 
     /// Adds one fragment; reads need no company and are queued at once.
@@ -366,10 +363,9 @@ impl Shard {
         }
     }
 
-    /// As in engines that begin an incomplete stripe though earlier writes of its writer are under way, which models
-    /// of them say: it waits no longer than for a request that is being received.
-    pub fn await_no_answers(&mut self) {
-        self.stripes.hold_ns_slow = HOLD_NS_MAX;
+    /// An incomplete stripe waits for nothing: for models of engines that hold writes before this one has them.
+    pub fn hold_nothing(&mut self) {
+        self.stripes.holds_nothing = true;
     }
 
     /// Notes whether another request is being received behind one that has just come.
@@ -393,7 +389,7 @@ impl Shard {
                 continue;
             }
             let awaits_answers = self.stripes.awaits_answers(number, hold.stream);
-            let most = if awaits_answers { self.stripes.hold_ns_slow } else { HOLD_NS_MAX };
+            let most = if awaits_answers { HOLD_NS_SLOW } else { HOLD_NS_MAX };
             if hopeful && self.now < hold.since.after(most) {
                 self.stripes.holds.push_back((self.now.after(HOLD_NS), number, hold));
                 continue;

@@ -14,9 +14,9 @@
 //! that fail meanwhile.
 
 mod build;
+mod heads;
 mod pace;
 mod prices;
-mod room;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +24,7 @@ pub use build::{ArrayConfig, ArrayError, Leg, Seat};
 pub use pace::course_time;
 
 use crate::agenda::Agenda;
+use heads::Heads;
 use lapstrake_engine::{
     Buf, BufId, Desk, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite,
     Order, Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor,
@@ -32,7 +33,6 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
 use prices::Prices;
-use room::Room;
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -49,10 +49,16 @@ pub struct ArrayVolume {
     spent: Nanos,
     now: Nanos,
     inbox: VecDeque<(Nanos, Incoming)>,
-    writes: Room,
+    /// Of md's parity levels: what holds writes before the engine has them.
+    heads: Option<Heads>,
+    /// Bitmap pages on their way, for which md's thread waits, and what came meanwhile.
+    bitmap_writes: usize,
+    stalled: VecDeque<(Nanos, Incoming)>,
+    /// Where members' data begin.
+    data_offsets: Vec<Sector>,
     agenda: Agenda<Due>,
     /// Requests under way, by the engine's name for them.
-    requests: Slab<u64>,
+    requests: Slab<Asked>,
     /// Members' commands under way, by their tags.
     commands: Slab<Command>,
     answered: VecDeque<Completion>,
@@ -66,15 +72,22 @@ pub struct ArrayVolume {
 /// What waits for the core.
 #[derive(Debug)]
 enum Incoming {
-    Request(Request),
+    Request(Request, Asked),
     Command(Command),
+}
+
+/// Who asked the engine for something, and by which tag.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Caller(u64),
+    Heads(u64),
 }
 
 /// What the core has sent on its way.
 #[derive(Debug)]
 enum Due {
     Send { member: MemberId, request: Request },
-    Answer(u64),
+    Answer(Asked),
 }
 
 /// What a member's command is for.
@@ -143,7 +156,8 @@ impl ArrayVolume {
         let waiting = self.inbox.front().map(|(at, _)| *at);
         let core = [waiting, self.timer].into_iter().flatten().min();
         let core = core.map(|at| at.max(self.free_at));
-        [agenda, members, core].into_iter().flatten().min().map(|at| at.max(self.now))
+        let heads = self.heads.as_ref().and_then(Heads::deadline);
+        [agenda, members, core, heads].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
     fn step(&mut self, at: Nanos) {
@@ -153,12 +167,17 @@ impl ArrayVolume {
                 Due::Send { member, request } => {
                     self.members[usize::from(member.0)].submit(request, at);
                 }
-                Due::Answer(tag) => {
-                    self.answered.push_back(Completion { tag, at });
-                    self.writes.ended(tag);
+                Due::Answer(Asked::Caller(tag)) => self.answered.push_back(Completion { tag, at }),
+                Due::Answer(Asked::Heads(piece)) => {
+                    let heads = self.heads.as_mut().expect("it asked");
+                    let ended = heads.ended(piece);
+                    self.answered.extend(ended.map(|tag| Completion { tag, at }));
                     self.let_in(at);
                 }
             }
+        }
+        if self.heads.as_ref().and_then(Heads::deadline).is_some_and(|due| due <= at) {
+            self.unplug(at);
         }
         for member in &mut self.members {
             while let Some(completion) = member.poll(at) {
@@ -176,11 +195,17 @@ impl ArrayVolume {
     fn work(&mut self, at: Nanos) {
         let mut clock = at;
         let now = time(at);
-        while let Some((_, incoming)) = self.inbox.pop_front() {
+        while let Some((came, incoming)) = self.inbox.pop_front() {
+            let is_metadata =
+                matches!(incoming, Incoming::Command(Command::Meta(_) | Command::DeskFlush(_)));
+            if self.bitmap_writes > 0 && !is_metadata {
+                self.stalled.push_back((came, incoming));
+                continue;
+            }
             match incoming {
-                Incoming::Request(request) => {
+                Incoming::Request(request, asked) => {
                     clock += self.prices.request(&request);
-                    self.take_in(request, now);
+                    self.take_in(request, asked, now);
                 }
                 Incoming::Command(Command::Engine(id)) => {
                     self.shard.handle_completion(now, id, true);
@@ -188,6 +213,10 @@ impl ArrayVolume {
                 Incoming::Command(Command::DeskFlush(member)) => self.desk.flushed(member, true),
                 Incoming::Command(Command::Meta(id)) => {
                     self.supervisor.handle_written(now, id, true);
+                    self.bitmap_writes = self.bitmap_writes.saturating_sub(1);
+                    if self.bitmap_writes == 0 {
+                        self.inbox.append(&mut self.stalled);
+                    }
                 }
             }
         }
@@ -204,16 +233,23 @@ impl ArrayVolume {
         self.timer = timers.into_iter().flatten().map(|at| Nanos(at.0)).min();
     }
 
-    /// Writes for which there is room go to the core.
+    /// What the heads let go goes to the core.
     fn let_in(&mut self, at: Nanos) {
-        while let Some(request) = self.writes.next() {
-            self.inbox.push_back((at, Incoming::Request(request)));
+        for piece in self.heads.iter_mut().flat_map(Heads::orders) {
+            self.inbox.push_back((at, Incoming::Request(piece, Asked::Heads(piece.tag))));
         }
     }
 
-    fn take_in(&mut self, request: Request, now: Time) {
+    fn unplug(&mut self, at: Nanos) {
+        if let Some(heads) = &mut self.heads {
+            heads.unplug();
+            self.let_in(at);
+        }
+    }
+
+    fn take_in(&mut self, request: Request, asked: Asked, now: Time) {
         let has_followers = !self.requests.is_empty() || !self.inbox.is_empty();
-        let key = self.requests.insert(request.tag);
+        let key = self.requests.insert(asked);
         // No byte is behind a buffer: any name will do.
         let buf = Buf { id: BufId(1 + key as u32), offset: 0 };
         let kind = match request.op {
@@ -261,8 +297,8 @@ impl ArrayVolume {
                     Ok(()),
                     "no member fails here, and requests are within the array"
                 );
-                let tag = self.requests.remove(id.0 as usize);
-                self.agenda.add(clock.0, Due::Answer(tag));
+                let asked = self.requests.remove(id.0 as usize);
+                self.agenda.add(clock.0, Due::Answer(asked));
             }
         }
     }
@@ -274,7 +310,17 @@ impl ArrayVolume {
             IoKind::Write { fua: true } | IoKind::WriteZeroes { fua: true, .. } => Op::WriteThrough,
             IoKind::Flush | IoKind::Discard => Op::Flush,
         };
+        if op == Op::Read && self.is_in_memory(io) {
+            self.inbox.push_back((*clock, Incoming::Command(Command::Engine(io.id))));
+            return;
+        }
         self.send(io.member, op, io.sector, io.len, Command::Engine(io.id), clock);
+    }
+
+    fn is_in_memory(&self, io: &MemberIo) -> bool {
+        let begin = self.data_offsets[usize::from(io.member.0)];
+        let place = Sector(io.sector.0 - begin.0);
+        self.heads.as_ref().is_some_and(|heads| heads.knows(place, io.len))
     }
 
     fn send(
@@ -328,6 +374,7 @@ impl ArrayVolume {
             unreachable!("the bitmap is on the members");
         };
         let len = Sectors(write.data.len() as u64 / 512);
+        self.bitmap_writes += usize::from(self.heads.is_some());
         self.send(member, Op::WriteThrough, write.sector, len, Command::Meta(write.id), clock);
     }
 }
@@ -344,12 +391,17 @@ impl Volume for ArrayVolume {
     fn submit(&mut self, request: Request, now: Nanos) {
         self.run(now);
         self.is_settled = false;
-        if matches!(request.op, Op::Write | Op::WriteThrough) {
-            self.writes.wait(request);
-            self.let_in(now);
-        } else {
-            self.inbox.push_back((now, Incoming::Request(request)));
+        match (&mut self.heads, request.op) {
+            (Some(heads), Op::Write | Op::WriteThrough) => {
+                heads.add(request, now);
+                self.let_in(now);
+                return;
+            }
+            // Nothing is written behind it soon.
+            (Some(_), Op::Flush) => self.unplug(now),
+            _ => {}
         }
+        self.inbox.push_back((now, Incoming::Request(request, Asked::Caller(request.tag))));
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {

@@ -432,12 +432,7 @@ impl<'a> Builder<'a> {
         };
         if array.kind == SubjectKind::Md {
             config.page = processor.stripe_page;
-            config.awaits_answers = false;
-            // What it writes is in its stripe cache meanwhile.
-            let parities = if level == Level::Raid6 { 2 } else { 1 };
-            let data = config.seats.len().saturating_sub(parities) as u64;
-            config.writes_max =
-                level.is_parity().then(|| u64::from(config.stripe_cache) * 8 * data);
+            config.has_heads = true;
         } else {
             front(shape.over, &processor, &mut config);
         }

@@ -1,15 +1,15 @@
 //! From what an array is to be to one that runs: superblocks as `create` makes them, then shard and supervisor.
 
 use super::ArrayVolume;
+use super::heads::Heads;
 use super::prices::Prices;
-use super::room::Room;
 use crate::agenda::Agenda;
 use lapstrake_engine::{
     BitmapTerms, BufId, Desk, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
     stripe_cache_members, stripe_cache_pages,
 };
-use lapstrake_geometry::{Layout, Level, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
 use lapstrake_metadata::create::{
     BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, plan,
@@ -65,12 +65,9 @@ pub struct ArrayConfig {
     pub seats: Vec<Seat>,
     /// Pages for each member.
     pub stripe_cache: u32,
-    /// Blocks of all writes under way together, at most; none: any number. md's RAID4, 5 and 6 hold all that they write in
-    /// their stripe cache, where Lapstrake's engine takes whole stripes from the caller's memory.
-    pub writes_max: Option<u64>,
-    /// An incomplete stripe waits until earlier writes of its writer are done. md begins to read for one whenever it reads
-    /// for no other (`IO_THRESHOLD`).
-    pub awaits_answers: bool,
+    /// RAID4, 5 and 6 hold all that they write in `stripe_cache` rows of pages, as md does; Lapstrake's engine takes whole
+    /// stripes from the caller's memory, and holds back incomplete ones in its own way.
+    pub has_heads: bool,
     /// Of recovery and the like.
     pub speed: SyncSpeed,
     /// From where on redundancy is to be made right; RAID10: of the array, else of members.
@@ -97,8 +94,7 @@ impl ArrayConfig {
             bitmap_chunk: None,
             seats,
             stripe_cache: 256,
-            writes_max: None,
-            awaits_answers: true,
+            has_heads: false,
             speed: SyncSpeed::default(),
             resync_from: None,
             processor,
@@ -158,6 +154,7 @@ impl ArrayVolume {
         let geometry = made.geometry;
         let scratch_pages =
             stripe_cache_pages(stripe_cache_members(&geometry), config.stripe_cache, false);
+        let data_offsets = configs.iter().map(|member| member.data_offset).collect();
         let mut shard = Shard::new(ShardConfig {
             geometry: geometry.clone(),
             members: configs,
@@ -172,9 +169,13 @@ impl ArrayVolume {
             journal: None,
             behind_pages: 0,
         });
-        if !config.awaits_answers {
-            shard.await_no_answers();
-        }
+        let heads = match &geometry {
+            Geometry::Parity(map) if config.has_heads => {
+                shard.hold_nothing();
+                Some(Heads::new(map.clone(), config.stripe_cache))
+            }
+            _ => None,
+        };
         let mut supervisor = Supervisor::new(SupervisorConfig {
             geometry: geometry.clone(),
             members: records,
@@ -203,7 +204,10 @@ impl ArrayVolume {
             spent: Nanos::ZERO,
             now: Nanos::ZERO,
             inbox: VecDeque::new(),
-            writes: Room::new(config.writes_max.unwrap_or(u64::MAX)),
+            heads,
+            bitmap_writes: 0,
+            stalled: VecDeque::new(),
+            data_offsets,
             agenda: Agenda::default(),
             requests: Slab::new(),
             commands: Slab::new(),

@@ -1,0 +1,114 @@
+//! Heads of a RAID5 of four with chunks of two pages, held by hand.
+
+use super::*;
+use lapstrake_geometry::{Config, Geometry, Layout, Level};
+use lapstrake_model::Op;
+
+const CHUNK: u64 = 2 * PAGE;
+const STRIPE: u64 = 3 * CHUNK;
+
+fn heads(count: u32) -> Heads {
+    let geometry = Geometry::new(&Config {
+        level: Level::Raid5,
+        layout: Layout::from_name(Level::Raid5, "left-symmetric").unwrap(),
+        chunk: Sectors(CHUNK),
+        raid_disks: 4,
+        component: Sectors(100 * CHUNK),
+        member_sizes: vec![Sectors(100 * CHUNK); 4],
+    });
+    let Ok(Geometry::Parity(map)) = geometry else { panic!("{geometry:?}") };
+    Heads::new(map, count)
+}
+
+fn write(heads: &mut Heads, tag: u64, lba: u64, blocks: u64) {
+    heads.add(Request { tag, op: Op::Write, lba, blocks }, Nanos(tag));
+}
+
+/// What goes, as places and lengths; its tags are left in `pieces`.
+fn go(heads: &mut Heads, pieces: &mut Vec<u64>) -> Vec<(u64, u64)> {
+    let orders = heads.orders();
+    pieces.extend(orders.iter().map(|order| order.tag));
+    let mut places: Vec<_> = orders.iter().map(|order| (order.lba, order.blocks)).collect();
+    places.sort_unstable();
+    places
+}
+
+/// All that is under way ends; the tags of the writes that end with it.
+fn end(heads: &mut Heads, pieces: &mut Vec<u64>) -> Vec<u64> {
+    pieces.drain(..).filter_map(|piece| heads.ended(piece)).collect()
+}
+
+#[test]
+fn whole_rows_go_at_once_and_others_when_their_writer_pauses() {
+    let (mut heads, mut pieces) = (heads(256), Vec::new());
+    write(&mut heads, 1, 0, STRIPE);
+    write(&mut heads, 2, STRIPE, CHUNK);
+    let whole = [0, 1, 2].map(|chunk| (chunk * CHUNK, CHUNK));
+    assert_eq!(go(&mut heads, &mut pieces), whole);
+    assert_eq!(heads.deadline(), Some(Nanos(2) + PLUG));
+    heads.unplug();
+    assert_eq!(go(&mut heads, &mut pieces), [(STRIPE, CHUNK)]);
+    assert_eq!(heads.deadline(), None);
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
+}
+
+#[test]
+fn what_the_writer_completes_in_time_goes_whole() {
+    let (mut heads, mut pieces) = (heads(256), Vec::new());
+    write(&mut heads, 1, 0, STRIPE);
+    go(&mut heads, &mut pieces);
+    for chunk in 0..3 {
+        assert_eq!(go(&mut heads, &mut pieces), []);
+        write(&mut heads, 2 + chunk, STRIPE + chunk * CHUNK, CHUNK);
+    }
+    assert_eq!(go(&mut heads, &mut pieces).len(), 3);
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_write_that_goes_on_nowhere_does_not_wait() {
+    let (mut heads, mut pieces) = (heads(256), Vec::new());
+    write(&mut heads, 1, 7 * STRIPE + PAGE, PAGE);
+    assert_eq!(go(&mut heads, &mut pieces), [(7 * STRIPE + PAGE, PAGE)]);
+    assert_eq!(end(&mut heads, &mut pieces), [1]);
+}
+
+#[test]
+fn who_finds_no_head_waits_until_a_quarter_is_idle() {
+    let (mut heads, mut pieces) = (heads(8), Vec::new());
+    // Two rows a stripe: four stripes fill all heads.
+    write(&mut heads, 1, 0, 5 * STRIPE);
+    assert_eq!(go(&mut heads, &mut pieces).len(), 12);
+    // A stripe of three pieces: a quarter, which is not enough yet.
+    let mut rest = pieces.split_off(3);
+    assert_eq!(end(&mut heads, &mut pieces), []);
+    assert_eq!(go(&mut heads, &mut pieces), []);
+    let mut next = rest.drain(..3).collect();
+    assert_eq!(end(&mut heads, &mut next), []);
+    assert_eq!(go(&mut heads, &mut rest).len(), 3);
+    assert_eq!(end(&mut heads, &mut rest), [1]);
+}
+
+#[test]
+fn idle_heads_know_their_rows_while_these_are_written_again() {
+    let (mut heads, mut pieces) = (heads(4), Vec::new());
+    let first_rows = (Sector(0), Sectors(CHUNK));
+    write(&mut heads, 1, 0, STRIPE);
+    go(&mut heads, &mut pieces);
+    assert!(!heads.knows(first_rows.0, first_rows.1), "it is on its way for the first time");
+    end(&mut heads, &mut pieces);
+    write(&mut heads, 2, 0, PAGE);
+    heads.unplug();
+    go(&mut heads, &mut pieces);
+    assert!(heads.knows(Sector(0), Sectors(PAGE)));
+    assert!(!heads.knows(first_rows.0, first_rows.1), "the second row is not asked about");
+    end(&mut heads, &mut pieces);
+    // Two more stripes take all heads.
+    write(&mut heads, 3, 5 * STRIPE, 2 * STRIPE);
+    go(&mut heads, &mut pieces);
+    end(&mut heads, &mut pieces);
+    write(&mut heads, 4, 0, PAGE);
+    heads.unplug();
+    go(&mut heads, &mut pieces);
+    assert!(!heads.knows(Sector(0), Sectors(PAGE)));
+}
