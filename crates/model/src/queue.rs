@@ -1,4 +1,5 @@
-//! The queue that Linux keeps before a device: it merges requests and sorts them.
+//! The queue that Linux keeps before a device: it merges requests, sorts them, and splits what is larger than the
+//! device takes.
 //!
 //! Writes go by place, the next one upwards from the last one's end (one-way elevator); reads in the
 //! order in which they came: CFQ serves one process at a time and waits for its next read, so those of
@@ -6,8 +7,8 @@
 //! A device that was idle waits a moment for neighbours of its first request (plugging).
 //!
 //! Invariants: a request merges only with one of its own direction that begins where it ends or ends
-//! where it begins, up to the largest request; every tag that came is answered once; a flush goes when
-//! all before it have ended, and nothing passes it.
+//! where it begins, up to the largest request; no command is larger; every tag that came is answered once, when
+//! the last piece of it has ended; a flush goes when all before it have ended, and nothing passes it.
 
 use crate::Nanos;
 use crate::request::{Completion, Op, Request};
@@ -57,6 +58,8 @@ pub struct Queued {
     batch: usize,
     /// Batches of reads that went before writes that waited.
     starved: usize,
+    /// By tag, pieces under way of requests that are larger than the device takes.
+    pieces: BTreeMap<u64, u64>,
     /// Until when an idle device waits for neighbours.
     plugged_to: Option<Nanos>,
     answered: VecDeque<Completion>,
@@ -97,6 +100,7 @@ impl Queued {
             is_writing: false,
             batch: 0,
             starved: 0,
+            pieces: BTreeMap::new(),
             plugged_to: None,
             answered: VecDeque::new(),
             now: Nanos::ZERO,
@@ -116,6 +120,20 @@ impl Queued {
         if self.is_idle() {
             self.plugged_to = Some(now + PLUG);
         }
+        let most = self.config.blocks_max;
+        if request.blocks > most {
+            self.pieces.insert(request.tag, request.blocks.div_ceil(most));
+        }
+        let mut rest = request;
+        while rest.blocks > most {
+            self.queue(Request { blocks: most, ..rest }, now);
+            rest = Request { lba: rest.lba + most, blocks: rest.blocks - most, ..rest };
+        }
+        self.queue(rest, now);
+    }
+
+    /// Takes in what is no larger than a command.
+    fn queue(&mut self, request: Request, now: Nanos) {
         let blocks_max = self.config.blocks_max;
         let line = if request.op == Op::Read { &mut self.reads } else { &mut self.writes };
         let fits = |other: &Merged| {
@@ -209,6 +227,18 @@ impl Queued {
         Some(Merged { request, since, tags: vec![request.tag] })
     }
 
+    /// A request, or a piece of one, has ended.
+    fn end(&mut self, tag: u64, at: Nanos) {
+        if let Some(left) = self.pieces.get_mut(&tag) {
+            *left -= 1;
+            if *left > 0 {
+                return;
+            }
+            self.pieces.remove(&tag);
+        }
+        self.answered.push_back(Completion { tag, at });
+    }
+
     fn run(&mut self, now: Nanos) {
         if self.is_settled && now <= self.now {
             return;
@@ -225,8 +255,9 @@ impl Queued {
             while let Some(done) = self.inner.poll(at) {
                 let merged = self.sent[done.tag as usize].take().expect("it was sent");
                 self.sent_count -= 1;
-                let answers = merged.tags.iter().map(|&tag| Completion { tag, at: done.at });
-                self.answered.extend(answers);
+                for tag in merged.tags {
+                    self.end(tag, done.at);
+                }
             }
             self.send(at);
         }

@@ -75,3 +75,11 @@ fn a_flush_waits_for_those_before_it_and_holds_those_after_it() {
     assert_eq!(seen, [(Op::Write, 0, 8), (Op::Flush, 0, 0), (Op::Write, 8, 8)]);
     assert_eq!(tags, [0, 1, 2]);
 }
+
+#[test]
+fn what_is_larger_than_a_command_goes_in_pieces_and_is_answered_once() {
+    let requests = [(Op::Write, 0, 600), (Op::Write, 600, 8)];
+    let (seen, tags) = run(&requests, QueueConfig::IDE);
+    assert_eq!(seen, [(Op::Write, 0, 256), (Op::Write, 256, 256), (Op::Write, 512, 96)]);
+    assert_eq!(tags, [0, 1]);
+}
