@@ -32,6 +32,8 @@ pub struct Dirty {
     pub data: Nanos,
     /// Its age: writes are numbered.
     pub order: u64,
+    /// Its way to the media has begun.
+    pub is_under_way: bool,
 }
 
 /// What a buffer holds of a read.
@@ -64,6 +66,7 @@ pub struct Cache {
     dirty_extents_max: usize,
     dirty_blocks_max: u64,
     combines: bool,
+    combines_under_way: bool,
     orders: u64,
 }
 
@@ -84,6 +87,8 @@ pub struct CacheSize {
     pub dirty_blocks_max: u64,
     /// A write that goes on where another ends joins it.
     pub combines: bool,
+    /// Also where that one is on its way to the media.
+    pub combines_under_way: bool,
 }
 
 impl Cache {
@@ -104,6 +109,7 @@ impl Cache {
             dirty_extents_max: size.dirty_extents_max,
             dirty_blocks_max: size.dirty_blocks_max,
             combines: size.combines,
+            combines_under_way: size.combines_under_way,
             orders: 0,
         }
     }
@@ -218,7 +224,8 @@ impl Cache {
 
     fn joins(&self, lba: u64) -> Option<u64> {
         let (&start, before) = self.dirty.range(..lba).next_back()?;
-        (self.combines && before.lba + before.blocks == lba).then_some(start)
+        let is_open = self.combines && (self.combines_under_way || !before.is_under_way);
+        (is_open && before.lba + before.blocks == lba).then_some(start)
     }
 
     /// A write waits for the platters.
@@ -233,8 +240,8 @@ impl Cache {
             before.data = before.data.max(data);
             return;
         }
-        let dirty = Dirty { lba: range.start, blocks, ready, data, order: self.orders };
-        self.insert(dirty);
+        let (lba, order) = (range.start, self.orders);
+        self.insert(Dirty { lba, blocks, ready, data, order, is_under_way: false });
     }
 
     fn insert(&mut self, dirty: Dirty) {
@@ -271,7 +278,7 @@ impl Cache {
 
     /// The rest of a write of which only a part is written now.
     pub fn put_back(&mut self, rest: Dirty) {
-        self.insert(rest);
+        self.insert(Dirty { is_under_way: true, ..rest });
     }
 
     /// A write of so many blocks is on the platters.

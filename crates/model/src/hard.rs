@@ -82,6 +82,8 @@ pub struct HardDisk {
     arm_wrote: bool,
     /// One past the last block that it wrote, or will have written.
     written_to: u64,
+    /// The number of the write out of the buffer that it did last.
+    written_order: u64,
     job: Option<Job>,
     /// A waiting write had the arm last, though reads waited.
     last_was_clean: bool,
@@ -118,6 +120,7 @@ impl HardDisk {
             arm_free: Nanos::ZERO,
             arm_wrote: false,
             written_to: 0,
+            written_order: 0,
             job: None,
             last_was_clean: false,
             is_emptying: false,

@@ -115,6 +115,7 @@ fn caching(specs: &Fields<'_>) -> Result<CachingTable, ImportError> {
         write_arrival: arrival(specs.flag_or("Immediate buffer write", false)?),
         write_cache,
         combines: specs.flag_or("Combine seq writes", false)?,
+        combines_under_way: true,
     })
 }
 

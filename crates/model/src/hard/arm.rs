@@ -256,8 +256,9 @@ impl HardDisk {
 
     /// What it takes before the arm sets out to write from the buffer: what a command that goes to the media takes
     /// more than one that ends in the buffer, unless the write goes on where the last one ends.
-    pub(super) fn set_up(&self, lba: u64) -> Nanos {
-        let goes_on = self.arm_wrote && lba == self.written_to;
+    pub(super) fn set_up(&self, dirty: &Dirty) -> Nanos {
+        let joins = self.model.cache.combines_under_way || dirty.order == self.written_order;
+        let goes_on = self.arm_wrote && dirty.lba == self.written_to && joins;
         let costs = &self.model.overheads;
         let set_up = costs.write_miss.least().since(costs.write_hit.least());
         if goes_on { Nanos::ZERO } else { set_up }
@@ -277,8 +278,8 @@ impl HardDisk {
             dirty.blocks = most;
         }
         let range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);
-        let start = now.max(dirty.ready) + self.set_up(range.start);
-        self.written_to = range.end;
+        let start = now.max(dirty.ready) + self.set_up(&Dirty { lba: range.start, ..dirty });
+        (self.written_to, self.written_order) = (range.end, dirty.order);
         let legs = self.write_legs(range, start, dirty.data);
         self.job = Some(Job::Clean { dirty, legs });
     }

@@ -85,7 +85,7 @@ impl HardDisk {
         let here = self.first_block_near_arm();
         let near = self.cache.dirty_near(here, Self::NEAR).into_iter();
         let cost = |dirty: &Dirty| {
-            let set_up = self.set_up(dirty.lba);
+            let set_up = self.set_up(dirty);
             set_up + self.model.mechanism.access_time(self.arm, now + set_up, dirty.lba, true)
         };
         let ready = near.filter(|dirty| dirty.ready <= now);

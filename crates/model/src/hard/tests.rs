@@ -53,7 +53,11 @@ fn run(
 }
 
 fn sequential(disk: &DiskModel, op: Op, first: u64) -> f64 {
-    let (blocks, count) = (256, 2000);
+    sequential_by(disk, op, first, 256)
+}
+
+fn sequential_by(disk: &DiskModel, op: Op, first: u64, blocks: u64) -> f64 {
+    let count = 2000;
     let ended = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| {
         (tag < count).then(|| Request { tag, op, lba: first + tag * blocks, blocks })
     });
@@ -89,6 +93,22 @@ fn a_stream_without_write_cache_loses_a_turn_each_time() {
     let turn = model.mechanism.rotation.period().as_ms();
     let one_a_turn = 256.0 * 512.0 / turn / 1e3;
     assert!(rate < 1.1 * one_a_turn && rate > 0.4 * one_a_turn, "{rate} against {one_a_turn} MB/s");
+}
+
+#[test]
+fn writes_that_do_not_join_one_under_way_lose_a_turn_by_the_room_whatever_their_size() {
+    let mut model = hard("seagate-250-x510");
+    let (room, turn) = (4096, model.mechanism.rotation.period().as_ms());
+    model.cache.dirty_blocks_max = room;
+    let joined = sequential(&of(model.clone()), Op::Write, 0);
+    model.cache.combines_under_way = false;
+    let model = of(model);
+    let bytes = room as f64 * 512.0 / 1e3;
+    let expected = bytes / (bytes / joined + turn);
+    for blocks in [128, 256, 1024] {
+        let rate = sequential_by(&model, Op::Write, 0, blocks);
+        assert!((0.85..1.05).contains(&(rate / expected)), "{rate} {expected} MB/s by {blocks}");
+    }
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn hard(findings: &HardFindings) -> HardDiskProfile {
                 write_arrival: Arrival::InOrder,
                 write_cache: WriteCache::Lazy,
                 combines: true,
+                combines_under_way: true,
             },
             "blocks",
         ),

@@ -109,6 +109,14 @@ pub struct CachingTable {
     pub write_cache: WriteCache,
     /// A write that goes on where another ends joins it.
     pub combines: bool,
+    /// Also where that one is on its way to the media. If not, what comes meanwhile is a write of its own, that the
+    /// firmware sets up when the one before it has ended.
+    #[serde(default = "yes")]
+    pub combines_under_way: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A command's cost after a read and after a write.
@@ -195,6 +203,7 @@ impl HardDiskProfile {
                 dirty_extents_max: buffer.write_extents,
                 dirty_blocks_max: buffer.write_blocks,
                 combines: caching.combines,
+                combines_under_way: caching.combines_under_way,
             },
             caches_reads: caching.reads,
             read_ahead: caching.read_ahead,
