@@ -83,7 +83,7 @@ impl System {
         let stripe = volume.stripe_blocks() / PAGE_BLOCKS;
         let ahead_max = (config.read_ahead_pages).max(2 * stripe);
         let places = Place::reserved(&config, volume.blocks() / PAGE_BLOCKS);
-        let mut cache = Cache::new(config.cache_pages());
+        let mut cache = Cache::new(config.cache_pages(), config.keeps_active);
         places.iter().for_each(|place| cache.add_file(place.pages()));
         Self {
             writeback: Writeback::new(&config, Nanos::ZERO),
@@ -188,11 +188,15 @@ impl System {
     /// Begins to read pages by themselves, with what tells where they are; done when they are
     /// [`System::is_there`]. True if everything is on its way; if not, call again after the next event.
     pub fn start_read(&mut self, file: FileId, pages: Range<u64>) -> bool {
-        if let Some((meta, page)) = self.places[file.0].meta_of(pages.start)
-            && !self.cache.is_there(meta, page)
-        {
-            self.fetch(meta, page..page + 1);
-            return false;
+        if pages.clone().all(|page| self.cache.is_known(file, page)) {
+            return true;
+        }
+        if let Some((meta, page)) = self.places[file.0].meta_of(pages.start) {
+            self.cache.activate(meta, page);
+            if !self.cache.is_there(meta, page) {
+                self.fetch(meta, page..page + 1);
+                return false;
+            }
         }
         self.fetch(file, pages);
         true

@@ -79,12 +79,14 @@ impl System {
         while at < end {
             // What tells where pages are is read before them, and waited for; only then what it tells.
             let known_to = self.places[file.0].meta_end(at).min(end);
-            if let Some((meta, meta_page)) = self.places[file.0].meta_of(at)
-                && !self.cache.is_there(meta, meta_page)
-            {
-                self.fetch(meta, meta_page..meta_page + 1);
-                self.wait_until(|system| system.cache.is_there(meta, meta_page));
-                self.compute(self.config.processor.switch);
+            if let Some((meta, meta_page)) = self.places[file.0].meta_of(at) {
+                // For each page that it tells of.
+                self.cache.activate(meta, meta_page);
+                if !self.cache.is_there(meta, meta_page) {
+                    self.fetch(meta, meta_page..meta_page + 1);
+                    self.wait_until(|system| system.cache.is_there(meta, meta_page));
+                    self.compute(self.config.processor.switch);
+                }
             }
             self.fetch(file, at..known_to);
             at = known_to;

@@ -12,6 +12,10 @@ impl Bits {
         Self { words: vec![0; pages.div_ceil(64) as usize], count: 0 }
     }
 
+    pub fn clear(&mut self) {
+        *self = Self::new(self.words.len() as u64 * 64);
+    }
+
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,7 +1,12 @@
 //! The page cache: which pages are there, on their way, dirty, under write-back.
 //!
 //! Invariants: at most so many pages as there is room for, but for dirty ones and those on their way;
-//! pages go in the order in which they came (one process that goes on never comes back to them sooner).
+//! pages of files go in the order in which they came (one process that goes on never comes back to them
+//! sooner), pages that were used again since go a second time round.
+//!
+//! Source: mm/vmscan.c. A page that is used twice is active, and what falls off that list goes through the
+//! inactive one before it is given up; both are looked through in proportion to their sizes, so each takes
+//! as long as a memory's worth of new pages. From 2.6.31 on active pages stay while they are the fewer.
 
 use super::FileId;
 use super::bits::Bits;
@@ -16,6 +21,8 @@ struct Pages {
     reading: Bits,
     dirty: Bits,
     writing: Bits,
+    /// Used again since they came, or came to the end of their first round.
+    active: Bits,
 }
 
 /// All files' pages.
@@ -26,20 +33,22 @@ pub(super) struct Cache {
     came: VecDeque<(FileId, Range<u64>)>,
     held: u64,
     held_max: u64,
+    keeps_active: bool,
     dirty: u64,
     writing: u64,
 }
 
 impl Cache {
-    pub fn new(held_max: u64) -> Self {
+    /// Room for so many pages; whether active ones stay.
+    pub fn new(held_max: u64, keeps_active: bool) -> Self {
         let came = VecDeque::new();
-        Self { files: Vec::new(), came, held: 0, held_max, dirty: 0, writing: 0 }
+        Self { files: Vec::new(), came, held: 0, held_max, keeps_active, dirty: 0, writing: 0 }
     }
 
     pub fn add_file(&mut self, pages: u64) {
         let none = Bits::new(pages);
-        let [known, reading, dirty, writing] = [none.clone(), none.clone(), none.clone(), none];
-        self.files.push(Pages { known, reading, dirty, writing });
+        let [known, reading, dirty] = [none.clone(), none.clone(), none.clone()];
+        self.files.push(Pages { known, reading, dirty, writing: none.clone(), active: none });
     }
 
     /// Dirty pages and those under write-back.
@@ -65,6 +74,11 @@ impl Cache {
 
     pub fn is_there(&self, file: FileId, page: u64) -> bool {
         self.files[file.0].known.has(page) && !self.files[file.0].reading.has(page)
+    }
+
+    /// A page is used again and again.
+    pub fn activate(&mut self, file: FileId, page: u64) {
+        self.files[file.0].active.put(page);
     }
 
     pub fn begin_read(&mut self, file: FileId, pages: Range<u64>) {
@@ -121,6 +135,9 @@ impl Cache {
 
     /// Everything that is clean goes.
     pub fn drop_clean(&mut self) {
+        for pages in &mut self.files {
+            pages.active.clear();
+        }
         let held_max = std::mem::replace(&mut self.held_max, 0);
         self.make_room();
         self.held_max = held_max;
@@ -138,7 +155,7 @@ impl Cache {
     }
 
     fn make_room(&mut self) {
-        // Dirty ones and those on their way stay, and count as new again; once round is enough.
+        // Dirty ones, those on their way and active ones stay, and count as new again; once round is enough.
         let mut runs = self.came.len();
         while self.held > self.held_max && runs > 0 {
             runs -= 1;
@@ -148,7 +165,16 @@ impl Cache {
                 let page = run.start;
                 run.start += 1;
                 let pages = &mut self.files[file.0];
-                if pages.dirty.has(page) || pages.writing.has(page) || pages.reading.has(page) {
+                let is_active = if self.keeps_active {
+                    pages.active.has(page)
+                } else {
+                    pages.active.take(page)
+                };
+                if pages.dirty.has(page)
+                    || pages.writing.has(page)
+                    || pages.reading.has(page)
+                    || is_active
+                {
                     match &mut kept {
                         Some(kept) if kept.end == page => kept.end += 1,
                         _ => {
@@ -167,6 +193,42 @@ impl Cache {
             if !run.is_empty() {
                 self.came.push_front((file, run));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_are_used_again_last_two_rounds_or_stay() {
+        const META: FileId = FileId(0);
+        const DATA: FileId = FileId(1);
+        for (keeps_active, is_used, lasts) in
+            [(false, false, 1), (false, true, 2), (true, false, 1), (true, true, 9)]
+        {
+            let mut cache = Cache::new(1024, keeps_active);
+            cache.add_file(1);
+            cache.add_file(20_000);
+            cache.begin_read(META, 0..1);
+            cache.end_read(META, 0..1);
+            if is_used {
+                cache.activate(META, 0);
+            }
+            let mut page = 0;
+            let mut rounds = 0;
+            while cache.is_known(META, 0) && rounds < 9 {
+                rounds += 1;
+                for _ in 0..128 {
+                    cache.begin_read(DATA, page..page + 8);
+                    cache.end_read(DATA, page..page + 8);
+                    page += 8;
+                }
+            }
+            assert_eq!(rounds, lasts, "stays: {keeps_active}, used: {is_used}");
+            cache.drop_clean();
+            assert!(!cache.is_known(META, 0));
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct SystemConfig {
     pub background_percent: u64,
     /// Writers are slowed down from halfway between the two on (from Linux 3.1).
     pub paces_writers: bool,
+    /// Pages that are used often stay in the page cache while they are the fewer (from Linux 2.6.31); before, they
+    /// last twice as long as others.
+    pub keeps_active: bool,
     /// How old dirty pages get (`vm.dirty_expire_centisecs`).
     pub expire: Nanos,
     /// Between two looks for old ones (`vm.dirty_writeback_centisecs`), and two commits of a journal.
@@ -60,6 +63,7 @@ impl SystemConfig {
             dirty_percent,
             background_percent,
             paces_writers: version >= 30100,
+            keeps_active: version >= 20631,
             expire: Nanos(30_000_000_000),
             interval: Nanos(5_000_000_000),
             read_ahead_pages: 128 * 1024 / PAGE,

@@ -114,6 +114,7 @@ impl System {
                 writeback.changed_meta.push(meta);
                 // It is made, not read.
                 let _ = self.cache.make_dirty(META, meta);
+                self.cache.activate(META, meta);
                 self.cache.begin_write(META, meta..meta + 1);
                 self.cache.end_write(META, meta..meta + 1);
             }
