@@ -82,6 +82,8 @@ pub struct HardDisk {
     arm_wrote: bool,
     /// One past the last block that it wrote, or will have written.
     written_to: u64,
+    /// Blocks that it wrote out of the buffer without being set up anew.
+    pass_blocks: u64,
     /// The number of the write out of the buffer that it did last.
     written_order: u64,
     job: Option<Job>,
@@ -121,6 +123,7 @@ impl HardDisk {
             arm_wrote: false,
             written_to: 0,
             written_order: 0,
+            pass_blocks: 0,
             job: None,
             last_was_clean: false,
             is_emptying: false,

@@ -10,6 +10,10 @@ use crate::mechanism::{Arrival, Leg};
 use crate::request::Op;
 use std::ops::Range;
 
+/// A pass of writes out of the buffer goes on behind a gap of at most this part of it: a stream lets a few sectors go
+/// by (skip masks).
+const SKIPPED_PART: u64 = 64;
+
 /// Commands, and writes out of the buffer, in a row while the buffer is more than half full.
 const RUN: u32 = 32;
 
@@ -255,10 +259,12 @@ impl HardDisk {
     }
 
     /// What it takes before the arm sets out to write from the buffer: what a command that goes to the media takes
-    /// more than one that ends in the buffer, unless the write goes on where the last one ends.
+    /// more than one that ends in the buffer, unless the write goes on where the last one ends or a little behind.
     pub(super) fn set_up(&self, dirty: &Dirty) -> Nanos {
         let joins = self.model.cache.combines_under_way || dirty.order == self.written_order;
-        let goes_on = self.arm_wrote && dirty.lba == self.written_to && joins;
+        let gap = dirty.lba.checked_sub(self.written_to);
+        let goes_on = gap.is_some_and(|gap| gap * SKIPPED_PART <= self.pass_blocks);
+        let goes_on = self.arm_wrote && goes_on && joins;
         let costs = &self.model.overheads;
         let set_up = costs.write_miss.least().since(costs.write_hit.least());
         if goes_on { Nanos::ZERO } else { set_up }
@@ -278,7 +284,9 @@ impl HardDisk {
             dirty.blocks = most;
         }
         let range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);
-        let start = now.max(dirty.ready) + self.set_up(&Dirty { lba: range.start, ..dirty });
+        let set_up = self.set_up(&Dirty { lba: range.start, ..dirty });
+        let start = now.max(dirty.ready) + set_up;
+        self.pass_blocks = dirty.blocks + if set_up > Nanos::ZERO { 0 } else { self.pass_blocks };
         (self.written_to, self.written_order) = (range.end, dirty.order);
         let legs = self.write_legs(range, start, dirty.data);
         self.job = Some(Job::Clean { dirty, legs });

@@ -112,6 +112,22 @@ fn writes_that_do_not_join_one_under_way_lose_a_turn_by_the_room_whatever_their_
 }
 
 #[test]
+fn a_stream_of_writes_that_skips_a_few_blocks_loses_no_turn() {
+    let disk = model("seagate-250-x510");
+    let rate = |gap: u64| {
+        let (blocks, count) = (1024, 500);
+        let ended = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| {
+            let lba = tag * (blocks + gap);
+            (tag < count).then_some(Request { tag, op: Op::Write, lba, blocks })
+        });
+        ended.last().unwrap().at.as_ms() / count as f64
+    };
+    let turn = 60_000.0 / 7200.0;
+    let (whole, few, many) = (rate(0), rate(8), rate(24));
+    assert!(few < whole + 0.1 * turn && many > whole + 0.3 * turn, "{whole} {few} {many}");
+}
+
+#[test]
 fn a_random_read_takes_overhead_seek_and_half_a_turn() {
     let model = hard("seagate-250-x510");
     let turn = model.mechanism.rotation.period().as_ms();
