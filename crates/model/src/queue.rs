@@ -78,6 +78,9 @@ impl std::fmt::Debug for Queued {
 const BATCH: usize = 16;
 /// Batches of reads before writes that wait get one (`writes_starved`).
 const STARVED_MAX: usize = 2;
+/// From a write that has waited for longer a batch begins (CFQ's `fifo_expire_async`): what comes below a stream that
+/// goes up is not left behind for ever.
+const EXPIRE: Nanos = Nanos(250_000_000);
 /// How long an idle device waits for neighbours: a submitter goes on for about so long before it waits.
 const PLUG: Nanos = Nanos(50_000);
 /// Requests that end an idle device's wait (`unplug_thresh`).
@@ -177,7 +180,7 @@ impl Queued {
             self.plugged_to = None;
         }
         while self.sent_count < self.config.depth {
-            let Some(merged) = self.pick().or_else(|| self.next_held()) else { return };
+            let Some(merged) = self.pick(now).or_else(|| self.next_held()) else { return };
             let free = self.sent.iter().position(Option::is_none);
             let index = free.unwrap_or(self.sent.len());
             if index == self.sent.len() {
@@ -189,7 +192,7 @@ impl Queued {
         }
     }
 
-    fn pick(&mut self) -> Option<Merged> {
+    fn pick(&mut self, now: Nanos) -> Option<Merged> {
         if self.reads.is_empty() && self.writes.is_empty() {
             return None;
         }
@@ -200,6 +203,11 @@ impl Queued {
             self.starved =
                 if self.is_writing || self.writes.is_empty() { 0 } else { self.starved + 1 };
             self.batch = BATCH;
+            let oldest = self.writes.iter().min_by_key(|(key, merged)| (merged.since, key.1));
+            let expired = oldest.filter(|(_, merged)| now.since(merged.since) >= EXPIRE);
+            if let Some((&(lba, _), _)) = expired.filter(|_| self.is_writing) {
+                self.position = lba;
+            }
         }
         self.batch -= 1;
         let line = if self.is_writing { &mut self.writes } else { &mut self.reads };

@@ -83,3 +83,27 @@ fn what_is_larger_than_a_command_goes_in_pieces_and_is_answered_once() {
     assert_eq!(seen, [(Op::Write, 0, 256), (Op::Write, 256, 256), (Op::Write, 512, 96)]);
     assert_eq!(tags, [0, 1]);
 }
+
+#[test]
+fn a_write_below_a_stream_that_goes_up_has_its_turn() {
+    let seen = std::rc::Rc::default();
+    let slow = Slow { free: Nanos::ZERO, done: VecDeque::new(), seen: std::rc::Rc::clone(&seen) };
+    let mut queue = Queued::new(Box::new(slow), QueueConfig::IDE);
+    let submit = |queue: &mut Queued, tag: u64, lba: u64, now| {
+        queue.submit(Request { tag, op: Op::Write, lba, blocks: 256 }, now);
+    };
+    for tag in 0..128 {
+        submit(&mut queue, tag, 1000 + tag * 256, Nanos::ZERO);
+    }
+    submit(&mut queue, 128, 0, Nanos::ZERO);
+    let mut next = 129;
+    while next < 1000 {
+        let at = queue.next_event().unwrap();
+        while queue.poll(at).is_some() {
+            submit(&mut queue, next, 1000 + next * 256, at);
+            next += 1;
+        }
+    }
+    let place = seen.borrow().iter().position(|&(_, lba, _)| lba == 0).unwrap();
+    assert!((250..300).contains(&place), "{place}");
+}
