@@ -54,6 +54,8 @@ pub struct ArrayVolume {
     /// Bitmap pages on their way, for which md's thread waits, and what came meanwhile.
     bitmap_writes: usize,
     stalled: VecDeque<(Nanos, Incoming)>,
+    /// Reads of md's parity levels, which go chunk by chunk: their tags, and parts left.
+    reads: Slab<(u64, usize)>,
     /// Where members' data begin.
     data_offsets: Vec<Sector>,
     agenda: Agenda<Due>,
@@ -81,6 +83,8 @@ enum Incoming {
 enum Asked {
     Caller(u64),
     Heads(u64),
+    /// For a part of a read.
+    Part(usize),
 }
 
 /// What the core has sent on its way.
@@ -174,6 +178,13 @@ impl ArrayVolume {
                     self.answered.extend(ended.map(|tag| Completion { tag, at }));
                     self.let_in(at);
                 }
+                Due::Answer(Asked::Part(read)) => {
+                    self.reads[read].1 -= 1;
+                    if self.reads[read].1 == 0 {
+                        let (tag, _) = self.reads.remove(read);
+                        self.answered.push_back(Completion { tag, at });
+                    }
+                }
             }
         }
         if self.heads.as_ref().and_then(Heads::deadline).is_some_and(|due| due <= at) {
@@ -238,6 +249,21 @@ impl ArrayVolume {
         for piece in self.heads.iter_mut().flat_map(Heads::orders) {
             self.inbox.push_back((at, Incoming::Request(piece, Asked::Heads(piece.tag))));
         }
+    }
+
+    /// md's read in parts, each within a chunk (`raid5_mergeable_bvec`): what one of them reads to make up for a missing
+    /// member, the others read for themselves.
+    fn read_in_parts(&mut self, request: Request, chunk: u64, now: Nanos) {
+        let mut parts = Vec::new();
+        let (mut lba, end) = (request.lba, request.lba + request.blocks);
+        while lba < end {
+            let blocks = (chunk - lba % chunk).min(end - lba);
+            parts.push(Request { lba, blocks, ..request });
+            lba += blocks;
+        }
+        let read = self.reads.insert((request.tag, parts.len()));
+        let part = |part| (now, Incoming::Request(part, Asked::Part(read)));
+        self.inbox.extend(parts.into_iter().map(part));
     }
 
     fn unplug(&mut self, at: Nanos) {
@@ -396,6 +422,10 @@ impl Volume for ArrayVolume {
                 heads.add(request, now);
                 self.let_in(now);
                 return;
+            }
+            (Some(heads), Op::Read) => {
+                let chunk = heads.chunk();
+                return self.read_in_parts(request, chunk, now);
             }
             // Nothing is written behind it soon.
             (Some(_), Op::Flush) => self.unplug(now),

@@ -207,6 +207,7 @@ impl ArrayVolume {
             heads,
             bitmap_writes: 0,
             stalled: VecDeque::new(),
+            reads: Slab::new(),
             data_offsets,
             agenda: Agenda::default(),
             requests: Slab::new(),

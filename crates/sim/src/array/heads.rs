@@ -92,6 +92,11 @@ impl Heads {
         }
     }
 
+    /// Blocks of a chunk.
+    pub(super) fn chunk(&self) -> u64 {
+        self.map.chunk().0
+    }
+
     /// Takes a write.
     pub(super) fn add(&mut self, request: Request, now: Nanos) {
         let pages = request.lba / PAGE..(request.lba + request.blocks).div_ceil(PAGE);
