@@ -322,6 +322,40 @@ fn cat_leaves_nothing_behind_when_a_replay_ends_half_way() {
 }
 
 #[test]
+fn a_clean_stop_leaves_nothing_in_the_journal() {
+    let lab = lab("-l5");
+    for turn in 0..3 {
+        let mut server = lab.serve_data(&format!("{MEMBERS} j"));
+        let mut client = Client::unix(&lab.path("run/data.nbd"));
+        for at in 0..20 {
+            assert_eq!(client.write(at * 65536, &pattern(turn * 20 + at, 65536)), 0);
+        }
+        drop(client);
+        lab.run("stop data").ok();
+        let (code, said) = server.end();
+        assert!(code == 0 && !said.contains("journal"), "turn {turn}: {said}");
+    }
+    let left = pattern(40, 65536);
+    let server = lab.serve_data(&format!("--read-only {MEMBERS} j"));
+    assert!(lab.contents(&server)[..65536] == left[..]);
+    server.stop();
+    if let Some(mut md) = Md::boot("a journal after our clean stop") {
+        let script = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+            dump $dir/dump
+            matches
+            test \"$(dmesg | grep -c 'starting from clean shutdown')\" = 1
+            dd if=/dev/urandom of=/dev/md0 bs=64k count=4 oflag=direct 2>&1
+            quietly mdadm --stop /dev/md0";
+        md.play(&lab, &format!("{MEMBERS} j"), script);
+        assert!(lab.read("dump")[..65536] == left[..]);
+        let mut server = lab.serve_data(&format!("{MEMBERS} j"));
+        server.signal("-TERM");
+        let said = server.end().1;
+        assert!(said.contains("or by the kernel, which leaves its last writes"), "{said}");
+    }
+}
+
+#[test]
 fn a_journal_that_is_lost_is_given_up() {
     let lab = lab("-l5");
     let pages = write_and_kill(&lab, 300);

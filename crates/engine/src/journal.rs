@@ -7,7 +7,7 @@
 //! operations write to the members. When the oldest units' operations have ended, the supervisor is
 //! told how far the tail may move; once the members have flushed and the superblock says so, their
 //! room is free. The tail always is a unit that was written, as the kernel wants it: the last one that is not
-//! needed any more.
+//! needed any more. A stop writes an empty one behind it all and makes that the tail.
 //!
 //! Invariants: units lie in the ring in order and without gaps, from the tail on; a unit is counted as needed
 //! from before it is written until every operation that is in it has ended; an operation fits into a
@@ -23,6 +23,7 @@ pub use seal::Sealing;
 
 use crate::{member_io::Owner, messages::Notice, seal::Seal, shard::Shard, types::*};
 use alloc::{collections::VecDeque, vec::Vec};
+use core::mem;
 use lapstrake_geometry::{Parity, Sectors};
 use lapstrake_metadata::journal::{BLOCK, BLOCK_BYTES, Meta, Payload, Seed, ring_add};
 
@@ -83,6 +84,8 @@ pub(crate) struct Journal {
     /// What the supervisor was told last of the tail, and whether that is to be put on record at once.
     told: u64,
     is_urgent: bool,
+    /// The supervisor was told last that nothing in it is needed.
+    rests: bool,
     /// Nothing more may be written; the tail stays.
     failed: bool,
 }
@@ -101,6 +104,7 @@ impl Journal {
             metas_used: 0,
             told: config.tail,
             is_urgent: false,
+            rests: false,
             failed: false,
             config,
         }
@@ -263,6 +267,7 @@ impl Shard {
     fn send_journal_unit(&mut self, draft: Draft) -> u32 {
         let Some(journal) = &mut self.journal else { return 0 };
         let JournalConfig { member, ring, seed, .. } = journal.config;
+        let rested = mem::take(&mut journal.rests);
         let (position, seq, len) = (journal.head, journal.seq, Sectors(draft.len));
         let sent = journal.metas_used;
         journal.metas_used += 1;
@@ -272,6 +277,9 @@ impl Shard {
         let meta = journal.metas.advance(sent * BLOCK_BYTES as u32);
         let sealing = Sealing { meta, seed, seq, position, rows: draft.rows };
         let pieces = sealing.pieces();
+        if rested {
+            self.note(Notice::JournalRests(None));
+        }
         self.emit(Effect::Seal(Seal::Journal(sealing)));
         // What does not fit before the ring's end goes on at its beginning.
         let head = len.0.min(ring.0 - position);
@@ -315,7 +323,7 @@ impl Shard {
     pub(crate) fn close_journal(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         journal.failed = true;
-        for key in core::mem::take(&mut journal.waiting) {
+        for key in mem::take(&mut journal.waiting) {
             self.fail_op(key);
         }
     }
@@ -333,6 +341,19 @@ impl Shard {
         if is_blocked || is_much || is_idle {
             self.tell_tail(is_blocked || is_much);
         }
+        self.tell_rest();
+    }
+
+    /// Tells the supervisor when nothing in the ring is needed, so that a stop may leave it empty.
+    fn tell_rest(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let is_busy = journal.batch.is_some() || !journal.waiting.is_empty();
+        if is_busy || journal.failed || journal.units.iter().any(|unit| unit.open > 0) {
+            return;
+        }
+        journal.rests = true;
+        let end = (journal.head, journal.seq);
+        self.note(Notice::JournalRests(Some(end)));
     }
 
     /// Tells the supervisor how far the tail may move.
@@ -348,9 +369,15 @@ impl Shard {
         self.note(Notice::JournalTail { position, is_urgent });
     }
 
-    /// The superblock says that the ring begins there.
+    /// The superblock says that the ring begins there; at the head: with the empty unit of a stop.
     pub(crate) fn tail_moved(&mut self, position: u64) {
         let Some(journal) = &mut self.journal else { return };
+        if position == journal.head {
+            let (seq, len) = (journal.seq, BLOCK);
+            journal.units.push_back(Unit { seq, position, len, open: 0 });
+            journal.head = ring_add(journal.config.ring, position, len);
+            journal.seq = seq.wrapping_add(1);
+        }
         let is_before = |unit: &Unit| unit.position != position;
         while journal.units.front().is_some_and(is_before) {
             journal.units.pop_front();

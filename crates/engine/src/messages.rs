@@ -110,6 +110,9 @@ pub enum Notice {
         /// Its room is needed: the superblock is to say so now, not with the next update.
         is_urgent: bool,
     },
+    /// All that the journal holds has reached the members, and its next unit would go there, by that number
+    /// (position, sequence number); none: that is no longer so.
+    JournalRests(Option<(u64, u64)>),
     /// What a member could not read was written anew: from this sector (from its data offset), so many.
     Rewritten(MemberId, Sector, Sectors),
 }

@@ -22,7 +22,7 @@ use crate::{
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks};
+use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks, journal};
 
 /// A member as the supervisor gets it.
 #[derive(Clone, Debug)]
@@ -214,6 +214,10 @@ pub struct Supervisor {
     pub(crate) unrecorded_bad: Vec<BadRange>,
     /// Where the journal's tail may be; the superblock that is sent next says so.
     pub(crate) tail: Option<u64>,
+    /// Where the journal ends, while nothing in it is needed.
+    journal_end: Option<(u64, u64)>,
+    /// Where an empty unit is being written.
+    emptying: Option<(u64, u64)>,
     pub(crate) now: Time,
 }
 
@@ -287,6 +291,8 @@ impl Supervisor {
             in_flight: Vec::new(),
             unrecorded_bad: Vec::new(),
             tail: None,
+            journal_end: None,
+            emptying: None,
             now: Time::default(),
         };
         this.agree_on_bitmap();
@@ -332,6 +338,7 @@ impl Supervisor {
                 self.tail = Some(position);
                 self.record |= is_urgent;
             }
+            Notice::JournalRests(end) => self.journal_end = end,
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
                 self.want_active = true;
@@ -372,6 +379,7 @@ impl Supervisor {
         match (meta, &mut self.intent, &mut self.update) {
             (Meta::Bitmap, Some(intent), _) => intent.page_written(&mut self.orders),
             (Meta::Superblock, _, Some(update)) => update.written(ok),
+            (Meta::Journal, ..) => self.emptied(ok),
             _ => {}
         }
         self.proceed();
@@ -391,6 +399,7 @@ impl Supervisor {
             match (meta, target, &mut self.intent, &mut self.update) {
                 (Meta::Bitmap, _, Some(intent), _) => intent.page_dropped(&mut self.orders),
                 (Meta::Superblock, _, _, Some(update)) => update.dropped(),
+                (Meta::Journal, ..) => self.journal_end = self.emptying.take(),
                 (Meta::BadBlocks, Target::Member(member), ..) => {
                     self.members[usize::from(member.0)].log_dirty = true;
                 }
@@ -443,7 +452,7 @@ impl Supervisor {
     /// Everything is stable and says clean; the members may be closed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let resting = self.intent.as_ref().is_none_or(Intent::is_quiet);
+        let resting = self.intent.as_ref().is_none_or(Intent::is_quiet) && self.emptying.is_none();
         self.stopping && (self.broken || (!self.active_on_disk && self.is_recorded() && resting))
     }
 
@@ -566,6 +575,32 @@ impl Supervisor {
         self.give_up(Loss::Journal);
     }
 
+    /// At a stop, once the members have flushed: writes an empty unit behind all that the journal holds, where its
+    /// tail goes then. What the shard has told last of it still holds, since it is quiet.
+    fn empty_journal(&mut self) {
+        if !self.stopping || self.broken || self.emptying.is_some() {
+            return;
+        }
+        let mut members = self.members.iter();
+        let Some(index) = members.position(|m| m.standing == Standing::Journal) else { return };
+        let Some((position, seq)) = self.journal_end.take() else { return };
+        self.emptying = Some((position, seq));
+        let superblock = &self.members[index].superblock;
+        let unit = journal::Meta { seq, position, payloads: Vec::new() };
+        let data = unit.encode(journal::Seed::new(superblock.set_uuid()));
+        let sector = superblock.data_offset() + Sectors(position);
+        self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Journal);
+    }
+
+    /// The empty unit is stable, or its device has failed.
+    fn emptied(&mut self, ok: bool) {
+        let end = self.emptying.take().filter(|_| ok);
+        if let Some((position, _)) = end {
+            self.tail = Some(position);
+            self.record = true;
+        }
+    }
+
     pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
         let member = &self.members[usize::from(id.0)];
         if !member.is_present() {
@@ -639,8 +674,10 @@ impl Supervisor {
             self.end_update(update);
         }
         self.change_bitmap();
+        self.empty_journal();
         self.mend();
-        if self.update.is_none() && !self.broken {
+        // At a stop one update says that it is clean and where the journal begins.
+        if self.update.is_none() && !self.broken && self.emptying.is_none() {
             let turn = self.want_active != self.active_on_disk && self.round.is_none();
             if turn || self.record || !self.unrecorded.is_empty() {
                 self.begin_update();

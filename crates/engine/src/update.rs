@@ -25,6 +25,8 @@ pub(crate) enum Meta {
     Superblock,
     Bitmap,
     BadBlocks,
+    /// The empty unit of a stop.
+    Journal,
 }
 
 /// A superblock update on its way.

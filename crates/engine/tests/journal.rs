@@ -45,6 +45,53 @@ fn a_journal_that_fails_ends_all_writes_and_goes_on_no_record() {
     assert_eq!(events, [Event::Broken(Loss::Journal)]);
 }
 
+/// What would be lost: a start without the journal, which held nothing; and, if the tail went ahead of the empty unit
+/// or over what is still needed, what only the journal has.
+#[test]
+fn a_stop_leaves_the_journal_empty_and_the_tail_behind_the_empty_unit() {
+    let mut story = Story::journaled(Level::Raid5, 3);
+    story.activate();
+    story.notice(Notice::JournalRests(Some((64, 9))));
+    story.notice(Notice::JournalTail { position: 32, is_urgent: false });
+    story.supervisor.handle_stop(story.now);
+    story.drain();
+    assert_eq!(story.pending.len(), 1, "{:?}", story.pending);
+    let unit = story.pending.remove(0);
+    let journal = &story.records()[3].superblock;
+    let seed = Seed::new(journal.set_uuid());
+    assert_eq!(unit.target, Target::Member(JOURNAL));
+    assert_eq!(unit.sector, journal.data_offset() + Sectors(64));
+    let meta = Meta::parse(&unit.data, seed, 64, Sectors(1 << 12)).expect("a unit");
+    assert_eq!((meta.seq, &meta.payloads[..]), (9, &[][..]));
+    story.end(&unit, true);
+    let told = superblocks(&story.pending);
+    assert_eq!(told.len(), 4, "one update");
+    assert!(told.iter().all(|(_, superblock)| superblock.resync_offset().is_none()));
+    assert_eq!(told[3].1.journal_tail(), 64);
+    assert!(!story.supervisor.is_stopped());
+    story.settle();
+    assert!(story.supervisor.is_stopped() && !story.supervisor.is_active());
+    assert!(story.orders.contains(&Order::TailMoved(64)));
+}
+
+#[test]
+fn a_stop_empties_no_journal_that_is_needed_or_was_not_used() {
+    for (told, is_kept) in [(vec![], false), (vec![Some((64, 9)), None], true)] {
+        let mut story = Story::journaled(Level::Raid5, 3);
+        story.activate();
+        told.into_iter().for_each(|end| story.notice(Notice::JournalRests(end)));
+        if is_kept {
+            story.notice(Notice::JournalTail { position: 32, is_urgent: false });
+        }
+        story.supervisor.handle_stop(story.now);
+        story.drain();
+        let tail = superblocks(&story.pending)[3].1.journal_tail();
+        assert_eq!(tail, if is_kept { 32 } else { 0 });
+        story.settle();
+        assert!(story.supervisor.is_stopped());
+    }
+}
+
 /// The members and, behind them, the journal.
 struct Memory {
     disks: Vec<Vec<u8>>,

@@ -185,6 +185,32 @@ fn the_tail_is_told_when_nothing_is_needed_any_more_and_when_a_quarter_could_be_
     }
 }
 
+#[test]
+fn it_is_told_when_the_ring_rests_and_when_that_ends() {
+    let mut ring = Ring::new(256);
+    let rests = |ring: &mut Ring| {
+        let told = std::mem::take(&mut ring.told).into_iter();
+        let end = |notice| if let Notice::JournalRests(end) = notice { Some(end) } else { None };
+        told.filter_map(end).collect::<Vec<_>>()
+    };
+    ring.write(0..2);
+    ring.end_ring(true);
+    ring.end_stripe(0);
+    assert_eq!(rests(&mut ring), [], "one is under way");
+    ring.end_stripe(1);
+    let [Some((head, seq))] = rests(&mut ring)[..] else { panic!("it rests") };
+    assert_eq!(head, 8 + 8 + 2 * (UNIT - 8), "one unit has both");
+    ring.write([2]);
+    assert_eq!(rests(&mut ring), [None]);
+    ring.end_ring(true);
+    ring.end_stripe(2);
+    assert_eq!(rests(&mut ring), [Some((head + UNIT, seq + 1))]);
+    // A stop put an empty unit there.
+    ring.order(&Order::TailMoved(head + UNIT));
+    ring.write([3]);
+    assert_eq!(ring.in_ring(), [((head + UNIT + 8) % 256, UNIT)]);
+}
+
 /// What would be lost: the writes that wait when the journal fails, if nobody told of that.
 #[test]
 fn when_the_journal_fails_what_waits_for_it_fails_and_so_does_what_comes() {
