@@ -20,6 +20,7 @@ Exit codes:
 ///
 /// Returns when it is so: the members and the name are then free. Members whose files were deleted while
 /// they were served are gone then; if the array could not be started without them, it is not stopped.
+/// Of an overlay whose file was deleted it is told that what was written is gone.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -43,14 +44,25 @@ pub fn run(args: &Args) -> Outcome {
     let clean = reply["clean"] == true;
     let deleted: Vec<&str> =
         reply["deleted"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if !deleted.is_empty() {
+    // It comes last.
+    let members = match deleted.split_last() {
+        Some((overlay, members)) if reply["overlay_is_lost"] == true => {
+            eprintln!(
+                "lapstrake: {name}: the overlay's file {overlay} was deleted or spoiled before: all that was \
+                 written to the array is gone; the members are as they were"
+            );
+            members
+        }
+        _ => &deleted,
+    };
+    if !members.is_empty() {
         let next = match reply["is_end"] == true {
             true => "the array cannot be started again",
             false => {
                 "the array lacks them (serve --degraded starts it); `lapstrake add` gives it others"
             }
         };
-        let paths = deleted.join(", ");
+        let paths = members.join(", ");
         eprintln!(
             "lapstrake: {name}: the files of {paths} were deleted before, and are gone now: {next}"
         );

@@ -5,7 +5,7 @@ mod support;
 
 use serde_json::json;
 use support::md::state;
-use support::{Lab, Server};
+use support::{Lab, Server, pattern};
 
 fn served() -> (Lab, Server) {
     let lab = Lab::new(&[8; 4]);
@@ -90,4 +90,42 @@ fn a_deleted_bitmap_file_is_told_once_and_can_be_made_anew() {
     let (code, said) = server.end();
     let told = said.matches("bits: the write-intent bitmap's file was deleted").count();
     assert!(code == 0 && told == 1, "{said}");
+}
+
+/// What would be lost: all that was written, without a word.
+#[test]
+fn an_overlay_that_is_deleted_or_cut_off_is_told() {
+    for is_cut in [false, true] {
+        let lab = Lab::new(&[8; 3]);
+        lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+        let mut server = lab.serve_data("--overlay over m0 m1 m2");
+        lab.fill(&server, &pattern(1, 64 << 10));
+        let stopped = match is_cut {
+            true => {
+                std::fs::File::options()
+                    .write(true)
+                    .open(lab.path("over"))
+                    .unwrap()
+                    .set_len(0)
+                    .unwrap();
+                lab.run("detail data").ok();
+                lab.fill(&server, &pattern(2, 1 << 20));
+                lab.run("stop data --json").ok()
+            }
+            false => {
+                delete(&lab, "over");
+                lab.run("stop data --json").ok()
+            }
+        };
+        assert_eq!(stopped.json()["deleted"], json!(["over"]));
+        assert!(stopped.err.contains("overlay's file over was"), "{stopped:?}");
+        let (code, said) = server.end();
+        assert!(code == 0 && said.matches("over: the ").count() == 1, "{said}");
+    }
+    let lab = Lab::new(&[8; 3]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    let server = lab.serve_data("--overlay over m0 m1 m2");
+    let stopped = lab.run("stop data --json").ok();
+    assert_eq!((&stopped.json()["deleted"], &*stopped.err), (&json!([]), ""));
+    drop(server);
 }

@@ -345,6 +345,11 @@ impl Member {
         }
     }
 
+    /// What became of the file of the overlay that takes its writes.
+    pub fn overlay_loss(&self) -> Option<overlay::FileLoss> {
+        self.overlay_part()?.file_loss()
+    }
+
     /// Looks whether its file has become shorter than the window; before a write, which would make it
     /// longer again.
     pub(crate) fn look(&self) {

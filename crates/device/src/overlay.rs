@@ -65,6 +65,15 @@ pub(crate) struct Overlay {
     in_memory: bool,
 }
 
+/// What became of an overlay's file while it is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileLoss {
+    /// Deleted: what was written is gone when it is closed.
+    Deleted,
+    /// Its beginning was overwritten or cut off: what was written cannot be found in it any more.
+    Spoiled,
+}
+
 /// One member of an overlay.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -241,6 +250,16 @@ impl Part {
     /// Whether everything that it does stays in memory.
     pub(crate) fn in_memory(&self) -> bool {
         self.overlay.in_memory
+    }
+
+    /// What became of the file, if it cannot be used again once it is closed.
+    pub(crate) fn file_loss(&self) -> Option<FileLoss> {
+        let file = &self.overlay.file;
+        if probe::link_count(file.as_fd()) == Some(0) {
+            return Some(FileLoss::Deleted);
+        }
+        let header = file.metadata().and_then(|meta| read_header(file, meta.len()));
+        header.is_ok_and(|header| header.is_err()).then_some(FileLoss::Spoiled)
     }
 
     /// Does it now: bytes moved (0 where none move), or `-errno`. The range lies within the member.

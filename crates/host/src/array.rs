@@ -9,7 +9,7 @@ use crate::{
     lead::{Lead, mending::check_speed},
     logs::{self, Replayed},
     memory::{Memory, Sizes},
-    message::{Address, Answer, Command, Done, Greeter, Message, Parcel, Peer},
+    message::{Address, Answer, Command, Deleted, Done, Greeter, Message, Parcel, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
     status::{Counters, Detail, Log, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
@@ -68,7 +68,7 @@ pub struct Parts {
     pub intent: Option<IntentConfig>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
-    /// The file that takes all writes in the members' place.
+    /// The file that takes all writes in the members' place, unless it has no name.
     pub overlay: Option<PathBuf>,
     /// Members whose superblocks are written before anything else is, by index: they were forced in.
     pub rewrite: Vec<usize>,
@@ -468,13 +468,12 @@ impl Handle {
         }
     }
 
-    /// Whose files were deleted, and whether the array can never be started without them. Nobody's once it has
-    /// stopped.
+    /// What is gone once it stops. Nothing once it has stopped.
     #[must_use]
-    pub fn deleted(&self) -> (Vec<String>, bool) {
+    pub fn deleted(&self) -> Deleted {
         match self.ask(Command::Deleted).recv() {
-            Ok(Answer::Deleted { paths, is_end }) => (paths, is_end),
-            _ => (Vec::new(), false),
+            Ok(Answer::Deleted(deleted)) => deleted,
+            _ => Deleted::default(),
         }
     }
 

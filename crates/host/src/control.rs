@@ -13,7 +13,7 @@ mod ask;
 use crate::array::Handle;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
-use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Settings};
+use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Settings};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -525,7 +525,7 @@ fn answer(line: &[u8], served: &Served) -> Value {
 /// Stops the array, but not against its end, nor under a file system on it.
 fn stop(request: &Value, served: &Served) -> Result<Value, String> {
     let force = flag(request, "force")?;
-    let (deleted, is_end) = served.handle.deleted();
+    let Deleted { mut paths, is_end, overlay } = served.handle.deleted();
     let name = || served.handle.detail().map_or("NAME".into(), |detail| detail.name);
     if !force && let Some(file) = (served.users)() {
         return Err(format!(
@@ -544,13 +544,21 @@ fn stop(request: &Value, served: &Served) -> Result<Value, String> {
              never be started again; it serves on, nothing was changed; copy it off first (`nbdcopy '{place}' \
              FILE`), or, if it has redundancy, `lapstrake add` spares and `lapstrake replace` these members; \
              `lapstrake stop {name} --force` gives its data up",
-            deleted.join(", ")
+            paths.join(", ")
         ));
     }
     let (sender, receiver) = mpsc::channel();
     (served.stop)(sender);
     let clean = receiver.recv().map_err(|_| "the array is being stopped already")?;
-    Ok(json!({ "ok": true, "clean": clean, "deleted": deleted, "is_end": is_end }))
+    let overlay_is_lost = overlay.is_some();
+    paths.extend(overlay);
+    Ok(json!({
+        "ok": true,
+        "clean": clean,
+        "deleted": paths,
+        "is_end": is_end,
+        "overlay_is_lost": overlay_is_lost,
+    }))
 }
 
 /// What changes an array while it is served.

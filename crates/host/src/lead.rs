@@ -20,7 +20,7 @@ use crate::{
     window::CheckWindow,
 };
 use bitmap::BitmapFile;
-use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool};
+use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool, overlay::FileLoss};
 use lapstrake_engine::{
     Desk, Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
@@ -85,6 +85,8 @@ pub(crate) struct Lead {
     /// Those that are to be closed.
     leaving: Vec<usize>,
     bitmap_file: Option<BitmapFile>,
+    /// The overlay's file was seen to be lost, and that was told.
+    overlay_loss: Option<FileLoss>,
     /// Who waits for a change of the bitmap.
     bitmap_answer: Option<Sender<Answer>>,
     /// Pages of the stripe caches for each member, and a change of that.
@@ -142,6 +144,7 @@ impl Lead {
                 path: path.into(),
                 deleted: false,
             }),
+            overlay_loss: None,
             bitmap_answer: None,
             cache_size: facts.detail.stripe_cache_size,
             resizing: None,

@@ -41,7 +41,7 @@ pub use join::{Join, join};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
-pub use message::{Answer, BitmapPlace, BitmapWish, Command, Done, Greeter, Settings};
+pub use message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Done, Greeter, Settings};
 pub use open::{
     GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe, probe_around,
 };

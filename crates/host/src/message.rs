@@ -230,14 +230,20 @@ pub enum Answer {
         stripe_cache: u32,
     },
     /// To [`Command::Deleted`].
-    Deleted {
-        /// Members that are not faulty.
-        paths: Vec<String>,
-        /// Without them the array can never be started again, as it could with them.
-        is_end: bool,
-    },
+    Deleted(Deleted),
     /// To [`Command::Stop`], when all is stable; false if the superblocks could not say clean.
     Stopped(bool),
+}
+
+/// What is gone once the array stops.
+#[derive(Clone, Debug, Default)]
+pub struct Deleted {
+    /// Members, not faulty, whose files were deleted.
+    pub paths: Vec<String>,
+    /// Without them the array can never be started again, as it could with them.
+    pub is_end: bool,
+    /// The overlay's file, if it was deleted or spoiled: what was written is gone.
+    pub overlay: Option<String>,
 }
 
 /// One shard's inbox, as others see it.

@@ -540,7 +540,7 @@ fn parts(
         resync_from,
         intent,
         bitmap_file,
-        overlay: request.overlay.clone(),
+        overlay: request.overlay.clone().filter(|_| !request.overlay_is_passing),
         rewrite,
         replays,
         lacks_journal,

@@ -1,9 +1,13 @@
-//! The lead's part in files of members and of the bitmap that are deleted while they serve. They go on serving, and
+//! The lead's part in files of members, of the bitmap and of an overlay that are deleted while they serve. They go on serving, and
 //! are gone for good when the server closes them, so that is told while something can still be done. It is looked
 //! for when somebody asks and at the stop, never beside I/O.
 
 use super::Lead;
-use crate::{core::Core, message::Answer};
+use crate::{
+    core::Core,
+    message::{Answer, Deleted},
+};
+use lapstrake_device::overlay::FileLoss;
 use lapstrake_engine::MemberId;
 use lapstrake_geometry::Slot;
 
@@ -27,6 +31,30 @@ impl Lead {
             ));
         }
         self.look_for_bitmap(core);
+        self.look_for_overlay(core);
+    }
+
+    fn look_for_overlay(&mut self, core: &Core) {
+        let Some(path) = self.facts.detail.overlay.as_ref().filter(|_| self.overlay_loss.is_none())
+        else {
+            return;
+        };
+        // All members lie beneath one overlay.
+        let there = (0..self.members.len()).filter(|&id| !self.members[id].gone);
+        let mut devices =
+            there.filter_map(|id| core.queue.member(core.device(MemberId(id as u16))));
+        self.overlay_loss = devices.find_map(|device| device.overlay_loss());
+        let what = match self.overlay_loss {
+            Some(FileLoss::Deleted) => "the overlay's file was deleted",
+            Some(FileLoss::Spoiled) => {
+                "the beginning of the overlay's file was cut off or written over"
+            }
+            None => return,
+        };
+        self.log.say(&format!(
+            "{path}: {what}; the array serves on, and all that was written to it is gone for good when the server \
+             stops; before that, copy it off"
+        ));
     }
 
     fn look_for_bitmap(&mut self, core: &Core) {
@@ -49,6 +77,7 @@ impl Lead {
         let members = self.detail(core).members;
         let lost = members.iter().filter(|member| member.deleted && member.state != "faulty");
         let paths = lost.map(|member| member.path.clone()).collect();
+        let overlay = self.facts.detail.overlay.clone().filter(|_| self.overlay_loss.is_some());
         let holds = |slot: Slot, also_deleted: bool| {
             members.iter().any(|member| {
                 let counts = member.state == "in_sync" && (also_deleted || !member.deleted);
@@ -57,6 +86,6 @@ impl Lead {
         };
         let survives =
             |also_deleted| self.facts.geometry.survives(|slot| holds(slot, also_deleted));
-        Answer::Deleted { paths, is_end: survives(true) && !survives(false) }
+        Answer::Deleted(Deleted { paths, is_end: survives(true) && !survives(false), overlay })
     }
 }
