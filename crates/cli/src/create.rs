@@ -94,8 +94,8 @@ pub struct Args {
     /// nothing is to be resynced or recovered
     #[arg(long)]
     assume_clean: bool,
-    /// Write over what the members hold; take a single member; do not make raid4, 5 and 6 by
-    /// recovery of the last member
+    /// Write over what the members hold, and over a bitmap's file that is there; take a single member; do
+    /// not make raid4, 5 and 6 by recovery of the last member
     #[arg(short, long)]
     force: bool,
     /// Write over what the members hold

@@ -139,7 +139,13 @@ fn a_bitmap_file_that_exists_is_refused_unless_forced() {
     std::fs::write(lab.path("bits"), "precious").unwrap();
     let line = "-l1 --assume-clean -b ./bits m0 m1";
     refused(&lab, &["m0", "m1", "bits"], line, 1, &["./bits: exists already"]);
-    lab.run(&format!("create data --force {line}")).ok();
+    let run = format!("--run {line}");
+    refused(&lab, &["m0", "m1", "bits"], &run, 1, &["./bits: exists already"]);
+    let made = lab.run(&format!("create data --force {line}")).ok();
+    assert!(!made.err.contains("bits"), "it held nothing known: {made:?}");
+    let again = lab.run(&format!("create data --force {line}")).ok();
+    let what = "./bits: holds the write-intent bitmap of array ";
+    assert!(again.err.contains(what), "{again:?}");
     let printed = lab.run("examine --bitmap bits").ok();
     assert!(printed.out.contains("Magic : 6d746962"), "{printed:?}");
 }

@@ -8,12 +8,12 @@
 use crate::open::{OpenArrayError, occupied_around, open_all, probe};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_geometry::{Layout, Level, Sectors};
-use lapstrake_metadata::Version;
 use lapstrake_metadata::create::{
     self, BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, Policy,
     Warning,
 };
 use lapstrake_metadata::detect::Finding;
+use lapstrake_metadata::{Version, bitmap, uuid_text};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -79,9 +79,9 @@ pub struct NewArray {
     pub uuid: Option<[u8; 16]>,
     /// The members are in sync already.
     pub assume_clean: bool,
-    /// As mdadm's `--force`: a single member, no member made by recovery.
+    /// As mdadm's `--force`: a single member, no member made by recovery; and a bitmap's file that is there.
     pub force: bool,
-    /// Write over what the members hold.
+    /// Write over what the members hold; not over a bitmap's file, which no member is.
     pub overwrite: bool,
     /// Now, in seconds since 1970.
     pub now: u64,
@@ -241,16 +241,17 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
         NewBitmap::File(path) => Some(path.clone()),
         _ => None,
     };
-    if !wanted.overwrite {
-        if !lost.is_empty() {
-            return Err(PrepareError::Occupied(lost));
-        }
-        if let Some(path) = bitmap_file.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
+    if !wanted.overwrite && !lost.is_empty() {
+        return Err(PrepareError::Occupied(lost));
+    }
+    if let Some(path) = bitmap_file.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
+        if !wanted.force {
             return Err(PrepareError::BitmapFile(path.clone()));
         }
-    }
-    if let Some(held) = bitmap_file.as_ref().and_then(|path| held_by(path)) {
-        return Err(PrepareError::BitmapOver(held));
+        if let Some(held) = held_by(path) {
+            return Err(PrepareError::BitmapOver(held));
+        }
+        lost.extend(bitmap_in(path));
     }
     Ok(Prepared { plan, members, old, lost, bitmap_file })
 }
@@ -260,6 +261,16 @@ pub(crate) fn held_by(path: &Path) -> Option<Occupied> {
     let file = Member::peek(&MemberSpec::whole(path)).ok()?;
     let found = probe(&file).ok()?;
     Some(Occupied::of(MemberSpec::whole(path), found.0.first()?))
+}
+
+/// The bitmap that a file holds.
+fn bitmap_in(path: &Path) -> Option<Occupied> {
+    let mut head = [0; 256];
+    let file = Member::peek(&MemberSpec::whole(path)).ok()?;
+    file.read_at(0, &mut head).ok()?;
+    let uuid = bitmap::Superblock::parse(&head).ok()?.uuid;
+    let what = format!("the write-intent bitmap of array {}", uuid_text(uuid));
+    Some(Occupied { member: MemberSpec::whole(path), what, offset: 0 })
 }
 
 /// Slots, spares and the journal, in the order of the plan's indices.
