@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::json;
-use support::{Lab, exists, installed, not_run};
+use support::{Lab, Ran, exists, installed, not_run};
 
 /// Runs a `create` that must be refused, and sees that no byte of any member changed.
 fn refused(lab: &Lab, members: &[&str], line: &str, code: i32, words: &[&str]) {
@@ -148,6 +148,20 @@ fn a_bitmap_file_that_exists_is_refused_unless_forced() {
     assert!(again.err.contains(what), "{again:?}");
     let printed = lab.run("examine --bitmap bits").ok();
     assert!(printed.out.contains("Magic : 6d746962"), "{printed:?}");
+}
+
+/// What would be lost: the way to repeat the command once there is room.
+#[test]
+fn a_bitmap_file_that_cannot_be_written_is_gone_again() {
+    let lab = Lab::new(&[16, 16]);
+    let program = env!("CARGO_BIN_EXE_lapstrake");
+    // Files are opened, and nothing can be written to them.
+    let line = format!("ulimit -f 0; trap '' XFSZ; exec {program} create data -l1 -b ./bits m0 m1");
+    let refused = Ran::of(lab.command("sh").args(["-c", &line]).output().unwrap());
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("bits: cannot write the bitmap"), "{refused:?}");
+    assert!(!lab.path("bits").exists());
+    lab.run("create data -l1 -b ./bits m0 m1").ok();
 }
 
 #[test]

@@ -395,6 +395,16 @@ impl Prepared {
     /// # Errors
     /// [`WriteError`].
     pub fn write(&self) -> Result<(), WriteError> {
+        let file = self.bitmap_file.as_ref().filter(|path| path.symlink_metadata().is_err());
+        let written = self.write_all();
+        if let (Some(path), Err(WriteError { begun: false, .. })) = (file, &written) {
+            // Made in vain, it would be in the way of the next attempt.
+            let _ = fs::remove_file(path);
+        }
+        written
+    }
+
+    fn write_all(&self) -> Result<(), WriteError> {
         if let (Some(path), Some(bytes)) = (&self.bitmap_file, &self.plan.bitmap_file) {
             let failed = |source| WriteError {
                 path: path.clone(),
