@@ -51,8 +51,13 @@ pub fn run(args: &Args) -> Outcome {
     for spec in &args.members {
         let well = match Look::at(spec) {
             Ok(look) if args.json => {
-                values.push(json::member(&look));
-                look.superblock().is_some()
+                let value = json::member(&look, args.bitmap);
+                let well = match args.bitmap {
+                    true => value["bitmap"].get("error").is_none(),
+                    false => look.superblock().is_some(),
+                };
+                values.push(value);
+                well
             }
             Ok(look) => {
                 let (text, well) = text(args, &look);

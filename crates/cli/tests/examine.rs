@@ -4,6 +4,7 @@
 mod support;
 
 use lapstrake_kernel_md::{Kernel, available_or_say};
+use serde_json::json;
 use support::{Lab, installed, not_run};
 
 /// Both programs' lines about a member.
@@ -210,4 +211,20 @@ fn features_that_cannot_be_acted_upon_are_named() {
     let ran = lab.run("serve m0 m1");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("clustered"), "{ran:?}");
+}
+
+#[test]
+fn a_bitmap_file_is_told_in_json_as_in_text() {
+    let lab = Lab::new(&[16, 16]);
+    lab.run("create data -l1 --assume-clean -b ./bits m0 m1").ok();
+    let told = lab.run("examine --bitmap --json bits m0").ok().json();
+    let uuid = &told[1]["superblock"]["uuid"];
+    assert_eq!((&told[0]["superblock"], &told[0]["bitmap"]["uuid"]), (&json!(null), uuid));
+    assert_eq!(told[1]["bitmap"], json!(null), "not an internal one");
+    lab.file("empty", 1 << 20);
+    for json in ["", "--json"] {
+        assert_eq!(lab.run(&format!("examine --bitmap {json} empty")).code, 1);
+    }
+    let plain = lab.run("examine --json bits");
+    assert_eq!((plain.code, &plain.json()[0]["bitmap"]), (1, &json!(null)));
 }

@@ -2,19 +2,24 @@
 
 use super::v1::{array_bytes, level_name};
 use crate::text;
-use lapstrake_host::scan::Look;
+use lapstrake_host::scan::{BitmapLook, Look, LookError};
 use lapstrake_metadata::detect::Finding;
 use lapstrake_metadata::{Role, Superblock, v1, v090};
 use serde_json::{Map, Value, json};
 
-/// One member.
-pub fn member(look: &Look) -> Value {
+/// One member, or with `or_bitmap_file` the file of a bitmap.
+pub fn member(look: &Look, or_bitmap_file: bool) -> Value {
     let best = look.superblock();
+    let found = match best {
+        Some(sb) => look.bitmap(sb),
+        None if or_bitmap_file => look.bitmap_file().map(Some),
+        None => Ok(None),
+    };
     json!({
         "member": look.spec().to_string(),
         "size_bytes": look.size().bytes(),
         "superblock": best.map(superblock),
-        "bitmap": best.map(|sb| bitmap(look, sb)),
+        "bitmap": bitmap(found),
         "bad_blocks": best.map(|sb| bad_blocks(look, sb)),
         "findings": look.findings().0.iter().map(finding).collect::<Vec<_>>(),
     })
@@ -107,8 +112,8 @@ fn fields_v090(sb: &v090::Superblock) -> Value {
     fields
 }
 
-fn bitmap(look: &Look, sb: &Superblock) -> Value {
-    match look.bitmap(sb) {
+fn bitmap(found: Result<Option<BitmapLook>, LookError>) -> Value {
+    match found {
         Ok(None) => Value::Null,
         Ok(Some(found)) => {
             let sb = &found.superblock;
