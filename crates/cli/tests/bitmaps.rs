@@ -516,3 +516,18 @@ fn a_fifo_is_no_place_for_a_bitmap_and_nobody_waits_for_its_reader() {
     assert!(refused.code == 1 && refused.err.contains("fifo"), "{refused:?}");
     server.stop();
 }
+
+#[test]
+fn a_new_bitmap_is_not_called_out_of_date() {
+    for version in ["0.90", "1.2"] {
+        let lab = Lab::new(&[16, 16]);
+        lab.run(&format!("create data -e {version} -l1 -b internal --assume-clean m0 m1")).ok();
+        for turn in 0..2 {
+            let mut server = lab.serve_data("m0 m1");
+            lab.fill(&server, &pattern(turn, 8192));
+            server.signal("-TERM");
+            let (code, said) = server.end();
+            assert!(code == 0 && !said.contains("out of date"), "{version}, {turn}: {said}");
+        }
+    }
+}

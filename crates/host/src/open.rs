@@ -318,7 +318,9 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     }
     let stale_bitmap = parts.intent.as_ref().zip(superblocks[assembly.freshest].as_ref());
     let stale_bitmap = stale_bitmap.is_some_and(|(intent, sb)| {
-        intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
+        // As mdadm, 0.90 begins with one event of which a new bitmap, all set, does not know.
+        let is_new = intent.superblock.events == 0 && sb.events() <= 1;
+        !is_new && intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     });
     Ok(Opened { parts, assembly, report, stale_bitmap, unread_bitmaps, new_overlay, given_up })
 }
