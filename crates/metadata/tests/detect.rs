@@ -145,7 +145,7 @@ fn small_devices_hold_what_fits() {
 
 /// A tool, its arguments with FILE for the device and DIR for a directory, and what it leaves there. (LVM's take no
 /// files, ZFS's are not in Debian: their signatures are tested with made-up bytes only.)
-const TOOLS: [(&str, &str, &[Foreign]); 27] = [
+const TOOLS: [(&str, &str, &[Foreign]); 28] = [
     ("mkfs.ext2", "-Fq FILE", &[Foreign::Ext2]),
     ("mkfs.ext3", "-Fq FILE", &[Foreign::Ext3]),
     ("mkfs.ext4", "-Fq FILE", &[Foreign::Ext4]),
@@ -153,6 +153,7 @@ const TOOLS: [(&str, &str, &[Foreign]); 27] = [
     ("mkfs.btrfs", "-q FILE", &[Foreign::Btrfs]),
     ("mkfs.f2fs", "-q FILE", &[Foreign::F2fs]),
     ("mkfs.nilfs2", "-q FILE", &[Foreign::Nilfs2, Foreign::Nilfs2]),
+    ("mkfs.erofs", "FILE DIR", &[Foreign::Erofs]),
     ("mksquashfs", "DIR FILE -quiet -no-progress -noappend", &[Foreign::SquashFs]),
     ("genisoimage", "-quiet -o FILE DIR", &[Foreign::Iso9660]),
     ("mkudffs", "FILE", &[Foreign::Udf]),
@@ -234,4 +235,12 @@ fn what_the_owners_tools_write_is_found() {
     if !not_run.is_empty() {
         eprintln!("NOT RUN: signatures of {}", not_run.join(", "));
     }
+}
+
+#[test]
+fn an_erofs_image_is_found_by_its_magic() {
+    let mut image = empty();
+    image[1024..1028].copy_from_slice(&[0xe2, 0xe1, 0xf5, 0xe0]);
+    let kind = Foreign::Erofs;
+    assert_eq!(probed(&image).0, [Finding::Foreign { kind, offset: 1024 }]);
 }

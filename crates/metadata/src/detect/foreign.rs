@@ -16,6 +16,7 @@ pub enum Foreign {
     ReiserFs,
     Jfs,
     F2fs,
+    Erofs,
     Nilfs2,
     SquashFs,
     HfsPlus,
@@ -53,6 +54,7 @@ impl fmt::Display for Foreign {
             Self::ReiserFs => "a ReiserFS filesystem",
             Self::Jfs => "a JFS filesystem",
             Self::F2fs => "an F2FS filesystem",
+            Self::Erofs => "an EROFS filesystem",
             Self::Nilfs2 => "a NILFS2 filesystem",
             Self::SquashFs => "a squashfs filesystem",
             Self::HfsPlus => "an HFS+ filesystem",
@@ -82,7 +84,7 @@ impl fmt::Display for Foreign {
 }
 
 /// What is recognised by some bytes at one place.
-const SIGNATURES: [(Foreign, u64, &[u8]); 42] = [
+const SIGNATURES: [(Foreign, u64, &[u8]); 43] = [
     (Foreign::Xfs, 0, b"XFSB"),
     (Foreign::Btrfs, 0x10040, b"_BHRfS_M"),
     (Foreign::ReiserFs, 0x10034, b"ReIsErFs"),
@@ -90,6 +92,7 @@ const SIGNATURES: [(Foreign, u64, &[u8]); 42] = [
     (Foreign::ReiserFs, 0x10034, b"ReIsEr3Fs"),
     (Foreign::Jfs, 0x8000, b"JFS1"),
     (Foreign::F2fs, 0x400, &[0x10, 0x20, 0xf5, 0xf2]),
+    (Foreign::Erofs, 0x400, &[0xe2, 0xe1, 0xf5, 0xe0]),
     (Foreign::Nilfs2, 0x400, NILFS2),
     // With the version, for two bytes are too few.
     (Foreign::HfsPlus, 0x400, b"H+\0\x04"),
