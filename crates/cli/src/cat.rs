@@ -31,7 +31,7 @@ Exit codes:
   0  everything was read
   1  the array cannot be assembled, or something could not be read or written
   2  usage
-  3  all was read but what --skip-unreadable left out";
+  3  all was read but what --skip-unreadable left out, or the array ends before --length";
 
 /// Write an array's contents to standard output or a file, without serving it.
 ///
@@ -51,7 +51,7 @@ pub struct Args {
     /// Where to begin, in bytes (with K, M, G or T: powers of 1024)
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = options::bytes)]
     offset: u64,
-    /// How much to write [default: up to the end]
+    /// How much to write [default: up to the end]; where the array ends before, what there is
     #[arg(long, value_name = "SIZE", value_parser = options::bytes)]
     length: Option<u64>,
     #[command(flatten)]
@@ -107,7 +107,8 @@ pub fn run(args: &Args) -> Outcome {
         );
     }
     tell_skipped(&skipped);
-    Ok(if skipped.is_empty() { Exit::Done } else { Exit::Degraded })
+    let is_short = args.length.is_some_and(|wanted| bytes < wanted);
+    Ok(if skipped.is_empty() && !is_short { Exit::Done } else { Exit::Degraded })
 }
 
 /// What was copied, bytes.

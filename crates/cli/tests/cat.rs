@@ -35,6 +35,9 @@ fn all_of_it_any_part_of_it_and_nothing_are_read() {
         assert!(output.status.success(), "{output:?}");
         assert!(output.stdout == contents[from..from + len], "{len} bytes at {from}");
     }
+    let ran = lab.run("cat -o part --json --length 1T --offset 4K m0 m1");
+    assert_eq!((ran.code, &ran.json()["bytes"]), (3, &(size - 4096).into()), "{ran:?}");
+    assert!(ran.err.contains("the array ends after") && lab.read("part") == contents[4096..]);
     let ran = lab.run("cat --offset 1T m0 m1");
     assert_eq!(ran.code, 2, "{}", ran.err);
 }
