@@ -531,3 +531,30 @@ fn a_new_bitmap_is_not_called_out_of_date() {
         }
     }
 }
+
+/// What would be lost: the bits, which nobody finds there, and with them the writes since.
+#[test]
+fn a_bitmap_that_lies_before_the_member_is_refused() {
+    let lab = Lab::new(&[16, 16]);
+    lab.run("create data -e 1.2 -l1 -b internal --assume-clean m0 m1").ok();
+    for member in ["m0", "m1"] {
+        let mut sb = lab.read(member)[4096..8192].to_vec();
+        sb[96..100].copy_from_slice(&i32::MIN.to_le_bytes());
+        sb[216..220].fill(0);
+        let max_dev = u32::from_le_bytes(sb[220..224].try_into().unwrap());
+        let words = sb[..256 + 2 * max_dev as usize].chunks(4);
+        let word = |w: &[u8]| u64::from(u32::from_le_bytes(w.try_into().unwrap()));
+        let sum: u64 = words.map(word).sum();
+        let folded = (sum & 0xffff_ffff) as u32;
+        sb[216..220].copy_from_slice(&folded.wrapping_add((sum >> 32) as u32).to_le_bytes());
+        lab.write_at(member, 4096, &sb);
+    }
+    let refused = lab.run("serve m0 m1");
+    let what = "places it -2147483648 sectors from itself, outside of the member";
+    assert!(refused.code == 1 && refused.err.contains(what), "{refused:?}");
+    assert!(lab.run("examine m0").ok().out.contains(what));
+    let shown = lab.run("examine --bitmap m0");
+    assert!(shown.code == 1 && shown.err.contains(what), "{shown:?}");
+    let read = lab.run("serve --read-only m0 m1 --run true");
+    assert!(read.code == 0 && read.err.contains(what), "{read:?}");
+}

@@ -602,7 +602,18 @@ fn intent(
             let (id, sector) = found.unwrap_or((assembly.freshest, sector));
             (&devices[id], sector.0 * 512, false)
         }
-        (None, None) => return Ok(None),
+        (None, None) => match freshest.bitmap_offset_beyond() {
+            None => return Ok(None),
+            Some(offset) => {
+                let place = devices[assembly.freshest].spec().to_string();
+                let error = OpenArrayError::Bitmap { place, error: BitmapError::Beyond { offset } };
+                if is_read_only {
+                    unread.push(reason(&error));
+                    return Ok(None);
+                }
+                return Err(error);
+            }
+        },
     };
     let (mut sb, mut bits) = match read_bitmap(source, start, external, freshest) {
         // Nothing is written that it would have to tell of.

@@ -116,6 +116,12 @@ pub enum BitmapError {
         /// As stored.
         found: u32,
     },
+    /// It would lie before the member's start.
+    #[error("the superblock places it {offset} sectors from itself, outside of the member")]
+    Beyond {
+        /// As stored.
+        offset: i32,
+    },
     /// The bitmap is another array's.
     #[error("bitmap belongs to another array")]
     Uuid {

@@ -518,6 +518,16 @@ impl Superblock {
         }
     }
 
+    /// The distance of an internal bitmap that the superblock places before the member's start.
+    pub fn bitmap_offset_beyond(&self) -> Option<i32> {
+        match self {
+            Self::V1(sb) if sb.has(feature::BITMAP_OFFSET) && self.bitmap_sector().is_none() => {
+                Some(sb.bitmap_offset)
+            }
+            _ => None,
+        }
+    }
+
     /// Sectors from the superblock to the internal bitmap, if there is one.
     pub fn bitmap_offset(&self) -> Option<i32> {
         let from = self.super_sector().0;

@@ -3,6 +3,7 @@
 use crate::text;
 use lapstrake_host::scan::{BitmapLook, Look, LookError};
 use lapstrake_metadata::Superblock;
+use lapstrake_metadata::bitmap::BitmapError;
 use lapstrake_metadata::detect::Finding;
 use lapstrake_metadata::uuid_text;
 
@@ -73,6 +74,10 @@ pub fn others(look: &Look, best: Option<&Superblock>) -> String {
     let mut lines: Vec<String> = Vec::new();
     if let Some(what) = best.and_then(Superblock::unsupported) {
         lines.push(format!("    Unsupported : {what}"));
+    }
+    if let Some(offset) = best.and_then(Superblock::bitmap_offset_beyond) {
+        lines
+            .push(format!("    Unsupported : internal bitmap: {}", BitmapError::Beyond { offset }));
     }
     for finding in &look.findings().0 {
         let is_best = matches!(finding, Finding::Md { superblock: Ok(sb), .. } if Some(sb) == best);

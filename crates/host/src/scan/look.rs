@@ -122,6 +122,10 @@ impl Look {
     /// # Errors
     /// [`LookError`].
     pub fn bitmap(&self, sb: &Superblock) -> Result<Option<BitmapLook>, LookError> {
+        if let Some(offset) = sb.bitmap_offset_beyond() {
+            let source = BitmapError::Beyond { offset };
+            return Err(LookError::Bitmap { spec: self.spec().clone(), source });
+        }
         let Some(sector) = sb.bitmap_sector() else { return Ok(None) };
         let at = sector.0.saturating_mul(512);
         let rest = self.member.size().saturating_sub(at);
