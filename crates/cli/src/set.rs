@@ -26,7 +26,7 @@ Examples:
 
 Exit codes:
   0  all are set
-  1  none is, unless the message says so: one is not known or out of range, or the array is not served
+  1  none is, unless the message says so: one is out of range, or the array is not served
   2  usage";
 
 /// The setting that is not the server's.
@@ -53,8 +53,8 @@ fn setting(text: &str) -> Result<(String, Value), String> {
             bytes if bytes.is_multiple_of(4096) => (bytes >> 10).into(),
             _ => return Err(format!("{value} is no whole number of pages of 4 KiB")),
         },
-        // The server knows which there are.
-        _ => value.into(),
+        "check_window" => value.into(),
+        _ => return Err(format!("no setting {key:?}; --help lists them")),
     };
     Ok((key.to_owned(), value))
 }

@@ -218,10 +218,10 @@ fn settings_are_set_and_told() {
     let (ran, asked) = fake.run(line, [answer]);
     assert_eq!(ran.ok().out, "data: sync_speed_max=50000\ndata: sync_speed_min=10\n");
     assert_eq!(asked, [json!({ "command": "set", "settings": settings })]);
-    let (ran, _) = fake.run("set data colour=3", [refused("unknown setting \"colour\"")]);
-    assert_eq!((ran.code, &*ran.err), (1, "lapstrake: data: unknown setting \"colour\"\n"));
-    for wrong in ["set data", "set data sync_speed_min", "set data sync_speed_min=fast"] {
-        assert_eq!(fake.run(wrong, []).0.code, 2, "{wrong}");
+    let (ran, _) = fake.run("set data check_window=22-6", [refused("no such window")]);
+    assert_eq!((ran.code, &*ran.err), (1, "lapstrake: data: no such window\n"));
+    for wrong in ["", " sync_speed_min", " sync_speed_min=fast", " sync_speed_min=1 colour=3"] {
+        assert_eq!(fake.run(&format!("set data{wrong}"), []).0.code, 2, "{wrong}");
     }
 }
 
