@@ -58,7 +58,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     fuse: Option<PathBuf>,
     /// Never write to the members: keep all writes in this copy-on-write file, which is made if it
-    /// is not there and continued if it is
+    /// is not there and continued if it is; when it has no room left, writes fail until the array was
+    /// stopped and started again with more
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
     /// Refuse writes, and write nothing to the members

@@ -599,3 +599,38 @@ fn a_stop_does_not_wait_for_members_that_are_faulty() {
     stop.args(["60", env!("CARGO_BIN_EXE_lapstrake"), "stop", "data"]);
     assert_eq!(stop.status().unwrap().code(), Some(0));
 }
+
+/// What would be lost: the array, member by member, to a file system that is full beneath their overlay.
+#[test]
+fn a_full_overlay_costs_no_member_and_with_more_room_the_array_starts_again() {
+    if !installed("nbdcopy") {
+        return not_run("writing beneath a full overlay", "nbdcopy is not installed");
+    }
+    let lab = Lab::new(&[16; 4]);
+    lab.run("create data -l6 -c64 --assume-clean m0 m1 m2 m3").ok();
+    let program = env!("CARGO_BIN_EXE_lapstrake");
+    // Blocks of 512 or 1024 bytes.
+    let line = format!(
+        "ulimit -f 4096; exec {program} serve --json --name data --nbd unix:full.sock --overlay over m0 m1 m2 m3"
+    );
+    let mut server = Server::start(lab.command("sh").args(["-c", &line]));
+    let some = pattern(1, 256 << 10);
+    lab.fill(&server, &some);
+    std::fs::write(lab.path("much"), pattern(2, 16 << 20)).unwrap();
+    let refused = lab.other(&format!("nbdcopy much {}", server.uri())).unwrap();
+    assert_ne!(refused.code, 0, "there is no room for it");
+    let detail = lab.detail();
+    assert!((0..4).all(|at| detail["members"][at]["state"] == "in_sync"), "{detail}");
+    let stopped = lab.run("stop data");
+    assert_eq!(stopped.code, 1, "it cannot say clean: {stopped:?}");
+    let (_, said) = server.end();
+    assert!(said.contains("no room left for the overlay's file"), "{said}");
+    assert!(!said.contains("is used no more"), "{said}");
+    let server = lab.serve_data("--overlay over m0 m1 m2 m3");
+    lab.run("wait data --timeout 60").ok();
+    let detail = lab.detail();
+    assert!((0..4).all(|at| detail["members"][at]["state"] == "in_sync"), "{detail}");
+    lab.fill(&server, &pattern(3, 12 << 20));
+    assert!(lab.contents(&server)[..12 << 20] == pattern(3, 12 << 20));
+    server.stop();
+}

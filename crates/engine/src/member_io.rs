@@ -175,6 +175,9 @@ impl Shard {
         if self.members.has_failed(member) {
             return true;
         }
+        if self.no_room {
+            return false;
+        }
         let survives = self.survives_without(member);
         if survives && self.members.fail(member) {
             self.note(Notice::Failed(member));
@@ -263,7 +266,7 @@ impl Shard {
     /// unless what it lacks is, or goes, on record as bad.
     fn write_failed(&mut self, io: &Io) -> bool {
         let range = self.range_of(io);
-        if range.is_empty() || self.members.has_failed(io.member) {
+        if range.is_empty() || self.no_room || self.members.has_failed(io.member) {
             return self.fail_if_survivable(io.member);
         }
         if self.members.is_on_record(io.member, &range) {

@@ -127,6 +127,8 @@ pub enum Loss {
     Metadata,
     /// The journal failed. What was answered is on the members, or will be at the next start with it.
     Journal,
+    /// What takes the writes of all members is full.
+    Room,
 }
 
 /// Where a member stands.
@@ -195,6 +197,8 @@ pub struct Supervisor {
     asked: bool,
     pub(crate) stopping: bool,
     pub(crate) broken: bool,
+    /// What takes the writes of all members is full: no member is to blame for one that fails.
+    no_room: bool,
     pub(crate) unrecorded: Vec<MemberId>,
     /// Something besides failures is to be put on record.
     pub(crate) record: bool,
@@ -276,6 +280,7 @@ impl Supervisor {
             asked: false,
             stopping: false,
             broken: false,
+            no_room: false,
             unrecorded: Vec::new(),
             record: config.was_replayed,
             update: None,
@@ -338,6 +343,7 @@ impl Supervisor {
                 self.tail = Some(position);
                 self.record |= is_urgent;
             }
+            Notice::NoRoom => self.no_room(),
             Notice::JournalRests(end) => self.journal_end = end,
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
@@ -407,6 +413,22 @@ impl Supervisor {
             }
         }
         self.proceed();
+    }
+
+    /// As [`Shard::handle_no_room`], before a metadata write or flush is reported that failed so.
+    ///
+    /// [`Shard::handle_no_room`]: crate::Shard::handle_no_room
+    pub fn handle_no_room(&mut self, now: Time) {
+        self.now = now;
+        if self.geometry.level().has_redundancy() {
+            self.no_room();
+        }
+        self.proceed();
+    }
+
+    fn no_room(&mut self) {
+        self.no_room = true;
+        self.give_up(Loss::Room);
     }
 
     /// Time has come to [`Self::poll_deadline`].
@@ -605,6 +627,9 @@ impl Supervisor {
         let member = &self.members[usize::from(id.0)];
         if !member.is_present() {
             return true;
+        }
+        if self.no_room {
+            return false;
         }
         if member.standing == Standing::Journal {
             self.fail_journal(id);

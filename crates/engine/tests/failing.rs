@@ -566,3 +566,38 @@ fn what_is_told_as_bad_is_so_but_for_what_was_written_meanwhile() {
         assert_eq!(reply.is_some_and(|reply| reply.result.is_ok()), expected, "{at}");
     }
 }
+
+/// What would be lost: the members, one by one, over an overlay that they share and that is full.
+#[test]
+fn a_write_without_room_costs_no_member_and_is_the_last() {
+    let mut shard = raid5(3, 0, Sectors(8), None);
+    shard.handle_order(NOW, &Order::Active);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    shard.handle_request(
+        NOW,
+        Request { id: RequestId(1), kind: write, sector: Sector(0), len: Sectors(8) },
+    );
+    let mut answer = None;
+    while let Some(effect) = shard.poll_effect() {
+        match effect {
+            Effect::Io(io) => {
+                let ok = io.kind == IoKind::Read;
+                if !ok {
+                    shard.handle_no_room(NOW);
+                }
+                shard.handle_completion(NOW, io.id, ok);
+            }
+            Effect::Reply(reply) => answer = Some(reply.result),
+            _ => {}
+        }
+    }
+    assert_eq!(answer, Some(Err(RequestError::Io)));
+    let told: Vec<_> = std::iter::from_fn(|| shard.poll_notice()).collect();
+    assert_eq!(told.iter().filter(|notice| **notice == Notice::NoRoom).count(), 1, "{told:?}");
+    assert!(!told.iter().any(|notice| matches!(notice, Notice::Failed(_))), "{told:?}");
+    assert!((0..3).all(|member| !shard.has_failed(MemberId(member))));
+    let (ios, reply, _) = does(&mut shard, write, 64, |_| true);
+    assert_eq!((ios.len(), reply.map(|r| r.result)), (0, Some(Err(RequestError::Io))));
+    let (ios, reply, _) = does(&mut shard, RequestKind::Read(BUF), 0, |_| true);
+    assert_eq!((ios.len(), reply.map(|r| r.result)), (1, Some(Ok(()))));
+}

@@ -457,6 +457,7 @@ impl Core {
                 return;
             }
         }
+        self.heed_room(id, result);
         if result < 0
             && let Some((member, sector)) = self.engine.place_of(id)
             && !self.engine.has_failed(member)
@@ -472,6 +473,21 @@ impl Core {
             }
         }
         self.engine.handle_completion(self.now(), id, result >= 0);
+    }
+
+    /// An overlay that is full is no failure of the member that wanted room in it.
+    fn heed_room(&mut self, id: IoId, result: i32) {
+        if let Some((member, _)) = self.engine.place_of(id)
+            && self.is_overlay_full(self.device(member), result)
+        {
+            self.engine.handle_no_room(self.now());
+        }
+    }
+
+    /// Whether an operation ended so since the overlay's file cannot grow.
+    pub(crate) fn is_overlay_full(&self, device: usize, result: i32) -> bool {
+        matches!(-result, libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+            && self.queue.member(device).is_some_and(|member| member.is_overlaid())
     }
 
     /// When there is more to tell of I/O that failed.
@@ -495,6 +511,7 @@ impl Core {
 
     pub(crate) fn flush_done(&mut self, key: u32, result: i32) {
         let id = self.flushing.remove(key as usize);
+        self.heed_room(id, result);
         self.engine.handle_completion(self.now(), id, result >= 0);
     }
 

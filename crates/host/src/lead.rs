@@ -297,7 +297,9 @@ impl Lead {
     }
 
     pub(crate) fn op_done(&mut self, core: &mut Core, key: u32, result: i32) {
-        match self.work.remove(key as usize) {
+        let errand = self.work.remove(key as usize);
+        self.heed_room(core, &errand, result);
+        match errand {
             Errand::Flush { member } => {
                 if result < 0 {
                     self.say_unflushed(member, result);
@@ -312,6 +314,22 @@ impl Lead {
             }
             Errand::Accept { listener } => self.accepted(core, listener, result),
             Errand::FinalFlush { member } => self.final_flush_done(core, member, result),
+        }
+    }
+
+    /// An overlay that is full is no failure of the member that wanted room in it.
+    fn heed_room(&mut self, core: &Core, errand: &Errand, result: i32) {
+        let device = match errand {
+            Errand::Flush { member } | Errand::FinalFlush { member } => {
+                core.device(MemberId(*member as u16))
+            }
+            Errand::Write { write, .. } => self.device_of(core, write.target),
+            Errand::Accept { .. } => return,
+        };
+        if let Some(supervisor) = &mut self.supervisor
+            && core.is_overlay_full(device, result)
+        {
+            supervisor.handle_no_room(core.now());
         }
     }
 

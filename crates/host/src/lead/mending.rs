@@ -579,6 +579,7 @@ fn what_broke(loss: Loss) -> &'static str {
     match loss {
         Loss::Data => "a write failed on a member that the array cannot do without",
         Loss::Journal => "the journal failed",
+        Loss::Room => "there is no room left for the overlay's file",
         Loss::Metadata => "superblocks or bitmap can no longer be written",
     }
 }
@@ -594,6 +595,10 @@ fn after_loss(loss: Loss) -> &'static str {
         Loss::Journal => {
             "what was answered is on the members; mend the journal's device, then start it again \
              with it; or without it, by --force --without-journal"
+        }
+        Loss::Room => {
+            "no member is failed for it, and what was flushed before is safe; stop the array, make room where the \
+             overlay is, or move it to where there is some, then start it again with it"
         }
         Loss::Metadata => {
             "what was flushed before is safe; mend what refuses writes (a member or the bitmap's file: the \
