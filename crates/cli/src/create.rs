@@ -326,7 +326,7 @@ impl Summary<'_> {
 
     fn serve_arguments(&self) -> String {
         let given = self.wanted.members.iter().flatten().chain(&self.wanted.journal);
-        let paths = given.map(|spec| quoted(&spec.to_string()));
+        let paths = given.map(|spec| quoted(&spec.exact()));
         let mut words: Vec<String> = paths.collect();
         if !self.records_name() {
             words.insert(0, format!("--name {}", quoted(&self.wanted.name)));
@@ -352,7 +352,22 @@ pub fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    if !word.contains(char::is_control) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    // As bash, zsh and ksh take it; it does nothing to the terminal.
+    let mut text = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\'' | '\\' => text.extend(['\\', c]),
+            c if c.is_control() => {
+                let mut utf8 = [0; 4];
+                c.encode_utf8(&mut utf8).bytes().for_each(|byte| text += &format!("\\x{byte:02x}"));
+            }
+            c => text.push(c),
+        }
+    }
+    text + "'"
 }
 
 fn report(wanted: &NewArray, prepared: &Prepared) -> Value {
@@ -418,5 +433,6 @@ mod tests {
         assert_eq!(quoted("a.img@1M+2M"), "a.img@1M+2M");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("a\u{1b}[2J'\\b"), r"$'a\x1b[2J\'\\b'");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, target::Target};
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{MemberSpec, harmless};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -283,7 +283,7 @@ fn removed(reply: &Value, _: &str) -> String {
 /// What to call a member when speaking to its server, which has another working directory.
 fn absolute(spec: &MemberSpec) -> Result<String, Failure> {
     let path = options::absolute(&spec.path)?.into();
-    Ok(MemberSpec { path, ..spec.clone() }.to_string())
+    Ok(MemberSpec { path, ..spec.clone() }.exact())
 }
 
 /// What the user calls a member that is there already.
@@ -298,7 +298,7 @@ impl From<OsString> for Name {
 
 impl Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.display().fmt(f)
+        f.write_str(&harmless(&self.0.to_string_lossy()))
     }
 }
 

@@ -158,3 +158,21 @@ fn output_without_room_is_an_error() {
         assert!(output.status.code() == Some(1) && said.contains("No space left"), "{said}");
     }
 }
+
+#[test]
+fn a_files_name_does_nothing_to_the_terminal() {
+    let lab = Lab::new(&[16]);
+    lab.file("a\u{1b}[2Jz", 16 << 20);
+    let made = lab.run("create data -l1 --assume-clean m0 a\u{1b}[2Jz").ok();
+    assert!(made.out.contains("serve m0 $'a\\x1b[2Jz'"), "{made:?}");
+    let mut server = lab.serve_data("m0 a\u{1b}[2Jz");
+    let lines = ["status data", "detail data", "scan m0 a\u{1b}[2Jz", "fail data a\u{1b}[2Jz"];
+    let ran: Vec<_> = lines.iter().map(|line| lab.run(line)).collect();
+    server.signal("-TERM");
+    let said = server.end().1;
+    let texts = ran.iter().chain([&made]).flat_map(|ran| [&ran.out, &ran.err]);
+    for text in texts.chain([&said]) {
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+    assert!(ran[3].code == 0 && said.contains("a\u{fffd}[2Jz failed"), "{said}");
+}

@@ -62,13 +62,19 @@ impl MemberSpec {
     /// absolute path, and as [`MemberSpec::resolved`], now and if its file should be deleted.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let named = |path| Self { path, ..self.clone() }.to_string();
+        let named = |path| Self { path, ..self.clone() }.exact();
         let absolute = std::path::absolute(&self.path).ok();
         let paths = [absolute, in_directory(&self.path), self.path.canonicalize().ok()];
-        let mut names = vec![self.to_string()];
+        let mut names = vec![self.to_string(), self.exact()];
         names.extend(paths.into_iter().flatten().map(named));
         names.dedup();
         names
+    }
+
+    /// The text that reads back as it, for programs and shells; [`fmt::Display`] is for people.
+    #[must_use]
+    pub fn exact(&self) -> String {
+        Exact(self).to_string()
     }
 
     /// The same by its absolute path without links; as far as that can be told, if the file is not there.
@@ -96,17 +102,34 @@ impl FromStr for MemberSpec {
     }
 }
 
+/// For people: what would steer a terminal is shown as `U+FFFD`, as in an array's name. See [`MemberSpec::exact`].
 impl fmt::Display for MemberSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
+        f.write_str(&harmless(&self.exact()))
+    }
+}
+
+/// A name as a terminal may be given it.
+#[must_use]
+pub fn harmless(name: &str) -> String {
+    name.replace(char::is_control, "\u{fffd}")
+}
+
+/// As it is.
+struct Exact<'a>(&'a MemberSpec);
+
+impl fmt::Display for Exact<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(spec) = self;
+        write!(f, "{}", spec.path.display())?;
         let window_like = || {
-            let bytes = self.path.as_os_str().as_bytes();
+            let bytes = spec.path.as_os_str().as_bytes();
             let at = bytes.iter().rposition(|&b| b == b'@');
             at.is_some_and(|at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
         };
-        match self.size {
-            Some(size) => write!(f, "@{}+{size}", self.offset),
-            None if self.offset > 0 || window_like() => write!(f, "@{}", self.offset),
+        match spec.size {
+            Some(size) => write!(f, "@{}+{size}", spec.offset),
+            None if spec.offset > 0 || window_like() => write!(f, "@{}", spec.offset),
             None => Ok(()),
         }
     }
@@ -169,5 +192,13 @@ mod tests {
             let spec: MemberSpec = text.parse().unwrap();
             assert_eq!(spec.to_string().parse::<MemberSpec>().unwrap(), spec);
         }
+    }
+
+    #[test]
+    fn what_would_steer_a_terminal_is_not_displayed_but_kept() {
+        let spec: MemberSpec = "/tmp/a\u{1b}[2J\n\u{9b}z@1M".parse().unwrap();
+        assert_eq!(spec.to_string(), "/tmp/a\u{fffd}[2J\u{fffd}\u{fffd}z@1048576");
+        assert_eq!(spec.exact().parse::<MemberSpec>().unwrap(), spec);
+        assert!(spec.names().contains(&spec.exact()));
     }
 }
