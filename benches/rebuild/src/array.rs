@@ -70,15 +70,14 @@ impl Subject {
         let members = disks.members.iter().map(spec).collect();
         let opened = open(&OpenRequest { members, ..OpenRequest::default() }).expect("it opens");
         let log = Log::new(|_| {});
-        let array =
-            Array::start(opened.parts, &Options::default(), log.clone()).expect("it starts");
+        let array = Array::start(opened.parts, &Options::default(), log).expect("it starts");
         let socket = disks.dir().join("socket");
         // An earlier subject's.
         let _ = std::fs::remove_file(&socket);
         let export = nbd::ExportInfo::new("bench", array.bytes());
         let exports = Arc::new(nbd::Exports::new([export]).expect("one export"));
         let greeter = move |fd| {
-            let session = NbdSession::new(fd, exports.clone(), nbd::Limits::default(), log.clone());
+            let session = NbdSession::new(fd, exports.clone(), nbd::Limits::default());
             Box::new(session) as Box<dyn lapstrake_host::Client>
         };
         let listener = UnixListener::bind(&socket).expect("a socket");

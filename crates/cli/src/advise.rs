@@ -123,9 +123,9 @@ pub fn run(args: &Args) -> Outcome {
         write(Some(path), &advise::page(&question, &advice))?;
     }
     if args.json {
-        println!("{:#}", advise::json(&question, &advice));
+        outln!("{:#}", advise::json(&question, &advice));
     } else {
-        print!("{}", advise::text(&question, &advice));
+        out!("{}", advise::text(&question, &advice));
     }
     Ok(if is_met(&advice) { Exit::Done } else { Exit::Degraded })
 }

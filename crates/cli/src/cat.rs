@@ -13,7 +13,7 @@ use reader::Reader;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Outcome {
         ..args.which.request()
     };
     let opened = serve::assembled(open_whole(request), true)?;
-    let log = Log::new(|line| eprintln!("lapstrake: {line}"));
+    let log = Log::new(|line| errln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };
     let mut held = None;
     if let Some(path) = &args.output {
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Outcome {
             .iter()
             .map(|range| json!({ "offset": range.start, "bytes": range.end - range.start }))
             .collect();
-        println!(
+        outln!(
             "{:#}",
             json!({ "offset": args.offset, "bytes": bytes, "hole_bytes": holes, "unreadable": unreadable })
         );
@@ -123,14 +123,14 @@ fn tell_skipped(skipped: &[Range<u64>]) {
     const TOLD: usize = 20;
     for range in skipped.iter().take(TOLD) {
         let len = range.end - range.start;
-        eprintln!(
+        errln!(
             "lapstrake: {len} bytes at byte {} cannot be read; zeros stand for them",
             range.start
         );
     }
     if skipped.len() > TOLD {
         let bytes: u64 = skipped.iter().map(|range| range.end - range.start).sum();
-        eprintln!(
+        errln!(
             "lapstrake: and {} more ranges, {bytes} bytes in all; --json lists them",
             skipped.len() - TOLD
         );
@@ -208,7 +208,7 @@ fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
     }
     let len = args.length.unwrap_or(u64::MAX).min(size - args.offset);
     if args.length.is_some_and(|wanted| wanted > len) {
-        eprintln!("lapstrake: the array ends after {len} of the bytes asked for");
+        errln!("lapstrake: the array ends after {len} of the bytes asked for");
     }
     let mut output = match &args.output {
         Some(path) => Output::file(path)
@@ -278,6 +278,8 @@ impl Progress {
         let percent = 100.0 * self.done as f64 / self.all.max(1) as f64;
         let mib = self.done as f64 / f64::from(1 << 20);
         let rate = mib / self.began.elapsed().as_secs_f64().max(0.001);
-        eprint!("\r{percent:5.1} %  {mib:.0} MiB  {rate:.0} MiB/s {end}");
+        let line = format!("\r{percent:5.1} %  {mib:.0} MiB  {rate:.0} MiB/s {end}");
+        // A terminal that is gone shows no progress, and that is all.
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 }

@@ -154,13 +154,13 @@ pub fn run(args: &Args) -> Outcome {
     let prepared = prepared.map_err(refused)?;
     random.map_err(|error| Failure::new(format!("the system has no random bytes: {error}")))?;
     for warning in prepared.warnings() {
-        eprintln!("lapstrake: {warning}");
+        errln!("lapstrake: {warning}");
     }
     prepared.write()?;
     if args.json {
-        println!("{:#}", report(&wanted, &prepared));
+        outln!("{:#}", report(&wanted, &prepared));
     } else {
-        print!("{}", Summary { args, wanted: &wanted, prepared: &prepared }.text());
+        out!("{}", Summary { args, wanted: &wanted, prepared: &prepared }.text());
     }
     Ok(Exit::Done)
 }

@@ -39,9 +39,9 @@ pub fn run(args: &Args) -> Outcome {
     tree::nest(&mut detail, &tree::others(&args.target.dir(), &args.target.name)?, &mut Vec::new());
     let view: View = serde_json::from_value(detail.clone())?;
     if args.target.json {
-        println!("{detail:#}");
+        outln!("{detail:#}");
     } else {
-        print!("{}", lines(&view));
+        out!("{}", lines(&view));
     }
     Ok(if view.is_whole() { Exit::Done } else { Exit::Degraded })
 }

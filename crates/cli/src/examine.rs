@@ -61,11 +61,11 @@ pub fn run(args: &Args) -> Outcome {
             }
             Ok(look) => {
                 let (text, well) = text(args, &look);
-                print!("{text}");
+                out!("{text}");
                 well
             }
             Err(error) => {
-                eprintln!("lapstrake: {error}");
+                errln!("lapstrake: {error}");
                 values.push(json!({ "member": spec.to_string(), "error": error.to_string() }));
                 false
             }
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Outcome {
         all_well &= well;
     }
     if args.json {
-        println!("{:#}", Value::Array(values));
+        outln!("{:#}", Value::Array(values));
     }
     Ok(if all_well { Exit::Done } else { Exit::Failed })
 }
@@ -84,7 +84,7 @@ fn text(args: &Args, look: &Look) -> (String, bool) {
         (superblock, true, _) => extras::bitmap(look, superblock),
         (Some(superblock), _, true) => extras::bad_blocks(look, superblock),
         (None, ..) => {
-            eprintln!("lapstrake: {}: no usable md superblock", look.spec());
+            errln!("lapstrake: {}: no usable md superblock", look.spec());
             return (extras::others(look, None), false);
         }
         (Some(superblock), ..) => {
@@ -99,7 +99,7 @@ fn text(args: &Args, look: &Look) -> (String, bool) {
     match printed {
         Ok(text) => (text, true),
         Err(error) => {
-            eprintln!("lapstrake: {error}");
+            errln!("lapstrake: {error}");
             (String::new(), false)
         }
     }

@@ -44,7 +44,8 @@ pub struct ManArgs {
 pub fn completions(args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "lapstrake", &mut script);
-    io::stdout().write_all(&script)?;
+    let mut out = io::stdout().lock();
+    out.write_all(&script).and_then(|()| out.flush())?;
     Ok(Exit::Done)
 }
 

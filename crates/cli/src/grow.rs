@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Outcome {
     let chunk = &detail["bitmap_chunk_bytes"];
     if target.json {
         let place = detail["bitmap_place"].as_str().unwrap_or("none");
-        println!(
+        outln!(
             "{:#}",
             json!({
                 "name": target.name,
@@ -87,6 +87,6 @@ pub fn run(args: &Args) -> Outcome {
         None | Some(0) => String::new(),
         Some(most) => format!(", write-behind {most}"),
     };
-    println!("{}: {place}{behind}{already}", target.name);
+    outln!("{}: {place}{behind}{already}", target.name);
     Ok(Exit::Done)
 }

@@ -120,7 +120,7 @@ fn origin(origin: &Origin) -> String {
 /// Writes a file, or prints it if none is named. A file is there whole or not at all.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     let Some(path) = to else {
-        print!("{text}");
+        out!("{text}");
         return Ok(());
     };
     let mut beside = path.as_os_str().to_owned();

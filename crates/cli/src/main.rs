@@ -1,6 +1,12 @@
 //! The `lapstrake` command: parsing, printing and exit codes. What is worth testing on its own
 //! lives in the other crates.
 
+// They panic when nobody can take what they print; see `print`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+#[macro_use]
+mod print;
+
 mod advise;
 mod cat;
 mod create;
@@ -27,8 +33,9 @@ mod tree;
 mod wait;
 
 use clap::{Parser, Subcommand};
-use exit::Outcome;
-use std::io::Write;
+use exit::{Failure, Outcome};
+use lapstrake_host::words;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::process::ExitCode;
 
 /// Linux software RAID (md) in user space.
@@ -127,38 +134,61 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
-        let asks = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
-        // Help and version are no errors.
-        if asks && error.use_stderr() {
-            println!("{}", serde_json::json!({ "error": error.to_string().trim_end() }));
-        }
-        if let Err(unprinted) = error.print() {
-            eprintln!("lapstrake: failed printing: {unprinted}");
-            std::process::exit(1);
-        }
-        std::process::exit(error.exit_code())
-    });
+    let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
     let json = cli.command.json();
     outlive_file_limits();
-    if !matches!(cli.command, Command::Serve(_)) {
+    let serves = matches!(cli.command, Command::Serve(_));
+    if !serves {
         end_quietly_without_reader();
-        end_plainly_without_room();
     }
-    match cli.command.run() {
+    let words = if serves { speak_without_waiting() } else { Ok(()) };
+    let exit = match words.map_err(Failure::new).and_then(|()| cli.command.run()) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             for line in failure.message.lines() {
-                eprintln!("lapstrake: {line}");
+                errln!("lapstrake: {line}");
             }
             if json {
                 let report = serde_json::json!({ "error": failure.message });
                 // Who started a server may have gone.
-                let _ = writeln!(std::io::stdout(), "{report}");
+                let _ = print::try_print(format_args!("{report}\n"));
             }
             failure.exit.into()
         }
+    };
+    words::finish();
+    exit
+}
+
+/// Ends for a command line that asks for help, or for what there is not.
+fn misunderstood(error: &clap::Error) -> ! {
+    // Help and version are no errors.
+    if error.use_stderr() {
+        if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
+            let report = serde_json::json!({ "error": error.to_string().trim_end() });
+            let _ = print::try_print(format_args!("{report}\n"));
+        }
+        // With nowhere to say it, it is left unsaid.
+        let _ = error.print();
+    } else if let Err(unprinted) = error.print() {
+        errln!("lapstrake: cannot write to standard output: {unprinted}");
+        std::process::exit(1);
     }
+    std::process::exit(error.exit_code())
+}
+
+/// A server waits for nobody to read its words, its last ones before it ends by a fault of its own included.
+fn speak_without_waiting() -> std::io::Result<()> {
+    words::queue()?;
+    std::panic::set_hook(Box::new(|info| {
+        errln!("lapstrake: {info}");
+        let trace = Backtrace::capture();
+        if trace.status() == BacktraceStatus::Captured {
+            errln!("{trace}");
+        }
+        words::finish();
+    }));
+    Ok(())
 }
 
 /// A write beyond the limit of a file's size (`ulimit -f`) is an error as any other.
@@ -172,20 +202,6 @@ fn outlive_file_limits() {
 fn end_quietly_without_reader() {
     // SAFETY: resets a signal to its default; no handler is involved, no thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
-
-/// Output that cannot be written (`> /dev/full`) is an error as any other, not a fault of the program.
-fn end_plainly_without_room() {
-    let otherwise = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let what = info.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if what.starts_with("failed printing to std") {
-            // With nowhere to say it, it is left unsaid.
-            let _ = writeln!(std::io::stderr(), "lapstrake: {what}");
-            std::process::exit(1);
-        }
-        otherwise(info);
-    }));
 }
 
 #[cfg(test)]

@@ -220,12 +220,12 @@ fn each<M: Display>(
         let mut report = match done {
             Ok((text, reply)) => {
                 if !target.json {
-                    println!("{}: {text}", target.name);
+                    outln!("{}: {text}", target.name);
                 }
                 reply
             }
             Err(failure) => {
-                eprintln!("lapstrake: {}", failure.message);
+                errln!("lapstrake: {}", failure.message);
                 exit = Exit::Failed;
                 json!({ "ok": false, "error": failure.message })
             }
@@ -234,7 +234,7 @@ fn each<M: Display>(
         reports.push(report);
     }
     if target.json {
-        println!("{:#}", json!({ "name": target.name, "members": reports }));
+        outln!("{:#}", json!({ "name": target.name, "members": reports }));
     }
     Ok(exit)
 }

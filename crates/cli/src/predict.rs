@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Outcome {
         write(Some(path), &report::html(&Report::of(&stored), &stored))?;
     }
     if args.json {
-        println!("{:#}", records(&plan, &prediction, experiment.0, args.draws));
+        outln!("{:#}", records(&plan, &prediction, experiment.0, args.draws));
     } else {
         tell(&prediction, experiment.0, &args.store.store);
     }
@@ -173,13 +173,13 @@ fn failures(prediction: &Prediction) -> Vec<String> {
 
 fn tell(prediction: &Prediction, experiment: i64, store: &Path) {
     for note in &prediction.notes {
-        println!("note: {note}");
+        outln!("note: {note}");
     }
-    println!("{}", table(prediction));
+    outln!("{}", table(prediction));
     for line in failures(prediction) {
-        println!("FAILED: {line}");
+        outln!("FAILED: {line}");
     }
-    println!(
+    outln!(
         "{:.0} s of virtual time in {:.2} s of processor time: {:.0} times faster than real time on one core; it took \
          {:.1} s; experiment {experiment} in {} (`lapstrake lab report`)",
         prediction.virtual_time.as_secs_f64(),

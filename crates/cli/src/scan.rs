@@ -46,12 +46,12 @@ pub fn run(args: &Args) -> Outcome {
     let found = scan::scan(specs(&args.places)?);
     let by_default = args.places.is_empty();
     if args.json {
-        println!("{:#}", report(&found));
+        outln!("{:#}", report(&found));
     } else {
-        print!("{}", text_of(&found, by_default));
+        out!("{}", text_of(&found, by_default));
     }
     for failure in &found.failures {
-        eprintln!("lapstrake: {failure}");
+        errln!("lapstrake: {failure}");
     }
     let whole = found.arrays.iter().all(|array| array.standing() == Standing::Complete);
     // Without a name given, a device that may not be read (no rights, no medium) is no failure.

@@ -6,7 +6,7 @@ mod nbd;
 mod signals;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, text};
+use crate::{options, print, text};
 use captive::Captive;
 use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec};
@@ -15,7 +15,6 @@ use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, Log, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
 use lapstrake_host::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -176,7 +175,7 @@ pub fn run(args: &Args) -> Outcome {
     let read_only = args.read_only || opened.parts.lacks_journal;
     let export = nbd::export(&opened.parts, read_only);
     let prefix = name.clone();
-    let log = Log::new(move |line| eprintln!("lapstrake: {prefix}: {line}"));
+    let log = Log::new(move |line| errln!("lapstrake: {prefix}: {line}"));
     // Before any thread is there, so that all inherit the mask; until here a signal just ends us.
     signals::block()?;
     let array = Array::start(opened.parts, &settings(args), log.clone())?;
@@ -251,7 +250,7 @@ impl Server<'_> {
         export: ExportInfo,
         events: Sender<Event>,
     ) -> Result<(Control, Option<Captive>), Failure> {
-        self.fronts.open(&self.array, export, &self.log)?;
+        self.fronts.open(&self.array, export)?;
         if let Some(file) = &self.args.fuse {
             self.fronts.mount(&self.array, file, &self.log, events.clone())?;
         }
@@ -294,9 +293,8 @@ impl Server<'_> {
             let uris: String = uris.iter().map(|uri| format!("{uri}\n")).collect();
             format!("{}: {}, {kib} KiB{size}{how}\n{uris}", facts.name, facts.level)
         };
-        let mut out = std::io::stdout().lock();
         // Whoever started the server may not read what it says.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let _ = print::try_print(format_args!("{text}"));
     }
 
     /// Stops the array, gives up every name, and then tells those who asked.
@@ -363,7 +361,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
     };
     for line in report {
         if !line.taken || line.forced || !quiet || opened.is_err() {
-            eprintln!("lapstrake: {}: {}", line.member, line.verdict);
+            errln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
     if let Ok(Opened { assembly, parts, stale_bitmap, unread_bitmaps, given_up, .. }) = &opened {
@@ -371,7 +369,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             let file = parts.bitmap_file.as_ref();
             let place =
                 file.map_or("the members".into(), |file| file.spec().path.display().to_string());
-            eprintln!(
+            errln!(
                 "lapstrake: the write-intent bitmap of {place} is out of date, since the array was in use \
                  without it: all of it counts as dirty, so a resync that is due goes over everything"
             );
@@ -383,28 +381,28 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             None => "the array is read without it",
         };
         for why in unread_bitmaps {
-            eprintln!(
+            errln!(
                 "lapstrake: a member's write-intent bitmap cannot be used: {why}; {consequence}"
             );
         }
         if assembly.degraded > 0 {
             let slots = assembly.config.raid_disks;
-            eprintln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
+            errln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
         }
         if assembly.lacks_journal {
-            eprintln!(
+            errln!(
                 "lapstrake: the journal is missing or out of date: the array is read-only, and what only \
                  the journal held is not there; `lapstrake serve --force --without-journal` gives the \
                  journal up, and writes go on"
             );
         }
         if let Some(given_up) = given_up {
-            eprintln!("lapstrake: {}", given_up.describe());
+            errln!("lapstrake: {}", given_up.describe());
         }
         // What partial parity logs come to is told when they have been read.
         let is_logged = parts.members.iter().any(|part| part.superblock.ppl().is_some());
         if assembly.resync_from.is_some() && !is_logged {
-            eprintln!(
+            errln!(
                 "lapstrake: the array was not stopped cleanly, or its first sync is not done: its \
                  redundancy may not agree with its data until it has been resynced, which begins when \
                  it is served"

@@ -101,17 +101,17 @@ fn loops(target: &Target) -> Result<Vec<OnTop>, Failure> {
 
 fn tell(target: &Target, settings: &Map<String, Value>) {
     if target.json {
-        return println!("{}", json!({ "name": target.name, "settings": settings }));
+        return outln!("{}", json!({ "name": target.name, "settings": settings }));
     }
     for (key, value) in settings {
         match value {
             Value::Object(devices) => {
                 for (device, kib) in devices {
-                    println!("{}: {key} of {device}={kib}", target.name);
+                    outln!("{}: {key} of {device}={kib}", target.name);
                 }
             }
-            Value::String(text) => println!("{}: {key}={text}", target.name),
-            other => println!("{}: {key}={other}", target.name),
+            Value::String(text) => outln!("{}: {key}={text}", target.name),
+            other => outln!("{}: {key}={other}", target.name),
         }
     }
 }

@@ -72,11 +72,11 @@ pub fn run(args: &Args) -> Outcome {
         false => views.iter().map(mdstat::stanza).collect(),
     };
     match (args.json, arrays.is_empty()) {
-        (true, _) => println!("{:#}", json!({ "arrays": arrays, "errors": failures })),
-        (false, true) => println!("no array is being served"),
-        (false, false) => print!("{text}"),
+        (true, _) => outln!("{:#}", json!({ "arrays": arrays, "errors": failures })),
+        (false, true) => outln!("no array is being served"),
+        (false, false) => out!("{text}"),
     }
-    failures.iter().for_each(|failure| eprintln!("lapstrake: {failure}"));
+    failures.iter().for_each(|failure| errln!("lapstrake: {failure}"));
     Ok(match (failures.is_empty(), whole) {
         (false, _) => Exit::Failed,
         (true, true) => Exit::Done,

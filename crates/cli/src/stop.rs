@@ -63,18 +63,18 @@ pub fn run(args: &Args) -> Outcome {
             }
         };
         let paths = members.join(", ");
-        eprintln!(
+        errln!(
             "lapstrake: {name}: the files of {paths} were deleted before, and are gone now: {next}"
         );
     }
     if args.target.json {
         let report =
             json!({ "name": name, "was_served": served, "clean": clean, "deleted": deleted });
-        println!("{report}");
+        outln!("{report}");
     } else if !served {
-        println!("{name}: not being served, nothing to stop");
+        outln!("{name}: not being served, nothing to stop");
     } else if clean {
-        println!("{name}: stopped");
+        outln!("{name}: stopped");
     }
     if clean {
         Ok(Exit::Done)

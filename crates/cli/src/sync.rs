@@ -108,13 +108,13 @@ impl Command {
         };
         target.ask(&json!({ "command": "sync", "action": action }))?;
         if target.json {
-            println!("{}", json!({ "name": name, "action": action }));
+            outln!("{}", json!({ "name": name, "action": action }));
         } else {
             match self {
-                Self::Resume(_) => println!("{name}: {}", was.map_or_else(String::new, resumed)),
-                Self::Idle(_) => println!("{name}: idle"),
-                Self::Freeze(_) => println!("{name}: frozen until `lapstrake resume {name}`"),
-                _ => println!("{name}: {action} has begun; `lapstrake wait {name}` waits for it"),
+                Self::Resume(_) => outln!("{name}: {}", was.map_or_else(String::new, resumed)),
+                Self::Idle(_) => outln!("{name}: idle"),
+                Self::Freeze(_) => outln!("{name}: frozen until `lapstrake resume {name}`"),
+                _ => outln!("{name}: {action} has begun; `lapstrake wait {name}` waits for it"),
             }
         }
         Ok(Exit::Done)

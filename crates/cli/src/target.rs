@@ -36,7 +36,7 @@ impl Target {
     /// Sends a request to the array's server, and waits however long it takes.
     pub fn ask(&self, request: &Value) -> Result<Value, ControlError> {
         control::ask(&self.place.dir(), &self.name, request, || {
-            eprintln!(
+            errln!(
                 "{}: its server has not answered for {} s: it waits for a disk, or is stopped (SIGSTOP) or stuck; \
                  still waiting (after Ctrl-C it may yet do what was asked)",
                 self.name,

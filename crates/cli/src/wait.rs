@@ -77,10 +77,10 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::new(format!("{name}: {}", told(&view))));
     }
     if args.target.json {
-        println!("{report:#}");
+        outln!("{report:#}");
     } else {
-        println!("{name}: {}", told(&view));
-        print!("{}{}", bad_blocks(&view), ranges(&view));
+        outln!("{name}: {}", told(&view));
+        out!("{}{}", bad_blocks(&view), ranges(&view));
     }
     Ok(exit)
 }
@@ -104,7 +104,7 @@ fn rest(args: &Args) -> Result<View, Failure> {
         let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else { return Ok(view) };
         bar.set_prefix(format!("{name}: {}", sync.action));
         if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
-            bar.suspend(|| eprintln!("{name}: {} {waits}", sync.action));
+            bar.suspend(|| errln!("{name}: {} {waits}", sync.action));
         }
         bar.set_message(progress(&view, sync));
         bar.set_position(sync.per_mille());

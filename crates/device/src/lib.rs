@@ -15,6 +15,9 @@
 //!
 //! This crate knows nothing of RAID and nothing of the protocols that clients speak.
 
+// They panic when nobody can take what they print.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod arena;
 mod error;
 pub mod fault;

@@ -511,10 +511,22 @@ impl Drop for Queue {
             self.waker.awake();
             if let Err(error) = turned {
                 // Going on would give memory away that the kernel still writes to.
-                eprintln!("an I/O queue with I/O in flight failed: {error}; the process ends");
+                last_words(&format!(
+                    "an I/O queue with I/O in flight failed: {error}; the process ends\n"
+                ));
                 std::process::abort();
             }
         }
+    }
+}
+
+/// Says something on standard error if that takes it at once.
+fn last_words(text: &str) {
+    let mut ready = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one structure, which outlives the call.
+    if unsafe { libc::poll(&raw mut ready, 1, 0) } == 1 {
+        // SAFETY: the text outlives the call. With nowhere to say it, it is left unsaid.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     }
 }
 

@@ -1,5 +1,8 @@
 //! The front ends of an array: NBD and FUSE.
 
+// They panic when nobody can take what they print.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod fuse;
 pub mod nbd;
 mod session;

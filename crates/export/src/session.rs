@@ -7,9 +7,9 @@
 
 use crate::nbd::{
     Command, Connection, Errno, Event, Exports, Extent, Limits, Outcome, Request, RequestId,
-    Segment, Want,
+    Segment, Violation, Want,
 };
-use lapstrake_host::{Client, Context, IoVec, Kind, Log, Memory, RequestError};
+use lapstrake_host::{Client, Context, IoVec, Kind, Memory, RequestError};
 use std::{
     collections::VecDeque,
     os::fd::{AsRawFd, OwnedFd},
@@ -25,6 +25,9 @@ const SEGMENTS: usize = 128;
 /// Who moves fewer bytes than this in all of a [`Patience`] has made no progress: a byte now and then
 /// holds nothing open.
 const PACE_BYTES: usize = 16 << 10;
+
+/// What becomes of a client that gives cause for complaint.
+const CUT_OFF: &str = "an NBD client was cut off";
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,6 @@ enum Receiving {
 pub struct NbdSession {
     socket: OwnedFd,
     connection: Connection,
-    log: Log,
     received: Box<[u8]>,
     /// Unconsumed part of `received`.
     input: std::ops::Range<usize>,
@@ -103,11 +105,10 @@ pub struct NbdSession {
 impl NbdSession {
     /// A client that has just connected.
     #[must_use]
-    pub fn new(socket: OwnedFd, exports: Arc<Exports>, limits: Limits, log: Log) -> Self {
+    pub fn new(socket: OwnedFd, exports: Arc<Exports>, limits: Limits) -> Self {
         Self {
             socket,
             connection: Connection::new(exports, limits),
-            log,
             received: vec![0; RECEIVE_BYTES].into(),
             input: 0..0,
             receiving: Receiving::No,
@@ -170,7 +171,7 @@ impl NbdSession {
                 Some(Event::Request(request)) => self.accept(cx, request),
                 Some(Event::Disconnect) => {}
                 Some(Event::Violation(violation)) => {
-                    self.log.say(&format!("an NBD client was cut off: {violation}"));
+                    complain_of(cx, violation);
                 }
                 None if !self.copy_payload(cx) => return,
                 None => {}
@@ -333,7 +334,7 @@ impl NbdSession {
             (1.., Receiving::Payload(_)) => self.payload(cx, result as u32),
             (0, _) => {
                 if let Some(Event::Violation(violation)) = self.connection.handle_eof() {
-                    self.log.say(&format!("an NBD client was cut off: {violation}"));
+                    complain_of(cx, violation);
                 }
             }
             _ => return self.close(cx),
@@ -357,6 +358,10 @@ impl NbdSession {
         self.flowing = self.connection.has_output();
         self.go(cx);
     }
+}
+
+fn complain_of(cx: &mut Context<'_>, violation: Violation) {
+    cx.complain(CUT_OFF, "it broke the protocol", &violation.to_string());
 }
 
 impl Client for NbdSession {
@@ -389,8 +394,7 @@ impl Client for NbdSession {
 
     fn handle_time(&mut self, cx: &mut Context<'_>) {
         if self.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
-            self.log.say("an NBD client was cut off: it made no progress in time");
-            return self.close(cx);
+            return self.cut_off(cx, "it made no progress in time");
         }
         self.go(cx);
     }
@@ -418,8 +422,8 @@ impl Client for NbdSession {
         (!self.open).then_some(self.began)
     }
 
-    fn cut_off(&mut self, cx: &mut Context<'_>, why: &str) {
-        self.log.say(&format!("an NBD client was cut off: {why}"));
+    fn cut_off(&mut self, cx: &mut Context<'_>, why: &'static str) {
+        cx.complain(CUT_OFF, why, why);
         self.close(cx);
     }
 

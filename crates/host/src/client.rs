@@ -31,7 +31,7 @@ pub trait Client: Send {
         None
     }
     /// Others lack what it holds, and `why` says what that is: close.
-    fn cut_off(&mut self, cx: &mut Context<'_>, why: &str) {
+    fn cut_off(&mut self, cx: &mut Context<'_>, why: &'static str) {
         let _ = why;
         cx.close();
     }
@@ -111,6 +111,12 @@ impl Context<'_> {
     pub unsafe fn send(&mut self, tag: u32, fd: RawFd, iov: &[IoVec]) {
         // SAFETY: passed on to the caller.
         unsafe { self.core.client_op(self.client, tag, Op::Send { fd, iov }) };
+    }
+
+    /// Tells the operator what became of a client: "`what`: `detail`". If that has just been told of another,
+    /// for the same reason, it is counted: "`what` 5 times more: `why`", a while later.
+    pub fn complain(&mut self, what: &'static str, why: &'static str, detail: &str) {
+        self.core.complain(what, why, detail);
     }
 
     /// Ends operations on a descriptor; each still reports.

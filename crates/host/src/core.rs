@@ -11,7 +11,7 @@ use crate::{
     client::Memory as ClientMemory,
     memory::Memory,
     message::{Address, Done, Message, Parcel, Peer},
-    runs::{Run, Runs},
+    runs::{COMPLAINTS_NS, PLACES_NS, Run, Runs},
     status::{Counters, Log, MemberWork},
 };
 use lapstrake_device::{Member, Op, Queue};
@@ -113,7 +113,9 @@ pub(crate) struct Core {
     pending: Slab<Pending>,
     flushing: Slab<IoId>,
     zeroing: Vec<(IoId, usize)>,
-    failures: Runs,
+    failures: Runs<(usize, i32)>,
+    /// What is told of clients, by its kind.
+    complaints: Runs<(&'static str, &'static str)>,
 }
 
 impl std::fmt::Debug for Core {
@@ -162,7 +164,8 @@ impl Core {
             pending: Slab::new(),
             flushing: Slab::new(),
             zeroing: Vec::new(),
-            failures: Runs::default(),
+            failures: Runs::new(PLACES_NS),
+            complaints: Runs::new(COMPLAINTS_NS),
         };
         this.publish();
         this
@@ -490,13 +493,23 @@ impl Core {
             && self.queue.member(device).is_some_and(|member| member.is_overlaid())
     }
 
-    /// When there is more to tell of I/O that failed.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.failures.deadline()
+    /// Tells what became of a client, and why; of how many more it did is told later.
+    pub(crate) fn complain(&mut self, what: &'static str, why: &'static str, detail: &str) {
+        if self.complaints.add(self.now(), (what, why), 0..0) {
+            self.log.say(&format!("{what}: {detail}"));
+        }
     }
 
-    /// Tells of I/O that failed like other that was told of.
-    pub(crate) fn tell_failures(&mut self, now: Time) {
+    /// When there is more to tell of what was told of once.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.failures.deadline().into_iter().chain(self.complaints.deadline()).min()
+    }
+
+    /// Tells of I/O and clients like those that were told of.
+    pub(crate) fn tell_more(&mut self, now: Time) {
+        for Run { of: (what, why), more, .. } in self.complaints.over(now) {
+            self.log.say(&format!("{what} {more} times more: {why}"));
+        }
         for Run { of: (device, result), at, more, .. } in self.failures.over(now) {
             let Some(device) = self.queue.member(device) else { continue };
             let error = std::io::Error::from_raw_os_error(-result);

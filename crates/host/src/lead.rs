@@ -15,7 +15,7 @@ use crate::{
     client::Client,
     core::Core,
     message::{Answer, Command, Greeter, Message},
-    runs::Runs,
+    runs::{PLACES_NS, Runs},
     status::{Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
@@ -39,7 +39,7 @@ const META_BYTES: usize = 2 << 20;
 /// Nothing may follow the mark that says clean.
 const STOPPING: &str = "the array is being stopped; nothing was changed";
 /// Clients at a time, those that shake hands counted: each costs a descriptor and some 30 KiB.
-const CLIENTS_MAX: usize = 256;
+pub(crate) const CLIENTS_MAX: usize = 256;
 /// Clients at a time for which room is being made.
 const NEWCOMERS_MAX: usize = 16;
 /// How long to wait after the system has refused to accept a client.
@@ -122,7 +122,7 @@ pub(crate) struct Lead {
     /// Members that failed in a read-only array, which has no supervisor to know.
     failed: Vec<MemberId>,
     /// What was written anew, and is told together.
-    rewritten: Runs,
+    rewritten: Runs<(usize, i32)>,
 }
 
 impl Lead {
@@ -168,7 +168,7 @@ impl Lead {
             broken: false,
             loss: None,
             failed: Vec::new(),
-            rewritten: Runs::default(),
+            rewritten: Runs::new(PLACES_NS),
         }
     }
 
@@ -421,7 +421,8 @@ impl Lead {
             (None, errno) => {
                 // No descriptors or memory: that passes when clients leave, not by asking again.
                 let error = std::io::Error::from_raw_os_error(errno);
-                self.log.say(&format!("a client could not be accepted: {error}"));
+                let detail = error.to_string();
+                core.complain("a client could not be accepted", "the system refuses", &detail);
                 self.refused.push(listener);
                 self.accept_at = Some(core.now().after(ACCEPT_PAUSE_NS));
                 return;
@@ -434,7 +435,7 @@ impl Lead {
         if self.clients() >= CLIENTS_MAX {
             self.newcomers.push_back((listener, socket));
             if self.newcomers.len() > NEWCOMERS_MAX {
-                return self.no_room();
+                return self.no_room(core);
             }
             core.peers[0].send(Message::MakeRoom);
             return;
@@ -448,9 +449,10 @@ impl Lead {
     }
 
     /// For the first newcomer, unless a client has left since room was asked for.
-    pub(crate) fn no_room(&mut self) {
+    pub(crate) fn no_room(&mut self, core: &mut Core) {
         if self.newcomers.pop_front().is_some() {
-            self.log.say(&format!("a client was turned away: {CLIENTS_MAX} are there already"));
+            let detail = format!("{CLIENTS_MAX} are there already");
+            core.complain("a client was turned away", "too many are there already", &detail);
         }
     }
 

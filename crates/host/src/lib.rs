@@ -7,6 +7,9 @@
 //!
 //! Front ends implement [`Client`]; threads that are no shards use a [`Handle`].
 
+// They panic when nobody can take what they print.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod array;
 mod bare;
 mod cache;
@@ -29,6 +32,7 @@ mod runs;
 pub mod scan;
 mod status;
 mod window;
+pub mod words;
 
 pub use array::{
     Array, Handle, Options, Outside, Outsider, Part, Parts, StartError, flush_others_last,

@@ -5,6 +5,7 @@ use crate::{
     core::{ClientState, Core, Token},
     lead::Lead,
     message::Message,
+    words,
 };
 use lapstrake_device::Completion;
 use lapstrake_engine::{RequestError, Time};
@@ -58,6 +59,7 @@ impl Runner {
             if let Err(error) = self.core.queue.wait(&mut done, timeout) {
                 // Without a queue nothing can be said to anybody: members stay marked active.
                 self.core.say(&format!("the I/O queue failed: {error}; the server ends"));
+                words::finish();
                 std::process::abort();
             }
             for completion in done.drain(..) {
@@ -69,7 +71,7 @@ impl Runner {
             self.core.trim_cache();
             self.core.publish();
         }
-        self.core.tell_failures(Time(u64::MAX));
+        self.core.tell_more(Time(u64::MAX));
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -177,7 +179,7 @@ impl Runner {
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),
             (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
-            (Message::NoRoom, Some(lead)) => lead.no_room(),
+            (Message::NoRoom, Some(lead)) => lead.no_room(core),
             (Message::Outsider { comes }, Some(lead)) => lead.outsider(core, comes),
             (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
             (Message::Paused, Some(lead)) => lead.paused(core),
@@ -240,7 +242,7 @@ impl Runner {
         if let Some(lead) = &mut self.lead {
             lead.time(&mut self.core);
         }
-        self.core.tell_failures(now);
+        self.core.tell_more(now);
         if self.open_sessions().any(|(_, session)| session.deadline().is_some()) {
             let now = Instant::now();
             let is_due = |session: &dyn Client| session.deadline().is_some_and(|due| due <= now);

@@ -194,12 +194,10 @@ impl Ours {
     ) -> Result<(), Failure> {
         let info = nbd::ExportInfo::new("", self.bytes());
         let exports = Arc::new(nbd::Exports::new(vec![info])?);
-        let ear = self.said.clone();
-        let log = Log::new(move |line| ear.lock().expect("no panic").push(line.to_owned()));
         let listener = UnixListener::bind(socket)?;
         let limits = nbd::Limits::default();
         let greet = move |fd| -> Box<dyn lapstrake_host::Client> {
-            Box::new(NbdSession::new(fd, exports.clone(), limits, log.clone()))
+            Box::new(NbdSession::new(fd, exports.clone(), limits))
         };
         self.array.handle().listen(listener.into(), Box::new(greet));
         let mut client = Client::connect(socket)?;

@@ -61,11 +61,11 @@ pub fn run(args: &Args) -> Outcome {
             "blocks": disk.blocks(),
             "was_there": was_there,
         });
-        println!("{report:#}");
+        outln!("{report:#}");
     } else {
         let (path, blocks) = (args.output.display(), disk.blocks());
         let note = if was_there { "was already so" } else { "written" };
-        println!("{path}: {note}: {}, {blocks} blocks", profile.name);
+        outln!("{path}: {note}: {}, {blocks} blocks", profile.name);
     }
     Ok(Exit::Done)
 }

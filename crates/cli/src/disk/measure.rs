@@ -72,10 +72,10 @@ pub fn run(args: &Args) -> Outcome {
     let profile = findings.profile(&name, &format!("{path}, measured"));
     write(&args.output, &profile.to_toml()?, args.force)?;
     if args.json {
-        println!("{:#}", json!(findings));
+        outln!("{:#}", json!(findings));
     } else {
-        print!("{}", summary(&findings));
-        println!("{}: written: {name}", args.output.display());
+        out!("{}", summary(&findings));
+        outln!("{}: written: {name}", args.output.display());
     }
     Ok(Exit::Done)
 }

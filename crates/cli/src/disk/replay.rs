@@ -47,16 +47,19 @@ pub fn run(args: &Args) -> Outcome {
         report["profile"] = json!(profile.name);
         report["trace"] = json!(path);
         report["ladder"] = serde_json::to_value(&rungs)?;
-        println!("{report:#}");
+        outln!("{report:#}");
         return Ok(Exit::Done);
     }
-    println!("{} on {path}: {} requests", profile.name, full.requests);
-    println!("mean: {:.3} ms measured", full.measured_mean_ms);
+    outln!("{} on {path}: {} requests", profile.name, full.requests);
+    outln!("mean: {:.3} ms measured", full.measured_mean_ms);
     for rung in &rungs {
         let judged = &rung.judgement;
-        println!(
+        outln!(
             "{:>10}: mean {:.3} ms, demerit {:.3} ms, {:.1} %",
-            rung.rung, judged.simulated_mean_ms, judged.demerit_ms, judged.demerit_percent
+            rung.rung,
+            judged.simulated_mean_ms,
+            judged.demerit_ms,
+            judged.demerit_percent
         );
     }
     Ok(Exit::Done)

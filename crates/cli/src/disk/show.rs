@@ -53,13 +53,13 @@ pub fn list(args: &ListArgs) -> Outcome {
     }
     if args.json {
         let rows: Vec<Value> = rows.iter().map(|(profile, blocks)| row(profile, *blocks)).collect();
-        println!("{:#}", Value::from(rows));
+        outln!("{:#}", Value::from(rows));
         return Ok(Exit::Done);
     }
     for (profile, blocks) in &rows {
         let gigabytes = *blocks as f64 * 512.0 / 1e9;
         let kind = kind(profile);
-        println!("{:<18} {gigabytes:>8.0} GB  {kind:<10}  {}", profile.name, profile.model);
+        outln!("{:<18} {gigabytes:>8.0} GB  {kind:<10}  {}", profile.name, profile.model);
     }
     Ok(Exit::Done)
 }
@@ -70,9 +70,9 @@ pub fn show(args: &ShowArgs) -> Outcome {
     if args.json {
         let mut value = serde_json::to_value(&profile)?;
         value["blocks"] = json!(blocks);
-        println!("{value:#}");
+        outln!("{value:#}");
     } else {
-        print!("{text}");
+        out!("{text}");
     }
     Ok(Exit::Done)
 }

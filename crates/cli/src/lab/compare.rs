@@ -51,11 +51,11 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::usage(nothing(&report, args)));
     }
     if args.json {
-        println!("{:#}", Value::from_iter(compared.iter().map(entry)));
+        outln!("{:#}", Value::from_iter(compared.iter().map(entry)));
         return Ok(Exit::Done);
     }
     for one in &compared {
-        println!("{}", line(one));
+        outln!("{}", line(one));
     }
     Ok(Exit::Done)
 }

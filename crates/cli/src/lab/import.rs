@@ -78,9 +78,9 @@ pub fn run(args: &Args) -> Outcome {
         }
     })?;
     if args.json {
-        println!("{:#}", json!({ "experiment": id.0 }));
+        outln!("{:#}", json!({ "experiment": id.0 }));
     } else {
-        println!("experiment {}", id.0);
+        outln!("experiment {}", id.0);
     }
     Ok(Exit::Done)
 }

@@ -30,10 +30,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let experiments = Store::open_to_read(&args.store.store)?.experiments()?;
     if args.json {
-        println!("{:#}", Value::from_iter(experiments.iter().map(entry)));
+        outln!("{:#}", Value::from_iter(experiments.iter().map(entry)));
     } else {
         for experiment in &experiments {
-            println!("{}", line(experiment));
+            outln!("{}", line(experiment));
         }
     }
     Ok(Exit::Done)

@@ -40,9 +40,9 @@ pub fn run(args: &Args) -> Outcome {
     let Some(path) = &args.output else {
         let report = Report::of(&load(&args.store.store, &args.experiments)?);
         if args.json {
-            println!("{:#}", report::json(&report));
+            outln!("{:#}", report::json(&report));
         } else {
-            print!("{}", report::terminal(&report));
+            out!("{}", report::terminal(&report));
         }
         return Ok(Exit::Done);
     };

@@ -105,9 +105,9 @@ fn explain(what: &What) -> Outcome {
     let plan = what.read()?;
     let preview = preview(&plan, &what.options(false)?);
     if what.json {
-        println!("{:#}", report(&plan, &preview));
+        outln!("{:#}", report(&plan, &preview));
     } else {
-        print!("{}", text(&plan, &preview));
+        out!("{}", text(&plan, &preview));
     }
     Ok(if preview.faults.is_empty() { Exit::Done } else { Exit::Failed })
 }
@@ -222,10 +222,10 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
             "runs": summary.runs,
             "failures": summary.failures,
         });
-        println!("{report:#}");
+        outln!("{report:#}");
         return;
     }
-    println!(
+    outln!(
         "{}: {ending}, {} runs, {} failed; experiment {} in {}",
         plan.name,
         summary.runs,
@@ -241,7 +241,7 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
         } else {
             ""
         };
-        println!(
+        outln!(
             "to go on: lapstrake lab run --resume --store {}{destroy}{}",
             args.store.store.display(),
             plan.unwrap_or_default()

@@ -42,11 +42,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let stored = load(&args.store.store, args.experiment.as_slice())?;
     if args.json {
-        println!("{:#}", export::json(&stored, true));
+        outln!("{:#}", export::json(&stored, true));
         return Ok(Exit::Done);
     }
     for one in &stored {
-        print!("{}", shown(one, args.plan));
+        out!("{}", shown(one, args.plan));
     }
     Ok(Exit::Done)
 }

@@ -27,12 +27,12 @@ impl Fronts {
     }
 
     /// Lets clients in.
-    pub fn open(&self, array: &Array, export: ExportInfo, log: &Log) -> Result<(), Failure> {
+    pub fn open(&self, array: &Array, export: ExportInfo) -> Result<(), Failure> {
         let exports = Arc::new(Exports::new([export])?);
         for socket in &self.sockets {
             let listener = socket.listener.try_clone()?;
             let is_tcp = matches!(socket.at, At::Tcp(_));
-            array.handle().listen(listener, greeter(exports.clone(), log.clone(), is_tcp));
+            array.handle().listen(listener, greeter(exports.clone(), is_tcp));
         }
         Ok(())
     }
@@ -115,11 +115,11 @@ impl Fronts {
     }
 }
 
-fn greeter(exports: Arc<Exports>, log: Log, is_tcp: bool) -> Greeter {
+fn greeter(exports: Arc<Exports>, is_tcp: bool) -> Greeter {
     Box::new(move |socket| {
         if is_tcp {
             without_delay(&socket);
         }
-        Box::new(NbdSession::new(socket, exports.clone(), Limits::default(), log.clone()))
+        Box::new(NbdSession::new(socket, exports.clone(), Limits::default()))
     })
 }

@@ -158,10 +158,10 @@ impl Rig {
         let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = tcp.local_addr().expect("bound");
         for listener in [unix.into(), tcp.into()] {
-            let (exports, log, patience) = (exports.clone(), log.clone(), self.patience);
+            let (exports, patience) = (exports.clone(), self.patience);
             let greeter = move |fd| {
                 let limits = nbd::Limits::default();
-                let session = NbdSession::new(fd, exports.clone(), limits, log.clone());
+                let session = NbdSession::new(fd, exports.clone(), limits);
                 Box::new(session.with_patience(patience)) as Box<dyn lapstrake_host::Client>
             };
             array.handle().listen(listener, Box::new(greeter));
@@ -266,6 +266,15 @@ impl Drop for Server {
             array.stop();
         }
     }
+}
+
+/// How often something was told of, in lines of its own and in those that tell how often more.
+pub fn times_told(said: &[String], what: &str) -> usize {
+    let more = |line: &String| {
+        let before = line.split_once(" times more")?.0;
+        before.rsplit(' ').next()?.parse().ok()
+    };
+    said.iter().filter(|line| line.contains(what)).map(|line| more(line).unwrap_or(1)).sum()
 }
 
 /// Waits for what must come true.

@@ -1,0 +1,288 @@
+//! A process's words to whoever started it, on standard error, a line at a time.
+//!
+//! Saying something never panics and never fails: a line that cannot be written is lost. Nor does it wait,
+//! once [`queue`] was called, as a server must: a terminal that is gone, a full disk, or a pipe that nobody
+//! reads is no reason to keep clients waiting.
+//!
+//! Invariants of the queue: lines come out in the order in which they were said; it holds at most
+//! [`QUEUE_BYTES`]; where lines are missing, since they found no room, a line says how many.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Bound on what waits to be written.
+const QUEUE_BYTES: usize = 256 << 10;
+/// How long the end of a process waits for its last words to be taken.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+static QUEUE: OnceLock<Words> = OnceLock::new();
+
+/// Says one line, given without its end.
+pub fn say(line: &str) {
+    match QUEUE.get() {
+        Some(words) => words.say(line),
+        None => say_now(line),
+    }
+}
+
+/// From now on a thread of its own writes what is said, so that nobody waits for that.
+///
+/// # Errors
+/// The system has no thread for it.
+pub fn queue() -> io::Result<()> {
+    if QUEUE.get().is_none() {
+        // If another was quicker, this one has nothing to write, ever.
+        let _ = QUEUE.set(Words::new(Stderr)?);
+    }
+    Ok(())
+}
+
+/// Waits until what was said is written, but not for long: the process is about to end.
+pub fn finish() {
+    if let Some(words) = QUEUE.get() {
+        words.finish(FAREWELL);
+    }
+}
+
+fn say_now(line: &str) {
+    // Who reads no words of ours does not thereby end what we do. Only commands whose standard output may
+    // end them so have this signal, and lose at most its quiet for the moment.
+    // SAFETY: sets a disposition; no handler is involved.
+    let was = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    write_line(&mut Stderr, line);
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGPIPE, was) };
+}
+
+/// In one write if that can be, so that lines of several processes do not mix.
+fn write_line(sink: &mut impl Write, line: &str) {
+    // There is nowhere to say that it failed.
+    let _ = sink.write_all(format!("{line}\n").as_bytes());
+}
+
+/// Standard error without the lock of the standard library's, which a thread that panics wants to have.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            // SAFETY: the bytes outlive the call.
+            let written =
+                unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+            if let Ok(written) = usize::try_from(written) {
+                return Ok(written);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(error);
+            }
+            // Somebody else who has it open wants it so.
+            let mut ready =
+                libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+            // SAFETY: one structure, which outlives the call.
+            unsafe { libc::poll(&raw mut ready, 1, -1) };
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A queue of lines, and the thread that writes them.
+struct Words(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    lines: VecDeque<String>,
+    /// Of all lines.
+    bytes: usize,
+    /// Lines that found no room, after those that wait.
+    lost: u64,
+    /// A line is with the system.
+    is_writing: bool,
+}
+
+/// Bytes that a line takes in the queue.
+fn cost(line: &str) -> usize {
+    size_of::<String>() + line.len()
+}
+
+impl State {
+    fn is_done(&self) -> bool {
+        self.lines.is_empty() && self.lost == 0 && !self.is_writing
+    }
+
+    fn push(&mut self, line: String) {
+        self.bytes += cost(&line);
+        self.lines.push_back(line);
+    }
+
+    fn pop(&mut self) -> Option<String> {
+        let line = self.lines.pop_front()?;
+        self.bytes -= cost(&line);
+        Some(line)
+    }
+
+    fn tell_lost(&mut self) {
+        match std::mem::take(&mut self.lost) {
+            0 => {}
+            1 => self.push("lapstrake: a line is missing here: nobody took it".into()),
+            lost => {
+                self.push(format!("lapstrake: {lost} lines are missing here: nobody took them"))
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_all(&self, mut sink: impl Write) {
+        let mut state = self.state();
+        loop {
+            if state.lines.is_empty() {
+                state.tell_lost();
+            }
+            let Some(line) = state.pop() else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.is_writing = true;
+            drop(state);
+            write_line(&mut sink, &line);
+            state = self.state();
+            state.is_writing = false;
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Words {
+    fn new(sink: impl Write + Send + 'static) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let writer = shared.clone();
+        without_signals(move || {
+            let thread = std::thread::Builder::new().name("words".into());
+            thread.spawn(move || writer.write_all(sink))
+        })?;
+        Ok(Self(shared))
+    }
+
+    fn say(&self, line: &str) {
+        let mut state = self.0.state();
+        // Once some are lost there is to be room for many: not a line now and then with a count before each.
+        let most = if state.lost > 0 { QUEUE_BYTES / 2 } else { QUEUE_BYTES };
+        if state.bytes + cost(line) > most {
+            state.lost += 1;
+            return;
+        }
+        state.tell_lost();
+        state.push(line.to_owned());
+        self.0.changed.notify_all();
+    }
+
+    /// Whether all is written.
+    fn finish(&self, patience: Duration) -> bool {
+        let waits = |state: &mut State| !state.is_done();
+        let waited = self.0.changed.wait_timeout_while(self.0.state(), patience, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_done()
+    }
+}
+
+/// Starts a thread that no signal reaches: those are for threads that know what to do with them.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::uninit();
+    let mut were = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigfillset fills the one set, pthread_sigmask the other.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), were.as_mut_ptr());
+    }
+    let started = start();
+    // SAFETY: the set was filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, were.as_ptr(), std::ptr::null_mut()) };
+    started
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    /// Tells each line, and takes the next when it may.
+    struct Slow(Sender<String>, Receiver<()>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(String::from_utf8_lossy(bytes).into_owned()).unwrap();
+            self.1.recv().map_err(|_| io::ErrorKind::BrokenPipe.into()).map(|()| bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_and_the_rest_comes_in_order() {
+        let ((told, lines), (go, may)) = (channel(), channel());
+        let words = Words::new(Slow(told, may)).unwrap();
+        words.say("first");
+        assert_eq!(lines.recv_timeout(LONG).unwrap(), "first\n");
+        let long = "x".repeat(1000);
+        let fit = QUEUE_BYTES / 1024;
+        (0..fit + 50).for_each(|_| words.say(&long));
+        assert!(!words.finish(Duration::ZERO), "nobody waits for ever");
+        assert!(words.0.state().bytes <= QUEUE_BYTES);
+        let lost = words.0.state().lost;
+        assert!((50..fit as u64).contains(&lost), "{lost}");
+        let rest = 50 + fit as u64 - lost;
+        let next = || {
+            go.send(()).unwrap();
+            lines.recv_timeout(LONG).unwrap()
+        };
+        // What is said as soon as there is room comes behind the count.
+        (0..rest).for_each(|_| assert!(next().starts_with("xx")));
+        words.say("later");
+        assert!(next().contains(&format!(" {lost} lines are missing here")), "{lost}");
+        assert_eq!(next(), "later\n");
+        go.send(()).unwrap();
+        assert!(words.finish(LONG));
+    }
+
+    #[test]
+    fn a_count_is_told_though_nothing_more_is_said() {
+        let ((told, lines), (go, may)) = (channel(), channel());
+        let words = Words::new(Slow(told, may)).unwrap();
+        words.say("first");
+        assert_eq!(lines.recv_timeout(LONG).unwrap(), "first\n");
+        words.say(&"x".repeat(QUEUE_BYTES + 1));
+        go.send(()).unwrap();
+        assert!(lines.recv_timeout(LONG).unwrap().contains("a line is missing here"));
+    }
+
+    #[test]
+    fn a_sink_that_breaks_costs_its_line_and_nothing_else() {
+        let ((told, lines), (go, may)) = (channel(), channel());
+        let words = Words::new(Slow(told, may)).unwrap();
+        drop(go);
+        for line in ["one", "two"] {
+            words.say(line);
+            assert_eq!(lines.recv_timeout(LONG).unwrap(), format!("{line}\n"));
+        }
+        assert!(words.finish(LONG));
+    }
+}
