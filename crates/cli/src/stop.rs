@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Outcome {
     // It comes last.
     let members = match deleted.split_last() {
         Some((overlay, members)) if reply["overlay_is_lost"] == true => {
-            eprintln!(
+            errln!(
                 "lapstrake: {name}: the overlay's file {overlay} was deleted or spoiled before: all that was \
                  written to the array is gone; the members are as they were"
             );

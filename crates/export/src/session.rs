@@ -222,11 +222,13 @@ impl NbdSession {
     }
 
     fn feed_waiting(&mut self, cx: &mut Context<'_>) {
-        while let Some(&id) = self.waiting.front() {
+        // Who waits for much keeps nobody waiting who needs little.
+        for _ in 0..self.waiting.len() {
+            let Some(id) = self.waiting.pop_front() else { return };
             if !self.give_memory(cx, id) {
-                return;
+                self.waiting.push_back(id);
+                continue;
             }
-            self.waiting.pop_front();
             // A write's payload is awaited from now on.
             self.inward = Pace::new();
             let entry = self.table[id.index()].as_ref();

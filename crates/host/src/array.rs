@@ -6,9 +6,9 @@ use crate::{
     client::Client,
     core::{Core, CoreParts},
     journal,
-    lead::{Lead, mending::check_speed},
+    lead::{CLIENTS_MAX, Lead, mending::check_speed},
     logs::{self, Replayed},
-    memory::{Memory, Sizes},
+    memory::{self, Memory, Sizes},
     message::{Address, Answer, Command, Deleted, Done, Greeter, Message, Parcel, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
@@ -111,7 +111,8 @@ pub struct Options {
     pub shards: usize,
     /// md's `stripe_cache_size`: pages of 4 KiB for each member, in each shard.
     pub stripe_cache_size: u32,
-    /// Bytes for requests in flight, in each shard; requests above 4 MiB get their own.
+    /// Bytes for requests in flight, in each shard; requests above 4 MiB get their own, and each client has a
+    /// little for itself.
     pub buffer_bytes: usize,
     /// How long after the last write the superblocks say clean again; 0: at the stop only.
     pub safe_mode_delay_ms: u64,
@@ -363,6 +364,11 @@ impl Array {
     }
 }
 
+/// Clients that a shard may have at most: each goes where there are the fewest.
+fn shares(options: &Options) -> usize {
+    CLIENTS_MAX.div_ceil(options.shards.max(1))
+}
+
 fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }
@@ -388,6 +394,7 @@ impl Seat {
             cache: terms.pages(terms.size(options.stripe_cache_size), index == 0),
             cache_most: terms.pages_most(index == 0),
             pool_bytes: options.buffer_bytes,
+            shares: shares(options),
         };
         let memory = Memory::new(&sizes).map_err(refused("memory for buffers"))?;
         let (sender, inbox) = mpsc::channel();
@@ -767,7 +774,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         ),
         work: Work::default(),
         memory: MemoryUse {
-            buffers: (options.buffer_bytes * shards) as u64,
+            buffers: (memory::bound(options.buffer_bytes, shares(options)) * shards) as u64,
             ..MemoryUse::default()
         },
     }

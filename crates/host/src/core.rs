@@ -9,7 +9,7 @@
 
 use crate::{
     client::Memory as ClientMemory,
-    memory::Memory,
+    memory::{Memory, Shelf},
     message::{Address, Done, Message, Parcel, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Run, Runs},
     status::{Counters, Log, MemberWork},
@@ -47,8 +47,25 @@ pub(crate) struct ClientState {
     /// Operations and requests that have not ended.
     pub busy: u32,
     pub closing: bool,
-    /// Memory that it holds; what is left goes back to the pool with the client.
+    /// It has taken an answer, so it is a client in earnest.
+    pub is_proven: bool,
+    /// Memory that it holds; what is left is given back with the client.
     memory: Vec<BufId>,
+    /// Its share, while it is in use; also in `memory`.
+    share: Option<BufId>,
+    /// How much of `memory` is of each shelf.
+    held: [usize; Shelf::ALL.len()],
+    /// It waits for some, and so is among the starved.
+    is_hungry: [bool; Shelf::ALL.len()],
+}
+
+/// A client whose turn it is to get memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fed {
+    pub client: usize,
+    pub shelf: Shelf,
+    /// It got some. It goes before the others once.
+    pub got: bool,
 }
 
 /// What a queue token stands for.
@@ -95,10 +112,10 @@ pub(crate) struct Core {
     pub clients: Slab<ClientState>,
     pub replies: VecDeque<(usize, u64, Result<(), RequestError>)>,
     pub notices: VecDeque<Notice>,
-    /// Clients that found the pool full, in the order in which they are fed.
-    pub starved: VecDeque<usize>,
-    /// The one that is being fed, and whether it got something. It goes before the others once.
-    pub fed: Option<(usize, bool)>,
+    /// Clients that found too little on a shelf, in the order in which they are fed.
+    starved: [VecDeque<usize>; Shelf::ALL.len()],
+    /// The one that is being fed.
+    pub fed: Option<Fed>,
     pub freed: bool,
     counters: Arc<Counters>,
     log: Log,
@@ -149,7 +166,7 @@ impl Core {
             clients: Slab::new(),
             replies: VecDeque::new(),
             notices: VecDeque::new(),
-            starved: VecDeque::new(),
+            starved: [VecDeque::new(), VecDeque::new()],
             fed: None,
             freed: false,
             counters: parts.counters,
@@ -205,37 +222,100 @@ impl Core {
     }
 
     pub(crate) fn alloc_for(&mut self, client: usize, bytes: usize) -> Option<ClientMemory> {
-        // Nobody takes what others have waited for, or a busy client would never let an idle one in.
-        let turn = self.fed == Some((client, false));
-        let memory = if turn || self.starved.is_empty() { self.memory.alloc(bytes) } else { None };
-        let Some((id, start)) = memory else {
-            match (turn, self.starved.contains(&client)) {
-                (_, true) => {}
-                (true, false) => self.starved.push_front(client),
-                (false, false) => self.starved.push_back(client),
-            }
-            return None;
+        let (id, start) = match self.alloc_from_shelf(client, bytes) {
+            Some(memory) => memory,
+            None => self.alloc_share(client, bytes)?,
         };
-        if turn {
-            self.fed = Some((client, true));
+        let state = &mut self.clients[client];
+        state.memory.push(id);
+        if let Some(shelf) = self.memory.shelf_of(id) {
+            state.held[shelf as usize] += 1;
         }
-        self.clients[client].memory.push(id);
         Some(ClientMemory { buf: Buf { id, offset: 0 }, start })
     }
 
+    /// In turn: nobody takes what others have waited for, or a busy client would never let an idle one in.
+    fn alloc_from_shelf(&mut self, client: usize, bytes: usize) -> Option<(BufId, *mut u8)> {
+        let shelf = self.memory.shelf(bytes);
+        let turn = self.fed.filter(|fed| fed.client == client && fed.shelf == shelf && !fed.got);
+        let may = turn.is_some() || self.starved[shelf as usize].is_empty();
+        let memory = if may { self.memory.alloc(bytes) } else { None };
+        if memory.is_some() {
+            self.fed = turn.map(|fed| Fed { got: true, ..fed }).or(self.fed);
+        }
+        memory
+    }
+
+    /// If that is in use, or too small, the client waits for its turn.
+    fn alloc_share(&mut self, client: usize, bytes: usize) -> Option<(BufId, *mut u8)> {
+        let shelf = self.memory.shelf(bytes);
+        let state = &mut self.clients[client];
+        if state.share.is_none()
+            && let Some((id, start)) = self.memory.alloc_share(bytes)
+        {
+            state.share = Some(id);
+            return Some((id, start));
+        }
+        if !std::mem::replace(&mut state.is_hungry[shelf as usize], true) {
+            let starved = &mut self.starved[shelf as usize];
+            match self.fed {
+                Some(Fed { client: fed, shelf: of, got: false })
+                    if (fed, of) == (client, shelf) =>
+                {
+                    starved.push_front(client);
+                }
+                _ => starved.push_back(client),
+            }
+        }
+        None
+    }
+
     pub(crate) fn free(&mut self, client: usize, memory: ClientMemory) {
-        let held = &mut self.clients[client].memory;
-        let at = held.iter().position(|&id| id == memory.buf.id);
-        held.swap_remove(at.expect("a client gives back what it was given, once"));
-        self.memory.free(memory.buf.id);
+        let (id, shelf) = (memory.buf.id, self.memory.shelf_of(memory.buf.id));
+        let state = &mut self.clients[client];
+        let at = state.memory.iter().position(|&held| held == id);
+        state.memory.swap_remove(at.expect("a client gives back what it was given, once"));
+        state.is_proven = true;
+        if let Some(shelf) = shelf {
+            state.held[shelf as usize] -= 1;
+        }
+        state.share = state.share.filter(|&share| share != id);
+        self.memory.free(id);
         self.freed = true;
     }
 
     pub(crate) fn drop_client(&mut self, client: usize) {
+        self.forget_hunger(client);
         for id in self.clients.remove(client).memory {
             self.memory.free(id);
         }
-        self.forget_hunger(client);
+    }
+
+    /// Whether somebody waits for memory.
+    pub(crate) fn is_short(&self) -> bool {
+        self.starved.iter().any(|starved| !starved.is_empty())
+    }
+
+    /// Whether a client holds some for which others wait.
+    pub(crate) fn is_in_the_way(&self, client: usize) -> bool {
+        let state = &self.clients[client];
+        Shelf::ALL.iter().any(|&shelf| {
+            let others =
+                self.starved[shelf as usize].len() - usize::from(state.is_hungry[shelf as usize]);
+            state.held[shelf as usize] > 0 && others > 0
+        })
+    }
+
+    /// The next one who waits for memory of a shelf, which waits no more.
+    pub(crate) fn next_starved(&mut self, shelf: Shelf) -> Option<usize> {
+        let client = self.starved[shelf as usize].pop_front()?;
+        self.clients[client].is_hungry[shelf as usize] = false;
+        Some(client)
+    }
+
+    /// Whether this one would be the next.
+    pub(crate) fn is_first_of_starved(&self, shelf: Shelf, client: usize) -> bool {
+        self.starved[shelf as usize].front() == Some(&client)
     }
 
     pub(crate) fn request_from(
@@ -276,7 +356,8 @@ impl Core {
     }
 
     fn forget_hunger(&mut self, client: usize) {
-        self.starved.retain(|&other| other != client);
+        self.starved.iter_mut().for_each(|starved| starved.retain(|&other| other != client));
+        self.clients[client].is_hungry = Default::default();
         // Whoever stood behind it may find enough now.
         self.freed = true;
     }

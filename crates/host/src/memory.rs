@@ -5,6 +5,9 @@
 //! client, a FUSE request). The pool is mapped, touched and, where allowed, locked before the
 //! first request, so that serving does not wait for the kernel to find a page.
 //!
+//! Requests find memory on one of two [shelves](Shelf), by their size. What others leave there may be nothing;
+//! then each client still has a [share](SHARE_BYTES) of its own for one small request at a time.
+//!
 //! Invariant: memory behind a handle outlives every effect that names it, since the request
 //! that brought it is answered only after they are done.
 
@@ -23,6 +26,27 @@ const STRIPE_CACHE: BufId = BufId(0);
 const LARGE_BYTES: usize = 4 << 20;
 /// Bound on such mappings together.
 const LARGE_BYTES_MAX: usize = 96 << 20;
+/// What a client has for one request whatever others take: small, since all have it at all times, and enough for
+/// what databases and the metadata of file systems come in.
+const SHARE_BYTES: usize = 32 << 10;
+
+/// Where memory for a request comes from. Who waits for that of one waits for nothing on the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    /// The pool.
+    Pool,
+    /// Mappings of their own, for large requests.
+    Mappings,
+}
+
+impl Shelf {
+    pub(crate) const ALL: [Self; 2] = [Self::Pool, Self::Mappings];
+}
+
+/// What a shard's memory for requests may come to, bytes.
+pub(crate) fn bound(pool_bytes: usize, shares: usize) -> usize {
+    pool_bytes + shares * SHARE_BYTES + LARGE_BYTES_MAX
+}
 
 #[derive(Debug)]
 enum Owner {
@@ -30,6 +54,8 @@ enum Owner {
     Pool(PoolId),
     /// A mapping of its own, for one large request.
     Mapping(Pool),
+    /// One of the shares.
+    Share(PoolId),
     /// Somebody else.
     Lender,
 }
@@ -49,6 +75,8 @@ pub(crate) struct Memory {
     /// Fresh mappings read as zeros, and nobody writes here.
     zeros: Pool,
     pool: Pool,
+    /// In pieces of one size, so that a free one is always to be had.
+    shares: Pool,
     lent: Slab<Lent>,
     large_bytes: usize,
 }
@@ -67,6 +95,8 @@ pub(crate) struct Sizes {
     pub cache_most: u32,
     /// Bytes for requests.
     pub pool_bytes: usize,
+    /// Clients at most.
+    pub shares: usize,
 }
 
 impl Memory {
@@ -81,6 +111,7 @@ impl Memory {
             behind_bytes,
             zeros: Pool::new(ZERO_BYTES as usize, lock)?,
             pool: Pool::new(pool_bytes, lock)?,
+            shares: Pool::new(sizes.shares * SHARE_BYTES, lock)?,
             lent: Slab::new(),
             large_bytes: 0,
         })
@@ -106,20 +137,47 @@ impl Memory {
         STRIPE_CACHE
     }
 
+    /// Where memory for a request is to be found.
+    pub(crate) fn shelf(&self, bytes: usize) -> Shelf {
+        match bytes <= LARGE_BYTES.min(self.pool.stats().capacity / 4) {
+            true => Shelf::Pool,
+            false => Shelf::Mappings,
+        }
+    }
+
     /// Memory for a request, or none while too much is in use.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Option<(BufId, *mut u8)> {
-        if bytes <= LARGE_BYTES.min(self.pool.stats().capacity / 4) {
+        if self.shelf(bytes) == Shelf::Pool {
             let own = self.pool.alloc(bytes)?;
             let start = self.pool.ptr(own);
             return Some((self.enter(start, Owner::Pool(own)), start));
         }
-        if self.large_bytes + bytes > LARGE_BYTES_MAX {
+        if self.large_bytes + bytes.next_multiple_of(PAGE_BYTES as usize) > LARGE_BYTES_MAX {
             return None;
         }
         let mapping = Pool::new(bytes, false).ok()?;
         let start = mapping.base();
         self.large_bytes += mapping.stats().capacity;
         Some((self.enter(start, Owner::Mapping(mapping)), start))
+    }
+
+    /// A client's share, if the request fits. It must not have it already.
+    pub(crate) fn alloc_share(&mut self, bytes: usize) -> Option<(BufId, *mut u8)> {
+        if bytes > SHARE_BYTES {
+            return None;
+        }
+        let own = self.shares.alloc(SHARE_BYTES)?;
+        let start = self.shares.ptr(own);
+        Some((self.enter(start, Owner::Share(own)), start))
+    }
+
+    /// Where memory came from that others may have had.
+    pub(crate) fn shelf_of(&self, id: BufId) -> Option<Shelf> {
+        match self.lent[id.0 as usize - 1].owner {
+            Owner::Pool(_) => Some(Shelf::Pool),
+            Owner::Mapping(_) => Some(Shelf::Mappings),
+            Owner::Share(_) | Owner::Lender => None,
+        }
     }
 
     /// Names foreign memory. It must stay valid, and be used by nobody else, until `free`.
@@ -132,17 +190,18 @@ impl Memory {
         match self.lent.remove(id.0 as usize - 1).owner {
             Owner::Pool(run) => self.pool.free(run),
             Owner::Mapping(mapping) => self.large_bytes -= mapping.stats().capacity,
+            Owner::Share(run) => self.shares.free(run),
             Owner::Lender => {}
         }
     }
 
     /// Bytes in use, of all.
     pub(crate) fn in_use(&self) -> usize {
-        self.pool.stats().in_use + self.large_bytes
+        self.pool.stats().in_use + self.shares.stats().in_use + self.large_bytes
     }
 
     pub(crate) fn locked(&self) -> bool {
-        self.cache.locked() && self.pool.locked()
+        self.cache.locked() && self.pool.locked() && self.shares.locked()
     }
 
     fn enter(&mut self, start: *mut u8, owner: Owner) -> BufId {

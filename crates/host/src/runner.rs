@@ -2,8 +2,9 @@
 
 use crate::{
     client::{Client, Context},
-    core::{ClientState, Core, Token},
+    core::{ClientState, Core, Fed, Token},
     lead::Lead,
+    memory::Shelf,
     message::Message,
     words,
 };
@@ -19,6 +20,13 @@ use std::{
 /// anything.
 const HOARDING: Duration = Duration::from_secs(1);
 
+/// The same for one that has never taken an answer yet, in the worst case: each time that some are closed for it
+/// the time is halved, or a few hundred that come for nothing else would keep all others waiting for minutes.
+const HOARDING_MIN: Duration = Duration::from_millis(100);
+
+/// When nobody had to be closed for so long, the time is the longest again.
+const CALM: Duration = Duration::from_secs(10);
+
 /// A client that has shaken hands for so long is closed if another needs its place.
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 
@@ -33,6 +41,9 @@ pub(crate) struct Runner {
     sessions: Slab<Option<Box<dyn Client>>>,
     /// Clients that got replies in this turn; kept to reuse its memory.
     replied: Vec<usize>,
+    /// How long a client may hoard that has not taken an answer yet.
+    hoarding: Duration,
+    hoarder_closed: Option<Instant>,
     leaving: bool,
     said_quiet: bool,
     pausing: bool,
@@ -44,7 +55,20 @@ impl Runner {
         let sessions = Slab::new();
         let (leaving, said_quiet, pausing, ended) = (false, false, false, false);
         let replied = Vec::new();
-        Self { core, lead, inbox, sessions, replied, leaving, said_quiet, pausing, ended }
+        let (hoarding, hoarder_closed) = (HOARDING, None);
+        Self {
+            core,
+            lead,
+            inbox,
+            sessions,
+            replied,
+            hoarding,
+            hoarder_closed,
+            leaving,
+            said_quiet,
+            pausing,
+            ended,
+        }
     }
 
     /// Serves until [`Message::Exit`].
@@ -81,8 +105,8 @@ impl Runner {
         let own =
             engine.into_iter().chain(lead).chain(told).min().map(|time| self.core.instant(time));
         let clients = self.open_sessions().filter_map(|(_, session)| session.deadline());
-        let hoarders = self.hoarders().map(|(_, since)| since + HOARDING);
-        let again = (!self.core.starved.is_empty()).then(|| Instant::now() + HUNGER);
+        let hoarders = self.hoarders().map(|(_, until)| until);
+        let again = self.core.is_short().then(|| Instant::now() + HUNGER);
         let due = clients.chain(own).chain(hoarders).chain(again).min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
@@ -93,10 +117,15 @@ impl Runner {
         open.filter_map(|(key, session)| Some((key, &**session.as_ref()?)))
     }
 
-    /// While somebody lacks memory: who holds some and waits for its peer, and since when.
+    /// While somebody lacks memory: who holds some of it and waits for its peer, and until when it may.
     fn hoarders(&self) -> impl Iterator<Item = (usize, Instant)> {
-        let sessions = self.open_sessions().filter(|_| !self.core.starved.is_empty());
-        sessions.filter_map(|(key, session)| Some((key, session.idle_since()?)))
+        let is_short = self.core.is_short();
+        let sessions = self.open_sessions().filter(move |_| is_short);
+        sessions.filter(|&(key, _)| self.core.is_in_the_way(key)).filter_map(|(key, session)| {
+            let proven = self.core.clients[key].is_proven;
+            let patience = if proven { HOARDING } else { self.hoarding };
+            Some((key, session.idle_since()? + patience))
+        })
     }
 
     fn completed(&mut self, completion: Completion) {
@@ -251,7 +280,7 @@ impl Runner {
                 self.with(client, |session, cx| session.handle_time(cx));
             }
         }
-        if !self.core.starved.is_empty() {
+        if self.core.is_short() {
             // The system may have what it lacked, which nobody here gives back.
             self.core.freed = true;
             self.close_hoarders();
@@ -260,11 +289,15 @@ impl Runner {
 
     fn close_hoarders(&mut self) {
         let now = Instant::now();
-        let due: Vec<usize> = self
-            .hoarders()
-            .filter(|&(_, since)| since + HOARDING <= now)
-            .map(|(key, _)| key)
-            .collect();
+        if self.hoarder_closed.is_some_and(|last| now - last > CALM) {
+            (self.hoarding, self.hoarder_closed) = (HOARDING, None);
+        }
+        let due = self.hoarders().filter(|&(_, until)| until <= now);
+        let due: Vec<usize> = due.map(|(key, _)| key).collect();
+        if !due.is_empty() {
+            self.hoarding = (self.hoarding / 2).max(HOARDING_MIN);
+            self.hoarder_closed = Some(now);
+        }
         for client in due {
             self.with(client, |session, cx| {
                 session.cut_off(cx, "it held memory that others lacked");
@@ -332,16 +365,18 @@ impl Runner {
     }
 
     fn feed_starved(&mut self) -> bool {
-        if !std::mem::take(&mut self.core.freed) || self.core.starved.is_empty() {
+        if !std::mem::take(&mut self.core.freed) || !self.core.is_short() {
             return false;
         }
-        // One piece for each in turn, up to the first who finds too little.
-        while let Some(client) = self.core.starved.pop_front() {
-            self.core.fed = Some((client, false));
-            self.with(client, |session, cx| session.handle_time(cx));
-            self.core.fed = None;
-            if self.core.starved.front() == Some(&client) {
-                break;
+        for shelf in Shelf::ALL {
+            // One piece for each in turn, up to the first who finds too little.
+            while let Some(client) = self.core.next_starved(shelf) {
+                self.core.fed = Some(Fed { client, shelf, got: false });
+                self.with(client, |session, cx| session.handle_time(cx));
+                self.core.fed = None;
+                if self.core.is_first_of_starved(shelf, client) {
+                    break;
+                }
             }
         }
         true

@@ -83,7 +83,7 @@ pub struct MemoryUse {
     pub stripe_cache: u64,
     /// Of it in use now.
     pub stripe_cache_used: u64,
-    /// For the requests of clients.
+    /// For the requests of clients, large ones included, which take memory only while they run.
     pub buffers: u64,
     /// Of it in use now.
     pub buffers_used: u64,
