@@ -101,7 +101,7 @@ impl Fronts {
     /// The first Unix socket.
     pub fn unix(&self) -> Option<&Path> {
         self.sockets.iter().find_map(|socket| match &socket.at {
-            At::Unix(file) => Some(&*file.0),
+            At::Unix(file) => Some(&*file.path),
             At::Tcp(_) => None,
         })
     }

@@ -4,11 +4,12 @@ use crate::exit::Failure;
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_geometry::Geometry;
 use lapstrake_host::Parts;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,13 +55,35 @@ pub enum At {
     Tcp(SocketAddr),
 }
 
-/// A socket's file, removed at the end.
-pub struct SocketFile(pub PathBuf);
+/// A socket's file, removed at the end if it is still that one: what somebody else put in its place stays.
+pub struct SocketFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Open, so that no other file gets its number.
+    file: File,
+}
+
+impl SocketFile {
+    /// The file that was just made.
+    fn new(path: &Path) -> io::Result<Self> {
+        let mut open = OpenOptions::new();
+        let file = open.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+        Ok(Self { path: std::path::absolute(path)?, file })
+    }
+
+    fn is_there(&self) -> bool {
+        let id = |meta: Metadata| (meta.dev(), meta.ino());
+        let there = self.path.symlink_metadata().map(id);
+        there.is_ok_and(|there| self.file.metadata().map(id).is_ok_and(|ours| ours == there))
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may have been removed by hand.
-        let _ = std::fs::remove_file(&self.0);
+        if self.is_there() {
+            // Nothing is lost if it stays.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -73,7 +96,7 @@ impl Socket {
                 let failed =
                     |error| Failure::new(format!("{}: cannot listen: {error}", path.display()));
                 let listener = UnixListener::bind(path).map_err(failed)?;
-                let at = At::Unix(SocketFile(std::path::absolute(path).map_err(failed)?));
+                let at = At::Unix(SocketFile::new(path).map_err(failed)?);
                 Ok(Self { listener: listener.into(), at })
             }
             Place::Tcp(address) => {
@@ -90,7 +113,7 @@ impl Socket {
         let export = escaped(export.as_bytes(), b"-._~");
         match &self.at {
             At::Unix(file) => {
-                let path = escaped(file.0.as_os_str().as_bytes(), b"-._~/");
+                let path = escaped(file.path.as_os_str().as_bytes(), b"-._~/");
                 format!("nbd+unix:///{export}?socket={path}")
             }
             At::Tcp(address) => format!("nbd://{address}/{export}"),
@@ -209,6 +232,26 @@ mod tests {
         assert!(!path.exists());
         drop(UnixListener::bind(&path).unwrap());
         assert!(Socket::bind(&Place::Unix(path)).is_ok(), "a dead one is replaced");
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_socket_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sock");
+        let bind = || Socket::bind(&Place::Unix(path.clone())).unwrap();
+        let first = bind();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        drop(first);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        let second = bind();
+        std::fs::remove_file(&path).unwrap();
+        let third = bind();
+        drop(second);
+        assert!(UnixStream::connect(&path).is_ok(), "another server's");
+        drop(third);
+        assert!(!path.exists());
     }
 
     #[test]
