@@ -136,6 +136,7 @@ impl Command {
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
     let json = cli.command.json();
+    let lends_output = matches!(&cli.command, Command::Serve(args) if args.run.is_some());
     outlive_file_limits();
     let serves = matches!(cli.command, Command::Serve(_));
     if !serves {
@@ -150,8 +151,11 @@ fn main() -> ExitCode {
             }
             if json {
                 let report = serde_json::json!({ "error": failure.message });
-                // Who started a server may have gone.
-                let _ = print::try_print(format_args!("{report}\n"));
+                // Who started a server may have gone, or lent its output to a command.
+                match lends_output {
+                    true => errln!("{report}"),
+                    false => print::try_print(format_args!("{report}\n")).unwrap_or_default(),
+                }
             }
             failure.exit.into()
         }

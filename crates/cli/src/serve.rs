@@ -24,7 +24,7 @@ Examples:
   lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
   lapstrake serve --fuse data.raw disk[0-3].img
   lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]
-  lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" array.img'
+  lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" -' | zstd > array.zst
 
 Without --nbd and --fuse the array is served by NBD on a Unix socket beside its control socket.
 Whoever can connect to a TCP port can read and write the array: NBD knows no passwords. --run sets
@@ -64,9 +64,10 @@ pub struct Args {
     /// Refuse writes, and write nothing to the members
     #[arg(short = 'o', long, visible_alias = "readonly")]
     read_only: bool,
-    /// Run a shell command with the array's places in its environment, and stop when it ends
+    /// Run a shell command with the array's places in its environment, and stop when it ends; standard
+    /// output is the command's alone
     #[arg(long, value_name = "CMD")]
-    run: Option<String>,
+    pub run: Option<String>,
     #[command(flatten)]
     which: Which,
     /// Use members that are out of date if there are not enough others; take a dirty degraded
@@ -107,7 +108,7 @@ pub struct Args {
     /// /run/lapstrake for root, /tmp/lapstrake-UID]
     #[arg(long, value_name = "DIR")]
     control_dir: Option<PathBuf>,
-    /// Report in JSON, on one line, once the array is served
+    /// Report in JSON, on one line, once the array is served; with --run, on standard error
     #[arg(long)]
     pub json: bool,
 }
@@ -293,6 +294,9 @@ impl Server<'_> {
             let uris: String = uris.iter().map(|uri| format!("{uri}\n")).collect();
             format!("{}: {}, {kib} KiB{size}{how}\n{uris}", facts.name, facts.level)
         };
+        if self.args.run.is_some() {
+            return errln!("{}", text.trim_end());
+        }
         // Whoever started the server may not read what it says.
         let _ = print::try_print(format_args!("{text}"));
     }

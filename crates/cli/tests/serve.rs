@@ -240,18 +240,25 @@ fn a_captive_command_finds_the_array_and_decides_the_end() {
     };
     let ran = command("echo \"got $uri $exportname $port.\"; test -S \"$unixsocket\" && exit 7");
     assert_eq!(ran.code, 7, "{ran:?}");
-    assert!(ran.out.contains("got nbd+unix:///data?socket=/"), "{ran:?}");
-    assert!(ran.out.contains(" data .\n"), "{ran:?}");
+    assert!(ran.out.starts_with("got nbd+unix:///data?socket=/"), "{ran:?}");
+    assert!(ran.out.ends_with(" data .\n") && ran.out.lines().count() == 1, "{ran:?}");
+    assert!(ran.err.contains("data: raid5, 63488 KiB"), "{ran:?}");
     let ran = command("kill -KILL $$");
     assert_eq!(ran.code, 137, "{ran:?}");
     if installed("nbdinfo") {
         let ran = command("nbdinfo --size \"$uri\"");
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(ran.out.contains("65011712"), "{ran:?}");
+        assert_eq!(ran.out, "65011712\n", "the output is the command's alone");
     } else {
         not_run("--run with a client", "nbdinfo is not installed");
     }
     assert_eq!(std::fs::read_dir(lab.path("run")).unwrap().count(), 0);
+    // What is said in JSON gives way, too.
+    for members in ["m0 m1 m2", "m0"] {
+        let ran = lab.run(&format!("serve {members} --json --run true"));
+        let said = ran.err.lines().filter(|line| line.starts_with('{')).count();
+        assert_eq!((&*ran.out, said), ("", 1), "{ran:?}");
+    }
 }
 
 #[test]
