@@ -7,7 +7,6 @@ use crate::target::Target;
 use crate::{text, tree};
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use std::fmt::Write;
-use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 const HELP: &str = "\
@@ -178,7 +177,7 @@ fn table(out: &mut String, view: &View) {
 }
 
 fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
-    let device = fs::metadata(&member.path).ok().filter(|meta| meta.file_type().is_block_device());
+    let device = tree::metadata(&member.file).filter(|meta| meta.file_type().is_block_device());
     let rdev = device.map_or(0, |meta| meta.rdev());
     let (major, minor) = (libc::major(rdev), libc::minor(rdev));
     let slot_text = slot.map_or_else(|| "    -".to_owned(), |slot| format!("{slot:5}"));

@@ -7,9 +7,15 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use lapstrake_host::control::{self, ControlError};
 use serde_json::Value;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 const HEADER: [&str; 7] = ["Unit", "Type", "Status", "%Done", "Members", "Stripe", "Size"];
+
+/// How long a file may take to say what it is.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All arrays that are served from a directory, and why others do not answer. One that has been stopped since they were
 /// listed is left out.
@@ -136,7 +142,7 @@ fn unit(table: &mut Table, view: &View, name: String, indent: &str) {
 fn disk(table: &mut Table, view: &View, member: &MemberView, name: String) {
     let done = member.recovered_bytes.filter(|_| view.component_bytes > 0);
     let percent = done.map(|done| percent(done * 1000 / view.component_bytes));
-    let bytes = std::fs::metadata(&member.file).map_or(0, |meta| meta.len());
+    let bytes = metadata(&member.file).map_or(0, |meta| meta.len());
     let bytes = if view.component_bytes > 0 { view.component_bytes } else { bytes };
     table.add_row([
         name,
@@ -147,6 +153,24 @@ fn disk(table: &mut Table, view: &View, member: &MemberView, name: String) {
         "-".into(),
         if bytes > 0 { size(bytes) } else { "-".into() },
     ]);
+}
+
+/// What the system tells of a file. One in a FUSE mount whose server is stopped or stuck would be waited for without
+/// end; that is said.
+pub fn metadata(file: &Path) -> Option<Metadata> {
+    let (teller, told) = mpsc::channel();
+    let path = file.to_owned();
+    // It ends with the process at the latest.
+    let ask = move || teller.send(std::fs::metadata(path));
+    std::thread::Builder::new().spawn(ask).ok()?;
+    match told.recv_timeout(PATIENCE) {
+        Ok(meta) => meta.ok(),
+        Err(_) => {
+            let file = file.display();
+            errln!("lapstrake: {file} does not answer: its server is stopped (SIGSTOP) or stuck");
+            None
+        }
+    }
 }
 
 fn percent(per_mille: u64) -> String {

@@ -6,6 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 use support::{Lab, Server, exists, not_run, pattern};
 
 /// RAID0 over two RAID1 pairs of m0 to m3; m4 is spare. None, said aloud, where there is no FUSE.
@@ -59,6 +60,23 @@ fn an_inner_member_fails_and_is_rebuilt_beneath_a_load() {
     file.read_exact_at(&mut read, 0).unwrap();
     assert!(read == contents, "what was written is not what is read from the rebuilt member");
     drop(file);
+    stop(servers);
+}
+
+#[test]
+fn a_server_below_that_is_stopped_is_waited_for_no_longer_than_any() {
+    let lab = Lab::new(&[24; 5]);
+    let Some(servers) = raid0_over_raid1(&lab) else { return };
+    servers[1].signal("-STOP");
+    let begun = Instant::now();
+    for (line, code) in [("status --tree", 1), ("detail top", 0), ("status top --tree", 0)] {
+        let ran = lab.run(line);
+        assert_eq!(ran.code, code, "{line}: {ran:?}");
+        assert!(ran.out.contains("one.raw") && ran.out.contains("two.raw"), "{line}: {ran:?}");
+        assert!(ran.err.contains("one.raw does not answer"), "{line}: {ran:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    servers[1].signal("-CONT");
     stop(servers);
 }
 
