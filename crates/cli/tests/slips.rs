@@ -7,7 +7,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 use support::Lab;
 
 fn raid1() -> Lab {
@@ -91,15 +90,7 @@ fn connections_that_ask_nothing_keep_nobody_out() {
     let server = lab.serve_data("m0 m1");
     let connect = || UnixStream::connect(lab.path("run/data.sock")).unwrap();
     let idle: Vec<UnixStream> = (0..16).map(|_| connect()).collect();
-    let begun = Instant::now();
-    loop {
-        let ran = lab.run("status data");
-        if ran.code == 0 {
-            break;
-        }
-        assert!(ran.err.contains("busy with 16 other requests"), "{ran:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "{ran:?}");
-    }
+    lab.run("status data").ok();
     drop(idle);
     server.stop();
 }

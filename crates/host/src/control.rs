@@ -38,8 +38,8 @@ const LINE_MAX: u64 = 64 << 10;
 const CONNECTIONS_MAX: usize = 16;
 /// A connection that says nothing for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// A connection that has said nothing for so long is closed if another needs its place.
-const IDLE_MIN: Duration = Duration::from_secs(1);
+/// A connection that has said nothing for so long is closed if another needs its place, which waits for that.
+const IDLE_MIN: Duration = Duration::from_millis(100);
 /// How long one that cannot be served may take to be told so.
 const ANSWER_BUSY: Duration = Duration::from_millis(100);
 /// How long the end waits for answers to be sent.
@@ -420,17 +420,34 @@ struct Talk {
     idle_since: Option<Instant>,
 }
 
+impl Talk {
+    /// The same, but none if a request is there that its thread has not come to.
+    fn idle_since(&self) -> Option<Instant> {
+        let mut waiting: libc::c_int = 0;
+        // SAFETY: the descriptor is ours, and the kernel writes one int.
+        let asked = unsafe { libc::ioctl(self.stream.as_raw_fd(), libc::FIONREAD, &mut waiting) };
+        self.idle_since.filter(|_| asked != 0 || waiting == 0)
+    }
+}
+
 impl Served {
     fn talks(&self) -> MutexGuard<'_, BTreeMap<u64, Talk>> {
         self.talks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its number, if there is room for it: that which has been idle for longest makes some.
+    /// Its number, if there is room for it, or will be: that which has been idle for longest makes some.
     fn take_in(&self, stream: &UnixStream) -> Option<u64> {
         let mut talks = self.talks();
-        if talks.len() >= CONNECTIONS_MAX {
-            let idle = talks.iter().filter_map(|(id, talk)| Some((talk.idle_since?, *id)));
-            let (_, id) = idle.min().filter(|(since, _)| since.elapsed() >= IDLE_MIN)?;
+        while talks.len() >= CONNECTIONS_MAX {
+            let idle = talks.iter().filter_map(|(id, talk)| Some((talk.idle_since()?, *id)));
+            let (since, id) = idle.min()?;
+            let left = IDLE_MIN.saturating_sub(since.elapsed());
+            if !left.is_zero() {
+                drop(talks);
+                std::thread::sleep(left);
+                talks = self.talks();
+                continue;
+            }
             let talk = talks.remove(&id)?;
             // Its thread sees the end, or is there already.
             let _ = talk.stream.shutdown(Shutdown::Both);
