@@ -30,6 +30,9 @@ Without --nbd and --fuse the array is served by NBD on a Unix socket beside its 
 Whoever can connect to a TCP port can read and write the array: NBD knows no passwords. --run sets
 $uri (and $nbd, the same), $unixsocket, $port, $exportname and $fuse for its command.
 
+At most 256 NBD clients are served at a time. One that is silent between two requests may stay, so
+many of those keep others out; one that has not ended its handshake after a second makes room.
+
 Exit codes:
   0  stopped cleanly, after SIGTERM, SIGINT, SIGHUP or `lapstrake stop`
   1  it could not be served, or not be stopped cleanly
