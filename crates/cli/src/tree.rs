@@ -160,8 +160,10 @@ fn disk(table: &mut Table, view: &View, member: &MemberView, name: String) {
 pub fn metadata(file: &Path) -> Option<Metadata> {
     let (teller, told) = mpsc::channel();
     let path = file.to_owned();
-    // It ends with the process at the latest.
-    let ask = move || teller.send(std::fs::metadata(path));
+    // It ends with the process at the latest, and then nobody waits for it any more.
+    let ask = move || {
+        let _ = teller.send(std::fs::metadata(path));
+    };
     std::thread::Builder::new().spawn(ask).ok()?;
     match told.recv_timeout(PATIENCE) {
         Ok(meta) => meta.ok(),
