@@ -51,8 +51,8 @@ pub struct ArrayVolume {
     inbox: VecDeque<(Nanos, Incoming)>,
     /// Of md's parity levels: what holds writes before the engine has them.
     heads: Option<Heads>,
-    /// Bitmap pages on their way, for which md's thread waits, and what came meanwhile.
-    bitmap_writes: usize,
+    /// Bitmap pages and superblocks on their way, for which md's thread waits, and what came meanwhile.
+    meta_writes: usize,
     stalled: VecDeque<(Nanos, Incoming)>,
     /// Reads of md's parity levels, which go chunk by chunk: their tags, and parts left.
     reads: Slab<(u64, usize)>,
@@ -209,7 +209,7 @@ impl ArrayVolume {
         while let Some((came, incoming)) = self.inbox.pop_front() {
             let is_metadata =
                 matches!(incoming, Incoming::Command(Command::Meta(_) | Command::DeskFlush(_)));
-            if self.bitmap_writes > 0 && !is_metadata {
+            if self.meta_writes > 0 && !is_metadata {
                 self.stalled.push_back((came, incoming));
                 continue;
             }
@@ -224,9 +224,11 @@ impl ArrayVolume {
                 Incoming::Command(Command::DeskFlush(member)) => self.desk.flushed(member, true),
                 Incoming::Command(Command::Meta(id)) => {
                     self.supervisor.handle_written(now, id, true);
-                    self.bitmap_writes = self.bitmap_writes.saturating_sub(1);
-                    if self.bitmap_writes == 0 {
-                        self.inbox.append(&mut self.stalled);
+                    self.meta_writes = self.meta_writes.saturating_sub(1);
+                    if self.meta_writes == 0 {
+                        // It came before what is in the inbox still.
+                        self.stalled.append(&mut self.inbox);
+                        std::mem::swap(&mut self.stalled, &mut self.inbox);
                     }
                 }
             }
@@ -400,7 +402,7 @@ impl ArrayVolume {
             unreachable!("the bitmap is on the members");
         };
         let len = Sectors(write.data.len() as u64 / 512);
-        self.bitmap_writes += usize::from(self.heads.is_some());
+        self.meta_writes += usize::from(self.heads.is_some());
         self.send(member, Op::WriteThrough, write.sector, len, Command::Meta(write.id), clock);
     }
 }

@@ -205,7 +205,7 @@ impl ArrayVolume {
             now: Nanos::ZERO,
             inbox: VecDeque::new(),
             heads,
-            bitmap_writes: 0,
+            meta_writes: 0,
             stalled: VecDeque::new(),
             reads: Slab::new(),
             data_offsets,

@@ -247,6 +247,12 @@ impl Heads {
                 row.turns += 1;
                 self.idle.push_back((at, row.turns));
                 self.idle_count += 1;
+                // Or rows that are written again and again would fill it.
+                if self.idle.len() > 2 * self.count {
+                    self.idle.retain(|(row, turns)| {
+                        self.rows.get(row).is_some_and(|row| row.turns == *turns)
+                    });
+                }
             } else {
                 self.due.insert(at);
             }
