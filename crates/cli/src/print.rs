@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io::{self, Write};
 
-/// A report, as it is, to standard output; see [`print`].
+/// A report, as it is, to standard output; see [`print()`].
 macro_rules! out {
     ($($text:tt)*) => { $crate::print::print(format_args!($($text)*)) };
 }
 
-/// A line of a report; see [`print`].
+/// A line of a report; see [`print()`].
 macro_rules! outln {
     ($($text:tt)*) => { $crate::print::print(format_args!("{}\n", format_args!($($text)*))) };
 }

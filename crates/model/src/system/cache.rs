@@ -157,6 +157,8 @@ impl Cache {
     fn make_room(&mut self) {
         // Dirty ones, those on their way and active ones stay, and count as new again; once round is enough.
         let mut runs = self.came.len();
+        let active: u64 = self.files.iter().map(|pages| pages.active.count()).sum();
+        let keeps_active = self.keeps_active && active <= self.held_max / 2;
         while self.held > self.held_max && runs > 0 {
             runs -= 1;
             let Some((file, mut run)) = self.came.pop_front() else { return };
@@ -165,11 +167,8 @@ impl Cache {
                 let page = run.start;
                 run.start += 1;
                 let pages = &mut self.files[file.0];
-                let is_active = if self.keeps_active {
-                    pages.active.has(page)
-                } else {
-                    pages.active.take(page)
-                };
+                let is_active =
+                    if keeps_active { pages.active.has(page) } else { pages.active.take(page) };
                 if pages.dirty.has(page)
                     || pages.writing.has(page)
                     || pages.reading.has(page)
