@@ -5,7 +5,7 @@
 //! reads is no reason to keep clients waiting.
 //!
 //! Invariants of the queue: lines come out in the order in which they were said; it holds at most
-//! [`QUEUE_BYTES`]; where lines are missing, since they found no room, a line says how many.
+//! `QUEUE_BYTES`; where lines are missing, since they found no room, a line says how many.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
