@@ -75,7 +75,9 @@ impl Shard {
             (false, true) if !self.is_rewriting(io.owner) => self.read_failed(&io),
             (false, _) => self.write_failed(&io),
         };
-        if let (Owner::Op(op), false, false) = (io.owner, read, survived) {
+        if let (Owner::Op(op), false, false) = (io.owner, read, survived)
+            && !self.only_adds(op)
+        {
             self.stripe_lost(op);
         }
         if let (Owner::Request(key), true, false) = (io.owner, ok, read)

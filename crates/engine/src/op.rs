@@ -278,6 +278,13 @@ impl Shard {
         self.op_part_done(key);
     }
 
+    /// Whether an operation writes only what its member lacks: nobody takes that for data before all of it is there,
+    /// so whatever becomes of the write, data and parity of the stripe agree as before.
+    pub(crate) fn only_adds(&self, op: u32) -> bool {
+        let action = self.ops[op as usize].piece().map(|piece| self.syncs.action(piece));
+        matches!(action, Some(SyncAction::Rewrite | SyncAction::Recovery))
+    }
+
     /// A write of an operation failed on a member that the array cannot do without. Data and parity of
     /// its stripe do not agree any more, so nothing may be recovered from them: reads of what is lost
     /// there fail instead of giving something else.

@@ -159,6 +159,10 @@ proptest! {
 }
 
 fn array(level: Level, raid_disks: u16, layout: u32) -> World {
+    array_with(level, raid_disks, layout, &[])
+}
+
+fn array_with(level: Level, raid_disks: u16, layout: u32, recovering: &[u16]) -> World {
     let config = Config {
         level,
         layout: Layout::from_md(level, layout).expect("a layout"),
@@ -167,7 +171,7 @@ fn array(level: Level, raid_disks: u16, layout: u32) -> World {
         component: Sectors(256),
         member_sizes: Vec::new(),
     };
-    let mut world = World::new(&config, 5);
+    let mut world = World::with(&config, 5, recovering, true);
     let total = world.sectors();
     world.send(|buf| RequestKind::Write { buf, fua: false, followed: false }, 0, total);
     world.settle();
@@ -215,6 +219,57 @@ fn a_check_counts_and_names_and_a_repair_mends_the_one_who_is_wrong() {
                 world.check_contents();
             }
         }
+    }
+}
+
+const LEVELS: [(Level, u16, u32); 5] = [
+    (Level::Raid1, 2, 0),
+    (Level::Raid4, 4, 0),
+    (Level::Raid5, 4, 2),
+    (Level::Raid6, 5, 2),
+    (Level::Raid10, 4, 0x102),
+];
+
+/// What would be lost: everything that cannot be read from the member itself, to a client that only reads.
+#[test]
+fn what_cannot_be_written_anew_for_want_of_room_is_read_from_others_again_and_again() {
+    for (level, disks, layout) in LEVELS {
+        let mut world = array(level, disks, layout);
+        world.is_full = true;
+        let home = world.geometry.map(Sector(0)).homes[0];
+        let at = home.sector.0 + world::DATA_OFFSET;
+        world.unreadable.extend([(home.slot.0, at), (home.slot.0, at + 24)]);
+        // The second page is come upon when it is known that nothing can be written.
+        for (start, tries) in [(0, 1), (0, 1), (24, 1), (24, 1), (0, 1)] {
+            world.send(RequestKind::Read, start, 8);
+            world.settle();
+            assert_eq!(world.errors, 0, "{level}, {start}");
+            // Of copies another may have been read.
+            let is_read = matches!(world.geometry, Geometry::Parity(_));
+            assert!(world.refused == tries || !is_read, "{level}, {start}: {}", world.refused);
+        }
+        let total = world.sectors();
+        world.sync(SyncAction::Check, 0, total);
+        world.settle();
+        assert!(world.refused > 0, "{level}");
+        assert!(!world.shard.has_failed(MemberId(home.slot.0)), "{level}");
+        world.check_contents();
+        assert_eq!(world.errors, 0, "{level}");
+    }
+}
+
+/// What would be lost: reads of what a member under recovery does not have yet.
+#[test]
+fn a_recovery_that_finds_no_room_costs_no_read() {
+    for (level, disks, layout) in LEVELS {
+        let mut world = array_with(level, disks, layout, &[1]);
+        world.is_full = true;
+        world.sync(SyncAction::Recovery, 0, world.sectors());
+        world.settle();
+        assert!(world.refused > 0, "{level}");
+        assert!(world.reports.iter().all(|report| !report.ok), "{level}");
+        world.check_contents();
+        assert_eq!(world.errors, 0, "{level}");
     }
 }
 

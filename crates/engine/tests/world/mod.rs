@@ -57,6 +57,10 @@ pub struct World {
     pub bad: BTreeMap<(u16, u64), u64>,
     /// Bad-block logs are full.
     pub has_no_room: bool,
+    /// What takes all members' writes is full.
+    pub is_full: bool,
+    /// Writes that found it so.
+    pub refused: usize,
     /// Members whose writes do not help.
     pub worn: BTreeSet<u16>,
     pub rng: Rng,
@@ -143,6 +147,8 @@ impl World {
             unreadable: BTreeSet::new(),
             bad: BTreeMap::new(),
             has_no_room: false,
+            is_full: false,
+            refused: 0,
             worn: BTreeSet::new(),
             rng: Rng(seed | 1),
             buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
@@ -338,6 +344,7 @@ impl World {
             let order = match notice {
                 Notice::NeedActive => Order::Active,
                 Notice::Failed(member) => Order::Recorded(member),
+                Notice::NoRoom if self.is_full => continue,
                 Notice::BitsWanted(_, first, last) => Order::BitsSet(first, last),
                 Notice::Synced(report) => {
                     self.reports.push(report);
@@ -390,7 +397,13 @@ impl World {
     }
 
     fn end(&mut self, io: &MemberIo) {
-        let ok = !self.dead.contains(&io.member.0) && !self.hits_unreadable(io);
+        let writes = matches!(io.kind, IoKind::Write { .. } | IoKind::WriteZeroes { .. });
+        let is_refused = self.is_full && writes;
+        let ok = !is_refused && !self.dead.contains(&io.member.0) && !self.hits_unreadable(io);
+        if is_refused {
+            self.refused += 1;
+            self.shard.handle_no_room(self.now);
+        }
         if ok {
             self.perform(io);
         }
