@@ -141,6 +141,14 @@ pub enum PrepareError {
     /// The bitmap's file is there already.
     #[error("{}: exists already; nothing was written; --force writes over it", .0.display())]
     BitmapFile(PathBuf),
+    /// Whether the bitmap's file is there cannot be told.
+    #[error("{}: cannot be looked for: {source}; nothing was written", path.display())]
+    BitmapUnseen {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// What is there is no bitmap.
     #[error("{0}, no bitmap; nothing was written: choose another file")]
     BitmapOver(Occupied),
@@ -178,6 +186,17 @@ fn at(member: &Option<MemberSpec>) -> String {
     member.as_ref().map_or_else(String::new, |member| format!("{member}: "))
 }
 
+/// Why an array is not made, or half.
+#[derive(Debug, Error)]
+pub enum MakeError {
+    /// It no longer can be. Nothing was written.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// Some writes failed.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
 /// An array half made: some writes failed.
 #[derive(Debug, Error)]
 #[error(
@@ -209,7 +228,14 @@ pub struct Prepared {
     old: Vec<(usize, u64, usize)>,
     /// What is written over.
     lost: Vec<Occupied>,
-    bitmap_file: Option<PathBuf>,
+    bitmap_file: Option<BitmapPath>,
+}
+
+#[derive(Debug)]
+struct BitmapPath {
+    path: PathBuf,
+    /// It is there, and is written over. What is not is made, and nobody else's file is taken for it.
+    is_there: bool,
 }
 
 /// Checks everything, and writes nothing. `random` fills its buffer with random bytes.
@@ -237,14 +263,14 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
     }
     let plan = create::plan(&request(wanted, &members), random)
         .map_err(|error| PrepareError::Plan { member: culprit(wanted, &error), error })?;
-    let bitmap_file = match &wanted.bitmap {
-        NewBitmap::File(path) => Some(path.clone()),
-        _ => None,
-    };
     if !wanted.overwrite && !lost.is_empty() {
         return Err(PrepareError::Occupied(lost));
     }
-    if let Some(path) = bitmap_file.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
+    let bitmap_file = match &wanted.bitmap {
+        NewBitmap::File(path) => Some(BitmapPath { path: path.clone(), is_there: is_there(path)? }),
+        _ => None,
+    };
+    if let Some(BitmapPath { path, is_there: true }) = &bitmap_file {
         if !wanted.force {
             return Err(PrepareError::BitmapFile(path.clone()));
         }
@@ -254,6 +280,14 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
         lost.extend(bitmap_in(path));
     }
     Ok(Prepared { plan, members, old, lost, bitmap_file })
+}
+
+fn is_there(path: &Path) -> Result<bool, PrepareError> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(PrepareError::BitmapUnseen { path: path.into(), source }),
+    }
 }
 
 /// What a file holds that nobody would put a bitmap in its place for, be it forced.
@@ -393,26 +427,35 @@ impl Prepared {
     /// stable before the next.
     ///
     /// # Errors
-    /// [`WriteError`].
-    pub fn write(&self) -> Result<(), WriteError> {
-        let file = self.bitmap_file.as_ref().filter(|path| path.symlink_metadata().is_err());
-        let written = self.write_all();
-        if let (Some(path), Err(WriteError { begun: false, .. })) = (file, &written) {
-            // Made in vain, it would be in the way of the next attempt.
+    /// [`MakeError`].
+    pub fn write(&self) -> Result<(), MakeError> {
+        let bitmap = self.open_bitmap()?;
+        let written = self.write_all(bitmap);
+        if let (Some(BitmapPath { path, is_there: false }), Err(WriteError { begun: false, .. })) =
+            (&self.bitmap_file, &written)
+        {
+            // It is ours. Made in vain, it would be in the way of the next attempt.
             let _ = fs::remove_file(path);
         }
-        written
+        Ok(written?)
     }
 
-    fn write_all(&self) -> Result<(), WriteError> {
-        if let (Some(path), Some(bytes)) = (&self.bitmap_file, &self.plan.bitmap_file) {
-            let failed = |source| WriteError {
-                path: path.clone(),
-                what: "the bitmap",
-                begun: false,
-                source,
-            };
-            write_file(path, bytes).map_err(failed)?;
+    fn open_bitmap(&self) -> Result<Option<File>, MakeError> {
+        let Some(BitmapPath { path, is_there }) = &self.bitmap_file else { return Ok(None) };
+        match open_file(path, *is_there) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if !is_there && error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(PrepareError::BitmapFile(path.clone()).into())
+            }
+            Err(source) => Err(bitmap_failed(path, source).into()),
+        }
+    }
+
+    fn write_all(&self, bitmap: Option<File>) -> Result<(), WriteError> {
+        if let (Some(BitmapPath { path, .. }), Some(file), Some(bytes)) =
+            (&self.bitmap_file, bitmap, &self.plan.bitmap_file)
+        {
+            write_file(file, path, bytes).map_err(|source| bitmap_failed(path, source))?;
         }
         for &(index, offset, len) in &self.old {
             let Some(member) = &self.members[index] else { continue };
@@ -470,11 +513,23 @@ fn sync(member: &Member, begun: bool) -> Result<(), WriteError> {
     member.sync_all().map_err(|source| WriteError { path, what, begun, source })
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn bitmap_failed(path: &Path, source: io::Error) -> WriteError {
+    WriteError { path: path.into(), what: "the bitmap", begun: false, source }
+}
+
+/// One that is there is written over; else it is made, and whoever else has made it meanwhile keeps theirs.
+fn open_file(path: &Path, is_there: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // A FIFO's open would wait for its reader.
-    options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
-    let mut file = options.open(path)?;
+    options.write(true).custom_flags(libc::O_NONBLOCK);
+    match is_there {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    options.open(path)
+}
+
+fn write_file(mut file: File, path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -484,6 +539,33 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What would be lost: a file that somebody made between the checks and the writes.
+    #[test]
+    fn a_bitmap_file_that_came_meanwhile_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let members = ["a", "b"].map(|name| {
+            let path = dir.path().join(name);
+            File::create(&path).unwrap().set_len(16 << 20).unwrap();
+            Some(MemberSpec::whole(path))
+        });
+        let bits = dir.path().join("bits");
+        let mut wanted = NewArray::new("data", Level::Raid1, members.into());
+        wanted.bitmap = NewBitmap::File(bits.clone());
+        let prepared = prepare(&wanted, |buf| buf.fill(7)).unwrap();
+        fs::write(&bits, "precious").unwrap();
+        let refused = prepared.write();
+        let is_refused = matches!(&refused, Err(MakeError::Prepare(PrepareError::BitmapFile(path))) if *path == bits);
+        assert!(is_refused, "{refused:?}");
+        assert_eq!(fs::read(&bits).unwrap(), b"precious");
+        fs::remove_file(&bits).unwrap();
+        prepared.write().unwrap();
+        drop(prepared);
+        wanted.bitmap = NewBitmap::File(bits.join("x"));
+        wanted.overwrite = true;
+        let unseen = prepare(&wanted, |buf| buf.fill(7));
+        assert!(matches!(unseen, Err(PrepareError::BitmapUnseen { .. })), "{unseen:?}");
+    }
 
     #[test]
     fn minors_follow_names() {
