@@ -40,6 +40,8 @@ const CONNECTIONS_MAX: usize = 16;
 const IDLE: Duration = Duration::from_secs(30);
 /// A connection that has said nothing for so long is closed if another needs its place, which waits for that.
 const IDLE_MIN: Duration = Duration::from_millis(100);
+/// How long a connection waits for a place, and others behind it: nobody may ever be idle for [`IDLE_MIN`].
+const PLACE: Duration = Duration::from_millis(200);
 /// How long one that cannot be served may take to be told so.
 const ANSWER_BUSY: Duration = Duration::from_millis(100);
 /// How long the end waits for answers to be sent.
@@ -213,8 +215,7 @@ struct Served {
     exports: Vec<String>,
     stop: Stopper,
     users: Users,
-    talks: Mutex<BTreeMap<u64, Talk>>,
-    talks_ever: AtomicU64,
+    talks: Talks,
     /// Requests whose answers are not sent yet.
     unanswered: Mutex<usize>,
     answered: Condvar,
@@ -339,8 +340,7 @@ impl Control {
             exports,
             stop,
             users,
-            talks: Mutex::new(BTreeMap::new()),
-            talks_ever: AtomicU64::new(0),
+            talks: Talks::default(),
             unanswered: Mutex::new(0),
             answered: Condvar::new(),
         });
@@ -387,7 +387,7 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
                 continue;
             }
         };
-        let Some(id) = served.take_in(&stream) else {
+        let Some(id) = served.talks.take_in(&stream, listener) else {
             // Whoever does not take this in at once is not waited for.
             let _ = stream.set_write_timeout(Some(ANSWER_BUSY));
             let _ = say(&mut { stream }, &busy());
@@ -397,10 +397,10 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
         let spawned = std::thread::Builder::new().name("control-conn".into()).spawn(move || {
             // The asker has gone, or will see that we have.
             let _ = talk(stream, &connection, id);
-            connection.talks().remove(&id);
+            connection.talks.remove(id);
         });
         if spawned.is_err() {
-            served.talks().remove(&id);
+            served.talks.remove(id);
         }
     }
 }
@@ -430,22 +430,33 @@ impl Talk {
     }
 }
 
-impl Served {
-    fn talks(&self) -> MutexGuard<'_, BTreeMap<u64, Talk>> {
-        self.talks.lock().unwrap_or_else(PoisonError::into_inner)
+/// The connections, at most [`CONNECTIONS_MAX`].
+#[derive(Default)]
+struct Talks {
+    by_id: Mutex<BTreeMap<u64, Talk>>,
+    ever: AtomicU64,
+}
+
+impl Talks {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Talk>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its number, if there is room for it, or will be: that which has been idle for longest makes some.
-    fn take_in(&self, stream: &UnixStream) -> Option<u64> {
-        let mut talks = self.talks();
+    fn take_in(&self, stream: &UnixStream, listener: &UnixListener) -> Option<u64> {
+        let deadline = Instant::now() + PLACE;
+        let mut talks = self.lock();
         while talks.len() >= CONNECTIONS_MAX {
             let idle = talks.iter().filter_map(|(id, talk)| Some((talk.idle_since()?, *id)));
             let (since, id) = idle.min()?;
             let left = IDLE_MIN.saturating_sub(since.elapsed());
             if !left.is_zero() {
                 drop(talks);
-                std::thread::sleep(left);
-                talks = self.talks();
+                let patience = deadline.saturating_duration_since(Instant::now());
+                if patience.is_zero() || is_shut_down(listener, left.min(patience)) {
+                    return None;
+                }
+                talks = self.lock();
                 continue;
             }
             let talk = talks.remove(&id)?;
@@ -453,16 +464,30 @@ impl Served {
             let _ = talk.stream.shutdown(Shutdown::Both);
         }
         let stream = stream.try_clone().ok()?;
-        let id = self.talks_ever.fetch_add(1, Ordering::Relaxed);
+        let id = self.ever.fetch_add(1, Ordering::Relaxed);
         talks.insert(id, Talk { stream, idle_since: Some(Instant::now()) });
         Some(id)
     }
 
     fn set_idle(&self, id: u64, since: Option<Instant>) {
-        if let Some(talk) = self.talks().get_mut(&id) {
+        if let Some(talk) = self.lock().get_mut(&id) {
             talk.idle_since = since;
         }
     }
+
+    fn remove(&self, id: u64) {
+        self.lock().remove(&id);
+    }
+}
+
+/// Whether it is, or is within this time.
+fn is_shut_down(listener: &UnixListener, within: Duration) -> bool {
+    // Nothing but the end is waited for, so that others who connect do not wake us.
+    let mut ended = libc::pollfd { fd: listener.as_raw_fd(), events: 0, revents: 0 };
+    // Rounded up, or the last part of a millisecond would be spent going round.
+    let ms = within.as_micros().div_ceil(1000) as libc::c_int;
+    // SAFETY: one structure, which outlives the call.
+    unsafe { libc::poll(&raw mut ended, 1, ms) > 0 }
 }
 
 fn talk(mut stream: UnixStream, served: &Served, id: u64) -> io::Result<()> {
@@ -478,10 +503,10 @@ fn talk(mut stream: UnixStream, served: &Served, id: u64) -> io::Result<()> {
             }
             return Ok(());
         }
-        served.set_idle(id, None);
+        served.talks.set_idle(id, None);
         let _under_way = UnderWay::new(served);
         say(&mut stream, &answer(&line, served))?;
-        served.set_idle(id, Some(Instant::now()));
+        served.talks.set_idle(id, Some(Instant::now()));
     }
 }
 
@@ -710,6 +735,7 @@ fn settings(wanted: &Value) -> Result<Command, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_link_that_another_made_is_no_directory_of_ours() {
@@ -793,5 +819,58 @@ mod tests {
     fn a_path_too_long_is_said() {
         let dir = Path::new("/tmp").join("x".repeat(120));
         assert!(matches!(ask(&dir, "md0", &Value::Null, || {}), Err(ControlError::TooLong(_))));
+    }
+
+    /// As many connections as there may be, and their other ends.
+    fn full(talks: &Talks, listener: &UnixListener) -> Vec<(u64, UnixStream, UnixStream)> {
+        let one = |_| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            (talks.take_in(&ours, listener).unwrap(), ours, theirs)
+        };
+        (0..CONNECTIONS_MAX).map(one).collect()
+    }
+
+    /// Somebody is always idle, but nobody for long, as where each asks often.
+    fn asking_often(talks: &Talks, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            talks.lock().values_mut().for_each(|talk| talk.idle_since = Some(Instant::now()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_newcomer_among_those_who_ask_often_is_told_in_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+        let (talks, is_over) = (Talks::default(), AtomicBool::new(false));
+        let there = full(&talks, &listener);
+        let (newcomer, _theirs) = UnixStream::pair().unwrap();
+        let (sender, told) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| asking_often(&talks, &is_over));
+            scope.spawn(|| sender.send(talks.take_in(&newcomer, &listener)));
+            let answer = told.recv_timeout(Duration::from_secs(30));
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(answer, Ok(None), "it waits for ever, or took the place of one who asks");
+        });
+        assert_eq!(talks.lock().len(), there.len());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_place_once_the_listener_is_shut_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+        let _newcomer_behind = UnixStream::connect(dir.path().join("socket")).unwrap();
+        assert!(!is_shut_down(&listener, Duration::ZERO));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| is_shut_down(&listener, Duration::from_secs(60)));
+            // SAFETY: the descriptor is ours.
+            unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+            assert!(waiter.join().unwrap());
+        });
+        let talks = Talks::default();
+        let _there = full(&talks, &listener);
+        talks.lock().values_mut().for_each(|talk| talk.idle_since = Some(Instant::now()));
+        assert_eq!(talks.take_in(&UnixStream::pair().unwrap().0, &listener), None);
     }
 }
