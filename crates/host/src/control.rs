@@ -460,8 +460,8 @@ impl Talks {
                 continue;
             }
             let talk = talks.remove(&id)?;
-            // Its thread sees the end, or is there already.
-            let _ = talk.stream.shutdown(Shutdown::Both);
+            // Its thread sees the end, or is there already; if a request has come in between it is answered first.
+            let _ = talk.stream.shutdown(Shutdown::Read);
         }
         let stream = stream.try_clone().ok()?;
         let id = self.ever.fetch_add(1, Ordering::Relaxed);
@@ -854,6 +854,26 @@ mod tests {
             assert_eq!(answer, Ok(None), "it waits for ever, or took the place of one who asks");
         });
         assert_eq!(talks.lock().len(), there.len());
+    }
+
+    #[test]
+    fn who_makes_room_while_it_asks_is_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+        let talks = Talks::default();
+        let mut there = full(&talks, &listener);
+        let (read, unread) = (there[0].0, there[1].0);
+        // The first has been read, but its thread has not come to say so.
+        let (_, ours, theirs) = &mut there[0];
+        theirs.write_all(b"ask\n").unwrap();
+        ours.read_exact(&mut [0; 4]).unwrap();
+        talks.set_idle(read, Instant::now().checked_sub(2 * IDLE_MIN));
+        let newcomer = UnixStream::pair().unwrap().0;
+        assert!(talks.take_in(&newcomer, &listener).is_some());
+        assert!(!talks.lock().contains_key(&read) && talks.lock().contains_key(&unread));
+        ours.write_all(b"answer\n").unwrap();
+        theirs.read_exact(&mut [0; 7]).unwrap();
+        assert_eq!(ours.read(&mut [0; 1]).unwrap(), 0, "and that was its last");
     }
 
     #[test]
