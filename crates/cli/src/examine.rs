@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Outcome {
             }
             Err(error) => {
                 errln!("lapstrake: {error}");
-                values.push(json!({ "member": spec.to_string(), "error": error.to_string() }));
+                values.push(json!({ "member": spec.exact(), "error": error.to_string() }));
                 false
             }
         };

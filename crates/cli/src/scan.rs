@@ -181,7 +181,7 @@ fn array_text(array: &FoundArray) -> String {
 fn report(found: &Found) -> Value {
     let other = |look: &Look| {
         json!({
-            "member": look.spec().to_string(),
+            "member": look.spec().exact(),
             "holds": describe(look.findings()),
         })
     };
@@ -195,7 +195,7 @@ fn report(found: &Found) -> Value {
 fn array_json(array: &FoundArray) -> Value {
     let candidates = verdicts(array).into_iter().map(|(look, verdict, used)| {
         json!({
-            "member": look.spec().to_string(),
+            "member": look.spec().exact(),
             "events": look.superblock().map(Superblock::events),
             "used": used,
             "verdict": verdict,

@@ -16,7 +16,7 @@ pub fn member(look: &Look, or_bitmap_file: bool) -> Value {
         None => Ok(None),
     };
     json!({
-        "member": look.spec().to_string(),
+        "member": look.spec().exact(),
         "size_bytes": look.size().bytes(),
         "superblock": best.map(superblock),
         "bitmap": bitmap(found),
