@@ -1,0 +1,147 @@
+//! What is known of an array at its start.
+
+use super::{Facts, MemberFact, Options, Part, Parts, bad_bytes, file_of, shares};
+use crate::{
+    cache::CacheTerms,
+    memory,
+    status::{Detail, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
+};
+use lapstrake_engine::FULLY_TRUSTED;
+use lapstrake_geometry::{Geometry, Layout};
+use lapstrake_metadata::{Role, Superblock, uuid_text};
+use std::sync::OnceLock;
+
+/// What is known of the members at the start.
+fn member_details(parts: &Parts) -> Vec<MemberDetail> {
+    parts
+        .members
+        .iter()
+        .enumerate()
+        .map(|(index, part)| MemberDetail {
+            path: part.device.spec().to_string(),
+            file: file_of(&part.device),
+            number: part.superblock.dev_number(),
+            slot: part.slot.map(|slot| slot.0),
+            state: match part.slot {
+                None if part.superblock.role() == Role::Journal => "journal",
+                None => "spare",
+                Some(_) if parts.members[..index].iter().any(|p| p.slot == part.slot) => {
+                    "replacement"
+                }
+                Some(_) if part.trusted_to == FULLY_TRUSTED => "in_sync",
+                Some(_) => "recovering",
+            },
+            recovered_bytes: Some(part.trusted_to)
+                .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
+                .map(|to| to.0 * 512),
+            bad_block_bytes: bad_bytes(part, &parts.geometry),
+            write_mostly: part.superblock.write_mostly(),
+            awaits_replacement: false,
+            direct: part.device.direct(),
+            deleted: false,
+            work: MemberWork::default(),
+        })
+        .collect()
+}
+
+/// The array as it is started.
+fn detail(parts: &Parts, options: &Options) -> Detail {
+    let sb = &parts.members[0].superblock;
+    let geometry = &parts.geometry;
+    let redundant = geometry.level().has_redundancy();
+    let shards = options.shards.max(1);
+    let layout = sb.layout().map(|layout| layout.name().into_owned());
+    let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
+    Detail {
+        name: parts.name.clone(),
+        version: sb.version().to_string(),
+        set_name: sb.name(),
+        uuid: uuid_text(sb.set_uuid()),
+        overlay: parts.overlay.as_ref().map(|path| path.display().to_string()),
+        creation_time: sb.ctime().0,
+        update_time: sb.utime().0,
+        level: geometry.level().to_string(),
+        layout: layout.filter(|_| has_layout),
+        chunk_bytes: sb.chunk().0 * 512,
+        block_bytes: parts.block_bytes(),
+        array_bytes: geometry.array_sectors().0 * 512,
+        component_bytes: sb.component().0 * 512,
+        raid_devices: geometry.raid_disks(),
+        state: vec![if options.read_only { "read-only" } else { "clean" }],
+        preferred_minor: match sb {
+            Superblock::V090(sb) => Some(sb.md_minor),
+            Superblock::V1(_) => None,
+        },
+        events: sb.events(),
+        consistency_policy: consistency_policy(sb, parts.intent.is_some(), redundant),
+        bitmap_bits: parts.intent.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
+        bitmap_place: parts
+            .intent
+            .as_ref()
+            .map(|i| if i.external { "external" } else { "internal" }),
+        bitmap_file: parts.bitmap_file.as_deref().map(file_of),
+        write_behind: parts.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
+        bitmap_chunk_bytes: parts.intent.as_ref().map(|i| i.superblock.chunksize),
+        resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
+        sync: None,
+        last_sync: None,
+        mismatch_sectors: 0,
+        mismatches: Vec::new(),
+        mismatches_omitted: 0,
+        sync_speed_min_kib: options.sync_speed_min_kib,
+        sync_speed_max_kib: options.sync_speed_max_kib,
+        check_window: None,
+        stripe_cache_size: CacheTerms::of(parts).size(options.stripe_cache_size),
+        members: member_details(parts),
+        backend: "",
+        shards,
+        clients: 0,
+        tuning: Tuning::of(
+            geometry.level(),
+            sb.layout().unwrap_or(Layout::None),
+            geometry.raid_disks(),
+            sb.chunk().bytes(),
+        ),
+        work: Work::default(),
+        memory: MemoryUse {
+            buffers: (memory::bound(options.buffer_bytes, shares(options)) * shards) as u64,
+            ..MemoryUse::default()
+        },
+    }
+}
+
+pub(super) fn facts(parts: &Parts, options: &Options) -> Facts {
+    let detail = detail(parts, options);
+    let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
+    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
+    let is_logged = parts.log_signature().is_some() || parts.replays;
+    let cache = CacheTerms::of(parts);
+    Facts {
+        name: parts.name.clone(),
+        has_control: options.has_control,
+        redundant: parts.geometry.level().has_redundancy(),
+        is_logged,
+        has_one_writer: is_logged || cache.behind_pages() > 0,
+        is_mirror,
+        cache,
+        geometry: parts.geometry.clone(),
+        members: parts.members.iter().map(of).collect(),
+        detail,
+        stopped_clean: OnceLock::new(),
+    }
+}
+
+/// What keeps redundancy right over an unclean stop, in mdadm's words.
+pub(crate) fn consistency_policy(
+    superblock: &Superblock,
+    has_bitmap: bool,
+    redundant: bool,
+) -> &'static str {
+    match redundant {
+        _ if superblock.has_ppl() => "ppl",
+        _ if superblock.has_journal() => "journal",
+        _ if has_bitmap => "bitmap",
+        true => "resync",
+        false => "none",
+    }
+}
