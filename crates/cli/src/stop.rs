@@ -12,7 +12,8 @@ Examples:
 Exit codes:
   0  the array is stopped and clean (also if it was not being served)
   1  it could not be stopped cleanly, or its server did not answer; or it serves on, since its file is open,
-     or since so many of its members' files were deleted meanwhile that it could never be started again
+     since so many of its members' files were deleted meanwhile that it could never be started again, or
+     since its overlay's file was
   2  usage";
 
 /// Stop serving an array: what is in flight is done, everything is flushed, the superblocks say
@@ -20,14 +21,14 @@ Exit codes:
 ///
 /// Returns when it is so: the members and the name are then free. Members whose files were deleted while
 /// they were served are gone then; if the array could not be started without them, it is not stopped.
-/// Of an overlay whose file was deleted it is told that what was written is gone.
+/// Nor is it if its overlay's file was deleted, and with it all that was written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
     #[command(flatten)]
     pub target: Target,
-    /// Stop it even if its file is open (what its users have not written is lost), or if it can never be started
-    /// again, since its members' files were deleted
+    /// Stop it even if its file is open (what its users have not written is lost), if it can never be started
+    /// again, since its members' files were deleted, or if what was written goes with its overlay's file
     #[arg(short, long)]
     force: bool,
 }
@@ -44,32 +45,33 @@ pub fn run(args: &Args) -> Outcome {
     let clean = reply["clean"] == true;
     let deleted: Vec<&str> =
         reply["deleted"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    // It comes last.
-    let members = match deleted.split_last() {
-        Some((overlay, members)) if reply["overlay_is_lost"] == true => {
-            errln!(
-                "lapstrake: {name}: the overlay's file {overlay} was deleted or spoiled before: all that was \
-                 written to the array is gone; the members are as they were"
-            );
-            members
-        }
-        _ => &deleted,
-    };
-    if !members.is_empty() {
+    let overlay = &reply["overlay_lost"];
+    if let Some(overlay) = overlay.as_str() {
+        errln!(
+            "lapstrake: {name}: the overlay's file {overlay} was deleted or spoiled before: all that was \
+             written to the array is gone; the members are as they were"
+        );
+    }
+    if !deleted.is_empty() {
         let next = match reply["is_end"] == true {
             true => "the array cannot be started again",
             false => {
                 "the array lacks them (serve --degraded starts it); `lapstrake add` gives it others"
             }
         };
-        let paths = members.join(", ");
+        let paths = deleted.join(", ");
         errln!(
             "lapstrake: {name}: the files of {paths} were deleted before, and are gone now: {next}"
         );
     }
     if args.target.json {
-        let report =
-            json!({ "name": name, "was_served": served, "clean": clean, "deleted": deleted });
+        let report = json!({
+            "name": name,
+            "was_served": served,
+            "clean": clean,
+            "deleted": deleted,
+            "overlay_lost": overlay,
+        });
         outln!("{report}");
     } else if !served {
         outln!("{name}: not being served, nothing to stop");

@@ -94,30 +94,26 @@ fn a_deleted_bitmap_file_is_told_once_and_can_be_made_anew() {
 
 /// What would be lost: all that was written, without a word.
 #[test]
-fn an_overlay_that_is_deleted_or_cut_off_is_told() {
+fn an_overlay_that_is_deleted_or_cut_off_is_told_and_given_up_by_force_only() {
     for is_cut in [false, true] {
         let lab = Lab::new(&[8; 3]);
         lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
         let mut server = lab.serve_data("--overlay over m0 m1 m2");
         lab.fill(&server, &pattern(1, 64 << 10));
-        let stopped = match is_cut {
-            true => {
-                std::fs::File::options()
-                    .write(true)
-                    .open(lab.path("over"))
-                    .unwrap()
-                    .set_len(0)
-                    .unwrap();
-                lab.run("detail data").ok();
-                lab.fill(&server, &pattern(2, 1 << 20));
-                lab.run("stop data --json").ok()
-            }
-            false => {
-                delete(&lab, "over");
-                lab.run("stop data --json").ok()
-            }
-        };
-        assert_eq!(stopped.json()["deleted"], json!(["over"]));
+        if is_cut {
+            let over = std::fs::File::options().write(true).open(lab.path("over")).unwrap();
+            over.set_len(0).unwrap();
+            lab.run("detail data").ok();
+            lab.fill(&server, &pattern(2, 1 << 20));
+        } else {
+            delete(&lab, "over");
+        }
+        let refused = lab.run("stop data");
+        assert!(refused.code == 1 && refused.err.contains("it serves on"), "{refused:?}");
+        assert!(refused.err.contains("file over was deleted or spoiled"), "{refused:?}");
+        let stopped = lab.run("stop data --json --force").ok();
+        assert_eq!(stopped.json()["overlay_lost"], "over");
+        assert_eq!(stopped.json()["deleted"], json!([]));
         assert!(stopped.err.contains("overlay's file over was"), "{stopped:?}");
         let (code, said) = server.end();
         assert!(code == 0 && said.matches("over: the ").count() == 1, "{said}");
@@ -127,5 +123,6 @@ fn an_overlay_that_is_deleted_or_cut_off_is_told() {
     let server = lab.serve_data("--overlay over m0 m1 m2");
     let stopped = lab.run("stop data --json").ok();
     assert_eq!((&stopped.json()["deleted"], &*stopped.err), (&json!([]), ""));
+    assert_eq!(stopped.json()["overlay_lost"], json!(null));
     drop(server);
 }

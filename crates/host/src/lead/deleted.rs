@@ -1,6 +1,6 @@
-//! The lead's part in files of members, of the bitmap and of an overlay that are deleted while they serve. They go on serving, and
-//! are gone for good when the server closes them, so that is told while something can still be done. It is looked
-//! for when somebody asks and at the stop, never beside I/O.
+//! The lead's part in files of members, of the bitmap and of an overlay that are deleted while they serve. They go on
+//! serving, and are gone for good when the server closes them, so that is told while something can still be done. It is
+//! looked for when somebody asks and at the stop.
 
 use super::Lead;
 use crate::{
