@@ -51,7 +51,8 @@ pub struct ArrayVolume {
     inbox: VecDeque<(Nanos, Incoming)>,
     /// Of md's parity levels: what holds writes before the engine has them.
     heads: Option<Heads>,
-    /// Bitmap pages and superblocks on their way, for which md's thread waits, and what came meanwhile.
+    /// Bitmap pages and superblocks on their way, and the flushes before them, for which md's thread waits; and what
+    /// came meanwhile.
     meta_writes: usize,
     stalled: VecDeque<(Nanos, Incoming)>,
     /// Reads of md's parity levels, which go chunk by chunk: their tags, and parts left.
@@ -221,7 +222,10 @@ impl ArrayVolume {
                 Incoming::Command(Command::Engine(id)) => {
                     self.shard.handle_completion(now, id, true);
                 }
-                Incoming::Command(Command::DeskFlush(member)) => self.desk.flushed(member, true),
+                Incoming::Command(Command::DeskFlush(member)) => {
+                    self.desk.flushed(member, true);
+                    self.meta_writes = self.meta_writes.saturating_sub(1);
+                }
                 Incoming::Command(Command::Meta(id)) => {
                     self.supervisor.handle_written(now, id, true);
                     self.meta_writes = self.meta_writes.saturating_sub(1);
@@ -388,6 +392,7 @@ impl ArrayVolume {
             self.desk.begin(self.members.len());
             for member in (0..self.members.len() as u16).map(MemberId) {
                 let flush = Command::DeskFlush(member);
+                self.meta_writes += usize::from(self.heads.is_some());
                 self.send(member, Op::Flush, Sector(0), Sectors(0), flush, clock);
             }
         }
