@@ -64,6 +64,8 @@ pub struct System {
     free_tags: Vec<usize>,
     reads_out: usize,
     writes_out: usize,
+    /// Writes under way at which write-back waits.
+    writes_max: usize,
     /// Most blocks that are read ahead at once, in pages.
     ahead_max: u64,
     /// When the volume is to be polled next; none if that has to be asked anew.
@@ -82,6 +84,7 @@ impl System {
     pub fn new(config: SystemConfig, volume: Box<dyn Volume>) -> Self {
         let stripe = volume.stripe_blocks() / PAGE_BLOCKS;
         let ahead_max = (config.read_ahead_pages).max(2 * stripe);
+        let writes_max = config.requests * volume.queues();
         let places = Place::reserved(&config, volume.blocks() / PAGE_BLOCKS);
         let mut cache = Cache::new(config.cache_pages(), config.keeps_active);
         places.iter().for_each(|place| cache.add_file(place.pages()));
@@ -98,6 +101,7 @@ impl System {
             free_tags: Vec::new(),
             reads_out: 0,
             writes_out: 0,
+            writes_max,
             ahead_max,
             volume_due: None,
         }

@@ -22,6 +22,11 @@ pub trait Volume {
     fn stripe_blocks(&self) -> u64 {
         0
     }
+    /// Queues of requests that one writer in order fills side by side: a disk's own, or those of an array's members,
+    /// since md has none.
+    fn queues(&self) -> usize {
+        1
+    }
 }
 
 /// A disk on a path of its own.

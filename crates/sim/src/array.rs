@@ -466,4 +466,14 @@ impl Volume for ArrayVolume {
             _ => 0,
         }
     }
+
+    fn queues(&self) -> usize {
+        match &self.geometry {
+            Geometry::Raid0(map) => map.raid_disks().into(),
+            Geometry::Parity(map) => map.data_disks().into(),
+            Geometry::Raid10(map) => usize::from(map.raid_disks()) / map.copies().max(1) as usize,
+            _ => 1,
+        }
+        .max(1)
+    }
 }

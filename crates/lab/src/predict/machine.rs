@@ -551,4 +551,11 @@ impl Volume for Standing {
             Self::Array(array) => array.stripe_blocks(),
         }
     }
+
+    fn queues(&self) -> usize {
+        match self {
+            Self::Disk(disk) => disk.queues(),
+            Self::Array(array) => array.queues(),
+        }
+    }
 }

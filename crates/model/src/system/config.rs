@@ -39,7 +39,7 @@ pub struct SystemConfig {
     pub read_ahead_pages: u64,
     /// The largest request that it makes, in blocks.
     pub request_blocks: u64,
-    /// Requests in one direction that wait for the device at once (`nr_requests`).
+    /// Requests in one direction that wait in a queue at once (`nr_requests`).
     pub requests: usize,
     /// The file system.
     pub file_system: FileSystem,

@@ -154,7 +154,7 @@ impl System {
 
     /// Sends what is due, as far as the queue has room.
     pub(super) fn pump(&mut self) {
-        while self.writes_out < self.config.requests {
+        while self.writes_out < self.writes_max {
             let is_due = self.cache.dirty() > self.config.background() || self.writeback.aged > 0;
             let file = match self.writeback.sync {
                 Some(file) if self.cache.dirty_of(file) > 0 => Some(file),

@@ -185,6 +185,13 @@ fn what_is_missing_is_read_from_all_others() {
 }
 
 #[test]
+fn a_writer_fills_the_queues_of_members_that_hold_other_data() {
+    let queues = |level| array(level, &["ssd-sata-1tb"; 4], |_| {}).0.queues();
+    let found = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10].map(queues);
+    assert_eq!(found, [4, 1, 3, 2, 2]);
+}
+
+#[test]
 fn a_rebuild_goes_as_fast_as_the_slowest_disk_there() {
     for level in [Level::Raid1, Level::Raid5] {
         let names: &[&str] =
