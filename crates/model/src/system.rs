@@ -113,10 +113,10 @@ impl System {
         self.now
     }
 
-    /// Processor time of the load's processes so far.
+    /// Processor time of the load's processes so far, with what the volume did in their contexts.
     #[must_use]
     pub fn spent(&self) -> Nanos {
-        self.spent
+        self.spent + self.volume.called()
     }
 
     /// Processor time of the whole machine so far, arrays included.

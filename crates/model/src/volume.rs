@@ -17,6 +17,10 @@ pub trait Volume {
     fn next_event(&self) -> Option<Nanos>;
     /// Processor time of the host that was spent so far.
     fn cpu(&self) -> Nanos;
+    /// The part of it that was spent in the contexts of those who submitted reads, whose processor time it counts as.
+    fn called(&self) -> Nanos {
+        Nanos::ZERO
+    }
     /// Blocks of data in a stripe, where one process in order should keep all members busy; else 0. md
     /// reads twice as much ahead.
     fn stripe_blocks(&self) -> u64 {

@@ -24,7 +24,7 @@ pub use build::{ArrayConfig, ArrayError, Leg, Seat};
 pub use pace::course_time;
 
 use crate::agenda::Agenda;
-use heads::Heads;
+use heads::{Heads, PAGE};
 use lapstrake_engine::{
     Buf, BufId, Desk, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite,
     Order, Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor,
@@ -47,6 +47,9 @@ pub struct ArrayVolume {
     /// When the core has done all that it has taken in.
     free_at: Nanos,
     spent: Nanos,
+    /// Of that, in the contexts of those who submitted reads; only md's do so.
+    called: Nanos,
+    calls: bool,
     now: Nanos,
     inbox: VecDeque<(Nanos, Incoming)>,
     /// Of md's parity levels: what holds writes before the engine has them.
@@ -57,6 +60,8 @@ pub struct ArrayVolume {
     stalled: VecDeque<(Nanos, Incoming)>,
     /// Reads of md's parity levels, which go chunk by chunk: their tags, and parts left.
     reads: Slab<(u64, usize)>,
+    /// Where members' last commands ended, and what these were.
+    command_ends: Vec<(Op, Sector)>,
     /// Where members' data begin.
     data_offsets: Vec<Sector>,
     agenda: Agenda<Due>,
@@ -86,6 +91,8 @@ enum Asked {
     Heads(u64),
     /// For a part of a read.
     Part(usize),
+    /// For a page of a part whose member is missing.
+    Page(usize),
 }
 
 /// What the core has sent on its way.
@@ -179,7 +186,7 @@ impl ArrayVolume {
                     self.answered.extend(ended.map(|tag| Completion { tag, at }));
                     self.let_in(at);
                 }
-                Due::Answer(Asked::Part(read)) => {
+                Due::Answer(Asked::Part(read) | Asked::Page(read)) => {
                     self.reads[read].1 -= 1;
                     if self.reads[read].1 == 0 {
                         let (tag, _) = self.reads.remove(read);
@@ -216,7 +223,13 @@ impl ArrayVolume {
             }
             match incoming {
                 Incoming::Request(request, asked) => {
-                    clock += self.prices.request(&request);
+                    if self.calls && request.op == Op::Read {
+                        self.called += self.call(&request, asked);
+                    }
+                    clock += match asked {
+                        Asked::Page(_) => self.prices.restored_page(),
+                        _ => self.prices.request(&request),
+                    };
                     self.take_in(request, asked, now);
                 }
                 Incoming::Command(Command::Engine(id)) => {
@@ -257,19 +270,38 @@ impl ArrayVolume {
         }
     }
 
+    /// What md does for a read before its caller goes on (`make_request`): to send what is read of members; of a missing
+    /// one, for each page.
+    fn call(&self, request: &Request, asked: Asked) -> Nanos {
+        if let Asked::Page(_) = asked {
+            return self.prices.page * (1 + self.members.len() as u64);
+        }
+        let chunk = match &self.geometry {
+            Geometry::Raid0(map) => map.chunk().0,
+            Geometry::Raid10(map) => map.chunk().0,
+            _ => request.blocks,
+        };
+        let commands = request.blocks.div_ceil(chunk.max(1)).min(self.members.len() as u64);
+        self.prices.request(request) + self.prices.command() * commands
+    }
+
     /// md's read in parts, each within a chunk (`raid5_mergeable_bvec`): what one of them reads to make up for a missing
-    /// member, the others read for themselves.
-    fn read_in_parts(&mut self, request: Request, chunk: u64, now: Nanos) {
+    /// member, the others read for themselves. That goes through heads, page by page, and is copied out of them.
+    fn read_in_parts(&mut self, request: Request, now: Nanos) {
+        let heads = self.heads.as_ref().expect("it is md's");
         let mut parts = Vec::new();
         let (mut lba, end) = (request.lba, request.lba + request.blocks);
+        let read = self.reads.vacant_key();
         while lba < end {
-            let blocks = (chunk - lba % chunk).min(end - lba);
-            parts.push(Request { lba, blocks, ..request });
+            let is_there = heads.is_there(Sector(lba));
+            let unit = if is_there { heads.chunk() } else { PAGE };
+            let blocks = (unit - lba % unit).min(end - lba);
+            let asked = if is_there { Asked::Part(read) } else { Asked::Page(read) };
+            parts.push((now, Incoming::Request(Request { lba, blocks, ..request }, asked)));
             lba += blocks;
         }
-        let read = self.reads.insert((request.tag, parts.len()));
-        let part = |part| (now, Incoming::Request(part, Asked::Part(read)));
-        self.inbox.extend(parts.into_iter().map(part));
+        self.reads.insert((request.tag, parts.len()));
+        self.inbox.extend(parts);
     }
 
     fn unplug(&mut self, at: Nanos) {
@@ -364,7 +396,11 @@ impl ArrayVolume {
         command: Command,
         clock: &mut Nanos,
     ) {
-        *clock += self.prices.command();
+        // Pages in a row become one request in the member's queue.
+        let end = &mut self.command_ends[usize::from(member.0)];
+        let joins = self.heads.is_some() && len.0 <= PAGE && *end == (op, sector);
+        *end = (op, sector + len);
+        *clock += if joins { self.prices.page } else { self.prices.command() };
         let tag = self.commands.insert(command) as u64;
         let request = Request { tag, op, lba: sector.0, blocks: len.0 };
         self.agenda.add(clock.0, Due::Send { member, request });
@@ -430,10 +466,7 @@ impl Volume for ArrayVolume {
                 self.let_in(now);
                 return;
             }
-            (Some(heads), Op::Read) => {
-                let chunk = heads.chunk();
-                return self.read_in_parts(request, chunk, now);
-            }
+            (Some(_), Op::Read) => return self.read_in_parts(request, now),
             // Nothing is written behind it soon.
             (Some(_), Op::Flush) => self.unplug(now),
             _ => {}
@@ -453,6 +486,10 @@ impl Volume for ArrayVolume {
 
     fn cpu(&self) -> Nanos {
         self.members.iter().fold(self.spent, |sum, member| sum + member.cpu())
+    }
+
+    fn called(&self) -> Nanos {
+        self.members.iter().fold(self.called, |sum, member| sum + member.called())
     }
 
     fn stripe_blocks(&self) -> u64 {

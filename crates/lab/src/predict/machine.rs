@@ -432,7 +432,7 @@ impl<'a> Builder<'a> {
         };
         if array.kind == SubjectKind::Md {
             config.page = processor.stripe_page;
-            config.has_heads = true;
+            config.is_md = true;
         } else {
             front(shape.over, &processor, &mut config);
         }
@@ -549,6 +549,13 @@ impl Volume for Standing {
         match self {
             Self::Disk(disk) => disk.stripe_blocks(),
             Self::Array(array) => array.stripe_blocks(),
+        }
+    }
+
+    fn called(&self) -> Nanos {
+        match self {
+            Self::Disk(disk) => disk.called(),
+            Self::Array(array) => array.called(),
         }
     }
 

@@ -14,7 +14,7 @@ use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
 use lapstrake_metadata::create::{
     BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, plan,
 };
-use lapstrake_model::{Nanos, Processor, Volume};
+use lapstrake_model::{Nanos, Op, Processor, Volume};
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -65,9 +65,10 @@ pub struct ArrayConfig {
     pub seats: Vec<Seat>,
     /// Pages for each member.
     pub stripe_cache: u32,
-    /// RAID4, 5 and 6 hold all that they write in `stripe_cache` rows of pages, as md does; Lapstrake's engine takes whole
-    /// stripes from the caller's memory, and holds back incomplete ones in its own way.
-    pub has_heads: bool,
+    /// It works as md does: in its caller's context, and RAID4, 5 and 6 hold all that they write in `stripe_cache` rows
+    /// of pages. Lapstrake's engine takes whole stripes from the caller's memory, and holds back incomplete ones in its
+    /// own way.
+    pub is_md: bool,
     /// Of recovery and the like.
     pub speed: SyncSpeed,
     /// From where on redundancy is to be made right; RAID10: of the array, else of members.
@@ -94,7 +95,7 @@ impl ArrayConfig {
             bitmap_chunk: None,
             seats,
             stripe_cache: 256,
-            has_heads: false,
+            is_md: false,
             speed: SyncSpeed::default(),
             resync_from: None,
             processor,
@@ -132,7 +133,8 @@ impl ArrayVolume {
         let made = made(&config)?;
         let slots = config.seats.len();
         let serves = |slot: Slot| matches!(config.seats[usize::from(slot.0)], Seat::InSync(_));
-        let lost = (0..slots as u16).filter(|slot| !serves(Slot(*slot))).count();
+        let in_sync: Vec<bool> = (0..slots as u16).map(|slot| serves(Slot(slot))).collect();
+        let lost = in_sync.iter().filter(|in_sync| !**in_sync).count();
         if lost > 0 && !made.geometry.survives(serves) {
             return Err(ArrayError::Lost { level: config.level, slots, lost });
         }
@@ -154,7 +156,7 @@ impl ArrayVolume {
         let geometry = made.geometry;
         let scratch_pages =
             stripe_cache_pages(stripe_cache_members(&geometry), config.stripe_cache, false);
-        let data_offsets = configs.iter().map(|member| member.data_offset).collect();
+        let data_offsets: Vec<Sector> = configs.iter().map(|member| member.data_offset).collect();
         let mut shard = Shard::new(ShardConfig {
             geometry: geometry.clone(),
             members: configs,
@@ -170,9 +172,9 @@ impl ArrayVolume {
             behind_pages: 0,
         });
         let heads = match &geometry {
-            Geometry::Parity(map) if config.has_heads => {
+            Geometry::Parity(map) if config.is_md => {
                 shard.hold_nothing();
-                Some(Heads::new(map.clone(), config.stripe_cache))
+                Some(Heads::new(map.clone(), in_sync, config.stripe_cache))
             }
             _ => None,
         };
@@ -202,12 +204,15 @@ impl ArrayVolume {
             },
             free_at: Nanos::ZERO,
             spent: Nanos::ZERO,
+            called: Nanos::ZERO,
+            calls: config.is_md,
             now: Nanos::ZERO,
             inbox: VecDeque::new(),
             heads,
             meta_writes: 0,
             stalled: VecDeque::new(),
             reads: Slab::new(),
+            command_ends: vec![(Op::Flush, Sector(0)); data_offsets.len()],
             data_offsets,
             agenda: Agenda::default(),
             requests: Slab::new(),

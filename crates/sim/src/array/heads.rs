@@ -21,11 +21,13 @@ const PLUG: Nanos = Nanos(3_000_000);
 /// Writers whose ends are known.
 const STREAMS: usize = 8;
 /// Sectors in a page.
-const PAGE: u64 = 8;
+pub(super) const PAGE: u64 = 8;
 
 /// See the module.
 pub(super) struct Heads {
     map: Parity,
+    /// By slot.
+    in_sync: Vec<bool>,
     count: usize,
     /// By place, in pages from the members' data offset: those with work and those that are idle.
     rows: BTreeMap<u64, Row>,
@@ -74,9 +76,10 @@ struct Piece {
 }
 
 impl Heads {
-    pub(super) fn new(map: Parity, count: u32) -> Self {
+    pub(super) fn new(map: Parity, in_sync: Vec<bool>, count: u32) -> Self {
         Self {
             map,
+            in_sync,
             count: count as usize,
             rows: BTreeMap::new(),
             idle: VecDeque::new(),
@@ -90,6 +93,12 @@ impl Heads {
             writes: Slab::new(),
             pieces: Slab::new(),
         }
+    }
+
+    /// Whether the member is in sync that holds this sector of the array.
+    pub(super) fn is_there(&self, sector: Sector) -> bool {
+        let (stripe, data, _) = self.map.locate(sector);
+        self.in_sync[usize::from(self.map.slot_of_data(stripe, data).0)]
     }
 
     /// Blocks of a chunk.

@@ -19,6 +19,11 @@ impl Prices {
         self.processor.request + self.front + self.processor.copy(bytes * self.copies)
     }
 
+    /// A page that is restored for a read, what is done for the others' pages and parity aside.
+    pub(super) fn restored_page(&self) -> Nanos {
+        self.page + self.processor.copy(PAGE_BYTES.into())
+    }
+
     /// A command to a member.
     pub(super) fn command(&self) -> Nanos {
         self.processor.request

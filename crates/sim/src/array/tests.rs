@@ -185,6 +185,23 @@ fn what_is_missing_is_read_from_all_others() {
 }
 
 #[test]
+fn md_restores_page_by_page_and_reads_what_is_there_at_once() {
+    let (mut array, rack) = array(Level::Raid5, &["ssd-sata-1tb"; 3], |config| {
+        config.chunk = Some(Sectors(128));
+        config.is_md = true;
+        missing(config, 0);
+    });
+    // Of three stripes two have data on the missing member.
+    let stripes = Request { tag: 0, op: Op::Read, lba: 0, blocks: 3 * 256 };
+    array.submit(stripes, Nanos::ZERO);
+    assert!(array.poll(Nanos(SECOND)).is_some());
+    let counts = all_counts(&rack, 3);
+    let reads: u64 = counts.iter().map(|c| c.reads).sum();
+    assert_eq!(reads, 4 + 2 * 16 * 2, "{counts:?}");
+    assert!(Nanos::ZERO < array.called() && array.called() < array.cpu());
+}
+
+#[test]
 fn a_writer_fills_the_queues_of_members_that_hold_other_data() {
     let queues = |level| array(level, &["ssd-sata-1tb"; 4], |_| {}).0.queues();
     let found = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10].map(queues);

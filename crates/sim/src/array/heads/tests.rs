@@ -17,7 +17,7 @@ fn heads(count: u32) -> Heads {
         member_sizes: vec![Sectors(100 * CHUNK); 4],
     });
     let Ok(Geometry::Parity(map)) = geometry else { panic!("{geometry:?}") };
-    Heads::new(map, count)
+    Heads::new(map, vec![true; 4], count)
 }
 
 fn write(heads: &mut Heads, tag: u64, lba: u64, blocks: u64) {
