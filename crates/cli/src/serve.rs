@@ -61,7 +61,7 @@ pub struct Args {
     fuse: Option<PathBuf>,
     /// Never write to the members: keep all writes in this copy-on-write file, which is made if it
     /// is not there and continued if it is; when it has no room left, writes fail until the array was
-    /// stopped and started again with more
+    /// stopped and started again with more (levels without redundancy: until there is more)
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
     /// Refuse writes, and write nothing to the members
@@ -180,7 +180,8 @@ pub fn run(args: &Args) -> Outcome {
     let export = nbd::export(&opened.parts, read_only);
     let prefix = name.clone();
     let log = Log::new(move |line| errln!("lapstrake: {prefix}: {line}"));
-    // Before any thread is there, so that all inherit the mask; until here a signal just ends us.
+    // Before the array's threads are there, so that all inherit the mask (the one of words has its own); until
+    // here a signal just ends us.
     signals::block()?;
     let array = Array::start(opened.parts, &settings(args), log.clone())?;
     let server = Server { args, name, dir, array, fronts, log };

@@ -157,7 +157,14 @@ fn a_files_name_does_nothing_to_the_terminal() {
     let made = lab.run("create data -l1 --assume-clean m0 a\u{1b}[2Jz").ok();
     assert!(made.out.contains("serve m0 $'a\\x1b[2Jz'"), "{made:?}");
     let mut server = lab.serve_data("m0 a\u{1b}[2Jz");
-    let lines = ["status data", "detail data", "scan m0 a\u{1b}[2Jz", "fail data a\u{1b}[2Jz"];
+    let lines = [
+        "status data",
+        "detail data",
+        "scan m0 a\u{1b}[2Jz",
+        "fail data a\u{1b}[2Jz",
+        "examine b\u{1b}[2Jz",
+        "create new -l1 m1 b\u{1b}[2Jz",
+    ];
     let ran: Vec<_> = lines.iter().map(|line| lab.run(line)).collect();
     server.signal("-TERM");
     let said = server.end().1;
@@ -166,4 +173,7 @@ fn a_files_name_does_nothing_to_the_terminal() {
         assert!(!text.contains('\u{1b}'), "{text:?}");
     }
     assert!(ran[3].code == 0 && said.contains("a\u{fffd}[2Jz failed"), "{said}");
+    for lost in &ran[4..] {
+        assert!(lost.code != 0 && lost.err.contains("b\u{fffd}[2Jz"), "{lost:?}");
+    }
 }

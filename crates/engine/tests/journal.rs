@@ -6,6 +6,7 @@ mod story;
 use lapstrake_engine::journal::{Disks, Place, ReplayConfig, ReplayError, holds_news, replay};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
+use lapstrake_metadata::Role;
 use lapstrake_metadata::journal::{BLOCK, BLOCK_BYTES, Meta, Payload, Seed};
 use std::convert::Infallible;
 use story::{Story, superblocks};
@@ -72,6 +73,49 @@ fn a_stop_leaves_the_journal_empty_and_the_tail_behind_the_empty_unit() {
     story.settle();
     assert!(story.supervisor.is_stopped() && !story.supervisor.is_active());
     assert!(story.orders.contains(&Order::TailMoved(64)));
+}
+
+/// A stop whose empty unit is on its way to the journal.
+fn stopping() -> (Story, MetaWrite) {
+    let mut story = Story::journaled(Level::Raid5, 3);
+    story.activate();
+    story.notice(Notice::JournalRests(Some((64, 9))));
+    story.supervisor.handle_stop(story.now);
+    story.drain();
+    let unit = story.pending.remove(0);
+    (story, unit)
+}
+
+/// What would be lost: what was written since a round of the ring ago, whose units lie where the empty one is not.
+#[test]
+fn a_stop_whose_empty_unit_cannot_be_written_leaves_the_tail_where_it_was() {
+    let (mut story, unit) = stopping();
+    story.end(&unit, false);
+    assert!(story.pending.is_empty() && story.supervisor.is_stopped());
+    let events: Vec<_> = std::iter::from_fn(|| story.supervisor.poll_event()).collect();
+    assert_eq!(events, [Event::Broken(Loss::Journal)]);
+    assert_eq!(story.records()[3].superblock.journal_tail(), 0);
+}
+
+/// What would be lost: writes of the member that could not flush, if the journal were empty before that is on record.
+#[test]
+fn a_member_that_cannot_flush_before_the_empty_unit_is_on_record_before_the_new_tail() {
+    let (mut story, unit) = stopping();
+    story.supervisor.handle_unflushed(story.now, &[MemberId(1)], &[unit.id]);
+    story.drain();
+    let again = story.pending.remove(0);
+    assert_eq!((again.target, again.sector, &again.data), (unit.target, unit.sector, &unit.data));
+    assert!(story.pending.is_empty(), "nothing says so before the unit is stable");
+    story.end(&again, true);
+    let number = story.records()[1].superblock.dev_number();
+    for tail in [0, 64] {
+        let told = superblocks(&story.pending);
+        assert_eq!(told.len(), 3, "all but the member");
+        assert!(told.iter().all(|(_, superblock)| superblock.role_of(number) == Role::Faulty));
+        assert_eq!(told[2].1.journal_tail(), tail);
+        std::mem::take(&mut story.pending).iter().for_each(|write| story.end(write, true));
+    }
+    assert!(story.supervisor.is_stopped() && !story.supervisor.is_active());
 }
 
 #[test]

@@ -616,12 +616,17 @@ impl Lead {
         let Some(supervisor) = &mut self.supervisor else { return };
         if result < 0 && !supervisor.handle_fail(now, MemberId(member as u16)) {
             self.broken = true;
+            let overlay = self.facts.detail.overlay.as_ref();
+            let full = core.is_overlay_full(core.device(MemberId(member as u16)), result);
+            let (what, next) = match overlay.filter(|_| full) {
+                Some(overlay) => (overlay, "make room where the overlay is"),
+                None => (&self.members[member].path, "mend the member's device"),
+            };
             let error = std::io::Error::from_raw_os_error(-result);
             let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
             self.log.say(&format!(
-                "{}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend the \
-                 member's device, then serve the array again and look at what was written last",
-                self.members[member].path
+                "{what}: cannot flush at the end: {error}; what it was given last may be lost{mark}; {next}, then \
+                 serve the array again and look at what was written last"
             ));
         }
         if let Stop::Flushing { members_left } = &mut self.stop {

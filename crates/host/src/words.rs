@@ -19,8 +19,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 static QUEUE: OnceLock<Words> = OnceLock::new();
 
-/// Says one line, given without its end.
+/// Says one line, given without its end. What would steer a terminal, as names on disks may, is shown as `U+FFFD`.
 pub fn say(line: &str) {
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let line = &line.replace(steers, "\u{fffd}");
     match QUEUE.get() {
         Some(words) => words.say(line),
         None => say_now(line),
@@ -47,19 +49,23 @@ pub fn finish() {
 }
 
 fn say_now(line: &str) {
-    // Who reads no words of ours does not thereby end what we do. Only commands whose standard output may
-    // end them so have this signal, and lose at most its quiet for the moment.
-    // SAFETY: sets a disposition; no handler is involved.
-    let was = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    write_line(&mut Stderr, line);
-    // SAFETY: as above.
-    unsafe { libc::signal(libc::SIGPIPE, was) };
+    // Who reads no words of ours does not thereby end what we do, also in commands that end with who reads
+    // their standard output.
+    without_signals(Signals::One(libc::SIGPIPE), |blocked| {
+        if write_line(&mut Stderr, line)
+            .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        {
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // The signal, if the process does not ignore it anyway, waits for this very thread.
+            // SAFETY: the set and the time outlive the call.
+            unsafe { libc::sigtimedwait(blocked, std::ptr::null_mut(), &raw const at_once) };
+        }
+    });
 }
 
 /// In one write if that can be, so that lines of several processes do not mix.
-fn write_line(sink: &mut impl Write, line: &str) {
-    // There is nowhere to say that it failed.
-    let _ = sink.write_all(format!("{line}\n").as_bytes());
+fn write_line(sink: &mut impl Write, line: &str) -> io::Result<()> {
+    sink.write_all(format!("{line}\n").as_bytes())
 }
 
 /// Standard error without the lock of the standard library's, which a thread that panics wants to have.
@@ -160,7 +166,8 @@ impl Shared {
             };
             state.is_writing = true;
             drop(state);
-            write_line(&mut sink, &line);
+            // There is nowhere to say that it failed.
+            let _ = write_line(&mut sink, &line);
             state = self.state();
             state.is_writing = false;
             self.changed.notify_all();
@@ -172,7 +179,7 @@ impl Words {
     fn new(sink: impl Write + Send + 'static) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let writer = shared.clone();
-        without_signals(move || {
+        without_signals(Signals::All, move |_| {
             let thread = std::thread::Builder::new().name("words".into());
             thread.spawn(move || writer.write_all(sink))
         })?;
@@ -200,19 +207,31 @@ impl Words {
     }
 }
 
-/// Starts a thread that no signal reaches: those are for threads that know what to do with them.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    let mut all = std::mem::MaybeUninit::uninit();
+/// Does something while signals do not reach this thread, nor those that it starts meanwhile.
+fn without_signals<T>(signals: Signals, act: impl FnOnce(&libc::sigset_t) -> T) -> T {
+    let mut blocked = std::mem::MaybeUninit::uninit();
     let mut were = std::mem::MaybeUninit::uninit();
-    // SAFETY: sigfillset fills the one set, pthread_sigmask the other.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), were.as_mut_ptr());
-    }
-    let started = start();
+    // SAFETY: the first call fills the one set, pthread_sigmask the other.
+    let blocked = unsafe {
+        match signals {
+            Signals::All => libc::sigfillset(blocked.as_mut_ptr()),
+            Signals::One(signal) => {
+                libc::sigemptyset(blocked.as_mut_ptr());
+                libc::sigaddset(blocked.as_mut_ptr(), signal)
+            }
+        };
+        libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), were.as_mut_ptr());
+        blocked.assume_init()
+    };
+    let done = act(&blocked);
     // SAFETY: the set was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, were.as_ptr(), std::ptr::null_mut()) };
-    started
+    done
+}
+
+enum Signals {
+    All,
+    One(libc::c_int),
 }
 
 #[cfg(test)]

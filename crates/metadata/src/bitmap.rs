@@ -116,7 +116,7 @@ pub enum BitmapError {
         /// As stored.
         found: u32,
     },
-    /// It would lie before the member's start.
+    /// It would begin before the member does.
     #[error("the superblock places it {offset} sectors from itself, outside of the member")]
     Beyond {
         /// As stored.

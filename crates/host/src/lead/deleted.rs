@@ -44,16 +44,17 @@ impl Lead {
         let mut devices =
             there.filter_map(|id| core.queue.member(core.device(MemberId(id as u16))));
         self.overlay_loss = devices.find_map(|device| device.overlay_loss());
-        let what = match self.overlay_loss {
-            Some(FileLoss::Deleted) => "the overlay's file was deleted",
-            Some(FileLoss::Spoiled) => {
-                "the beginning of the overlay's file was cut off or written over"
-            }
+        let (what, rest) = match self.overlay_loss {
+            Some(FileLoss::Deleted) => ("the overlay's file was deleted", "it"),
+            Some(FileLoss::Spoiled) => (
+                "the beginning of the overlay's file was cut off or written over",
+                "what can still be read",
+            ),
             None => return,
         };
         self.log.say(&format!(
             "{path}: {what}; the array serves on, and all that was written to it is gone for good when the server \
-             stops; before that, copy it off"
+             stops; before that, copy off {rest}"
         ));
     }
 
