@@ -5,6 +5,7 @@ use crate::on_top::on_top;
 use crate::status::view::{MemberView, View};
 use crate::target::Target;
 use crate::{text, tree};
+use lapstrake_device::harmless;
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use std::fmt::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -85,8 +86,8 @@ fn identity(out: &mut String, view: &View) {
     line!(out, "Persistence", "Superblock is persistent");
     out.push('\n');
     if let Some(place) = &view.bitmap_place {
-        let file = view.bitmap_file.as_deref().unwrap_or("External");
-        let place = if place == "internal" { "Internal" } else { file };
+        let file = view.bitmap_file.as_deref().map_or("External".into(), harmless);
+        let place = if place == "internal" { "Internal" } else { &file };
         line!(out, "Intent Bitmap", "{place}");
         out.push('\n');
     }
@@ -213,7 +214,9 @@ fn service(out: &mut String, view: &View) {
         line!(out, "Served At", "{uri}");
     }
     if let Some(overlay) = &view.overlay {
-        line!(out, "Overlay", "{overlay} takes all writes, the members stay as they are");
+        let lost = if view.overlay_lost { " (deleted or spoiled: gone at the stop)" } else { "" };
+        let overlay = harmless(overlay);
+        line!(out, "Overlay", "{overlay}{lost} takes all writes, the members stay as they are");
     }
     if let Some(pid) = view.pid {
         line!(out, "Process", "{pid}");

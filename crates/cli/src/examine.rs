@@ -52,9 +52,12 @@ pub fn run(args: &Args) -> Outcome {
         let well = match Look::at(spec) {
             Ok(look) if args.json => {
                 let value = json::member(&look, args.bitmap);
-                let well = match args.bitmap {
-                    true => value["bitmap"].get("error").is_none(),
-                    false => look.superblock().is_some(),
+                let is_read = |part: &str| value[part].get("error").is_none();
+                let well = match (args.bitmap, args.badblocks) {
+                    (true, _) => is_read("bitmap"),
+                    (_, is_log) => {
+                        look.superblock().is_some() && (!is_log || is_read("bad_blocks"))
+                    }
                 };
                 values.push(value);
                 well

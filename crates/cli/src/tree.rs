@@ -142,8 +142,10 @@ fn unit(table: &mut Table, view: &View, name: String, indent: &str) {
 fn disk(table: &mut Table, view: &View, member: &MemberView, name: String) {
     let done = member.recovered_bytes.filter(|_| view.component_bytes > 0);
     let percent = done.map(|done| percent(done * 1000 / view.component_bytes));
-    let bytes = metadata(&member.file).map_or(0, |meta| meta.len());
-    let bytes = if view.component_bytes > 0 { view.component_bytes } else { bytes };
+    let bytes = match view.component_bytes {
+        0 => metadata(&member.file).map_or(0, |meta| meta.len()),
+        bytes => bytes,
+    };
     table.add_row([
         name,
         "disk".into(),
@@ -169,7 +171,10 @@ pub fn metadata(file: &Path) -> Option<Metadata> {
         Ok(meta) => meta.ok(),
         Err(_) => {
             let file = file.display();
-            errln!("lapstrake: {file} does not answer: its server is stopped (SIGSTOP) or stuck");
+            errln!(
+                "lapstrake: {file} has not answered within {PATIENCE:?}: its disk sleeps, or its server is stopped \
+                 (SIGSTOP) or stuck"
+            );
             None
         }
     }

@@ -111,6 +111,9 @@ fn an_overlay_that_is_deleted_or_cut_off_is_told_and_given_up_by_force_only() {
         let refused = lab.run("stop data");
         assert!(refused.code == 1 && refused.err.contains("it serves on"), "{refused:?}");
         assert!(refused.err.contains("file over was deleted or spoiled"), "{refused:?}");
+        let (status, detail) = (lab.run("status data").ok(), lab.run("detail data").ok());
+        assert!(status.out.contains("(overlay) (overlay lost) "), "{status:?}");
+        assert!(detail.out.contains("Overlay : over (deleted or spoiled: "), "{detail:?}");
         let stopped = lab.run("stop data --json --force").ok();
         assert_eq!(stopped.json()["overlay_lost"], "over");
         assert_eq!(stopped.json()["deleted"], json!([]));

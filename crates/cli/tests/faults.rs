@@ -624,7 +624,7 @@ fn a_full_overlay_costs_no_member_and_with_more_room_the_array_starts_again() {
     let stopped = lab.run("stop data");
     assert_eq!(stopped.code, 1, "it cannot say clean: {stopped:?}");
     let (_, said) = server.end();
-    assert!(said.contains("no room left for the overlay's file"), "{said}");
+    assert!(said.contains("no room left for the overlay's file over: "), "{said}");
     assert!(!said.contains("is used no more"), "{said}");
     let server = lab.serve_data("--overlay over m0 m1 m2 m3");
     lab.run("wait data --timeout 60").ok();

@@ -3,7 +3,7 @@
 mod support;
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -91,6 +91,10 @@ fn connections_that_ask_nothing_keep_nobody_out() {
     let connect = || UnixStream::connect(lab.path("run/data.sock")).unwrap();
     let idle: Vec<UnixStream> = (0..16).map(|_| connect()).collect();
     lab.run("status data").ok();
+    // Who asks as it makes room does not take that for the server's end.
+    let mut told = String::new();
+    (&idle[0]).read_to_string(&mut told).unwrap();
+    assert!(told.contains("busy with 16 other connections"), "{told}");
     drop(idle);
     server.stop();
 }

@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use transfer::{Cursor, pread, pwrite};
 
@@ -60,8 +60,8 @@ pub(crate) struct Overlay {
     /// The next free block; held by whoever gives blocks a place.
     growth: Mutex<u64>,
     syncing: Mutex<()>,
-    /// The file could not be made stable once: nobody knows what it holds of what was written since.
-    failed: AtomicBool,
+    /// Why the file could not be made stable once, or 0: nobody knows what it holds of what was written since.
+    failed: AtomicI32,
     in_memory: bool,
 }
 
@@ -115,7 +115,7 @@ pub fn overlay(
     let bases: Vec<Arc<Member>> = bases.into_iter().map(|(base, _)| base).collect();
     let in_memory = probe::in_memory_fs(file.as_fd()) && bases.iter().all(|b| b.memory_backed());
     let (map, growth) = (RwLock::new(map), Mutex::new(next));
-    let (syncing, failed) = (Mutex::new(()), AtomicBool::new(false));
+    let (syncing, failed) = (Mutex::new(()), AtomicI32::new(0));
     let overlay = Overlay { file, bases, tables, map, growth, syncing, failed, in_memory };
     let overlay = Arc::new(overlay);
     let part = |index| Part { overlay: overlay.clone(), index };
@@ -508,13 +508,17 @@ impl Overlay {
 
     fn sync(&self) -> Result<(), Errno> {
         self.file.sync_data().map_err(|error| {
-            self.failed.store(true, Ordering::Relaxed);
-            error.raw_os_error().unwrap_or(libc::EIO)
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            self.failed.store(errno, Ordering::Relaxed);
+            errno
         })
     }
 
     fn check(&self) -> Result<(), Errno> {
-        if self.failed.load(Ordering::Relaxed) { Err(libc::EIO) } else { Ok(()) }
+        match self.failed.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            errno => Err(errno),
+        }
     }
 
     fn punch(&self, first: u64, len: u64) -> Result<(), Errno> {

@@ -71,7 +71,7 @@ impl MemberSpec {
         names
     }
 
-    /// The text that reads back as it, for programs and shells; [`fmt::Display`] is for people.
+    /// The text that reads back as it, if its path is UTF-8, for programs and shells; [`fmt::Display`] is for people.
     #[must_use]
     pub fn exact(&self) -> String {
         Exact(self).to_string()

@@ -20,6 +20,10 @@
 //!
 //! Taking in a batch before draining lets neighbouring writes come together.
 //!
+//! If what takes the writes of all members (an overlay) has no space left, the shard is told by
+//! [`Shard::handle_out_of_space`] before the completion of each I/O that failed for that, and the supervisor by
+//! [`Supervisor::handle_out_of_space`] likewise, or they would hold it against the member.
+//!
 //! # How a world drives the supervisor
 //!
 //! [`Supervisor::handle_start`] once; then [`Supervisor::handle_notice`], [`Supervisor::handle_written`],
@@ -44,7 +48,7 @@
 //!    parity member before data or parity is sent, and the log keeps it until all of that is stable.
 //! 8. With a journal, data and parity are stable in it before the first of a row's blocks is sent to a member,
 //!    and their room is used again only after every member has flushed and the superblock says where the
-//!    ring begins.
+//!    ring begins; at a stop that is an empty unit, which is stable before any superblock names it.
 //! 9. With write-behind, a write that is answered before write-mostly members have it keeps its bits, its
 //!    range and the array's "active" until they do; a flush waits for it.
 //! 10. Superblocks deny an old bitmap before shards stop waiting for its bits, and tell of a new one after all

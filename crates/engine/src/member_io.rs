@@ -177,7 +177,7 @@ impl Shard {
         if self.members.has_failed(member) {
             return true;
         }
-        if self.no_room {
+        if self.out_of_space {
             return false;
         }
         let survives = self.survives_without(member);
@@ -268,7 +268,7 @@ impl Shard {
     /// unless what it lacks is, or goes, on record as bad.
     fn write_failed(&mut self, io: &Io) -> bool {
         let range = self.range_of(io);
-        if range.is_empty() || self.no_room || self.members.has_failed(io.member) {
+        if range.is_empty() || self.out_of_space || self.members.has_failed(io.member) {
             return self.fail_if_survivable(io.member);
         }
         if self.members.is_on_record(io.member, &range) {

@@ -113,10 +113,10 @@ pub enum Notice {
     /// All that the journal holds has reached the members, and its next unit would go there, by that number
     /// (position, sequence number); none: that is no longer so.
     JournalRests(Option<(u64, u64)>),
-    /// [`Shard::handle_no_room`] was told.
+    /// [`Shard::handle_out_of_space`] was told.
     ///
-    /// [`Shard::handle_no_room`]: crate::Shard::handle_no_room
-    NoRoom,
+    /// [`Shard::handle_out_of_space`]: crate::Shard::handle_out_of_space
+    OutOfSpace,
     /// What a member could not read was written anew: from this sector (from its data offset), so many.
     Rewritten(MemberId, Sector, Sectors),
 }

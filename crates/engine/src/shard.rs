@@ -181,7 +181,7 @@ pub struct Shard {
     pub(crate) writes_in_flight: u32,
     pub(crate) journal: Option<Journal>,
     /// A write that fails says nothing of its member any more.
-    pub(crate) no_room: bool,
+    pub(crate) out_of_space: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +220,7 @@ impl Shard {
             scratch: Scratch::new_at(config.scratch, first, config.scratch_pages - held_pages),
             held_pages,
             journal,
-            no_room: false,
+            out_of_space: false,
             syncs: Syncs::default(),
             behind: Behind::new(
                 config.scratch,
@@ -472,10 +472,10 @@ impl Shard {
     /// What takes the writes of all members has no room left, of which the world tells before it reports the
     /// write that failed so: no member is the worse for it, and none is given up for a write that fails from now
     /// on. As after a write that was lost, no further one is begun.
-    pub fn handle_no_room(&mut self, now: Time) {
+    pub fn handle_out_of_space(&mut self, now: Time) {
         self.now = now;
-        if self.geometry.level().has_redundancy() && !mem::replace(&mut self.no_room, true) {
-            self.notices.push_back(Notice::NoRoom);
+        if self.geometry.level().has_redundancy() && !mem::replace(&mut self.out_of_space, true) {
+            self.notices.push_back(Notice::OutOfSpace);
             self.open_gate(Gate::Broken);
         }
     }

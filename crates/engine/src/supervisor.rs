@@ -128,7 +128,7 @@ pub enum Loss {
     /// The journal failed. What was answered is on the members, or will be at the next start with it.
     Journal,
     /// What takes the writes of all members is full.
-    Room,
+    Space,
 }
 
 /// Where a member stands.
@@ -198,7 +198,7 @@ pub struct Supervisor {
     pub(crate) stopping: bool,
     pub(crate) broken: bool,
     /// What takes the writes of all members is full: no member is to blame for one that fails.
-    no_room: bool,
+    out_of_space: bool,
     pub(crate) unrecorded: Vec<MemberId>,
     /// Something besides failures is to be put on record.
     pub(crate) record: bool,
@@ -280,7 +280,7 @@ impl Supervisor {
             asked: false,
             stopping: false,
             broken: false,
-            no_room: false,
+            out_of_space: false,
             unrecorded: Vec::new(),
             record: config.was_replayed,
             update: None,
@@ -343,7 +343,7 @@ impl Supervisor {
                 self.tail = Some(position);
                 self.record |= is_urgent;
             }
-            Notice::NoRoom => self.no_room(),
+            Notice::OutOfSpace => self.run_out_of_space(),
             Notice::JournalRests(end) => self.journal_end = end,
             Notice::NeedActive if self.stopping => {}
             Notice::NeedActive => {
@@ -415,20 +415,20 @@ impl Supervisor {
         self.proceed();
     }
 
-    /// As [`Shard::handle_no_room`], before a metadata write or flush is reported that failed so.
+    /// As [`Shard::handle_out_of_space`], before a metadata write or flush is reported that failed so.
     ///
-    /// [`Shard::handle_no_room`]: crate::Shard::handle_no_room
-    pub fn handle_no_room(&mut self, now: Time) {
+    /// [`Shard::handle_out_of_space`]: crate::Shard::handle_out_of_space
+    pub fn handle_out_of_space(&mut self, now: Time) {
         self.now = now;
         if self.geometry.level().has_redundancy() {
-            self.no_room();
+            self.run_out_of_space();
         }
         self.proceed();
     }
 
-    fn no_room(&mut self) {
-        self.no_room = true;
-        self.give_up(Loss::Room);
+    fn run_out_of_space(&mut self) {
+        self.out_of_space = true;
+        self.give_up(Loss::Space);
     }
 
     /// Time has come to [`Self::poll_deadline`].
@@ -628,7 +628,7 @@ impl Supervisor {
         if !member.is_present() {
             return true;
         }
-        if self.no_room {
+        if self.out_of_space {
             return false;
         }
         if member.standing == Standing::Journal {

@@ -583,7 +583,7 @@ fn a_write_without_room_costs_no_member_and_is_the_last() {
             Effect::Io(io) => {
                 let ok = io.kind == IoKind::Read;
                 if !ok {
-                    shard.handle_no_room(NOW);
+                    shard.handle_out_of_space(NOW);
                 }
                 shard.handle_completion(NOW, io.id, ok);
             }
@@ -593,7 +593,7 @@ fn a_write_without_room_costs_no_member_and_is_the_last() {
     }
     assert_eq!(answer, Some(Err(RequestError::Io)));
     let told: Vec<_> = std::iter::from_fn(|| shard.poll_notice()).collect();
-    assert_eq!(told.iter().filter(|notice| **notice == Notice::NoRoom).count(), 1, "{told:?}");
+    assert_eq!(told.iter().filter(|notice| **notice == Notice::OutOfSpace).count(), 1, "{told:?}");
     assert!(!told.iter().any(|notice| matches!(notice, Notice::Failed(_))), "{told:?}");
     assert!((0..3).all(|member| !shard.has_failed(MemberId(member))));
     let (ios, reply, _) = does(&mut shard, write, 64, |_| true);

@@ -695,12 +695,12 @@ fn a_member_backs_what_is_bad_on_another_if_nobody_else_does() {
 fn without_room_no_member_is_failed_and_superblocks_stay_active() {
     let mut story = Story::new(Level::Raid6, 4, false);
     story.activate();
-    story.supervisor.handle_no_room(story.now);
+    story.supervisor.handle_out_of_space(story.now);
     story.notice(Notice::Lost(None));
     story.notice(Notice::Failed(MemberId(1)));
     assert!(!story.supervisor.handle_fail(story.now, MemberId(2)));
     let events: Vec<_> = std::iter::from_fn(|| story.supervisor.poll_event()).collect();
-    assert_eq!(events, [Event::Broken(Loss::Room)]);
+    assert_eq!(events, [Event::Broken(Loss::Space)]);
     assert!(story.supervisor.members().all(|member| member.1 == Standing::InSync));
     story.supervisor.handle_stop(story.now);
     story.drain();

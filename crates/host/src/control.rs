@@ -402,7 +402,7 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
 
 fn busy() -> Value {
     let error = format!(
-        "its server is busy with {CONNECTIONS_MAX} other requests; nothing was changed; try again when one of \
+        "its server is busy with {CONNECTIONS_MAX} other connections; nothing was changed; try again when one of \
          them is done"
     );
     refusal(error)
@@ -418,6 +418,8 @@ fn talk(mut stream: UnixStream, served: &Served, id: u64) -> io::Result<()> {
         if line.last() != Some(&b'\n') {
             if line.len() as u64 == LINE_MAX {
                 say(&mut stream, &refusal(format!("a request of more than {LINE_MAX} bytes")))?;
+            } else if !served.talks.has(id) {
+                say(&mut stream, &busy())?;
             }
             return Ok(());
         }

@@ -551,9 +551,8 @@ impl Core {
             let of = (self.device(member), result);
             if self.failures.add(self.now(), of, offset..offset + 512) {
                 let error = std::io::Error::from_raw_os_error(-result);
-                let place = if device.is_overlaid() { " (its overlay)" } else { "" };
-                let path = device.spec();
-                self.log.say(&format!("{path}{place}: I/O at byte {offset} failed: {error}"));
+                let path = named(device);
+                self.log.say(&format!("{path}: I/O at byte {offset} failed: {error}"));
             }
         }
         self.engine.handle_completion(self.now(), id, result >= 0);
@@ -564,7 +563,7 @@ impl Core {
         if let Some((member, _)) = self.engine.place_of(id)
             && self.is_overlay_full(self.device(member), result)
         {
-            self.engine.handle_no_room(self.now());
+            self.engine.handle_out_of_space(self.now());
         }
     }
 
@@ -596,7 +595,7 @@ impl Core {
             let error = std::io::Error::from_raw_os_error(-result);
             self.log.say(&format!(
                 "{}: I/O between bytes {} and {} failed {more} times more: {error}",
-                device.spec(),
+                named(device),
                 at.start,
                 at.end,
             ));
@@ -669,4 +668,9 @@ fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
         RequestKind::Write { fua, followed, .. } => RequestKind::Write { buf, fua, followed },
         other => other,
     }
+}
+
+/// A member of which something failed: it or its overlay.
+fn named(device: &Member) -> String {
+    format!("{}{}", device.spec(), if device.is_overlaid() { " (its overlay)" } else { "" })
 }

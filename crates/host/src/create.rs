@@ -142,7 +142,7 @@ pub enum PrepareError {
     #[error("{}: exists already; nothing was written; --force writes over it", .0.display())]
     BitmapFile(PathBuf),
     /// Whether the bitmap's file is there cannot be told.
-    #[error("{}: cannot be looked for: {source}; nothing was written", path.display())]
+    #[error("{}: cannot be looked for: {source}; nothing was written; name a file that can be", path.display())]
     BitmapUnseen {
         /// The file.
         path: PathBuf,
@@ -204,7 +204,8 @@ pub enum MakeError {
     if *.begun {
         "some members are written already: create again with --force once the cause is gone"
     } else {
-        "no member has a new superblock"
+        "no member has a new superblock, but old ones, and a bitmap that was there, may be gone: create again once \
+         the cause is gone"
     }
 )]
 pub struct WriteError {
@@ -523,7 +524,7 @@ fn open_file(path: &Path, is_there: bool) -> io::Result<File> {
     // A FIFO's open would wait for its reader.
     options.write(true).custom_flags(libc::O_NONBLOCK);
     match is_there {
-        true => options.create(true).truncate(true),
+        true => options.create(true),
         false => options.create_new(true),
     };
     options.open(path)
@@ -531,6 +532,7 @@ fn open_file(path: &Path, is_there: bool) -> io::Result<File> {
 
 fn write_file(mut file: File, path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)?;
     file.sync_all()?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()

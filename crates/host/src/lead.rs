@@ -38,7 +38,8 @@ const META_BYTES: usize = 2 << 20;
 
 /// Nothing may follow the mark that says clean.
 const STOPPING: &str = "the array is being stopped; nothing was changed";
-/// Clients at a time, those that shake hands counted: each costs a descriptor and some 30 KiB.
+/// Clients at a time, those that shake hands counted: each costs a descriptor and some
+/// 30 KiB, besides the memory for a small request that is taken at the start.
 pub(crate) const CLIENTS_MAX: usize = 256;
 /// Clients at a time for which room is being made.
 const NEWCOMERS_MAX: usize = 16;
@@ -302,7 +303,7 @@ impl Lead {
         match errand {
             Errand::Flush { member } => {
                 if result < 0 {
-                    self.say_unflushed(member, result);
+                    self.say_unflushed(core, member, result);
                 }
                 self.desk.flushed(MemberId(member as u16), result >= 0);
                 self.batch_flushed(core);
@@ -329,7 +330,7 @@ impl Lead {
         if let Some(supervisor) = &mut self.supervisor
             && core.is_overlay_full(device, result)
         {
-            supervisor.handle_no_room(core.now());
+            supervisor.handle_out_of_space(core.now());
         }
     }
 
@@ -342,10 +343,22 @@ impl Lead {
         }
     }
 
-    fn say_unflushed(&self, member: usize, result: i32) {
+    fn say_unflushed(&self, core: &Core, member: usize, result: i32) {
         let error = std::io::Error::from_raw_os_error(-result);
-        let path = &self.members[member].path;
+        let path = self.at_fault(core, Target::Member(MemberId(member as u16)), result);
         self.log.say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
+    }
+
+    /// The file that an operation of a member or of the bitmap's file failed for so.
+    fn at_fault(&self, core: &Core, target: Target, result: i32) -> &str {
+        let overlay = self.facts.detail.overlay.as_deref();
+        match (overlay, target) {
+            (Some(overlay), _) if core.is_overlay_full(self.device_of(core, target), result) => {
+                overlay
+            }
+            (_, Target::Member(id)) => &self.members[usize::from(id.0)].path,
+            (_, Target::BitmapFile) => "the bitmap file",
+        }
     }
 
     fn device_of(&self, core: &Core, target: Target) -> usize {
@@ -382,10 +395,7 @@ impl Lead {
     fn written(&mut self, core: &mut Core, write: &MetaWrite, result: i32) {
         if result < 0 {
             let error = std::io::Error::from_raw_os_error(-result);
-            let place = match write.target {
-                Target::Member(id) => &*self.members[usize::from(id.0)].path,
-                Target::BitmapFile => "the bitmap file",
-            };
+            let place = self.at_fault(core, write.target, result);
             let offset = write.sector.0 * 512;
             self.log.say(&format!("{place}: metadata at byte {offset} cannot be written: {error}"));
         }
@@ -435,7 +445,7 @@ impl Lead {
         if self.clients() >= CLIENTS_MAX {
             self.newcomers.push_back((listener, socket));
             if self.newcomers.len() > NEWCOMERS_MAX {
-                return self.no_room(core);
+                return self.turn_away(core);
             }
             core.peers[0].send(Message::MakeRoom);
             return;
@@ -449,7 +459,7 @@ impl Lead {
     }
 
     /// For the first newcomer, unless a client has left since room was asked for.
-    pub(crate) fn no_room(&mut self, core: &mut Core) {
+    pub(crate) fn turn_away(&mut self, core: &mut Core) {
         if self.newcomers.pop_front().is_some() {
             let detail = format!("{CLIENTS_MAX} are there already");
             core.complain("a client was turned away", "too many are there already", &detail);
@@ -616,17 +626,12 @@ impl Lead {
         let Some(supervisor) = &mut self.supervisor else { return };
         if result < 0 && !supervisor.handle_fail(now, MemberId(member as u16)) {
             self.broken = true;
-            let overlay = self.facts.detail.overlay.as_ref();
-            let full = core.is_overlay_full(core.device(MemberId(member as u16)), result);
-            let (what, next) = match overlay.filter(|_| full) {
-                Some(overlay) => (overlay, "make room where the overlay is"),
-                None => (&self.members[member].path, "mend the member's device"),
-            };
             let error = std::io::Error::from_raw_os_error(-result);
+            let path = self.at_fault(core, Target::Member(MemberId(member as u16)), result);
             let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
             self.log.say(&format!(
-                "{what}: cannot flush at the end: {error}; what it was given last may be lost{mark}; {next}, then \
-                 serve the array again and look at what was written last"
+                "{path}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend that, \
+                 then serve the array again and look at what was written last"
             ));
         }
         if let Stop::Flushing { members_left } = &mut self.stop {
@@ -670,6 +675,7 @@ impl Lead {
 
     fn detail(&self, core: &Core) -> Detail {
         let mut detail = self.facts.detail.clone();
+        detail.overlay_lost = self.overlay_loss.is_some();
         let mut degraded = false;
         if let Some(supervisor) = &self.supervisor {
             let there = (0..self.members.len()).filter(|&id| !self.members[id].gone);

@@ -71,7 +71,7 @@ pub(crate) enum Message {
     /// Close the client that has shaken hands for longest, or ask the next shard to.
     MakeRoom,
     /// To the lead: no shard had one to close.
-    NoRoom,
+    TurnAway,
     /// To the lead: an [`Outsider`](crate::Outsider) comes, or goes.
     Outsider { comes: bool },
     /// Route nothing new; say [`Message::Paused`] when all that was routed has ended.

@@ -208,7 +208,7 @@ impl Runner {
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),
             (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
-            (Message::NoRoom, Some(lead)) => lead.no_room(core),
+            (Message::TurnAway, Some(lead)) => lead.turn_away(core),
             (Message::Outsider { comes }, Some(lead)) => lead.outsider(core, comes),
             (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
             (Message::Paused, Some(lead)) => lead.paused(core),
@@ -250,7 +250,7 @@ impl Runner {
                 self.core.peers[next].send(Message::MakeRoom);
             }
             None => {
-                self.core.peers[0].send(Message::NoRoom);
+                self.core.peers[0].send(Message::TurnAway);
             }
         }
     }

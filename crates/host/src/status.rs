@@ -257,6 +257,8 @@ pub struct Detail {
     pub uuid: String,
     /// The file that takes all writes, so that the members stay as they are.
     pub overlay: Option<String>,
+    /// That file was deleted or spoiled: what was written is gone when the array stops.
+    pub overlay_lost: bool,
     /// Seconds since 1970.
     pub creation_time: u64,
     /// Seconds since 1970.

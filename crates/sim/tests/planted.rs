@@ -31,13 +31,20 @@ fn copy(from: &Path, to: &Path) {
     must(command.arg(from).arg(to));
 }
 
+/// Builds in the copy, whatever the environment says.
+fn cargo(work: &Path) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(work).env("CARGO_TARGET_DIR", work.join("target"));
+    cargo
+}
+
 /// What was built, or why it was not.
 fn build(work: &Path) -> Result<PathBuf, String> {
-    let mut build = Command::new("cargo");
+    let mut build = cargo(work);
     // Built once to run once.
     let quick = [("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "0")];
     build.envs(quick.map(|(key, value)| (format!("CARGO_PROFILE_RELEASE_{key}"), value)));
-    match run(build.args(["build", "--release", "-p", "lapstrake-sim"]).current_dir(work)) {
+    match run(build.args(["build", "--release", "-p", "lapstrake-sim"])) {
         (true, _) => Ok(work.join("target/release/lapstrake-sim")),
         (false, text) => Err(text),
     }
@@ -66,9 +73,9 @@ fn first_failure(sound: &Path, planted: &Path, seeds: u64) -> Option<String> {
 
 /// A test of the engine that fails with the bug.
 fn failing_test(work: &Path) -> Option<String> {
-    let mut tests = Command::new("cargo");
-    tests.args(["test", "--release", "--no-fail-fast", "-p", "lapstrake-engine"]);
-    let (_, text) = run(tests.current_dir(work));
+    let mut tests = cargo(work);
+    let (_, text) =
+        run(tests.args(["test", "--release", "--no-fail-fast", "-p", "lapstrake-engine"]));
     let failed =
         text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     failed.map(|name| format!("no seed, but the test {name}"))

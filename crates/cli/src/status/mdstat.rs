@@ -9,6 +9,7 @@ pub fn stanza(view: &View) -> String {
         ("(failed)", view.is("failed")),
         ("(read-only)", view.is("read-only")),
         ("(overlay)", view.overlay.is_some()),
+        ("(overlay lost)", view.overlay_lost),
         ("(frozen)", view.is("frozen")),
     ];
     let flags: String =

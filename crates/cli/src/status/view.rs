@@ -16,6 +16,8 @@ pub struct View {
     /// The file that takes all writes.
     #[serde(default)]
     pub overlay: Option<String>,
+    #[serde(default)]
+    pub overlay_lost: bool,
     pub creation_time: u64,
     pub update_time: u64,
     pub level: String,

@@ -56,7 +56,7 @@ pub struct World {
     /// What went on record as bad: member and sector, how many.
     pub bad: BTreeMap<(u16, u64), u64>,
     /// Bad-block logs are full.
-    pub has_no_room: bool,
+    pub log_is_full: bool,
     /// What takes all members' writes is full.
     pub is_full: bool,
     /// Writes that found it so.
@@ -146,7 +146,7 @@ impl World {
             dead: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             bad: BTreeMap::new(),
-            has_no_room: false,
+            log_is_full: false,
             is_full: false,
             refused: 0,
             worn: BTreeSet::new(),
@@ -344,7 +344,7 @@ impl World {
             let order = match notice {
                 Notice::NeedActive => Order::Active,
                 Notice::Failed(member) => Order::Recorded(member),
-                Notice::NoRoom if self.is_full => continue,
+                Notice::OutOfSpace if self.is_full => continue,
                 Notice::BitsWanted(_, first, last) => Order::BitsSet(first, last),
                 Notice::Synced(report) => {
                     self.reports.push(report);
@@ -354,7 +354,7 @@ impl World {
                     self.rewritten.push((member.0, start.0, len.0));
                     continue;
                 }
-                Notice::Bad(member, ..) if self.has_no_room => {
+                Notice::Bad(member, ..) if self.log_is_full => {
                     self.shard.handle_order(self.now, &Order::MemberFailed(member));
                     Order::Recorded(member)
                 }
@@ -402,7 +402,7 @@ impl World {
         let ok = !is_refused && !self.dead.contains(&io.member.0) && !self.hits_unreadable(io);
         if is_refused {
             self.refused += 1;
-            self.shard.handle_no_room(self.now);
+            self.shard.handle_out_of_space(self.now);
         }
         if ok {
             self.perform(io);

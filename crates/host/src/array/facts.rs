@@ -58,6 +58,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         set_name: sb.name(),
         uuid: uuid_text(sb.set_uuid()),
         overlay: parts.overlay.as_ref().map(|path| path.display().to_string()),
+        overlay_lost: false,
         creation_time: sb.ctime().0,
         update_time: sb.utime().0,
         level: geometry.level().to_string(),

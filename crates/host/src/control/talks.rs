@@ -79,6 +79,11 @@ impl Talks {
         }
     }
 
+    /// Whether it still has its place.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
+    }
+
     pub(super) fn remove(&self, id: u64) {
         self.lock().remove(&id);
     }

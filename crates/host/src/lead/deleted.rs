@@ -45,7 +45,7 @@ impl Lead {
             there.filter_map(|id| core.queue.member(core.device(MemberId(id as u16))));
         self.overlay_loss = devices.find_map(|device| device.overlay_loss());
         let (what, rest) = match self.overlay_loss {
-            Some(FileLoss::Deleted) => ("the overlay's file was deleted", "it"),
+            Some(FileLoss::Deleted) => ("the overlay's file was deleted", "the array"),
             Some(FileLoss::Spoiled) => (
                 "the beginning of the overlay's file was cut off or written over",
                 "what can still be read",

@@ -54,10 +54,10 @@ impl Lead {
             )),
             Event::Broken(loss) => {
                 (self.broken, self.loss) = (true, Some(loss));
-                self.answer_bitmap(Answer::HalfWay(bitmap_left(loss)));
+                self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
-                    what_broke(loss),
+                    self.what_broke(loss),
                     after_loss(loss)
                 ));
             }
@@ -119,11 +119,34 @@ impl Lead {
         });
     }
 
+    fn what_broke(&self, loss: Loss) -> String {
+        match loss {
+            Loss::Data => "a write failed on a member that the array cannot do without".into(),
+            Loss::Journal => "the journal failed".into(),
+            Loss::Space => {
+                let path = self.facts.detail.overlay.as_deref().unwrap_or_default();
+                format!("there is no room left for the overlay's file {path}")
+            }
+            Loss::Metadata => "superblocks or bitmap can no longer be written".into(),
+        }
+    }
+
+    /// What is told who waits for a change of the bitmap: with some superblocks written it may be half done,
+    /// which the next start takes for the old bitmap, none, or the new one.
+    fn bitmap_left(&self, loss: Loss) -> String {
+        format!(
+            "{}: the bitmap is not changed any further, and is the old one, none or the new one at the next \
+             start, each of which is right; no data was changed; {}; then ask again",
+            self.what_broke(loss),
+            after_loss(loss)
+        )
+    }
+
     /// Why nothing can be changed any more.
     pub(super) fn cannot_change(&self) -> String {
         let (why, next) = match self.loss {
-            Some(loss) => (what_broke(loss), after_loss(loss)),
-            None => ("a member could not flush at the end", "start it again"),
+            Some(loss) => (self.what_broke(loss), after_loss(loss)),
+            None => ("a member could not flush at the end".into(), "start it again"),
         };
         format!(
             "nothing can be put on record any more: {why}; nothing was changed; `lapstrake stop {}`, then: \
@@ -575,15 +598,6 @@ const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
 pub(super) const READ_ONLY: &str = "the array is served read-only; nothing was changed";
 
-fn what_broke(loss: Loss) -> &'static str {
-    match loss {
-        Loss::Data => "a write failed on a member that the array cannot do without",
-        Loss::Journal => "the journal failed",
-        Loss::Room => "there is no room left for the overlay's file",
-        Loss::Metadata => "superblocks or bitmap can no longer be written",
-    }
-}
-
 /// What is safe, and what to do.
 fn after_loss(loss: Loss) -> &'static str {
     match loss {
@@ -596,7 +610,7 @@ fn after_loss(loss: Loss) -> &'static str {
             "what was answered is on the members; mend the journal's device, then start it again \
              with it; or without it, by --force --without-journal"
         }
-        Loss::Room => {
+        Loss::Space => {
             "no member is failed for it, and what was flushed before is safe; stop the array, make room where the \
              overlay is, or move it to where there is some, then start it again with it"
         }
@@ -605,17 +619,6 @@ fn after_loss(loss: Loss) -> &'static str {
              server's log says which, and where), then start it again"
         }
     }
-}
-
-/// What is told who waits for a change of the bitmap: with some superblocks written it may be half done,
-/// which the next start takes for the old bitmap, none, or the new one.
-fn bitmap_left(loss: Loss) -> String {
-    format!(
-        "{}: the bitmap is not changed any further, and is the old one, none or the new one at the next \
-         start, each of which is right; no data was changed; {}; then ask again",
-        what_broke(loss),
-        after_loss(loss)
-    )
 }
 
 pub(super) fn action_name(action: SyncAction) -> &'static str {
