@@ -228,9 +228,10 @@ fn name(given: &str) -> Result<String, Failure> {
         },
         None => given,
     };
-    if name.is_empty() || name.len() > 31 || name.contains(|c: char| c == '/' || c.is_control()) {
+    let is_odd = |c: char| c == '/' || c.is_control();
+    if matches!(name, "" | "." | "..") || name.len() > 31 || name.contains(is_odd) {
         return Err(Failure::usage(format!(
-            "{given:?} cannot be an array's name: 1 to 31 bytes, without '/' and control characters"
+            "{given:?} cannot be an array's name: 1 to 31 bytes, without '/' and control characters, not '.' or '..'"
         )));
     }
     Ok(name.to_owned())

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::md::Md;
-use support::{Lab, Server, exists, pattern};
+use support::{Lab, Server, exists, installed, not_run, pattern};
 
 const MIB: u64 = 1 << 20;
 /// Where the data of these members starts; 1.0 and 0.90 have it at their beginning.
@@ -557,4 +557,52 @@ fn a_bitmap_that_lies_before_the_member_is_refused() {
     assert!(shown.code == 1 && shown.err.contains(what), "{shown:?}");
     let read = lab.run("serve --read-only m0 m1 --run true");
     assert!(read.code == 0 && read.err.contains(what), "{read:?}");
+}
+
+/// What would be lost: a member, another array's bitmap while it is in use, and all that an overlay holds.
+#[test]
+fn a_new_bitmap_is_written_over_nothing_that_is_in_use() {
+    let lab = Lab::new(&[16; 6]);
+    let before = lab.read("m0");
+    std::os::unix::fs::symlink("m0", lab.path("link")).unwrap();
+    for (members, bitmap) in [("m0 m1", "m0"), ("m0@1M+8M m1", "m0"), ("m0 m1", "link")] {
+        let refused = lab
+            .run(&format!("create data -l1 --assume-clean --force --bitmap ./{bitmap} {members}"));
+        assert!(refused.code != 0 && refused.err.contains("m0"), "{refused:?}");
+        assert!(refused.err.contains("the same"), "{refused:?}");
+        assert!(lab.read("m0") == before, "{members}");
+    }
+    lab.run("create data -l1 --assume-clean --bitmap ./bits m0 m1").ok();
+    let server = lab.serve_data("m0 m1 --bitmap ./bits --overlay over");
+    for used in ["bits", "over"] {
+        let bytes = lab.read(used);
+        let refused = lab.run(&format!("create new -l1 --force --bitmap ./{used} m2 m3"));
+        assert!(refused.code != 0 && refused.err.contains("in use by lapstrake"), "{refused:?}");
+        assert!(lab.read(used) == bytes, "{used}");
+    }
+    server.stop();
+    lab.run("create new -l1 --assume-clean --force --bitmap ./bits m2 m3").ok();
+    assert!(lab.run("examine -X bits").ok().out.contains("State : OK"));
+}
+
+/// What would be lost: all writes. A bitmap file that `create` made, or mdadm, ends within a page.
+#[test]
+fn an_overlay_takes_the_writes_of_a_new_bitmap_file() {
+    if !installed("nbdcopy") {
+        return not_run("writing beneath an overlay", "nbdcopy is not installed");
+    }
+    let lab = Lab::new(&[16; 2]);
+    lab.run("create data -l1 --assume-clean --bitmap ./bits m0 m1").ok();
+    let bits = lab.read("bits");
+    assert!(!bits.len().is_multiple_of(512), "{}", bits.len());
+    for round in 0..2 {
+        let server = lab.serve_data("m0 m1 --bitmap ./bits --overlay over");
+        let bytes = pattern(round, 4 << 20);
+        lab.fill(&server, &bytes);
+        assert!(lab.contents(&server)[..bytes.len()] == bytes);
+        server.stop();
+    }
+    assert!(lab.read("bits") == bits);
+    let refused = lab.run("serve --name data m0 m1 --overlay over");
+    assert!(refused.code == 1 && refused.err.contains("and the bitmap's"), "{refused:?}");
 }

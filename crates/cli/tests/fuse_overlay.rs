@@ -4,7 +4,7 @@ mod support;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use support::{Lab, LoopDevices, exists, installed, not_run, pattern};
+use support::{Lab, LoopDevices, Ran, exists, installed, not_run, pattern};
 
 fn three() -> Lab {
     let lab = Lab::new(&[32, 32, 32]);
@@ -208,4 +208,41 @@ fn members_with_large_blocks_serve_any_byte_as_a_file() {
     lab.run(&format!("cat -o out {members}")).ok();
     assert!(lab.read("out")[..2 << 20] == expected);
     assert_eq!(lab.run(&format!("scan {members}")).code, 0, "whole");
+}
+
+/// What would be lost: everything that waits for the array, for ever, the array itself included.
+#[test]
+fn nothing_on_the_array_itself_becomes_a_part_of_it() {
+    let what = "a member on the array itself";
+    if !fuse_or_say(what) {
+        return;
+    }
+    if !exists("/sbin/mkfs.ext4") {
+        return not_run(what, "mkfs.ext4 is not installed");
+    }
+    let lab = Lab::new(&[32, 32]);
+    lab.run("create data -l1 -n3 --bitmap none --assume-clean m0 m1 missing").ok();
+    let server = lab.serve("m0 m1 --fuse data.raw");
+    let Some(loops) = LoopDevices::over(&[lab.path("data.raw")], &[], what) else { return };
+    let device = &loops.0[0];
+    let script = format!(
+        "mkdir mnt && /sbin/mkfs.ext4 -q {device} && mount {device} mnt && truncate -s 32M mnt/inside"
+    );
+    let shell = |script: &str| Ran::of(lab.command("sh").args(["-c", script]).output().unwrap());
+    let made = shell(&script);
+    let refused = [
+        lab.run("add data mnt/inside --force"),
+        lab.run(&format!("add data {device} --force")),
+        lab.run("grow data --bitmap ./mnt/bits"),
+    ];
+    let unmounted = shell("umount mnt");
+    drop(loops);
+    assert_eq!((made.code, unmounted.code), (0, 0), "{made:?} {unmounted:?}");
+    for refused in refused {
+        assert!(
+            refused.code == 1 && refused.err.contains("lies on this array itself"),
+            "{refused:?}"
+        );
+    }
+    server.stop();
 }

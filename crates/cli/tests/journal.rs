@@ -351,7 +351,7 @@ fn a_clean_stop_leaves_nothing_in_the_journal() {
         let mut server = lab.serve_data(&format!("{MEMBERS} j"));
         server.signal("-TERM");
         let said = server.end().1;
-        assert!(said.contains("or by the kernel, which leaves its last writes"), "{said}");
+        assert!(said.contains("or the kernel stopped it, which leaves its last writes"), "{said}");
     }
 }
 

@@ -166,7 +166,7 @@ pub enum OverlayError {
     },
     /// Made over more members than are here.
     #[error(
-        "overlay {}: was made over {bases} members, {absent} of them not given now",
+        "overlay {}: was made over {bases} files (members, and the bitmap's if it has one), {absent} of them not given now",
         path.display()
     )]
     Absent {

@@ -4,8 +4,11 @@
 use crate::probe::{DevNumber, identity};
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+/// Loop devices on files on loop devices, at most.
+const LOOPS_MAX: usize = 16;
 
 /// The processes that hold a lock on the open file's inode.
 pub(crate) fn lockers(fd: BorrowedFd<'_>) -> Vec<String> {
@@ -112,6 +115,23 @@ pub(crate) fn loop_devices(path: &Path, id: (u64, u64)) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether a file or device lies on another file: through loop devices, and file systems on them.
+#[must_use]
+pub fn lies_on(path: &Path, file: &Path) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..LOOPS_MAX {
+        let Ok(meta) = fs::metadata(&path) else { return false };
+        let is_block = meta.file_type().is_block_device();
+        let dev = DevNumber::of(if is_block { meta.rdev() } else { meta.dev() });
+        match loop_backing(dev) {
+            Some((backing, _)) if backing == file => return true,
+            Some((backing, _)) => path = backing,
+            None => return false,
+        }
+    }
+    false
 }
 
 /// The file behind a loop device, or behind a partition of one, and the device's first byte in it.

@@ -41,6 +41,7 @@ mod workers;
 pub use arena::Arena;
 pub use error::{FaultError, OpenError, OverlayError, QueueError, SpecError};
 pub use fault::Faults;
+pub use holder::lies_on;
 pub use member::{Access, Member, overlaps};
 pub use op::{Completion, IoVec, Op};
 pub use pool::{BufId, Pool, PoolStats};

@@ -237,10 +237,19 @@ impl Member {
     /// The system's.
     pub fn lengthen(&mut self, size: u64) -> io::Result<()> {
         assert!(self.spec.offset == 0 && self.spec.size.is_none(), "a window has its size");
-        let Store::File(file) = &self.store else { return Ok(()) };
         if self.is_block || self.size >= size {
             return Ok(());
         }
+        let file = match &self.store {
+            Store::File(file) => file,
+            // Its last block is whole in the overlay's file.
+            Store::Overlay(part) if size <= part.blocks_end() => {
+                self.size = size;
+                return Ok(());
+            }
+            Store::Overlay(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Store::Memory(_) => return Ok(()),
+        };
         // It may have grown before it was locked.
         if file.metadata()?.len() < size {
             file.set_len(size)?;

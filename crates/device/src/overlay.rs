@@ -247,6 +247,11 @@ impl Part {
         &self.overlay.bases[self.index]
     }
 
+    /// Where the member's last block ends.
+    pub(crate) fn blocks_end(&self) -> u64 {
+        self.base().size().next_multiple_of(BLOCK)
+    }
+
     /// Whether everything that it does stays in memory.
     pub(crate) fn in_memory(&self) -> bool {
         self.overlay.in_memory
@@ -291,9 +296,13 @@ impl Part {
         let mut cursor = Cursor::new(iov);
         for run in self.runs(offset, len) {
             let (start, len) = within(run, offset, len);
-            let piece = cursor.take(len);
+            // Behind the base's end, within its last block, there is nothing yet.
+            let in_base = len.min(self.base().size().saturating_sub(start));
+            let head = if run.place == Place::Base { in_base } else { len };
+            let (piece, behind) = (cursor.take(head), cursor.take(len - head));
             // SAFETY: passed on to the caller; the pieces are parts of its vectors.
             unsafe {
+                transfer::zero(&behind);
                 match run.place {
                     Place::Base => self.read_base(piece, start)?,
                     Place::Zeroes => transfer::zero(&piece),

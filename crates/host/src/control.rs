@@ -15,6 +15,7 @@ use crate::array::Handle;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
 use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Settings};
+use lapstrake_device::{MemberSpec, lies_on};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -226,8 +227,9 @@ pub type Users = Box<dyn Fn() -> Option<PathBuf> + Send + Sync>;
 #[derive(Debug)]
 pub struct Claim {
     socket: PathBuf,
-    lock: PathBuf,
-    _lock: File,
+    socket_inode: u64,
+    lock_path: PathBuf,
+    lock: File,
     /// Who asks before the array is served waits for the answer.
     listener: Arc<UnixListener>,
 }
@@ -260,7 +262,8 @@ impl Claim {
                 let listener = listen(&socket).inspect_err(|_| {
                     let _ = fs::remove_file(&path);
                 })?;
-                return Ok(Self { socket, lock: path, _lock: lock, listener });
+                let socket_inode = inode(&socket);
+                return Ok(Self { socket, socket_inode, lock_path: path, lock, listener });
             }
         }
     }
@@ -276,10 +279,19 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Nothing is lost if they stay.
-        let _ = fs::remove_file(&self.socket);
-        let _ = fs::remove_file(&self.lock);
+        // If somebody has removed them, another server's may be there. Nothing is lost if ours stay.
+        if inode(&self.socket) == self.socket_inode {
+            let _ = fs::remove_file(&self.socket);
+        }
+        if self.lock.metadata().is_ok_and(|lock| lock.ino() == inode(&self.lock_path)) {
+            let _ = fs::remove_file(&self.lock_path);
+        }
     }
+}
+
+/// Of what has the name; 0 if nothing has.
+fn inode(path: &Path) -> u64 {
+    fs::symlink_metadata(path).map_or(0, |meta| meta.ino())
 }
 
 fn listen(socket: &Path) -> Result<Arc<UnixListener>, ControlError> {
@@ -473,7 +485,7 @@ fn answer(line: &[u8], served: &Served) -> Value {
             None => refusal("the array has stopped".into()),
         },
         Some("stop") => stop(&request, served).unwrap_or_else(refusal),
-        Some(command) => match carry_out(command, &request, &served.handle) {
+        Some(command) => match carry_out(command, &request, served) {
             Ok(mut reply) => {
                 reply["ok"] = true.into();
                 reply
@@ -532,7 +544,8 @@ fn stop(request: &Value, served: &Served) -> Result<Value, String> {
 }
 
 /// What changes an array while it is served.
-fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, String> {
+fn carry_out(command: &str, request: &Value, served: &Served) -> Result<Value, String> {
+    let handle = &served.handle;
     let text = |key: &str| {
         text(request, key)?.ok_or_else(|| format!("no {key:?} in the request; nothing was changed"))
     };
@@ -548,9 +561,10 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         "remove" => handle.command(Command::Remove(text("member")?))?,
         "sync" => handle.command(Command::Sync(text("action")?))?,
         "add" => {
-            let spec = text("member")?.parse().map_err(|error| format!("{error}"))?;
+            let spec: MemberSpec = text("member")?.parse().map_err(|error| format!("{error}"))?;
             let (force, write_mostly, re_add) =
                 (flag("force")?, flag("write_mostly")?, flag("re_add")?);
+            not_on_itself(&spec.path, served)?;
             join(handle, &spec, Join { force, write_mostly, re_add })?
         }
         "grow" => {
@@ -565,6 +579,9 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
                     ));
                 }
             };
+            if let BitmapPlace::File(path) = &place {
+                not_on_itself(path.parent().unwrap_or(path), served)?;
+            }
             let chunk = number(request, "bitmap_chunk")?;
             let write_behind = number(request, "write_behind")?;
             let wish = BitmapWish { place, chunk, write_behind };
@@ -593,6 +610,18 @@ fn carry_out(command: &str, request: &Value, handle: &Handle) -> Result<Value, S
         Answer::AlreadySo => json!({ "changed": false }),
         _ => json!({}),
     })
+}
+
+/// What lies on the array itself would wait for itself, and so for ever.
+fn not_on_itself(path: &Path, served: &Served) -> Result<(), String> {
+    match (served.users)() {
+        Some(file) if lies_on(path, &file) => Err(format!(
+            "{}: lies on this array itself (by {}); nothing was written; take one that does not",
+            path.display(),
+            file.display()
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A field that may be left out or null; `what` it has to be.
@@ -688,6 +717,22 @@ mod tests {
         }
         assert_eq!(array_name("x.lock"), None);
         assert_eq!(array_name("x%4.sock"), None);
+    }
+
+    /// What would be lost: the way to a running server of that name, with the end of one whose files were removed.
+    #[test]
+    fn the_end_of_a_claim_takes_nobody_elses_files_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Claim::new(dir.path(), "md0").unwrap();
+        for name in ["md0.sock", "md0.lock"] {
+            fs::remove_file(dir.path().join(name)).unwrap();
+        }
+        let second = Claim::new(dir.path(), "md0").unwrap();
+        drop(first);
+        assert!(matches!(Claim::new(dir.path(), "md0"), Err(ControlError::Taken { .. })));
+        assert!(second.path().exists());
+        drop(second);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -235,8 +235,8 @@ pub struct Prepared {
 #[derive(Debug)]
 struct BitmapPath {
     path: PathBuf,
-    /// It is there, and is written over. What is not is made, and nobody else's file is taken for it.
-    is_there: bool,
+    /// What is there is locked, and is written over. If nothing is, it is made, and nobody else's file is taken for it.
+    old: Option<Arc<Member>>,
 }
 
 /// Checks everything, and writes nothing. `random` fills its buffer with random bytes.
@@ -244,10 +244,22 @@ struct BitmapPath {
 /// # Errors
 /// [`PrepareError`].
 pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepared, PrepareError> {
-    let specs: Vec<MemberSpec> = places(wanted).flatten().cloned().collect();
+    let mut specs: Vec<MemberSpec> = places(wanted).flatten().cloned().collect();
+    let written_over = match &wanted.bitmap {
+        NewBitmap::File(path) if is_there(path)? => {
+            if !wanted.force {
+                return Err(PrepareError::BitmapFile(path.clone()));
+            }
+            // No member's, nor anybody else's.
+            specs.push(MemberSpec::whole(path));
+            true
+        }
+        _ => false,
+    };
     let mut opened = open_all(&specs, Access::ReadWrite)?.into_iter();
     let members: Vec<Option<Arc<Member>>> =
         places(wanted).map(|spec| spec.and_then(|_| opened.next())).collect();
+    let old_bitmap = opened.next().filter(|_| written_over);
     let (mut old, mut lost) = (Vec::new(), Vec::new());
     for (index, member) in members.iter().enumerate() {
         let Some(member) = member else { continue };
@@ -268,13 +280,10 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
         return Err(PrepareError::Occupied(lost));
     }
     let bitmap_file = match &wanted.bitmap {
-        NewBitmap::File(path) => Some(BitmapPath { path: path.clone(), is_there: is_there(path)? }),
+        NewBitmap::File(path) => Some(BitmapPath { path: path.clone(), old: old_bitmap }),
         _ => None,
     };
-    if let Some(BitmapPath { path, is_there: true }) = &bitmap_file {
-        if !wanted.force {
-            return Err(PrepareError::BitmapFile(path.clone()));
-        }
+    if let Some(BitmapPath { path, old: Some(_) }) = &bitmap_file {
         if let Some(held) = held_by(path) {
             return Err(PrepareError::BitmapOver(held));
         }
@@ -432,7 +441,7 @@ impl Prepared {
     pub fn write(&self) -> Result<(), MakeError> {
         let bitmap = self.open_bitmap()?;
         let written = self.write_all(bitmap);
-        if let (Some(BitmapPath { path, is_there: false }), Err(WriteError { begun: false, .. })) =
+        if let (Some(BitmapPath { path, old: None }), Err(WriteError { begun: false, .. })) =
             (&self.bitmap_file, &written)
         {
             // It is ours. Made in vain, it would be in the way of the next attempt.
@@ -442,10 +451,10 @@ impl Prepared {
     }
 
     fn open_bitmap(&self) -> Result<Option<File>, MakeError> {
-        let Some(BitmapPath { path, is_there }) = &self.bitmap_file else { return Ok(None) };
-        match open_file(path, *is_there) {
+        let Some(BitmapPath { path, old }) = &self.bitmap_file else { return Ok(None) };
+        match open_file(path, old.is_some()) {
             Ok(file) => Ok(Some(file)),
-            Err(error) if !is_there && error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(error) if old.is_none() && error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(PrepareError::BitmapFile(path.clone()).into())
             }
             Err(source) => Err(bitmap_failed(path, source).into()),

@@ -131,8 +131,9 @@ pub(crate) fn bring(
     let Replayed { rows, completed, tail, head, seq } = replayed;
     if rows > 0 {
         log.say(&format!(
-            "the array was not stopped cleanly, or by the kernel, which leaves its last writes in the journal; its \
-             journal was replayed: {rows} rows written as it holds them, parity made anew for {completed} of them; no resync is needed"
+            "the array was not stopped cleanly (or the kernel stopped it, which leaves its last writes in the \
+             journal): its journal was replayed: {rows} rows written as it holds them, parity made anew for \
+             {completed} of them; no resync is needed"
         ));
     }
     let (ring, seed) = (config.ring, config.seed);

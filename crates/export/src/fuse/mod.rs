@@ -277,6 +277,8 @@ impl MountPoint {
             return Err(FuseError::NotAFile { path: file.to_path_buf() });
         }
         if meta.len() != 0 {
+            // The size may be what the kernel remembers of the mount of a server that died.
+            fs::File::open(file).map_err(failed)?;
             return Err(FuseError::NotEmpty { path: file.to_path_buf() });
         }
         Ok(Self { path: fs::canonicalize(file).map_err(failed)?, is_ours })
