@@ -264,10 +264,9 @@ impl Server<'_> {
             // If nobody listens any more, the asker sees its sender dropped.
             let _ = stop.send(Event::Stop(asker));
         });
-        // A command that has the file open is told to end by the stop itself.
-        let users = if self.args.run.is_none() { self.fronts.users() } else { Box::new(|| None) };
+        let file = self.fronts.served_file(self.args.run.is_some());
         let (handle, uris) = (self.array.handle(), self.fronts.uris());
-        let control = Control::start(claim, handle, uris, stopper, users)?;
+        let control = Control::start(claim, handle, uris, stopper, file)?;
         signals::forward(events.clone())?;
         let captive = match &self.args.run {
             Some(command) => Some(Captive::start(command, &self.fronts, &self.name, events)?),

@@ -120,6 +120,8 @@ pub(crate) fn loop_devices(path: &Path, id: (u64, u64)) -> Vec<String> {
 /// Whether a file or device lies on another file: through loop devices, and file systems on them.
 #[must_use]
 pub fn lies_on(path: &Path, file: &Path) -> bool {
+    // As the kernel names what a loop device lies on.
+    let file = fs::canonicalize(file).unwrap_or_else(|_| file.into());
     let mut path = path.to_owned();
     for _ in 0..LOOPS_MAX {
         let Ok(meta) = fs::metadata(&path) else { return false };

@@ -210,7 +210,7 @@ struct Served {
     handle: Handle,
     exports: Vec<String>,
     stop: Stopper,
-    users: Users,
+    file: Option<ServedFile>,
     talks: Talks,
     /// Requests whose answers are not sent yet.
     unanswered: Mutex<usize>,
@@ -220,8 +220,13 @@ struct Served {
 /// Asks for the array to be stopped; the sender takes whether it ended clean.
 pub type Stopper = Box<dyn Fn(mpsc::Sender<bool>) + Send + Sync>;
 
-/// The file by which somebody has the array open, so that a stop would take it from them.
-pub type Users = Box<dyn Fn() -> Option<PathBuf> + Send + Sync>;
+/// The file as which an array is served.
+pub struct ServedFile {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Whether somebody has it open, and goes on to. May take seconds.
+    pub stays_open: Box<dyn Fn() -> bool + Send + Sync>,
+}
 
 /// The claim on an array's name.
 #[derive(Debug)]
@@ -335,7 +340,7 @@ impl Control {
         handle: Handle,
         exports: Vec<String>,
         stop: Stopper,
-        users: Users,
+        file: Option<ServedFile>,
     ) -> Result<Self, ControlError> {
         let failed = |action| {
             let path = claim.socket.clone();
@@ -346,7 +351,7 @@ impl Control {
             handle,
             exports,
             stop,
-            users,
+            file,
             talks: Talks::default(),
             unanswered: Mutex::new(0),
             answered: Condvar::new(),
@@ -501,12 +506,12 @@ fn stop(request: &Value, served: &Served) -> Result<Value, String> {
     let force = flag(request, "force")?;
     let Deleted { paths, is_end, overlay } = served.handle.deleted();
     let name = || served.handle.detail().map_or("NAME".into(), |detail| detail.name);
-    if !force && let Some(file) = (served.users)() {
+    if !force && let Some(file) = served.file.as_ref().filter(|file| (file.stays_open)()) {
         return Err(format!(
             "{} is open (by a loop device, another array or a program); it serves on, nothing was changed; unmount \
              what lies on it, detach the loop device (`losetup -d`), and stop it then; `lapstrake stop {} --force` \
              takes it from its users, and what they have not written is lost",
-            file.display(),
+            file.path.display(),
             name()
         ));
     }
@@ -614,11 +619,11 @@ fn carry_out(command: &str, request: &Value, served: &Served) -> Result<Value, S
 
 /// What lies on the array itself would wait for itself, and so for ever.
 fn not_on_itself(path: &Path, served: &Served) -> Result<(), String> {
-    match (served.users)() {
-        Some(file) if lies_on(path, &file) => Err(format!(
+    match &served.file {
+        Some(file) if lies_on(path, &file.path) => Err(format!(
             "{}: lies on this array itself (by {}); nothing was written; take one that does not",
             path.display(),
-            file.display()
+            file.path.display()
         )),
         _ => Ok(()),
     }

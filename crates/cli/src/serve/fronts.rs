@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
-use lapstrake_host::{Array, Greeter, Log, control};
+use lapstrake_host::{Array, Greeter, Log, control::ServedFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -57,13 +57,12 @@ impl Fronts {
         Ok(())
     }
 
-    /// What tells of the file's users.
-    pub fn users(&self) -> control::Users {
-        let watched = self.mount.as_ref().map(|(path, mount)| (path.clone(), mount.users()));
-        Box::new(move || {
-            let (path, users) = watched.as_ref()?;
-            users.stay().then(|| path.clone())
-        })
+    /// The array's file, if there is one; `is_lent`: to a command, which is told to end by the stop itself.
+    pub fn served_file(&self, is_lent: bool) -> Option<ServedFile> {
+        let (path, mount) = self.mount.as_ref()?;
+        let users = mount.users();
+        let stays_open = Box::new(move || !is_lent && users.stay());
+        Some(ServedFile { path: path.clone(), stays_open })
     }
 
     /// Ends the mount, if there is one. False if it is still in use.
