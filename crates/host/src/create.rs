@@ -245,21 +245,19 @@ struct BitmapPath {
 /// [`PrepareError`].
 pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepared, PrepareError> {
     let mut specs: Vec<MemberSpec> = places(wanted).flatten().cloned().collect();
-    let written_over = match &wanted.bitmap {
-        NewBitmap::File(path) if is_there(path)? => {
-            if !wanted.force {
-                return Err(PrepareError::BitmapFile(path.clone()));
-            }
-            // No member's, nor anybody else's.
-            specs.push(MemberSpec::whole(path));
-            true
+    if let NewBitmap::File(path) = &wanted.bitmap
+        && is_there(path)?
+    {
+        if !wanted.force {
+            return Err(PrepareError::BitmapFile(path.clone()));
         }
-        _ => false,
-    };
+        // It must be no member, and nobody may be using it.
+        specs.push(MemberSpec::whole(path));
+    }
     let mut opened = open_all(&specs, Access::ReadWrite)?.into_iter();
     let members: Vec<Option<Arc<Member>>> =
         places(wanted).map(|spec| spec.and_then(|_| opened.next())).collect();
-    let old_bitmap = opened.next().filter(|_| written_over);
+    let old_bitmap = opened.next();
     let (mut old, mut lost) = (Vec::new(), Vec::new());
     for (index, member) in members.iter().enumerate() {
         let Some(member) = member else { continue };
