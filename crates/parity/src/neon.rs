@@ -29,10 +29,10 @@ impl Vector for Neon {
         vst1q_u8(at, self.0)
     }
     #[inline(always)]
-    unsafe fn prefetch(at: *const u8) {
+    unsafe fn prefetch(at: *mut u8) {
         // SAFETY: a prefetch touches nothing; there is no stable intrinsic for it.
         unsafe {
-            asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
+            asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
         }
     }
     #[inline(always)]

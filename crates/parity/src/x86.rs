@@ -38,8 +38,8 @@ impl Vector for Zmm {
         _mm_sfence()
     }
     #[inline(always)]
-    unsafe fn prefetch(at: *const u8) {
-        _mm_prefetch::<_MM_HINT_T0>(at.cast())
+    unsafe fn prefetch(at: *mut u8) {
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast())
     }
     #[inline(always)]
     unsafe fn splat(byte: u8) -> Self {
@@ -91,8 +91,8 @@ impl Vector for Ymm {
         _mm_sfence()
     }
     #[inline(always)]
-    unsafe fn prefetch(at: *const u8) {
-        _mm_prefetch::<_MM_HINT_T0>(at.cast())
+    unsafe fn prefetch(at: *mut u8) {
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast())
     }
     #[inline(always)]
     unsafe fn splat(byte: u8) -> Self {
