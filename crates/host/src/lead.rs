@@ -77,6 +77,13 @@ enum Stop {
     Done,
 }
 
+/// What became of a place of a member that could not be read or written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Rewritten,
+    Bad,
+}
+
 /// See the module.
 pub(crate) struct Lead {
     supervisor: Option<Supervisor>,
@@ -122,8 +129,8 @@ pub(crate) struct Lead {
     loss: Option<Loss>,
     /// Members that failed in a read-only array, which has no supervisor to know.
     failed: Vec<MemberId>,
-    /// What was written anew, and is told together.
-    rewritten: Runs<(usize, i32)>,
+    /// Places of members that could not be read or written, told together.
+    places: Runs<(usize, Fate)>,
 }
 
 impl Lead {
@@ -169,7 +176,7 @@ impl Lead {
             broken: false,
             loss: None,
             failed: Vec::new(),
-            rewritten: Runs::new(PLACES_NS),
+            places: Runs::new(PLACES_NS),
         }
     }
 
@@ -180,7 +187,7 @@ impl Lead {
 
     pub(crate) fn deadline(&self) -> Option<Time> {
         let supervisor = self.supervisor.as_ref().and_then(Supervisor::poll_deadline);
-        let told = self.rewritten.deadline();
+        let told = self.places.deadline();
         supervisor.into_iter().chain(self.accept_at).chain(self.window_at).chain(told).min()
     }
 
@@ -213,7 +220,7 @@ impl Lead {
         if self.window_at.is_some_and(|at| at <= now) {
             self.heed_window(core);
         }
-        self.tell_rewritten(now);
+        self.tell_places(now);
     }
 
     /// Carries out what the supervisor wants.
@@ -656,7 +663,7 @@ impl Lead {
 
     fn finish(&mut self, core: &mut Core) {
         self.stop = Stop::Done;
-        self.tell_rewritten(Time(u64::MAX));
+        self.tell_places(Time(u64::MAX));
         self.answer_bitmap(Answer::HalfWay(
             "the array was stopped before the bitmap was changed: it is the old one, none or the new one at the \
              next start, each of which is right"

@@ -189,7 +189,7 @@ impl Mount {
         if let Err(error) = lock_all() {
             log.say(&format!(
                 "{}: the server's memory cannot be locked ({error}); a filesystem on the file may \
-                 hang when memory runs out",
+                 hang when memory runs out: serve it as root, or with `ulimit -l unlimited`",
                 path.display()
             ));
         }

@@ -1,6 +1,6 @@
 //! The lead's part in members that come and go, and in recovery, resync, check and repair.
 
-use super::{Lead, MemberFact};
+use super::{Fate, Lead, MemberFact};
 use crate::{
     array::newcomer,
     core::Core,
@@ -61,22 +61,27 @@ impl Lead {
                     after_loss(loss)
                 ));
             }
-            Event::BadBlocks(member, sector, len) => self.log.say(&format!(
-                "{}: {} bytes from byte {} of its data{} can be neither read nor recovered, or not be \
-                 written; they went into its bad-block log, and are not used until they are written",
-                self.members[usize::from(member.0)].path,
-                len.bytes(),
-                sector.0 * 512,
-                self.in_array(member, sector, len),
-            )),
-            Event::Rewritten(member, sector, len) => {
-                let (of, start) = (usize::from(member.0), sector.0 * 512);
-                if self.rewritten.add(core.now(), (of, 0), start..start + len.0 * 512) {
+            Event::BadBlocks(member, sector, len) => {
+                if self.is_first(core, member, sector, len, Fate::Bad) {
                     self.log.say(&format!(
-                        "{}: {} bytes from byte {start} of its data could not be read; they were written \
+                        "{}: {} bytes from byte {} of its data{} can be neither read nor recovered, or \
+                         not be written; they went into its bad-block log, and are not used until they \
+                         are written",
+                        self.members[usize::from(member.0)].path,
+                        len.bytes(),
+                        sector.0 * 512,
+                        self.in_array(member, sector, len),
+                    ));
+                }
+            }
+            Event::Rewritten(member, sector, len) => {
+                if self.is_first(core, member, sector, len, Fate::Rewritten) {
+                    self.log.say(&format!(
+                        "{}: {} bytes from byte {} of its data could not be read; they were written \
                          anew from the other members, and can be read",
-                        self.members[of].path,
-                        len.0 * 512,
+                        self.members[usize::from(member.0)].path,
+                        len.bytes(),
+                        sector.0 * 512,
                     ));
                 }
             }
@@ -86,11 +91,28 @@ impl Lead {
         }
     }
 
-    /// Tells what more was written anew where some was told of.
-    pub(super) fn tell_rewritten(&mut self, now: Time) {
-        for Run { of: (member, _), at, more, .. } in self.rewritten.over(now) {
+    /// Whether a place is told of now, not with others near it.
+    fn is_first(
+        &mut self,
+        core: &Core,
+        member: MemberId,
+        sector: Sector,
+        len: Sectors,
+        fate: Fate,
+    ) -> bool {
+        let start = sector.0 * 512;
+        self.places.add(core.now(), (usize::from(member.0), fate), start..start + len.bytes())
+    }
+
+    /// Tells of more places near one that was told of.
+    pub(super) fn tell_places(&mut self, now: Time) {
+        for Run { of: (member, fate), at, more, .. } in self.places.over(now) {
+            let came = match fate {
+                Fate::Rewritten => "written anew",
+                Fate::Bad => "put into its bad-block log",
+            };
             self.log.say(&format!(
-                "{}: so were {more} more places between bytes {} and {} of its data",
+                "{}: {came} {more} times more, between bytes {} and {} of its data",
                 self.members[member].path, at.start, at.end,
             ));
         }
