@@ -5,7 +5,7 @@
 //! number. No data bytes exist.
 
 use crate::Nanos;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::layout::Spot;
 use std::ops::Range;
 
 /// A run of blocks in the buffer.
@@ -34,6 +34,8 @@ pub struct Dirty {
     pub order: u64,
     /// Its way to the media has begun.
     pub is_under_way: bool,
+    /// Where its first block is, as far as that was worked out.
+    pub spot: Option<Spot>,
 }
 
 /// What a buffer holds of a read.
@@ -58,9 +60,10 @@ pub struct Cache {
     write_segment: Option<usize>,
     hits_on_writes: bool,
     uses: u64,
-    dirty: BTreeMap<u64, Dirty>,
-    /// The same by when they may go to the platters.
-    ready: BTreeSet<(Nanos, u64)>,
+    /// By place: there are few, and all are looked at again and again.
+    dirty: Vec<Dirty>,
+    /// When the first of them may go to the platters.
+    first_ready: Option<Nanos>,
     /// Blocks of `dirty` and of the write on its way.
     dirty_blocks: u64,
     dirty_extents_max: usize,
@@ -103,8 +106,8 @@ impl Cache {
             write_segment: size.has_write_segment.then_some(0),
             hits_on_writes: size.hits_on_writes,
             uses: 0,
-            dirty: BTreeMap::new(),
-            ready: BTreeSet::new(),
+            dirty: Vec::new(),
+            first_ready: None,
             dirty_blocks: 0,
             dirty_extents_max: size.dirty_extents_max,
             dirty_blocks_max: size.dirty_blocks_max,
@@ -130,7 +133,7 @@ impl Cache {
     #[must_use]
     pub fn lookup(&self, wanted: &Range<u64>) -> Hit {
         if self.hits_on_writes {
-            let dirty = self.dirty.range(..=wanted.start).next_back().map(|(_, dirty)| dirty);
+            let dirty = self.last_dirty_before(wanted.start + 1);
             if dirty.is_some_and(|dirty| dirty.lba + dirty.blocks >= wanted.end) {
                 return Hit::Dirty;
             }
@@ -154,8 +157,17 @@ impl Cache {
     /// Whether a write that waits touches these blocks.
     #[must_use]
     pub fn dirty_within(&self, range: &Range<u64>) -> Option<Dirty> {
-        let before = self.dirty.range(..range.end).next_back().map(|(_, dirty)| *dirty);
+        let before = self.last_dirty_before(range.end).copied();
         before.filter(|dirty| dirty.lba + dirty.blocks > range.start)
+    }
+
+    /// The index of the first write that waits and begins there or behind.
+    fn dirty_from(&self, lba: u64) -> usize {
+        self.dirty.partition_point(|dirty| dirty.lba < lba)
+    }
+
+    fn last_dirty_before(&self, lba: u64) -> Option<&Dirty> {
+        self.dirty[..self.dirty_from(lba)].last()
     }
 
     /// Takes the segment that was not used for longest, `busy` only if there is no other, for a run
@@ -222,36 +234,43 @@ impl Cache {
             && (self.dirty.len() < self.dirty_extents_max || self.joins(range.start).is_some())
     }
 
-    fn joins(&self, lba: u64) -> Option<u64> {
-        let (&start, before) = self.dirty.range(..lba).next_back()?;
+    /// The index of the write that one there goes on with.
+    fn joins(&self, lba: u64) -> Option<usize> {
+        let index = self.dirty_from(lba).checked_sub(1)?;
+        let before = &self.dirty[index];
         let is_open = self.combines && (self.combines_under_way || !before.is_under_way);
-        (is_open && before.lba + before.blocks == lba).then_some(start)
+        (is_open && before.lba + before.blocks == lba).then_some(index)
     }
 
-    /// A write waits for the platters.
-    pub fn add_dirty(&mut self, range: &Range<u64>, ready: Nanos, data: Nanos) {
+    /// A write waits for the platters, where its first block is at `spot`.
+    pub fn add_dirty(&mut self, range: &Range<u64>, ready: Nanos, data: Nanos, spot: Spot) {
         self.drop_dirty(range);
         let blocks = range.end - range.start;
         self.dirty_blocks += blocks;
         self.orders += 1;
-        if let Some(start) = self.joins(range.start) {
-            let before = self.dirty.get_mut(&start).expect("it was just found");
+        if let Some(index) = self.joins(range.start) {
+            let before = &mut self.dirty[index];
             before.blocks += blocks;
             before.data = before.data.max(data);
             return;
         }
         let (lba, order) = (range.start, self.orders);
-        self.insert(Dirty { lba, blocks, ready, data, order, is_under_way: false });
+        let spot = Some(spot);
+        self.insert(Dirty { lba, blocks, ready, data, order, is_under_way: false, spot });
     }
 
     fn insert(&mut self, dirty: Dirty) {
-        self.dirty.insert(dirty.lba, dirty);
-        self.ready.insert((dirty.ready, dirty.lba));
+        self.dirty.insert(self.dirty_from(dirty.lba), dirty);
+        self.first_ready = Some(self.first_ready.map_or(dirty.ready, |at| at.min(dirty.ready)));
     }
 
     fn remove(&mut self, lba: u64) -> Option<Dirty> {
-        let dirty = self.dirty.remove(&lba)?;
-        self.ready.remove(&(dirty.ready, lba));
+        let index = self.dirty_from(lba);
+        self.dirty.get(index).filter(|dirty| dirty.lba == lba)?;
+        let dirty = self.dirty.remove(index);
+        if self.first_ready == Some(dirty.ready) {
+            self.first_ready = self.dirty.iter().map(|dirty| dirty.ready).min();
+        }
         Some(dirty)
     }
 
@@ -265,7 +284,8 @@ impl Cache {
                 if rest.start < rest.end {
                     let blocks = rest.end - rest.start;
                     self.dirty_blocks += blocks;
-                    self.insert(Dirty { lba: rest.start, blocks, ..old });
+                    let spot = old.spot.filter(|_| rest.start == old.lba);
+                    self.insert(Dirty { lba: rest.start, blocks, spot, ..old });
                 }
             }
         }
@@ -289,21 +309,25 @@ impl Cache {
     /// When the first of the writes that wait may go to the platters.
     #[must_use]
     pub fn first_ready(&self) -> Option<Nanos> {
-        self.ready.first().map(|(ready, _)| *ready)
+        self.first_ready
     }
 
     /// The write that has waited for longest.
     #[must_use]
     pub fn oldest_dirty(&self) -> Option<Dirty> {
-        self.dirty.values().min_by_key(|dirty| dirty.order).copied()
+        self.dirty.iter().min_by_key(|dirty| dirty.order).copied()
+    }
+
+    /// Whether a write waits that is no younger than this one.
+    #[must_use]
+    pub fn has_dirty_up_to(&self, order: u64) -> bool {
+        self.dirty.iter().any(|dirty| dirty.order <= order)
     }
 
     /// Up to `count` writes around a block, the nearest places first on either side.
-    #[must_use]
-    pub fn dirty_near(&self, lba: u64, count: usize) -> Vec<Dirty> {
-        let up = self.dirty.range(lba..).take(count);
-        let down = self.dirty.range(..lba).rev().take(count);
-        up.chain(down).map(|(_, dirty)| *dirty).collect()
+    pub fn dirty_near(&self, lba: u64, count: usize) -> impl Iterator<Item = &Dirty> {
+        let (down, up) = self.dirty.split_at(self.dirty_from(lba));
+        up.iter().take(count).chain(down.iter().rev().take(count))
     }
 
     /// Blocks that wait for the platters, those on their way included.

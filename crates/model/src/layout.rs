@@ -96,6 +96,15 @@ pub struct Track {
     pub head: u32,
 }
 
+/// Where a block begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// Its track.
+    pub track: Track,
+    /// The angle at which it begins.
+    pub angle: Angle,
+}
+
 /// A run of blocks that pass under one head one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -107,6 +116,14 @@ pub struct Extent {
     pub blocks: u64,
     /// What a block takes of a turn.
     pub width: Angle,
+}
+
+impl Extent {
+    /// Where its first block begins.
+    #[must_use]
+    pub fn spot(&self) -> Spot {
+        Spot { track: self.track, angle: self.angle }
+    }
 }
 
 /// Cylinders, sectors of a track and heads of a disk at most; they bound what a table makes one allocate.

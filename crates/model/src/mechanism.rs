@@ -5,8 +5,8 @@
 //! What it does not do: queue, cache, or move data.
 
 use crate::Nanos;
-use crate::layout::{Extent, Layout, Track};
-use crate::rotation::Rotation;
+use crate::layout::{Extent, Layout, Spot, Track};
+use crate::rotation::{Angle, Rotation};
 use crate::seek::SeekCurve;
 use std::ops::Range;
 
@@ -92,6 +92,38 @@ pub fn contiguous_end(legs: &[Leg], from: u64, now: Nanos) -> u64 {
     }
 }
 
+/// How long an arm takes to places, of which those that follow each other are often on one track.
+#[derive(Debug)]
+pub struct Reach<'a> {
+    mechanism: &'a Mechanism,
+    arm: Track,
+    is_write: bool,
+    /// The last time and track that it was asked for; the move, and the angle under the head when it has settled.
+    last: Option<(Nanos, Track, Nanos, Angle)>,
+}
+
+impl Reach<'_> {
+    /// What it takes from `now` until a place is under the head.
+    #[must_use]
+    pub fn time(&mut self, now: Nanos, spot: &Spot) -> Nanos {
+        let mechanism = self.mechanism;
+        let (moved, angle) = match self.last {
+            Some((at, track, moved, angle)) if (at, track) == (now, spot.track) => (moved, angle),
+            _ => {
+                let moved = mechanism.move_time(self.arm, spot.track, self.is_write);
+                let angle = mechanism.rotation.angle_at(now + moved);
+                self.last = Some((now, spot.track, moved, angle));
+                (moved, angle)
+            }
+        };
+        moved
+            + match mechanism.latency {
+                Latency::Position => mechanism.rotation.wait_from(angle, spot.angle),
+                Latency::HalfTurn => Nanos(mechanism.rotation.period().0 / 2),
+            }
+    }
+}
+
 /// The mechanism of a disk.
 #[derive(Clone, Debug)]
 pub struct Mechanism {
@@ -133,9 +165,13 @@ impl Mechanism {
     /// What it takes from `now` until a block is under the head.
     #[must_use]
     pub fn access_time(&self, arm: Track, now: Nanos, lba: u64, is_write: bool) -> Nanos {
-        let extent = self.layout.extent(lba);
-        let moved = self.move_time(arm, extent.track, is_write);
-        moved + self.wait(now + moved, &extent)
+        self.reach(arm, is_write).time(now, &self.layout.extent(lba).spot())
+    }
+
+    /// What tells for one place after the other how long an arm takes.
+    #[must_use]
+    pub fn reach(&self, arm: Track, is_write: bool) -> Reach<'_> {
+        Reach { mechanism: self, arm, is_write, last: None }
     }
 
     /// Plans a transfer of `range` by an arm that is free at `now`, blocks of the first track in the

@@ -13,6 +13,7 @@
 use crate::Nanos;
 use crate::request::{Completion, Op, Request};
 use crate::volume::Volume;
+use smallvec::{SmallVec, smallvec};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a queue does.
@@ -36,7 +37,7 @@ impl QueueConfig {
 struct Merged {
     request: Request,
     since: Nanos,
-    tags: Vec<u64>,
+    tags: SmallVec<[u64; 2]>,
 }
 
 /// A device behind a queue.
@@ -167,7 +168,7 @@ impl Queued {
         self.order += 1;
         line.insert(
             (request.lba, self.order),
-            Merged { request, since: now, tags: vec![request.tag] },
+            Merged { request, since: now, tags: smallvec![request.tag] },
         );
     }
 
@@ -203,10 +204,10 @@ impl Queued {
             self.starved =
                 if self.is_writing || self.writes.is_empty() { 0 } else { self.starved + 1 };
             self.batch = BATCH;
-            let oldest = self.writes.iter().min_by_key(|(key, merged)| (merged.since, key.1));
-            let expired = oldest.filter(|(_, merged)| now.since(merged.since) >= EXPIRE);
-            if let Some((&(lba, _), _)) = expired.filter(|_| self.is_writing) {
-                self.position = lba;
+            if self.is_writing {
+                let oldest = self.writes.iter().min_by_key(|(key, merged)| (merged.since, key.1));
+                let expired = oldest.filter(|(_, merged)| now.since(merged.since) >= EXPIRE);
+                self.position = expired.map_or(self.position, |(&(lba, _), _)| lba);
             }
         }
         self.batch -= 1;
@@ -232,7 +233,7 @@ impl Queued {
         let rest = std::mem::take(&mut self.held);
         rest.into_iter().for_each(|(request, since)| self.take_in(request, since));
         self.plugged_to = None;
-        Some(Merged { request, since, tags: vec![request.tag] })
+        Some(Merged { request, since, tags: smallvec![request.tag] })
     }
 
     /// A request, or a piece of one, has ended.
@@ -252,12 +253,11 @@ impl Queued {
             return;
         }
         loop {
-            let device = self.inner.next_event();
-            let plug = self.plugged_to;
-            let Some(at) = [device, plug].into_iter().flatten().min().filter(|at| *at <= now)
-            else {
+            let device = self.inner.next_event().unwrap_or(Nanos::MAX);
+            let at = self.plugged_to.map_or(device, |plug| plug.min(device));
+            if at > now || at == Nanos::MAX {
                 break;
-            };
+            }
             let at = at.max(self.now);
             self.now = at;
             while let Some(done) = self.inner.poll(at) {
@@ -292,8 +292,12 @@ impl Volume for Queued {
     }
 
     fn next_event(&self) -> Option<Nanos> {
+        let device = self.inner.next_event();
+        if self.answered.is_empty() && self.plugged_to.is_none() {
+            return device;
+        }
         let answered = self.answered.front().map(|_| self.now);
-        [answered, self.plugged_to, self.inner.next_event()].into_iter().flatten().min()
+        [answered, self.plugged_to, device].into_iter().flatten().min()
     }
 
     fn cpu(&self) -> Nanos {

@@ -58,8 +58,12 @@ impl Rotation {
     /// The angle under the heads.
     #[must_use]
     pub fn angle_at(self, now: Nanos) -> Angle {
-        let ps = (u128::from(now.0) * 1000) % u128::from(self.period_ps);
-        Angle(((ps << 64) / u128::from(self.period_ps)) as u64)
+        // Long division of 64 bits takes a fraction of the time, and will do for half a year.
+        let ps = match now.0.checked_mul(1000) {
+            Some(ps) => ps % self.period_ps,
+            None => ((u128::from(now.0) * 1000) % u128::from(self.period_ps)) as u64,
+        };
+        Angle(((u128::from(ps) << 64) / u128::from(self.period_ps)) as u64)
     }
 
     /// How long the platters take for an angle.
@@ -77,7 +81,13 @@ impl Rotation {
     /// How long from `now` until `angle` is under the heads.
     #[must_use]
     pub fn wait(self, now: Nanos, angle: Angle) -> Nanos {
-        let wait = self.time_of(self.angle_at(now).to(angle));
+        self.wait_from(self.angle_at(now), angle)
+    }
+
+    /// How long from when one angle is under the heads until another one is.
+    #[must_use]
+    pub fn wait_from(self, under: Angle, angle: Angle) -> Nanos {
+        let wait = self.time_of(under.to(angle));
         if wait.0 + Self::SAME_PLACE_NS >= self.period_ps / 1000 { Nanos::ZERO } else { wait }
     }
 }
@@ -99,6 +109,18 @@ mod tests {
         );
         let later = rotation.wait(Nanos(2_090_000), quarter);
         assert_eq!(later, Nanos(8_326_667), "missed by 6.7 us");
+    }
+
+    #[test]
+    fn angles_are_the_same_by_short_and_by_long_division() {
+        let rotation = Rotation::new(7200.0);
+        let thousands = 4_000_000;
+        // A thousand turns of 8,333,333,333 ps are whole nanoseconds; so many are beyond 64 bits of picoseconds.
+        let late = Nanos(8_333_333_333 * thousands);
+        assert!(late.0.checked_mul(1000).is_none());
+        for after in [0, 1, 999, 4_000_000, 8_333_333] {
+            assert_eq!(rotation.angle_at(late + Nanos(after)), rotation.angle_at(Nanos(after)));
+        }
     }
 
     #[test]

@@ -161,11 +161,12 @@ impl System {
     /// The process computes. Work of the volume is made up for where there is one processor.
     pub fn compute(&mut self, time: Nanos) {
         self.spent += time;
-        let volume = self.volume.cpu();
-        let other = volume.since(self.volume_spent);
-        self.volume_spent = volume;
-        let stolen = if self.config.processor.cores == 1 { other } else { Nanos::ZERO };
-        let until = self.now + time + stolen;
+        let mut until = self.now + time;
+        if self.config.processor.cores == 1 {
+            let volume = self.volume.cpu();
+            until += volume.since(self.volume_spent);
+            self.volume_spent = volume;
+        }
         self.run_to(until);
     }
 
@@ -308,30 +309,48 @@ impl System {
     }
 
     fn next_event(&mut self) -> Option<Nanos> {
-        let volume = self.volume_due.or_else(|| self.volume.next_event());
-        self.volume_due = Some(volume.unwrap_or(Nanos::MAX));
-        let volume = volume.filter(|at| *at < Nanos::MAX);
-        [volume, self.writeback.next_event(&self.cache)].into_iter().flatten().min()
+        [self.volume_next(), self.writeback.next_event(&self.cache)].into_iter().flatten().min()
     }
 
     fn run_to(&mut self, until: Nanos) {
-        while let Some(at) = self.next_event().filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            self.volume_due = None;
-            while let Some(done) = self.volume.poll(self.now) {
-                self.end(done.tag as usize);
-            }
-            self.writeback_tick();
-        }
+        while self.go_on(until) {}
         self.now = self.now.max(until);
+    }
+
+    /// Goes on up to `until` to the next moment at which something may change; false if there is none.
+    fn go_on(&mut self, until: Nanos) -> bool {
+        let look = self.writeback.next_look();
+        let own = self.writeback.next_event(&self.cache).filter(|at| *at <= until);
+        let limit = own.unwrap_or(until);
+        let due = self.volume_next().filter(|due| *due <= limit);
+        let at = match due {
+            Some(due) if due >= self.now => {
+                self.volume_due = None;
+                self.volume.go_on(limit, look).or(own)
+            }
+            _ => due.or(own),
+        };
+        let Some(at) = at else { return false };
+        self.now = self.now.max(at);
+        self.volume_due = None;
+        while let Some(done) = self.volume.poll(self.now) {
+            self.end(done.tag as usize);
+        }
+        self.writeback_tick();
+        true
+    }
+
+    /// When the volume is to be polled next.
+    fn volume_next(&mut self) -> Option<Nanos> {
+        let due = self.volume_due.or_else(|| self.volume.next_event()).unwrap_or(Nanos::MAX);
+        self.volume_due = Some(due);
+        Some(due).filter(|at| *at < Nanos::MAX)
     }
 
     fn wait_until(&mut self, is_so: impl Fn(&Self) -> bool) {
         while !is_so(self) {
             self.pump();
-            let next = self.next_event().expect("what is waited for is under way");
-            let next = next.max(self.now);
-            self.run_to(next);
+            assert!(self.go_on(Nanos::MAX), "what is waited for is under way");
         }
     }
 

@@ -15,6 +15,11 @@ pub trait Volume {
     fn poll(&mut self, now: Nanos) -> Option<Completion>;
     /// When to poll again; none if nothing goes on.
     fn next_event(&self) -> Option<Nanos>;
+    /// Goes on up to `until`, to the next moment at which something may have ended that [`Volume::poll`] gives, or that
+    /// is not before `look`. What happens earlier nobody sees, and it may be done on the way.
+    fn go_on(&mut self, until: Nanos, _look: Nanos) -> Option<Nanos> {
+        self.next_event().filter(|at| *at <= until)
+    }
     /// Processor time of the host that was spent so far.
     fn cpu(&self) -> Nanos;
     /// The part of it that was spent in the contexts of those who submitted reads, whose processor time it counts as.

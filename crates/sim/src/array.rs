@@ -64,6 +64,8 @@ pub struct ArrayVolume {
     command_ends: Vec<(Op, Sector)>,
     /// Where members' data begin.
     data_offsets: Vec<Sector>,
+    /// When members are due, as they were looked at last.
+    dues: Vec<Nanos>,
     agenda: Agenda<Due>,
     /// Requests under way, by the engine's name for them.
     requests: Slab<Asked>,
@@ -154,7 +156,7 @@ impl ArrayVolume {
         if self.is_settled && now <= self.now {
             return;
         }
-        while let Some(at) = self.next_step().filter(|at| *at <= now) {
+        while let Some(at) = self.look().filter(|at| *at <= now) {
             self.step(at);
         }
         self.now = self.now.max(now);
@@ -163,8 +165,22 @@ impl ArrayVolume {
 
     /// When something is to be done next, besides handing out answers.
     fn next_step(&self) -> Option<Nanos> {
+        self.first(self.members.iter().filter_map(|member| member.next_event()).min())
+    }
+
+    /// The same, and notes which members are due when.
+    fn look(&mut self) -> Option<Nanos> {
+        let mut first = Nanos::MAX;
+        for (due, member) in self.dues.iter_mut().zip(&self.members) {
+            *due = member.next_event().unwrap_or(Nanos::MAX);
+            first = first.min(*due);
+        }
+        self.first(Some(first).filter(|first| *first < Nanos::MAX))
+    }
+
+    /// Of all that is to be done, where members are due at this time.
+    fn first(&self, members: Option<Nanos>) -> Option<Nanos> {
         let agenda = self.agenda.next().map(Nanos);
-        let members = self.members.iter().filter_map(|member| member.next_event()).min();
         let waiting = self.inbox.front().map(|(at, _)| *at);
         let core = [waiting, self.timer].into_iter().flatten().min();
         let core = core.map(|at| at.max(self.free_at));
@@ -174,6 +190,8 @@ impl ArrayVolume {
 
     fn step(&mut self, at: Nanos) {
         self.now = at;
+        // What is sent to one may be the other's business, on one cable.
+        let is_quiet = self.agenda.next().is_none_or(|due| due > at.0);
         while self.agenda.next().is_some_and(|due| due <= at.0) {
             match self.agenda.pop().expect("seen just now") {
                 Due::Send { member, request } => {
@@ -198,7 +216,10 @@ impl ArrayVolume {
         if self.heads.as_ref().and_then(Heads::deadline).is_some_and(|due| due <= at) {
             self.unplug(at);
         }
-        for member in &mut self.members {
+        for (member, due) in self.members.iter_mut().zip(&self.dues) {
+            if is_quiet && *due > at {
+                continue;
+            }
             while let Some(completion) = member.poll(at) {
                 let command = self.commands.remove(completion.tag as usize);
                 self.inbox.push_back((completion.at, Incoming::Command(command)));
@@ -477,6 +498,18 @@ impl Volume for ArrayVolume {
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         self.run(now);
         if self.answered.front()?.at <= now { self.answered.pop_front() } else { None }
+    }
+
+    fn go_on(&mut self, until: Nanos, look: Nanos) -> Option<Nanos> {
+        self.is_settled = false;
+        while self.answered.is_empty() {
+            let at = self.look().filter(|at| *at <= until)?;
+            self.step(at);
+            if at >= look {
+                return Some(at);
+            }
+        }
+        self.next_event().filter(|at| *at <= until)
     }
 
     fn next_event(&self) -> Option<Nanos> {

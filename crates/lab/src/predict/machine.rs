@@ -524,6 +524,13 @@ impl Volume for Standing {
         }
     }
 
+    fn go_on(&mut self, until: Nanos, look: Nanos) -> Option<Nanos> {
+        match self {
+            Self::Disk(disk) => disk.go_on(until, look),
+            Self::Array(array) => array.go_on(until, look),
+        }
+    }
+
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         match self {
             Self::Disk(disk) => disk.poll(now),

@@ -277,7 +277,8 @@ impl HardDisk {
         let most = 2 * self.model.mechanism.layout.sectors_per_track(dirty.lba);
         let most = most.min(self.model.cache.dirty_blocks_max / 4).max(1);
         if dirty.blocks > most {
-            let rest = Dirty { lba: dirty.lba + most, blocks: dirty.blocks - most, ..dirty };
+            let (lba, blocks) = (dirty.lba + most, dirty.blocks - most);
+            let rest = Dirty { lba, blocks, spot: None, ..dirty };
             self.cache.put_back(rest);
             // Its own data were there before those of the rest.
             dirty.data = Nanos(dirty.data.0.saturating_sub(self.model.link_time(rest.blocks).0));

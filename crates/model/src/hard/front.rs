@@ -140,7 +140,8 @@ impl HardDisk {
         self.transfers.push(Transfer { tag, at, blocks, end, completion });
         self.front_free = self.front_free.max(end);
         self.settle_segment(&request);
-        self.cache.add_dirty(&request.range(), ready, end);
+        let spot = self.model.mechanism.layout.extent(request.lba).spot();
+        self.cache.add_dirty(&request.range(), ready, end, spot);
         let _ = channel;
     }
 
@@ -171,12 +172,12 @@ impl HardDisk {
         if self.flushes.is_empty() {
             return;
         }
-        let oldest = self.cache.oldest_dirty().map(|dirty| dirty.order);
         let cleaning = self.cleaning();
-        let oldest = [oldest, cleaning].into_iter().flatten().min();
+        let cache = &self.cache;
         let mut ended = Vec::new();
         self.flushes.retain(|(request, order)| {
-            let waits = oldest.is_some_and(|oldest| oldest <= *order);
+            let waits = cleaning.is_some_and(|cleaning| cleaning <= *order)
+                || cache.has_dirty_up_to(*order);
             if !waits {
                 ended.push(request.tag);
             }

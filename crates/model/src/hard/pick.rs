@@ -83,13 +83,17 @@ impl HardDisk {
             return self.cache.oldest_dirty();
         }
         let here = self.first_block_near_arm();
-        let near = self.cache.dirty_near(here, Self::NEAR).into_iter();
-        let cost = |dirty: &Dirty| {
+        let mechanism = &self.model.mechanism;
+        let mut reach = mechanism.reach(self.arm, true);
+        let mut cost = |dirty: &Dirty| {
             let set_up = self.set_up(dirty);
-            set_up + self.model.mechanism.access_time(self.arm, now + set_up, dirty.lba, true)
+            let spot = dirty.spot.unwrap_or_else(|| mechanism.layout.extent(dirty.lba).spot());
+            set_up + reach.time(now + set_up, &spot)
         };
+        let near = self.cache.dirty_near(here, Self::NEAR);
         let ready = near.filter(|dirty| dirty.ready <= now);
-        ready.min_by_key(|dirty| (cost(dirty), dirty.lba)).or_else(|| self.cache.oldest_dirty())
+        let first = ready.min_by_key(|dirty| (cost(dirty), dirty.lba)).copied();
+        first.or_else(|| self.cache.oldest_dirty())
     }
 
     fn first_block_near_arm(&self) -> u64 {

@@ -301,3 +301,18 @@ fn every_command_ends_once_and_a_run_is_the_same_each_time() {
         assert_eq!(ended, go(), "{name}");
     }
 }
+
+#[test]
+fn places_on_one_track_are_reached_as_each_by_itself() {
+    let model = hard("hitachi-80");
+    let mechanism = &model.mechanism;
+    let arm = mechanism.layout.extent(1 << 20).track;
+    let now = Nanos(123_456_789);
+    let mut reach = mechanism.reach(arm, true);
+    for lba in (1 << 20..(1 << 20) + 20_000).step_by(72) {
+        for now in [now, now + Nanos(520_000)] {
+            let time = reach.time(now, &mechanism.layout.extent(lba).spot());
+            assert_eq!(time, mechanism.access_time(arm, now, lba, true), "{lba}");
+        }
+    }
+}

@@ -88,6 +88,11 @@ impl Writeback {
         self.commit != Commit::Idle
     }
 
+    /// From when on something is looked after that is due at intervals.
+    pub fn next_look(&self) -> Nanos {
+        self.next_look
+    }
+
     pub fn next_event(&self, cache: &Cache) -> Option<Nanos> {
         let has_work = self.has_changed || cache.dirty() > 0;
         has_work.then_some(self.next_look)

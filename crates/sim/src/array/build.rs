@@ -213,6 +213,7 @@ impl ArrayVolume {
             stalled: VecDeque::new(),
             reads: Slab::new(),
             command_ends: vec![(Op::Flush, Sector(0)); data_offsets.len()],
+            dues: vec![Nanos::MAX; data_offsets.len()],
             data_offsets,
             agenda: Agenda::default(),
             requests: Slab::new(),

@@ -344,3 +344,43 @@ fn a_resync_reads_all_and_writes_nothing_where_all_agrees() {
     let (read, written) = (counts[0].read_bytes, counts[0].written_bytes);
     assert!(read > 100 << 20 && written < 1 << 20, "{counts:?}");
 }
+
+/// When random writes are answered, by their tags, while a caller goes from moment to moment or skips what it cannot see.
+fn answers(level: Level, is_md: bool, skips: bool) -> Vec<(u64, Nanos)> {
+    let (mut array, _) = array(level, &["hitachi-80"; 4], |config| config.is_md = is_md);
+    let mut answers = Vec::new();
+    let place = |tag: u64| tag * 7919 % 4096 * 8;
+    let write = |tag| Request { tag, op: Op::Write, lba: place(tag), blocks: 8 };
+    (0..64).for_each(|tag| array.submit(write(tag), Nanos::ZERO));
+    let mut begun = 64;
+    while answers.len() < 512 {
+        let next = if skips { array.go_on(Nanos::MAX, Nanos::MAX) } else { array.next_event() };
+        let now = next.expect("writes are under way");
+        while let Some(done) = array.poll(now) {
+            answers.push((done.tag, done.at));
+            array.submit(write(begun), now);
+            begun += 1;
+        }
+    }
+    answers
+}
+
+#[test]
+fn skipping_what_nobody_sees_changes_no_answer() {
+    for (level, is_md) in [(Level::Raid0, true), (Level::Raid5, true), (Level::Raid5, false)] {
+        assert_eq!(answers(level, is_md, true), answers(level, is_md, false), "{level}, {is_md}");
+    }
+}
+
+#[test]
+fn going_on_stops_at_the_limit_and_at_the_look() {
+    let (mut array, _) = array(Level::Raid0, &["hitachi-80"; 4], |_| {});
+    array.submit(Request { tag: 1, op: Op::Read, lba: 1 << 20, blocks: 8 }, Nanos::ZERO);
+    // The core takes it in at once.
+    assert_eq!(array.go_on(Nanos::MAX, Nanos::ZERO), Some(Nanos::ZERO));
+    let first = array.next_event().unwrap();
+    assert_eq!(array.go_on(Nanos(first.0 - 1), Nanos::ZERO), None);
+    assert_eq!(array.go_on(Nanos::MAX, Nanos::ZERO), Some(first));
+    let end = array.go_on(Nanos::MAX, Nanos::MAX).unwrap();
+    assert!(end > first && array.poll(end).is_some_and(|done| done.tag == 1 && done.at == end));
+}
