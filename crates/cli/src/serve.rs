@@ -149,7 +149,7 @@ enum BackendName {
     Uring,
     /// A pool of threads
     Threads,
-    /// io_uring, or threads where it is refused
+    /// What $LAPSTRAKE_BACKEND says, else io_uring, or threads where it is refused
     Auto,
 }
 
