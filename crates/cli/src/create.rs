@@ -8,7 +8,7 @@ use lapstrake_host::create::{NewArray, NewBitmap, PrepareError, Prepared, prepar
 use lapstrake_metadata::create::{CreateError, MemberPlan, Policy};
 use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -309,7 +309,7 @@ impl Summary<'_> {
                  sync before, --assume-clean makes the array whole at once"
                     .into(),
             )
-        } else if dirty && self.wanted.level.has_redundancy() {
+        } else if dirty && self.wanted.level.has_redundancy() && slots > 1 {
             Some(
                 "the members are to be resynced; if all hold zeros, or were in sync before, \
                  --assume-clean makes that needless"
@@ -327,13 +327,13 @@ impl Summary<'_> {
 
     fn serve_arguments(&self) -> String {
         let given = self.wanted.members.iter().flatten().chain(&self.wanted.journal);
-        let paths = given.map(|spec| quoted(&spec.exact()));
+        let paths = given.map(|spec| quoted(spec.argument()));
         let mut words: Vec<String> = paths.collect();
         if !self.records_name() {
             words.insert(0, format!("--name {}", quoted(&self.wanted.name)));
         }
         if let NewBitmap::File(path) = &self.wanted.bitmap {
-            words.push(format!("--bitmap {}", quoted(&path.to_string_lossy())));
+            words.push(format!("--bitmap {}", quoted(path)));
         }
         words.join(" ")
     }
@@ -348,25 +348,29 @@ fn place(member: &MemberPlan) -> String {
 }
 
 /// A word as a shell takes it.
-pub fn quoted(word: &str) -> String {
+pub fn quoted(word: impl AsRef<OsStr>) -> String {
+    let word = word.as_ref();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    if !word.contains(char::is_control) {
-        return format!("'{}'", word.replace('\'', r"'\''"));
+    match word.to_str() {
+        Some(word) if !word.is_empty() && word.chars().all(is_plain) => return word.to_owned(),
+        Some(word) if !word.contains(char::is_control) => {
+            return format!("'{}'", word.replace('\'', r"'\''"));
+        }
+        _ => {}
     }
     // As bash, zsh and ksh take it; it does nothing to the terminal.
+    let escaped =
+        |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
     let mut text = String::from("$'");
-    for c in word.chars() {
-        match c {
-            '\'' | '\\' => text.extend(['\\', c]),
-            c if c.is_control() => {
-                let mut utf8 = [0; 4];
-                c.encode_utf8(&mut utf8).bytes().for_each(|byte| text += &format!("\\x{byte:02x}"));
+    for chunk in word.as_encoded_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\'' | '\\' => text.extend(['\\', c]),
+                c if c.is_control() => text += &escaped(c.to_string().as_bytes()),
+                c => text.push(c),
             }
-            c => text.push(c),
         }
+        text += &escaped(chunk.invalid());
     }
     text + "'"
 }
@@ -416,6 +420,7 @@ fn array_bytes(geometry: &Geometry) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn device_names_become_mdadms_names() {
@@ -435,5 +440,6 @@ mod tests {
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
         assert_eq!(quoted("a\u{1b}[2J'\\b"), r"$'a\x1b[2J\'\\b'");
+        assert_eq!(quoted(OsStr::from_bytes(b"m\xe9m\xc3\xa9")), r"$'m\xe9mé'");
     }
 }

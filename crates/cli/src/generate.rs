@@ -3,8 +3,10 @@
 use crate::Cli;
 use crate::exit::{Exit, Failure, Outcome};
 use clap::{Arg, ArgGroup, Command, CommandFactory, Id};
+use clap_mangen::Man;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -51,11 +53,25 @@ pub fn completions(args: &CompletionsArgs) -> Outcome {
 
 pub fn man(args: &ManArgs) -> Outcome {
     let failed = |error: io::Error| Failure::new(format!("{}: {error}", args.dir.display()));
-    std::fs::create_dir_all(&args.dir).map_err(failed)?;
+    fs::create_dir_all(&args.dir).map_err(failed)?;
     let mut command = Cli::command();
     command.build();
-    clap_mangen::generate_to(with_usage(command), &args.dir).map_err(failed)?;
+    write_pages(&with_usage(command), &args.dir).map_err(failed)?;
     Ok(Exit::Done)
+}
+
+/// A command's page, and those of its subcommands.
+fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
+    for own in command.get_subcommands().filter(|own| !own.is_hide_set()) {
+        write_pages(own, dir)?;
+    }
+    let man = Man::new(command.clone());
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    // `clap_mangen` calls EXTRA what follows the options.
+    let page = String::from_utf8_lossy(&page);
+    let page = page.replace(".SH EXTRA\n", ".SH \"EXAMPLES AND EXIT CODES\"\n");
+    fs::write(dir.join(man.get_filename()), page)
 }
 
 /// A command that is built, with a synopsis of all that is its own: without it `clap_mangen` tells no values.

@@ -126,7 +126,7 @@ fn command(array: &FoundArray) -> Option<String> {
         Err(_) => return None,
     };
     let used = verdicts(array).into_iter().filter(|(.., used)| *used);
-    let words: Vec<String> = used.map(|(look, ..)| quoted(&look.spec().exact())).collect();
+    let words: Vec<String> = used.map(|(look, ..)| quoted(look.spec().argument())).collect();
     Some(format!("lapstrake serve {option}{}", words.join(" ")))
 }
 

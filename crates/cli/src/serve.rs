@@ -396,6 +396,12 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             let slots = assembly.config.raid_disks;
             errln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
         }
+        if assembly.newly_degraded {
+            errln!(
+                "lapstrake: nobody here knows of a failure of the members that are lacking: if the array was \
+                 in use without those that are here since, this is an old state of it"
+            );
+        }
         if assembly.lacks_journal {
             errln!(
                 "lapstrake: the journal is missing or out of date: the array is read-only, and what only \

@@ -60,8 +60,9 @@ fn members_are_never_written() {
     let mut permissions = std::fs::metadata(lab.path("m0")).unwrap().permissions();
     permissions.set_readonly(true);
     std::fs::set_permissions(lab.path("m0"), permissions).unwrap();
-    lab.run("cat -o out m0 m1").ok();
-    lab.run("cat -o out m1").ok();
+    let old = "this is an old state";
+    assert!(!lab.run("cat -o out m0 m1").ok().err.contains(old));
+    assert!(lab.run("cat -o out m1").ok().err.contains(old), "m0 may have been in use without it");
     let ran = lab.run("cat -o m1 m0 m1");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("m1: is the member m1"), "{ran:?}");

@@ -63,7 +63,10 @@ pub enum OpenError {
         found: &'static str,
     },
     /// The window begins or ends beyond the end.
-    #[error("{}: window {offset}+{size} does not fit: {available} bytes are there", path.display())]
+    #[error(
+        "{}: window {offset}+{size} does not fit: {available} bytes are there; give an offset and a size within them",
+        path.display()
+    )]
     Window {
         /// The member's path.
         path: PathBuf,
@@ -125,13 +128,13 @@ pub enum OverlayError {
         source: io::Error,
     },
     /// No regular file.
-    #[error("overlay {}: not a regular file", path.display())]
+    #[error("overlay {}: not a regular file; name one that is an overlay, or that does not exist yet", path.display())]
     Kind {
         /// The overlay's path.
         path: PathBuf,
     },
     /// One of the members that are not to be written.
-    #[error("overlay {}: is the member {member}", path.display())]
+    #[error("overlay {}: is the member {member}; name a file that does not exist yet", path.display())]
     IsMember {
         /// The overlay's path.
         path: PathBuf,
@@ -149,7 +152,7 @@ pub enum OverlayError {
         holders: Vec<String>,
     },
     /// Something else, or damaged.
-    #[error("overlay {}: {error}", path.display())]
+    #[error("overlay {}: {error}; for a new overlay name a file that does not exist yet", path.display())]
     Format {
         /// The overlay's path.
         path: PathBuf,
@@ -157,7 +160,10 @@ pub enum OverlayError {
         error: FormatError,
     },
     /// Made over other members.
-    #[error("overlay {}: was made over other members, {member} is none of them", path.display())]
+    #[error(
+        "overlay {}: was made over other members, {member} is none of them; name a file that does not exist yet",
+        path.display()
+    )]
     Foreign {
         /// The overlay's path.
         path: PathBuf,

@@ -71,10 +71,27 @@ impl MemberSpec {
         names
     }
 
-    /// The text that reads back as it, if its path is UTF-8, for programs and shells; [`fmt::Display`] is for people.
+    /// The argument that [`MemberSpec::from_os_str`] reads back as it.
+    #[must_use]
+    pub fn argument(&self) -> OsString {
+        let is_window_like = || {
+            let bytes = self.path.as_os_str().as_bytes();
+            let at = bytes.iter().rposition(|&b| b == b'@');
+            at.is_some_and(|at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
+        };
+        let mut text = self.path.clone().into_os_string();
+        match self.size {
+            Some(size) => text.push(format!("@{}+{size}", self.offset)),
+            None if self.offset > 0 || is_window_like() => text.push(format!("@{}", self.offset)),
+            None => {}
+        }
+        text
+    }
+
+    /// The same as a text for programs, exact if the path is UTF-8; [`fmt::Display`] is for people.
     #[must_use]
     pub fn exact(&self) -> String {
-        Exact(self).to_string()
+        self.argument().to_string_lossy().into_owned()
     }
 
     /// The same by its absolute path without links; as far as that can be told, if the file is not there.
@@ -113,26 +130,6 @@ impl fmt::Display for MemberSpec {
 #[must_use]
 pub fn harmless(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
-}
-
-/// As it is.
-struct Exact<'a>(&'a MemberSpec);
-
-impl fmt::Display for Exact<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(spec) = self;
-        write!(f, "{}", spec.path.display())?;
-        let window_like = || {
-            let bytes = spec.path.as_os_str().as_bytes();
-            let at = bytes.iter().rposition(|&b| b == b'@');
-            at.is_some_and(|at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
-        };
-        match spec.size {
-            Some(size) => write!(f, "@{}+{size}", spec.offset),
-            None if spec.offset > 0 || window_like() => write!(f, "@{}", spec.offset),
-            None => Ok(()),
-        }
-    }
 }
 
 /// Parses digits with an optional K, M, G or T (either case), powers of 1024, into bytes.
@@ -192,6 +189,12 @@ mod tests {
             let spec: MemberSpec = text.parse().unwrap();
             assert_eq!(spec.to_string().parse::<MemberSpec>().unwrap(), spec);
         }
+    }
+
+    #[test]
+    fn an_argument_that_is_not_utf8_reads_back() {
+        let spec = MemberSpec::from_os_str(OsStr::from_bytes(b"m\xe9moire@1M+2M")).unwrap();
+        assert_eq!(MemberSpec::from_os_str(&spec.argument()), Ok(spec));
     }
 
     #[test]

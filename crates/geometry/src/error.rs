@@ -126,7 +126,9 @@ pub enum GeometryError {
         chunk: Sectors,
     },
     /// The members are too small to hold any data.
-    #[error("members of {component} leave no room for data")]
+    #[error(
+        "members of {component} leave no room for data; take larger ones, or a smaller chunk if there are chunks"
+    )]
     NoRoom {
         /// Size used of each member.
         component: Sectors,

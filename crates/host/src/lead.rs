@@ -16,7 +16,7 @@ use crate::{
     core::Core,
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
-    status::{Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
+    status::{self, Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
 use bitmap::BitmapFile;
@@ -743,6 +743,7 @@ impl Lead {
         }
         memory.buffers = detail.memory.buffers;
         memory.locked = core.memory.locked();
+        memory.resident = status::resident();
         work.bitmap_writes = self.supervisor.as_ref().map_or(0, Supervisor::bitmap_writes);
         (detail.work, detail.memory) = (work, memory);
         detail.stripe_cache_size = self.cache_size;

@@ -89,6 +89,18 @@ pub struct MemoryUse {
     pub buffers_used: u64,
     /// Whether all of it is locked against being swapped out.
     pub locked: bool,
+    /// What the whole process has in memory; 0 if the system does not tell.
+    pub resident: u64,
+}
+
+/// See [`MemoryUse::resident`].
+pub(crate) fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    // SAFETY: asks for a constant.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.unwrap_or(0) * u64::try_from(page).unwrap_or(0)
 }
 
 impl Counters {

@@ -4,8 +4,9 @@ use crate::exit::Failure;
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_geometry::Geometry;
 use lapstrake_host::Parts;
+use std::fmt::Display;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -87,20 +88,32 @@ impl Drop for SocketFile {
     }
 }
 
+fn cannot_listen(place: &dyn Display, error: &io::Error) -> Failure {
+    let next = match error.kind() {
+        ErrorKind::NotFound => "make its directory first",
+        ErrorKind::AddrInUse => "somebody else listens there: stop them, or choose another place",
+        ErrorKind::AddrNotAvailable => {
+            "no interface of this machine has the address (`ip address`)"
+        }
+        ErrorKind::PermissionDenied => "choose a place that this user may use",
+        _ => "choose another place",
+    };
+    Failure::new(format!("{place}: cannot listen: {error}; {next}"))
+}
+
 impl Socket {
     /// Listens.
     pub fn bind(place: &Place) -> Result<Self, Failure> {
         match place {
             Place::Unix(path) => {
                 remove_stale(path)?;
-                let failed =
-                    |error| Failure::new(format!("{}: cannot listen: {error}", path.display()));
+                let failed = |error| cannot_listen(&path.display(), &error);
                 let listener = UnixListener::bind(path).map_err(failed)?;
                 let at = At::Unix(SocketFile::new(path).map_err(failed)?);
                 Ok(Self { listener: listener.into(), at })
             }
             Place::Tcp(address) => {
-                let failed = |error| Failure::new(format!("{address}: cannot listen: {error}"));
+                let failed = |error| cannot_listen(address, &error);
                 let listener = TcpListener::bind(address).map_err(failed)?;
                 let at = At::Tcp(listener.local_addr().map_err(failed)?);
                 Ok(Self { listener: listener.into(), at })

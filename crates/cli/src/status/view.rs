@@ -162,6 +162,7 @@ pub struct MemoryView {
     pub buffers: u64,
     pub buffers_used: u64,
     pub locked: bool,
+    pub resident: u64,
 }
 
 /// What fits the array.
