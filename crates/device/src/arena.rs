@@ -5,7 +5,7 @@
 //!
 //! Invariant: the first `len` bytes are readable, writable, and touched; what lies behind them is not accessible.
 
-use crate::pool::PAGE;
+use crate::pool::{PAGE, touch};
 use std::io;
 use std::ptr::NonNull;
 
@@ -63,9 +63,7 @@ impl Arena {
             if libc::mprotect(from, more, libc::PROT_READ | libc::PROT_WRITE) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            for page in (0..more).step_by(PAGE) {
-                from.cast::<u8>().add(page).write_volatile(0);
-            }
+            touch(from.cast(), more);
             self.locked = self.locked && libc::mlock(from, more) == 0;
         }
         Ok(())

@@ -176,13 +176,29 @@ impl Pool {
 
 fn map(len: usize) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new anonymous mapping at an address of the system's choice.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // SAFETY: the new mapping. Copies through huge pages are faster by some percent; without them it does as well.
+    unsafe {
+        libc::madvise(start, len, libc::MADV_HUGEPAGE);
+        touch(start.cast(), len);
+    }
     Ok(NonNull::new(start.cast()).expect("mmap gives no null"))
+}
+
+/// Has the system find the pages, which read as zeros.
+///
+/// # Safety
+/// Writable memory that nobody uses yet.
+pub(crate) unsafe fn touch(start: *mut u8, len: usize) {
+    for page in (0..len).step_by(PAGE) {
+        // SAFETY: the caller's.
+        unsafe { start.add(page).write_volatile(0) };
+    }
 }
 
 impl Drop for Pool {

@@ -11,9 +11,9 @@
 //!   moved there and then: the kernel would hand such I/O to a worker thread of its own (tmpfs knows no
 //!   `NOWAIT`), which costs more than the copy (4 KiB: half the processor time and twice the rate of the
 //!   ring's way, `examples/members.rs`). Beyond [`COPIED_MAX`] the worker pays while a queue of this
-//!   process blocks: its core copies while this one receives the next request. While none does, the
-//!   worker would only wait for this core, and copy what has left its cache. The completion always comes
-//!   from `wait`.
+//!   process has nothing to do: its core copies while this one receives the next request. While all have (one that
+//!   waits for its own worker's copy too), the worker would only wait for this core, and copy what has left its
+//!   cache. The completion always comes from `wait`.
 //!
 //! A queue belongs to one thread. It may be built on another and moved before its first use.
 
@@ -50,7 +50,7 @@ pub enum Backend {
 /// Longest transfer, in bytes, between memory and memory that the submitting thread does itself in any
 /// case.
 const COPIED_MAX: u64 = 32 << 10;
-/// The process's queues that block in [`Queue::wait`]. A hint: nothing but speed hangs on it.
+/// The process's queues that block in [`Queue::wait`] and have no copy with a worker. A hint: nothing but speed hangs on it.
 static BLOCKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Threads beside a ring: an overlay's flush must not hold up its reads.
@@ -75,6 +75,8 @@ pub struct Queue {
     results: Vec<(usize, i32)>,
     delayed: BinaryHeap<Reverse<(Instant, usize)>>,
     driver: Driver,
+    /// Copies with a worker.
+    copies: usize,
     /// Beside a ring, for what it cannot carry; no thread until the first use.
     helpers: Workers,
     waker: Waker,
@@ -103,10 +105,23 @@ impl Queue {
             results: Vec::new(),
             delayed: BinaryHeap::new(),
             driver,
+            copies: 0,
             helpers: Workers::new(HELPERS, waker.clone()),
             waker,
             notice,
         })
+    }
+
+    /// Names memory that most transfers will lie in, which makes them cheaper. At most once, before the first
+    /// operation.
+    ///
+    /// # Safety
+    /// The memory must stay mapped as it is until the queue was dropped.
+    pub unsafe fn register(&mut self, memory: &[IoVec]) {
+        if let Driver::Ring(ring) = &mut self.driver {
+            // SAFETY: the caller's.
+            unsafe { ring.register(memory) };
+        }
     }
 
     /// `"io_uring"` or `"threads"`.
@@ -226,7 +241,7 @@ impl Queue {
         // Before blocking: what a helper finished while the loop was awake has left no other trace.
         self.helpers.collect(&mut results);
         let patience = if results.is_empty() { patience } else { Patience::None };
-        let blocks = usize::from(patience != Patience::None);
+        let blocks = usize::from(patience != Patience::None && self.copies == 0);
         BLOCKED.fetch_add(blocks, Ordering::Relaxed);
         let turned = match &mut self.driver {
             Driver::Ring(ring) => ring.turn(patience, &mut results),
@@ -262,6 +277,7 @@ impl Queue {
 
     fn absorb(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
+        self.copies -= usize::from(std::mem::take(&mut slot.is_copied));
         let socket = slot.member.is_none();
         let next = if std::mem::take(&mut slot.polling) && result >= 0 {
             // What it is ready for is no result.
@@ -311,6 +327,8 @@ impl Queue {
             let inline =
                 in_memory && (slot.total <= COPIED_MAX || BLOCKED.load(Ordering::Relaxed) == 0);
             if !inline {
+                slot.is_copied = in_memory;
+                self.copies += usize::from(in_memory);
                 return self.start(key, &raw);
             }
             // SAFETY: the pointers are the slot's own and those that `submit`'s caller vouches for.

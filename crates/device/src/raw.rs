@@ -102,8 +102,15 @@ impl Raw {
         // SAFETY: pointers are valid by this function's contract, the rest are integers.
         let result = unsafe {
             match *self {
+                // One vector needs no array to be imported: a tenth of the time of 4 KiB (`examples/members.rs`).
+                Raw::Read { fd, iov, count: 1, offset } => {
+                    libc::pread(fd, (*iov).ptr.cast(), (*iov).len, offset as i64)
+                }
                 Raw::Read { fd, iov, count, offset } => {
                     libc::preadv(fd, iov.cast(), count as i32, offset as i64)
+                }
+                Raw::Write { fd, iov, count: 1, offset, dsync: false } => {
+                    libc::pwrite(fd, (*iov).ptr.cast(), (*iov).len, offset as i64)
                 }
                 Raw::Write { fd, iov, count, offset, dsync: false } => {
                     libc::pwritev(fd, iov.cast(), count as i32, offset as i64)

@@ -13,6 +13,7 @@ use crate::raw::Raw;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct Ring {
     /// Where the eventfd's count goes; boxed because the kernel writes to it while the ring may move.
     event_count: Box<u64>,
     wake_armed: bool,
+    /// See [`Ring::register`]; addresses.
+    registered: Vec<Range<usize>>,
 }
 
 /// How long to block for the first result.
@@ -80,7 +83,26 @@ impl Ring {
             event_fd,
             event_count: Box::new(0),
             wake_armed: false,
+            registered: Vec::new(),
         })
+    }
+
+    /// Has the kernel hold on to memory that most transfers will name, so that it need not look up its pages
+    /// for each. Where it refuses (a limit of locked memory), they go as all others. Called once, before the first
+    /// step.
+    ///
+    /// # Safety
+    /// The memory stays mapped as it is until the ring is dropped.
+    pub(crate) unsafe fn register(&mut self, memory: &[IoVec]) {
+        let vectors: Vec<libc::iovec> = memory
+            .iter()
+            .map(|run| libc::iovec { iov_base: run.ptr.cast(), iov_len: run.len })
+            .collect();
+        // SAFETY: the caller's.
+        if unsafe { self.ring.submitter().register_buffers(&vectors) }.is_ok() {
+            let range = |run: &IoVec| run.ptr as usize..run.ptr as usize + run.len;
+            self.registered = memory.iter().map(range).collect();
+        }
     }
 
     /// Queues a step; it reaches the kernel with the next [`Ring::turn`] at the latest.
@@ -88,7 +110,7 @@ impl Ring {
     /// # Safety
     /// The step's pointers must stay valid until its result was returned by [`Ring::turn`].
     pub(crate) unsafe fn start(&mut self, key: usize, raw: &Raw) {
-        self.push(encode(raw).user_data(key as u64));
+        self.push(encode(raw, &self.registered).user_data(key as u64));
     }
 
     /// Asks for the end of a step that waits for a peer; its result still arrives.
@@ -254,12 +276,36 @@ fn build(depth: u32) -> io::Result<IoUring> {
     }
 }
 
-fn encode(raw: &Raw) -> squeue::Entry {
+fn encode(raw: &Raw, registered: &[Range<usize>]) -> squeue::Entry {
     match *raw {
-        Raw::Read { fd, iov, count, offset } => encode_read(fd, iov, count, offset),
+        Raw::Read { fd, iov, count, offset } => {
+            let fd = types::Fd(fd);
+            match One::of(iov, count, registered) {
+                Some(One { ptr, len, index: Some(index) }) => {
+                    opcode::ReadFixed::new(fd, ptr, len, index).offset(offset).build()
+                }
+                Some(One { ptr, len, index: None }) => {
+                    opcode::Read::new(fd, ptr, len).offset(offset).build()
+                }
+                None => opcode::Readv::new(fd, iov.cast(), count as u32).offset(offset).build(),
+            }
+        }
         Raw::Write { fd, iov, count, offset, dsync } => {
+            let fd = types::Fd(fd);
             let flags = if dsync { libc::RWF_DSYNC } else { 0 };
-            encode_write(fd, iov, count, offset, flags)
+            match One::of(iov, count, registered) {
+                Some(One { ptr, len, index: Some(index) }) => {
+                    let write = opcode::WriteFixed::new(fd, ptr, len, index);
+                    write.offset(offset).rw_flags(flags).build()
+                }
+                Some(One { ptr, len, index: None }) => {
+                    opcode::Write::new(fd, ptr, len).offset(offset).rw_flags(flags).build()
+                }
+                None => {
+                    let write = opcode::Writev::new(fd, iov.cast(), count as u32);
+                    write.offset(offset).rw_flags(flags).build()
+                }
+            }
         }
         Raw::Fdatasync { fd } => {
             opcode::Fsync::new(types::Fd(fd)).flags(types::FsyncFlags::DATASYNC).build()
@@ -286,33 +332,24 @@ fn encode(raw: &Raw) -> squeue::Entry {
     }
 }
 
-/// One vector goes as a plain read: the kernel then imports no vector array.
-fn encode_read(fd: RawFd, iov: *const IoVec, count: usize, offset: u64) -> squeue::Entry {
-    if count == 1 {
-        // SAFETY: the slot that holds the vector is alive and at rest; see `Raw`.
-        let one = unsafe { *iov };
-        if let Ok(len) = u32::try_from(one.len) {
-            return opcode::Read::new(types::Fd(fd), one.ptr, len).offset(offset).build();
-        }
-    }
-    opcode::Readv::new(types::Fd(fd), iov.cast(), count as u32).offset(offset).build()
+/// A transfer of one vector, which the kernel takes without importing an array of them.
+struct One {
+    ptr: *mut u8,
+    len: u32,
+    /// Of the registered memory that it lies in.
+    index: Option<u16>,
 }
 
-fn encode_write(
-    fd: RawFd,
-    iov: *const IoVec,
-    count: usize,
-    offset: u64,
-    flags: i32,
-) -> squeue::Entry {
-    if count == 1 {
-        // SAFETY: as in `encode_read`.
-        let one = unsafe { *iov };
-        if let Ok(len) = u32::try_from(one.len) {
-            let write = opcode::Write::new(types::Fd(fd), one.ptr, len);
-            return write.offset(offset).rw_flags(flags).build();
+impl One {
+    fn of(iov: *const IoVec, count: usize, registered: &[Range<usize>]) -> Option<Self> {
+        if count != 1 {
+            return None;
         }
+        // SAFETY: the slot that holds the vector is alive and at rest; see `Raw`.
+        let one = unsafe { *iov };
+        let range = one.ptr as usize..one.ptr as usize + one.len;
+        let holds = |run: &Range<usize>| run.start <= range.start && range.end <= run.end;
+        let index = registered.iter().position(holds).map(|index| index as u16);
+        Some(Self { ptr: one.ptr, len: u32::try_from(one.len).ok()?, index })
     }
-    let write = opcode::Writev::new(types::Fd(fd), iov.cast(), count as u32);
-    write.offset(offset).rw_flags(flags).build()
 }

@@ -76,6 +76,8 @@ pub(crate) struct Slot {
     pub(crate) active: bool,
     /// The step that is out awaits readiness only.
     pub(crate) polling: bool,
+    /// Its step is a copy between memory and memory.
+    pub(crate) is_copied: bool,
     /// Its end was asked for: an error of any kind means cancelled.
     pub(crate) cancelled: bool,
     /// An injected error that replaces the result.
@@ -103,6 +105,7 @@ impl Slot {
             tries: 0,
             active: false,
             polling: false,
+            is_copied: false,
             cancelled: false,
             fate: None,
         })

@@ -70,6 +70,38 @@ fn vectors_beyond_the_systems_limit_are_moved_whole() {
 }
 
 #[test]
+fn memory_that_is_registered_holds_what_any_other_does() {
+    const KIB: usize = 1 << 10;
+    everywhere(|dir, backend| {
+        let path = file(dir, "m", 2 * MIB);
+        let mut caller = Caller::new([open(path.to_str().unwrap())], backend);
+        let mut memory = Buffer::new(MIB, 0);
+        let start = memory.iov().ptr;
+        let part = |at: usize, len: usize| IoVec::new(start.wrapping_add(at * KIB), len * KIB);
+        // SAFETY: the buffer outlives the queue.
+        unsafe { caller.queue.register(&[part(0, 256), part(256, 256)]) };
+        // In each of the two, over both, over the end of the second, and in none.
+        for (round, at) in [64, 320, 192, 448, 768].into_iter().enumerate() {
+            memory.bytes_mut().fill(0);
+            let offset = (round * 128 * KIB) as u64;
+            let read = Op::Read { member: 0, offset, iov: &[part(at, 128)] };
+            assert_eq!(caller.call(read), 128 << 10);
+            let expected = |i: usize| match i.checked_sub(at * KIB) {
+                Some(i) if i < 128 * KIB => byte_at(round * 128 * KIB + i),
+                _ => 0,
+            };
+            assert!((0..MIB).all(|i| memory.bytes()[i] == expected(i)), "read at {at} KiB");
+            let copy = MIB as u64 + offset;
+            let write = Op::Write { member: 0, offset: copy, iov: &[part(at, 128)], fua: true };
+            assert_eq!(caller.call(write), 128 << 10);
+            let written = caller.read(0, copy, 128 * KIB).unwrap();
+            assert!(written == memory.bytes()[at * KIB..][..128 * KIB], "written at {at} KiB");
+        }
+        drop(caller);
+    });
+}
+
+#[test]
 fn more_operations_than_the_queue_is_deep_all_complete() {
     everywhere(|dir, backend| {
         const COUNT: usize = 1000;

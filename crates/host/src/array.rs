@@ -390,7 +390,7 @@ struct Seat {
 impl Seat {
     fn take(index: usize, parts: &Parts, options: &Options) -> Result<Self, StartError> {
         let devices = parts.members.iter().map(|part| part.device.clone());
-        let queue = Queue::new(devices, options.backend, 256)?;
+        let mut queue = Queue::new(devices, options.backend, 256)?;
         let terms = CacheTerms::of(parts);
         let sizes = Sizes {
             behind: terms.behind_pages(),
@@ -400,6 +400,8 @@ impl Seat {
             shares: shares(options),
         };
         let memory = Memory::new(&sizes).map_err(refused("memory for buffers"))?;
+        // SAFETY: a core drops its queue before its memory.
+        unsafe { queue.register(&memory.for_requests()) };
         let (sender, inbox) = mpsc::channel();
         let peer = Peer { sender, waker: queue.handle() };
         let (runner, work) = mpsc::channel::<Runner>();

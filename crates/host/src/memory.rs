@@ -132,6 +132,11 @@ impl Memory {
         self.cache.bytes()
     }
 
+    /// Where requests find memory, as long as this is.
+    pub(crate) fn for_requests(&self) -> [IoVec; 2] {
+        [&self.pool, &self.shares].map(|pool| IoVec::new(pool.base(), pool.stats().capacity))
+    }
+
     /// The stripe cache's handle.
     pub(crate) fn scratch(&self) -> BufId {
         STRIPE_CACHE
