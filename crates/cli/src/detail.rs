@@ -270,7 +270,9 @@ fn service(out: &mut String, view: &View) {
         line!(out, "Stripe Cache Size", "{each}");
     }
     line!(out, "Buffers", "{}", of(memory.buffers_used, memory.buffers));
-    line!(out, "Resident Memory", "{}", mib(memory.resident));
+    if memory.resident > 0 {
+        line!(out, "Resident Memory", "{}", mib(memory.resident));
+    }
     line!(out, "Memory Locked", "{}", if memory.locked { "yes" } else { "no" });
 }
 

@@ -69,8 +69,8 @@ fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     // `clap_mangen` calls EXTRA what follows the options.
-    let page = String::from_utf8_lossy(&page);
-    let page = page.replace(".SH EXTRA\n", ".SH \"EXAMPLES AND EXIT CODES\"\n");
+    let page = String::from_utf8(page).expect("of strings");
+    let page = page.replace(".SH EXTRA\n", ".SH NOTES\n");
     fs::write(dir.join(man.get_filename()), page)
 }
 

@@ -398,8 +398,8 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         }
         if assembly.newly_degraded {
             errln!(
-                "lapstrake: nobody here knows of a failure of the members that are lacking: if the array was \
-                 in use without those that are here since, this is an old state of it"
+                "lapstrake: the members here do not know why the others are lacking: if the others were in \
+                 use without these since, this is an old state of the array"
             );
         }
         if assembly.lacks_journal {

@@ -111,8 +111,8 @@ fn fill(path: &Path) {
 
 fn ours(path: &Path, load: &Load, backend: Backend) -> Rate {
     let member = Member::open(&MemberSpec::whole(path), Access::ReadWrite).expect("open");
-    let mut queue = Queue::new([Arc::new(member)], backend, 64).expect("queue");
     let mut pool = Pool::new(load.depth * load.block, false).expect("pool");
+    let mut queue = Queue::new([Arc::new(member)], backend, 64).expect("queue");
     let buffers: Vec<IoVec> = (0..load.depth)
         .map(|_| {
             let buf = pool.alloc(load.block).expect("the pool is as large as all buffers");

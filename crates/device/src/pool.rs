@@ -61,7 +61,8 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// Maps and touches `bytes`, rounded up to pages; with `lock` keeps them from being swapped out.
+    /// Maps and touches `bytes`, rounded up to pages; with `lock`, for a pool that stays,
+    /// keeps them from being swapped out, in huge pages if there are such, and from children of the process.
     /// Where the system refuses the lock (RLIMIT_MEMLOCK), the pool is made all the same and
     /// [`Pool::locked`] says so.
     ///
@@ -71,7 +72,7 @@ impl Pool {
         let count = bytes.div_ceil(PAGE).max(1);
         let pages = u32::try_from(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let len = count * PAGE;
-        let start = map(len)?;
+        let start = map(len, lock)?;
         // SAFETY: our own mapping.
         let locked = lock && unsafe { libc::mlock(start.as_ptr().cast(), len) } == 0;
         let orders = (u32::BITS - pages.leading_zeros()) as usize;
@@ -174,7 +175,7 @@ impl Pool {
     }
 }
 
-fn map(len: usize) -> io::Result<NonNull<u8>> {
+fn map(len: usize, stays: bool) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new anonymous mapping at an address of the system's choice.
@@ -182,18 +183,23 @@ fn map(len: usize) -> io::Result<NonNull<u8>> {
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the new mapping. Copies through huge pages are faster by some percent; without them it does as well.
-    unsafe {
-        libc::madvise(start, len, libc::MADV_HUGEPAGE);
-        touch(start.cast(), len);
+    if stays {
+        // Copies through huge pages are faster by some percent, but finding one may take long. A child could not
+        // share what is registered with a ring: it would get a copy of all, in small pages, and leave us such.
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
+            // SAFETY: the new mapping. It is advice: refused, nothing else changes.
+            unsafe { libc::madvise(start, len, advice) };
+        }
     }
+    // SAFETY: `len` new bytes that nobody else knows of.
+    unsafe { touch(start.cast(), len) };
     Ok(NonNull::new(start.cast()).expect("mmap gives no null"))
 }
 
-/// Has the system find the pages, which read as zeros.
+/// Has the system find the pages of fresh memory.
 ///
 /// # Safety
-/// Writable memory that nobody uses yet.
+/// Writable memory that nobody uses yet, and of which every page begins with a zero.
 pub(crate) unsafe fn touch(start: *mut u8, len: usize) {
     for page in (0..len).step_by(PAGE) {
         // SAFETY: the caller's.

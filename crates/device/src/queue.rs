@@ -75,7 +75,7 @@ pub struct Queue {
     results: Vec<(usize, i32)>,
     delayed: BinaryHeap<Reverse<(Instant, usize)>>,
     driver: Driver,
-    /// Copies with a worker.
+    /// Slots that are [copying](Slot::copying).
     copies: usize,
     /// Beside a ring, for what it cannot carry; no thread until the first use.
     helpers: Workers,
@@ -112,15 +112,16 @@ impl Queue {
         })
     }
 
-    /// Names memory that most transfers will lie in, which makes them cheaper. At most once, before the first
-    /// operation.
+    /// Names memory that most transfers will lie in, which makes them cheaper: true if it does. At most once,
+    /// before the first operation.
     ///
     /// # Safety
     /// The memory must stay mapped as it is until the queue was dropped.
-    pub unsafe fn register(&mut self, memory: &[IoVec]) {
-        if let Driver::Ring(ring) = &mut self.driver {
+    pub unsafe fn register(&mut self, memory: &[IoVec]) -> bool {
+        match &mut self.driver {
             // SAFETY: the caller's.
-            unsafe { ring.register(memory) };
+            Driver::Ring(ring) => unsafe { ring.register(memory) },
+            Driver::Poller(_) => false,
         }
     }
 
@@ -277,7 +278,7 @@ impl Queue {
 
     fn absorb(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
-        self.copies -= usize::from(std::mem::take(&mut slot.is_copied));
+        self.copies -= usize::from(std::mem::take(&mut slot.copying));
         let socket = slot.member.is_none();
         let next = if std::mem::take(&mut slot.polling) && result >= 0 {
             // What it is ready for is no result.
@@ -324,11 +325,12 @@ impl Queue {
             }
             let raw = slot.step();
             let in_memory = slot.member.as_ref().is_some_and(|member| member.memory_backed());
-            let inline =
-                in_memory && (slot.total <= COPIED_MAX || BLOCKED.load(Ordering::Relaxed) == 0);
+            let is_copy = in_memory && matches!(raw, Raw::Read { .. } | Raw::Write { .. });
+            let is_small = in_memory && slot.total <= COPIED_MAX;
+            let inline = is_small || is_copy && BLOCKED.load(Ordering::Relaxed) == 0;
             if !inline {
-                slot.is_copied = in_memory;
-                self.copies += usize::from(in_memory);
+                slot.copying = is_copy;
+                self.copies += usize::from(is_copy);
                 return self.start(key, &raw);
             }
             // SAFETY: the pointers are the slot's own and those that `submit`'s caller vouches for.

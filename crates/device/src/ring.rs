@@ -88,21 +88,23 @@ impl Ring {
     }
 
     /// Has the kernel hold on to memory that most transfers will name, so that it need not look up its pages
-    /// for each. Where it refuses (a limit of locked memory), they go as all others. Called once, before the first
-    /// step.
+    /// for each; false where it refuses (a limit of locked memory, mostly), and they go as all others. Called once,
+    /// before the first step.
     ///
     /// # Safety
     /// The memory stays mapped as it is until the ring is dropped.
-    pub(crate) unsafe fn register(&mut self, memory: &[IoVec]) {
+    pub(crate) unsafe fn register(&mut self, memory: &[IoVec]) -> bool {
         let vectors: Vec<libc::iovec> = memory
             .iter()
             .map(|run| libc::iovec { iov_base: run.ptr.cast(), iov_len: run.len })
             .collect();
         // SAFETY: the caller's.
-        if unsafe { self.ring.submitter().register_buffers(&vectors) }.is_ok() {
+        let done = unsafe { self.ring.submitter().register_buffers(&vectors) }.is_ok();
+        if done {
             let range = |run: &IoVec| run.ptr as usize..run.ptr as usize + run.len;
             self.registered = memory.iter().map(range).collect();
         }
+        done
     }
 
     /// Queues a step; it reaches the kernel with the next [`Ring::turn`] at the latest.
@@ -349,7 +351,31 @@ impl One {
         let one = unsafe { *iov };
         let range = one.ptr as usize..one.ptr as usize + one.len;
         let holds = |run: &Range<usize>| run.start <= range.start && range.end <= run.end;
-        let index = registered.iter().position(holds).map(|index| index as u16);
+        let index = registered.iter().position(holds);
+        let index = index.and_then(|index| u16::try_from(index).ok());
         Some(Self { ptr: one.ptr, len: u32::try_from(one.len).ok()?, index })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_is_of_registered_memory_only_if_all_of_it_is() {
+        let registered = [0x1000..0x3000, 0x3000..0x4000];
+        let index = |start: usize, len: usize| {
+            let iov = [IoVec::new(std::ptr::without_provenance_mut(start), len)];
+            One::of(iov.as_ptr(), 1, &registered).and_then(|one| one.index)
+        };
+        assert_eq!(index(0x1000, 0x2000), Some(0));
+        assert_eq!(index(0x2fff, 1), Some(0));
+        assert_eq!(index(0x3000, 0x1000), Some(1));
+        assert_eq!(index(0x2000, 0x2000), None, "in both");
+        assert_eq!(index(0x3000, 0x1001), None, "over the end");
+        assert_eq!(index(0xfff, 2), None, "over the start");
+        assert_eq!(index(0x5000, 8), None);
+        let two = [IoVec::new(std::ptr::without_provenance_mut(0x1000), 8); 2];
+        assert!(One::of(two.as_ptr(), 2, &registered).is_none());
     }
 }

@@ -76,8 +76,8 @@ pub(crate) struct Slot {
     pub(crate) active: bool,
     /// The step that is out awaits readiness only.
     pub(crate) polling: bool,
-    /// Its step is a copy between memory and memory.
-    pub(crate) is_copied: bool,
+    /// The step that is out moves bytes between memory and memory.
+    pub(crate) copying: bool,
     /// Its end was asked for: an error of any kind means cancelled.
     pub(crate) cancelled: bool,
     /// An injected error that replaces the result.
@@ -105,7 +105,7 @@ impl Slot {
             tries: 0,
             active: false,
             polling: false,
-            is_copied: false,
+            copying: false,
             cancelled: false,
             fate: None,
         })
@@ -123,6 +123,7 @@ impl Slot {
         self.tries = 0;
         self.active = true;
         self.polling = false;
+        self.copying = false;
         self.cancelled = false;
         self.fate = None;
     }

@@ -74,12 +74,15 @@ fn memory_that_is_registered_holds_what_any_other_does() {
     const KIB: usize = 1 << 10;
     everywhere(|dir, backend| {
         let path = file(dir, "m", 2 * MIB);
-        let mut caller = Caller::new([open(path.to_str().unwrap())], backend);
         let mut memory = Buffer::new(MIB, 0);
+        let mut caller = Caller::new([open(path.to_str().unwrap())], backend);
         let start = memory.iov().ptr;
         let part = |at: usize, len: usize| IoVec::new(start.wrapping_add(at * KIB), len * KIB);
         // SAFETY: the buffer outlives the queue.
-        unsafe { caller.queue.register(&[part(0, 256), part(256, 256)]) };
+        let registered = unsafe { caller.queue.register(&[part(0, 256), part(256, 256)]) };
+        if backend == Backend::IoUring && !registered {
+            eprintln!("SKIPPED registered memory: the system refuses it");
+        }
         // In each of the two, over both, over the end of the second, and in none.
         for (round, at) in [64, 320, 192, 448, 768].into_iter().enumerate() {
             memory.bytes_mut().fill(0);
@@ -92,12 +95,12 @@ fn memory_that_is_registered_holds_what_any_other_does() {
             };
             assert!((0..MIB).all(|i| memory.bytes()[i] == expected(i)), "read at {at} KiB");
             let copy = MIB as u64 + offset;
-            let write = Op::Write { member: 0, offset: copy, iov: &[part(at, 128)], fua: true };
+            let write =
+                Op::Write { member: 0, offset: copy, iov: &[part(at, 128)], fua: round % 2 == 0 };
             assert_eq!(caller.call(write), 128 << 10);
             let written = caller.read(0, copy, 128 * KIB).unwrap();
             assert!(written == memory.bytes()[at * KIB..][..128 * KIB], "written at {at} KiB");
         }
-        drop(caller);
     });
 }
 

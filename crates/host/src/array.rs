@@ -304,7 +304,7 @@ impl Array {
             Some(Lead::new(supervisor, facts.clone(), counters.clone(), log.clone(), lead_memory));
         let mut threads = Vec::new();
         for (index, seat) in seats.into_iter().enumerate() {
-            let Seat { mut queue, memory, inbox, runner, thread, .. } = seat;
+            let Seat { memory, mut queue, inbox, runner, thread, .. } = seat;
             // Only the lead writes to it.
             if let Some(file) = parts.bitmap_file.clone().filter(|_| index == 0) {
                 queue.add_member(file);
@@ -378,6 +378,7 @@ fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 
 /// What a shard needs of the system.
 struct Seat {
+    /// As in `Core`, before `memory`.
     queue: Queue,
     memory: Memory,
     inbox: Receiver<Message>,
@@ -389,8 +390,6 @@ struct Seat {
 
 impl Seat {
     fn take(index: usize, parts: &Parts, options: &Options) -> Result<Self, StartError> {
-        let devices = parts.members.iter().map(|part| part.device.clone());
-        let mut queue = Queue::new(devices, options.backend, 256)?;
         let terms = CacheTerms::of(parts);
         let sizes = Sizes {
             behind: terms.behind_pages(),
@@ -400,8 +399,10 @@ impl Seat {
             shares: shares(options),
         };
         let memory = Memory::new(&sizes).map_err(refused("memory for buffers"))?;
-        // SAFETY: a core drops its queue before its memory.
-        unsafe { queue.register(&memory.for_requests()) };
+        let devices = parts.members.iter().map(|part| part.device.clone());
+        let mut queue = Queue::new(devices, options.backend, 256)?;
+        // SAFETY: the queue is dropped before the memory: here, in `Seat`, `CoreParts` and `Core`.
+        unsafe { queue.register(&[memory.pool()]) };
         let (sender, inbox) = mpsc::channel();
         let peer = Peer { sender, waker: queue.handle() };
         let (runner, work) = mpsc::channel::<Runner>();

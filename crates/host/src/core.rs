@@ -107,6 +107,7 @@ pub(crate) struct Core {
     pub index: usize,
     pub peers: Arc<[Peer]>,
     pub engine: Shard,
+    /// Before `memory`, so that it is dropped first: that is registered with its ring.
     pub queue: Queue,
     pub memory: Memory,
     pub clients: Slab<ClientState>,
@@ -145,6 +146,7 @@ pub(crate) struct CoreParts {
     pub index: usize,
     pub peers: Arc<[Peer]>,
     pub engine: Shard,
+    /// Before `memory`, so that it is dropped first: that is registered with its ring.
     pub queue: Queue,
     pub memory: Memory,
     pub counters: Arc<Counters>,

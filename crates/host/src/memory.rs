@@ -132,9 +132,9 @@ impl Memory {
         self.cache.bytes()
     }
 
-    /// Where requests find memory, as long as this is.
-    pub(crate) fn for_requests(&self) -> [IoVec; 2] {
-        [&self.pool, &self.shares].map(|pool| IoVec::new(pool.base(), pool.stats().capacity))
+    /// Where most requests find memory; valid while this lives.
+    pub(crate) fn pool(&self) -> IoVec {
+        IoVec::new(self.pool.base(), self.pool.stats().capacity)
     }
 
     /// The stripe cache's handle.

@@ -162,6 +162,8 @@ pub struct MemoryView {
     pub buffers: u64,
     pub buffers_used: u64,
     pub locked: bool,
+    /// Zero if it is not known.
+    #[serde(default)]
     pub resident: u64,
 }
 
