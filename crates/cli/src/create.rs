@@ -2,13 +2,13 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{MemberSpec, quoted};
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, PrepareError, Prepared, prepare};
 use lapstrake_metadata::create::{CreateError, MemberPlan, Policy};
 use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -347,34 +347,6 @@ fn place(member: &MemberPlan) -> String {
     member.superblock.role().to_string()
 }
 
-/// A word as a shell takes it.
-pub fn quoted(word: impl AsRef<OsStr>) -> String {
-    let word = word.as_ref();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    match word.to_str() {
-        Some(word) if !word.is_empty() && word.chars().all(is_plain) => return word.to_owned(),
-        Some(word) if !word.contains(char::is_control) => {
-            return format!("'{}'", word.replace('\'', r"'\''"));
-        }
-        _ => {}
-    }
-    // As bash, zsh and ksh take it; it does nothing to the terminal.
-    let escaped =
-        |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-    let mut text = String::from("$'");
-    for chunk in word.as_encoded_bytes().utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\'' | '\\' => text.extend(['\\', c]),
-                c if c.is_control() => text += &escaped(c.to_string().as_bytes()),
-                c => text.push(c),
-            }
-        }
-        text += &escaped(chunk.invalid());
-    }
-    text + "'"
-}
-
 fn report(wanted: &NewArray, prepared: &Prepared) -> Value {
     let plan = prepared.plan();
     let first = plan.members.first().map(|member| &member.superblock);
@@ -420,7 +392,6 @@ fn array_bytes(geometry: &Geometry) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn device_names_become_mdadms_names() {
@@ -432,14 +403,5 @@ mod tests {
         for bad in ["", "a/b", "/dev/md/", "a\nb", &"x".repeat(33)] {
             assert!(named(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn shell_words_survive() {
-        assert_eq!(quoted("a.img@1M+2M"), "a.img@1M+2M");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
-        assert_eq!(quoted("a\u{1b}[2J'\\b"), r"$'a\x1b[2J\'\\b'");
-        assert_eq!(quoted(OsStr::from_bytes(b"m\xe9m\xc3\xa9")), r"$'m\xe9mé'");
     }
 }

@@ -68,9 +68,11 @@ fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     let man = Man::new(command.clone());
     let mut page = Vec::new();
     man.render(&mut page)?;
-    // `clap_mangen` calls EXTRA what follows the options.
-    let page = String::from_utf8(page).expect("of strings");
-    let page = page.replace(".SH EXTRA\n", ".SH NOTES\n");
+    // `clap_mangen` calls EXTRA what follows the options, and lets its lines, which are commands, be broken.
+    let mut page = String::from_utf8(page).expect("of strings");
+    if let Some((before, notes)) = page.split_once(".SH EXTRA\n") {
+        page = format!("{before}.SH NOTES\n.nf\n{}", notes.replacen("\n.SH ", "\n.fi\n.SH ", 1));
+    }
     fs::write(dir.join(man.get_filename()), page)
 }
 

@@ -1,10 +1,9 @@
 //! `lapstrake scan`.
 
-use crate::create::quoted;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options;
 use crate::text;
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{MemberSpec, quoted};
 use lapstrake_host::describe;
 use lapstrake_host::scan::{self, Found, FoundArray, Look, Standing};
 use lapstrake_metadata::Superblock;

@@ -3,6 +3,7 @@
 use crate::exit::{Exit, Outcome};
 use crate::status::view::View;
 use crate::target::Target;
+use lapstrake_device::quoted;
 use serde_json::json;
 
 /// The end of a command's help.
@@ -113,8 +114,13 @@ impl Command {
             match self {
                 Self::Resume(_) => outln!("{name}: {}", was.map_or_else(String::new, resumed)),
                 Self::Idle(_) => outln!("{name}: idle"),
-                Self::Freeze(_) => outln!("{name}: frozen until `lapstrake resume {name}`"),
-                _ => outln!("{name}: {action} has begun; `lapstrake wait {name}` waits for it"),
+                Self::Freeze(_) => {
+                    outln!("{name}: frozen until `lapstrake resume {}`", quoted(name));
+                }
+                _ => outln!(
+                    "{name}: {action} has begun; `lapstrake wait {}` waits for it",
+                    quoted(name)
+                ),
             }
         }
         Ok(Exit::Done)
@@ -127,7 +133,7 @@ fn resumed(was: View) -> String {
     match &was.sync {
         _ if !was.is("frozen") => "nothing was frozen".into(),
         Some(sync) => {
-            format!("{} goes on; `lapstrake wait {name}` waits for it", sync.action)
+            format!("{} goes on; `lapstrake wait {}` waits for it", sync.action, quoted(name))
         }
         None => "frozen no more".into(),
     }

@@ -5,6 +5,7 @@ use crate::status::view::{MemberView, SyncView, View};
 use crate::target::Target;
 use crate::text;
 use indicatif::{ProgressBar, ProgressStyle};
+use lapstrake_device::quoted;
 use lapstrake_geometry::Level;
 use serde_json::json;
 use std::mem;
@@ -149,7 +150,7 @@ fn exit(view: &View) -> Exit {
 fn told(view: &View) -> String {
     let state = view.state.join(", ");
     if let Some(sync) = &view.sync {
-        let (action, name) = (&sync.action, &view.name);
+        let (action, name) = (&sync.action, quoted(&view.name));
         return format!("{action} is frozen until `lapstrake resume {name}`; the array is {state}");
     }
     let last = view.last_sync.as_ref().map(|last| format!("{} {}", last.action, last.result));
@@ -196,7 +197,7 @@ fn ranges(view: &View) -> String {
         text += &format!("  and {more} more ranges, which --report FILE has\n");
     }
     if view.mismatches_omitted > 0 {
-        let (omitted, name) = (view.mismatches_omitted, &view.name);
+        let (omitted, name) = (view.mismatches_omitted, quoted(&view.name));
         text += &match is_mended {
             true => format!("  and {omitted} ranges that are on no list\n"),
             false => format!(

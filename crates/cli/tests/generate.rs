@@ -28,8 +28,9 @@ fn every_command_gets_a_page() {
     for command in COMMANDS {
         let page = lab.read(&format!("man1/lapstrake-{command}.1"));
         let page = String::from_utf8(page).unwrap();
-        assert!(page.contains(".SH NOTES"), "{command}: {page}");
-        assert!(page.contains("Exit codes:"), "{command}: {page}");
+        assert!(page.contains(".SH NOTES\n.nf\n"), "{command}: {page}");
+        let (notes, _) = page.split_once(".SH VERSION").unwrap();
+        assert!(notes.contains("Exit codes:") && notes.ends_with(".fi\n"), "{command}: {page}");
     }
     assert!(support::exists(lab.path("man1/lapstrake.1")));
 }

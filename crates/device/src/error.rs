@@ -114,11 +114,20 @@ fn next_step(refusal: &io::Error) -> &'static str {
     }
 }
 
+/// The same where a file may be made.
+fn next_place(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::NotFound => "; make its directory first",
+        io::ErrorKind::IsADirectory => "; name a file",
+        _ => next_step(refusal),
+    }
+}
+
 /// An overlay file that cannot be used. It was not changed, and the members never are.
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
     /// The system refused an operation on the file.
-    #[error("overlay {}: cannot {action}: {source}{}", path.display(), next_step(source))]
+    #[error("overlay {}: cannot {action}: {source}{}", path.display(), next_place(source))]
     Io {
         /// The overlay's path.
         path: PathBuf,
@@ -201,7 +210,7 @@ pub enum OverlayError {
     /// A member was written behind the overlay's back.
     #[error(
         "overlay {}: {member} was written to since the overlay was made, so that they do not fit \
-         together any more",
+         together any more; for a new overlay name a file that does not exist yet",
         path.display()
     )]
     Changed {

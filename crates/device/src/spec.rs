@@ -132,6 +132,35 @@ pub fn harmless(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }
 
+/// A word as a shell takes it.
+#[must_use]
+pub fn quoted(word: impl AsRef<OsStr>) -> String {
+    let word = word.as_ref();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    match word.to_str() {
+        Some(word) if !word.is_empty() && word.chars().all(is_plain) => return word.to_owned(),
+        Some(word) if !word.contains(char::is_control) => {
+            return format!("'{}'", word.replace('\'', r"'\''"));
+        }
+        _ => {}
+    }
+    // As bash, zsh and ksh take it; it does nothing to the terminal.
+    let escaped =
+        |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    let mut text = String::from("$'");
+    for chunk in word.as_encoded_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\'' | '\\' => text.extend(['\\', c]),
+                c if c.is_control() => text += &escaped(c.to_string().as_bytes()),
+                c => text.push(c),
+            }
+        }
+        text += &escaped(chunk.invalid());
+    }
+    text + "'"
+}
+
 /// Parses digits with an optional K, M, G or T (either case), powers of 1024, into bytes.
 ///
 /// # Errors
@@ -195,6 +224,15 @@ mod tests {
     fn an_argument_that_is_not_utf8_reads_back() {
         let spec = MemberSpec::from_os_str(OsStr::from_bytes(b"m\xe9moire@1M+2M")).unwrap();
         assert_eq!(MemberSpec::from_os_str(&spec.argument()), Ok(spec));
+    }
+
+    #[test]
+    fn shell_words_survive() {
+        assert_eq!(quoted("a.img@1M+2M"), "a.img@1M+2M");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("a\u{1b}[2J'\\b"), r"$'a\x1b[2J\'\\b'");
+        assert_eq!(quoted(OsStr::from_bytes(b"m\xe9m\xc3\xa9")), r"$'m\xe9mé'");
     }
 
     #[test]

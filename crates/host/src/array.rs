@@ -193,8 +193,11 @@ pub enum StartError {
     },
     /// A queue could not be made.
     #[error(
-        "no I/O queue: {0}; nothing was written; fewer --shards need fewer descriptors and less locked memory, \
-         and --backend threads needs no io_uring"
+        "no I/O queue: {0}; nothing was written{next}",
+        next = match .0 {
+            QueueError::BackendName(_) => "",
+            _ => "; fewer --shards need fewer descriptors and less locked memory, and --backend threads needs no io_uring",
+        }
     )]
     Queue(#[from] QueueError),
     /// Memory or a thread was refused.
@@ -212,6 +215,7 @@ pub enum StartError {
 
 /// What does not change while the array runs.
 pub(crate) struct Facts {
+    /// As a shell takes it, for commands that are proposed.
     pub name: String,
     pub has_control: bool,
     pub redundant: bool,

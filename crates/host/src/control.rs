@@ -15,7 +15,7 @@ use crate::array::Handle;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
 use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Settings};
-use lapstrake_device::{MemberSpec, lies_on};
+use lapstrake_device::{MemberSpec, lies_on, quoted};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -51,7 +51,7 @@ pub enum ControlError {
     /// Another server has the name.
     #[error(
         "an array named {name:?} is being served already (control socket {}); choose another \
-         --name, or stop that one with `lapstrake stop {name}`", path.display()
+         --name, or stop that one with `lapstrake stop {}`", path.display(), quoted(name)
     )]
     Taken {
         /// The name.
@@ -505,7 +505,7 @@ fn answer(line: &[u8], served: &Served) -> Value {
 fn stop(request: &Value, served: &Served) -> Result<Value, String> {
     let force = flag(request, "force")?;
     let Deleted { paths, is_end, overlay } = served.handle.deleted();
-    let name = || served.handle.detail().map_or("NAME".into(), |detail| detail.name);
+    let name = || served.handle.detail().map_or("NAME".into(), |detail| quoted(detail.name));
     if !force && let Some(file) = served.file.as_ref().filter(|file| (file.stays_open)()) {
         return Err(format!(
             "{} is open (by a loop device, another array or a program); it serves on, nothing was changed; unmount \

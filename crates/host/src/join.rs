@@ -9,7 +9,7 @@ use crate::{
     open::{occupied_around, open_all, probe, read_bad_blocks},
     status::MemberDetail,
 };
-use lapstrake_device::{Access, Member, MemberSpec, overlaps};
+use lapstrake_device::{Access, Member, MemberSpec, overlaps, quoted};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, create::spare};
 
@@ -126,7 +126,9 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
         return Ok(());
     };
     let next = match known.state {
-        "faulty" => format!("; `lapstrake remove {} {}` comes first", detail.name, known.number),
+        "faulty" => {
+            format!("; `lapstrake remove {} {}` comes first", quoted(&detail.name), known.number)
+        }
         _ => String::new(),
     };
     Err(format!(

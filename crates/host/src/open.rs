@@ -176,7 +176,7 @@ pub enum OpenArrayError {
     /// The write-intent bitmap cannot be used.
     #[error(
         "the write-intent bitmap of {place} cannot be used: {error}; nothing was written; with --read-only, or by \
-         `lapstrake cat`, the array can be read without it"
+         `lapstrake cat`, and no --bitmap, the array can be read without it"
     )]
     Bitmap {
         /// Where it was read.

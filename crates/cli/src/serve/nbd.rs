@@ -140,10 +140,10 @@ fn remove_stale(path: &Path) -> Result<(), Failure> {
         |what: &str| Failure::new(format!("{}: {what}; nothing was changed", path.display()));
     let Ok(meta) = path.symlink_metadata() else { return Ok(()) };
     if !meta.file_type().is_socket() {
-        return Err(failed("is there already, and is no socket"));
+        return Err(failed("is there already, and is no socket: choose another place"));
     }
     if is_served(path) {
-        return Err(failed("another server listens there"));
+        return Err(failed("another server listens there: stop it, or choose another place"));
     }
     std::fs::remove_file(path).map_err(|error| failed(&error.to_string()))
 }

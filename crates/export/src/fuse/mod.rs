@@ -98,6 +98,7 @@ pub enum FuseError {
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENOTCONN) => " (the mount of a server that died; `fusermount3 -u` removes it)",
+        Some(libc::ENOENT) => "; make its directory first",
         _ => "",
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     memory,
     status::{Detail, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
 };
+use lapstrake_device::quoted;
 use lapstrake_engine::FULLY_TRUSTED;
 use lapstrake_geometry::{Geometry, Layout};
 use lapstrake_metadata::{Role, Superblock, uuid_text};
@@ -118,7 +119,7 @@ pub(super) fn facts(parts: &Parts, options: &Options) -> Facts {
     let is_logged = parts.log_signature().is_some() || parts.replays;
     let cache = CacheTerms::of(parts);
     Facts {
-        name: parts.name.clone(),
+        name: quoted(&parts.name),
         has_control: options.has_control,
         redundant: parts.geometry.level().has_redundancy(),
         is_logged,

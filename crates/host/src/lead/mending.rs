@@ -241,10 +241,12 @@ impl Lead {
         }
         let worn = supervisor.backed_by(MemberId(id as u16)).filter(|_| !force);
         if let Some(worn) = worn.filter(|_| standing == Standing::InSync) {
-            let worn = &self.members[usize::from(worn.0)].path;
+            let id = usize::from(worn.0);
+            let number = self.number(id).map_or("MEMBER".into(), |number| number.to_string());
+            let worn = &self.members[id].path;
             return Err(format!(
                 "{name} is not failed: {worn} has bad blocks on record, and what it lacks there may be nowhere but on \
-                 {name}; `lapstrake replace {} {worn}` first, or `lapstrake fail --force` if the member is past \
+                 {name}; `lapstrake replace {} {number}` first, or `lapstrake fail --force` if the member is past \
                  saving; nothing was changed",
                 self.facts.name
             ));
@@ -336,12 +338,13 @@ impl Lead {
             let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
             if !supervisor.handle_remove(now, MemberId(id as u16)) {
                 let (path, array) = (&self.members[id].path, &self.facts.name);
+                let number = self.number(id).map_or("MEMBER".into(), |number| number.to_string());
                 return Err(match self.standing(id) {
                     Some(Standing::Journal) => {
                         format!("{path} is the journal; {}", self.without_journal())
                     }
                     _ => format!(
-                        "{path} is in use; `lapstrake fail {array} {path}` first; nothing was changed"
+                        "{path} is in use; `lapstrake fail {array} {number}` first; nothing was changed"
                     ),
                 });
             }
