@@ -137,7 +137,10 @@ pub enum OverlayError {
         source: io::Error,
     },
     /// No regular file.
-    #[error("overlay {}: not a regular file; name one that is an overlay, or that does not exist yet", path.display())]
+    #[error(
+        "overlay {}: not a regular file; name one that is an overlay, or that does not exist yet",
+        path.display()
+    )]
     Kind {
         /// The overlay's path.
         path: PathBuf,

@@ -50,7 +50,8 @@ pub enum Backend {
 /// Longest transfer, in bytes, between memory and memory that the submitting thread does itself in any
 /// case.
 const COPIED_MAX: u64 = 32 << 10;
-/// The process's queues that block in [`Queue::wait`] and have no copy with a worker. A hint: nothing but speed hangs on it.
+/// The process's queues that block in [`Queue::wait`] and have no copy with a worker. A hint: nothing but speed
+/// hangs on it.
 static BLOCKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Threads beside a ring: an overlay's flush must not hold up its reads.

@@ -35,8 +35,7 @@ impl MemberSpec {
     /// [`SpecError`] names the part that cannot be understood.
     pub fn from_os_str(text: &OsStr) -> Result<Self, SpecError> {
         let bytes = text.as_bytes();
-        let at = bytes.iter().rposition(|&b| b == b'@');
-        let window = at.filter(|&at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit));
+        let window = window_at(bytes);
         let path_end = window.unwrap_or(bytes.len());
         if path_end == 0 {
             return Err(SpecError::NoPath { text: text.to_string_lossy().into_owned() });
@@ -74,11 +73,7 @@ impl MemberSpec {
     /// The argument that [`MemberSpec::from_os_str`] reads back as it.
     #[must_use]
     pub fn argument(&self) -> OsString {
-        let is_window_like = || {
-            let bytes = self.path.as_os_str().as_bytes();
-            let at = bytes.iter().rposition(|&b| b == b'@');
-            at.is_some_and(|at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
-        };
+        let is_window_like = || window_at(self.path.as_os_str().as_bytes()).is_some();
         let mut text = self.path.clone().into_os_string();
         match self.size {
             Some(size) => text.push(format!("@{}+{size}", self.offset)),
@@ -103,6 +98,12 @@ impl MemberSpec {
         let path = found.map_or_else(|| std::path::absolute(&self.path), Ok)?;
         Ok(Self { path, ..self.clone() })
     }
+}
+
+/// Where a window begins: at the last `@`, if a digit follows.
+fn window_at(bytes: &[u8]) -> Option<usize> {
+    let at = bytes.iter().rposition(|&b| b == b'@');
+    at.filter(|&at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
 }
 
 /// A file by its directory's path without links.

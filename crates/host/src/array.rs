@@ -196,7 +196,8 @@ pub enum StartError {
         "no I/O queue: {0}; nothing was written{next}",
         next = match .0 {
             QueueError::BackendName(_) => "",
-            _ => "; fewer --shards need fewer descriptors and less locked memory, and --backend threads needs no io_uring",
+            _ => "; fewer --shards need fewer descriptors and less locked memory, and --backend threads needs no \
+                  io_uring",
         }
     )]
     Queue(#[from] QueueError),

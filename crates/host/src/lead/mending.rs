@@ -214,6 +214,11 @@ impl Lead {
         names.iter().find(|name| name.starts_with('/')).unwrap_or(path)
     }
 
+    /// For a command that is proposed.
+    fn number_word(&self, id: usize) -> String {
+        self.number(id).map_or("MEMBER".into(), |number| number.to_string())
+    }
+
     fn number(&self, id: usize) -> Option<u32> {
         Some(self.supervisor.as_ref()?.members().nth(id)?.0.dev_number())
     }
@@ -242,7 +247,7 @@ impl Lead {
         let worn = supervisor.backed_by(MemberId(id as u16)).filter(|_| !force);
         if let Some(worn) = worn.filter(|_| standing == Standing::InSync) {
             let id = usize::from(worn.0);
-            let number = self.number(id).map_or("MEMBER".into(), |number| number.to_string());
+            let number = self.number_word(id);
             let worn = &self.members[id].path;
             return Err(format!(
                 "{name} is not failed: {worn} has bad blocks on record, and what it lacks there may be nowhere but on \
@@ -338,7 +343,7 @@ impl Lead {
             let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
             if !supervisor.handle_remove(now, MemberId(id as u16)) {
                 let (path, array) = (&self.members[id].path, &self.facts.name);
-                let number = self.number(id).map_or("MEMBER".into(), |number| number.to_string());
+                let number = self.number_word(id);
                 return Err(match self.standing(id) {
                     Some(Standing::Journal) => {
                         format!("{path} is the journal; {}", self.without_journal())
