@@ -286,13 +286,10 @@ fn tuning(out: &mut String, view: &View) {
         let now = device.read_ahead_kib().map_or_else(|why| why, |kib| format!("{kib}K now"));
         line!(out, device.name(), "{now}");
     }
-    for (label, program, options) in
-        [("ext4", "mkfs.ext4", &tuning.mkfs_ext4), ("XFS", "mkfs.xfs", &tuning.mkfs_xfs)]
-    {
-        if let Some(options) = options {
-            line!(out, label, "{program} {options}");
-        }
-    }
+    let Some(ext4) = &tuning.mkfs_ext4 else { return };
+    line!(out, "ext4", "mkfs.ext4 {ext4}");
+    let xfs = tuning.mkfs_xfs.as_deref().unwrap_or("takes no less than 300 MiB");
+    line!(out, "XFS", "mkfs.xfs {xfs}");
 }
 
 #[cfg(test)]

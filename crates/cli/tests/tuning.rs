@@ -24,17 +24,28 @@ fn detail(lab: &Lab) -> Value {
 
 #[test]
 fn filesystem_options_and_read_ahead_fit_the_array() {
-    for (create, read_ahead_kib, ext4, xfs) in [
-        ("-l5 -c64", 384, Some("-E stride=16,stripe_width=48"), Some("-d su=64k,sw=3")),
-        ("-l10 -p f2 -c512", 4096, Some("-E stride=128,stripe_width=512"), Some("-d su=512k,sw=4")),
-        ("-l1", 128, None, None),
+    for (create, mib, read_ahead_kib, ext4, xfs) in [
+        ("-l5 -c64", 32, 384, Some("-E stride=16,stripe_width=48"), None),
+        ("-l5 -c64", 128, 384, Some("-E stride=16,stripe_width=48"), Some("su=64k,sw=3,agcount=4")),
+        (
+            "-l10 -p f2 -c512",
+            1200,
+            4096,
+            Some("-E stride=128,stripe_width=512"),
+            Some("su=512k,sw=4"),
+        ),
+        ("-l1", 32, 128, None, None),
     ] {
-        let lab = Lab::new(&[32; 4]);
+        let lab = Lab::new(&[mib; 4]);
         let Some(server) = served(&lab, create, "m0 m1 m2 m3") else { return };
         let json = detail(&lab);
         let tuning = &json["tuning"];
+        let xfs = xfs.map(|shape| format!("-d {shape}"));
         assert_eq!(tuning["read_ahead_bytes"], read_ahead_kib << 10, "{create}");
-        assert_eq!((tuning["mkfs_ext4"].as_str(), tuning["mkfs_xfs"].as_str()), (ext4, xfs));
+        assert_eq!(
+            (tuning["mkfs_ext4"].as_str(), tuning["mkfs_xfs"].as_str()),
+            (ext4, xfs.as_deref())
+        );
         let text = lab.run("detail data").ok().out;
         let sectors = read_ahead_kib * 2;
         let mut lines = vec![format!(
@@ -42,11 +53,19 @@ fn filesystem_options_and_read_ahead_fit_the_array() {
         )];
         lines.push("Stripe Cache Size : 256 pages x 4 KiB x 4 members x 2 shards\n".into());
         lines.extend(ext4.map(|options| format!("ext4 : mkfs.ext4 {options}\n")));
-        lines.extend(xfs.map(|options| format!("XFS : mkfs.xfs {options}\n")));
+        lines.extend(match &xfs {
+            Some(options) => Some(format!("XFS : mkfs.xfs {options}\n")),
+            None => ext4.map(|_| "XFS : mkfs.xfs takes no less than 300 MiB\n".into()),
+        });
         for line in lines {
             assert!(text.contains(&line), "no {line:?} in {text}");
         }
         server.stop();
+        let Some(options) = xfs else { continue };
+        lab.file("like-it", json["array_bytes"].as_u64().unwrap());
+        if let Some(made) = lab.other(&format!("mkfs.xfs -N {options} like-it")) {
+            made.ok();
+        }
     }
 }
 

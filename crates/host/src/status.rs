@@ -235,23 +235,38 @@ pub struct Tuning {
     pub read_ahead_bytes: u64,
     /// Options of mkfs.ext4, for blocks of 4 KiB; none where the level has no chunks.
     pub mkfs_ext4: Option<String>,
-    /// Options of mkfs.xfs.
+    /// Options of mkfs.xfs; none too where the array is smaller than it takes.
     pub mkfs_xfs: Option<String>,
 }
 
 impl Tuning {
-    pub(crate) fn of(level: Level, layout: Layout, raid_disks: u16, chunk_bytes: u64) -> Self {
+    /// mkfs.xfs refuses less since xfsprogs 5.19.
+    const XFS_MIN: u64 = 300 << 20;
+    /// Below it mkfs.xfs may divide a striped device into allocation groups that are too small for its log,
+    /// and refuse it; into four, as it does any other device, it never is.
+    const XFS_SMALL: u64 = 2 << 30;
+
+    pub(crate) fn of(
+        level: Level,
+        layout: Layout,
+        raid_disks: u16,
+        chunk_bytes: u64,
+        array_bytes: u64,
+    ) -> Self {
         let row = row_chunks(level, layout, raid_disks).filter(|&row| row > 0).map(u64::from);
         let aligned = row.filter(|_| chunk_bytes > 0 && chunk_bytes.is_multiple_of(4096));
         let ext4 = |row: u64| {
             let stride = chunk_bytes / 4096;
             format!("-E stride={stride},stripe_width={}", stride * row)
         };
-        let xfs = |row: u64| format!("-d su={}k,sw={row}", chunk_bytes >> 10);
+        let xfs = |row: u64| {
+            let groups = if array_bytes < Self::XFS_SMALL { ",agcount=4" } else { "" };
+            format!("-d su={}k,sw={row}{groups}", chunk_bytes >> 10)
+        };
         Self {
             read_ahead_bytes: read_ahead(row.unwrap_or(0) * chunk_bytes),
             mkfs_ext4: aligned.map(ext4),
-            mkfs_xfs: aligned.map(xfs),
+            mkfs_xfs: aligned.filter(|_| array_bytes >= Self::XFS_MIN).map(xfs),
         }
     }
 }

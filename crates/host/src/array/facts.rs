@@ -103,6 +103,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
             sb.layout().unwrap_or(Layout::None),
             geometry.raid_disks(),
             sb.chunk().bytes(),
+            parts.bytes(),
         ),
         work: Work::default(),
         memory: MemoryUse {
