@@ -60,9 +60,12 @@ fn a_file_in_use_is_served_until_it_is_closed() {
     let said = served.hear();
     assert!(said.contains("unmounted, but somebody has it open still"), "{said}");
     assert!(!is_mounted(&served.file));
+    assert!(!served.file.exists(), "the one that the mount made goes though it is in use");
+    std::fs::write(&served.file, "").expect("written");
     file.write_all_at(b"still", 1000).expect("served");
     drop(file);
     assert_eq!(served.hear(), "the mount has ended");
+    assert!(served.file.exists(), "another one, of somebody else");
     assert_eq!(served.end(), "stopped clean");
 }
 

@@ -25,7 +25,10 @@ use memory::lock_all;
 use std::{
     ffi::CString,
     fs, io,
-    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -137,7 +140,7 @@ impl Users {
 
 /// A mounted array. Dropping it unmounts too, without a word.
 pub struct Mount {
-    path: PathBuf,
+    point: Arc<MountPoint>,
     unmounter: SessionUnmounter,
     end: Arc<End>,
     users: Arc<Users>,
@@ -160,7 +163,7 @@ impl Mount {
         file: &Path,
         log: Log,
     ) -> Result<Self, FuseError> {
-        let point = MountPoint::prepare(file)?;
+        let point = Arc::new(MountPoint::prepare(file)?);
         let refused = |what| move |source| FuseError::System { what, source };
         let device = Device::new(handle.outsider(), bytes, block.into())
             .map_err(refused("memory for FUSE requests"))?;
@@ -172,21 +175,20 @@ impl Mount {
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
         let end = Arc::new(End::default());
-        let (ending, words) = (end.clone(), log.clone());
+        let (ending, covered, words) = (end.clone(), point.clone(), log.clone());
         let run = move || {
             flush_others_last();
             if let Err(error) = session.run() {
-                words.say(&format!("{}: the FUSE session failed: {error}", point.path.display()));
+                words.say(&format!("{}: the FUSE session failed: {error}", covered.path.display()));
             }
-            drop(point);
+            covered.remove();
             ending.happen();
         };
         std::thread::Builder::new().name("fuse".into()).spawn(run).map_err(refused("a thread"))?;
         // Unmounts when dropped.
-        let mount = Self { path, unmounter, end, users };
-        let path = &mount.path;
+        let mount = Self { point, unmounter, end, users };
         // Its answer shows that all is there that serving needs.
-        fs::metadata(path).map_err(|source| FuseError::Mount { path: path.clone(), source })?;
+        fs::metadata(&path).map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         if let Err(error) = lock_all() {
             log.say(&format!(
                 "{}: the server's memory cannot be locked ({error}); a filesystem on the file may \
@@ -217,18 +219,22 @@ impl Mount {
     pub fn unmount(mut self) -> Result<(), FuseError> {
         match self.unmounter.unmount() {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.detach()?,
-            Err(source) => return Err(FuseError::Unmount { path: self.path.clone(), source }),
+            Err(source) => {
+                return Err(FuseError::Unmount { path: self.point.path.clone(), source });
+            }
             Ok(()) => {}
         }
+        // The session lasts while the file is in use, perhaps longer than this process.
+        self.point.remove();
         if self.end.wait(END_WAIT) {
             return Ok(());
         }
-        Err(FuseError::InUse { path: self.path.clone() })
+        Err(FuseError::InUse { path: self.point.path.clone() })
     }
 
     fn detach(&self) -> Result<(), FuseError> {
-        let failed = |source| FuseError::Unmount { path: self.path.clone(), source };
-        let path = CString::new(self.path.as_os_str().as_bytes())
+        let failed = |source| FuseError::Unmount { path: self.point.path.clone(), source };
+        let path = CString::new(self.point.path.as_os_str().as_bytes())
             .map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
         // SAFETY: a terminated string that lives through the call.
         if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } != 0 {
@@ -261,16 +267,17 @@ fn config(read_only: bool) -> Config {
 /// The file beneath the mount; removed with this if it was made here.
 struct MountPoint {
     path: PathBuf,
-    is_ours: bool,
+    /// The file that was made here; open, so that no other file gets its number.
+    made: Option<fs::File>,
 }
 
 impl MountPoint {
     fn prepare(file: &Path) -> Result<Self, FuseError> {
         let failed = |source| FuseError::MountPoint { path: file.to_path_buf(), source };
         let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-        let is_ours = match made {
-            Ok(_) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        let made = match made {
+            Ok(made) => Some(made),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
             Err(error) => return Err(failed(error)),
         };
         let meta = fs::metadata(file).map_err(failed)?;
@@ -282,17 +289,24 @@ impl MountPoint {
             fs::File::open(file).map_err(failed)?;
             return Err(FuseError::NotEmpty { path: file.to_path_buf() });
         }
-        Ok(Self { path: fs::canonicalize(file).map_err(failed)?, is_ours })
+        Ok(Self { path: fs::canonicalize(file).map_err(failed)?, made })
+    }
+
+    /// Removes the file that was made here, if it is what is to be seen, and is empty.
+    fn remove(&self) {
+        let id = |meta: &fs::Metadata| (meta.dev(), meta.ino());
+        let Some(Ok(made)) = self.made.as_ref().map(fs::File::metadata) else { return };
+        let seen = fs::symlink_metadata(&self.path);
+        if made.len() == 0 && seen.is_ok_and(|seen| id(&seen) == id(&made)) {
+            // Nothing is lost if it stays.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
 impl Drop for MountPoint {
     fn drop(&mut self) {
-        let empty = fs::metadata(&self.path).is_ok_and(|meta| meta.len() == 0);
-        if self.is_ours && empty {
-            // It may have been removed by somebody else.
-            let _ = fs::remove_file(&self.path);
-        }
+        self.remove();
     }
 }
 
