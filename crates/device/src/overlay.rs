@@ -111,7 +111,7 @@ pub fn overlay(
     };
     let bad = |error| OverlayError::Format { path: path.into(), error };
     let map = load(&file, header.layout()).map_err(io("read its tables"))?.map_err(bad)?;
-    let next = map.first_free().map_err(bad)?;
+    let next = map.first_free(len).map_err(bad)?;
     let bases: Vec<Arc<Member>> = bases.into_iter().map(|(base, _)| base).collect();
     let in_memory = probe::in_memory_fs(file.as_fd()) && bases.iter().all(|b| b.memory_backed());
     let (map, growth) = (RwLock::new(map), Mutex::new(next));
@@ -198,14 +198,13 @@ fn assign(
 fn load(file: &File, layout: Layout) -> io::Result<Result<Map, FormatError>> {
     let first = layout.tables.first().map_or(layout.data, |table| table.first);
     let (mut at, tables_end) = (first * BLOCK, layout.data * BLOCK);
-    let end = file.metadata()?.len() / BLOCK;
     let mut map = Map::new(layout);
     while let Some(data) = next_data(file, at)?.filter(|&data| data < tables_end) {
         at = data / BLOCK * BLOCK;
         let mut bytes = [0; 4096];
         // The file may end within its tables: the rest of them is zero.
         read_up_to(file, &mut bytes, at)?;
-        if let Err(error) = map.load(at / BLOCK, end, &bytes) {
+        if let Err(error) = map.load(at / BLOCK, &bytes) {
             return Ok(Err(error));
         }
         at += BLOCK;

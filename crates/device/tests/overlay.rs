@@ -284,10 +284,13 @@ fn a_damaged_table_is_refused() {
         }
     };
     assert!(matches!(damage(5, 2), FormatError::Entry { found: 2, .. }));
-    assert!(matches!(damage(5, 5), FormatError::Entry { found: 5, first: 3, end: 5, .. }));
+    assert_eq!(damage(5, 7), FormatError::Truncated { found: 5 * 4096, needed: 8 * 4096 });
     assert!(matches!(damage(5, u64::MAX), FormatError::Entry { .. }));
     assert!(matches!(damage(5, 4), FormatError::Shared(4)));
     assert!(matches!(damage(513, 1), FormatError::Entry { .. }), "behind the last block");
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3 * 4096).unwrap();
+    let cut = refused(&path, bases()).to_string();
+    assert!(cut.contains("it was cut short") && cut.contains("must have 20480"), "{cut}");
 }
 
 #[test]

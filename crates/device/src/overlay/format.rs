@@ -27,6 +27,8 @@ use std::ops::Range;
 pub(super) const BLOCK: u64 = 4096;
 /// Entries of one table page, which is a block.
 pub(super) const ENTRIES: u64 = BLOCK / 8;
+/// Blocks that a file can have.
+const BLOCKS_MAX: u64 = i64::MAX as u64 / BLOCK;
 /// Entry of a block that reads as in the base.
 pub(super) const IN_BASE: u64 = 0;
 /// Entry of a block that reads as zeroes. Any higher entry is the number of a block of the file.
@@ -64,7 +66,10 @@ pub enum FormatError {
     #[error("its version is {0}, and only {VERSION} is known")]
     Version(u32),
     /// Shorter than it must be.
-    #[error("it has {found} bytes of the {needed} that it must have")]
+    #[error(
+        "it was cut short, or is damaged: it has {found} bytes, and must have {needed} for what it says that \
+         it holds"
+    )]
     Truncated {
         /// Bytes that are there.
         found: u64,
@@ -88,7 +93,9 @@ pub enum FormatError {
         found: u64,
     },
     /// A table entry that leads nowhere.
-    #[error("its table is damaged: entry {entry} of page {page} is {found}, not in {first}..{end}")]
+    #[error(
+        "its table is damaged: entry {entry} of page {page} is {found}, which is no block of data"
+    )]
     Entry {
         /// Which page of the file.
         page: u64,
@@ -96,10 +103,6 @@ pub enum FormatError {
         entry: usize,
         /// Its value.
         found: u64,
-        /// The first block of data.
-        first: u64,
-        /// The block after the last.
-        end: u64,
     },
     /// Two entries name one block.
     #[error("its table is damaged: block {0} is in use twice")]
@@ -216,14 +219,14 @@ impl Layout {
         (block < self.data).then(|| (index, block - self.tables[index].first))
     }
 
-    /// Reads the table page at a block of the file; data reaches up to block `end`.
+    /// Reads the table page at a block of the file, however short that is.
     ///
     /// # Errors
     /// [`FormatError::Entry`].
     ///
     /// # Panics
     /// If `block` holds no table page ([`Self::locate`]).
-    pub fn page(&self, block: u64, end: u64, bytes: &[u8; 4096]) -> Result<Page, FormatError> {
+    pub fn page(&self, block: u64, bytes: &[u8; 4096]) -> Result<Page, FormatError> {
         let (table, page) = self.locate(block).expect("a table page");
         let entries = self.tables[table].blocks - page * ENTRIES;
         let mut values = [0; ENTRIES as usize];
@@ -233,11 +236,10 @@ impl Layout {
                 IN_BASE => true,
                 _ if entry as u64 >= entries => false,
                 ZEROES => true,
-                block => (self.data..end).contains(&block),
+                block => (self.data..BLOCKS_MAX).contains(&block),
             };
             if !valid {
-                let (found, first) = (*value, self.data);
-                return Err(FormatError::Entry { page: block, entry, found, first, end });
+                return Err(FormatError::Entry { page: block, entry, found: *value });
             }
         }
         Ok(values)
@@ -334,12 +336,12 @@ mod tests {
         let read = |entry: usize, value: u64| {
             let mut page = [0; ENTRIES as usize];
             page[entry] = value;
-            layout.page(1, 10, &encode_page(&page)).map(|read| assert_eq!(read, page))
+            layout.page(1, &encode_page(&page)).map(|read| assert_eq!(read, page))
         };
-        for good in [(0, 0), (0, 1), (7, 2), (7, 9), (8, 0)] {
+        for good in [(0, 0), (0, 1), (7, 2), (7, BLOCKS_MAX - 1), (8, 0)] {
             assert_eq!(read(good.0, good.1), Ok(()), "{good:?}");
         }
-        for bad in [(0, 10), (0, u64::MAX), (8, 1), (511, 2)] {
+        for bad in [(0, BLOCKS_MAX), (0, u64::MAX), (8, 1), (511, 2)] {
             assert!(matches!(read(bad.0, bad.1), Err(FormatError::Entry { .. })), "{bad:?}");
         }
     }

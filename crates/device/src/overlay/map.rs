@@ -3,7 +3,7 @@
 //! Invariant: an entry changes only from "in the base" to "zeroes" to a block of data, never back, so
 //! that a table page on disk that is a mixture of an old and a new one is a valid page.
 
-use super::format::{ENTRIES, FormatError, IN_BASE, Layout, Page, ZEROES, encode_page};
+use super::format::{BLOCK, ENTRIES, FormatError, IN_BASE, Layout, Page, ZEROES, encode_page};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a block's bytes are.
@@ -39,36 +39,35 @@ impl Map {
         Self { layout, tables, dirty: BTreeSet::new() }
     }
 
-    /// Takes in a page as it is in the file, at this block; data reaches up to block `end`.
+    /// Takes in a page as it is in the file, at this block.
     ///
     /// # Errors
     /// [`FormatError::Entry`].
-    pub(super) fn load(
-        &mut self,
-        block: u64,
-        end: u64,
-        bytes: &[u8; 4096],
-    ) -> Result<(), FormatError> {
+    pub(super) fn load(&mut self, block: u64, bytes: &[u8; 4096]) -> Result<(), FormatError> {
         let Some((base, page)) = self.layout.locate(block) else { return Ok(()) };
-        let entries = self.layout.page(block, end, bytes)?;
+        let entries = self.layout.page(block, bytes)?;
         if entries.iter().any(|&entry| entry != IN_BASE) {
             self.tables[base].insert(page, Box::new(entries));
         }
         Ok(())
     }
 
-    /// The first block of data that is free, with all after it.
+    /// The first block of data that is free, with all after it, in a file of `len` bytes.
     ///
     /// # Errors
-    /// [`FormatError::Shared`].
-    pub(super) fn first_free(&self) -> Result<u64, FormatError> {
+    /// [`FormatError::Shared`]; [`FormatError::Truncated`].
+    pub(super) fn first_free(&self, len: u64) -> Result<u64, FormatError> {
         let pages = self.tables.iter().flat_map(BTreeMap::values);
         let mut used: Vec<u64> =
             pages.flat_map(|page| page.iter().copied().filter(|&entry| entry > ZEROES)).collect();
         used.sort_unstable();
-        match used.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(FormatError::Shared(pair[0])),
-            None => Ok(used.last().map_or(self.layout.data, |last| last + 1)),
+        if let Some(pair) = used.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(FormatError::Shared(pair[0]));
+        }
+        match used.last().map(|last| last + 1) {
+            None => Ok(self.layout.data),
+            Some(end) if end * BLOCK <= len => Ok(end),
+            Some(end) => Err(FormatError::Truncated { found: len, needed: end * BLOCK }),
         }
     }
 
