@@ -62,7 +62,7 @@ pub enum OpenError {
         /// What it is instead.
         found: &'static str,
     },
-    /// The window begins or ends beyond the end.
+    /// The window ends beyond the end.
     #[error(
         "{}: window {offset}+{size} does not fit: {available} bytes are there; give an offset and a size within them",
         path.display()
@@ -74,6 +74,20 @@ pub enum OpenError {
         offset: u64,
         /// Window length in bytes.
         size: u64,
+        /// Length of the file or device in bytes.
+        available: u64,
+    },
+    /// The window begins at the end or beyond it.
+    #[error(
+        "{}: the window begins at byte {offset}, and the end of the file or device is byte {available}: nothing is \
+         in it; give an offset before that",
+        path.display()
+    )]
+    Beyond {
+        /// The member's path.
+        path: PathBuf,
+        /// Window start in bytes.
+        offset: u64,
         /// Length of the file or device in bytes.
         available: u64,
     },

@@ -565,9 +565,13 @@ fn window_size(spec: &MemberSpec, len: u64, block_size: u32) -> Result<u64, Open
     if !offset.is_multiple_of(u64::from(block_size)) {
         return Err(OpenError::Unaligned { path: path(), offset, block_size });
     }
-    let rest = len.checked_sub(offset);
-    let size = spec.size.or(rest).unwrap_or(0);
-    if rest.is_none_or(|rest| size > rest) {
+    // An empty file is told by who finds nothing in it.
+    if offset > 0 && offset >= len {
+        return Err(OpenError::Beyond { path: path(), offset, available: len });
+    }
+    let rest = len - offset;
+    let size = spec.size.unwrap_or(rest);
+    if size > rest {
         return Err(OpenError::Window { path: path(), offset, size, available: len });
     }
     Ok(size)

@@ -287,7 +287,9 @@ fn what_cannot_be_a_member_is_refused_with_its_reason() {
     let open = |spec: String| Member::open(&spec.parse().unwrap(), Access::ReadWrite).unwrap_err();
     let shown = path.display();
     assert!(matches!(open(format!("{shown}@0+2M")), OpenError::Window { available: 0x100000, .. }));
-    assert!(matches!(open(format!("{shown}@2M")), OpenError::Window { .. }));
+    assert!(matches!(open(format!("{shown}@2M")), OpenError::Beyond { available: 0x100000, .. }));
+    let at_end = open(format!("{shown}@1M")).to_string();
+    assert!(at_end.contains("the end of the file or device is byte 1048576"), "{at_end}");
     assert!(matches!(open(format!("{shown}@100+1K")), OpenError::Unaligned { .. }));
     assert!(matches!(open("/dev/null".into()), OpenError::Kind { .. }));
     assert!(matches!(open("/dev".into()), OpenError::Kind { .. }));
