@@ -381,6 +381,10 @@ fn a_bitmap_file_that_cannot_be_used_is_told_with_the_way_on() {
         let refused = lab.run(&format!("serve --name data m0 m1 --bitmap {file}"));
         assert!(refused.code == 1 && refused.err.contains("without --bitmap"), "{refused:?}");
     }
+    std::fs::write(lab.path("short"), &lab.read("bits")[..256]).unwrap();
+    let short = lab.run("serve --name data m0 m1 --bitmap short").err;
+    assert!(short.contains("short cannot be used: too short: it has 256 bytes, and "), "{short}");
+    assert!(short.contains("without --bitmap") && !short.contains("--read-only"), "{short}");
     // What is no bitmap is somebody's file.
     std::fs::write(lab.path("letter"), "precious\n").unwrap();
     let refused = lab.run("serve --name data m0 m1 --bitmap letter");

@@ -182,6 +182,28 @@ fn no_member_is_put_out_that_a_resync_still_needs() {
     server.stop();
 }
 
+#[test]
+fn a_member_that_cannot_be_spared_is_kept_with_a_way_on() {
+    let lab = Lab::new(&[12; 4]);
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    let server = lab.serve_data("m0 m1");
+    lab.run("fail data m1").ok();
+    let refused = lab.run("fail data m0");
+    assert!(
+        refused.code == 1 && refused.err.contains("`lapstrake add data MEMBER`"),
+        "{refused:?}"
+    );
+    lab.run("add data m2").ok();
+    lab.run("wait data --timeout 60").ok();
+    lab.run("fail data m0").ok();
+    server.stop();
+    lab.run("create data -l0 --force m2 m3").ok();
+    let server = lab.serve_data("m2 m3");
+    let refused = lab.run("fail data m3");
+    assert!(refused.code == 1 && refused.err.contains("serve the copy"), "{refused:?}");
+    server.stop();
+}
+
 /// What would be lost: what was written to the half that is taken over.
 #[test]
 fn the_other_half_of_a_split_mirror_is_not_written_over_unasked() {

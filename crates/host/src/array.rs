@@ -182,8 +182,8 @@ pub enum StartError {
     BitmapFile(BareError),
     /// What the journal holds cannot be brought to the members.
     #[error(
-        "the journal {member} cannot be replayed: {why}; what was written so far does no harm, and the next \
-         start begins anew; {JOURNAL_NEXT}"
+        "the journal {member} cannot be replayed: {why}; nothing was given up: the journal keeps what it holds, and \
+         the next start replays all of it again, so start the array again when the cause is gone; {JOURNAL_NEXT}"
     )]
     Journal {
         /// The journal.

@@ -73,8 +73,9 @@ pub struct Line {
 pub(crate) const BITMAP_BYTES_MAX: u64 = 1 << 30;
 
 /// What to do about a journal that cannot be used.
-pub(crate) const JOURNAL_NEXT: &str = "without it --force starts the array for reading only, and `lapstrake serve \
-                                       --force --without-journal` gives it up for good";
+pub(crate) const JOURNAL_NEXT: &str = "if it cannot be mended, leave it out of the members: --force then starts the \
+                                       array for reading only, and `lapstrake serve --force --without-journal` \
+                                       gives it up for good; what only it holds is lost with it";
 
 /// An array ready to be started.
 #[derive(Debug)]
@@ -176,7 +177,7 @@ pub enum OpenArrayError {
     /// The write-intent bitmap cannot be used.
     #[error(
         "the write-intent bitmap of {place} cannot be used: {error}; nothing was written; with --read-only, or by \
-         `lapstrake cat`, and no --bitmap, the array can be read without it"
+         `lapstrake cat`, the array can be read without it"
     )]
     Bitmap {
         /// Where it was read.
@@ -192,8 +193,8 @@ pub enum OpenArrayError {
     },
     /// The file of an external bitmap cannot be used.
     #[error(
-        "{0}; without --bitmap the array can be started all the same, and is then resynced as a whole if it was \
-         not stopped cleanly"
+        "{}; without --bitmap the array can be started all the same, and is then resynced as a whole if it was \
+         not stopped cleanly", of_file(.0)
     )]
     BitmapFile(Box<OpenArrayError>),
     /// A bad-block log cannot be used.
@@ -236,6 +237,16 @@ pub enum OpenArrayError {
     /// `LAPSTRAKE_FAULT` is not understood.
     #[error(transparent)]
     Fault(#[from] FaultError),
+}
+
+/// What is wrong with a bitmap's file, without what helps with an internal bitmap only.
+fn of_file(error: &OpenArrayError) -> String {
+    match error {
+        OpenArrayError::Bitmap { place, error } => {
+            format!("the write-intent bitmap {place} cannot be used: {error}; nothing was written")
+        }
+        error => error.to_string(),
+    }
 }
 
 fn join(errors: &[OpenError]) -> String {

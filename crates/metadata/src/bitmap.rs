@@ -79,7 +79,7 @@ on_disk! {
 #[non_exhaustive]
 pub enum BitmapError {
     /// Fewer bytes than the bitmap takes.
-    #[error("bitmap cut off: {found} bytes of {needed}")]
+    #[error("too short: it has {found} bytes, and {needed} are needed")]
     Truncated {
         /// Bytes given.
         found: u64,

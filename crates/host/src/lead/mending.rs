@@ -263,9 +263,20 @@ impl Lead {
                     self.without_journal()
                 ));
             }
+            let array = &self.facts.name;
+            let next = match self.facts.redundant {
+                true => format!(
+                    "`lapstrake add {array} MEMBER` if there is no spare, `lapstrake wait {array}` until what is \
+                     missing is rebuilt, and fail it then"
+                ),
+                false => format!(
+                    "to have it replaced, `lapstrake stop {array}`, copy it (ddrescue) and serve the copy in its \
+                     place"
+                ),
+            };
             return Err(format!(
-                "{name} is not failed: without it the array's data would not be complete; nothing \
-                 was changed"
+                "{name} is not failed: without it the array's data would not be complete; {next}; nothing was \
+                 changed"
             ));
         }
         self.member_detail(id).ok_or_else(|| READ_ONLY.into())
