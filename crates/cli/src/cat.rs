@@ -13,7 +13,7 @@ use reader::Reader;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -84,6 +84,7 @@ pub fn run(args: &Args) -> Outcome {
         ..args.which.request()
     };
     let opened = serve::assembled(open_whole(request), true)?;
+    let may_be_old = opened.assembly.newly_degraded;
     let log = Log::new(|line| errln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };
     let mut held = None;
@@ -103,7 +104,13 @@ pub fn run(args: &Args) -> Outcome {
             .collect();
         outln!(
             "{:#}",
-            json!({ "offset": args.offset, "bytes": bytes, "hole_bytes": holes, "unreadable": unreadable })
+            json!({
+                "offset": args.offset,
+                "bytes": bytes,
+                "hole_bytes": holes,
+                "unreadable": unreadable,
+                "may_be_old": may_be_old,
+            })
         );
     }
     tell_skipped(&skipped);
@@ -211,8 +218,14 @@ fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
         errln!("lapstrake: the array ends after {len} of the bytes asked for");
     }
     let mut output = match &args.output {
-        Some(path) => Output::file(path)
-            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
+        Some(path) => Output::file(path).map_err(|error| {
+            let next = match error.kind() {
+                ErrorKind::IsADirectory => "; name a file",
+                ErrorKind::NotFound => "; make its directory first",
+                _ => "",
+            };
+            Failure::new(format!("{}: cannot write to it: {error}{next}", path.display()))
+        })?,
         None => Output::stdout()?,
     };
     let mut progress = Progress::new(len, args.output.is_some());

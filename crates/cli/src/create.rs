@@ -2,14 +2,14 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
-use lapstrake_device::{MemberSpec, quoted};
+use lapstrake_device::{MemberSpec, quoted, quoted_path};
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, PrepareError, Prepared, prepare};
 use lapstrake_metadata::create::{CreateError, MemberPlan, Policy};
 use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 const HELP: &str = "\
 Examples:
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
     metadata: Version,
     /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: as mdadm]
-    #[arg(short, long, value_name = "internal|none|FILE", value_parser = options::bitmap)]
+    #[arg(short, long, value_name = "internal|none|FILE", value_parser = options::bitmap())]
     bitmap: Option<NewBitmap>,
     /// Device for a journal, which closes the write hole of raid4, 5 and 6
     #[arg(long, value_name = "DEV")]
@@ -327,13 +327,13 @@ impl Summary<'_> {
 
     fn serve_arguments(&self) -> String {
         let given = self.wanted.members.iter().flatten().chain(&self.wanted.journal);
-        let paths = given.map(|spec| quoted(spec.argument()));
+        let paths = given.map(|spec| quoted_path(spec.argument()));
         let mut words: Vec<String> = paths.collect();
         if !self.records_name() {
             words.insert(0, format!("--name {}", quoted(&self.wanted.name)));
         }
         if let NewBitmap::File(path) = &self.wanted.bitmap {
-            words.push(format!("--bitmap {}", quoted(path)));
+            words.push(format!("--bitmap {}", quoted_path(path)));
         }
         words.join(" ")
     }
@@ -350,8 +350,8 @@ fn place(member: &MemberPlan) -> String {
 fn report(wanted: &NewArray, prepared: &Prepared) -> Value {
     let plan = prepared.plan();
     let first = plan.members.first().map(|member| &member.superblock);
-    let bitmap: (Value, Option<&PathBuf>) = match &wanted.bitmap {
-        NewBitmap::File(path) => (json!("external"), Some(path)),
+    let bitmap: (Value, Option<Cow<'_, str>>) = match &wanted.bitmap {
+        NewBitmap::File(path) => (json!("external"), Some(path.to_string_lossy())),
         _ if first.is_some_and(|sb| sb.bitmap_sector().is_some()) => (json!("internal"), None),
         _ => (json!("none"), None),
     };

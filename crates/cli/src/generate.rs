@@ -5,7 +5,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use clap::{Arg, ArgGroup, Command, CommandFactory, Id};
 use clap_mangen::Man;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const COMPLETIONS_HELP: &str = "\
@@ -52,7 +52,15 @@ pub fn completions(args: &CompletionsArgs) -> Outcome {
 }
 
 pub fn man(args: &ManArgs) -> Outcome {
-    let failed = |error: io::Error| Failure::new(format!("{}: {error}", args.dir.display()));
+    let failed = |error: io::Error| {
+        let next = match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                "; name a directory for the pages"
+            }
+            _ => "",
+        };
+        Failure::new(format!("{}: cannot write the pages there: {error}{next}", args.dir.display()))
+    };
     fs::create_dir_all(&args.dir).map_err(failed)?;
     let mut command = Cli::command();
     command.build();

@@ -29,7 +29,7 @@ pub struct Args {
     #[command(flatten)]
     pub target: Target,
     /// Where to have it: internal, none, or a file to make (its name has a '/')
-    #[arg(short, long, required = true, value_name = "internal|none|FILE", value_parser = options::bitmap)]
+    #[arg(short, long, required = true, value_name = "internal|none|FILE", value_parser = options::bitmap())]
     bitmap: NewBitmap,
     /// What a bit of it stands for, a bare number is KiB [default: as it is, for a new one as mdadm]
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]

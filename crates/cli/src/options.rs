@@ -5,7 +5,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_device::{MemberSpec, parse_size};
 use lapstrake_geometry::Sectors;
 use lapstrake_host::create::NewBitmap;
-use std::{ffi::OsStr, path::Path};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 /// The end of `lapstrake --help`.
 pub const MEMBERS_AND_CODES: &str = "\
@@ -63,14 +63,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|error| error.to_string())
 }
 
-/// Reads where a write-intent bitmap is to be.
-pub fn bitmap(text: &str) -> Result<NewBitmap, String> {
-    match text {
-        "internal" => Ok(NewBitmap::Internal),
-        "none" => Ok(NewBitmap::None),
-        path if path.contains('/') => Ok(NewBitmap::File(path.into())),
-        _ => Err("say internal, none, or a file's name with a '/' in it".into()),
-    }
+/// Reads where a write-intent bitmap is to be; its file's name need not be UTF-8.
+pub fn bitmap() -> impl TypedValueParser<Value = NewBitmap> {
+    OsStringValueParser::new().try_map(|text| match text.as_bytes() {
+        b"internal" => Ok(NewBitmap::Internal),
+        b"none" => Ok(NewBitmap::None),
+        path if path.contains(&b'/') => Ok(NewBitmap::File(text.into())),
+        _ => Err("say internal, none, or a file's name with a '/' in it"),
+    })
 }
 
 /// A path as one with another working directory has to call it.

@@ -3,7 +3,7 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options;
 use crate::text;
-use lapstrake_device::{MemberSpec, quoted};
+use lapstrake_device::{MemberSpec, quoted_path};
 use lapstrake_host::describe;
 use lapstrake_host::scan::{self, Found, FoundArray, Look, Standing};
 use lapstrake_metadata::Superblock;
@@ -109,6 +109,10 @@ fn resync_due(array: &FoundArray) -> bool {
     array.assembly.as_ref().is_ok_and(|assembly| assembly.resync_from.is_some())
 }
 
+fn may_be_old(array: &FoundArray) -> bool {
+    array.assembly.as_ref().is_ok_and(|assembly| assembly.newly_degraded)
+}
+
 /// Why the array cannot be started as it is.
 fn obstacle(array: &FoundArray) -> Option<String> {
     let name = |id: usize| array.candidates[id].spec().to_string();
@@ -125,7 +129,7 @@ fn command(array: &FoundArray) -> Option<String> {
         Err(_) => return None,
     };
     let used = verdicts(array).into_iter().filter(|(.., used)| *used);
-    let words: Vec<String> = used.map(|(look, ..)| quoted(look.spec().argument())).collect();
+    let words: Vec<String> = used.map(|(look, ..)| quoted_path(look.spec().argument())).collect();
     Some(format!("lapstrake serve {option}{}", words.join(" ")))
 }
 
@@ -168,6 +172,9 @@ fn array_text(array: &FoundArray) -> String {
     if resync_due(array) {
         out += "  not stopped cleanly, or its first sync is not done: a resync is due\n";
     }
+    if may_be_old(array) {
+        out += &format!("  {}\n", text::MAY_BE_OLD);
+    }
     if let Some(obstacle) = obstacle(array) {
         out += &format!("  not to be started as it is: {obstacle}\n");
     }
@@ -209,6 +216,7 @@ fn array_json(array: &FoundArray) -> Value {
         "raid_devices": sb.map(Superblock::raid_disks),
         "state": word(array.standing()),
         "resync_due": resync_due(array),
+        "may_be_old": may_be_old(array),
         "obstacle": obstacle(array),
         "candidates": candidates.collect::<Vec<_>>(),
         "serve": command(array),

@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated
-    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = nbd::Place::parse)]
+    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = nbd::Place::parser())]
     nbd: Vec<nbd::Place>,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
     /// when it is unmounted and there is no --nbd, the server stops
@@ -287,7 +287,7 @@ impl Server<'_> {
                 "array_bytes": facts.array_bytes,
                 "read_only": read_only,
                 "exports": uris,
-                "control_dir": self.dir,
+                "control_dir": self.dir.to_string_lossy(),
                 "pid": std::process::id(),
             });
             format!("{value}\n")
@@ -397,10 +397,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             errln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
         }
         if assembly.newly_degraded {
-            errln!(
-                "lapstrake: the members here do not know why the others are lacking: if the others were in \
-                 use without these since, this is an old state of the array"
-            );
+            errln!("lapstrake: {}", text::MAY_BE_OLD);
         }
         if assembly.lacks_journal {
             errln!(

@@ -4,6 +4,10 @@ use jiff::{Timestamp, tz::TimeZone};
 use lapstrake_geometry::{Layout, Level, Raid10Layout};
 use lapstrake_metadata::uuid_text;
 
+/// What is told of an array whose members lack others that they do not know to be gone.
+pub const MAY_BE_OLD: &str = "the members here do not know why the others are lacking: if the others were in use \
+                              without these since, this is an old state of the array";
+
 /// A size in the units that people use, in brackets and after a blank; nothing if it is small
 /// enough to be read as it stands.
 pub fn human(bytes: u64) -> String {

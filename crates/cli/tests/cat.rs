@@ -62,13 +62,19 @@ fn members_are_never_written() {
     std::fs::set_permissions(lab.path("m0"), permissions).unwrap();
     let old = "this is an old state";
     assert!(!lab.run("cat -o out m0 m1").ok().err.contains(old));
-    assert!(lab.run("cat -o out m1").ok().err.contains(old), "m0 may have been in use without it");
+    assert_eq!(lab.run("cat -o out --json m0 m1").ok().json()["may_be_old"], false);
+    let half = lab.run("cat -o out --json m1").ok();
+    assert!(half.err.contains(old), "m0 may have been in use without it");
+    assert_eq!(half.json()["may_be_old"], true);
     let ran = lab.run("cat -o m1 m0 m1");
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("m1: is the member m1"), "{ran:?}");
     std::os::unix::fs::symlink("m1", lab.path("link")).unwrap();
     assert_eq!(lab.run("cat -o link m0").code, 1, "m1 is a member, listed or not");
     assert_eq!(lab.run("cat -o link m0 m1").code, 1);
+    let refused = lab.run("cat -o . m0 m1");
+    assert!(refused.code == 1 && refused.err.contains(".: cannot write to it"), "{refused:?}");
+    assert!(refused.err.contains("name a file"), "{refused:?}");
     assert!((lab.read("m0"), lab.read("m1")) == before);
 }
 

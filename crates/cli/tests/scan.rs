@@ -49,8 +49,22 @@ fn what_is_lacking_is_told() {
     assert_eq!(ran.code, 3, "{ran:?}");
     assert_eq!(ran.out.matches(": degraded").count(), 2, "{ran:?}");
     assert!(ran.out.contains("slot 1 is empty"), "{ran:?}");
+    assert_eq!(ran.out.matches("this is an old state").count(), 2, "{ran:?}");
+    let arrays = &lab.run("scan --json m0 m2 m3 m4").json()["arrays"];
+    assert_eq!((&arrays[0]["may_be_old"], &arrays[1]["may_be_old"]), (&true.into(), &false.into()));
     let ran = lab.run("scan m2");
     assert!(ran.out.contains(": incomplete") && !ran.out.contains("lapstrake serve"), "{ran:?}");
+}
+
+#[test]
+fn a_line_to_paste_takes_no_member_for_an_option() {
+    let lab = Lab::new(&[]);
+    lab.file("-a", 16 << 20);
+    lab.file("-b", 16 << 20);
+    let made = lab.run("create data -l1 --assume-clean -- -a -b").ok();
+    for told in [made, lab.run("scan -- -a -b").ok()] {
+        assert!(told.out.contains("lapstrake serve ./-a ./-b\n"), "{told:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
-use support::Lab;
+use support::{Lab, Ran};
 
 fn raid1() -> Lab {
     let lab = Lab::new(&[8; 3]);
@@ -180,4 +180,54 @@ fn a_files_name_does_nothing_to_the_terminal() {
     for lost in &ran[4..] {
         assert!(lost.code != 0 && lost.err.contains("b\u{fffd}[2Jz"), "{lost:?}");
     }
+}
+
+#[test]
+fn what_is_in_a_directorys_place_is_told_with_what_was_wanted() {
+    let lab = raid1();
+    for (line, wanted) in [
+        ("serve m0 m1 --control-dir m2", "m2: cannot make it"),
+        ("status --control-dir m2", "m2: cannot list it"),
+        ("status data --control-dir m2", "m2/data.sock: cannot connect to it"),
+    ] {
+        let refused = lab.run(line);
+        assert!(refused.code == 1 && refused.err.contains(wanted), "{refused:?}");
+        assert!(refused.err.contains("name one with LAPSTRAKE_RUN_DIR or"), "{refused:?}");
+    }
+    let refused = lab.run("man m2");
+    assert!(refused.code == 1 && refused.err.contains("m2: cannot write the pages"), "{refused:?}");
+    assert!(refused.err.contains("name a directory"), "{refused:?}");
+}
+
+#[test]
+fn a_bitmap_and_a_socket_need_no_name_in_utf8() {
+    let lab = Lab::new(&[8; 2]);
+    let run = |line: &[&[u8]]| {
+        let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        Ran::of(command.args(line.iter().map(|word| OsStr::from_bytes(word))).output().unwrap())
+    };
+    let made: [&[u8]; 8] = [
+        b"create",
+        b"data",
+        b"-l1",
+        b"--assume-clean",
+        b"--json",
+        b"--bitmap=./b\xe9",
+        b"m0",
+        b"m1",
+    ];
+    assert_eq!(run(&made).ok().json()["bitmap_file"], "./b\u{fffd}");
+    let served: [&[u8]; 9] = [
+        b"serve",
+        b"m0",
+        b"m1",
+        b"--bitmap",
+        b"./b\xe9",
+        b"--nbd=unix:s\xe9",
+        b"--control-dir=c\xe9",
+        b"--json",
+        b"--run=test -S \"$unixsocket\" && echo \"$uri\"",
+    ];
+    let told = run(&served).ok();
+    assert!(told.out.contains("/s%E9\n"), "{told:?}");
 }

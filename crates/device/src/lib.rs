@@ -46,5 +46,5 @@ pub use member::{Access, Member, overlaps};
 pub use op::{Completion, IoVec, Op};
 pub use pool::{BufId, Pool, PoolStats};
 pub use queue::{Backend, Queue};
-pub use spec::{MemberSpec, harmless, parse_size, quoted};
+pub use spec::{MemberSpec, harmless, parse_size, quoted, quoted_path};
 pub use waker::Waker;

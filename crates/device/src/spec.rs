@@ -133,6 +133,18 @@ pub fn harmless(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }
 
+/// A path as a shell takes it, and a command does for no option.
+#[must_use]
+pub fn quoted_path(path: impl AsRef<OsStr>) -> String {
+    let path = path.as_ref();
+    if !path.as_bytes().starts_with(b"-") {
+        return quoted(path);
+    }
+    let mut from_here = OsString::from("./");
+    from_here.push(path);
+    quoted(from_here)
+}
+
 /// A word as a shell takes it.
 #[must_use]
 pub fn quoted(word: impl AsRef<OsStr>) -> String {
@@ -234,6 +246,12 @@ mod tests {
         assert_eq!(quoted(""), "''");
         assert_eq!(quoted("a\u{1b}[2J'\\b"), r"$'a\x1b[2J\'\\b'");
         assert_eq!(quoted(OsStr::from_bytes(b"m\xe9m\xc3\xa9")), r"$'m\xe9mé'");
+    }
+
+    #[test]
+    fn a_path_is_no_option() {
+        assert_eq!(quoted_path("-a b@1M"), "'./-a b@1M'");
+        assert_eq!(quoted_path("a/-b"), "a/-b");
     }
 
     #[test]

@@ -143,12 +143,15 @@ pub enum ControlError {
     },
 }
 
-/// What to do where this user has no rights.
+/// What to do where this user has no rights, or something else is in a directory's place.
 fn next_step(refusal: &io::Error) -> &'static str {
     match refusal.kind() {
         io::ErrorKind::PermissionDenied => {
             "; it is for the user who serves the array: run this as that user, or name a directory of your own \
              with LAPSTRAKE_RUN_DIR or --control-dir"
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "; control sockets are in a directory: name one with LAPSTRAKE_RUN_DIR or --control-dir"
         }
         _ => "",
     }

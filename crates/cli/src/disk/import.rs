@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Outcome {
     let was_there = write(&args.output, &profile.to_toml()?, args.force)?;
     if args.json {
         let report = json!({
-            "profile": args.output,
+            "profile": args.output.to_string_lossy(),
             "name": profile.name,
             "blocks": disk.blocks(),
             "was_there": was_there,

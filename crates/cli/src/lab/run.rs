@@ -217,7 +217,7 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
         let report = json!({
             "plan": plan.name,
             "experiment": summary.experiment.0,
-            "store": args.store.store,
+            "store": args.store.store.to_string_lossy(),
             "ending": ending,
             "runs": summary.runs,
             "failures": summary.failures,

@@ -1,9 +1,11 @@
 //! Where NBD is served: Unix sockets and TCP ports, their URIs, and the export.
 
 use crate::exit::Failure;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_geometry::Geometry;
 use lapstrake_host::Parts;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -25,17 +27,21 @@ pub enum Place {
 }
 
 impl Place {
-    /// Reads `unix:PATH`, `HOST:PORT` or `tcp:HOST:PORT`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-            return Ok(Self::Unix(path.into()));
+    /// Reads `unix:PATH`, of which the path need not be UTF-8, `HOST:PORT` or `tcp:HOST:PORT`.
+    pub fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().try_map(|text| Self::parse(&text))
+    }
+
+    fn parse(text: &OsStr) -> Result<Self, &'static str> {
+        if let Some(path) = text.as_bytes().strip_prefix(b"unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(OsStr::from_bytes(path).into()));
         }
-        let text = text.strip_prefix("tcp:").unwrap_or(text);
-        match text.rsplit_once(':') {
+        let text = text.to_str().map(|text| text.strip_prefix("tcp:").unwrap_or(text));
+        match text.and_then(|text| text.rsplit_once(':')) {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                Ok(Self::Tcp(text.to_owned()))
+                Ok(Self::Tcp(format!("{host}:{port}")))
             }
-            _ => Err("say unix:PATH, HOST:PORT or [ADDRESS]:PORT".into()),
+            _ => Err("say unix:PATH, HOST:PORT or [ADDRESS]:PORT"),
         }
     }
 }
@@ -224,12 +230,16 @@ mod tests {
 
     #[test]
     fn places_are_sockets_or_ports() {
-        assert_eq!(Place::parse("unix:/tmp/x:1"), Ok(Place::Unix("/tmp/x:1".into())));
-        assert_eq!(Place::parse("localhost:10809"), Ok(Place::Tcp("localhost:10809".into())));
-        assert_eq!(Place::parse("[::1]:0"), Ok(Place::Tcp("[::1]:0".into())));
+        let parse = |text: &[u8]| Place::parse(OsStr::from_bytes(text));
+        assert_eq!(parse(b"unix:/tmp/x:1"), Ok(Place::Unix("/tmp/x:1".into())));
+        let odd = OsStr::from_bytes(b"/tmp/\xe9");
+        assert_eq!(parse(b"unix:/tmp/\xe9"), Ok(Place::Unix(odd.into())));
+        assert_eq!(parse(b"localhost:10809"), Ok(Place::Tcp("localhost:10809".into())));
+        assert_eq!(parse(b"tcp:[::1]:0"), Ok(Place::Tcp("[::1]:0".into())));
         for bad in ["", "unix:", ":10809", "localhost", "localhost:", "localhost:99999"] {
-            assert!(Place::parse(bad).is_err(), "{bad}");
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
+        assert!(parse(b"\xe9:10809").is_err());
     }
 
     #[test]
