@@ -23,6 +23,9 @@ Exit codes:
   1  a member could not be read, or holds no superblock that md would take
   2  usage";
 
+/// What is told of what is no member.
+const NO_SUPERBLOCK: &str = "no usable md superblock";
+
 /// Print what members hold: superblocks, bitmaps, bad blocks, as stored.
 ///
 /// The lines are those of mdadm --examine, in the same order. What mdadm does not tell follows
@@ -87,7 +90,7 @@ fn text(args: &Args, look: &Look) -> (String, bool) {
         (superblock, true, _) => extras::bitmap(look, superblock),
         (Some(superblock), _, true) => extras::bad_blocks(look, superblock),
         (None, ..) => {
-            errln!("lapstrake: {}: no usable md superblock", look.spec());
+            errln!("lapstrake: {}: {NO_SUPERBLOCK}", look.spec());
             return (extras::others(look, None), false);
         }
         (Some(superblock), ..) => {

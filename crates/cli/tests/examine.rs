@@ -227,4 +227,11 @@ fn a_bitmap_file_is_told_in_json_as_in_text() {
     }
     let plain = lab.run("examine --json bits");
     assert_eq!((plain.code, &plain.json()[0]["bitmap"]), (1, &json!(null)));
+    assert_eq!(plain.json()[0]["error"], "no usable md superblock");
+    assert_eq!(told[1]["error"], json!(null));
+    // What is wrong with one is told by both.
+    lab.write_at("bits", 0, b"what");
+    let (text, json) = (lab.run("examine -X bits").err, lab.run("examine -X --json bits").json());
+    let wrong = json[0]["bitmap"]["error"].as_str().unwrap();
+    assert!(wrong.contains("no bitmap: magic") && text.contains(wrong), "{wrong}, {text}");
 }

@@ -1,5 +1,6 @@
 //! All of what a member holds, as JSON.
 
+use super::NO_SUPERBLOCK;
 use super::v1::{array_bytes, level_name};
 use crate::text;
 use lapstrake_host::scan::{BitmapLook, Look, LookError};
@@ -17,6 +18,7 @@ pub fn member(look: &Look, or_bitmap_file: bool) -> Value {
     };
     json!({
         "member": look.spec().exact(),
+        "error": (best.is_none() && !or_bitmap_file).then_some(NO_SUPERBLOCK),
         "size_bytes": look.size().bytes(),
         "superblock": best.map(superblock),
         "bitmap": bitmap(found),
