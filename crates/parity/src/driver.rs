@@ -8,6 +8,10 @@
 //! `#[target_feature]` functions with the instructions of that set. That is why vectors are gone
 //! through by index: a closure that the compiler chooses not to inline has none of the set's
 //! features, and costs a factor of ten.
+//!
+//! Every job takes its sources from the last to the first. The other way costs up to two thirds of
+//! the speed on AMD's Zen 5 where blocks lie one behind the other, as stripes do (measured; perhaps
+//! a prefetcher follows the step from block to block upwards, into the outputs).
 #![expect(clippy::needless_range_loop, reason = "see above")]
 
 use crate::detect;
@@ -15,7 +19,7 @@ use crate::detect;
 /// How many bytes ahead outputs are asked for: a store waits for its line as a load does, but the
 /// hardware foresees it less well. Sources are left to the hardware, which finds them better by
 /// itself: asking for them 512 bytes ahead costs up to a third where they come from memory.
-const AHEAD_BYTES: usize = 512;
+const AHEAD_BYTES: usize = 1024;
 
 /// A cache line, on nearly every CPU.
 const LINE_BYTES: usize = 64;
@@ -194,9 +198,9 @@ impl Job<1> for Xor<'_> {
     unsafe fn make<V: Vector, const N: usize>(&self, at: usize) -> [[V; N]; 1] {
         // SAFETY: the caller's, for each block.
         unsafe {
-            let (first, rest) = self.srcs.split_first().unwrap_unchecked();
+            let (first, rest) = self.srcs.split_last().unwrap_unchecked();
             let mut sum = load::<V, N>(first.as_ptr(), at);
-            for src in rest {
+            for src in rest.iter().rev() {
                 let data = load::<V, N>(src.as_ptr(), at);
                 xor(&mut sum, &data);
             }
@@ -281,7 +285,7 @@ impl Job<1> for Mul<'_> {
         // SAFETY: the caller's, for each block; there is a coefficient for each source.
         unsafe {
             let mut sum = if self.add { load(self.dst, at) } else { [V::splat(0); N] };
-            for (i, src) in self.srcs.iter().enumerate() {
+            for (i, src) in self.srcs.iter().enumerate().rev() {
                 let data = load::<V, N>(src.as_ptr(), at);
                 mul_add(&mut sum, *self.coefs.get_unchecked(i), &data);
             }
@@ -323,14 +327,14 @@ impl Job<2> for Pair<'_> {
         unsafe {
             let [mut product, mut sum] = [[V::splat(0); N]; 2];
             let (terms, rest) = self.srcs.split_at_unchecked(self.terms);
-            for (i, src) in terms.iter().enumerate() {
+            for (i, src) in rest.iter().enumerate().rev() {
+                let data = load::<V, N>(src.as_ptr(), at);
+                mul_add(&mut product, *self.coefs.get_unchecked(terms.len() + i), &data);
+            }
+            for (i, src) in terms.iter().enumerate().rev() {
                 let data = load::<V, N>(src.as_ptr(), at);
                 mul_add(&mut product, *self.coefs.get_unchecked(i), &data);
                 xor(&mut sum, &data);
-            }
-            for (i, src) in rest.iter().enumerate() {
-                let data = load::<V, N>(src.as_ptr(), at);
-                mul_add(&mut product, *self.coefs.get_unchecked(terms.len() + i), &data);
             }
             if self.chained {
                 xor(&mut sum, &product);
