@@ -220,7 +220,7 @@ fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
     let mut output = match &args.output {
         Some(path) => Output::file(path).map_err(|error| {
             let next = match error.kind() {
-                ErrorKind::IsADirectory => "; name a file",
+                ErrorKind::IsADirectory | ErrorKind::NotADirectory => "; name a file",
                 ErrorKind::NotFound => "; make its directory first",
                 _ => "",
             };

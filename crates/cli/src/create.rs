@@ -330,7 +330,7 @@ impl Summary<'_> {
         let paths = given.map(|spec| quoted_path(spec.argument()));
         let mut words: Vec<String> = paths.collect();
         if !self.records_name() {
-            words.insert(0, format!("--name {}", quoted(&self.wanted.name)));
+            words.insert(0, format!("--name={}", quoted(&self.wanted.name)));
         }
         if let NewBitmap::File(path) = &self.wanted.bitmap {
             words.push(format!("--bitmap {}", quoted_path(path)));

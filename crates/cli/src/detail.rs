@@ -288,7 +288,8 @@ fn tuning(out: &mut String, view: &View) {
     }
     let Some(ext4) = &tuning.mkfs_ext4 else { return };
     line!(out, "ext4", "mkfs.ext4 {ext4}");
-    let xfs = tuning.mkfs_xfs.as_deref().unwrap_or("takes no less than 300 MiB");
+    let xfs =
+        tuning.mkfs_xfs.as_deref().unwrap_or("takes no array of this size, or of such chunks");
     line!(out, "XFS", "mkfs.xfs {xfs}");
 }
 

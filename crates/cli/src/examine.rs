@@ -23,7 +23,7 @@ Exit codes:
   1  a member could not be read, or holds no superblock that md would take
   2  usage";
 
-/// What is told of what is no member.
+/// What is told of what holds no superblock that can be used.
 const NO_SUPERBLOCK: &str = "no usable md superblock";
 
 /// Print what members hold: superblocks, bitmaps, bad blocks, as stored.

@@ -264,7 +264,10 @@ fn a_journal_that_cannot_be_read_is_never_taken_for_an_empty_one() {
     );
     assert!(said.contains("the journal keeps what it holds"), "{said}");
     assert!(said.contains("--without-journal") && said.contains("is lost with it"), "{said}");
-    let server = lab.serve_data("m0 m1 m2 m3");
+    // A member that refuses what the journal has for it is left out.
+    let said = refusal(&lab, "member=0,op=write,range=1M+20M,errno=EIO", "m0 m1 m2 m3");
+    assert!(said.contains("cannot write m0") && said.contains("(--degraded)"), "{said}");
+    let server = lab.serve_data("--degraded m1 m2 m3");
     assert!(lab.contents(&server) == bytes);
     server.stop();
 }

@@ -566,10 +566,10 @@ fn window_size(spec: &MemberSpec, len: u64, block_size: u32) -> Result<u64, Open
         return Err(OpenError::Unaligned { path: path(), offset, block_size });
     }
     // An empty file is told by who finds nothing in it.
-    if offset > 0 && offset >= len {
+    if len > 0 && offset >= len {
         return Err(OpenError::Beyond { path: path(), offset, available: len });
     }
-    let rest = len - offset;
+    let rest = len.saturating_sub(offset);
     let size = spec.size.unwrap_or(rest);
     if size > rest {
         return Err(OpenError::Window { path: path(), offset, size, available: len });

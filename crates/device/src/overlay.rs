@@ -110,8 +110,14 @@ pub fn overlay(
         (header, tables)
     };
     let bad = |error| OverlayError::Format { path: path.into(), error };
-    let map = load(&file, header.layout()).map_err(io("read its tables"))?.map_err(bad)?;
-    let next = map.first_free(len).map_err(bad)?;
+    let layout = header.layout();
+    let (found, needed) =
+        (file.metadata().map_err(io("find its size"))?.len(), layout.data * BLOCK);
+    if found < needed {
+        return Err(bad(FormatError::Truncated { found, needed }));
+    }
+    let map = load(&file, layout).map_err(io("read its tables"))?.map_err(bad)?;
+    let next = map.first_free(found).map_err(bad)?;
     let bases: Vec<Arc<Member>> = bases.into_iter().map(|(base, _)| base).collect();
     let in_memory = probe::in_memory_fs(file.as_fd()) && bases.iter().all(|b| b.memory_backed());
     let (map, growth) = (RwLock::new(map), Mutex::new(next));
@@ -148,6 +154,7 @@ fn open_file(path: &Path, bases: &[(Arc<Member>, BaseId)]) -> Result<File, Overl
 
 fn make(path: &Path, file: &File, header: &Header) -> io::Result<()> {
     file.write_all_at(&header.encode(), 0)?;
+    file.set_len(header.layout().data * BLOCK)?;
     file.sync_all()?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
@@ -202,8 +209,7 @@ fn load(file: &File, layout: Layout) -> io::Result<Result<Map, FormatError>> {
     while let Some(data) = next_data(file, at)?.filter(|&data| data < tables_end) {
         at = data / BLOCK * BLOCK;
         let mut bytes = [0; 4096];
-        // The file may end within its tables: the rest of them is zero.
-        read_up_to(file, &mut bytes, at)?;
+        file.read_exact_at(&mut bytes, at)?;
         if let Err(error) = map.load(at / BLOCK, &bytes) {
             return Ok(Err(error));
         }
@@ -225,19 +231,6 @@ fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
             error => Err(io::Error::from_raw_os_error(error)),
         },
     }
-}
-
-fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], at + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 impl Part {

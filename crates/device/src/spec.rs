@@ -133,7 +133,7 @@ pub fn harmless(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }
 
-/// A path as a shell takes it, and a command does for no option.
+/// A path as a shell takes it, and that no command takes for an option.
 #[must_use]
 pub fn quoted_path(path: impl AsRef<OsStr>) -> String {
     let path = path.as_ref();

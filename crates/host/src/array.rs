@@ -183,7 +183,8 @@ pub enum StartError {
     /// What the journal holds cannot be brought to the members.
     #[error(
         "the journal {member} cannot be replayed: {why}; nothing was given up: the journal keeps what it holds, and \
-         the next start replays all of it again, so start the array again when the cause is gone; {JOURNAL_NEXT}"
+         the next start replays all of it again, so start the array again when the cause is gone, or, if it is a \
+         member that refuses, without that member (--degraded); {JOURNAL_NEXT}"
     )]
     Journal {
         /// The journal.

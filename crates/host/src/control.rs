@@ -15,6 +15,7 @@ use crate::array::Handle;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
 use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Settings};
+use ask::next_step;
 use lapstrake_device::{MemberSpec, lies_on, quoted};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -141,20 +142,6 @@ pub enum ControlError {
         /// Its reason.
         error: String,
     },
-}
-
-/// What to do where this user has no rights, or something else is in a directory's place.
-fn next_step(refusal: &io::Error) -> &'static str {
-    match refusal.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "; it is for the user who serves the array: run this as that user, or name a directory of your own \
-             with LAPSTRAKE_RUN_DIR or --control-dir"
-        }
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            "; control sockets are in a directory: name one with LAPSTRAKE_RUN_DIR or --control-dir"
-        }
-        _ => "",
-    }
 }
 
 /// Where the control sockets are: `$LAPSTRAKE_RUN_DIR`, else `$XDG_RUNTIME_DIR/lapstrake`, else

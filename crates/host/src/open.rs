@@ -73,9 +73,10 @@ pub struct Line {
 pub(crate) const BITMAP_BYTES_MAX: u64 = 1 << 30;
 
 /// What to do about a journal that cannot be used.
-pub(crate) const JOURNAL_NEXT: &str = "if it cannot be mended, leave it out of the members: --force then starts the \
-                                       array for reading only, and `lapstrake serve --force --without-journal` \
-                                       gives it up for good; what only it holds is lost with it";
+pub(crate) const JOURNAL_NEXT: &str = "if the journal cannot be mended, leave it out of the members: --force then \
+                                       starts the array for reading only, and `lapstrake serve --force \
+                                       --without-journal` gives it up for good; what only the journal holds is \
+                                       lost with it";
 
 /// An array ready to be started.
 #[derive(Debug)]
@@ -626,7 +627,13 @@ fn intent(
             }
         },
     };
-    let (mut sb, mut bits) = match read_bitmap(source, start, external, freshest) {
+    let read = read_bitmap(source, start, external, freshest).and_then(|(sb, bits)| {
+        let fresh = sb
+            .check_array(freshest.bitmap_uuid(), assembly.found_events)
+            .map_err(|error| OpenArrayError::Bitmap { place: source.spec().to_string(), error })?;
+        Ok((sb, bits, fresh))
+    });
+    let (mut sb, mut bits, fresh) = match read {
         // Nothing is written that it would have to tell of.
         Err(error) if is_read_only && !external => {
             unread.push(reason(&error));
@@ -634,9 +641,6 @@ fn intent(
         }
         read => read?,
     };
-    let fresh = sb
-        .check_array(freshest.bitmap_uuid(), assembly.found_events)
-        .map_err(|error| OpenArrayError::Bitmap { place: source.spec().to_string(), error })?;
     match fresh {
         true => sb.events = sb.events.max(freshest.events()),
         false => bits = Bits::new(&sb, true),
@@ -682,13 +686,14 @@ fn read_bitmap(
         source.read_at(start, &mut bytes).map_err(|error| read_error(source, error))?;
         Ok::<_, OpenArrayError>(bytes)
     };
-    let mut sb = bitmap::Superblock::parse(&read(256)?).map_err(unusable)?;
+    let held = source.size().saturating_sub(start);
+    let mut sb = bitmap::Superblock::parse(&read(held.min(256))?).map_err(unusable)?;
     if sb.sync_size == 0 {
         return Err(OpenArrayError::BitmapSize { place });
     }
     // As in the kernel there is a bit for all of the array, whatever the bitmap says of its size.
     sb.sync_size = sb.sync_size.max(superblock.sync_size().0);
-    let room = source.size().saturating_sub(start).min(BITMAP_BYTES_MAX);
+    let room = held.min(BITMAP_BYTES_MAX);
     let found =
         superblock.bitmap_room().filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));
     let needed = sb.image_bytes();

@@ -235,13 +235,15 @@ pub struct Tuning {
     pub read_ahead_bytes: u64,
     /// Options of mkfs.ext4, for blocks of 4 KiB; none where the level has no chunks.
     pub mkfs_ext4: Option<String>,
-    /// Options of mkfs.xfs; none too where the array is smaller than it takes.
+    /// Options of mkfs.xfs; none too where it takes no such array, which is too small or has too large rows.
     pub mkfs_xfs: Option<String>,
 }
 
 impl Tuning {
     /// mkfs.xfs refuses less since xfsprogs 5.19.
     const XFS_MIN: u64 = 300 << 20;
+    /// And rows of chunks of so many bytes.
+    const XFS_ROW: u64 = 1 << 31;
     /// Below it mkfs.xfs may divide a striped device into allocation groups that are too small for its log,
     /// and refuse it; into four, as it does any other device, it never is.
     const XFS_SMALL: u64 = 2 << 30;
@@ -266,7 +268,9 @@ impl Tuning {
         Self {
             read_ahead_bytes: read_ahead(row.unwrap_or(0) * chunk_bytes),
             mkfs_ext4: aligned.map(ext4),
-            mkfs_xfs: aligned.filter(|_| array_bytes >= Self::XFS_MIN).map(xfs),
+            mkfs_xfs: aligned
+                .filter(|row| array_bytes >= Self::XFS_MIN && row * chunk_bytes < Self::XFS_ROW)
+                .map(xfs),
         }
     }
 }

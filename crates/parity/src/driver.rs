@@ -17,7 +17,8 @@
 use crate::detect;
 
 /// How many bytes ahead outputs are asked for: a store waits for its line as a load does, but the
-/// hardware foresees it less well. Sources are left to the hardware, which finds them better by
+/// hardware foresees it less well. (On Zen 5, P+Q of four blocks in the second level: 126 GB/s
+/// with 512 bytes, 140 with these.) Sources are left to the hardware, which finds them better by
 /// itself: asking for them 512 bytes ahead costs up to a third where they come from memory.
 const AHEAD_BYTES: usize = 1024;
 
@@ -198,8 +199,8 @@ impl Job<1> for Xor<'_> {
     unsafe fn make<V: Vector, const N: usize>(&self, at: usize) -> [[V; N]; 1] {
         // SAFETY: the caller's, for each block.
         unsafe {
-            let (first, rest) = self.srcs.split_last().unwrap_unchecked();
-            let mut sum = load::<V, N>(first.as_ptr(), at);
+            let (last, rest) = self.srcs.split_last().unwrap_unchecked();
+            let mut sum = load::<V, N>(last.as_ptr(), at);
             for src in rest.iter().rev() {
                 let data = load::<V, N>(src.as_ptr(), at);
                 xor(&mut sum, &data);

@@ -4,7 +4,7 @@
 use lapstrake_parity::{Kernels, gf, kernels};
 use proptest::prelude::*;
 
-/// The largest block here; with all sources together large enough to be stored past the caches.
+/// The largest block where many shapes are tried.
 const LEN_MAX: usize = 66_000;
 const SOURCES_MAX: usize = 20;
 
@@ -147,6 +147,14 @@ fn lengths_around_pages_and_large_blocks() {
             }
         }
     }
+}
+
+#[test]
+fn blocks_beyond_the_largest_second_level() {
+    const LEN: usize = 264_001;
+    let (pool, coefs) = (noise(SOURCES_MAX * (LEN + 40), 5), noise(SOURCES_MAX + 2, 6));
+    check(&cut(&pool, SOURCES_MAX, LEN), &coefs, [0, 0]);
+    check(&cut(&pool, SOURCES_MAX, LEN), &coefs, [0, 32]);
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub enum FormatError {
     /// Shorter than it must be.
     #[error(
         "it was cut short, or is damaged: it has {found} bytes, and must have {needed} for what it says that \
-         it holds"
+         it holds; give a whole copy of it if there is one"
     )]
     Truncated {
         /// Bytes that are there.

@@ -267,14 +267,19 @@ fn config(read_only: bool) -> Config {
 /// The file beneath the mount; removed with this if it was made here.
 struct MountPoint {
     path: PathBuf,
-    /// The file that was made here; open, so that no other file gets its number.
+    /// The file that was made here; open, so that no other file gets its number, and for reading only, so that
+    /// its file system may be made so too.
     made: Option<fs::File>,
 }
 
 impl MountPoint {
     fn prepare(file: &Path) -> Result<Self, FuseError> {
         let failed = |source| FuseError::MountPoint { path: file.to_path_buf(), source };
-        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+        let made = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_CREAT | libc::O_EXCL)
+            .mode(0o600)
+            .open(file);
         let made = match made {
             Ok(made) => Some(made),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,

@@ -14,6 +14,20 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server that begins or ends may have its name without a socket.
 const WITHOUT_SOCKET: Duration = Duration::from_secs(1);
 
+/// What to do where this user has no rights, or something else is in a directory's place.
+pub(super) fn next_step(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; it is for the user who serves the array: run this as that user, or name a directory of your own \
+             with LAPSTRAKE_RUN_DIR or --control-dir"
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "; control sockets are in a directory: name one with LAPSTRAKE_RUN_DIR or --control-dir"
+        }
+        _ => "",
+    }
+}
+
 /// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the
 /// answer, however long it takes: disks may be waited for. After [`PATIENCE`] without one, `on_silence` is told once.
 ///

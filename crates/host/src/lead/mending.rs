@@ -265,9 +265,13 @@ impl Lead {
             }
             let array = &self.facts.name;
             let next = match self.facts.redundant {
+                true if supervisor.is_degraded() => format!(
+                    "`lapstrake add {array} MEMBER` unless one is being rebuilt already, `lapstrake wait {array}` \
+                     until it is, and fail this one then"
+                ),
                 true => format!(
-                    "`lapstrake add {array} MEMBER` if there is no spare, `lapstrake wait {array}` until what is \
-                     missing is rebuilt, and fail it then"
+                    "`lapstrake add {array} MEMBER` and `lapstrake replace {array} {}` have another take its place",
+                    self.number_word(id)
                 ),
                 false => format!(
                     "to have it replaced, `lapstrake stop {array}`, copy it (ddrescue) and serve the copy in its \
