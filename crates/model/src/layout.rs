@@ -126,8 +126,10 @@ impl Extent {
     }
 }
 
+/// Cylinders of a disk at most.
+pub(crate) const CYLINDERS_MAX: u64 = 1 << 23;
 /// Cylinders, sectors of a track and heads of a disk at most; they bound what a table makes one allocate.
-const MOST: [u64; 3] = [1 << 23, 1 << 20, 1 << 6];
+const MOST: [u64; 3] = [CYLINDERS_MAX, 1 << 20, 1 << 6];
 
 #[derive(Clone, Debug)]
 struct Zone {

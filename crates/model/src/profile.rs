@@ -6,6 +6,7 @@ pub mod builtin;
 mod draw;
 mod figure;
 mod hard;
+pub(crate) mod limits;
 mod rates;
 mod reliability;
 mod solid;
@@ -26,28 +27,59 @@ use std::sync::Arc;
 
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Tables")]
 pub struct Profile {
     /// What it is called here.
     pub name: String,
     /// Maker and model.
     pub model: String,
     /// The year in which it came out; none if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub year: Option<u16>,
     /// What else there is to know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Its figures.
     #[serde(flatten)]
     pub kind: Kind,
     /// How it fails; none if that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reliability: Option<Reliability>,
 }
 
+/// A profile as its text has it. A flattened `kind` would be read in two steps, the second of which no
+/// longer knows the lines.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    name: String,
+    model: String,
+    year: Option<u16>,
+    note: Option<String>,
+    #[serde(rename = "hard-disk")]
+    hard_disk: Option<Box<HardDiskProfile>>,
+    #[serde(rename = "solid-disk")]
+    solid_disk: Option<Box<SolidDiskProfile>>,
+    reliability: Option<Reliability>,
+}
+
+impl TryFrom<Tables> for Profile {
+    type Error = &'static str;
+
+    fn try_from(tables: Tables) -> Result<Self, Self::Error> {
+        let kind = match (tables.hard_disk, tables.solid_disk) {
+            (Some(disk), None) => Kind::HardDisk(disk),
+            (None, Some(disk)) => Kind::SolidDisk(disk),
+            (Some(_), Some(_)) => return Err("both a table [hard-disk] and a table [solid-disk]"),
+            (None, None) => return Err("neither a table [hard-disk] nor a table [solid-disk]"),
+        };
+        let Tables { name, model, year, note, reliability, .. } = tables;
+        Ok(Self { name, model, year, note, kind, reliability })
+    }
+}
+
 /// What kind of disk, and its figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Platters and an arm.
@@ -80,7 +112,7 @@ pub enum ProfileError {
         /// Its value.
         found: String,
         /// What it must be.
-        expected: &'static str,
+        expected: String,
     },
     /// The layout contradicts itself.
     #[error("layout: {0}")]
@@ -94,9 +126,11 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// If the text is not one.
+    /// If the text is not one, or a figure cannot be.
     pub fn from_toml(text: &str) -> Result<Self, ProfileError> {
-        toml::from_str(text).map_err(|error| ProfileError::Syntax(error.to_string()))
+        let profile: Self =
+            toml::from_str(text).map_err(|error| ProfileError::Syntax(error.to_string()))?;
+        profile.build().map(|_| profile)
     }
 
     /// The profile as a text that [`Profile::from_toml`] reads.
@@ -112,6 +146,7 @@ impl Profile {
     /// # Errors
     /// If a figure cannot be, or is given in another unit than its field's.
     pub fn build(&self) -> Result<DiskModel, ProfileError> {
+        limits::common(self)?;
         self.reliability.as_ref().map_or(Ok(()), Reliability::check)?;
         Ok(match &self.kind {
             Kind::HardDisk(disk) => DiskModel::Hard(Arc::new(disk.build()?)),
@@ -142,5 +177,5 @@ pub(crate) fn range(
     if is_right {
         return Ok(());
     }
-    Err(ProfileError::Range { field, found: value.to_string(), expected })
+    Err(ProfileError::Range { field, found: limits::told(value), expected: expected.to_owned() })
 }

@@ -65,6 +65,9 @@ pub enum SeekError {
         /// Index of the point, from 0.
         index: usize,
     },
+    /// A time that cannot be.
+    #[error("some seeks would take less than no time: the figures do not fit each other")]
+    Negative,
 }
 
 /// A seek curve that answers for every distance.
@@ -135,6 +138,15 @@ impl SeekCurve {
             2.0 * (1.0 - part(step)) * self.time(distance).as_ms()
         };
         Nanos::from_ms((0..STEPS).map(weigh).sum::<f64>() / f64::from(STEPS))
+    }
+
+    /// Whether no seek on so many cylinders takes less than no time, as far as a thousand of them tell.
+    #[must_use]
+    pub(crate) fn is_never_negative(&self, cylinders: u32) -> bool {
+        let step = (cylinders / 1000).max(1);
+        let last = cylinders.saturating_sub(1).max(1);
+        // Figures of one size are subtracted: the single seek may come out as less by a rounding.
+        (1..cylinders).step_by(step as usize).chain([last]).all(|d| self.ms(d) >= -1e-6)
     }
 
     fn ms(&self, distance: u32) -> f64 {

@@ -4,6 +4,7 @@ use super::model::Mechanics;
 use super::{Fields, File, ImportError};
 use crate::hard::{Order, ReadAhead, WriteCache};
 use crate::mechanism::Arrival;
+use crate::profile::limits::{SEGMENTS_MAX, WRITE_BLOCKS_MAX};
 use crate::profile::{
     BufferTable, CachingTable, Confidence, Figure, HardDiskProfile, LayoutForm, OverheadPair,
     OverheadTable, QueueTable,
@@ -65,7 +66,7 @@ const AGEING: f64 = 0.02;
 const TURN: f64 = 0.2;
 
 fn buffer(specs: &Fields<'_>) -> Result<BufferTable, ImportError> {
-    let segments = specs.whole("Number of buffer segments")?.clamp(1, 1 << 20) as usize;
+    let segments = specs.whole("Number of buffer segments")?.clamp(1, SEGMENTS_MAX as u64) as usize;
     let segment_blocks = specs.whole("Segment size (in blks)")?.max(1);
     let write_extents = specs.whole_or("Maximum number of write segments", 1)?.clamp(1, 1 << 20);
     Ok(BufferTable {
@@ -73,7 +74,7 @@ fn buffer(specs: &Fields<'_>) -> Result<BufferTable, ImportError> {
         segment_blocks,
         has_write_segment: specs.flag_or("Use separate write segment", false)?,
         write_extents: write_extents as usize,
-        write_blocks: write_extents * segment_blocks,
+        write_blocks: write_extents.saturating_mul(segment_blocks).min(WRITE_BLOCKS_MAX),
     })
 }
 

@@ -53,6 +53,9 @@ struct Region {
     room: u64,
 }
 
+/// Regions of a zone at most, each of which is a run in memory.
+const REGIONS_MAX: u64 = 1 << 24;
+
 impl Sparing {
     /// The runs of a zone and its number of blocks.
     pub(super) fn runs(
@@ -112,6 +115,9 @@ impl Sparing {
         };
         if unit == 0 || spares >= unit.min(sectors) {
             return Err("its spares leave no room for blocks");
+        }
+        if sectors / unit > REGIONS_MAX {
+            return Err("it has more regions with spares than any disk's");
         }
         // Where slips push on, they do not use spares up; where they do not, a region's room is fixed.
         let pushes = matches!(

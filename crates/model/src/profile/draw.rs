@@ -12,11 +12,17 @@ impl Profile {
     /// The profile with its figures drawn.
     #[must_use]
     pub fn drawn(&self, seed: u64) -> Self {
-        let mut drawn = self.clone();
         let mut dice = Dice(seed);
+        // A figure near the end of its range may be drawn out of it; one that always is stays.
+        let mut draws = (0..16).map(|_| self.draw(&mut dice));
+        draws.find(|drawn| drawn.build().is_ok()).unwrap_or_else(|| self.clone())
+    }
+
+    fn draw(&self, dice: &mut Dice) -> Self {
+        let mut drawn = self.clone();
         match &mut drawn.kind {
-            Kind::HardDisk(disk) => hard(disk, &mut dice),
-            Kind::SolidDisk(disk) => solid(disk, &mut dice),
+            Kind::HardDisk(disk) => hard(disk, dice),
+            Kind::SolidDisk(disk) => solid(disk, dice),
         }
         let mut reliability = drawn.reliability();
         let figures = [&mut reliability.afr, &mut reliability.unreadable, &mut reliability.latent];
@@ -36,7 +42,15 @@ impl Dice {
     }
 
     pub(crate) fn scale(&mut self, figure: &mut Figure<f64>) {
-        figure.value *= self.factor(figure);
+        let Some((low, high)) = figure.interval else {
+            figure.value *= self.factor(figure);
+            return;
+        };
+        // Measured bounds tell more than a word does; they are two deviations off on either side.
+        let deviation = (high - low) / 4.0 / figure.value.abs().max(f64::MIN_POSITIVE);
+        figure.value *= (self.normal() * deviation.clamp(0.01, 0.5)).exp();
+        // Bounds of what is drawn are not known.
+        figure.interval = None;
     }
 }
 

@@ -1,14 +1,14 @@
 //! A hard disk's figures, and the model that they make.
 
 use super::rates::RatesTable;
-use super::{Figure, ProfileError, range, unit};
+use super::{Figure, ProfileError, limits, unit};
 use crate::Nanos;
 use crate::cache::CacheSize;
 use crate::hard::{HardDiskModel, Order, Overhead, Overheads, ReadAhead, Shingles, WriteCache};
 use crate::layout::{Layout, LayoutTable};
 use crate::mechanism::{Arrival, Latency, Mechanism};
 use crate::rotation::Rotation;
-use crate::seek::{SeekCurve, SeekTable};
+use crate::seek::{SeekCurve, SeekError, SeekTable};
 use serde::{Deserialize, Serialize};
 
 /// A hard disk.
@@ -183,6 +183,9 @@ impl HardDiskProfile {
             }
         };
         let seek = SeekCurve::new(&self.seek.value, layout.cylinders())?;
+        if !seek.is_never_negative(layout.cylinders()) {
+            return Err(SeekError::Negative.into());
+        }
         let write_settle_ns = (self.write_settle.value * 1e6).round() as i64;
         let latency = self.latency;
         // The shortest seek is all settling, and so is a change of head or from writing to reading (whose
@@ -236,18 +239,8 @@ impl HardDiskProfile {
         unit("layout", &self.layout, "sectors")?;
         if let Some(shingled) = &self.shingled {
             unit("shingled", shingled, "blocks")?;
-            let sizes = shingled.value;
-            let least = sizes.band_blocks.min(sizes.cache_blocks);
-            range("shingled", least as f64, least > 0, "1 at least")?;
         }
-        let rpm = self.rotation.value;
-        range("rotation", rpm, (1.0..=1e6).contains(&rpm), "from 1 to 1,000,000")?;
-        let switch = self.head_switch.value;
-        range("head_switch", switch, (0.0..1e4).contains(&switch), "from 0 to 10,000")?;
-        let settle = self.write_settle.value;
-        range("write_settle", settle, (-1e4..1e4).contains(&settle), "from -10,000 to 10,000")?;
-        let rate = self.interface.value;
-        range("interface", rate, rate > 0.0 && rate.is_finite(), "more than 0")
+        limits::hard(self)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{ProfileError, range};
 use crate::layout::sparing::Sparing;
-use crate::layout::{LayoutTable, Order, ZoneTable};
+use crate::layout::{CYLINDERS_MAX, LayoutTable, Order, ZoneTable};
 use crate::seek::{SeekCurve, SeekTable};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,9 @@ pub struct RatesTable {
     pub inner_mb_s: f64,
 }
 
+/// What [`CYLINDERS_MAX`] comes to for a capacity.
+const ON_CYLINDERS: &str = "on 8,388,608 cylinders at most, at these rates and with so many heads";
+
 impl RatesTable {
     pub(super) fn single_cylinder_ms(&self, seek: &SeekTable) -> Result<f64, ProfileError> {
         Ok(SeekCurve::new(seek, u32::MAX)?.time(1).as_ms())
@@ -36,27 +39,16 @@ impl RatesTable {
         switch_ms: f64,
         single_ms: f64,
     ) -> Result<LayoutTable, ProfileError> {
-        let rates =
-            [("layout.outer_mb_s", self.outer_mb_s), ("layout.inner_mb_s", self.inner_mb_s)];
-        for (field, rate) in rates {
-            range(field, rate, rate > 0.0 && rate < 1e6, "more than 0 and below 1,000,000")?;
-        }
-        range("layout.heads", self.heads.into(), self.heads > 0, "1 at least")?;
-        range(
-            "layout.zones",
-            self.zones.into(),
-            (1..=1000).contains(&self.zones),
-            "from 1 to 1,000",
-        )?;
-        range("layout.blocks", self.blocks as f64, self.blocks > 0, "1 at least")?;
         let turn_ms = 60_000.0 / rpm;
         let skews = Skews { turn_ms, switch_ms, single_ms, heads: f64::from(self.heads) };
         let sectors: Vec<u32> =
             (0..self.zones).map(|zone| skews.sectors_per_track(self.rate(zone))).collect();
         let heads = u64::from(self.heads);
         let per_cylinder: u64 = sectors.iter().map(|&sectors| u64::from(sectors) * heads).sum();
-        let cylinders =
-            u32::try_from(self.blocks.div_ceil(per_cylinder)).unwrap_or(u32::MAX / self.zones);
+        let cylinders = self.blocks.div_ceil(per_cylinder);
+        let all = cylinders.saturating_mul(self.zones.into());
+        range("layout.blocks", self.blocks as f64, all <= CYLINDERS_MAX, ON_CYLINDERS)?;
+        let cylinders = cylinders as u32;
         let zones = sectors.iter().enumerate().map(|(index, &sectors)| {
             let (track_skew, cylinder_skew) = skews.of(f64::from(sectors));
             let first_cylinder = index as u32 * cylinders;

@@ -1,6 +1,6 @@
 //! A solid-state disk's figures, and the model that they make.
 
-use super::{Figure, ProfileError, range, unit};
+use super::{Figure, ProfileError, limits, unit};
 use crate::Nanos;
 use crate::solid::SolidDiskModel;
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,6 @@ impl SolidDiskProfile {
         ];
         for (field, figure) in times {
             unit(field, figure, "us")?;
-            range(field, figure.value, (0.0..1e9).contains(&figure.value), "from 0 to 10^9")?;
         }
         let rates = [
             ("interface", &self.interface),
@@ -103,26 +102,7 @@ impl SolidDiskProfile {
         ];
         for (field, figure) in rates {
             unit(field, figure, "MB/s")?;
-            let is_right = figure.value > 0.0 && figure.value < 1e9;
-            range(field, figure.value, is_right, "more than 0 and below 10^9")?;
         }
-        let sizes = [
-            ("capacity", self.capacity.value),
-            ("units", self.units.value as u64),
-            ("page", self.page.value),
-        ];
-        for (field, value) in sizes {
-            range(field, value as f64, value > 0, "1 at least")?;
-        }
-        let (cells, buffer) = (self.fast_cells.value, self.buffer.value);
-        range("fast_cells", cells, (0.0..1e9).contains(&cells), "from 0 to 10^9")?;
-        range("buffer", buffer, buffer > 0.0 && buffer < 1e9, "more than 0 and below 10^9")?;
-        let amplification = self.amplification.value;
-        range(
-            "amplification",
-            amplification,
-            (1.0..1e3).contains(&amplification),
-            "from 1 to 1,000",
-        )
+        limits::solid(self)
     }
 }
