@@ -34,6 +34,9 @@ pub enum ReplayError {
     /// There are no requests.
     #[error("the trace has no requests")]
     Empty,
+    /// The requests took no time, so nothing can be told in parts of it.
+    #[error("the trace's requests took no time: their mean service time is 0")]
+    NoTime,
     /// A request is beyond the disk's end.
     #[error("request {index} ends at block {end}; the disk has {blocks}")]
     Beyond {
@@ -130,15 +133,18 @@ pub struct Rung {
 /// the platters are. A disk without an arm has the first and the last.
 ///
 /// # Errors
-/// If a request is not on the disk, or there is none.
+/// If a request is not on the disk, there is none, or they took no time.
 pub fn ladder(model: &DiskModel, trace: &[Entry]) -> Result<Vec<Rung>, ReplayError> {
     check(model, trace)?;
+    if trace.iter().all(|entry| entry.measured == Nanos::ZERO) {
+        return Err(ReplayError::NoTime);
+    }
     let mut rungs = Vec::new();
     let mut add = |rung, times: &[Nanos]| {
         rungs.push(Rung { rung, judgement: judge(trace, times) });
     };
-    let sum: u64 = trace.iter().map(|entry| entry.measured.0).sum();
-    add("constant", &vec![Nanos(sum / trace.len() as u64); trace.len()]);
+    let sum: u128 = trace.iter().map(|entry| u128::from(entry.measured.0)).sum();
+    add("constant", &vec![Nanos((sum / trace.len() as u128) as u64); trace.len()]);
     if let DiskModel::Hard(disk) = model {
         add("data sheet", &data_sheet(disk, trace));
         let mut known = (**disk).clone();
@@ -221,5 +227,9 @@ mod tests {
         let (end, blocks) = (78_165_361, 78_165_360);
         assert_eq!(error, ReplayError::Beyond { index: 2, end, blocks });
         assert_eq!(service_times(&model, &[]).unwrap_err(), ReplayError::Empty);
+        assert_eq!(ladder(&model, &entries(&[0, 0])).unwrap_err(), ReplayError::NoTime);
+        assert!(
+            ladder(&model, &entries(&[0, 1])).unwrap()[0].judgement.demerit_percent.is_finite()
+        );
     }
 }

@@ -27,11 +27,16 @@ pub struct TraceError {
     pub why: &'static str,
 }
 
+/// A request took so much at most: more than the longest recovery of a disk.
+const SERVICE_US_MAX: f64 = 1e9;
+/// So much lies between two of them at most: virtual time must not run out in a long trace.
+const THINK_US_MAX: f64 = 1e11;
+
 /// Reads a trace: direction (R or W), what the original's buffer did, first block, blocks, service time
 /// and the time until the next request, both in microseconds.
 ///
 /// # Errors
-/// If a line has other columns.
+/// If a line has other columns, or a time that no disk takes.
 pub fn parse(text: &str) -> Result<Vec<Entry>, TraceError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -50,12 +55,14 @@ fn entry(line: &str) -> Result<Entry, &'static str> {
     let whole = |word: Option<&str>| word.and_then(|word| word.parse().ok());
     let lba = whole(words.next()).ok_or("its first block is no number")?;
     let blocks = whole(words.next()).filter(|&blocks| blocks > 0).ok_or("it has no blocks")?;
-    let time = |word: Option<&str>| {
+    let time = |word: Option<&str>, most: f64| {
         let us: f64 = word?.parse().ok()?;
-        (us.is_finite() && us >= 0.0).then(|| Nanos::from_ms(us / 1e3))
+        (0.0..=most).contains(&us).then(|| Nanos::from_ms(us / 1e3))
     };
-    let measured = time(words.next()).ok_or("its service time is no time")?;
-    let think = time(words.next()).ok_or("its idle time is no time")?;
+    let measured = time(words.next(), SERVICE_US_MAX)
+        .ok_or("its service time is no number from 0 to 10^9 (us: 1,000 seconds)")?;
+    let think = time(words.next(), THINK_US_MAX)
+        .ok_or("its idle time is no number from 0 to 10^11 (us: 28 hours)")?;
     Ok(Entry { is_write, lba, blocks, measured, think })
 }
 
@@ -73,5 +80,13 @@ mod tests {
         assert_eq!(error.line, 2);
         assert!(parse("R Hit 15 0 1 1").is_err());
         assert!(parse("R Hit 15 1 -1 1").is_err());
+        for (line, part) in [
+            ("R Hit 15 1 1e30 1", "service time is no number from 0 to 10^9"),
+            ("R Hit 15 1 nan 1", "service time"),
+            ("R Hit 15 1 1 inf", "idle time is no number from 0 to 10^11"),
+        ] {
+            let told = parse(line).unwrap_err().to_string();
+            assert!(told.contains(part), "{line}: {told}");
+        }
     }
 }
