@@ -2,11 +2,14 @@
 
 mod import;
 mod measure;
+mod near;
 mod replay;
 mod show;
 
 use crate::exit::{Failure, Outcome};
 use lapstrake_model::profile::{Profile, builtin};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 const HELP: &str = "\
@@ -65,21 +68,41 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// A file's text, or why there is none.
-fn text(path: &Path) -> Result<String, Failure> {
-    let failed = |error| Failure::new(format!("{}: cannot read it: {error}", path.display()));
-    std::fs::read_to_string(path).map_err(failed)
+/// Bytes of a profile, or of DiskSim's files, at most.
+const TEXT_MAX: u64 = 16 << 20;
+/// Bytes of a trace at most: some millions of requests.
+const TRACE_MAX: u64 = 256 << 20;
+
+/// A file's text, or why there is none. What never ends is read up to `most` bytes, and refused.
+fn text(path: &Path, most: u64) -> Result<String, Failure> {
+    let named = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
+    let failed = |error: std::io::Error| named(&format!("cannot read it: {error}"));
+    let too_long =
+        || named(&format!("it is longer than {} MiB, the most that is read", most >> 20));
+    let file = File::open(path).map_err(failed)?;
+    let is = file.metadata().map_err(failed)?;
+    if is.is_file() && is.len() > most {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        return Err(too_long());
+    }
+    String::from_utf8(bytes).map_err(|_| named(&"it is not text (UTF-8)"))
 }
 
 /// The profile that a user means, and its text.
 fn profile(name: &str) -> Result<(Profile, String), Failure> {
     let text = match builtin::text(name) {
         Some(text) => text.to_owned(),
-        None if Path::new(name).exists() => text(Path::new(name))?,
+        None if Path::new(name).exists() => text(Path::new(name), TEXT_MAX)?,
         None => {
-            let why =
-                "no built-in profile and no file; lapstrake disk list names the built-in ones";
-            return Err(Failure::new(format!("{name}: {why}")));
+            let like = near::names(name, &builtin::names());
+            let like = like.map_or(String::new(), |like| format!(" (is {like} meant?)"));
+            return Err(Failure::new(format!(
+                "{name}: no built-in profile and no file{like}; lapstrake disk list names the built-in ones"
+            )));
         }
     };
     let profile = Profile::from_toml(&text);
@@ -87,15 +110,40 @@ fn profile(name: &str) -> Result<(Profile, String), Failure> {
     Ok((profile, text))
 }
 
+/// Whether a profile can be written to a path: none if there is no such file, else whether it holds `text`.
+fn target(path: &Path, text: Option<&str>, force: bool) -> Result<Option<bool>, Failure> {
+    let told = |why: &str| Failure::new(format!("{}: {why}; nothing was written", path.display()));
+    let Ok(is) = std::fs::metadata(path) else {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        return match parent {
+            Some(parent) if !parent.is_dir() => Err(told("there is no such directory")),
+            _ if path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
+                Err(told("a directory's name, not a file's"))
+            }
+            _ => Ok(None),
+        };
+    };
+    if is.is_dir() {
+        return Err(told("is a directory; name the file to write"));
+    }
+    // What goes to a terminal or a pipe replaces nothing.
+    if !is.is_file() {
+        return Ok(None);
+    }
+    let is_same = text.is_some_and(|text| {
+        is.len() == text.len() as u64 && std::fs::read(path).is_ok_and(|old| old == text.as_bytes())
+    });
+    if !is_same && !force {
+        let what = if text.is_some() { "holds something else" } else { "is there already" };
+        return Err(told(&format!("{what}; --force replaces it")));
+    }
+    Ok(Some(is_same))
+}
+
 /// Writes a profile; whether it was there already.
 fn write(path: &Path, text: &str, force: bool) -> Result<bool, Failure> {
-    match std::fs::read_to_string(path) {
-        Ok(old) if old == text => return Ok(true),
-        Ok(_) if !force => {
-            let path = path.display();
-            return Err(Failure::new(format!("{path}: holds something else; --force replaces it")));
-        }
-        _ => {}
+    if target(path, Some(text), force)? == Some(true) {
+        return Ok(true);
     }
     let failed = |error| Failure::new(format!("{}: cannot write it: {error}", path.display()));
     std::fs::write(path, text).map_err(failed)?;

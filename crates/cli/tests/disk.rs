@@ -98,3 +98,59 @@ fn a_disk_that_is_too_small_or_absent_is_not_measured() {
     let absent: Value = lab.run("disk measure m9 -o m9.toml --json").json();
     assert!(absent["error"].as_str().unwrap().contains("m9"), "{absent}");
 }
+
+#[test]
+fn a_profile_that_cannot_be_and_input_without_end_are_refused() {
+    let lab = lab();
+    let text = lab.run("disk show hdd-4tb").ok().out;
+    let told = |command: &str, part: &str| {
+        let ran = lab.run(command);
+        assert_eq!(ran.code, 1, "{command}: {ran:?}");
+        assert!(ran.err.contains(part), "{command}: {ran:?}");
+    };
+    for (old, new, part) in [
+        ("full_ms = 20.00", "full_ms = -20.0", "x.toml: seek.full_ms is -20; it must be from 0.7"),
+        ("segments = 64", "segments = 4000000000", "buffer.segments is 4,000,000,000; it must be"),
+        ("segments = 64\n", "", "missing field `segments`"),
+    ] {
+        std::fs::write(lab.path("x.toml"), text.replacen(old, new, 1)).unwrap();
+        told("disk show x.toml", part);
+    }
+    assert!(!lab.run("disk show x.toml").err.contains("line 1,"));
+    std::fs::write(lab.path("x.toml"), &text).unwrap();
+    told("disk show /dev/zero", "longer than 16 MiB");
+    told("disk replay x.toml /dev/zero", "longer than 256 MiB");
+    told("disk show STM3160215A", "is ST3160215A meant?");
+    std::fs::write(lab.path("x.trace"), "R Hit 0 8 0 0\nR Hit 8 8 0 0\n").unwrap();
+    told("disk replay x.toml x.trace", "their mean service time is 0");
+    std::fs::write(lab.path("x.trace"), "R Hit 0 8 1e30 0\n").unwrap();
+    told("disk replay x.toml x.trace", "line 1: its service time is no number from 0 to 10^9");
+}
+
+#[test]
+fn what_is_no_disk_is_named_and_what_is_memory_is_warned_of() {
+    let lab = Lab::new(&[1, 128]);
+    let told = |command: &str, part: &str| {
+        let ran = lab.run(command);
+        assert_eq!(ran.code, 1, "{command}: {ran:?}");
+        assert!(ran.err.contains(part), "{command}: {ran:?}");
+    };
+    let fifo = std::process::Command::new("mkfifo").arg(lab.path("fifo")).status();
+    assert!(fifo.is_ok_and(|status| status.success()));
+    for not in ["fifo", "/dev/null", "/dev/zero", "."] {
+        told(&format!("disk measure {not} -o x.toml"), "no regular file or block device");
+    }
+    told("disk measure m0 -o x.toml", "262144 (128 MiB) are the least");
+    told("disk measure m1 -o .", "is a directory");
+    told("disk measure m1 -o none/x.toml", "there is no such directory");
+    let json = lab.run("disk measure m1 -o x.toml --json").ok();
+    assert!(json.err.contains("this measures memory, not a disk"), "{json:?}");
+    let found = json.json();
+    assert_eq!(found["kind"], "solid-disk", "{found}");
+    let latency = &found["latency_us"];
+    assert!(latency["low"].as_f64() <= latency["value"].as_f64(), "{latency}");
+    assert!(latency["value"].as_f64() <= latency["high"].as_f64(), "{latency}");
+    let shown = lab.run("disk show x.toml --json").ok().json();
+    assert!(shown["solid-disk"]["interface"]["interval"].is_array(), "{shown}");
+    told("disk measure m1 -o x.toml", "is there already; --force replaces it");
+}

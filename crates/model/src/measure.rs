@@ -46,7 +46,10 @@ pub enum MeasureError<E> {
     #[error("{0}")]
     Target(E),
     /// It has too few blocks for its parts to differ.
-    #[error("{blocks} blocks are too few to measure; {least} are the least")]
+    #[error(
+        "{blocks} blocks of 512 bytes are too few to measure: {least} ({} MiB) are the least",
+        .least / 2048
+    )]
     TooSmall {
         /// What it has.
         blocks: u64,
@@ -73,7 +76,32 @@ impl Measured {
     fn about(value: f64, off: f64) -> Self {
         Self { value, low: value - off, high: value + off }
     }
+
+    /// Of repeated passes: their median, and between what bounds another pass would come out with 95 %
+    /// (Student's distribution), all of these included. Not the bounds of their mean: what the passes differ by
+    /// is mostly what else goes on, and that does not become less by repeating.
+    fn of_passes(passes: &mut [f64]) -> Self {
+        let value = median(passes);
+        let count = passes.len() as f64;
+        let mean = passes.iter().sum::<f64>() / count;
+        let squares: f64 = passes.iter().map(|pass| (pass - mean).powi(2)).sum();
+        let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
+        let off = STUDENT_95 * deviation * (1.0 + 1.0 / count).sqrt();
+        let least = passes.first().copied().unwrap_or(value);
+        let most = passes.last().copied().unwrap_or(value);
+        Self { value, low: (value - off).min(least).max(0.0), high: (value + off).max(most) }
+    }
+
+    /// Half the width of its bounds over the value.
+    pub(crate) fn spread(&self) -> f64 {
+        (self.high - self.low) / 2.0 / self.value.abs().max(f64::MIN_POSITIVE)
+    }
 }
+
+/// Repetitions of what is measured of a solid-state disk.
+const PASSES: usize = 7;
+/// Student's 97.5 % point for one less than so many.
+const STUDENT_95: f64 = 2.447;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

@@ -1,6 +1,6 @@
 //! `lapstrake disk import`.
 
-use super::{text, write};
+use super::{TEXT_MAX, text, write};
 use crate::exit::{Exit, Outcome};
 use lapstrake_model::diskspecs;
 use serde_json::json;
@@ -45,10 +45,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let model = text(&args.model)?;
-    let specs = text(&args.diskspecs)?;
+    let model = text(&args.model, TEXT_MAX)?;
+    let specs = text(&args.diskspecs, TEXT_MAX)?;
     let seek = match args.seek.clone().or_else(|| seek_beside(&args.model, &model)) {
-        Some(path) => Some(text(&path)?),
+        Some(path) => Some(text(&path, TEXT_MAX)?),
         None => None,
     };
     let profile = diskspecs::import(&model, seek.as_deref(), &specs)?;

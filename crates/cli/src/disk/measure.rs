@@ -1,6 +1,8 @@
 //! `lapstrake disk measure`: a real disk as the target of a measurement.
 
-use super::write;
+mod memory;
+
+use super::{target, write};
 use crate::exit::{Exit, Failure, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
 use lapstrake_model::Nanos;
@@ -8,7 +10,7 @@ use lapstrake_model::measure::{self, Findings, MeasureError, Target};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -26,7 +28,9 @@ Exit codes:
 /// Measure a disk by reading only, and make a profile of it.
 ///
 /// Finds rotation, zones, seeks, overheads, what the buffer remembers and reads ahead, and what a
-/// queue gains; of a solid-state disk latency and rate by depth and size. What reading cannot tell stays
+/// queue gains; of a solid-state disk latency and rate by depth and size, in repeated passes that tell how far
+/// they can be trusted. A file is as good as what lies beneath it: one with holes, or on a file system in
+/// memory, is warned of. What reading cannot tell stays
 /// a guess in the profile, and says so. Nothing is written to the disk. Takes minutes; other load on
 /// the disk makes it worthless. Ctrl-C breaks it off.
 #[derive(clap::Args)]
@@ -51,11 +55,12 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let path = args.disk.display();
     let failed = |error: &dyn std::fmt::Display| Failure::new(format!("{path}: {error}"));
-    if args.output.exists() && !args.force {
-        let output = args.output.display();
-        return Err(Failure::new(format!("{output}: is there already; --force replaces it")));
-    }
+    // Minutes of measuring are not to end with a profile that cannot be written.
+    target(&args.output, None, args.force)?;
     let mut target = RealDisk::open(args).map_err(|error| failed(&error))?;
+    if let Some(why) = memory::instead_of_disk(&target.file, target.blocks * 512) {
+        errln!("lapstrake: warning: {path}: {why}: this measures memory, not a disk");
+    }
     let bar = bar();
     let findings = measure::measure(&mut target, 1, &mut |step, done| {
         bar.set_message(step);
@@ -106,8 +111,8 @@ fn summary(findings: &Findings) -> String {
         Findings::SolidDisk(found) => format!(
             "solid-state disk, {:.1} GB\n{:.1} us a random read of 4 KiB\n{:.0} of them in a second\n",
             found.blocks as f64 * 512.0 / 1e9,
-            found.latency_us,
-            found.reads.iter().map(|reads| reads.1).fold(0.0, f64::max),
+            found.latency_us.value,
+            found.reads.iter().map(|reads| reads.1.value).fold(0.0, f64::max),
         ),
     }
 }
@@ -121,8 +126,16 @@ struct RealDisk {
 
 impl RealDisk {
     fn open(args: &Args) -> io::Result<Self> {
+        // Before it is opened: that of a FIFO waits for a writer.
+        let kind = std::fs::metadata(&args.disk)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(io::Error::other(
+                "no regular file or block device; there is nothing to measure",
+            ));
+        }
         let mut options = OpenOptions::new();
-        let file = options.read(true).custom_flags(libc::O_DIRECT).open(&args.disk)?;
+        let file =
+            options.read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(&args.disk)?;
         let mut end = &file;
         let bytes = io::Seek::seek(&mut end, io::SeekFrom::End(0))?;
         Ok(Self { file, blocks: bytes / 4096 * 8, begun: Instant::now() })

@@ -3,6 +3,7 @@
 use super::{Findings, HardFindings, Measured, SolidFindings};
 use crate::hard::{Order, ReadAhead, WriteCache};
 use crate::mechanism::{Arrival, Latency};
+use crate::profile::limits::UNITS_MAX;
 use crate::profile::{
     BufferTable, CachingTable, Confidence, Figure, HardDiskProfile, Kind, LayoutForm, OverheadPair,
     OverheadTable, Profile, QueueTable, RatesTable, SolidDiskProfile,
@@ -48,7 +49,20 @@ fn hard(findings: &HardFindings) -> HardDiskProfile {
     let pair = |ms: f64| OverheadPair { after_read: ms, after_write: ms };
     let (hit, miss) = (findings.hit_overhead_ms.value, findings.miss_overhead_ms.value);
     let segment_blocks = findings.read_ahead_blocks.max(8);
-    let rate = |zone: Option<&(u64, f64)>| zone.map_or(1.0, |zone| zone.1);
+    // What is noise in a measurement must not become what no disk has: a buffer that takes less than no
+    // time, inner tracks longer than outer ones, long seeks shorter than short ones.
+    let (hit, miss) = (hit.max(0.0), miss.max(0.0));
+    let rate = |zone: Option<&(u64, f64)>| zone.map_or(1.0, |zone| zone.1).max(0.001);
+    let outer_mb_s = rate(findings.zones_mb_s.first());
+    let single_ms = findings.single_seek_ms.value;
+    let average_ms = findings.average_seek_ms.value.max(single_ms);
+    let full_ms = findings.full_seek_ms.value.max(average_ms);
+    // Straight lines, where the mean is so short that a root would fall below nothing.
+    let seek = if average_ms - single_ms < (full_ms - single_ms) / 4.0 {
+        SeekTable::Linear { single_ms, average_ms, full_ms }
+    } else {
+        SeekTable::ThreePoint { single_ms, average_ms, full_ms }
+    };
     HardDiskProfile {
         rotation: within(rotation, "rpm"),
         head_switch: within(findings.single_seek_ms, "ms"),
@@ -99,21 +113,14 @@ fn hard(findings: &HardFindings) -> HardDiskProfile {
             "ms",
         ),
         queue: found(queue(&findings.queue), "commands"),
-        seek: found(
-            SeekTable::ThreePoint {
-                single_ms: findings.single_seek_ms.value,
-                average_ms: findings.average_seek_ms.value,
-                full_ms: findings.full_seek_ms.value,
-            },
-            "ms",
-        ),
+        seek: found(seek, "ms"),
         layout: found(
             LayoutForm::Rates(RatesTable {
                 blocks: findings.blocks,
                 heads: 2,
                 zones: 16,
-                outer_mb_s: rate(findings.zones_mb_s.first()),
-                inner_mb_s: rate(findings.zones_mb_s.last()),
+                outer_mb_s,
+                inner_mb_s: rate(findings.zones_mb_s.last()).min(outer_mb_s),
             }),
             "sectors",
         ),
@@ -132,29 +139,60 @@ fn queue(rates: &[(usize, f64)]) -> QueueTable {
     QueueTable { depth: if reorders { depth } else { 1 }, order }
 }
 
+/// The greatest of some figures by its value.
+fn greatest(figures: impl Iterator<Item = Measured>) -> Measured {
+    let least = Measured { value: 1.0, low: 1.0, high: 1.0 };
+    figures.fold(least, |most, next| if next.value > most.value { next } else { most })
+}
+
+/// Half the width of the bounds above which passes have measured something else than the disk.
+const SCATTER: f64 = 0.2;
+
+/// A figure with its bounds; where these are wide, it is no more than a guess, and says so.
+fn scattered(measured: Measured, unit: &str) -> Figure<f64> {
+    let figure = within(measured, unit);
+    if measured.spread() <= SCATTER {
+        return figure;
+    }
+    let percent = (measured.spread() * 100.0).round();
+    let source = format!("{SOURCE}, but its passes differ: +-{percent} %");
+    Figure { source, confidence: Confidence::Guess, ..figure }
+}
+
 fn solid(findings: &SolidFindings) -> SolidDiskProfile {
-    let most = findings.reads.iter().map(|reads| reads.1).fold(1.0, f64::max);
-    let command_us = 1e6 / most;
-    let rate = findings.rates_mb_s.iter().map(|rate| rate.2).fold(1.0, f64::max);
+    let most = greatest(findings.reads.iter().map(|reads| reads.1));
+    let us = |reads: f64| 1e6 / reads.max(1e-3);
+    let command = Measured { value: us(most.value), low: us(most.high), high: us(most.low) };
+    let rate = greatest(findings.rates_mb_s.iter().map(|rate| rate.2));
+    let latency = findings.latency_us;
     // So many reads are under way when the controller is busy all the time; twice that, to be seldom
     // in each other's way.
-    let units = (2.0 * findings.latency_us / command_us).ceil().max(1.0) as usize;
+    let units = (2.0 * latency.value / command.value).ceil().clamp(1.0, UNITS_MAX as f64) as usize;
+    // The command and the way over the link are parts of a read's latency.
+    let link_us = |rate: f64| 4096.0 / rate.max(1e-3);
+    let flash =
+        |latency: f64, command: f64, rate: f64| (latency - command - link_us(rate)).max(0.0);
+    let read = Measured {
+        value: flash(latency.value, command.value, rate.value),
+        low: flash(latency.low, command.high, rate.low),
+        high: flash(latency.high, command.low, rate.high),
+    };
     SolidDiskProfile {
         capacity: found(findings.blocks, "sectors"),
-        interface: found(rate, "MB/s"),
+        interface: scattered(rate, "MB/s"),
         queue: found(findings.reads.last().map_or(32, |reads| reads.0), "commands"),
         units: found(units, "units"),
         page: guess(8, "blocks"),
-        read: found((findings.latency_us - command_us).max(0.0), "us"),
-        read_command: found(command_us, "us"),
-        write_command: guess(command_us, "us"),
+        read: scattered(read, "us"),
+        read_command: scattered(command, "us"),
+        write_command: guess(command.value, "us"),
         write_accept: guess(20.0, "us"),
         flush: guess(500.0, "us"),
         power_backed: guess(0, "flag"),
         program_wait: guess(60.0, "us"),
-        read_rate: found(rate, "MB/s"),
-        fast_rate: guess(rate * 0.8, "MB/s"),
-        slow_rate: guess(rate * 0.4, "MB/s"),
+        read_rate: scattered(rate, "MB/s"),
+        fast_rate: guess(rate.value * 0.8, "MB/s"),
+        slow_rate: guess(rate.value * 0.4, "MB/s"),
         fast_cells: guess(40.0, "GB"),
         buffer: guess(8.0, "MB"),
         amplification: guess(4.0, "bytes"),
