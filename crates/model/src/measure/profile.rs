@@ -57,8 +57,8 @@ fn hard(findings: &HardFindings) -> HardDiskProfile {
     let single_ms = findings.single_seek_ms.value;
     let average_ms = findings.average_seek_ms.value.max(single_ms);
     let full_ms = findings.full_seek_ms.value.max(average_ms);
-    // Straight lines, where the mean is so short that a root would fall below nothing.
-    let seek = if average_ms - single_ms < (full_ms - single_ms) / 4.0 {
+    // Straight lines, where the mean is so short that the root's factor is below 0: it could fall below nothing.
+    let seek = if average_ms - single_ms < (full_ms - single_ms) / 3.0 {
         SeekTable::Linear { single_ms, average_ms, full_ms }
     } else {
         SeekTable::ThreePoint { single_ms, average_ms, full_ms }

@@ -156,10 +156,13 @@ fn a_profile_made_of_findings_answers_as_the_disk_does() {
     }
 }
 
+/// What makes another disk of a profile.
+type Change = fn(&mut Profile);
+
 /// Within 5 %: what solid-state disks of three kinds, and one that was never built, are made of.
 #[test]
 fn solid_disks_are_told_from_those_that_turn_and_recovered() {
-    let never: fn(&mut Profile) = |profile| {
+    let never: Change = |profile| {
         let Kind::SolidDisk(disk) = &mut profile.kind else { panic!() };
         disk.read.value = 210.0;
         disk.read_command.value = 7.3;
@@ -167,7 +170,7 @@ fn solid_disks_are_told_from_those_that_turn_and_recovered() {
         // Deep enough to keep the controller busy; else the queue would be what is measured.
         (disk.units.value, disk.queue.value) = (64, 256);
     };
-    let cases: [(&str, fn(&mut Profile)); 4] = [
+    let cases: [(&str, Change); 4] = [
         ("ssd-sata-1tb", |_| {}),
         ("ssd-nvme-1tb", |_| {}),
         ("ssd-nvme-server", |_| {}),
@@ -198,6 +201,25 @@ fn solid_disks_are_told_from_those_that_turn_and_recovered() {
                 "{name}: {figure:?}"
             );
         }
+    }
+}
+
+#[test]
+fn noise_does_not_make_a_profile_that_no_disk_has() {
+    let (_, findings) = hidden("hitachi-80", 5, |_| {});
+    let Findings::HardDisk(found) = findings else { panic!() };
+    let noises: [fn(&mut HardFindings); 5] = [
+        |found| found.zones_mb_s.reverse(),
+        |found| found.average_seek_ms.value = found.single_seek_ms.value * 1.01,
+        |found| found.full_seek_ms.value = found.average_seek_ms.value * 0.9,
+        |found| found.hit_overhead_ms.value = -0.01,
+        |found| (found.segments, found.read_ahead_blocks) = (0, 0),
+    ];
+    for (index, noise) in noises.into_iter().enumerate() {
+        let mut noisy = found.clone();
+        noise(&mut noisy);
+        let made = Findings::HardDisk(noisy).profile("made", "noise");
+        made.build().unwrap_or_else(|error| panic!("{index}: {error}"));
     }
 }
 

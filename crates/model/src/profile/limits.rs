@@ -4,7 +4,7 @@
 //! upper ones what would use up the memory or the time of whoever runs the model. Both are wider than any
 //! disk; a figure that is not a number is in no range.
 //!
-//! What it does not do: units, and how zones fit together ([`crate::layout`]).
+//! What it does not do: units, how zones fit together ([`crate::layout`]), how disks fail (`reliability.rs`).
 
 use super::{
     Figure, HardDiskProfile, LayoutForm, OverheadPair, Profile, ProfileError, SolidDiskProfile,
@@ -80,14 +80,13 @@ pub(super) fn hard(disk: &HardDiskProfile) -> Result<(), ProfileError> {
     }
     seek(&disk.seek.value)?;
     layout(&disk.layout.value)?;
-    [&disk.rotation, &disk.head_switch, &disk.write_settle, &disk.interface]
-        .into_iter()
-        .zip(
-            ["rotation.interval", "head_switch.interval", "write_settle.interval"]
-                .into_iter()
-                .chain(["interface.interval"]),
-        )
-        .try_for_each(|(figure, field)| interval(field, figure))
+    let measured = [
+        ("rotation.interval", &disk.rotation),
+        ("head_switch.interval", &disk.head_switch),
+        ("write_settle.interval", &disk.write_settle),
+        ("interface.interval", &disk.interface),
+    ];
+    measured.into_iter().try_for_each(|(field, figure)| interval(field, figure))
 }
 
 fn seek(table: &SeekTable) -> Result<(), ProfileError> {
@@ -171,9 +170,13 @@ pub(super) fn solid(disk: &SolidDiskProfile) -> Result<(), ProfileError> {
     counts.into_iter().try_for_each(check)
 }
 
-/// Holds what every profile has against its range.
+/// Holds what every profile has against its range; how disks fail has a table of its own.
 pub(super) fn common(profile: &Profile) -> Result<(), ProfileError> {
-    profile.year.map_or(Ok(()), |year| check(("year", year.into(), 1956.0..=2999.0)))
+    profile.year.map_or(Ok(()), |year| check(("year", year.into(), 1956.0..=2999.0)))?;
+    let Some(reliability) = &profile.reliability else { return Ok(()) };
+    interval("reliability.afr.interval", &reliability.afr)?;
+    interval("reliability.unreadable.interval", &reliability.unreadable)?;
+    interval("reliability.latent.interval", &reliability.latent)
 }
 
 /// Bounds are numbers, and the value lies between them.
