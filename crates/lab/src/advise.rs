@@ -78,7 +78,7 @@ pub struct Tried {
     pub cost: f64,
     /// Bytes a second of each load.
     pub speeds: Vec<f64>,
-    /// The same without one disk; none if it does not outlive that.
+    /// The same without one disk, of each load without the one that it misses most; none if it does not outlive that.
     pub degraded: Option<Vec<f64>>,
     /// The mean of the speeds' logarithms, by the loads' weights.
     pub score: f64,

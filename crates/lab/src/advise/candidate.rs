@@ -160,6 +160,30 @@ impl Candidate {
         disks
     }
 
+    /// Of disks whose loss is alike the first: they are of one kind, and have the same windows in arrays of the
+    /// same disks.
+    pub(super) fn unlike(&self, disks: &[Disk]) -> Vec<usize> {
+        let window = |part: &Part| (disks[part.disk].kind.as_str(), part.first, part.sectors);
+        let places = |disk: usize| {
+            let place = |array: &Array| {
+                let own = window(array.parts.iter().find(|part| part.disk == disk)?);
+                let mut all: Vec<_> = array.parts.iter().map(window).collect();
+                all.sort_unstable();
+                Some((array.level, own, all))
+            };
+            self.arrays.iter().filter_map(place).collect::<Vec<_>>()
+        };
+        let (mut unlike, mut seen) = (Vec::new(), Vec::new());
+        for disk in self.disks().into_iter().filter(|&disk| self.spare != Some(disk)) {
+            let places = places(disk);
+            if !seen.contains(&places) {
+                seen.push(places);
+                unlike.push(disk);
+            }
+        }
+        unlike
+    }
+
     /// How many disks may be lost, whichever they are.
     pub(super) fn tolerance(&self) -> usize {
         self.arrays.iter().map(Array::tolerance).min().unwrap_or(0)

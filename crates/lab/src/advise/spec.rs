@@ -30,7 +30,8 @@ fn one() -> usize {
 }
 
 /// Disks of words, and of a file's text (`[[disk]]` with `profile`, `count`, `price`, `name`); `find` gives a profile
-/// by its name. Disks of one name are numbered.
+/// by its name. Disks of one name are numbered. They come in the order of their kinds and prices, whatever order they
+/// were named in: slots follow it, and an answer must not depend on the order of options.
 ///
 /// # Errors
 /// If there is no such profile, the numbers are none, or the text is not such a one.
@@ -61,6 +62,7 @@ pub fn disks_of(
             disks.push(Disk::new(&format!("{base}-{number}"), profile.clone(), entry.price)?);
         }
     }
+    disks.sort_by(|a, b| a.kind.cmp(&b.kind).then(a.price.total_cmp(&b.price)));
     Ok(disks)
 }
 
@@ -120,7 +122,7 @@ mod tests {
                     [[disk]]\nprofile = \"ssd-sata-1tb\"\n";
         let disks = disks_of(&["ssd-sata-1tb"], Some(text), &find).unwrap();
         let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-        assert_eq!(names, ["ssd-sata-1tb-1", "red-1", "red-2", "ssd-sata-1tb-2"]);
+        assert_eq!(names, ["red-1", "red-2", "ssd-sata-1tb-1", "ssd-sata-1tb-2"]);
         let none: [&str; 0] = [];
         assert!(disks_of(&none, Some("[[disk]]\nprofil = \"x\""), &find).is_err());
     }

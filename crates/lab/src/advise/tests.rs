@@ -129,6 +129,47 @@ fn what_cannot_be_met_is_said() {
     assert!(advise(&question, &|_, _| {}).is_err());
 }
 
+#[test]
+fn the_order_of_disks_changes_nothing_and_the_disk_that_is_missed_most_is_lost() {
+    let answer = |words: &[&str]| {
+        let question = question(words, "backup");
+        let advice = advise(&question, &|_, _| {}).unwrap();
+        let told = |one: &Tried| {
+            (one.candidate.words(&question.disks), one.speeds.clone(), one.degraded.clone())
+        };
+        let mirror = |one: &&Tried| one.candidate.arrays[0].level == Some(Level::Raid1);
+        let mirror = advice.tried.iter().find(mirror).unwrap();
+        let share = (mirror.degraded_score.unwrap() - mirror.score).exp();
+        // The fast disk may be the one that is lost: only the slow one is left then.
+        assert!(share < 1.0, "{share} of {:?}", mirror.speeds);
+        advice.tried.iter().map(told).collect::<Vec<_>>()
+    };
+    let (slow, fast) = ("ssd-sata-1tb@60", "ssd-nvme-1tb@80");
+    assert_eq!(answer(&[slow, fast]), answer(&[fast, slow]));
+}
+
+#[test]
+fn of_disks_that_are_missed_alike_one_is_tried() {
+    let disks = disks(&["hdd-4tbx3", "hdd-8tb-shingledx2"]);
+    let all = enumerate::candidates(&disks, None);
+    let five = || all.iter().filter(|one| one.disks().len() == 5);
+    assert!(five().any(|one| one.arrays.len() > 1));
+    assert!(five().all(|one| one.unlike(&disks).len() == 2));
+    // Two mirrors of one kind each, and one of both kinds between two such.
+    let whole = |disk: usize| Part { disk, first: 0, sectors: 1 << 30 };
+    let pair = |a: usize, b: usize| Array {
+        level: Some(Level::Raid1),
+        layout: None,
+        chunk: None,
+        parts: vec![whole(a), whole(b)],
+    };
+    let unlike = |arrays: Vec<Array>| {
+        Candidate { arrays, join: Join::Striped, spare: None }.unlike(&disks)
+    };
+    assert_eq!(unlike(vec![pair(3, 4), pair(0, 1)]), [0, 3]);
+    assert_eq!(unlike(vec![pair(3, 0), pair(1, 2)]), [0, 1, 3]);
+}
+
 /// Something that was tried, with these figures.
 fn made(capacity: u64, speed: f64, loss: f64, cost: f64) -> Tried {
     let estimate = Estimate { value: loss, low: loss, high: loss };

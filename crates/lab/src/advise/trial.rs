@@ -27,7 +27,7 @@ enum State {
     Rebuilt(usize, Sector),
 }
 
-/// Bytes a second of each load, whole, and without one disk where that can be.
+/// Bytes a second of each load, whole, and where a disk can be lost, without the one that the load misses most.
 pub(super) fn speeds(
     candidate: &Candidate,
     question: &Question,
@@ -36,8 +36,15 @@ pub(super) fn speeds(
     let all = |state| -> Result<Vec<f64>, ArrayError> {
         question.loads.iter().map(|load| speed(candidate, question, load, state, span)).collect()
     };
-    let lost = candidate.arrays[0].parts.first().map(|part| State::Without(part.disk));
-    let degraded = lost.filter(|_| candidate.tolerance() > 0).map(all).transpose()?;
+    let mut degraded: Option<Vec<f64>> = None;
+    // Which disk goes is not known: what is told must hold for each.
+    for disk in candidate.unlike(&question.disks).into_iter().filter(|_| candidate.tolerance() > 0) {
+        let without = all(State::Without(disk))?;
+        degraded = Some(match degraded {
+            None => without,
+            Some(least) => least.iter().zip(&without).map(|(a, b)| a.min(*b)).collect(),
+        });
+    }
     Ok((all(State::Whole)?, degraded))
 }
 
