@@ -84,7 +84,7 @@ pub struct Tried {
     pub score: f64,
     /// The same without one disk.
     pub degraded_score: Option<f64>,
-    /// Hours to rebuild each kind of disk; empty if nothing can be rebuilt.
+    /// Hours to rebuild each kind of disk, onto the hot spare if there is one; empty if nothing can be rebuilt.
     pub rebuild_hours: BTreeMap<String, f64>,
     /// How likely losses are.
     pub loss: Loss,
@@ -169,10 +169,12 @@ fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -
         if full(wish, &quotas) || alike.get(&kind).is_some_and(|count| *count >= TRIED_ALIKE) {
             continue;
         }
-        let hours = |disk| risk::least_rebuild_hours(candidate, &question.disks, disk);
-        let safest = enumerate::spared(&question.disks, candidate);
-        let safest = safest.as_ref().unwrap_or(candidate);
-        let loss = risk::risk(safest, question, hours, GLANCE_LIVES);
+        let glance = |one: &Candidate| {
+            let hours = |disk| risk::least_rebuild_hours(one, &question.disks, disk);
+            risk::risk(one, question, hours, GLANCE_LIVES)
+        };
+        let spared = enumerate::spared(&question.disks, candidate);
+        let loss = glance(spared.as_ref().unwrap_or(candidate));
         let most = question.wishes.loss * SLACK;
         let wish = match wish {
             wish if question.wishes.judged(&loss) <= most => wish,
@@ -263,15 +265,7 @@ fn on_all_cores<T: Sync, R: Send>(items: &[T], one: impl Fn(&T) -> R + Sync) -> 
 
 fn attempt(question: &Question, candidate: &Candidate) -> Result<Tried, ArrayError> {
     let (speeds, degraded) = trial::speeds(candidate, question, SPAN)?;
-    // Disks of a kind have windows alike, and take as long.
-    let mut rebuild_hours: BTreeMap<String, f64> = BTreeMap::new();
-    for disk in candidate.disks() {
-        let kind = &question.disks[disk].kind;
-        if candidate.tolerance() > 0 && !rebuild_hours.contains_key(kind) {
-            let hours = trial::rebuild_hours(candidate, question, disk)?;
-            rebuild_hours.insert(kind.clone(), hours);
-        }
-    }
+    let rebuild_hours = rebuild_hours(question, candidate)?;
     let mut tried = Tried {
         candidate: candidate.clone(),
         capacity: candidate.capacity(),
@@ -288,17 +282,38 @@ fn attempt(question: &Question, candidate: &Candidate) -> Result<Tried, ArrayErr
     Ok(tried)
 }
 
+/// Hours to rebuild each kind of disk, where it takes longest.
+fn rebuild_hours(
+    question: &Question,
+    candidate: &Candidate,
+) -> Result<BTreeMap<String, f64>, ArrayError> {
+    let mut longest = BTreeMap::new();
+    for disk in candidate.unlike(&question.disks).into_iter().filter(|_| candidate.tolerance() > 0)
+    {
+        let hours = trial::rebuild_hours(candidate, question, disk)?;
+        let known: &mut f64 = longest.entry(question.disks[disk].kind.clone()).or_default();
+        *known = known.max(hours);
+    }
+    Ok(longest)
+}
+
 fn loss(question: &Question, candidate: &Candidate, hours: &BTreeMap<String, f64>) -> Loss {
     let hours = |disk: usize| hours.get(&question.disks[disk].kind).copied().unwrap_or(0.0);
     risk::risk(candidate, question, hours, LIVES)
 }
 
-/// The same with a hot spare, if there is a disk for that: as fast, and safer.
+/// The same with a hot spare, if there is a disk for that: as fast, and safer unless the spare is slow to fill.
 fn with_spare(question: &Question, tried: &Tried) -> Option<Tried> {
     let candidate = enumerate::spared(&question.disks, &tried.candidate)?;
+    let kind = &question.disks[candidate.spare?].kind;
+    let rebuild_hours = match tried.rebuild_hours.keys().all(|lost| lost == kind) {
+        true => tried.rebuild_hours.clone(),
+        false => rebuild_hours(question, &candidate).ok()?,
+    };
     let mut spared = Tried {
         cost: candidate.cost(&question.disks),
-        loss: loss(question, &candidate, &tried.rebuild_hours),
+        loss: loss(question, &candidate, &rebuild_hours),
+        rebuild_hours,
         candidate,
         ..tried.clone()
     };

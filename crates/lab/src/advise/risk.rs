@@ -1,6 +1,6 @@
 //! How likely a candidate is to lose data.
 
-use super::candidate::{Array, Candidate};
+use super::candidate::{Array, Candidate, Part};
 use super::{Disk, Question};
 use crate::safety::{self, Slot};
 use lapstrake_model::safety::{
@@ -36,26 +36,27 @@ pub(super) fn risk(
 
 /// The slots of an array that keep data for each other.
 fn groups(array: &Array, place: impl Fn(usize) -> usize) -> Vec<Group> {
-    let slot = |part: &super::candidate::Part| Slot {
-        disks: vec![place(part.disk)],
-        bits: part.sectors as f64 * 4096.0,
-    };
+    let slot =
+        |part: &Part| Slot { disks: vec![place(part.disk)], bits: part.sectors as f64 * 4096.0 };
     safety::groups(array.level, array.layout, array.parts.iter().map(slot).collect())
 }
 
-/// Hours to rebuild what a disk holds, at the disks' own pace.
+/// Hours to rebuild what a disk holds, onto the hot spare or one of its own kind, at the disks' own pace.
 pub(super) fn least_rebuild_hours(candidate: &Candidate, disks: &[Disk], disk: usize) -> f64 {
-    let part = |part: &super::candidate::Part| RiskPart {
-        model: disks[part.disk].model.clone(),
+    let onto = candidate.spare.unwrap_or(disk);
+    let arrays = candidate.arrays.iter().filter(|array| array.tolerance() > 0);
+    arrays.map(|array| least_hours_of(array, disks, disk, onto)).sum()
+}
+
+/// The same of one array, onto a given disk.
+pub(super) fn least_hours_of(array: &Array, disks: &[Disk], lost: usize, onto: usize) -> f64 {
+    let part = |part: &Part, disk: usize| RiskPart {
+        model: disks[disk].model.clone(),
         first: part.first,
         blocks: part.sectors,
     };
-    let arrays = candidate.arrays.iter().filter(|array| array.tolerance() > 0);
-    let hours = arrays.filter_map(|array| {
-        let target = array.parts.iter().find(|part| part.disk == disk)?;
-        let sources = array.parts.iter().filter(|part| part.disk != disk);
-        let sources: Vec<RiskPart> = sources.map(part).collect();
-        Some(rebuild_hours(&part(target), &sources, f64::INFINITY))
-    });
-    hours.sum()
+    let Some(target) = array.parts.iter().find(|part| part.disk == lost) else { return 0.0 };
+    let sources = array.parts.iter().filter(|part| part.disk != lost);
+    let sources: Vec<RiskPart> = sources.map(|source| part(source, source.disk)).collect();
+    rebuild_hours(&part(target, onto), &sources, f64::INFINITY)
 }

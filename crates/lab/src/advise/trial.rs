@@ -6,7 +6,7 @@
 
 use super::candidate::{Array, Candidate, Join, Part};
 use super::drive::{Span, rate};
-use super::{Disk, Load, Question};
+use super::{Disk, Load, Question, risk};
 use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_model::rack::{Rack, SharedRack, Window};
@@ -23,8 +23,12 @@ const PLACES: u32 = 3;
 enum State {
     Whole,
     Without(usize),
-    /// The disk is new, and rebuilt up to this sector.
-    Rebuilt(usize, Sector),
+    /// What a disk held is rebuilt, up to this sector so far.
+    Rebuilt {
+        lost: usize,
+        onto: usize,
+        from: Sector,
+    },
 }
 
 /// Bytes a second of each load, whole, and where a disk can be lost, without the one that the load misses most.
@@ -38,7 +42,8 @@ pub(super) fn speeds(
     };
     let mut degraded: Option<Vec<f64>> = None;
     // Which disk goes is not known: what is told must hold for each.
-    for disk in candidate.unlike(&question.disks).into_iter().filter(|_| candidate.tolerance() > 0) {
+    for disk in candidate.unlike(&question.disks).into_iter().filter(|_| candidate.tolerance() > 0)
+    {
         let without = all(State::Without(disk))?;
         degraded = Some(match degraded {
             None => without,
@@ -85,7 +90,8 @@ fn volume(
     Ok(Box::new(ArrayVolume::new(config)?))
 }
 
-/// Hours to rebuild what a disk holds: of the engine, on model disks, without other requests.
+/// Hours to rebuild what a disk holds, onto the hot spare or one of its own kind: of the engine, on model disks,
+/// without other requests.
 pub(super) fn rebuild_hours(
     candidate: &Candidate,
     question: &Question,
@@ -97,11 +103,23 @@ pub(super) fn rebuild_hours(
         if !array.parts.iter().any(|part| part.disk == disk) {
             continue;
         }
-        let time = course_time(PLACES, |from| {
-            let bench = Bench::new(&question.disks);
-            bench.array(array, level, question, State::Rebuilt(disk, from))
-        })?;
-        hours += time.map_or(f64::INFINITY, |time| time.0 as f64 / 3.6e12);
+        let onto = candidate.spare.unwrap_or(disk);
+        let time = |places| {
+            course_time(places, |from| {
+                let state = State::Rebuilt { lost: disk, onto, from };
+                Bench::new(&question.disks).array(array, level, question, state)
+            })
+        };
+        // One of seconds can end while its speed is taken near its end; in its middle it does not.
+        let time = match time(PLACES)? {
+            None => time(1)?,
+            known => known,
+        };
+        // It must be finite whatever happens: safety would take a disk for never rebuilt.
+        hours += time.map_or_else(
+            || risk::least_hours_of(array, &question.disks, disk, onto),
+            |time| time.0 as f64 / 3.6e12,
+        );
     }
     Ok(hours)
 }
@@ -136,12 +154,16 @@ impl<'a> Bench<'a> {
         state: State,
     ) -> Result<ArrayVolume, ArrayError> {
         let seat = |part: &Part| {
-            let rotational = self.disks[part.disk].is_rotational;
-            let leg = || Leg { volume: self.window(part), rotational };
+            let leg = |disk: usize| Leg {
+                volume: self.window(&Part { disk, ..*part }),
+                rotational: self.disks[disk].is_rotational,
+            };
             match state {
                 State::Without(disk) if disk == part.disk => Seat::Missing,
-                State::Rebuilt(disk, from) if disk == part.disk => Seat::Recovering(leg(), from),
-                _ => Seat::InSync(leg()),
+                State::Rebuilt { lost, onto, from } if lost == part.disk => {
+                    Seat::Recovering(leg(onto), from)
+                }
+                _ => Seat::InSync(leg(part.disk)),
             }
         };
         let seats = array.parts.iter().map(seat).collect();
