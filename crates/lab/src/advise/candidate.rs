@@ -117,18 +117,21 @@ impl Array {
         }
     }
 
-    /// The command that makes it.
-    fn command(&self, name: &str, disks: &[Disk]) -> Option<String> {
+    /// The command that makes it; a spare is a whole disk, or its window where the disk waits for other arrays too.
+    fn command(&self, name: &str, disks: &[Disk], spare: Option<&Part>) -> Option<String> {
         let level = self.level?;
         let mut words = format!("lapstrake create {name} --level {}", level.name());
         words += &format!(" --raid-devices {}", self.parts.len());
+        if spare.is_some() {
+            words += " --spare-devices 1";
+        }
         if let Some(layout) = self.layout {
             words += &format!(" --layout {layout}");
         }
         if let Some(chunk) = self.chunk.filter(|_| level.is_striped()) {
             words += &format!(" --chunk {}K", chunk.0 / 2);
         }
-        for part in &self.parts {
+        for part in self.parts.iter().chain(spare) {
             let disk = &disks[part.disk];
             words += &format!(" {}", disk.name);
             if part.first > 0 || part.sectors < disk.sectors {
@@ -212,16 +215,22 @@ impl Candidate {
     /// The commands that make it, and what is left to do by hand.
     pub(super) fn commands(&self, disks: &[Disk]) -> Vec<String> {
         let name = |index| if self.arrays.len() == 1 { "md0".into() } else { format!("md{index}") };
+        let spare = |array: &Array| {
+            let disk = self.spare?;
+            let whole = Part { disk, first: 0, sectors: disks[disk].sectors };
+            let window = array.parts.iter().max_by_key(|part| part.sectors);
+            let window = window.map(|part| Part { disk, ..*part });
+            window.filter(|_| self.arrays.len() > 1).or(Some(whole))
+        };
         let arrays = self.arrays.iter().enumerate();
-        let mut commands: Vec<String> =
-            arrays.filter_map(|(index, array)| array.command(&name(index), disks)).collect();
+        let command = |(index, array): (usize, &Array)| {
+            array.command(&name(index), disks, spare(array).as_ref())
+        };
+        let mut commands: Vec<String> = arrays.filter_map(command).collect();
         if self.arrays.len() > 1 {
             let level = if self.join == Join::Striped { "raid0" } else { "linear" };
             let count = self.arrays.len();
             commands.push(format!("# then a {level} of these {count} arrays, or LVM over them"));
-        }
-        if let Some(spare) = self.spare {
-            commands.push(format!("lapstrake add md0 {}", disks[spare].name));
         }
         commands
     }

@@ -56,9 +56,11 @@ fn sets(disks: &[Disk]) -> Vec<Vec<usize>> {
     sets
 }
 
-/// A candidate with a hot spare: the smallest disk beside it that can stand in for any of its own.
+/// A candidate with a hot spare: the smallest disk beside it that can stand in for any of its own. Layers have a window
+/// of it each; several arrays over the same place have none, as a spare belongs to one array.
 pub(super) fn spared(disks: &[Disk], candidate: &Candidate) -> Option<Candidate> {
-    if candidate.tolerance() == 0 || candidate.spare.is_some() {
+    let is_shared = candidate.arrays.len() > 1 && candidate.join == Join::Striped;
+    if candidate.tolerance() == 0 || candidate.spare.is_some() || is_shared {
         return None;
     }
     let used = candidate.disks();
