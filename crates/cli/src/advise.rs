@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long = "disk", value_name = "PROFILE[xN][@PRICE]")]
     disk: Vec<String>,
     /// A TOML file of disks
-    #[arg(long, value_name = "FILE", required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE")]
     disks: Option<PathBuf>,
     #[arg(long = "load", value_name = "NAME|PLAN", required = true, help = load_help())]
     load: Vec<String>,
@@ -55,16 +55,16 @@ pub struct Args {
     #[arg(long)]
     sectors_may_go: bool,
     /// What the disks may cost
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", allow_negative_numbers = true)]
     budget: Option<f64>,
     /// For how long it must last
-    #[arg(long, default_value_t = 5.0, allow_negative_numbers = false)]
+    #[arg(long, value_name = "YEARS", default_value_t = 5.0, allow_negative_numbers = true)]
     years: f64,
     /// Hours from a failure until a new disk is in the machine
-    #[arg(long, value_name = "HOURS", default_value_t = 72.0)]
+    #[arg(long, value_name = "HOURS", default_value_t = 72.0, allow_negative_numbers = true)]
     replace: f64,
     /// Days between scrubs; 0: nobody scrubs
-    #[arg(long, value_name = "DAYS", default_value_t = 30.0)]
+    #[arg(long, value_name = "DAYS", default_value_t = 30.0, allow_negative_numbers = true)]
     scrub: f64,
     /// Hot spares beside the disks named
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -103,6 +103,11 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &Args) -> Outcome {
+    if args.disk.is_empty() && args.disks.is_none() {
+        let why = "there are no disks; name some with --disk PROFILE[xN][@PRICE] (`lapstrake disk list` lists the \
+                   built-in profiles), or a file of them with --disks FILE";
+        return Err(Failure::usage(why));
+    }
     if let Some(path) = &args.output
         && path.extension().is_none_or(|extension| extension != "html")
     {
@@ -151,7 +156,8 @@ fn question(args: &Args) -> Result<Question, Failure> {
         care: Care {
             years: args.years,
             replace_hours: args.replace,
-            scrub_hours: (args.scrub > 0.0).then_some(args.scrub * 24.0),
+            // What is no time is refused with the rest of the question.
+            scrub_hours: (args.scrub != 0.0).then_some(args.scrub * 24.0),
             spares: args.spares,
         },
         processor: processor.build().map_err(Failure::usage)?,

@@ -52,4 +52,62 @@ fn what_cannot_be_met_ends_with_3_and_what_makes_no_sense_with_2() {
         let output = advise(&wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {:?}", said(&output));
     }
+    let (_, err) = said(&advise(&["--load=backup"]));
+    assert!(err.contains("--disk PROFILE") && err.contains("--disks FILE"), "{err}");
+}
+
+#[test]
+fn numbers_that_mean_nothing_are_refused_with_their_range() {
+    for (option, range) in [
+        ("--replace=nan", "from 0 to 100000"),
+        ("--replace=-5", "from 0 to 100000"),
+        ("--replace=1e300", "from 0 to 100000"),
+        ("--scrub=-5", "from 0.01 to 36500"),
+        ("--scrub=nan", "from 0.01 to 36500"),
+        ("--years=1e30", "from 0.01 to 100"),
+        ("--years=nan", "from 0.01 to 100"),
+        ("--years=0", "from 0.01 to 100"),
+        ("--budget=nan", "from 0 to 1"),
+        ("--budget=-1", "from 0 to 1"),
+        ("--spares=18446744073709551615", "from 0 to 1000"),
+        ("--disk=hitachi-80@inf", "from 0 to 1"),
+    ] {
+        let output = advise(&["--disk=hitachi-80", "--load=backup", option]);
+        let (out, err) = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{option}: {out}{err}");
+        assert!(err.contains(range), "{option}: {err}");
+    }
+}
+
+#[test]
+fn the_commands_run_as_they_are_told() {
+    let disks = [("hitachi-80-1", 90), ("hitachi-80-2", 90), ("hitachi-80-3", 90)];
+    let disks = [disks.as_slice(), &[("seagate-250-x510-1", 260), ("seagate-250-x510-2", 260)]];
+    let output =
+        advise(&["--disk=hitachi-80x3", "--disk=seagate-250-x510x2", "--load=media", "--json"]);
+    let (out, err) = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    let (mut spares, mut layers) = (0, 0);
+    for one in answer["tried"].as_array().unwrap() {
+        let room = tempfile::tempdir().unwrap();
+        for (name, gigabytes) in disks.iter().copied().flatten() {
+            let file = std::fs::File::create(room.path().join(name)).unwrap();
+            file.set_len(gigabytes * 1_000_000_000).unwrap();
+        }
+        let has_spare = !one["spare"].is_null();
+        let commands =
+            one["commands"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
+        let commands: Vec<&str> = commands.filter(|line| !line.starts_with('#')).collect();
+        for line in &commands {
+            let words = line.strip_prefix("lapstrake ").unwrap().split(' ');
+            let mut run = Command::new(env!("CARGO_BIN_EXE_lapstrake"));
+            let output = run.args(words).current_dir(room.path()).output().unwrap();
+            assert!(output.status.success(), "{line}: {:?}", said(&output));
+            assert_eq!(line.contains("--spare-devices 1"), has_spare, "{line}");
+        }
+        spares += usize::from(has_spare);
+        layers += usize::from(commands.len() > 1);
+    }
+    assert!(spares > 0 && layers > 0, "{spares} with spares, {layers} of several arrays");
 }

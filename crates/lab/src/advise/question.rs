@@ -10,6 +10,14 @@ use lapstrake_model::safety::Loss;
 use lapstrake_model::{DiskModel, Processor, Volume};
 use std::path::Path;
 
+/// What numbers of a question may be, the bounds included: what is beyond is a slip, and no estimate means anything.
+const YEARS: (f64, f64) = (0.01, 100.0);
+const REPLACE_HOURS: (f64, f64) = (0.0, 100_000.0);
+const SCRUB_DAYS: (f64, f64) = (0.01, 36_500.0);
+const SPARES: (f64, f64) = (0.0, 1_000.0);
+/// What a disk may cost, and all of them.
+pub(super) const PRICES: (f64, f64) = (0.0, 1e12);
+
 /// A disk that is there, or could be bought.
 #[derive(Clone, Debug)]
 pub struct Disk {
@@ -144,9 +152,23 @@ impl Question {
         if self.loads.iter().any(|load| load.weight.is_nan() || load.weight <= 0.0) {
             return wrong("a load's weight must be more than 0".into());
         }
-        let is_share = self.wishes.loss > 0.0 && self.wishes.loss <= 1.0;
-        if !is_share || self.care.years.is_nan() || self.care.years <= 0.0 {
-            return wrong("a probability is from 0 to 1, and years are more than 0".into());
+        if !(self.wishes.loss > 0.0 && self.wishes.loss <= 1.0) {
+            return wrong("a probability is more than 0, and 1 at most".into());
+        }
+        let care = &self.care;
+        let days = care.scrub_hours.map(|hours| hours / 24.0);
+        let numbers = [
+            ("the years that it must last", Some(care.years), YEARS),
+            ("the hours until a new disk is in (replace)", Some(care.replace_hours), REPLACE_HOURS),
+            ("the days between scrubs, unless 0 for none,", days, SCRUB_DAYS),
+            ("the spares beside the disks named", Some(care.spares as f64), SPARES),
+            ("the budget", self.wishes.budget, PRICES),
+        ];
+        for (what, found, (least, most)) in numbers {
+            // Neither is true of what is no number.
+            if let Some(found) = found.filter(|found| !(least..=most).contains(found)) {
+                return wrong(format!("{what} must be from {least} to {most}, not {found:?}"));
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Disks as people name them: `PROFILE[xN][@PRICE]`, or a TOML file of them.
 
+use super::question::PRICES;
 use super::{DISKS_MAX, Disk};
 use crate::LabError;
 use lapstrake_model::profile::Profile;
@@ -51,9 +52,14 @@ pub fn disks_of(
     let (mut disks, mut counts) = (Vec::new(), BTreeMap::new());
     for entry in &entries {
         let profile = find(&entry.profile).map_err(wrong)?;
-        if entry.count == 0 || entry.price.is_nan() || entry.price < 0.0 {
-            let profile = &entry.profile;
-            return Err(wrong(format!("{profile}: a count is 1 at least, a price 0")));
+        let (profile_name, (least, most)) = (&entry.profile, PRICES);
+        if entry.count == 0 {
+            return Err(wrong(format!("{profile_name}: the count must be 1 at least")));
+        }
+        if !(least..=most).contains(&entry.price) {
+            let found = entry.price;
+            let why = format!("the price must be from {least} to {most}, not {found:?}");
+            return Err(wrong(format!("{profile_name}: {why}")));
         }
         let base = entry.name.as_ref().unwrap_or(&profile.name);
         for _ in 0..entry.count.min(DISKS_MAX + 1) {
@@ -111,7 +117,16 @@ mod tests {
         assert_eq!(read("hdd-4tbx3@79.50"), Some(("hdd-4tb".into(), 3, 79.5)));
         assert_eq!(read("seagate-250-x510"), Some(("seagate-250-x510".into(), 1, 0.0)));
         assert_eq!(read("seagate-250-x510x2"), Some(("seagate-250-x510".into(), 2, 0.0)));
-        for bad in ["", "nobody", "hdd-4tb@", "hdd-4tb@cheap", "hdd-4tbx0", "hdd-4tb@-1"] {
+        for bad in [
+            "",
+            "nobody",
+            "hdd-4tb@",
+            "hdd-4tb@cheap",
+            "hdd-4tbx0",
+            "hdd-4tb@-1",
+            "hdd-4tb@inf",
+            "hdd-4tb@nan",
+        ] {
             assert_eq!(read(bad), None, "{bad:?}");
         }
     }
@@ -125,5 +140,10 @@ mod tests {
         assert_eq!(names, ["red-1", "red-2", "ssd-sata-1tb-1", "ssd-sata-1tb-2"]);
         let none: [&str; 0] = [];
         assert!(disks_of(&none, Some("[[disk]]\nprofil = \"x\""), &find).is_err());
+        for price in ["inf", "nan", "-1", "1e300"] {
+            let text = format!("[[disk]]\nprofile = \"hdd-4tb\"\nprice = {price}\n");
+            let error = disks_of(&none, Some(&text), &find).unwrap_err().to_string();
+            assert!(error.contains("the price must be from 0 to"), "{error}");
+        }
     }
 }
