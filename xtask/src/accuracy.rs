@@ -134,19 +134,27 @@ const SOURCES: &[Source] = &[
 pub fn run(directory: &str) -> Result<(), Error> {
     let lapstrake = std::env::var_os("LAPSTRAKE")
         .map_or_else(|| root().join("target/release/lapstrake"), PathBuf::from);
+    let mut any = false;
     for source in SOURCES {
         let path = Path::new(directory).join(format!("{}.csv", source.csv));
-        let Ok(text) = fs::read_to_string(&path) else {
-            println!("NOT RUN: {}: cannot be read", path.display());
-            continue;
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                println!("NOT RUN: {}: {error}", path.display());
+                continue;
+            }
         };
+        any = true;
         let case = Case::parse(&text);
         let records = predict(&lapstrake, source.plan)?;
         let rows: Vec<Row> =
             (0..case.rows.len()).map(|row| source.row(&case, row, &records)).collect();
         print!("{}", table::report(source.csv, &case, &rows));
     }
-    Ok(())
+    match any {
+        true => Ok(()),
+        false => Err(Error::Failed(format!("{directory} holds none of the cases"))),
+    }
 }
 
 fn predict(lapstrake: &Path, plan: &str) -> Result<Vec<Value>, Error> {

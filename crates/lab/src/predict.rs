@@ -27,8 +27,8 @@ pub use table::table;
 
 use crate::LabError;
 use crate::facts::versions;
-use crate::plan::{Array, DiskPlace, Load, Plan, Workload, listed, processor_named, profile};
-use crate::record::{self, Device, Experiment, Facts, Origin, Run, State, Subject};
+use crate::plan::{Array, Load, Plan, Workload, listed, processor_named, profile};
+use crate::record::{self, Device, Experiment, Facts, Origin, PREDICTED, Run, State, Subject};
 use crate::run::{subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
 use courses::{CourseJob, courses};
@@ -98,6 +98,8 @@ pub struct Prediction {
     pub notes: Vec<String>,
     /// From which profiles were drawn.
     pub seed: u64,
+    /// Sizes of the plan's disks.
+    pub disk_bytes: Vec<u64>,
     /// Time that passed in all the worlds together.
     pub virtual_time: Duration,
     /// Processor time that threads took for that together.
@@ -143,8 +145,8 @@ pub fn predict(
     watch: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Prediction, LabError> {
     let began = Instant::now();
-    let plan = &as_predicted(plan);
-    let seed = options.seed.unwrap_or(plan.rules.seed);
+    let plan = &as_predicted(plan, options.seed);
+    let seed = plan.rules.seed;
     let drives = Drives::new(plan, options, seed).map_err(unpredicted)?;
     let mut notes = plan.notes.clone();
     notes.extend(drives.notes.iter().cloned());
@@ -189,15 +191,17 @@ pub fn predict(
         losses,
         notes,
         seed,
+        disk_bytes: plan.disks.iter().map(|disk| drives.bytes(disk)).collect(),
         virtual_time: done.iter().map(|done| done.virtual_time).sum(),
         worked,
         took: began.elapsed(),
     })
 }
 
-/// The plan with the sizes that it has for predictions.
-fn as_predicted(plan: &Plan) -> Plan {
+/// The plan with the sizes that it has for predictions, and perhaps with another seed.
+fn as_predicted(plan: &Plan, seed: Option<u64>) -> Plan {
     let mut plan = plan.clone();
+    plan.rules.seed = seed.unwrap_or(plan.rules.seed);
     for workload in &mut plan.workloads {
         if let Load::Like(like) = &mut workload.load {
             *like = like.clone().into_predicted();
@@ -307,26 +311,22 @@ pub fn keep(
     Ok(experiment)
 }
 
-/// What the prediction depends on besides the plan.
+/// What the prediction depends on besides the plan, and what it tells besides loads.
 fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
-    let device = |disk: &crate::plan::Disk| {
+    let device = |(disk, &bytes): (&crate::plan::Disk, &u64)| {
         let profile = disk.model.profile.as_ref().or(options.profile.as_ref());
         Device {
             name: disk.name.clone(),
             model: profile.map_or(DEFAULT_PROFILE.into(), |profile| profile.model.clone()),
-            bytes: match &disk.place {
-                DiskPlace::Make { bytes } => *bytes,
-                DiskPlace::Given { spec, .. } => spec.size.unwrap_or(0),
-            },
+            bytes,
             ..Device::default()
         }
     };
     let processor = options.processor.as_ref().or(plan.machine.processor.as_ref());
-    // What no load was measured with.
     let alone = prediction.courses.iter().chain(&prediction.losses);
     let told = |metric: &Metric| {
         let Metric { array, workload, metric: name, .. } = metric;
-        (format!("{array}: {workload}, {name}"), table::words(metric))
+        (format!("{PREDICTED}{array}: {workload}, {name}"), table::words(metric))
     };
     let mut more: BTreeMap<String, String> = alone.map(told).collect();
     more.insert("seed".into(), prediction.seed.to_string());
@@ -337,7 +337,7 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
         versions: BTreeMap::from([versions()
             .remove_entry("lapstrake")
             .expect("it is always there")]),
-        devices: plan.disks.iter().map(device).collect(),
+        devices: plan.disks.iter().zip(&prediction.disk_bytes).map(device).collect(),
         more,
         ..Facts::default()
     }

@@ -54,6 +54,9 @@ pub struct Experiment {
     pub facts: Facts,
 }
 
+/// How the names of facts begin that were predicted.
+pub const PREDICTED: &str = "predicted: ";
+
 /// What a result depends on besides the plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -70,7 +73,7 @@ pub struct Facts {
     pub versions: BTreeMap<String, String>,
     /// The disks.
     pub devices: Vec<Device>,
-    /// All else that is worth keeping.
+    /// All else that is worth keeping; what begins with [`PREDICTED`] was not found but predicted.
     pub more: BTreeMap<String, String>,
 }
 

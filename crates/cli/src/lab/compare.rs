@@ -3,7 +3,7 @@
 use super::{StoreArgs, load};
 use crate::exit::{Exit, Failure, Outcome};
 use lapstrake_lab::report::units::{digits, value};
-use lapstrake_lab::report::{Compared, Line, Report, compare};
+use lapstrake_lab::report::{Compared, Line, Pair, Report, compare};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
@@ -89,9 +89,16 @@ fn line(compared: &Compared<'_>) -> String {
             .interval
             .map(|interval| format!(" ({} to {})", digits(interval.low), digits(interval.high)));
         let interval = interval.unwrap_or_default();
-        format!("x {}{interval}, {}", digits(pair.ratio), pair.verdict().word())
+        format!("x {}{interval}, {}", digits(pair.ratio), verdict(compared, pair))
     });
     format!("{}: {of}, {to}: {verdict}", compared.table.title())
+}
+
+fn verdict(compared: &Compared<'_>, pair: &Pair) -> &'static str {
+    match compared.of.is_predicted == compared.to.is_predicted {
+        true => pair.verdict().word(),
+        false => "no verdict: one of the two was predicted",
+    }
 }
 
 fn entry(compared: &Compared<'_>) -> Value {
@@ -113,6 +120,6 @@ fn entry(compared: &Compared<'_>) -> Value {
         "low": interval.map(|interval| interval.low),
         "high": interval.map(|interval| interval.high),
         "p": compared.pair.and_then(|pair| pair.p),
-        "verdict": compared.pair.map(|pair| pair.verdict().word()),
+        "verdict": compared.pair.map(|pair| verdict(compared, pair)),
     })
 }

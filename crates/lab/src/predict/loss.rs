@@ -63,6 +63,7 @@ impl LossJob<'_> {
         let mut parts = Parts { job: self, plan, drives, names: Vec::new(), disks: Vec::new() };
         let groups = parts.groups(self.array)?;
         let care = &plan.care;
+        let seed = plan.rules.seed ^ (u64::from(self.round) << 16);
         let system = System {
             disks: parts.disks,
             groups,
@@ -73,7 +74,7 @@ impl LossJob<'_> {
                 rebuilds: Rebuilds::Fixed,
             },
         };
-        Some(loss(&system, care.years * YEAR_HOURS, plan.rules.seed, EFFORT))
+        Some(loss(&system, care.years * YEAR_HOURS, seed, EFFORT))
     }
 }
 
@@ -117,7 +118,7 @@ impl Parts<'_> {
         let mut slot = Slot { disks: Vec::new(), bits: f64::INFINITY };
         for name in leg.disks() {
             let disk = self.plan.disk(name)?;
-            slot.bits = slot.bits.min(self.drives.bits(disk)?);
+            slot.bits = slot.bits.min(self.drives.bytes(disk) as f64 * 8.0);
             let drive = drive_of(disk);
             let known = self.names.iter().position(|known| *known == drive);
             slot.disks.push(known.unwrap_or(self.names.len()));

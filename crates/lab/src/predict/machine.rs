@@ -84,7 +84,33 @@ impl Drives {
         if faults.is_empty() {
             faults.extend(plan.disks.iter().filter_map(|disk| this.extent(disk).err()));
         }
-        if faults.is_empty() { Ok(this) } else { Err(faults) }
+        if faults.is_empty() {
+            this.note_shared(&plan.disks);
+            Ok(this)
+        } else {
+            Err(faults)
+        }
+    }
+
+    /// Disks that lie over each other: in one array they would be what cannot be built.
+    fn note_shared(&mut self, disks: &[Disk]) {
+        let extents = disks.iter().filter_map(|disk| Some((&disk.name, self.extent(disk).ok()?)));
+        let extents: Vec<(&String, Extent)> = extents.collect();
+        for (nth, (name, extent)) in extents.iter().enumerate() {
+            let end = extent.first + extent.blocks;
+            let over = |(_, other): &&(&String, Extent)| {
+                other.drive == extent.drive
+                    && other.first < end
+                    && extent.first < other.first + other.blocks
+            };
+            self.notes.extend(extents[..nth].iter().filter(over).map(|(other, _)| {
+                format!(
+                    "disks {other:?} and {name:?} lie on the same blocks of drive {:?}: say where each begins, as \
+                     at = \"4G\"",
+                    extent.drive
+                )
+            }));
+        }
     }
 
     fn add(
@@ -189,9 +215,9 @@ impl Drives {
         Ok(Extent { drive, first, blocks })
     }
 
-    /// Bits of a disk; none if it does not fit on its drive.
-    pub(super) fn bits(&self, disk: &Disk) -> Option<f64> {
-        self.extent(disk).ok().map(|extent| extent.blocks as f64 * 4096.0)
+    /// Size of a disk.
+    pub(super) fn bytes(&self, disk: &Disk) -> u64 {
+        self.extent(disk).map_or(0, |extent| extent.blocks * 512)
     }
 
     /// How a disk's drive fails, as one draw has it, and its sectors.

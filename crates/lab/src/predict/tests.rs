@@ -68,6 +68,28 @@ fn a_seed_gives_the_same_figures_on_any_number_of_threads() {
     let once = figures(5, 1);
     assert_eq!(once, figures(5, 3));
     assert_ne!(once, figures(6, 1));
+    // Of one draw, which has the profiles as they are, the places of the loads and the lives are drawn.
+    let one = |seed| predicted(&plan, &Options { seed: Some(seed), ..options(1, 1) });
+    let (five, six) = (one(5), one(6));
+    assert_ne!(metrics(&five), metrics(&six));
+    let loss = |prediction: &Prediction| prediction.losses[0].value;
+    assert!(loss(&five) > 0.0 && loss(&five) != loss(&six), "{}", loss(&five));
+}
+
+#[test]
+fn disks_that_lie_over_each_other_are_told() {
+    let overlapping = |at: &str| {
+        let disks = format!(
+            "[[disk]]\nmake = \"x1\"\nsize = \"64M\"\nprofile = \"hitachi-80\"\ndrive = \"x\"\n\
+             [[disk]]\nmake = \"x2\"\nsize = \"64M\"\nprofile = \"hitachi-80\"\ndrive = \"x\"\n{at}\
+             [[array]]\nlevel = 0\nmembers = [\"x1\", \"x2\"]\n{LOADS}"
+        );
+        let notes = predicted(&plan(&disks), &options(1, 1)).notes;
+        notes.iter().any(|note| note.contains("\"x1\" and \"x2\" lie on the same blocks"))
+    };
+    assert!(overlapping(""));
+    assert!(overlapping("at = \"63M\"\n"));
+    assert!(!overlapping("at = \"64M\"\n"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::units::{bytes, digits, scale, time};
 use super::{Line, Report, Table, data, terminal, words};
-use crate::record::{Facts, Origin};
+use crate::record::{Facts, Origin, PREDICTED};
 use crate::store::{Stored, StoredExperiment};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -39,6 +39,7 @@ pub fn html(report: &Report, stored: &[Stored]) -> String {
                     (controls(report))
                     div #figures { @for (place, table) in report.tables.iter().enumerate() { (section(place, table)) } }
                     (overall())
+                    (beside_loads(report))
                     (failures(report))
                     (facts(report))
                     (downloads())
@@ -72,7 +73,10 @@ fn origins(report: &Report) -> Markup {
         Origin::Imported { tool } => format!("imported from {tool}"),
     };
     html! {
-        @if report.has_predictions() { p.predicted { "Figures with \"(predicted)\" were not measured." } }
+        @if report.has_predictions() { p.predicted {
+            "Figures with \"(predicted)\" were not measured. Each repeat is a draw of the disks' profiles, and the \
+             intervals are those of the median; the bars of lapstrake predict, in which 95 % of the draws lie, are wider."
+        } }
         ul.origins {
             @for stored in &report.experiments {
                 li {
@@ -243,6 +247,21 @@ fn failures(report: &Report) -> Markup {
     } }
 }
 
+/// What was predicted of arrays without a load: rebuilds, resyncs, losses.
+fn beside_loads(report: &Report) -> Markup {
+    html! { @for stored in &report.experiments {
+        @let told: Vec<(&str, &String)> = stored.experiment.facts.more.iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(PREDICTED)?, value)))
+            .collect();
+        @if !told.is_empty() { section { h2 { "Rebuilds and losses (predicted)" }
+            div.wide { table {
+                thead { tr { th scope="col" { "case" } th scope="col" { (stored.experiment.name) " (predicted)" } } }
+                tbody { @for (name, value) in told { tr { th scope="row" { (name) } td.number { (value) } } } }
+            } }
+        } }
+    } }
+}
+
 fn facts(report: &Report) -> Markup {
     html! {
         section #facts { h2 { "Facts" }
@@ -265,7 +284,9 @@ fn machine(facts: &Facts) -> Markup {
             @if facts.cpus > 0 { (fact("processors", &facts.cpus.to_string())) }
             @if facts.memory_bytes > 0 { (fact("memory", &bytes(facts.memory_bytes))) }
             @for (name, version) in &facts.versions { (fact(name, version)) }
-            @for (name, value) in &facts.more { (fact(name, value)) }
+            @for (name, value) in facts.more.iter().filter(|(name, _)| !name.starts_with(PREDICTED)) {
+                (fact(name, value))
+            }
         }
         @if !facts.devices.is_empty() { div.wide { table {
             thead { tr { @for name in ["disk", "path", "model", "serial", "size", "scheduler", "queue"] { th scope="col" { (name) } } } }
