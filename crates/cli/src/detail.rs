@@ -288,8 +288,10 @@ fn tuning(out: &mut String, view: &View) {
     }
     let Some(ext4) = &tuning.mkfs_ext4 else { return };
     line!(out, "ext4", "mkfs.ext4 {ext4}");
-    let xfs =
-        tuning.mkfs_xfs.as_deref().unwrap_or("takes no array of this size, or of such chunks");
+    let xfs = tuning
+        .mkfs_xfs
+        .as_deref()
+        .unwrap_or("by its own choice: it may refuse these chunks on this size");
     line!(out, "XFS", "mkfs.xfs {xfs}");
 }
 

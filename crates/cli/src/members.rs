@@ -245,7 +245,7 @@ fn added(reply: &Value, given: &str) -> String {
         Some("re-added") => "re-added",
         _ => "added as a spare",
     };
-    format!("{given}: {how}")
+    format!("{}: {how}", harmless(given))
 }
 
 fn failed(_: &Value, given: &str) -> String {

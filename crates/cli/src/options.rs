@@ -79,7 +79,7 @@ pub fn absolute(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| {
         Failure::new(format!(
-            "{}: not UTF-8, which the control socket speaks; make a link with another name",
+            "{}: not UTF-8, which the control socket speaks; give it, or a link to it, another name",
             path.display()
         ))
     })

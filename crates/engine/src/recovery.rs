@@ -295,14 +295,13 @@ impl Supervisor {
     }
 
     /// Begins a check, repair or resync when nothing that is needed runs. False: the array has
-    /// nothing to compare, is frozen, or something else runs or is to run first; or a resync is due, for which
-    /// there is no redundancy.
+    /// nothing to compare, is frozen, or something else runs or is to run first; or there is no redundancy for a
+    /// resync.
     pub fn handle_sync(&mut self, now: Time, action: SyncAction) -> bool {
         let possible = self.geometry.level().has_redundancy() && action != SyncAction::Recovery;
         let is_busy = self.mending.course.is_some() || self.next_course().is_some();
         // It would be over at once, and what is due forgotten.
-        let is_void =
-            action == SyncAction::Resync && self.resync_from.is_some() && !self.has_to_compare();
+        let is_void = action == SyncAction::Resync && !self.has_to_compare();
         if !possible || is_busy || is_void || self.mending.frozen {
             return false;
         }

@@ -235,18 +235,16 @@ pub struct Tuning {
     pub read_ahead_bytes: u64,
     /// Options of mkfs.ext4, for blocks of 4 KiB; none where the level has no chunks.
     pub mkfs_ext4: Option<String>,
-    /// Options of mkfs.xfs; none too where it takes no such array, which is too small or has too large rows.
+    /// Options of mkfs.xfs; none too where it may refuse them: the array is too small, or its rows too large.
     pub mkfs_xfs: Option<String>,
 }
 
 impl Tuning {
-    /// mkfs.xfs refuses less since xfsprogs 5.19.
-    const XFS_MIN: u64 = 300 << 20;
-    /// And rows of chunks of so many bytes.
+    /// Below it mkfs.xfs may divide a striped device into allocation groups that are too small for its log, and
+    /// refuse it.
+    const XFS_MIN: u64 = 2 << 30;
+    /// It refuses rows of chunks of so many bytes.
     const XFS_ROW: u64 = 1 << 31;
-    /// Below it mkfs.xfs may divide a striped device into allocation groups that are too small for its log,
-    /// and refuse it; into four, as it does any other device, it never is.
-    const XFS_SMALL: u64 = 2 << 30;
 
     pub(crate) fn of(
         level: Level,
@@ -261,10 +259,7 @@ impl Tuning {
             let stride = chunk_bytes / 4096;
             format!("-E stride={stride},stripe_width={}", stride * row)
         };
-        let xfs = |row: u64| {
-            let groups = if array_bytes < Self::XFS_SMALL { ",agcount=4" } else { "" };
-            format!("-d su={}k,sw={row}{groups}", chunk_bytes >> 10)
-        };
+        let xfs = |row: u64| format!("-d su={}k,sw={row}", chunk_bytes >> 10);
         Self {
             read_ahead_bytes: read_ahead(row.unwrap_or(0) * chunk_bytes),
             mkfs_ext4: aligned.map(ext4),

@@ -82,8 +82,8 @@ pub enum SuperblockError {
     /// The member has less room for data than `data_size`.
     #[error(
         "it tells of {found} sectors of data, where {room} fit: the device is cut short, a part of \
-         the member only. Where no redundancy stands in for it, lengthen a copy (truncate -s +{}): \
-         what is lost reads as zeros there", (.found - .room).saturating_mul(512)
+         the member only. Where no redundancy stands in for it, lengthen a copy by {} bytes (of \
+         a file: truncate -s +BYTES; of a window: its SIZE): what is lost reads as zeros there", (.found - .room).saturating_mul(512)
     )]
     CutShort {
         /// Sectors, as stored.

@@ -62,6 +62,8 @@ pub struct Reader {
     spent: Option<Block>,
     /// Ranges of the array that could not be read, if they are left out.
     skipped: Option<Vec<Range<u64>>>,
+    /// Where it ends before its time, and why.
+    failed: Option<(u64, RequestError)>,
 }
 
 /// Bytes and the array's byte at which they begin, or that byte and what went wrong.
@@ -74,7 +76,7 @@ impl Reader {
         let end = offset + len;
         let next = if len > 0 { offset / unit * unit } else { end };
         let (pending, skipped) = (VecDeque::new(), skips.then(Vec::new));
-        Self { array, unit, start: offset, end, next, pending, spent: None, skipped }
+        Self { array, unit, start: offset, end, next, pending, spent: None, skipped, failed: None }
     }
 
     /// What zeros stand for.
@@ -84,17 +86,15 @@ impl Reader {
 
     /// The next piece; None at the end.
     pub fn next(&mut self) -> Option<Piece<'_>> {
+        if let Some(failed) = self.failed {
+            return Some(Err(failed));
+        }
         while self.pending.len() < DEPTH && self.next < self.end {
             self.ask();
         }
-        let Pending { block, offset, len, answer } = self.pending.pop_front()?;
-        let result = answer.recv().unwrap_or(Err(RequestError::Io));
-        if let Err(error) = result {
-            if self.skipped.is_none() {
-                self.spent = Some(block);
-                return Some(Err((offset, error)));
-            }
-            self.read_in_units(&block, offset, len);
+        let Pending { block, offset, mut len, answer } = self.pending.pop_front()?;
+        if answer.recv().unwrap_or(Err(RequestError::Io)).is_err() {
+            len = self.read_in_units(&block, offset, len);
         }
         let block = self.spent.insert(block);
         // SAFETY: requests filled so much of the block, but for zeros, and have ended.
@@ -133,8 +133,9 @@ impl Reader {
         answer
     }
 
-    /// Of a piece that could not be read, all units that can be; zeros for the others.
-    fn read_in_units(&mut self, block: &Block, offset: u64, len: usize) {
+    /// Of a piece that could not be read, all units that can be, with zeros for the others if they are left out;
+    /// else up to the first that cannot. How many bytes that is.
+    fn read_in_units(&mut self, block: &Block, offset: u64, len: usize) -> usize {
         let unit = self.unit as usize;
         for at in (0..len).step_by(unit) {
             // SAFETY: within the block, whole units from its start.
@@ -142,17 +143,19 @@ impl Reader {
             let from = offset + at as u64;
             // SAFETY: the answer is waited for.
             let answer = unsafe { self.request(to, from, self.unit) };
-            if answer.recv().unwrap_or(Err(RequestError::Io)).is_ok() {
-                continue;
-            }
+            let Err(error) = answer.recv().unwrap_or(Err(RequestError::Io)) else { continue };
+            let Some(skipped) = &mut self.skipped else {
+                self.failed = Some((from, error));
+                return at;
+            };
             // SAFETY: within the block, and the request has ended.
             unsafe { std::ptr::write_bytes(to, 0, unit) };
-            let skipped = self.skipped.get_or_insert_default();
             match skipped.last_mut() {
                 Some(last) if last.end == from => last.end += self.unit,
                 _ => skipped.push(from..from + self.unit),
             }
         }
+        len
     }
 }
 

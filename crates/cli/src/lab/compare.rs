@@ -94,7 +94,7 @@ fn line(compared: &Compared<'_>) -> String {
     format!("{}: {of}, {to}: {verdict}", compared.table.title())
 }
 
-fn verdict(compared: &Compared<'_>, pair: &Pair) -> &'static str {
+fn verdict(compared: &Compared<'_>, pair: Pair) -> &'static str {
     match compared.of.is_predicted == compared.to.is_predicted {
         true => pair.verdict().word(),
         false => "no verdict: one of the two was predicted",

@@ -8,7 +8,7 @@ use crate::{
 };
 use lapstrake_device::quoted;
 use lapstrake_engine::FULLY_TRUSTED;
-use lapstrake_geometry::{Geometry, Layout};
+use lapstrake_geometry::{Geometry, Layout, Sectors};
 use lapstrake_metadata::{Role, Superblock, uuid_text};
 use std::sync::OnceLock;
 
@@ -67,7 +67,11 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         chunk_bytes: sb.chunk().0 * 512,
         block_bytes: parts.block_bytes(),
         array_bytes: geometry.array_sectors().0 * 512,
-        component_bytes: sb.component().0 * 512,
+        component_bytes: match geometry.component() {
+            Sectors::ZERO => sb.component().0 * 512,
+            // Whole chunks, and of RAID10 whole rows of copies.
+            used => used.0 * 512,
+        },
         raid_devices: geometry.raid_disks(),
         state: vec![if options.read_only { "read-only" } else { "clean" }],
         preferred_minor: match sb {

@@ -9,6 +9,7 @@ use crate::{
     status::{MemberDetail, MemberWork, Range, SyncDetail},
     window::CheckWindow,
 };
+use lapstrake_device::harmless;
 use lapstrake_engine::{
     Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, Time,
 };
@@ -192,8 +193,9 @@ impl Lead {
                 let all: Vec<&str> =
                     (0..self.members.len()).filter(present).map(|id| self.address(id)).collect();
                 Err(format!(
-                    "{name} is no member of this array; its members are {}; nothing was changed",
-                    all.join(", ")
+                    "{} is no member of this array; its members are {}; nothing was changed",
+                    harmless(name),
+                    harmless(&all.join(", "))
                 ))
             }
             _ => {
@@ -530,8 +532,8 @@ impl Lead {
         if !supervisor.handle_sync(now, action) {
             let Some(progress) = supervisor.sync_progress(now) else {
                 return Err(
-                    "no redundancy is left to compare, and a resync stays due until the array is \
-                            whole; add a member; nothing was changed"
+                    "no redundancy is left to compare, and a resync that is due stays so until the array is \
+                     whole; add a member; nothing was changed"
                         .into(),
                 );
             };
