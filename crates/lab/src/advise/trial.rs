@@ -104,17 +104,10 @@ pub(super) fn rebuild_hours(
             continue;
         }
         let onto = candidate.spare.unwrap_or(disk);
-        let time = |places| {
-            course_time(places, |from| {
-                let state = State::Rebuilt { lost: disk, onto, from };
-                Bench::new(&question.disks).array(array, level, question, state)
-            })
-        };
-        // One of seconds can end while its speed is taken near its end; in its middle it does not.
-        let time = match time(PLACES)? {
-            None => time(1)?,
-            known => known,
-        };
+        let time = course_time(PLACES, |from| {
+            let state = State::Rebuilt { lost: disk, onto, from };
+            Bench::new(&question.disks).array(array, level, question, state)
+        })?;
         // It must be finite whatever happens: safety would take a disk for never rebuilt.
         hours += time.map_or_else(
             || risk::least_hours_of(array, &question.disks, disk, onto),

@@ -101,8 +101,11 @@ fn processor(table: &Table) -> Option<String> {
     known.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (&least, &most) = (known.first()?, known.last()?);
     let of = |(cpu, line): (f64, &Line)| format!("{} s ({})", digits(cpu), line.name());
-    let range =
-        if known.len() == 1 { of(least) } else { format!("from {} to {}", of(least), of(most)) };
+    let range = match digits(least.0) == digits(most.0) {
+        true if known.len() > 1 => format!("{} s", digits(least.0)),
+        true => of(least),
+        false => format!("from {} to {}", of(least), of(most)),
+    };
     let floor = table.floor().and_then(|line| line.cost.cpu_s_per_gib);
     let floor = floor.map(|cpu| format!("; the harness alone takes {} s", digits(cpu)));
     Some(format!("{}: {range} for each GiB{}.", table.title(), floor.unwrap_or_default()))

@@ -11,8 +11,9 @@ use lapstrake_model::{Nanos, Volume};
 const RUN_UP: Nanos = Nanos(250_000_000);
 /// Over how long its speed is taken.
 const LENGTH: Nanos = Nanos(1_000_000_000);
-/// A course that takes no longer than about this is lived through.
-const SHORT_S: f64 = 5.0;
+/// A course that takes no longer than about this for each place is lived through: behind the middle of the last place
+/// its speed must be taken before it ends, even if it is a fifth higher there.
+const SHORT_S: f64 = 3.0;
 
 /// How long the first course of an array takes, from its beginning to its end, by its speed at `places` places (one at
 /// least). `make` makes the array with its course at a sector: 0, and multiples of a mebibyte. None: it has no course,
@@ -26,10 +27,11 @@ pub fn course_time<E>(
 ) -> Result<Option<Nanos>, E> {
     let mut whole = make(Sector(0))?;
     let Some(end) = whole.progress().map(|progress| progress.end.0 as f64) else { return Ok(None) };
-    if speed(&mut whole).is_none_or(|speed| end <= speed * SHORT_S) {
-        return Ok(lived_through(&mut whole, end));
-    }
     let places = places.max(1);
+    let short = SHORT_S * f64::from(places);
+    if speed(&mut whole).is_none_or(|speed| end <= speed * short) {
+        return Ok(lived_through(&mut whole, end, 4.0 * short));
+    }
     let mut seconds = 0.0;
     for place in 0..places {
         let middle = end * (2.0 * f64::from(place) + 1.0) / (2.0 * f64::from(places));
@@ -40,9 +42,8 @@ pub fn course_time<E>(
     Ok(Some(Nanos((seconds * 1e9) as u64)))
 }
 
-/// When a short course ends; one that is slower than it seemed goes on as it went.
-fn lived_through(array: &mut ArrayVolume, end: f64) -> Option<Nanos> {
-    let long = 4.0 * SHORT_S;
+/// When a short course ends; one that is slower than it seemed, and takes more than `long` seconds, goes on as it went.
+fn lived_through(array: &mut ArrayVolume, end: f64, long: f64) -> Option<Nanos> {
     let _ = array.poll(Nanos((long * 1e9) as u64));
     let Some(progress) = array.progress() else {
         return array.ended().first().map(|(_, _, at)| *at);
