@@ -3,6 +3,7 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lab::{StoreArgs, load, write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lapstrake_device::quoted_path;
 use lapstrake_lab::plan::{Plan, PlanError};
 use lapstrake_lab::predict::{
     DEFAULT_PROCESSOR, DEFAULT_PROFILE, HERE, Options, Prediction, keep, metrics, predict,
@@ -181,11 +182,12 @@ fn tell(prediction: &Prediction, experiment: i64, store: &Path) {
     }
     outln!(
         "{:.0} s of virtual time in {:.2} s of processor time: {:.0} times faster than real time on one core; it took \
-         {:.1} s; experiment {experiment} in {} (`lapstrake lab report`)",
+         {:.1} s; experiment {experiment} in {} (`lapstrake lab report --store {}`)",
         prediction.virtual_time.as_secs_f64(),
         prediction.worked.as_secs_f64(),
         prediction.speed_up(),
         prediction.took.as_secs_f64(),
-        store.display()
+        store.display(),
+        quoted_path(store)
     );
 }

@@ -4,6 +4,9 @@ use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors};
 use lapstrake_model::safety::Group;
 use std::collections::BTreeMap;
 
+/// For how many years losses are told: beyond, no estimate means anything.
+pub(crate) const YEARS: (f64, f64) = (0.01, 100.0);
+
 /// What stands in a slot: a disk, or several that are no use without each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {

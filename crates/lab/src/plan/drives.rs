@@ -5,6 +5,7 @@ use super::resolve::{Problems, is_name};
 use super::values::{Bytes, Time};
 use super::{Channel, Controller, DiskShape, Machine};
 use crate::advise::Care;
+use crate::safety::YEARS;
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
 use std::path::Path;
@@ -101,9 +102,10 @@ pub(super) fn machine(raw: &RawMachine, directory: &Path, problems: &mut Problem
 pub(super) fn care(raw: &RawCare, problems: &mut Problems<'_>) -> Care {
     let default = Care::default();
     let hours = |time: Time| time.0.as_secs_f64() / 3600.0;
-    let is_none = |years: &f64| years.is_nan() || *years <= 0.0;
+    let (least, most) = YEARS;
+    let is_none = |years: &f64| !(least..=most).contains(years);
     if let Some(years) = raw.years.as_ref().filter(|years| is_none(years.get_ref())) {
-        problems.at(years.span(), "years are more than 0");
+        problems.at(years.span(), format!("years are from {least} to {most}"));
     }
     Care {
         years: raw.years.as_ref().map_or(default.years, |years| *years.get_ref()),

@@ -340,7 +340,7 @@ fn what_is_said_for_predictions_is_looked_up_and_faults_have_their_lines() {
     wrong("run = \"1K\"", volume, 5, "4K at once");
     wrong("[[controller]]\nname = \"hba\"\ncache = \"1M\"", volume, 6, "another controller");
     wrong("[machine]\nlow-memory = \"1M\"", volume, 6, "needs 16M");
-    wrong("[care]\nyears = 0.0", volume, 6, "more than 0");
+    wrong("[care]\nyears = 0.0", volume, 6, "from 0.01 to 100");
     let raid5 =
         "name = \"v\"\nsystem = \"controller\"\nmembers = 4\nlevel = 5\nfilesystem = \"ext3\"";
     wrong("", raid5, 12, "0, 1 and 10 are");
