@@ -10,6 +10,7 @@ use crate::exit::{Failure, Outcome};
 use lapstrake_model::profile::{Profile, builtin};
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 const HELP: &str = "\
@@ -125,6 +126,9 @@ fn target(path: &Path, text: Option<&str>, force: bool) -> Result<Option<bool>, 
     };
     if is.is_dir() {
         return Err(told("is a directory; name the file to write"));
+    }
+    if is.file_type().is_block_device() {
+        return Err(told("is a block device; name the file to write"));
     }
     // What goes to a terminal or a pipe replaces nothing.
     if !is.is_file() {

@@ -144,7 +144,10 @@ fn what_is_no_disk_is_named_and_what_is_memory_is_warned_of() {
     told("disk measure m1 -o .", "is a directory");
     told("disk measure m1 -o none/x.toml", "there is no such directory");
     let json = lab.run("disk measure m1 -o x.toml --json").ok();
-    assert!(json.err.contains("this measures memory, not a disk"), "{json:?}");
+    assert!(
+        json.err.contains("it has a hole at byte 0: what is read there is memory, not a disk"),
+        "{json:?}"
+    );
     let found = json.json();
     assert_eq!(found["kind"], "solid-disk", "{found}");
     let latency = &found["latency_us"];

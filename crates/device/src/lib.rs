@@ -45,6 +45,7 @@ pub use holder::lies_on;
 pub use member::{Access, Member, overlaps};
 pub use op::{Completion, IoVec, Op};
 pub use pool::{BufId, Pool, PoolStats};
+pub use probe::in_memory_fs;
 pub use queue::{Backend, Queue};
 pub use spec::{MemberSpec, harmless, parse_size, quoted, quoted_path};
 pub use waker::Waker;

@@ -153,9 +153,13 @@ fn open_file(path: &Path, bases: &[(Arc<Member>, BaseId)]) -> Result<File, Overl
 }
 
 fn make(path: &Path, file: &File, header: &Header) -> io::Result<()> {
-    file.write_all_at(&header.encode(), 0)?;
-    file.set_len(header.layout().data * BLOCK)?;
-    file.sync_all()?;
+    let all = || {
+        file.write_all_at(&header.encode(), 0)?;
+        file.set_len(header.layout().data * BLOCK)?;
+        file.sync_all()
+    };
+    // What is half made would be taken for damaged.
+    all().inspect_err(|_| drop(file.set_len(0)))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -107,7 +107,8 @@ fn as_known(fd: BorrowedFd<'_>, field: libc::c_uint) -> Option<libc::statx> {
 
 /// Whether the file system keeps its files in memory (tmpfs, ramfs), where O_DIRECT and io_uring have
 /// nothing to give.
-pub(crate) fn in_memory_fs(fd: BorrowedFd<'_>) -> bool {
+#[must_use]
+pub fn in_memory_fs(fd: BorrowedFd<'_>) -> bool {
     const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
     let mut stat = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the result is written to `stat`.

@@ -601,9 +601,12 @@ fn intent(
     is_read_only: bool,
     unread: &mut Vec<String>,
 ) -> Result<Option<IntentConfig>, OpenArrayError> {
+    let check =
+        |sb: &bitmap::Superblock| sb.check_array(freshest.bitmap_uuid(), assembly.found_events);
     let sound = |id: &usize| {
         let sector = superblocks[*id].as_ref().and_then(Superblock::bitmap_sector)?;
-        read_bitmap(&devices[*id], sector.0 * 512, false, freshest).ok().map(|_| (*id, sector))
+        let read = read_bitmap(&devices[*id], sector.0 * 512, false, freshest).ok()?;
+        check(&read.0).ok().map(|_| (*id, sector))
     };
     let (source, start, external) = match (bitmap_file, freshest.bitmap_sector()) {
         (Some(file), _) => (file, 0, true),
@@ -628,8 +631,7 @@ fn intent(
         },
     };
     let read = read_bitmap(source, start, external, freshest).and_then(|(sb, bits)| {
-        let fresh = sb
-            .check_array(freshest.bitmap_uuid(), assembly.found_events)
+        let fresh = check(&sb)
             .map_err(|error| OpenArrayError::Bitmap { place: source.spec().to_string(), error })?;
         Ok((sb, bits, fresh))
     });
@@ -652,11 +654,17 @@ fn intent(
             continue;
         };
         match read_bitmap(&devices[id], sector.0 * 512, false, freshest) {
-            Ok((its, others)) if (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size) => {
+            Ok((its, others))
+                if (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size)
+                    && check(&its).is_ok() =>
+            {
                 bits.unite(&others);
                 continue;
             }
-            Ok(_) => unread.push(format!("{}: it has another chunk or size", devices[id].spec())),
+            Ok(_) => unread.push(format!(
+                "{}: it is of another array, or has another chunk or size",
+                devices[id].spec()
+            )),
             Err(error) => unread.push(reason(&error)),
         }
         bits = Bits::new(&sb, true);

@@ -174,7 +174,14 @@ fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -
             risk::risk(one, question, hours, GLANCE_LIVES)
         };
         let spared = enumerate::spared(&question.disks, candidate);
-        let loss = glance(spared.as_ref().unwrap_or(candidate));
+        // A spare that is slow to fill may be worse than none.
+        let loss = glance(candidate);
+        let loss = spared.as_ref().map(glance).map_or(loss, |spared| {
+            match question.wishes.judged(&spared) < question.wishes.judged(&loss) {
+                true => spared,
+                false => loss,
+            }
+        });
         let most = question.wishes.loss * SLACK;
         let wish = match wish {
             wish if question.wishes.judged(&loss) <= most => wish,

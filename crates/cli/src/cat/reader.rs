@@ -101,7 +101,7 @@ impl Reader {
         let bytes = unsafe { std::slice::from_raw_parts(block.0, len) };
         let from = self.start.saturating_sub(offset).min(len as u64) as usize;
         let to = (self.end - offset).min(len as u64) as usize;
-        Some(Ok((offset + from as u64, &bytes[from..to])))
+        Some(Ok(((offset + from as u64).max(self.start), &bytes[from..to])))
     }
 
     fn ask(&mut self) {
@@ -145,7 +145,7 @@ impl Reader {
             let answer = unsafe { self.request(to, from, self.unit) };
             let Err(error) = answer.recv().unwrap_or(Err(RequestError::Io)) else { continue };
             let Some(skipped) = &mut self.skipped else {
-                self.failed = Some((from, error));
+                self.failed = Some((from.max(self.start), error));
                 return at;
             };
             // SAFETY: within the block, and the request has ended.

@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Outcome {
     target(&args.output, None, args.force)?;
     let mut target = RealDisk::open(args).map_err(|error| failed(&error))?;
     if let Some(why) = memory::instead_of_disk(&target.file, target.blocks * 512) {
-        errln!("lapstrake: warning: {path}: {why}: this measures memory, not a disk");
+        errln!("lapstrake: warning: {path}: {why}: what is read there is memory, not a disk");
     }
     let bar = bar();
     let findings = measure::measure(&mut target, 1, &mut |step, done| {
@@ -76,6 +76,12 @@ pub fn run(args: &Args) -> Outcome {
     let name = args.name.clone().or_else(own).unwrap_or_else(|| "measured".to_owned());
     let profile = findings.profile(&name, &format!("{path}, measured"));
     write(&args.output, &profile.to_toml()?, args.force)?;
+    if let Err(error) = profile.build() {
+        let output = args.output.display();
+        errln!(
+            "lapstrake: warning: {output}: {error}; measure again, or mend it, before it is used"
+        );
+    }
     if args.json {
         outln!("{:#}", json!(findings));
     } else {

@@ -2,8 +2,9 @@
 
 use super::Disk;
 use crate::report::units::bytes;
-use crate::safety;
+use crate::safety::{self, Slot};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
+use lapstrake_model::safety::Group;
 use std::collections::BTreeMap;
 
 /// What metadata and its alignment take of a large member, in sectors: mdadm's data offset.
@@ -164,15 +165,26 @@ impl Candidate {
     }
 
     /// Of disks whose loss is alike the first: they are of one kind, and have the same windows in arrays of the
-    /// same disks.
+    /// same disks, and in a RAID10 share their chunks with the same ones.
     pub(super) fn unlike(&self, disks: &[Disk]) -> Vec<usize> {
         let window = |part: &Part| (disks[part.disk].kind.as_str(), part.first, part.sectors);
         let places = |disk: usize| {
             let place = |array: &Array| {
-                let own = window(array.parts.iter().find(|part| part.disk == disk)?);
-                let mut all: Vec<_> = array.parts.iter().map(window).collect();
-                all.sort_unstable();
-                Some((array.level, own, all))
+                let slot = array.parts.iter().position(|part| part.disk == disk)?;
+                let slots =
+                    (0..array.parts.len()).map(|slot| Slot { disks: vec![slot], bits: 1.0 });
+                let groups = safety::groups(array.level, array.layout, slots.collect());
+                let windows = |group: &Group| {
+                    let slots = group.slots.iter().flatten();
+                    let mut all: Vec<_> = slots.map(|&slot| window(&array.parts[slot])).collect();
+                    all.sort_unstable();
+                    (all, group.bits.to_bits())
+                };
+                let own =
+                    groups.iter().filter(|group| group.slots.iter().flatten().any(|&s| s == slot));
+                let mut beside: Vec<_> = own.map(windows).collect();
+                beside.sort_unstable();
+                Some((array.level, window(&array.parts[slot]), beside))
             };
             self.arrays.iter().filter_map(place).collect::<Vec<_>>()
         };

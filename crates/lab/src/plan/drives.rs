@@ -103,8 +103,8 @@ pub(super) fn care(raw: &RawCare, problems: &mut Problems<'_>) -> Care {
     let default = Care::default();
     let hours = |time: Time| time.0.as_secs_f64() / 3600.0;
     let (least, most) = YEARS;
-    let is_none = |years: &f64| !(least..=most).contains(years);
-    if let Some(years) = raw.years.as_ref().filter(|years| is_none(years.get_ref())) {
+    let is_beyond = |years: &f64| !(least..=most).contains(years);
+    if let Some(years) = raw.years.as_ref().filter(|years| is_beyond(years.get_ref())) {
         problems.at(years.span(), format!("years are from {least} to {most}"));
     }
     Care {

@@ -92,7 +92,7 @@ impl Drives {
         }
     }
 
-    /// Disks that lie over each other: in one array they would be what cannot be built.
+    /// Disks that lie over each other, which is meant only where no array has both.
     fn note_shared(&mut self, disks: &[Disk]) {
         let extents = disks.iter().filter_map(|disk| Some((&disk.name, self.extent(disk).ok()?)));
         let extents: Vec<(&String, Extent)> = extents.collect();
@@ -105,8 +105,8 @@ impl Drives {
             };
             self.notes.extend(extents[..nth].iter().filter(over).map(|(other, _)| {
                 format!(
-                    "disks {other:?} and {name:?} lie on the same blocks of drive {:?}: say where each begins, as \
-                     at = \"4G\"",
+                    "disks {other:?} and {name:?} lie on the same blocks of drive {:?}: if they are to be used at \
+                     once, say where each begins, as at = \"4G\"",
                     extent.drive
                 )
             }));

@@ -154,8 +154,8 @@ fn scattered(measured: Measured, unit: &str) -> Figure<f64> {
     if measured.spread() <= SCATTER {
         return figure;
     }
-    let percent = (measured.spread() * 100.0).round();
-    let source = format!("{SOURCE}, but its passes differ: +-{percent} %");
+    let Measured { low, high, .. } = measured;
+    let source = format!("{SOURCE}, but its passes differ: {low:.1} to {high:.1} {unit}");
     Figure { source, confidence: Confidence::Guess, ..figure }
 }
 

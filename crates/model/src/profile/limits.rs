@@ -19,7 +19,7 @@ type Row = (&'static str, f64, RangeInclusive<f64>);
 /// Ten seconds: more than any part of a command takes.
 const MS: RangeInclusive<f64> = 0.0..=10_000.0;
 const US: RangeInclusive<f64> = 0.0..=10_000_000.0;
-/// Below, a block takes minutes; above, none takes a nanosecond.
+/// Below, a block takes half a second; above, less than a nanosecond.
 const MB_S: RangeInclusive<f64> = 0.001..=1_000_000.0;
 /// 512 TiB.
 const BLOCKS: RangeInclusive<f64> = 1.0..=1_099_511_627_776.0;
