@@ -132,8 +132,8 @@ impl World {
                 match effect {
                     Effect::Io(io) => self.perform(&io),
                     Effect::Compute(compute) => self.compute(&compute),
-                    Effect::Compare(_) | Effect::Seal(_) => {
-                        unreachable!("nothing is checked or logged")
+                    Effect::Compare(_) | Effect::Seal(_) | Effect::Declined(_) => {
+                        unreachable!("nothing is checked, logged or read for others")
                     }
                     Effect::Reply(reply) => {
                         assert_eq!(reply.result, Ok(()));

@@ -19,9 +19,8 @@ use std::{
 };
 
 const BLOCK: u64 = 1 << 20;
-/// Of each shard's driver: on two cores as many bytes in flight as fio has, with depth 4 on each of four
-/// files.
-const DEPTH: u64 = 8;
+/// Of each shard's driver, as of fio on each file.
+const DEPTH: u64 = 4;
 
 /// Reads or writes a part of the array in order, over and over, [`DEPTH`] requests at a time.
 struct Driver {

@@ -79,8 +79,12 @@ impl Shard {
         while at < end {
             let run = self.geometry.map(Sector(at));
             let len = self.clip(&run.homes, run.len.0.min(end - at));
-            let buf = self.reqs[key as usize].buf_at(at);
-            match self.choose(&run.homes, at, len) {
+            let req = &self.reqs[key as usize];
+            let buf = req.buf_at(at);
+            // Which copy is the first may be seen otherwise by the owner just now.
+            let may_choose = !req.is_foreign || self.is_in_sync(&run.homes, at, len);
+            let choice = may_choose.then(|| self.choose(&run.homes, at, len)).flatten();
+            match choice {
                 Some((member, sector)) => self.builder.add(member, sector, len, Some(buf)),
                 None if self.behind.covers(at, at + len) => self.wait_for_copies(key, at, at + len),
                 None => self.reqs[key as usize].error = Some(RequestError::Io),
@@ -128,11 +132,8 @@ impl Shard {
             let member = self.members.usable(home.slot, range)?;
             (!self.behind.lags(member, at, at + len)).then_some((member, home.sector.0))
         });
-        let (far, bound) = match &self.geometry {
-            Geometry::Raid10(raid10) => (raid10.layout().far > 1, at + len),
-            _ => (false, homes.first().map_or(0, |home| home.sector.0 + len)),
-        };
-        let in_sync = bound <= self.in_sync_to.0;
+        let far = matches!(&self.geometry, Geometry::Raid10(raid10) if raid10.layout().far > 1);
+        let in_sync = self.is_in_sync(homes, at, len);
         let places = (0..).zip(usable);
         let cost = |&(place, (member, sector)): &(u64, (MemberId, u64))| {
             let from = Sector(sector + self.members.data_offset(member).0);
@@ -146,8 +147,21 @@ impl Shard {
         places.min_by_key(cost).map(|(_, choice)| choice)
     }
 
-    /// Sends what the builder holds as I/Os of this request.
+    /// Whether the copies of a run agree: a resync has come by, or none is due.
+    fn is_in_sync(&self, homes: &[Home], at: u64, len: u64) -> bool {
+        let bound = match &self.geometry {
+            Geometry::Raid10(_) => at + len,
+            _ => homes.first().map_or(0, |home| home.sector.0 + len),
+        };
+        bound <= self.in_sync_to.0
+    }
+
+    /// Sends what the builder holds as I/Os of this request; none of a read that is declined.
     pub(crate) fn send_built(&mut self, key: u32, kind: IoKind) {
+        let req = &self.reqs[key as usize];
+        if req.is_foreign && req.error.is_some() {
+            return self.builder.open.clear();
+        }
         let mut open = core::mem::take(&mut self.builder.open);
         self.reqs[key as usize].pending += open.len() as u32;
         for io in open.drain(..) {

@@ -72,6 +72,8 @@ impl Shard {
                 true
             }
             (false, true) if matches!(io.owner, Owner::Probe(_)) => true,
+            // The sectors' owner mends what is bad there.
+            (false, true) if self.is_foreign(io.owner) => false,
             (false, true) if !self.is_rewriting(io.owner) => self.read_failed(&io),
             (false, _) => self.write_failed(&io),
         };
@@ -97,6 +99,10 @@ impl Shard {
                 unreachable!("dealt with above")
             }
         }
+    }
+
+    fn is_foreign(&self, owner: Owner) -> bool {
+        matches!(owner, Owner::Request(key) if self.reqs[key as usize].is_foreign)
     }
 
     /// Whether the member is one that reads of this range go to.

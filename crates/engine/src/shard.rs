@@ -116,6 +116,8 @@ pub(crate) struct Req {
     pub stream: Option<StreamId>,
     /// Copies that are left behind.
     pub copies: Option<Copies>,
+    /// A read of sectors that other shards own.
+    pub is_foreign: bool,
 }
 
 impl Req {
@@ -247,6 +249,19 @@ impl Shard {
 
     /// Takes a request; its reply comes as an effect.
     pub fn handle_request(&mut self, now: Time, request: Request) {
+        self.take(now, request, false);
+    }
+
+    /// Takes a read of sectors that other shards own, so that they need not be asked. It goes straight to
+    /// members that have the data and changes nothing; where that cannot be, or one of them fails, it ends as
+    /// [`Effect::Declined`]. Only for arrays whose members have all that was answered (no journal, nothing left
+    /// behind), and after every order that was given before the read came: what is answered without a member
+    /// is answered after every shard was sent word of its failure.
+    pub fn handle_foreign_read(&mut self, now: Time, request: Request) {
+        self.take(now, request, true);
+    }
+
+    fn take(&mut self, now: Time, request: Request, is_foreign: bool) {
         self.now = now;
         let end = request.sector.0.checked_add(request.len.0);
         let fits = end.is_some_and(|end| end <= self.geometry.array_sectors().0);
@@ -277,6 +292,7 @@ impl Shard {
             asked: None,
             stream: None,
             copies: None,
+            is_foreign,
         }) as u32;
         match request.kind {
             RequestKind::Flush if self.flush_waits(key) => {}
@@ -625,6 +641,7 @@ impl Shard {
     fn is_worth_retrying(&self, key: u32) -> bool {
         let req = &self.reqs[key as usize];
         matches!(req.kind, RequestKind::Read(_))
+            && !req.is_foreign
             && req.retries < RETRIES_MAX
             && self.syncs.is_mending()
     }
@@ -672,6 +689,10 @@ impl Shard {
 
     fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
         let mut req = self.reqs.remove(key as usize);
+        if req.is_foreign && result.is_err() {
+            self.effects.push_back(Effect::Declined(req.id));
+            return;
+        }
         let copies = req.copies.take();
         match copies.as_ref().is_some_and(|copies| copies.replied) {
             false => self.reply(req.id, req.kind, result),

@@ -278,4 +278,7 @@ pub enum Effect {
     Seal(Seal),
     /// Tell the client.
     Reply(Reply),
+    /// Ask the shards that own its sectors: a read of [`Shard::handle_foreign_read`](crate::Shard::handle_foreign_read)
+    /// that this one cannot do.
+    Declined(RequestId),
 }

@@ -31,7 +31,31 @@ fn does_long(
     let (id, sector) = (RequestId(range.start + 1), Sector(range.start));
     let len = Sectors(range.end - range.start);
     shard.handle_request(NOW, Request { id, kind, sector, len });
-    let (mut ios, mut reply) = (Vec::new(), None);
+    let (ios, ended, told) = carry_out(shard, ends);
+    let reply = ended.into_iter().find_map(|effect| match effect {
+        Effect::Reply(reply) => Some(reply),
+        _ => None,
+    });
+    (ios, reply, told)
+}
+
+/// As [`does`], of a read of sectors that another shard owns: how it ended.
+fn reads_foreign(
+    shard: &mut Shard,
+    at: u64,
+    ends: impl Fn(&MemberIo) -> bool,
+) -> (Vec<MemberIo>, Option<Effect>, Vec<Notice>) {
+    let (id, kind) = (RequestId(at), RequestKind::Read(BUF));
+    let request = Request { id, kind, sector: Sector(at), len: Sectors(8) };
+    shard.handle_foreign_read(NOW, request);
+    carry_out(shard, ends)
+}
+
+fn carry_out(
+    shard: &mut Shard,
+    ends: impl Fn(&MemberIo) -> bool,
+) -> (Vec<MemberIo>, Option<Effect>, Vec<Notice>) {
+    let (mut ios, mut ended) = (Vec::new(), None);
     while let Some(effect) = shard.poll_effect() {
         match effect {
             Effect::Io(io) => {
@@ -39,12 +63,45 @@ fn does_long(
                 shard.handle_completion(NOW, io.id, ok);
                 ios.push(io);
             }
-            Effect::Reply(answer) => reply = Some(answer),
+            Effect::Reply(_) | Effect::Declined(_) => ended = Some(effect),
             _ => {}
         }
     }
     let told = std::iter::from_fn(|| shard.poll_notice()).filter(|n| *n != Notice::NeedActive);
-    (ios, reply, told.collect())
+    (ios, ended, told.collect())
+}
+
+#[test]
+fn a_read_of_another_shards_sectors_goes_to_members_that_have_them() {
+    for mut shard in [degraded(), mirror::read_only()] {
+        // The first chunk of a RAID5 of three lies on the first member, the second on the next.
+        let (ios, ended, told) = reads_foreign(&mut shard, 8, |_| true);
+        assert_eq!(ios.len(), 1);
+        assert!(matches!(ended, Some(Effect::Reply(reply)) if reply.result.is_ok()));
+        assert_eq!(told, []);
+    }
+}
+
+#[test]
+fn a_read_of_another_shards_sectors_is_declined_where_something_would_have_to_be_mended() {
+    // What has to be recovered.
+    let (ios, ended, told) = reads_foreign(&mut degraded(), 0, |_| true);
+    assert!(matches!(ended, Some(Effect::Declined(RequestId(0)))));
+    assert!(ios.is_empty() && told.is_empty());
+    // What cannot be read: the owner mends it.
+    for mut shard in [raid5(3, 0, Sectors(8), None), mirror::read_only()] {
+        let (ios, ended, told) = reads_foreign(&mut shard, 8, |_| false);
+        assert_eq!(ios.len(), 1);
+        assert!(matches!(ended, Some(Effect::Declined(RequestId(8)))));
+        assert_eq!(told, []);
+        assert!(shard.is_quiet() && !shard.has_failed(ios[0].member));
+    }
+    // Copies that may differ.
+    let mut shard = mirror::read_only();
+    shard.handle_order(NOW, &Order::InSync(Sector(12)));
+    let (ios, ended, _) = reads_foreign(&mut shard, 8, |_| true);
+    assert!(ios.is_empty() && matches!(ended, Some(Effect::Declined(_))));
+    assert_eq!(reads_foreign(&mut shard, 0, |_| true).0.len(), 1);
 }
 
 #[test]

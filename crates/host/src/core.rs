@@ -37,6 +37,8 @@ enum Origin {
 
 struct Pending {
     from: Origin,
+    /// A read that is done here though not all of it is dealt to this shard: what to ask of the others if it cannot be.
+    foreign: Option<Parcel>,
     parts: u32,
     result: Result<(), RequestError>,
     lent: Option<BufId>,
@@ -408,7 +410,24 @@ impl Core {
             return;
         }
         let parts = self.parts(&parcel);
-        self.begin(from, parcel, parts);
+        let is_own = parts.iter().all(|part| part.0 == self.index);
+        if is_own || self.deal.len() == 1 || !matches!(parcel.kind, RequestKind::Read(_)) {
+            return self.begin(from, parcel, parts);
+        }
+        // Most reads need nothing of what the owners alone know, and a way there and back costs more than they do.
+        let (key, parcel) = self.admit(from, parcel, 1);
+        self.pending[key].foreign = Some(parcel);
+        let request = engine_request(key, parcel.kind, parcel.sector, parcel.len);
+        self.engine.handle_foreign_read(self.now(), request);
+    }
+
+    /// The engine could not do a read of other shards' sectors.
+    fn ask_owners(&mut self, key: usize) {
+        let parcel = self.pending[key].foreign.take().expect("declined once");
+        // Dealing waits for what is pending, so they are those that it was dealt to when it came.
+        let parts = self.parts(&parcel);
+        self.pending[key].parts = parts.len() as u32;
+        self.hand_out(key, &parcel, parts);
     }
 
     /// Who does which part. A flush needs no dealing: it makes durable what was answered, on all
@@ -439,29 +458,32 @@ impl Core {
     }
 
     fn begin(&mut self, from: Origin, parcel: Parcel, parts: Vec<(usize, u64, u64)>) {
-        let foreign = !matches!(from, Origin::Client(..));
-        let lent = parcel.memory.filter(|_| foreign).map(|memory| self.memory.lend(memory.0));
-        let kind = match lent {
-            Some(id) => with_buf(parcel.kind, Buf { id, offset: 0 }),
-            None => parcel.kind,
-        };
-        let count = parts.len() as u32;
-        let key = self.pending.insert(Pending { from, parts: count, result: Ok(()), lent });
+        let (key, parcel) = self.admit(from, parcel, parts.len() as u32);
+        self.hand_out(key, &parcel, parts);
+    }
+
+    /// Makes a request's pending entry: its key, and the request with its memory under this shard's name.
+    fn admit(&mut self, from: Origin, parcel: Parcel, parts: u32) -> (usize, Parcel) {
+        let is_lent = !matches!(from, Origin::Client(..));
+        let lent = parcel.memory.filter(|_| is_lent).map(|memory| self.memory.lend(memory.0));
+        let pending = Pending { from, foreign: None, parts, result: Ok(()), lent };
+        let buf = lent.map(|id| Buf { id, offset: 0 });
+        let kind = buf.map_or(parcel.kind, |buf| with_buf(parcel.kind, buf));
+        (self.pending.insert(pending), Parcel { kind, ..parcel })
+    }
+
+    fn hand_out(&mut self, key: usize, parcel: &Parcel, parts: Vec<(usize, u64, u64)>) {
+        let kind = parcel.kind;
         for (owner, sector, len) in parts {
             let skip = (sector - parcel.sector) as u32;
             if owner == self.index {
                 let kind = buf_of(kind).map_or(kind, |b| with_buf(kind, b.advance_sectors(skip)));
-                let request = Request {
-                    id: RequestId(key as u64),
-                    kind,
-                    sector: Sector(sector),
-                    len: Sectors(len),
-                };
+                let request = engine_request(key, kind, sector, len);
                 self.engine.handle_request(self.now(), request);
             } else {
                 // SAFETY: within the request's own memory.
                 let at = |a: Address| Address(unsafe { a.0.add(skip as usize * 512) });
-                let parcel = Parcel { memory: parcel.memory.map(at), sector, len, ..parcel };
+                let parcel = Parcel { memory: parcel.memory.map(at), sector, len, ..*parcel };
                 let request = Message::Request { from: self.index, key, parcel };
                 if !self.peers[owner].send(request) {
                     self.part_done(key, Err(RequestError::Io));
@@ -502,6 +524,7 @@ impl Core {
                     self.engine.handle_compared(self.now(), comparison.id, &found);
                 }
                 Effect::Reply(Reply { id, result }) => self.part_done(id.0 as usize, result),
+                Effect::Declined(id) => self.ask_owners(id.0 as usize),
             }
         }
         while let Some(notice) = self.engine.poll_notice() {
@@ -655,6 +678,10 @@ impl Core {
         let mut members = self.counters.members.lock().unwrap_or_else(PoisonError::into_inner);
         members.clone_from(&self.sent);
     }
+}
+
+fn engine_request(key: usize, kind: RequestKind, sector: u64, len: u64) -> Request {
+    Request { id: RequestId(key as u64), kind, sector: Sector(sector), len: Sectors(len) }
 }
 
 fn buf_of(kind: RequestKind) -> Option<Buf> {

@@ -86,10 +86,11 @@ impl Runner {
                 words::finish();
                 std::process::abort();
             }
+            // First, since a client may ask for what others have told this shard of (see `Core::route`).
+            self.read_inbox();
             for completion in done.drain(..) {
                 self.completed(completion);
             }
-            self.read_inbox();
             self.time();
             self.settle();
             self.core.trim_cache();

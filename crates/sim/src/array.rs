@@ -376,6 +376,7 @@ impl ArrayVolume {
                 self.shard.handle_compared(now, comparison.id, &[]);
             }
             Effect::Seal(_) => unreachable!("there are no logs and no journal"),
+            Effect::Declined(_) => unreachable!("there is one shard"),
             Effect::Reply(Reply { id, result }) => {
                 assert_eq!(
                     result,

@@ -234,6 +234,8 @@ struct Part {
     floors: Floors,
     /// What a flush covers.
     covers: u64,
+    /// A read on the client's shard of what others own.
+    is_foreign: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -596,6 +598,7 @@ impl<'a> Life<'a> {
                         self.shards[shard].handle_compared(self.now, compare.id, &found);
                     }
                     Effect::Reply(reply) => self.answered(reply)?,
+                    Effect::Declined(id) => self.declined(id)?,
                 }
             }
             while let Some(notice) = self.shards[shard].poll_notice() {

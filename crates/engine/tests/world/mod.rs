@@ -333,6 +333,7 @@ impl World {
                     Effect::Compute(compute) => self.compute(&compute),
                     Effect::Reply(reply) => self.answered(reply),
                     Effect::Seal(_) => unreachable!("these arrays have neither logs nor a journal"),
+                    Effect::Declined(_) => unreachable!("there is one shard"),
                     Effect::Compare(compare) => {
                         let found = compare
                             .run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len));

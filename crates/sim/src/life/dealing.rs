@@ -36,6 +36,11 @@ impl Dealing {
         self.held.iter().flatten().any(|held| !held.is_empty())
     }
 
+    /// Whether several shards own spans.
+    pub(super) fn is_shared(&self) -> bool {
+        self.among.len() > 1
+    }
+
     pub(super) fn owner(&self, span: u64) -> usize {
         self.among[span as usize % self.among.len()]
     }

@@ -1,6 +1,6 @@
 //! What clients ask for, how it is dealt to shards, and what becomes of it.
 
-use super::{Ask, Client, Event, Life, Part, Wish};
+use super::{Ask, Client, Event, LEAD, Life, Part, Wish};
 use crate::{
     disk::SECTOR,
     oracle::{Floors, Leaves, word},
@@ -81,16 +81,53 @@ impl Life<'_> {
             Ask::Discard => RequestKind::Discard,
             Ask::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
         };
+        self.clients.insert(client, Client { parts_left: 0, buf, home });
         let pieces = self.deal(home, &wish);
-        self.clients.insert(client, Client { parts_left: pieces.len() as u32, buf, home });
-        for (shard, sector, len) in pieces {
-            let kind = at_sector(kind, (sector - wish.sector) as u32);
+        let whole = (home, wish.sector, wish.len);
+        match matches!(wish.ask, Ask::Read) && self.is_read_here(home, &pieces) {
+            true => self.hand_out(client, kind, &[whole], true),
+            false => self.hand_out(client, kind, &pieces, false),
+        }
+    }
+
+    /// Whether a shard reads what others own, as in the host: what it was sent before has come.
+    fn is_read_here(&self, home: usize, pieces: &[(usize, u64, u64)]) -> bool {
+        let has_heard = self.lanes.get(&(LEAD, home)).is_none_or(|&last| last < self.now.0);
+        let is_own = pieces.iter().all(|piece| piece.0 == home);
+        let lags = self.plan.journal.is_some() || self.shards[home].may_write_behind();
+        self.dealing.is_shared() && has_heard && !is_own && !lags
+    }
+
+    /// A shard could not read what others own.
+    pub(super) fn declined(&mut self, id: RequestId) -> Result<(), String> {
+        let part = self.parts.remove(&id.0).ok_or("a request ended twice")?;
+        let Request { kind, sector: Sector(sector), len: Sectors(len), .. } = part.request;
+        let client = self.clients.get_mut(&part.client).ok_or("an unknown request ended")?;
+        client.parts_left -= 1;
+        let pieces = self.deal(part.home, &Wish { ask: Ask::Read, sector, len });
+        self.hand_out(part.client, kind, &pieces, false);
+        Ok(())
+    }
+
+    fn hand_out(
+        &mut self,
+        client: u64,
+        kind: RequestKind,
+        pieces: &[(usize, u64, u64)],
+        is_foreign: bool,
+    ) {
+        let waiting = self.clients.get_mut(&client).expect("it waits for them");
+        waiting.parts_left += pieces.len() as u32;
+        let (home, start) = (waiting.home, pieces[0].1);
+        for &(shard, sector, len) in pieces {
+            let kind = at_sector(kind, (sector - start) as u32);
             let key = self.next_id;
             self.next_id += 1;
             let request =
                 Request { id: RequestId(key), kind, sector: Sector(sector), len: Sectors(len) };
             let (floors, covers) = (Floors::default(), 0);
-            self.parts.insert(key, Part { client, home, shard, request, floors, covers });
+            let part = Part { client, home, shard, request, floors, covers, is_foreign };
+            self.parts.insert(key, part);
             if shard == home {
                 self.part_comes(key);
             } else {
@@ -134,11 +171,15 @@ impl Life<'_> {
             }
             RequestKind::Discard => self.oracle.write_comes(key, start, len, Leaves::Anything),
         }
-        let (shard, request) = (part.shard, part.request);
+        let (shard, request, is_foreign) = (part.shard, part.request, part.is_foreign);
         if self.trace {
-            eprintln!("{:>12} shard {shard} gets {request:?}", self.now.0);
+            let of = if is_foreign { " of another shard's" } else { "" };
+            eprintln!("{:>12} shard {shard} gets {request:?}{of}", self.now.0);
         }
-        self.shards[shard].handle_request(self.now, request);
+        match is_foreign {
+            true => self.shards[shard].handle_foreign_read(self.now, request),
+            false => self.shards[shard].handle_request(self.now, request),
+        }
     }
 
     pub(super) fn answered(&mut self, reply: Reply) -> Result<(), String> {
