@@ -9,6 +9,9 @@ SHELL := bash
 FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 3
 SOAK_FUZZ_SECONDS ?= 600
+# The command's suites but those that serve no array.
+WITHOUT_IO := advise disk examine generate lab_plans predict scan
+WITH_IO := $(filter-out $(WITHOUT_IO),$(basename $(notdir $(wildcard crates/cli/tests/*.rs))))
 
 .PHONY: setup build demo test lint smoke bench accuracy fuzz soak fmt
 
@@ -25,8 +28,7 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 test: lint ## everything that gates a change, within minutes
 	$(CARGO) test --locked --workspace --no-fail-fast
 	# As where io_uring is refused; the other suites run on both back ends by themselves.
-	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake --tests
-	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --package lapstrake-export --test 'fuse_*'
+	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast --test 'fuse_*' $(addprefix --test ,$(WITH_IO))
 	scripts/test-aarch64.sh
 	$(MAKE) --no-print-directory smoke
 

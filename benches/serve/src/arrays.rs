@@ -82,7 +82,8 @@ pub(crate) fn lapstrake() -> &'static Path {
         let own = std::env::current_exe().expect("this program has a path");
         let path = own.with_file_name("lapstrake");
         let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args(["build", "--quiet", "--release", "--package", "lapstrake"])
+            .args(["build", "--quiet", "--package", "lapstrake", "--profile"])
+            .arg(if cfg!(debug_assertions) { "test" } else { "release" })
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status()
             .expect("cargo runs");

@@ -22,6 +22,10 @@ use crate::detect;
 /// itself: asking for them 512 bytes ahead costs up to a third where they come from memory.
 const AHEAD_BYTES: usize = 1024;
 
+/// Up to so many blocks in all the hardware foresees stores, too, and asking costs a tenth (Zen 5, XOR of four in
+/// the second level: 155 GB/s with, 170 without).
+const FORESEEN: usize = 5;
+
 /// A cache line, on nearly every CPU.
 const LINE_BYTES: usize = 64;
 
@@ -107,6 +111,7 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
     len: usize,
 ) -> usize {
     let step = N * V::BYTES;
+    let asks = !STREAM && job.sources() + R > FORESEEN;
     while len - at >= step {
         // No further than the last step: memory behind the blocks is none of our business.
         let ahead = (at + AHEAD_BYTES).min(len - step);
@@ -115,7 +120,7 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
             let made = job.make::<V, N>(at);
             for r in 0..R {
                 let (vectors, output) = (made[r], job.outputs()[r]);
-                if !STREAM {
+                if asks {
                     for offset in (0..step).step_by(LINE_BYTES) {
                         V::prefetch(output.add(ahead + offset));
                     }

@@ -132,8 +132,18 @@ impl Life<'_> {
         let is_sound = standing == Standing::InSync
             && !self.hit.contains(&member)
             && !self.fresh.contains(&member)
+            && !self.is_leaving(member)
             && self.is_readable(member);
         slot.filter(|_| is_sound && is_heard_of)
+    }
+
+    /// Whether a member goes as soon as it is on record that its replacement is whole: what of that fails then has
+    /// nobody beside it.
+    fn is_leaving(&self, member: MemberId) -> bool {
+        let slot = self.supervisor.standing(member).1;
+        let mut fresh = self.fresh.iter().filter(|&&other| other != member);
+        self.to_go.contains(&member)
+            && fresh.any(|&other| self.supervisor.standing(other).1 == slot)
     }
 
     /// Redundancy is not whole.
