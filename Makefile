@@ -9,9 +9,10 @@ SHELL := bash
 FUZZ_SECONDS ?= 60
 SMOKE_SECONDS ?= 3
 SOAK_FUZZ_SECONDS ?= 600
-# The command's suites but those that serve no array.
+# The command's suites that serve no array.
 WITHOUT_IO := advise disk examine generate lab_plans predict scan
-WITH_IO := $(filter-out $(WITHOUT_IO),$(basename $(notdir $(wildcard crates/cli/tests/*.rs))))
+# Most tests wait most of the time: for servers, kernels, failures.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: setup build demo test lint smoke bench accuracy fuzz soak fmt
 
@@ -28,7 +29,8 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 test: lint ## everything that gates a change, within minutes
 	$(CARGO) test --locked --workspace --no-fail-fast
 	# As where io_uring is refused; the other suites run on both back ends by themselves.
-	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast --test 'fuse_*' $(addprefix --test ,$(WITH_IO))
+	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast \
+		--test cli --test 'fuse_*' -- $(patsubst %,--skip %::,$(WITHOUT_IO))
 	scripts/test-aarch64.sh
 	$(MAKE) --no-print-directory smoke
 

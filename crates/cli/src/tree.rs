@@ -204,7 +204,7 @@ mod tests {
 
     fn array(name: &str, file: &str, members: &[&str]) -> Value {
         let mut value: Value =
-            serde_json::from_str(include_str!("../tests/support/detail.json")).unwrap();
+            serde_json::from_str(include_str!("../tests/cli/support/detail.json")).unwrap();
         (value["name"], value["exports"]) = (name.into(), json!([format!("file://{file}")]));
         let like = value["members"][0].clone();
         let member = |file: &&str| {

@@ -4,8 +4,15 @@ use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors};
 use lapstrake_model::safety::Group;
 use std::collections::BTreeMap;
 
-/// For how many years losses are told: beyond, no estimate means anything.
+// What is said of an array's care, the bounds included: beyond, no estimate means anything.
+/// For how many years losses are told.
 pub(crate) const YEARS: (f64, f64) = (0.01, 100.0);
+/// Hours from a failure until a new disk is in the machine.
+pub(crate) const REPLACE_HOURS: (f64, f64) = (0.0, 100_000.0);
+/// Days from one scrub to the next.
+pub(crate) const SCRUB_DAYS: (f64, f64) = (0.01, 36_500.0);
+/// Disks that wait for a failure.
+pub(crate) const SPARES: (f64, f64) = (0.0, 1_000.0);
 
 /// What stands in a slot: a disk, or several that are no use without each other.
 #[derive(Clone, Debug)]

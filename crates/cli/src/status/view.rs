@@ -246,7 +246,7 @@ pub mod tests {
 
     /// A RAID5 of three and a spare as its server tells it, with some fields changed.
     pub fn raid5(changes: Value) -> View {
-        let sample = include_str!("../../tests/support/detail.json");
+        let sample = include_str!("../../tests/cli/support/detail.json");
         let mut view: Value = serde_json::from_str(sample).unwrap();
         for (field, value) in changes.as_object().unwrap() {
             view[field] = value.clone();

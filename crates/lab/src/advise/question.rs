@@ -3,7 +3,7 @@
 use super::DISKS_MAX;
 use crate::LabError;
 use crate::plan::{Io, Plan};
-use crate::safety::YEARS;
+use crate::safety::{REPLACE_HOURS, SCRUB_DAYS, SPARES, YEARS};
 use lapstrake_model::profile::{Kind, Profile};
 use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::Window;
@@ -11,10 +11,6 @@ use lapstrake_model::safety::Loss;
 use lapstrake_model::{DiskModel, Processor, Volume};
 use std::path::Path;
 
-/// What numbers of a question may be, the bounds included: what is beyond is a slip, and no estimate means anything.
-const REPLACE_HOURS: (f64, f64) = (0.0, 100_000.0);
-const SCRUB_DAYS: (f64, f64) = (0.01, 36_500.0);
-const SPARES: (f64, f64) = (0.0, 1_000.0);
 /// What a disk may cost, and all of them.
 pub(super) const PRICES: (f64, f64) = (0.0, 1e12);
 

@@ -5,11 +5,10 @@ use super::resolve::{Problems, is_name};
 use super::values::{Bytes, Time};
 use super::{Channel, Controller, DiskShape, Machine};
 use crate::advise::Care;
-use crate::safety::YEARS;
+use crate::safety::{REPLACE_HOURS, SCRUB_DAYS, SPARES, YEARS};
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
 use std::path::Path;
-use std::time::Duration;
 use toml::Spanned;
 
 /// Below this a page cache is too small for a window of read-ahead beside dirty pages.
@@ -102,22 +101,37 @@ pub(super) fn machine(raw: &RawMachine, directory: &Path, problems: &mut Problem
 pub(super) fn care(raw: &RawCare, problems: &mut Problems<'_>) -> Care {
     let default = Care::default();
     let hours = |time: Time| time.0.as_secs_f64() / 3600.0;
-    let (least, most) = YEARS;
-    let is_beyond = |years: &f64| !(least..=most).contains(years);
-    if let Some(years) = raw.years.as_ref().filter(|years| is_beyond(years.get_ref())) {
-        problems.at(years.span(), format!("years are from {least} to {most}"));
-    }
+    let nobody = |time: &Time| time.0.is_zero();
+    // Where nobody scrubs that is no time between scrubs.
+    let days = |time: Time| if nobody(&time) { SCRUB_DAYS.0 } else { hours(time) / 24.0 };
+    let years = held(&raw.years, |years| years, YEARS, "years are", problems);
+    let replace =
+        held(&raw.replace, hours, REPLACE_HOURS, "hours until a disk is replaced are", problems);
+    let scrub =
+        held(&raw.scrub, days, SCRUB_DAYS, "days between scrubs are, unless 0 for none,", problems);
+    let spares = held(&raw.spares, |spares| spares as f64, SPARES, "spares are", problems);
     Care {
-        years: raw.years.as_ref().map_or(default.years, |years| *years.get_ref()),
-        replace_hours: raw.replace.map_or(default.replace_hours, hours),
-        scrub_hours: match raw.scrub {
-            // Nobody scrubs.
-            Some(Time(Duration::ZERO)) => None,
-            Some(time) => Some(hours(time)),
-            None => default.scrub_hours,
-        },
-        spares: raw.spares.unwrap_or(default.spares),
+        years: years.unwrap_or(default.years),
+        replace_hours: replace.map_or(default.replace_hours, hours),
+        scrub_hours: scrub
+            .map_or(default.scrub_hours, |time| Some(time).filter(|time| !nobody(time)).map(hours)),
+        spares: spares.unwrap_or(default.spares),
     }
+}
+
+/// What is given, held against its bounds.
+fn held<T: Copy>(
+    given: &Option<Spanned<T>>,
+    number: impl Fn(T) -> f64,
+    (least, most): (f64, f64),
+    what: &str,
+    problems: &mut Problems<'_>,
+) -> Option<T> {
+    let given = given.as_ref()?;
+    if !(least..=most).contains(&number(*given.get_ref())) {
+        problems.at(given.span(), format!("{what} from {least} to {most}"));
+    }
+    Some(*given.get_ref())
 }
 
 /// 2.6.21 as 20621.

@@ -1,0 +1,42 @@
+//! What the command promises, a file for each promise. One program, so that tests that wait do so together.
+
+mod advise;
+mod bitmaps;
+mod cat;
+mod control;
+mod create;
+mod deleted;
+mod disk;
+mod examine;
+mod faults;
+mod fuse_overlay;
+mod generate;
+mod journal;
+mod kernel;
+mod kills;
+mod kills_under_fio;
+mod lab;
+mod lab_md;
+mod lab_plans;
+mod lab_run;
+mod members;
+mod mending;
+mod names;
+mod nested;
+mod predict;
+mod replace;
+mod scan;
+mod scrub;
+mod serve;
+mod slips;
+mod support;
+mod tuning;
+mod words;
+mod write_hole;
+
+#[path = "../../../export/tests/server_support/client.rs"]
+#[allow(dead_code, reason = "its own tests use all of it")]
+mod client;
+
+/// Longer than anything takes here.
+const BOUND: std::time::Duration = std::time::Duration::from_secs(60);

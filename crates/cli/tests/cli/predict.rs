@@ -1,0 +1,79 @@
+//! Promise: `lapstrake predict` says what a plan would measure, as records, as a table and as a page that says so, beside
+//! what was measured; what it cannot do it names.
+
+use crate::support::Lab;
+use serde_json::Value;
+
+const PLAN: &str = "name = \"small\"\n[run]\ntime = \"300ms\"\nwarm-up = \"50ms\"\n\
+     [[disk]]\nmake = [\"a\", \"b\", \"c\"]\nsize = \"64M\"\nprofile = \"hitachi-80\"\n\
+     [[array]]\nlevel = [0, 5]\nmembers = 3\n\
+     [[workload]]\nname = \"read\"\npattern = \"sequential\"\nblock = \"1M\"\ndepth = 4\n";
+
+fn lab(text: &str) -> Lab {
+    let lab = Lab::new(&[]);
+    lab.file("plan.toml", 0);
+    lab.write_at("plan.toml", 0, text.as_bytes());
+    lab
+}
+
+#[test]
+fn a_record_for_each_array_state_load_and_metric() {
+    let lab = lab(PLAN);
+    let told = lab.run("predict plan.toml --draws 3 --json").ok().json();
+    let records = told["records"].as_array().unwrap();
+    let find = |array: &str, metric: &str| {
+        let is_it = |r: &&Value| r["array"] == array && r["metric"] == metric;
+        records.iter().find(is_it).unwrap_or_else(|| panic!("{array} {metric}: {records:?}"))
+    };
+    let raid0 = find("raid0", "throughput");
+    assert_eq!(
+        (raid0["state"].as_str(), raid0["workload"].as_str()),
+        (Some("healthy"), Some("read"))
+    );
+    assert_eq!(raid0["unit"], "bytes/s");
+    let number = |record: &Value, key: &str| record[key].as_f64().unwrap();
+    assert!(number(raid0, "low") <= number(raid0, "value"));
+    assert!(number(raid0, "value") <= number(raid0, "high"));
+    assert!(number(raid0, "value") > 150e6, "{raid0}");
+    assert_eq!(find("raid5", "read latency p99")["unit"], "ns");
+    assert!(number(&told, "virtual_s") > 1.9);
+    assert!(number(&told, "speed_up") > 1.0);
+    // The same seed says the same.
+    let again = lab.run("predict plan.toml --draws 3 --threads 1 --json").ok().json();
+    assert_eq!(again["records"], told["records"]);
+    let other = lab.run("predict plan.toml --draws 3 --seed 9 --json").ok().json();
+    assert_ne!(other["records"], told["records"]);
+}
+
+#[test]
+fn the_page_and_the_store_say_that_it_was_predicted() {
+    let lab = lab(PLAN);
+    let told = lab.run("predict plan.toml --draws 2 -o report.html").ok();
+    assert!(told.out.contains("raid5") && told.out.contains("MB/s"), "{}", told.out);
+    assert!(told.out.contains("times faster than real time"), "{}", told.out);
+    let page = std::fs::read_to_string(lab.path("report.html")).unwrap();
+    assert!(page.contains("(predicted)"));
+    assert!(lab.run("lab list").ok().out.contains("predicted"));
+    let report = lab.run("lab report").ok();
+    assert!(report.out.contains("raid0 (predicted)"), "{}", report.out);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_named() {
+    let refused = |text: &str, line: &str, code: i32, expected: &str| {
+        let told = lab(text).run(line);
+        assert!(told.code == code && told.err.contains(expected), "{told:?}");
+    };
+    let plan = "predict plan.toml";
+    let abacus = PLAN.replace("hitachi-80", "abacus");
+    refused(&abacus, plan, 2, "plan.toml:8: \"abacus\" is no profile that is built in");
+    let there = PLAN.replace(
+        "make = [\"a\", \"b\", \"c\"]\nsize = \"64M\"\nprofile = \"hitachi-80\"",
+        "make = [\"a\", \"b\"]\nsize = \"64M\"\n[[disk]]\nname = \"c\"\npath = \"/dev/null@0+64M\"",
+    );
+    refused(&there, plan, 1, "disk \"c\" has no profile: say profile = \"NAME\"");
+    refused(PLAN, "predict plan.toml -o report.txt", 2, "must end in .html");
+    refused(PLAN, "predict plan.toml --processor abacus", 2, "there are duron-1300");
+    let null = PLAN.replace("level = [0, 5]\nmembers = 3", "system = \"null\"");
+    refused(&null, plan, 1, "nothing of the plan \"small\" can be predicted");
+}

@@ -1,0 +1,249 @@
+//! A directory of member files, the built command, and other programs that judge it.
+
+pub mod md;
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    pub fn of(output: std::process::Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    /// Its standard output as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+}
+
+/// A temporary directory in which everything happens.
+pub struct Lab {
+    dir: TempDir,
+}
+
+impl Lab {
+    /// With member files of these sizes in MiB: m0, m1, ...
+    pub fn new(sizes_mib: &[u64]) -> Self {
+        let lab = Self { dir: tempfile::tempdir().unwrap() };
+        for (index, mib) in sizes_mib.iter().enumerate() {
+            lab.file(&format!("m{index}"), mib << 20);
+        }
+        lab
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn file(&self, name: &str, bytes: u64) {
+        File::create(self.path(name)).unwrap().set_len(bytes).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    pub fn write_at(&self, name: &str, offset: u64, bytes: &[u8]) {
+        let file = File::options().write(true).open(self.path(name)).unwrap();
+        file.write_all_at(bytes, offset).unwrap();
+    }
+
+    /// Any program in this directory.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.dir.path())
+            .env("LAPSTRAKE_RUN_DIR", self.path("run"))
+            .env("TZ", "UTC-3")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `lapstrake` with arguments separated by blanks.
+    pub fn run(&self, line: &str) -> Ran {
+        let mut command = self.command(env!("CARGO_BIN_EXE_lapstrake"));
+        Ran::of(command.args(line.split_whitespace()).output().unwrap())
+    }
+
+    /// Another program, likewise; None if it is not installed, which is said aloud.
+    pub fn other(&self, line: &str) -> Option<Ran> {
+        let mut words = line.split_whitespace();
+        let program = words.next().unwrap();
+        if !installed(program) {
+            not_run(line, &format!("{program} is not installed"));
+            return None;
+        }
+        Some(Ran::of(self.command(program).args(words).output().unwrap()))
+    }
+
+    /// A server, once it says that it serves.
+    pub fn serve(&self, line: &str) -> Server {
+        self.serve_with_fault("", line)
+    }
+
+    /// One whose members fail by `LAPSTRAKE_FAULT`.
+    pub fn serve_with_fault(&self, fault: &str, line: &str) -> Server {
+        let mut command = self.command(env!("CARGO_BIN_EXE_lapstrake"));
+        command.args(["serve", "--json"]).args(line.split_whitespace());
+        Server::start(command.env("LAPSTRAKE_FAULT", fault))
+    }
+}
+
+/// Loop devices over files; detached when dropped, also when the test fails.
+pub struct LoopDevices(pub Vec<String>);
+
+impl LoopDevices {
+    /// None, said aloud, where there are none.
+    pub fn over(files: &[PathBuf], options: &[&str], what: &str) -> Option<Self> {
+        if !installed("losetup") {
+            not_run(what, "losetup is not installed");
+            return None;
+        }
+        let mut made = Self(Vec::new());
+        for file in files {
+            let mut command = Command::new("losetup");
+            command.args(options).args(["--find", "--show"]).arg(file);
+            let ran = Ran::of(command.output().unwrap());
+            if ran.code != 0 {
+                not_run(what, &format!("losetup: {}", ran.err.trim()));
+                return None;
+            }
+            made.0.push(ran.out.trim().into());
+        }
+        Some(made)
+    }
+}
+
+impl Drop for LoopDevices {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            // Whatever is left of it shows in `losetup`.
+            let _ = Command::new("losetup").args(["--detach", device]).status();
+        }
+    }
+}
+
+/// A running `lapstrake serve`, killed when dropped.
+pub struct Server {
+    child: Option<Child>,
+    pub facts: Value,
+}
+
+impl Server {
+    /// Starts a command that becomes one, and waits until it says that it serves.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut first).unwrap();
+        let mut server = Self { child: Some(child), facts: Value::Null };
+        match serde_json::from_str(&first) {
+            Ok(facts) => server.facts = facts,
+            Err(_) => panic!("no server: {:?}", server.end()),
+        }
+        server
+    }
+
+    pub fn uri(&self) -> &str {
+        self.facts["exports"][0].as_str().unwrap()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.facts["pid"].to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end: exit code and what it said.
+    pub fn end(&mut self) -> (i32, String) {
+        let mut child = self.child.take().unwrap();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (child.wait().unwrap().code().unwrap_or(-1), said)
+    }
+
+    /// SIGKILL, and its end.
+    pub fn kill(mut self) {
+        self.signal("-KILL");
+        self.end();
+    }
+
+    /// SIGTERM, and a clean end.
+    pub fn stop(mut self) {
+        self.signal("-TERM");
+        let (code, said) = self.end();
+        assert_eq!(code, 0, "{said}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(sbin).any(|dir| dir.join(program).is_file())
+}
+
+/// Whether the long form of a test is asked for, as `make soak` does; if not that is said.
+pub fn soaks(what: &str) -> bool {
+    let wanted = std::env::var_os("LAPSTRAKE_SOAK").is_some();
+    if !wanted {
+        not_run(what, "LAPSTRAKE_SOAK is not set");
+    }
+    wanted
+}
+
+/// Says aloud that something was not tested.
+pub fn not_run(what: &str, why: &str) {
+    use std::io::Write;
+    // Unlike eprintln!, this is not captured.
+    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
+}
+
+/// Bytes that differ everywhere and from seed to seed.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+pub fn exists(path: impl AsRef<Path>) -> bool {
+    path.as_ref().symlink_metadata().is_ok()
+}
