@@ -2,7 +2,8 @@
 //!
 //! Their common contract: with `--gate` a program measures in full and exits with 1 if it misses
 //! one of its gates; with `--quick` it measures for a few seconds, to show that it works,
-//! and gates nothing (built as tests are, so that what they have built serves). A feature of such a package is named after the system library it needs
+//! and gates nothing (built as tests are, so that what they have built serves). A feature of such a
+//! package is named after the system library it needs
 //! (`isal` for libisal) and is left out, aloud, where pkg-config does not know that library.
 
 use std::process::{Command, Stdio};

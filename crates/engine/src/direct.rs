@@ -80,11 +80,10 @@ impl Shard {
             let run = self.geometry.map(Sector(at));
             let len = self.clip(&run.homes, run.len.0.min(end - at));
             let req = &self.reqs[key as usize];
-            let buf = req.buf_at(at);
-            // Which copy is the first may be seen otherwise by the owner just now.
-            let may_choose = !req.is_foreign || self.is_in_sync(&run.homes, at, len);
-            let choice = may_choose.then(|| self.choose(&run.homes, at, len)).flatten();
-            match choice {
+            let (buf, is_foreign) = (req.buf_at(at), req.is_foreign);
+            match self.choose(&run.homes, at, len) {
+                // Which copy is the first may be seen otherwise by the owner just now.
+                _ if is_foreign && !self.is_in_sync(&run.homes, at, len) => self.decline(key),
                 Some((member, sector)) => self.builder.add(member, sector, len, Some(buf)),
                 None if self.behind.covers(at, at + len) => self.wait_for_copies(key, at, at + len),
                 None => self.reqs[key as usize].error = Some(RequestError::Io),

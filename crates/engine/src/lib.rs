@@ -18,6 +18,9 @@
 //! 2. drain [`Shard::poll_notice`] to the supervisor;
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
+//! A read of what another shard owns may go to [`Shard::handle_foreign_read`] first, if the world keeps what that asks
+//! for; [`Effect::Declined`] sends it to the owner.
+//!
 //! Taking in a batch before draining lets neighbouring writes come together.
 //!
 //! If what takes the writes of all members (an overlay) has no space left, the shard is told by
@@ -53,6 +56,9 @@
 //!    range and the array's "active" until they do; a flush waits for it.
 //! 10. Superblocks deny an old bitmap before shards stop waiting for its bits, and tell of a new one after all
 //!     its pages are stable with every bit set; none is cleared before each shard has told what it was writing.
+//!
+//! 11. Every shard has been sent word of a member's failure, or of a range that it lacks, before a write is answered
+//!     that left it out there.
 //!
 //! # Bounds
 //!

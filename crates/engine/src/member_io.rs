@@ -169,7 +169,7 @@ impl Shard {
             self.stats.member_write_sectors += len;
         }
         let kept = match owner {
-            Owner::Request(_) if read => pieces.clone(),
+            Owner::Request(_) if read && !self.is_foreign(owner) => pieces.clone(),
             _ => Pieces::new(),
         };
         let id =

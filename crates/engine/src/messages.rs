@@ -1,5 +1,6 @@
 //! What the shards and the supervisor tell each other. A host may carry these between threads;
-//! order is kept for each pair of ends, nothing is lost, and that is all that is asked of it.
+//! order is kept for each pair of ends, and nothing is lost. That is all that is asked of it, but for what
+//! [`Shard::handle_foreign_read`](crate::Shard::handle_foreign_read) asks.
 
 use crate::{
     members::MemberConfig,
@@ -117,6 +118,9 @@ pub enum Notice {
     ///
     /// [`Shard::handle_out_of_space`]: crate::Shard::handle_out_of_space
     OutOfSpace,
+    /// Reads of what other shards own come here, now and then told: of requests as such the reports of pieces tell, and
+    /// those come from who owns them.
+    Reads,
     /// What a member could not read was written anew: from this sector (from its data offset), so many.
     Rewritten(MemberId, Sector, Sectors),
 }

@@ -34,7 +34,7 @@ const WINDOWS_AT_ONCE: usize = 1000;
 const CHECKPOINTS: u64 = 16;
 const CHECKPOINT_NS: u64 = 60_000_000_000;
 /// Who was seen at work is taken to be at work so much longer.
-const BUSY_NS: u64 = 1_000_000_000;
+pub(crate) const BUSY_NS: u64 = 1_000_000_000;
 /// Differences that are kept one by one: half a MiB of them, and 2 MiB of `detail`.
 const MISMATCHES_MAX: usize = 16384;
 /// The speed is that of the last so many marks, so far apart, as md's.
@@ -230,10 +230,15 @@ impl Mending {
         waits.then_some(self.next_at)
     }
 
+    /// There are requests.
+    pub(crate) fn requests_seen(&mut self, now: Time) {
+        self.busy_until = now.after(BUSY_NS);
+    }
+
     /// Takes in a report. True if a checkpoint is due.
     fn reported(&mut self, now: Time, report: SyncReport) -> bool {
         if report.requests > 0 {
-            self.busy_until = now.after(BUSY_NS);
+            self.requests_seen(now);
         }
         self.mismatch_sectors += report.mismatch_sectors;
         let room = MISMATCHES_MAX - self.mismatches.len();

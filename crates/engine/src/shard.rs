@@ -22,6 +22,7 @@ use crate::{
     members::{BadState, MemberConfig, Members},
     messages::{BitmapTerms, Notice, Order},
     op::Op,
+    recovery::BUSY_NS,
     scratch::{PAGE_BYTES, Scratch},
     stripe::{StreamId, Stripes},
     sync::Syncs,
@@ -180,6 +181,8 @@ pub struct Shard {
     /// Reads that nobody could answer as a whole, until it is known which pages are bad.
     retried: Vec<u32>,
     held_replies: Vec<Reply>,
+    /// When the supervisor was last told of reads of what others own.
+    reads_told: Option<Time>,
     pub(crate) writes_in_flight: u32,
     pub(crate) journal: Option<Journal>,
     /// A write that fails says nothing of its member any more.
@@ -243,25 +246,34 @@ impl Shard {
             released: VecDeque::new(),
             retried: Vec::new(),
             held_replies: Vec::new(),
+            reads_told: None,
             writes_in_flight: 0,
         }
     }
 
     /// Takes a request; its reply comes as an effect.
     pub fn handle_request(&mut self, now: Time, request: Request) {
-        self.take(now, request, false);
+        self.accept(now, request, false);
     }
 
     /// Takes a read of sectors that other shards own, so that they need not be asked. It goes straight to
     /// members that have the data and changes nothing; where that cannot be, or one of them fails, it ends as
     /// [`Effect::Declined`]. Only for arrays whose members have all that was answered (no journal, nothing left
-    /// behind), and after every order that was given before the read came: what is answered without a member
-    /// is answered after every shard was sent word of its failure.
+    /// behind).
+    ///
+    /// The shard must have been given every order that was given to the world before the read was asked for. A write
+    /// that is answered without a member is answered after all shards were sent word of its failure, or of the bad
+    /// range, so a read that follows from the answer finds it here.
     pub fn handle_foreign_read(&mut self, now: Time, request: Request) {
-        self.take(now, request, true);
+        debug_assert!(self.journal.is_none() && !self.behind.has_memory(), "who writes reads");
+        if self.reads_told.is_none_or(|told| told.after(BUSY_NS / 4) <= now) {
+            self.reads_told = Some(now);
+            self.notices.push_back(Notice::Reads);
+        }
+        self.accept(now, request, true);
     }
 
-    fn take(&mut self, now: Time, request: Request, is_foreign: bool) {
+    fn accept(&mut self, now: Time, request: Request, is_foreign: bool) {
         self.now = now;
         let end = request.sector.0.checked_add(request.len.0);
         let fits = end.is_some_and(|end| end <= self.geometry.array_sectors().0);
@@ -424,6 +436,12 @@ impl Shard {
     #[must_use]
     pub fn scratch_pages(&self) -> (u32, u32) {
         (self.scratch.used(), self.held_pages + self.scratch.capacity())
+    }
+
+    /// Whether nothing is ever written, so that no shard knows more of the data than another.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// No request is in work or held back.
@@ -660,6 +678,11 @@ impl Shard {
             req.retries += 1;
             self.advance(key);
         }
+    }
+
+    /// Has the owner asked for a foreign read: what it needs more than members have is the owner's to do.
+    pub(crate) fn decline(&mut self, key: u32) {
+        self.reqs[key as usize].error = Some(RequestError::Io);
     }
 
     /// Answers a write of which only copies are on their way.

@@ -236,9 +236,8 @@ impl Shard {
                 Some(member) if healthy || !self.reads_lost(stripe, start, end) => {
                     self.build_read(member, sector, len, buf);
                 }
-                _ if self.reqs[key as usize].is_foreign => {
-                    self.reqs[key as usize].error = Some(RequestError::Io);
-                }
+                // Recovering takes the stripe's lock.
+                _ if self.reqs[key as usize].is_foreign => self.decline(key),
                 _ => self.add_frags(key, (stripe, data), offset, len, buf, false),
             }
             at += len;

@@ -332,6 +332,7 @@ impl Supervisor {
                 self.give_up(Loss::Data);
             }
             Notice::Synced(report) => self.synced(report),
+            Notice::Reads => self.mending.requests_seen(now),
             Notice::Bad(member, start, len) => self.note_bad((member, start, len)),
             Notice::Good(member, start, len) => self.note_good((member, start, len)),
             Notice::Rewritten(member, sector, len) => {

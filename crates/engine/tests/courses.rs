@@ -92,6 +92,19 @@ fn beside_requests_one_window_is_under_way_at_the_least_speed() {
 }
 
 #[test]
+fn reads_that_no_piece_tells_of_are_requests_too() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    check(&mut story);
+    let first: Vec<SyncPiece> = std::iter::from_fn(|| story.supervisor.poll_sync()).collect();
+    story.notice(Notice::Reads);
+    for piece in &first {
+        end(&mut story, piece, true, 0);
+    }
+    story.supervisor.poll_sync().expect("one at a time");
+    assert!(story.supervisor.poll_sync().is_none());
+}
+
+#[test]
 fn when_every_window_has_begun_no_time_is_waited_for() {
     let mut story = Story::new(Level::Raid1, 2, false);
     let speed = SyncSpeed { min: 1, max: WINDOW };

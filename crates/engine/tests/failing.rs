@@ -78,7 +78,8 @@ fn a_read_of_another_shards_sectors_goes_to_members_that_have_them() {
         let (ios, ended, told) = reads_foreign(&mut shard, 8, |_| true);
         assert_eq!(ios.len(), 1);
         assert!(matches!(ended, Some(Effect::Reply(reply)) if reply.result.is_ok()));
-        assert_eq!(told, []);
+        assert_eq!(told, [Notice::Reads]);
+        assert_eq!(reads_foreign(&mut shard, 8, |_| true).2, [], "told already");
     }
 }
 
@@ -87,15 +88,27 @@ fn a_read_of_another_shards_sectors_is_declined_where_something_would_have_to_be
     // What has to be recovered.
     let (ios, ended, told) = reads_foreign(&mut degraded(), 0, |_| true);
     assert!(matches!(ended, Some(Effect::Declined(RequestId(0)))));
-    assert!(ios.is_empty() && told.is_empty());
+    assert!(ios.is_empty() && told == [Notice::Reads]);
     // What cannot be read: the owner mends it.
     for mut shard in [raid5(3, 0, Sectors(8), None), mirror::read_only()] {
         let (ios, ended, told) = reads_foreign(&mut shard, 8, |_| false);
         assert_eq!(ios.len(), 1);
         assert!(matches!(ended, Some(Effect::Declined(RequestId(8)))));
-        assert_eq!(told, []);
+        assert_eq!(told, [Notice::Reads]);
         assert!(shard.is_quiet() && !shard.has_failed(ios[0].member));
     }
+    // Half of it could be read.
+    let mut shard = raid5(3, 0, Sectors(8), None);
+    let request = Request {
+        id: RequestId(3),
+        kind: RequestKind::Read(BUF),
+        sector: Sector(4),
+        len: Sectors(8),
+    };
+    shard.handle_foreign_read(NOW, request);
+    let (ios, ended, _) = carry_out(&mut shard, |io| io.member == MemberId(0));
+    assert_eq!(ios.len(), 2);
+    assert!(matches!(ended, Some(Effect::Declined(RequestId(3)))) && shard.is_quiet());
     // Copies that may differ.
     let mut shard = mirror::read_only();
     shard.handle_order(NOW, &Order::InSync(Sector(12)));

@@ -3,7 +3,8 @@
 //!
 //! The array's sectors are dealt in spans to the shards that take part; a request that crosses a
 //! span's end is cut. While only one shard has clients it is dealt everything, so that no
-//! request crosses threads.
+//! request crosses threads. A read is done by the shard whose client it is, and is cut and handed out only
+//! where the engine declines it.
 //!
 //! Invariant: a request's pending entry ends when all its parts have, local or remote.
 
@@ -131,6 +132,8 @@ pub(crate) struct Core {
     paused: bool,
     backlog: VecDeque<(Origin, Parcel)>,
     pending: Slab<Pending>,
+    /// Answers for peers: whose, its key, how it went.
+    late: Vec<(usize, usize, Result<(), RequestError>)>,
     flushing: Slab<IoId>,
     zeroing: Vec<(IoId, usize)>,
     failures: Runs<(usize, i32)>,
@@ -183,6 +186,7 @@ impl Core {
             paused: false,
             backlog: VecDeque::new(),
             pending: Slab::new(),
+            late: Vec::new(),
             flushing: Slab::new(),
             zeroing: Vec::new(),
             failures: Runs::new(PLACES_NS),
@@ -411,8 +415,14 @@ impl Core {
         }
         let parts = self.parts(&parcel);
         let is_own = parts.iter().all(|part| part.0 == self.index);
-        if is_own || self.deal.len() == 1 || !matches!(parcel.kind, RequestKind::Read(_)) {
+        // Where there is one writer only it knows what was answered: what is in the journal, or left behind.
+        let has_one_writer = self.deal.len() == 1;
+        if is_own || has_one_writer || !matches!(parcel.kind, RequestKind::Read(_)) {
             return self.begin(from, parcel, parts);
+        }
+        if self.engine.is_read_only() {
+            let all = vec![(self.index, parcel.sector, parcel.len)];
+            return self.begin(from, parcel, all);
         }
         // Most reads need nothing of what the owners alone know, and a way there and back costs more than they do.
         let (key, parcel) = self.admit(from, parcel, 1);
@@ -424,7 +434,14 @@ impl Core {
     /// The engine could not do a read of other shards' sectors.
     fn ask_owners(&mut self, key: usize) {
         let parcel = self.pending[key].foreign.take().expect("declined once");
-        // Dealing waits for what is pending, so they are those that it was dealt to when it came.
+        if self.paused {
+            // An owner that has said that it waits must not begin to mend: others may own the place when that ends.
+            let pending = self.pending.remove(key);
+            if let Some(id) = pending.lent {
+                self.memory.free(id);
+            }
+            return self.backlog.push_back((pending.from, parcel));
+        }
         let parts = self.parts(&parcel);
         self.pending[key].parts = parts.len() as u32;
         self.hand_out(key, &parcel, parts);
@@ -507,8 +524,20 @@ impl Core {
             Origin::Client(client, id) => self.replies.push_back((client, id, pending.result)),
             Origin::External(done) => done(pending.result),
             Origin::Peer(shard, key) => {
-                self.peers[shard].send(Message::Reply { key, result: pending.result });
+                self.late.push((shard, key, pending.result));
+                self.answer_peers();
             }
+        }
+    }
+
+    /// While spans are about to change hands a peer hears nothing before what its requests had mended is done: it
+    /// would say that it waits, and another might write there.
+    fn answer_peers(&mut self) {
+        if self.paused && !self.engine.is_sync_idle() {
+            return;
+        }
+        for (shard, key, result) in self.late.drain(..) {
+            self.peers[shard].send(Message::Reply { key, result });
         }
     }
 
@@ -527,6 +556,7 @@ impl Core {
                 Effect::Declined(id) => self.ask_owners(id.0 as usize),
             }
         }
+        self.answer_peers();
         while let Some(notice) = self.engine.poll_notice() {
             self.notices.push_back(notice);
         }

@@ -86,7 +86,8 @@ impl Runner {
                 words::finish();
                 std::process::abort();
             }
-            // First, since a client may ask for what others have told this shard of (see `Core::route`).
+            // First: what a client asks may follow from an answer that was given after these messages were sent
+            // (`Shard::handle_foreign_read`).
             self.read_inbox();
             for completion in done.drain(..) {
                 self.completed(completion);

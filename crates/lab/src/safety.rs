@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 // What is said of an array's care, the bounds included: beyond, no estimate means anything.
 /// For how many years losses are told.
 pub(crate) const YEARS: (f64, f64) = (0.01, 100.0);
-/// Hours from a failure until a new disk is in the machine.
-pub(crate) const REPLACE_HOURS: (f64, f64) = (0.0, 100_000.0);
 /// Days from one scrub to the next.
 pub(crate) const SCRUB_DAYS: (f64, f64) = (0.01, 36_500.0);
 /// Disks that wait for a failure.

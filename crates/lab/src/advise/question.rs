@@ -3,7 +3,7 @@
 use super::DISKS_MAX;
 use crate::LabError;
 use crate::plan::{Io, Plan};
-use crate::safety::{REPLACE_HOURS, SCRUB_DAYS, SPARES, YEARS};
+use crate::safety::{SCRUB_DAYS, SPARES, YEARS};
 use lapstrake_model::profile::{Kind, Profile};
 use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::Window;
@@ -11,6 +11,8 @@ use lapstrake_model::safety::Loss;
 use lapstrake_model::{DiskModel, Processor, Volume};
 use std::path::Path;
 
+/// Hours from a failure until a new disk is in the machine; as to the rest of the care, what is beyond is a slip.
+const REPLACE_HOURS: (f64, f64) = (0.0, 100_000.0);
 /// What a disk may cost, and all of them.
 pub(super) const PRICES: (f64, f64) = (0.0, 1e12);
 

@@ -5,7 +5,7 @@ use super::resolve::{Problems, is_name};
 use super::values::{Bytes, Time};
 use super::{Channel, Controller, DiskShape, Machine};
 use crate::advise::Care;
-use crate::safety::{REPLACE_HOURS, SCRUB_DAYS, SPARES, YEARS};
+use crate::safety::{SCRUB_DAYS, SPARES, YEARS};
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
 use std::path::Path;
@@ -105,14 +105,12 @@ pub(super) fn care(raw: &RawCare, problems: &mut Problems<'_>) -> Care {
     // Where nobody scrubs that is no time between scrubs.
     let days = |time: Time| if nobody(&time) { SCRUB_DAYS.0 } else { hours(time) / 24.0 };
     let years = held(&raw.years, |years| years, YEARS, "years are", problems);
-    let replace =
-        held(&raw.replace, hours, REPLACE_HOURS, "hours until a disk is replaced are", problems);
     let scrub =
         held(&raw.scrub, days, SCRUB_DAYS, "days between scrubs are, unless 0 for none,", problems);
     let spares = held(&raw.spares, |spares| spares as f64, SPARES, "spares are", problems);
     Care {
         years: years.unwrap_or(default.years),
-        replace_hours: replace.map_or(default.replace_hours, hours),
+        replace_hours: raw.replace.map_or(default.replace_hours, hours),
         scrub_hours: scrub
             .map_or(default.scrub_hours, |time| Some(time).filter(|time| !nobody(time)).map(hours)),
         spares: spares.unwrap_or(default.spares),

@@ -58,7 +58,7 @@ pub(super) struct RawMachine {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawCare {
     pub years: Option<Spanned<f64>>,
-    pub replace: Option<Spanned<Time>>,
+    pub replace: Option<Time>,
     pub scrub: Option<Spanned<Time>>,
     pub spares: Option<Spanned<usize>>,
 }

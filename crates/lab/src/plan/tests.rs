@@ -341,7 +341,6 @@ fn what_is_said_for_predictions_is_looked_up_and_faults_have_their_lines() {
     wrong("[[controller]]\nname = \"hba\"\ncache = \"1M\"", volume, 6, "another controller");
     wrong("[machine]\nlow-memory = \"1M\"", volume, 6, "needs 16M");
     wrong("[care]\nyears = 0.0", volume, 6, "years are from 0.01 to 100");
-    wrong("[care]\nreplace = \"100001h\"", volume, 6, "replaced are from 0 to 100000");
     wrong("[care]\nscrub = \"1s\"", volume, 6, "from 0.01 to 36500");
     wrong("[care]\nspares = 1001", volume, 6, "spares are from 0 to 1000");
     let raid5 =

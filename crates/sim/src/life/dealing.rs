@@ -16,6 +16,8 @@ pub(super) struct Dealing {
     left: Option<usize>,
     /// Those that have said so.
     said: Vec<bool>,
+    /// Answers that a shard keeps from its peers until what they had mended is done: whose, for whom.
+    late: Vec<(usize, usize, Event)>,
 }
 
 impl Dealing {
@@ -23,7 +25,7 @@ impl Dealing {
     pub(super) fn new(shards: usize, has_one_writer: bool) -> Self {
         let among = if has_one_writer { vec![0] } else { (0..shards).collect() };
         let held = (0..shards).map(|_| None).collect();
-        Self { among, held, left: None, said: vec![false; shards] }
+        Self { among, held, left: None, said: vec![false; shards], late: Vec::new() }
     }
 
     /// Spans are about to change hands.
@@ -81,8 +83,26 @@ impl Life<'_> {
         true
     }
 
+    /// Tells a client's shard of its part's end, though not while spans are about to change hands and the part has
+    /// something mended: the client's shard would say that it waits.
+    pub(super) fn tell_end(&mut self, from: usize, to: usize, end: Event) {
+        self.dealing.late.push((from, to, end));
+        self.tell_ends();
+    }
+
+    fn tell_ends(&mut self) {
+        for (from, to, end) in std::mem::take(&mut self.dealing.late) {
+            let waits = self.dealing.held[from].is_some();
+            match from != to && waits && !self.shards[from].is_sync_idle() {
+                true => self.dealing.late.push((from, to, end)),
+                false => self.send(from, to, end),
+            }
+        }
+    }
+
     /// Shards that wait for nothing any more say so.
     pub(super) fn say_paused(&mut self) {
+        self.tell_ends();
         for shard in 0..self.shards.len() {
             let is_idle = || {
                 let engine = &self.shards[shard];

@@ -137,8 +137,8 @@ impl Life<'_> {
         slot.filter(|_| is_sound && is_heard_of)
     }
 
-    /// Whether a member goes as soon as it is on record that its replacement is whole: what of that fails then has
-    /// nobody beside it.
+    /// Whether a member goes as soon as it is on record that its replacement is whole: an I/O of the replacement that
+    /// is on its way now and fails later finds nobody beside it, as one that begins later does.
     fn is_leaving(&self, member: MemberId) -> bool {
         let slot = self.supervisor.standing(member).1;
         let mut fresh = self.fresh.iter().filter(|&&other| other != member);

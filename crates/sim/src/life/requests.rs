@@ -102,9 +102,16 @@ impl Life<'_> {
     pub(super) fn declined(&mut self, id: RequestId) -> Result<(), String> {
         let part = self.parts.remove(&id.0).ok_or("a request ended twice")?;
         let Request { kind, sector: Sector(sector), len: Sectors(len), .. } = part.request;
+        let wish = Wish { ask: Ask::Read, sector, len };
+        if self.is_held(part.home, &wish) {
+            // An owner that has said that it waits must not begin to mend.
+            let client = self.clients.remove(&part.client).ok_or("an unknown request ended")?;
+            self.memory.give(client.buf);
+            return Ok(());
+        }
         let client = self.clients.get_mut(&part.client).ok_or("an unknown request ended")?;
         client.parts_left -= 1;
-        let pieces = self.deal(part.home, &Wish { ask: Ask::Read, sector, len });
+        let pieces = self.deal(part.home, &wish);
         self.hand_out(part.client, kind, &pieces, false);
         Ok(())
     }
@@ -189,11 +196,8 @@ impl Life<'_> {
         if let Err(error) = reply.result {
             if self.doomed_at.is_some() {
                 // Of a write that failed anything may be there, as of one that has no answer yet.
-                self.send(
-                    part.shard,
-                    part.home,
-                    Event::PartDone { client: part.client, ok: false },
-                );
+                let end = Event::PartDone { client: part.client, ok: false };
+                self.tell_end(part.shard, part.home, end);
                 return Ok(());
             }
             return Err(format!("{kind:?} of {len} sectors at {start} failed: {error}"));
@@ -210,7 +214,7 @@ impl Life<'_> {
             RequestKind::Discard => self.oracle.write_answered(reply.id.0, start, len, false)?,
         }
         let done = Event::PartDone { client: part.client, ok: reply.result.is_ok() };
-        self.send(part.shard, part.home, done);
+        self.tell_end(part.shard, part.home, done);
         Ok(())
     }
 
