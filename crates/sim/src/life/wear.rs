@@ -82,13 +82,14 @@ impl Life<'_> {
         })
     }
 
-    /// Whether the disk itself refuses an I/O.
+    /// Whether the disk itself refuses an I/O. While redundancy is not whole it takes writes: refusing them costs the
+    /// member.
     pub(super) fn is_refused(&mut self, io: &MemberIo) -> bool {
         let (at, len) = (io.sector.0, io.len.0);
         match io.kind {
             IoKind::Read => !self.disk(io.member).is_readable(at, len),
             IoKind::Write { .. } | IoKind::WriteZeroes { .. } => {
-                self.disk(io.member).refuses(at, len)
+                !self.is_frail() && self.disk(io.member).refuses(at, len)
             }
             IoKind::Flush | IoKind::Discard => false,
         }
