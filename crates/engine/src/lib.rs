@@ -56,7 +56,6 @@
 //!    range and the array's "active" until they do; a flush waits for it.
 //! 10. Superblocks deny an old bitmap before shards stop waiting for its bits, and tell of a new one after all
 //!     its pages are stable with every bit set; none is cleared before each shard has told what it was writing.
-//!
 //! 11. Every shard has been sent word of a member's failure, or of a range that it lacks, before a write is answered
 //!     that left it out there.
 //!

@@ -118,8 +118,8 @@ pub enum Notice {
     ///
     /// [`Shard::handle_out_of_space`]: crate::Shard::handle_out_of_space
     OutOfSpace,
-    /// Reads of what other shards own come here, now and then told: of requests as such the reports of pieces tell, and
-    /// those come from who owns them.
+    /// The shard reads what others own; told now and then while it does. The report of a sync piece counts requests of
+    /// the owner only, and a rebuild is to give way to these, too.
     Reads,
     /// What a member could not read was written anew: from this sector (from its data offset), so many.
     Rewritten(MemberId, Sector, Sectors),

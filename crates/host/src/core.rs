@@ -4,7 +4,7 @@
 //! The array's sectors are dealt in spans to the shards that take part; a request that crosses a
 //! span's end is cut. While only one shard has clients it is dealt everything, so that no
 //! request crosses threads. A read is done by the shard whose client it is, and is cut and handed out only
-//! where the engine declines it.
+//! where the engine declines it, or where one shard writes all.
 //!
 //! Invariant: a request's pending entry ends when all its parts have, local or remote.
 
@@ -132,7 +132,7 @@ pub(crate) struct Core {
     paused: bool,
     backlog: VecDeque<(Origin, Parcel)>,
     pending: Slab<Pending>,
-    /// Answers for peers: whose, its key, how it went.
+    /// Answers that peers have not been sent yet: whose, its key, how it went.
     late: Vec<(usize, usize, Result<(), RequestError>)>,
     flushing: Slab<IoId>,
     zeroing: Vec<(IoId, usize)>,
@@ -525,7 +525,6 @@ impl Core {
             Origin::External(done) => done(pending.result),
             Origin::Peer(shard, key) => {
                 self.late.push((shard, key, pending.result));
-                self.answer_peers();
             }
         }
     }

@@ -11,7 +11,7 @@ use lapstrake_model::safety::Loss;
 use lapstrake_model::{DiskModel, Processor, Volume};
 use std::path::Path;
 
-/// Hours from a failure until a new disk is in the machine; as to the rest of the care, what is beyond is a slip.
+/// Hours from a failure until a new disk is in the machine. As with the other numbers, what is beyond is a slip.
 const REPLACE_HOURS: (f64, f64) = (0.0, 100_000.0);
 /// What a disk may cost, and all of them.
 pub(super) const PRICES: (f64, f64) = (0.0, 1e12);
