@@ -14,7 +14,7 @@ WITHOUT_IO := advise disk examine generate lab_plans predict scan
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
-.PHONY: setup build demo test lint smoke bench accuracy fuzz soak fmt
+.PHONY: setup build demo test suites threads arm lint smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -27,12 +27,20 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
 
 test: lint ## everything that gates a change, within minutes
+	$(CARGO) test --locked --workspace --no-run
+	@echo "The suites run side by side; what they say comes when each has ended."
+	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target suites threads arm smoke
+
+suites: ## every test
 	$(CARGO) test --locked --workspace --no-fail-fast
-	# As where io_uring is refused; the other suites run on both back ends by themselves.
+
+# The other suites run on both back ends by themselves.
+threads: ## the command's tests as where io_uring is refused
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast \
 		--test cli --test 'fuse_*' -- $(patsubst %,--skip %::,$(WITHOUT_IO))
+
+arm: ## the parity kernels of ARM, emulated
 	scripts/test-aarch64.sh
-	$(MAKE) --no-print-directory smoke
 
 lint: ## format, warnings, imports, no_std, documentation
 	$(CARGO) fmt --all --check

@@ -2,15 +2,16 @@
 //!
 //! Their common contract: with `--gate` a program measures in full and exits with 1 if it misses
 //! one of its gates; with `--quick` it measures for a few seconds, to show that it works,
-//! and gates nothing (built as tests are, so that what they have built serves). A feature of such a
+//! and gates nothing (built with the tests, so that what they have built serves). A feature of such a
 //! package is named after the system library it needs
 //! (`isal` for libisal) and is left out, aloud, where pkg-config does not know that library.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use cargo_metadata::{Package, TargetKind};
 
-use crate::{Error, cargo, run, workspace};
+use crate::{Error, cargo, root, run, workspace};
 
 /// Runs these packages, or all, and reports every one that failed.
 ///
@@ -19,15 +20,20 @@ use crate::{Error, cargo, run, workspace};
 pub fn run_all(quick: bool, wanted: &[&str]) -> Result<(), Error> {
     let metadata = workspace()?;
     let benches = metadata.workspace_root.join("benches");
-    let packages = metadata.workspace_packages();
+    let is_wanted = |package: &&Package| {
+        package.manifest_path.starts_with(&benches)
+            && (wanted.is_empty() || wanted.contains(&package.name.as_str()))
+    };
+    let packages: Vec<_> = metadata.workspace_packages().into_iter().filter(is_wanted).collect();
+    let programs: Vec<_> = packages.into_iter().flat_map(programs).collect();
+    let directory = metadata.target_directory.join(if quick { "debug" } else { "release" });
     let mut failed = Vec::new();
-    for package in packages.iter().filter(|package| package.manifest_path.starts_with(&benches)) {
-        if !wanted.is_empty() && !wanted.contains(&package.name.as_str()) {
-            continue;
-        }
-        if let Err(error) = run_package(package, quick) {
+    build(quick, &programs)?;
+    for Program { name, .. } in programs {
+        println!("bench: {name}");
+        if let Err(error) = run_one(directory.join(name).as_std_path(), quick) {
             eprintln!("bench: {error}");
-            failed.push(format!("{}: {error}", package.name));
+            failed.push(format!("{name}: {error}"));
         }
     }
     if failed.is_empty() {
@@ -36,27 +42,55 @@ pub fn run_all(quick: bool, wanted: &[&str]) -> Result<(), Error> {
     Err(Error::Failed(format!("failed, or missed a gate: {}", failed.join("; "))))
 }
 
-fn run_package(package: &Package, quick: bool) -> Result<(), Error> {
+struct Program<'a> {
+    package: &'a str,
+    name: &'a str,
+    /// With their package.
+    features: Vec<String>,
+}
+
+/// A package's programs whose libraries are installed.
+fn programs(package: &Package) -> Vec<Program<'_>> {
     let mut features = Vec::new();
     for feature in package.features.keys().filter(|feature| *feature != "default") {
         if is_installed(feature) {
-            features.push(feature.as_str());
+            features.push(feature);
         } else {
             eprintln!("NOT RUN: {} with {feature}: lib{feature} is not installed", package.name);
         }
     }
-    for target in package.targets.iter().filter(|target| target.is_kind(TargetKind::Bin)) {
-        if !target.required_features.iter().all(|needed| features.contains(&needed.as_str())) {
-            continue;
-        }
-        println!("bench: {}", target.name);
-        run(cargo()
-            .args(["run", "--quiet", "--profile", if quick { "test" } else { "release" }])
-            .args(["--package", &package.name])
-            .args(["--bin", &target.name, "--features", &features.join(",")])
-            .args(["--", if quick { "--quick" } else { "--gate" }]))?;
+    let targets = package.targets.iter().filter(|target| target.is_kind(TargetKind::Bin));
+    targets
+        .filter(|target| target.required_features.iter().all(|needed| features.contains(&needed)))
+        .map(|target| Program {
+            package: &package.name,
+            name: &target.name,
+            features: features
+                .iter()
+                .map(|feature| format!("{}/{feature}", package.name))
+                .collect(),
+        })
+        .collect()
+}
+
+/// Builds them: in full each by itself, quickly with the whole workspace and its tests, as which the features of what
+/// they depend on are the same.
+fn build(quick: bool, programs: &[Program<'_>]) -> Result<(), Error> {
+    let build = ["build", "--locked", "--quiet", "--bins", "--profile"];
+    let features = |program: &Program<'_>| program.features.join(",");
+    if quick {
+        let features: Vec<_> = programs.iter().map(features).collect();
+        let tests = ["test", "--workspace", "--tests", "--features"];
+        return run(cargo().args(build).args(tests).arg(features.join(",")));
     }
-    Ok(())
+    programs.iter().try_for_each(|program| {
+        let alone = ["release", "--package", program.package, "--features"];
+        run(cargo().args(build).args(alone).arg(features(program)))
+    })
+}
+
+fn run_one(program: &Path, quick: bool) -> Result<(), Error> {
+    run(Command::new(program).current_dir(root()).arg(if quick { "--quick" } else { "--gate" }))
 }
 
 fn is_installed(library: &str) -> bool {
