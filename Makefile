@@ -14,7 +14,7 @@ WITHOUT_IO := advise disk examine generate lab_plans predict scan
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
-.PHONY: setup build demo test suites threads arm lint smoke bench accuracy fuzz soak fmt
+.PHONY: setup build demo test suites commands threads arm lint smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -29,13 +29,18 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 test: lint ## everything that gates a change, within minutes
 	$(CARGO) test --locked --workspace --no-run
 	@echo "The suites run side by side; what they say comes when each has ended."
-	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target suites threads arm smoke
+	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+		suites commands threads arm smoke
 
-suites: ## every test
-	$(CARGO) test --locked --workspace --no-fail-fast
+suites: ## every test but the command's
+	$(CARGO) test --locked --workspace --no-fail-fast --lib --bins --test '[!c]*' --test 'c[!l]*'
+	$(CARGO) test --locked --workspace --no-fail-fast --doc
+
+commands: ## the command's tests
+	$(CARGO) test --locked --workspace --test cli
 
 # The other suites run on both back ends by themselves.
-threads: ## the command's tests as where io_uring is refused
+threads: ## the command's tests, and files', as where io_uring is refused
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast \
 		--test cli --test 'fuse_*' -- $(patsubst %,--skip %::,$(WITHOUT_IO))
 

@@ -260,7 +260,7 @@ fn service(out: &mut String, view: &View) {
         work.read_modify_writes,
         work.reconstruct_writes
     );
-    line!(out, "Recovered Blocks", "{}", work.recovered);
+    line!(out, "Stripe Recoveries", "{} by parity", work.recovered);
     let of = |used: u64, all: u64| format!("{} of {} in use", mib(used), mib(all));
     let used = of(memory.stripe_cache_used, memory.stripe_cache);
     if view.stripe_cache_size > 0 {

@@ -88,7 +88,7 @@ pub struct Stats {
     pub rmw_writes: u64,
     /// Stripe parts written by reconstruct-write.
     pub rcw_writes: u64,
-    /// Stripe parts read or written by recovering lost blocks.
+    /// Stripe parts read or written by recovering lost blocks from parity.
     pub recovered: u64,
     /// Bytes that parity work read.
     pub compute_bytes: u64,
