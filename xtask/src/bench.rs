@@ -77,15 +77,15 @@ fn programs(package: &Package) -> Vec<Program<'_>> {
 /// they depend on are the same.
 fn build(quick: bool, programs: &[Program<'_>]) -> Result<(), Error> {
     let build = ["build", "--locked", "--quiet", "--bins", "--profile"];
-    let features = |program: &Program<'_>| program.features.join(",");
     if quick {
-        let features: Vec<_> = programs.iter().map(features).collect();
+        let features: Vec<_> =
+            programs.iter().flat_map(|program| program.features.clone()).collect();
         let tests = ["test", "--workspace", "--tests", "--features"];
         return run(cargo().args(build).args(tests).arg(features.join(",")));
     }
     programs.iter().try_for_each(|program| {
         let alone = ["release", "--package", program.package, "--features"];
-        run(cargo().args(build).args(alone).arg(features(program)))
+        run(cargo().args(build).args(alone).arg(program.features.join(",")))
     })
 }
 
