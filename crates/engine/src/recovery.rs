@@ -33,7 +33,7 @@ const WINDOWS_AT_ONCE: usize = 1000;
 /// Checkpoints are so many parts of the range apart, as md's, or so long.
 const CHECKPOINTS: u64 = 16;
 const CHECKPOINT_NS: u64 = 60_000_000_000;
-/// Who was seen at work is taken to be at work so much longer.
+/// Who was seen at work is taken to be at work so much longer, from when the next window may begin.
 pub(crate) const BUSY_NS: u64 = 1_000_000_000;
 /// Differences that are kept one by one: half a MiB of them, and 2 MiB of `detail`.
 const MISMATCHES_MAX: usize = 16384;
@@ -232,7 +232,7 @@ impl Mending {
 
     /// There are requests.
     pub(crate) fn requests_seen(&mut self, now: Time) {
-        self.busy_until = now.after(BUSY_NS);
+        self.busy_until = self.next_at.max(now).after(BUSY_NS);
     }
 
     /// Takes in a report. True if a checkpoint is due.
