@@ -89,7 +89,10 @@ fn beside_requests_one_window_is_under_way_at_the_least_speed() {
     assert_eq!(story.supervisor.poll_deadline(), Some(story.now.after(least_ns)));
     story.wait(least_ns);
     assert!(story.supervisor.poll_sync().is_some());
-    assert!(story.supervisor.poll_sync().is_none(), "it waited longer than requests are remembered");
+    assert!(
+        story.supervisor.poll_sync().is_none(),
+        "it waited longer than requests are remembered"
+    );
 }
 
 #[test]
