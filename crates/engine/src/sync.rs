@@ -30,6 +30,9 @@ use smallvec::{SmallVec, smallvec};
 
 /// Units in flight: half of what the default stripe cache holds, so that requests find room.
 const UNITS_MAX: u32 = 4;
+/// The same on levels with copies: where those of neighbouring chunks lie far from each other, an arm reads what it
+/// finds in one place before it goes to the next. (More make neighbours overtake each other.)
+const COPY_UNITS_MAX: u32 = 16;
 /// Height of a unit on levels with copies, and so what md counts for a difference in it: 64 KiB.
 const UNIT_SECTORS: u64 = 128;
 /// Sectors of a page, which is what md counts for a difference in a stripe.
@@ -260,7 +263,7 @@ impl Shard {
             copies => copies.map(Sector(0)).homes.len() as u32,
         };
         let pages = copies * (UNIT_SECTORS * 512).div_ceil(u64::from(PAGE_BYTES)) as u32;
-        (self.scratch.limit() / pages).clamp(1, UNITS_MAX)
+        (self.scratch.limit() / pages).clamp(1, COPY_UNITS_MAX)
     }
 
     /// Begins as many units as may run at once.
