@@ -10,7 +10,7 @@ use crate::exit::{Failure, Outcome};
 use lapstrake_model::profile::{Profile, builtin};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 const HELP: &str = "\
@@ -111,8 +111,14 @@ fn profile(name: &str) -> Result<(Profile, String), Failure> {
     Ok((profile, text))
 }
 
-/// Whether a profile can be written to a path: none if there is no such file, else whether it holds `text`.
-fn target(path: &Path, text: Option<&str>, force: bool) -> Result<Option<bool>, Failure> {
+/// Whether a profile of what these files hold can be written to a path: none if there is no such file, else whether it
+/// holds `text`.
+fn target(
+    path: &Path,
+    sources: &[&Path],
+    text: Option<&str>,
+    force: bool,
+) -> Result<Option<bool>, Failure> {
     let told = |why: &str| Failure::new(format!("{}: {why}; nothing was written", path.display()));
     let Ok(is) = std::fs::metadata(path) else {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -134,6 +140,12 @@ fn target(path: &Path, text: Option<&str>, force: bool) -> Result<Option<bool>, 
     if !is.is_file() {
         return Ok(None);
     }
+    let is_it = |source: &&&Path| {
+        std::fs::metadata(source).is_ok_and(|it| (it.dev(), it.ino()) == (is.dev(), is.ino()))
+    };
+    if let Some(source) = sources.iter().find(is_it) {
+        return Err(told(&format!("is {} itself; name another file to write", source.display())));
+    }
     let is_same = text.is_some_and(|text| {
         is.len() == text.len() as u64 && std::fs::read(path).is_ok_and(|old| old == text.as_bytes())
     });
@@ -145,8 +157,8 @@ fn target(path: &Path, text: Option<&str>, force: bool) -> Result<Option<bool>, 
 }
 
 /// Writes a profile; whether it was there already.
-fn write(path: &Path, text: &str, force: bool) -> Result<bool, Failure> {
-    if target(path, Some(text), force)? == Some(true) {
+fn write(path: &Path, sources: &[&Path], text: &str, force: bool) -> Result<bool, Failure> {
+    if target(path, sources, Some(text), force)? == Some(true) {
         return Ok(true);
     }
     let failed = |error| Failure::new(format!("{}: cannot write it: {error}", path.display()));

@@ -47,13 +47,13 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let model = text(&args.model, TEXT_MAX)?;
     let specs = text(&args.diskspecs, TEXT_MAX)?;
-    let seek = match args.seek.clone().or_else(|| seek_beside(&args.model, &model)) {
-        Some(path) => Some(text(&path, TEXT_MAX)?),
-        None => None,
-    };
+    let curve = args.seek.clone().or_else(|| seek_beside(&args.model, &model));
+    let seek = curve.as_ref().map(|path| text(path, TEXT_MAX)).transpose()?;
     let profile = diskspecs::import(&model, seek.as_deref(), &specs)?;
     let disk = profile.build()?;
-    let was_there = write(&args.output, &profile.to_toml()?, args.force)?;
+    let mut sources: Vec<&Path> = vec![&args.model, &args.diskspecs];
+    sources.extend(curve.as_deref());
+    let was_there = write(&args.output, &sources, &profile.to_toml()?, args.force)?;
     if args.json {
         let report = json!({
             "profile": args.output.to_string_lossy(),

@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Outcome {
     let path = args.disk.display();
     let failed = |error: &dyn std::fmt::Display| Failure::new(format!("{path}: {error}"));
     // Minutes of measuring are not to end with a profile that cannot be written.
-    target(&args.output, None, args.force)?;
+    target(&args.output, &[&args.disk], None, args.force)?;
     let mut target = RealDisk::open(args).map_err(|error| failed(&error))?;
     if let Some(why) = memory::instead_of_disk(&target.file, target.blocks * 512) {
         errln!("lapstrake: warning: {path}: {why}: what is read there is memory, not a disk");
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Outcome {
     let own = || args.disk.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = args.name.clone().or_else(own).unwrap_or_else(|| "measured".to_owned());
     let profile = findings.profile(&name, &format!("{path}, measured"));
-    write(&args.output, &profile.to_toml()?, args.force)?;
+    write(&args.output, &[&args.disk], &profile.to_toml()?, args.force)?;
     if let Err(error) = profile.build() {
         let output = args.output.display();
         errln!(

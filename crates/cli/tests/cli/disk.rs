@@ -85,6 +85,9 @@ fn what_cannot_be_used_is_named_and_nothing_is_written() {
     lab.write_at("x.toml", 0, b"#");
     told(IMPORT, "--force replaces it");
     lab.run(&format!("{IMPORT} --force")).ok();
+    let over = IMPORT.replace("x.toml", "x.diskspecs");
+    told(&format!("{over} --force"), "is x.diskspecs itself; name another file to write");
+    lab.run(&format!("{IMPORT} --force")).ok();
 }
 
 #[test]
@@ -154,4 +157,6 @@ fn what_is_no_disk_is_named_and_what_is_memory_is_warned_of() {
     let shown = lab.run("disk show x.toml --json").ok().json();
     assert!(shown["solid-disk"]["interface"]["interval"].is_array(), "{shown}");
     told("disk measure m1 -o x.toml", "is there already; --force replaces it");
+    std::fs::hard_link(lab.path("m1"), lab.path("alias")).unwrap();
+    told("disk measure m1 -o alias --force", "alias: is m1 itself; name another file to write");
 }
