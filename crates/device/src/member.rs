@@ -359,8 +359,13 @@ impl Member {
         self.overlay_part()?.file_loss()
     }
 
-    /// Looks whether its file has become shorter than the window; before a write, which would make it
-    /// longer again.
+    /// Whether a write makes its file longer if that has become shorter.
+    pub(crate) fn grows(&self) -> bool {
+        matches!(self.store, Store::File(_)) && !self.is_block && self.writable()
+    }
+
+    /// Looks whether its file has become shorter than the window: before a write, which would make it
+    /// longer again, and after a read, for which one may have done so.
     pub(crate) fn look(&self) {
         let Store::File(file) = &self.store else { return };
         if self.is_block {

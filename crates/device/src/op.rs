@@ -31,8 +31,8 @@ impl IoVec {
 /// the memory that it names must stay valid until the completion.
 #[derive(Debug, Clone, Copy)]
 pub enum Op<'a> {
-    /// Fill the vectors. Completes with their whole length, or an error; the end of a file that is
-    /// shorter than its window is `EIO`, and the member's end: everything fails with `ENXIO` after it.
+    /// Fill the vectors. Completes with their whole length, or an error; that a file is shorter than its
+    /// window is `EIO`, and the member's end: everything fails with `ENXIO` after it.
     Read {
         /// Which member.
         member: usize,

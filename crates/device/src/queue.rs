@@ -73,6 +73,8 @@ pub struct Queue {
     slots: Vec<Box<Slot>>,
     free: Vec<usize>,
     ready: Vec<Completion>,
+    /// Reads in `ready` of files that a write in flight can make longer, by their places there.
+    unsure: Vec<(usize, Arc<Member>)>,
     results: Vec<(usize, i32)>,
     delayed: BinaryHeap<Reverse<(Instant, usize)>>,
     driver: Driver,
@@ -103,6 +105,7 @@ impl Queue {
             slots: Vec::new(),
             free: Vec::new(),
             ready: Vec::new(),
+            unsure: Vec::new(),
             results: Vec::new(),
             delayed: BinaryHeap::new(),
             driver,
@@ -217,8 +220,25 @@ impl Queue {
             let inner_progress = turned?;
             let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if !self.ready.is_empty() || woken || late || !inner_progress {
+                self.make_sure();
                 out.append(&mut self.ready);
                 return Ok(());
+            }
+        }
+    }
+
+    /// Looks once more at the files that were read: one that was cut off, and made longer again by a write that was under
+    /// way, had zeroes for the read.
+    fn make_sure(&mut self) {
+        let mut looked: Option<*const Member> = None;
+        self.unsure.sort_unstable_by_key(|(_, member)| Arc::as_ptr(member));
+        for (place, member) in self.unsure.drain(..) {
+            let at = Arc::as_ptr(&member);
+            if looked.replace(at) != Some(at) {
+                member.look();
+            }
+            if member.cut_off.load(Ordering::Relaxed) {
+                self.ready[place].result = -libc::EIO;
             }
         }
     }
@@ -310,8 +330,13 @@ impl Queue {
     fn finish(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
         let result = slot.outcome(slot.fate.map_or(result, |errno| -errno));
+        let member = slot.member.take();
+        if let Some(member) =
+            member.filter(|it| slot.work == Work::Read && result > 0 && it.grows())
+        {
+            self.unsure.push((self.ready.len(), member));
+        }
         self.ready.push(Completion { token: slot.token, result });
-        slot.member = None;
         slot.fd = -1;
         slot.active = false;
         self.free.push(key);
