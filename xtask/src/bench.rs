@@ -73,8 +73,8 @@ fn programs(package: &Package) -> Vec<Program<'_>> {
         .collect()
 }
 
-/// Builds them: in full each by itself, quickly with the whole workspace and its tests, as which the features of what
-/// they depend on are the same.
+/// Builds them: in full each by itself, quickly together with the workspace and its tests, so that what they depend on
+/// has the features with which it was built for these.
 fn build(quick: bool, programs: &[Program<'_>]) -> Result<(), Error> {
     let build = ["build", "--locked", "--quiet", "--bins", "--profile"];
     if quick {
