@@ -28,7 +28,14 @@ pub fn text(question: &Question, advice: &Advice) -> String {
 /// The answer in sentences.
 pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     let Some(pick) = advice.choice.pick else {
-        return vec!["Nothing can be built of these disks.".into()];
+        if advice.possible == 0 {
+            return vec!["Nothing can be built of these disks.".into()];
+        }
+        return vec![format!(
+            "Nothing comes near the wishes: {} could be built, {} of them large and cheap enough, and none \
+             misses but one of --capacity, --budget and --loss.",
+            advice.possible, advice.fitting
+        )];
     };
     let mut lines = vec![format!("Build: {}", name(question, advice, pick))];
     let one = &advice.tried[pick];
