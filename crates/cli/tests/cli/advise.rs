@@ -37,6 +37,18 @@ fn a_pair_of_disks_is_best_mirrored_when_data_may_not_be_lost() {
 }
 
 #[test]
+fn where_nothing_comes_near_the_wishes_that_is_said_and_not_that_nothing_can_be_built() {
+    let output = advise(&["--disk=hdd-4tb@100", "--load=backup", "--budget=10"]);
+    let (out, err) = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert!(
+        out.starts_with("Nothing comes near the wishes: of 1 that could be built 0 are"),
+        "{out}"
+    );
+    assert!(out.contains("--budget"), "{out}");
+}
+
+#[test]
 fn what_cannot_be_met_ends_with_3_and_what_makes_no_sense_with_2() {
     let output = advise(&["--disk=hitachi-80", "--load=backup", "--loss=0.001%"]);
     let (out, err) = said(&output);

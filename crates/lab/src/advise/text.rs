@@ -28,14 +28,15 @@ pub fn text(question: &Question, advice: &Advice) -> String {
 /// The answer in sentences.
 pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     let Some(pick) = advice.choice.pick else {
-        if advice.possible == 0 {
-            return vec!["Nothing can be built of these disks.".into()];
-        }
-        return vec![format!(
-            "Nothing comes near the wishes: {} could be built, {} of them large and cheap enough, and none \
-             misses but one of --capacity, --budget and --loss.",
-            advice.possible, advice.fitting
-        )];
+        let why = match advice.possible {
+            0 => "Nothing can be built of these disks.".into(),
+            possible => format!(
+                "Nothing comes near the wishes: of {possible} that could be built {} are large and cheap enough, and \
+                 each misses more than one of --capacity, --budget and --loss, or could not be tried.",
+                advice.fitting
+            ),
+        };
+        return std::iter::once(why).chain(untried(advice)).collect();
     };
     let mut lines = vec![format!("Build: {}", name(question, advice, pick))];
     let one = &advice.tried[pick];
@@ -59,8 +60,12 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
         let compared = compared(question, one, other);
         lines.push(format!("  {}: {name} ({compared})", change.wish));
     }
-    lines.extend(advice.notes.iter().map(|note| format!("Not tried: {note}")));
+    lines.extend(untried(advice));
     lines
+}
+
+fn untried(advice: &Advice) -> impl Iterator<Item = String> {
+    advice.notes.iter().map(|note| format!("Not tried: {note}"))
 }
 
 fn why(advice: &Advice, pick: &Tried) -> String {
