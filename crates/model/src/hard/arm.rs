@@ -284,13 +284,34 @@ impl HardDisk {
             dirty.data = Nanos(dirty.data.0.saturating_sub(self.model.link_time(rest.blocks).0));
             dirty.blocks = most;
         }
-        let range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);
+        let mut range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);
+        if range.start != dirty.lba {
+            self.join_log(&mut dirty, most, now);
+            range.end = range.start + dirty.blocks;
+        }
         let set_up = self.set_up(&Dirty { lba: range.start, ..dirty });
         let start = now.max(dirty.ready) + set_up;
         self.pass_blocks = dirty.blocks + if set_up > Nanos::ZERO { 0 } else { self.pass_blocks };
         (self.written_to, self.written_order) = (range.end, dirty.order);
         let legs = self.write_legs(range, start, dirty.data);
         self.job = Some(Job::Clean { dirty, legs });
+    }
+
+    /// A write to the cache zone takes along what else waits for it, the oldest first, up to `most` blocks: there all
+    /// goes in a row, wherever its home is.
+    fn join_log(&mut self, dirty: &mut Dirty, most: u64, now: Nanos) {
+        let Some(shingles) = &mut self.shingles else { return };
+        while let Some(next) = self.cache.oldest_dirty() {
+            let range = next.lba..next.lba + next.blocks;
+            if next.ready > now || dirty.blocks + next.blocks > most || shingles.goes_on(&range) {
+                return;
+            }
+            self.cache.start_cleaning(next.lba);
+            shingles.write(&range);
+            dirty.blocks += next.blocks;
+            dirty.data = dirty.data.max(next.data);
+            dirty.order = dirty.order.min(next.order);
+        }
     }
 
     /// Where a write really goes: to its place, or on a shingled disk to the cache zone.

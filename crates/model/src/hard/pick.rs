@@ -79,7 +79,9 @@ impl HardDisk {
 
     /// The waiting write that goes to the media next.
     pub(super) fn pick_dirty(&self, now: Nanos) -> Option<Dirty> {
-        if self.model.write_cache != WriteCache::Lazy || matches!(self.model.order, Order::Fcfs) {
+        // A log has no place that is nearer than another.
+        let in_order = matches!(self.model.order, Order::Fcfs) || self.shingles.is_some();
+        if self.model.write_cache != WriteCache::Lazy || in_order {
             return self.cache.oldest_dirty();
         }
         let here = self.first_block_near_arm();

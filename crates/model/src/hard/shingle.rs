@@ -1,8 +1,9 @@
 //! Shingled tracks: bands that can only be written from front to end, and a cache zone for the rest.
 //!
 //! A write that goes on where its band's last one ended goes to the band. Any other goes to the cache
-//! zone, as a log. A band is cleaned by reading it and writing it anew; that is done when the zone is
-//! full, before the next write, and when the disk has been idle for a while.
+//! zone, as a log: those that wait go by age and many at once. A band is cleaned by reading it and
+//! writing it anew; that is done when the zone is full, before the next write, and when the disk has
+//! been idle for a while.
 //! What it does not do: read from the cache zone. A read goes to the block's home.
 
 use crate::Nanos;
@@ -41,12 +42,17 @@ impl ShingleState {
         Self { sizes, next, cached, cached_blocks: 0 }
     }
 
+    /// Whether a write goes to its place.
+    pub fn goes_on(&self, range: &Range<u64>) -> bool {
+        let band = range.start / self.sizes.band_blocks;
+        let begins = range.start.is_multiple_of(self.sizes.band_blocks);
+        begins || self.next.get(&band) == Some(&range.start)
+    }
+
     /// Takes note of a write. Whether it goes to its place.
     pub fn write(&mut self, range: &Range<u64>) -> bool {
         let band = range.start / self.sizes.band_blocks;
-        let begins = range.start.is_multiple_of(self.sizes.band_blocks);
-        let goes_on = begins || self.next.get(&band) == Some(&range.start);
-        if goes_on {
+        if self.goes_on(range) {
             self.next.remove(&band);
             if self.next.len() >= Self::STREAMS {
                 self.next.pop_first();

@@ -260,6 +260,21 @@ fn a_cable_that_is_held_carries_one_command_at_a_time() {
 }
 
 #[test]
+fn a_shingled_disk_writes_its_log_in_a_row() {
+    let model = hard("hdd-8tb-shingled");
+    // 4 KiB at a band's front goes to its place among all that go to the log.
+    let band = model.shingles.unwrap().band_blocks;
+    let mut dice = Dice(7);
+    let count = 40_000;
+    let ended = run(&mut of(model.clone()).disk(), 32, Nanos::ZERO, |tag| {
+        let lba = if tag % 9_000 == 100 { band } else { 8 * dice.below(model.blocks() / 8) };
+        (tag < count).then_some(Request { tag, op: Op::Write, lba, blocks: 8 })
+    });
+    let rate = 1e3 * count as f64 / ended.last().unwrap().at.as_ms();
+    assert!((8_000.0..25_000.0).contains(&rate), "{rate} writes a second");
+}
+
+#[test]
 fn a_shingled_disk_slows_down_when_its_cache_zone_is_full() {
     let mut model = hard("hdd-8tb-shingled");
     model.shingles = Some(super::Shingles { band_blocks: 65_536, cache_blocks: 4_000 });
