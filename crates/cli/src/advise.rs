@@ -1,7 +1,7 @@
 //! `lapstrake advise`: what to build of given disks for a load.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::lab::write;
+use crate::lab::{page_to_come, write};
 use crate::options::bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_lab::advise::{
@@ -108,12 +108,7 @@ pub fn run(args: &Args) -> Outcome {
                    built-in profiles), or a file of them with --disks FILE";
         return Err(Failure::usage(why));
     }
-    if let Some(path) = &args.output
-        && path.extension().is_none_or(|extension| extension != "html")
-    {
-        let path = path.display();
-        return Err(Failure::usage(format!("{path}: the answer's name must end in .html")));
-    }
+    page_to_come(args.output.as_deref())?;
     let question = question(args)?;
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} tried");
@@ -124,13 +119,13 @@ pub fn run(args: &Args) -> Outcome {
     });
     bar.finish_and_clear();
     let advice = advice.map_err(Failure::usage)?;
-    if let Some(path) = &args.output {
-        write(Some(path), &advise::page(&question, &advice))?;
-    }
     if args.json {
         outln!("{:#}", advise::json(&question, &advice));
     } else {
         out!("{}", advise::text(&question, &advice));
+    }
+    if let Some(path) = &args.output {
+        write(Some(path), &advise::page(&question, &advice))?;
     }
     Ok(if is_met(&advice) { Exit::Done } else { Exit::Degraded })
 }
@@ -142,11 +137,13 @@ fn is_met(advice: &Advice) -> bool {
 fn question(args: &Args) -> Result<Question, Failure> {
     let loads = loads(args)?;
     let processor = processor_profile(&args.processor).map_err(Failure::usage)?;
-    let least = args.speed.map(|speed| speed as f64);
+    // What anything offers is no wish.
+    let capacity = args.capacity.filter(|&capacity| capacity > 0);
+    let least = args.speed.filter(|&speed| speed > 0).map(|speed| speed as f64);
     Ok(Question {
         disks: disks(args)?,
         wishes: Wishes {
-            capacity: args.capacity,
+            capacity,
             speeds: vec![least; loads.len()],
             loss: args.loss,
             sectors_may_go: args.sectors_may_go,
@@ -166,12 +163,13 @@ fn question(args: &Args) -> Result<Question, Failure> {
 }
 
 fn disks(args: &Args) -> Result<Vec<Disk>, Failure> {
-    let text = args.disks.as_ref().map(|path| {
+    let read = |path: &PathBuf| {
         let failed = |error| Failure::new(format!("{}: cannot read it: {error}", path.display()));
         std::fs::read_to_string(path).map_err(failed)
-    });
-    let text = text.transpose()?;
-    disks_of(&args.disk, text.as_deref(), &profile_named).map_err(Failure::usage)
+    };
+    let text = args.disks.as_ref().map(read).transpose()?;
+    let file = args.disks.as_deref().zip(text.as_deref());
+    disks_of(&args.disk, file, &profile_named).map_err(Failure::usage)
 }
 
 fn loads(args: &Args) -> Result<Vec<Load>, Failure> {

@@ -2,11 +2,11 @@
 
 mod import;
 mod measure;
-mod near;
 mod replay;
 mod show;
 
 use crate::exit::{Failure, Outcome};
+use lapstrake_lab::near;
 use lapstrake_model::profile::{Profile, builtin};
 use std::fs::File;
 use std::io::Read;

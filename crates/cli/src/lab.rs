@@ -123,10 +123,33 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
         out!("{text}");
         return Ok(());
     };
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    let beside = beside(path);
     let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| {
         Failure::new(format!("{}: {error}; it was left as it was", path.display()))
+    })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    beside.into()
+}
+
+/// Refuses a page that has another name than pages have, or that cannot be written, before there is work to lose.
+pub(crate) fn page_to_come(to: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = to else { return Ok(()) };
+    if path.extension().is_none_or(|extension| extension != "html") {
+        return Err(Failure::usage(format!(
+            "{}: the page's name must end in .html",
+            path.display()
+        )));
+    }
+    let beside = beside(path);
+    let tried = std::fs::write(&beside, "").and_then(|()| std::fs::remove_file(&beside));
+    tried.map_err(|error| {
+        let why =
+            format!("{}: {error}: it could not be written; nothing was begun", path.display());
+        Failure::usage(why)
     })
 }

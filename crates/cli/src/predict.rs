@@ -1,18 +1,22 @@
 //! `lapstrake predict`: a plan on models of its disks, in virtual time.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::lab::{StoreArgs, load, write};
+use crate::lab::{StoreArgs, load, page_to_come, write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_device::quoted_path;
 use lapstrake_lab::plan::{Plan, PlanError};
 use lapstrake_lab::predict::{
     DEFAULT_PROCESSOR, DEFAULT_PROFILE, HERE, Options, Prediction, keep, metrics, predict,
-    processor_profile, profile_named, table,
+    processor_profile, profile_named, table, virtual_time,
 };
 use lapstrake_lab::report::{self, Report};
 use lapstrake_lab::store::Store;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A prediction of more virtual time than this is told to be long.
+const LONG: Duration = Duration::from_secs(10 * 3600);
 
 const HELP: &str = "\
 Examples:
@@ -30,7 +34,7 @@ Error bars:
 
 Exit codes:
   0  predicted
-  1  it could not be predicted; nothing was kept
+  1  it could not be predicted, and nothing was kept; or the report could not be written, the last thing that is done
   2  usage, or the plan is wrong
   3  predicted in part: a run failed";
 
@@ -81,14 +85,7 @@ fn processor_help() -> String {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    if let Some(path) = &args.output
-        && path.extension().is_none_or(|extension| extension != "html")
-    {
-        return Err(Failure::usage(format!(
-            "{}: the report's name must end in .html",
-            path.display()
-        )));
-    }
+    page_to_come(args.output.as_deref())?;
     let plan = Plan::read(&args.plan).map_err(|error| match error {
         error @ PlanError::Problems { .. } => Failure::usage(error),
         error @ PlanError::Read { .. } => Failure::new(error),
@@ -105,17 +102,25 @@ pub fn run(args: &Args) -> Outcome {
     };
     // Before what takes long: is it a store that can be written?
     let mut store = Store::open(&args.store.store)?;
+    let ahead = virtual_time(&plan, &options);
+    if ahead > LONG {
+        errln!(
+            "lapstrake: note: about {:.0} h pass on the models; hard disks are some hundred times faster than real time, \
+             the fastest ones slower than it. Until it has ended nothing is kept; Ctrl-C ends it",
+            ahead.as_secs_f64() / 3600.0
+        );
+    }
     let prediction = predicted(&plan, &options)?;
     let experiment = keep(&plan, &prediction, &options, &mut store)?;
     drop(store);
-    if let Some(path) = &args.output {
-        let stored = load(&args.store.store, &[experiment.0])?;
-        write(Some(path), &report::html(&Report::of(&stored), &stored))?;
-    }
     if args.json {
         outln!("{:#}", records(&plan, &prediction, experiment.0, args.draws));
     } else {
         tell(&prediction, experiment.0, &args.store.store);
+    }
+    if let Some(path) = &args.output {
+        let stored = load(&args.store.store, &[experiment.0])?;
+        write(Some(path), &report::html(&Report::of(&stored), &stored))?;
     }
     let failed = prediction.cases.iter().flat_map(|case| &case.runs).any(|run| run.error.is_some());
     Ok(if failed { Exit::Degraded } else { Exit::Done })

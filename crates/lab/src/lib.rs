@@ -6,6 +6,7 @@
 pub mod advise;
 pub mod export;
 pub mod import;
+pub mod near;
 pub mod plan;
 pub mod predict;
 pub mod record;

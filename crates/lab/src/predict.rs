@@ -29,7 +29,7 @@ use crate::LabError;
 use crate::facts::versions;
 use crate::plan::{Array, Load, Plan, Workload, listed, processor_named, profile};
 use crate::record::{self, Device, Experiment, Facts, Origin, PREDICTED, Run, State, Subject};
-use crate::run::{subject_record, workload_record};
+use crate::run::{load_time, subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
 use courses::{CourseJob, courses};
 use fit::unpredictable;
@@ -54,6 +54,9 @@ pub const DEFAULT_PROCESSOR: &str = "epyc-2021";
 const DEFAULT_MEMORY: u64 = 8 << 30;
 /// The Linux, where the plan names none: 6.1.
 const DEFAULT_LINUX: u32 = 60100;
+
+/// The share of its time from which on a core is what limits a load.
+const BUSY: f64 = 0.95;
 
 /// How to predict.
 #[derive(Clone, Debug)]
@@ -185,8 +188,11 @@ pub fn predict(
     let chunks = course_done.chunks(draws as usize);
     let courses = courses.into_iter().zip(chunks);
     let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
+    let cases: Vec<Predicted> =
+        cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();
+    notes.extend(processor_bound(&cases));
     Ok(Prediction {
-        cases: cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect(),
+        cases,
         courses: courses.filter_map(|(course, done)| courses::metric(course, done)).collect(),
         losses,
         notes,
@@ -196,6 +202,15 @@ pub fn predict(
         worked,
         took: began.elapsed(),
     })
+}
+
+/// The time that passes in all the worlds of a prediction together, about.
+#[must_use]
+pub fn virtual_time(plan: &Plan, options: &Options) -> Duration {
+    let plan = as_predicted(plan, None);
+    let cases = cases(&plan, &mut Vec::new());
+    let times = cases.iter().map(|(_, _, workload)| load_time(workload));
+    times.fold(Duration::ZERO, Duration::saturating_add).saturating_mul(options.draws.max(1))
 }
 
 /// The plan with the sizes that it has for predictions, and perhaps with another seed.
@@ -208,6 +223,30 @@ fn as_predicted(plan: &Plan, seed: Option<u64>) -> Plan {
         }
     }
     plan
+}
+
+/// Tells of the loads that keep the one core of an array busy, with the profiles as they are.
+fn processor_bound(cases: &[Predicted]) -> Option<String> {
+    let is_bound = |case: &&Predicted| {
+        let phases = case.runs.first().map_or(&[][..], |run| &run.phases);
+        phases.iter().any(|phase| {
+            let cpu = phase.cpu.processes.get(job::CORE);
+            cpu.is_some_and(|cpu| cpu.user_s + cpu.system_s > BUSY * phase.seconds)
+        })
+    };
+    let told = |case: &Predicted| match &case.state {
+        State::Healthy => format!("{} on {}", case.workload.name, case.subject.name),
+        state => format!("{} on {} {state}", case.workload.name, case.subject.name),
+    };
+    let bound: Vec<String> = cases.iter().filter(is_bound).map(told).collect();
+    let bound: Vec<&str> = bound.iter().map(String::as_str).collect();
+    (!bound.is_empty()).then(|| {
+        format!(
+            "the processor is what limits {}: one core makes all requests, and faster disks would change nothing \
+             (--processor names another)",
+            listed(&bound)
+        )
+    })
 }
 
 fn unpredicted(faults: Vec<String>) -> LabError {

@@ -32,6 +32,7 @@ use live::Live;
 pub(crate) use live::filesystem_bytes;
 use measure::measure;
 use records::{Done, kept, size};
+pub(crate) use schedule::load_time;
 use schedule::{Case, Schedule, Visit};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};

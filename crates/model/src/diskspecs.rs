@@ -88,6 +88,22 @@ pub enum ImportError {
     Layout(#[from] LayoutError),
 }
 
+impl ImportError {
+    /// The file that is wrong.
+    #[must_use]
+    pub fn file(&self) -> File {
+        match self {
+            Self::Syntax { file, .. }
+            | Self::NoBlock { file, .. }
+            | Self::Missing { file, .. }
+            | Self::Value { file, .. }
+            | Self::NotModelled { file, .. } => *file,
+            Self::NoSeek { .. } | Self::Layout(_) => File::Model,
+            Self::SeekLine { .. } => File::Seek,
+        }
+    }
+}
+
 /// One of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {

@@ -4,6 +4,7 @@ use crate::Nanos;
 use crate::channel::Channel;
 use crate::disk::{Disk, DiskModel};
 use crate::request::{Completion, Request};
+use std::collections::VecDeque;
 
 /// A block device in virtual time. `now` never goes back.
 pub trait Volume {
@@ -73,5 +74,54 @@ impl Volume for Alone {
 
     fn cpu(&self) -> Nanos {
         Nanos::ZERO
+    }
+}
+
+/// A volume whose requests one core makes: each goes out when the core has made it.
+pub struct Handled {
+    inner: Box<dyn Volume>,
+    /// What a request takes of the core, from its making to its end.
+    price: Nanos,
+    free_at: Nanos,
+    spent: Nanos,
+    /// Requests that the core has not made, and when it will have.
+    waiting: VecDeque<(Nanos, Request)>,
+}
+
+impl Handled {
+    /// A volume and what a request to it takes of the core.
+    #[must_use]
+    pub fn new(inner: Box<dyn Volume>, price: Nanos) -> Self {
+        let (free_at, spent) = (Nanos::ZERO, Nanos::ZERO);
+        Self { inner, price, free_at, spent, waiting: VecDeque::new() }
+    }
+}
+
+impl Volume for Handled {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+
+    fn submit(&mut self, request: Request, now: Nanos) {
+        self.free_at = self.free_at.max(now) + self.price;
+        self.spent += self.price;
+        self.waiting.push_back((self.free_at, request));
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        while let Some(&(_, request)) = self.waiting.front().filter(|(at, _)| *at <= now) {
+            self.waiting.pop_front();
+            self.inner.submit(request, now);
+        }
+        self.inner.poll(now)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let made = self.waiting.front().map(|(at, _)| *at);
+        [made, self.inner.next_event()].into_iter().flatten().min()
+    }
+
+    fn cpu(&self) -> Nanos {
+        self.spent + self.inner.cpu()
     }
 }

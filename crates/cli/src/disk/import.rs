@@ -1,8 +1,8 @@
 //! `lapstrake disk import`.
 
 use super::{TEXT_MAX, text, write};
-use crate::exit::{Exit, Outcome};
-use lapstrake_model::diskspecs;
+use crate::exit::{Exit, Failure, Outcome};
+use lapstrake_model::diskspecs::{self, File};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -49,10 +49,23 @@ pub fn run(args: &Args) -> Outcome {
     let specs = text(&args.diskspecs, TEXT_MAX)?;
     let curve = args.seek.clone().or_else(|| seek_beside(&args.model, &model));
     let seek = curve.as_ref().map(|path| text(path, TEXT_MAX)).transpose()?;
-    let profile = diskspecs::import(&model, seek.as_deref(), &specs)?;
-    let disk = profile.build()?;
+    let profile = diskspecs::import(&model, seek.as_deref(), &specs).map_err(|error| {
+        let path = match error.file() {
+            File::Specs => &args.diskspecs,
+            File::Seek => curve.as_ref().unwrap_or(&args.model),
+            File::Model => &args.model,
+        };
+        Failure::new(format!("{}: {error}; nothing was written", path.display()))
+    })?;
     let mut sources: Vec<&Path> = vec![&args.model, &args.diskspecs];
     sources.extend(curve.as_deref());
+    let disk = profile.build().map_err(|error| {
+        let named: Vec<String> = sources.iter().map(|path| path.display().to_string()).collect();
+        let named = named.join(", ");
+        Failure::new(format!(
+            "{named}: what they describe is no disk: {error}; nothing was written"
+        ))
+    })?;
     let was_there = write(&args.output, &sources, &profile.to_toml()?, args.force)?;
     if args.json {
         let report = json!({

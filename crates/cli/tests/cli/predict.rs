@@ -72,7 +72,17 @@ fn what_cannot_be_predicted_is_named() {
         "make = [\"a\", \"b\"]\nsize = \"64M\"\n[[disk]]\nname = \"c\"\npath = \"/dev/null@0+64M\"",
     );
     refused(&there, plan, 1, "disk \"c\" has no profile: say profile = \"NAME\"");
+    let near = PLAN.replace("hitachi-80", "hitachi-8");
+    refused(&near, plan, 2, "is hitachi-80 meant?");
     refused(PLAN, "predict plan.toml -o report.txt", 2, "must end in .html");
+    refused(PLAN, "predict plan.toml -o none/report.html", 2, "nothing was begun");
+    let large = PLAN.replace("\"64M\"", "\"64M\"\nsize-predicted = \"1T\"");
+    refused(
+        &large,
+        plan,
+        1,
+        "disk \"a\" is to have 1099511627776 bytes from byte 0 on (size-predicted",
+    );
     refused(PLAN, "predict plan.toml --processor abacus", 2, "there are duron-1300");
     let null = PLAN.replace("level = [0, 5]\nmembers = 3", "system = \"null\"");
     refused(&null, plan, 1, "nothing of the plan \"small\" can be predicted");

@@ -3,14 +3,13 @@
 use super::Disk;
 use crate::report::units::bytes;
 use crate::safety::{self, Slot};
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
+use lapstrake_geometry::size::Sizing;
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
 use lapstrake_model::safety::Group;
 use std::collections::BTreeMap;
 
 /// What metadata and its alignment take of a large member, in sectors: mdadm's data offset.
 const OFFSET: u64 = 264_192;
-/// Chunks are multiples of this: sizes are rounded down to it, in sectors.
-const ALIGN: u64 = 2048;
 
 /// A window of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,15 +61,19 @@ impl Array {
     pub(super) fn geometry(&self) -> Option<Geometry> {
         let level = self.level?;
         let striped = level.is_striped();
-        let sizes = self.parts.iter().map(|part| usable(part.sectors));
-        let component = Sectors(sizes.clone().min().unwrap_or(0));
+        let chunk = if striped { self.chunk.unwrap_or(Sectors(1024)) } else { Sectors::ZERO };
+        let (ppl, data_offset, size) = (false, None, None);
+        let sizing = Sizing { version: Version::V1_2, level, chunk, ppl, data_offset, size };
+        let offset = sizing.data_offset(Sectors(self.parts.first()?.sectors)).ok()?;
+        let available = |part: &Part| sizing.available(Sectors(part.sectors), offset).ok();
+        let sizes: Vec<Sectors> = self.parts.iter().map(available).collect::<Option<_>>()?;
         let config = Config {
             level,
             layout: self.layout.unwrap_or(Layout::default_for(level)),
-            chunk: if striped { self.chunk.unwrap_or(Sectors(1024)) } else { Sectors::ZERO },
+            chunk,
             raid_disks: self.parts.len() as u16,
-            component,
-            member_sizes: sizes.map(Sectors).collect(),
+            component: sizing.component(sizes.iter().copied()).ok()?,
+            member_sizes: sizes,
         };
         Geometry::new(&config).ok()
     }
@@ -246,11 +249,6 @@ impl Candidate {
         }
         commands
     }
-}
-
-/// What of a window of so many sectors holds data, about.
-fn usable(sectors: u64) -> u64 {
-    sectors.saturating_sub(OFFSET) / ALIGN * ALIGN
 }
 
 /// A window that offers so many sectors, about.

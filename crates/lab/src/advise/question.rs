@@ -1,6 +1,5 @@
 //! What is asked: disks, loads, wishes, and how the array will be looked after.
 
-use super::DISKS_MAX;
 use crate::LabError;
 use crate::plan::{Io, Plan};
 use crate::safety::{SCRUB_DAYS, SPARES, YEARS};
@@ -140,9 +139,6 @@ impl Question {
         let wrong = |why: String| Err(LabError::Question { why });
         if self.disks.is_empty() {
             return wrong("there are no disks".into());
-        }
-        if self.disks.len() > DISKS_MAX {
-            return wrong(format!("there are {} disks; {DISKS_MAX} at most", self.disks.len()));
         }
         if self.loads.is_empty() {
             return wrong("there is no load".into());

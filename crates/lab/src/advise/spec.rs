@@ -6,6 +6,7 @@ use crate::LabError;
 use lapstrake_model::profile::Profile;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,39 +31,39 @@ fn one() -> usize {
     1
 }
 
-/// Disks of words, and of a file's text (`[[disk]]` with `profile`, `count`, `price`, `name`); `find` gives a profile
-/// by its name. Disks of one name are numbered. They come in the order of their kinds and prices, whatever order they
-/// were named in: slots follow it, and an answer must not depend on the order of options.
+/// Disks of words, and of a file (`[[disk]]` with `profile`, `count`, `price`, `name`), of which the name and the text
+/// are given; `find` gives a profile by its name. Disks of one name are numbered. They come in the order of their kinds
+/// and prices, whatever order they were named in: slots follow it, and an answer must not depend on the order of
+/// options.
 ///
 /// # Errors
-/// If there is no such profile, the numbers are none, or the text is not such a one.
+/// If there is no such profile, the numbers are none or too large, or the text is not such a one.
 pub fn disks_of(
     words: &[impl AsRef<str>],
-    text: Option<&str>,
+    file: Option<(&Path, &str)>,
     find: &dyn Fn(&str) -> Result<Profile, String>,
 ) -> Result<Vec<Disk>, LabError> {
-    let mut entries = Vec::new();
+    let mut kinds = Vec::new();
     for word in words {
-        entries.push(entry(word.as_ref(), find)?);
+        let entry = entry(word.as_ref(), find).map_err(wrong)?;
+        kinds.push(kind(entry, find).map_err(wrong)?);
     }
-    if let Some(text) = text {
-        let file: File = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        entries.extend(file.disk);
+    if let Some((path, text)) = file {
+        let in_file = |why: String| wrong(format!("{}: {why}", path.display()));
+        let File { disk } = toml::from_str(text)
+            .map_err(|error: toml::de::Error| in_file(error.to_string().trim_end().to_owned()))?;
+        for entry in disk {
+            kinds.push(kind(entry, find).map_err(in_file)?);
+        }
+    }
+    let all = kinds.iter().fold(0_usize, |all, (entry, _)| all.saturating_add(entry.count));
+    if all > DISKS_MAX {
+        return Err(wrong(format!("there are {all} disks; {DISKS_MAX} at most")));
     }
     let (mut disks, mut counts) = (Vec::new(), BTreeMap::new());
-    for entry in &entries {
-        let profile = find(&entry.profile).map_err(wrong)?;
-        let (profile_name, (least, most)) = (&entry.profile, PRICES);
-        if entry.count == 0 {
-            return Err(wrong(format!("{profile_name}: the count must be 1 at least")));
-        }
-        if !(least..=most).contains(&entry.price) {
-            let found = entry.price;
-            let why = format!("the price must be from {least} to {most}, not {found:?}");
-            return Err(wrong(format!("{profile_name}: {why}")));
-        }
+    for (entry, profile) in &kinds {
         let base = entry.name.as_ref().unwrap_or(&profile.name);
-        for _ in 0..entry.count.min(DISKS_MAX + 1) {
+        for _ in 0..entry.count {
             let number: &mut usize = counts.entry(base.clone()).or_default();
             *number += 1;
             disks.push(Disk::new(&format!("{base}-{number}"), profile.clone(), entry.price)?);
@@ -72,11 +73,27 @@ pub fn disks_of(
     Ok(disks)
 }
 
-fn entry(word: &str, find: &dyn Fn(&str) -> Result<Profile, String>) -> Result<Entry, LabError> {
+/// An entry that can be, and its profile.
+fn kind(
+    entry: Entry,
+    find: &dyn Fn(&str) -> Result<Profile, String>,
+) -> Result<(Entry, Profile), String> {
+    let profile = find(&entry.profile)?;
+    let (name, (least, most)) = (&entry.profile, PRICES);
+    if entry.count == 0 {
+        return Err(format!("{name}: the count must be 1 at least"));
+    }
+    if !(least..=most).contains(&entry.price) {
+        let found = entry.price;
+        return Err(format!("{name}: the price must be from {least} to {most}, not {found:?}"));
+    }
+    Ok((entry, profile))
+}
+
+fn entry(word: &str, find: &dyn Fn(&str) -> Result<Profile, String>) -> Result<Entry, String> {
     let (kind, price) = match word.rsplit_once('@') {
         Some((kind, price)) => {
-            let price =
-                price.parse().map_err(|_| wrong(format!("{word}: {price:?} is no price")))?;
+            let price = price.parse().map_err(|_| format!("{word}: {price:?} is no price"))?;
             (kind, price)
         }
         None => (word, 0.0),
@@ -135,14 +152,23 @@ mod tests {
     fn a_file_lists_disks() {
         let text = "[[disk]]\nprofile = \"hdd-4tb\"\ncount = 2\nprice = 80\nname = \"red\"\n\
                     [[disk]]\nprofile = \"ssd-sata-1tb\"\n";
-        let disks = disks_of(&["ssd-sata-1tb"], Some(text), &find).unwrap();
+        let disks = disks_of(&["ssd-sata-1tb"], Some((Path::new("f"), text)), &find).unwrap();
         let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
         assert_eq!(names, ["red-1", "red-2", "ssd-sata-1tb-1", "ssd-sata-1tb-2"]);
         let none: [&str; 0] = [];
-        assert!(disks_of(&none, Some("[[disk]]\nprofil = \"x\""), &find).is_err());
+        let wrong = |text: &str| {
+            let file = Some((Path::new("f.toml"), text));
+            disks_of(&none, file, &find).unwrap_err().to_string()
+        };
+        let error = wrong("[[disk]]\nprofil = \"x\"");
+        assert!(error.starts_with("f.toml: TOML parse error at line 2"), "{error}");
+        let error = wrong("[[disk]]\nprofile = \"nobody\"");
+        assert!(error.starts_with("f.toml: no nobody"), "{error}");
+        let error = wrong("[[disk]]\nprofile = \"hdd-4tb\"\ncount = 100000");
+        assert!(error.contains("there are 100000 disks; 24 at most"), "{error}");
         for price in ["inf", "nan", "-1", "1e300"] {
             let text = format!("[[disk]]\nprofile = \"hdd-4tb\"\nprice = {price}\n");
-            let error = disks_of(&none, Some(&text), &find).unwrap_err().to_string();
+            let error = wrong(&text);
             assert!(error.contains("the price must be from 0 to"), "{error}");
         }
     }

@@ -10,6 +10,7 @@ use super::{Disk, Load, Question, risk};
 use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_model::rack::{Rack, SharedRack, Window};
+use lapstrake_model::volume::Handled;
 use lapstrake_model::{Channel, Volume};
 use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, Seat, course_time};
 use std::cell::RefCell;
@@ -81,7 +82,11 @@ fn volume(
         });
     }
     if volumes.len() == 1 {
-        return Ok(volumes.remove(0));
+        let volume = volumes.remove(0);
+        return Ok(match candidate.arrays[0].level {
+            None => Box::new(Handled::new(volume, question.processor.request)),
+            Some(_) => volume,
+        });
     }
     let level = if candidate.join == Join::Striped { Level::Raid0 } else { Level::Linear };
     let rotational = question.disks.iter().any(|disk| disk.is_rotational);

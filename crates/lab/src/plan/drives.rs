@@ -5,6 +5,7 @@ use super::resolve::{Problems, is_name};
 use super::values::{Bytes, Time};
 use super::{Channel, Controller, DiskShape, Machine};
 use crate::advise::Care;
+use crate::near;
 use crate::safety::{SCRUB_DAYS, SPARES, YEARS};
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
@@ -23,6 +24,7 @@ pub(crate) fn named<P>(
     directory: &Path,
     builtin: impl Fn(&str) -> Option<Result<P, ProfileError>>,
     parse: impl Fn(&str) -> Result<P, ProfileError>,
+    known: &[&str],
     command: &str,
 ) -> Result<P, String> {
     if let Some(profile) = builtin(name) {
@@ -31,10 +33,14 @@ pub(crate) fn named<P>(
     let path = directory.join(name);
     match std::fs::read_to_string(&path) {
         Ok(text) => parse(&text).map_err(|error| format!("{}: {error}", path.display())),
-        Err(error) => Err(format!(
-            "{name:?} is no profile that is built in ({command}), and {} cannot be read: {error}",
-            path.display()
-        )),
+        Err(error) => {
+            let like = near::names(name, known);
+            let like = like.map_or(String::new(), |like| format!("; is {like} meant?"));
+            Err(format!(
+                "{name:?} is no profile that is built in ({command}), and {} cannot be read: {error}{like}",
+                path.display()
+            ))
+        }
     }
 }
 
@@ -48,6 +54,7 @@ pub(crate) fn profile(name: &str, directory: &Path) -> Result<Profile, String> {
         directory,
         builtin::get,
         Profile::from_toml,
+        &builtin::names(),
         "`lapstrake disk list` names them",
     )?;
     found.build().map_err(|error| format!("profile {name}: {error}"))?;
@@ -59,12 +66,14 @@ pub(crate) fn profile(name: &str, directory: &Path) -> Result<Profile, String> {
 /// # Errors
 /// What is wrong with it, in words.
 pub(crate) fn processor_named(name: &str, directory: &Path) -> Result<ProcessorProfile, String> {
-    let all = processors::names().join(", ");
+    let known = processors::names();
+    let all = known.join(", ");
     let found = named(
         name,
         directory,
         processors::get,
         ProcessorProfile::from_toml,
+        &known,
         &format!("there are {all}"),
     )?;
     found.build().map_err(|error| format!("profile {name}: {error}"))?;

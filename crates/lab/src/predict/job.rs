@@ -10,8 +10,12 @@ use crate::run::{Costs, by_zones, now_ms, phase_of, range};
 use crate::workload::drive::{Outcome, end, generators};
 use crate::workload::generator::{End, Generator};
 use lapstrake_model::rack::Counts;
+use lapstrake_model::volume::Handled;
 use lapstrake_model::{Nanos, Processor, Volume};
 use std::time::Duration;
+
+/// Whose processor time is that of the core that makes requests, in records.
+pub(super) const CORE: &str = "array";
 
 /// A case in one draw.
 #[derive(Clone, Copy)]
@@ -99,6 +103,15 @@ impl Job<'_> {
         standing: Standing,
     ) -> Result<Ran, String> {
         let bytes = 0..standing.blocks() * 512;
+        let is_direct =
+            !matches!(&self.workload.load, Load::Like(like) if has_cache(self.array, like));
+        let standing = match standing {
+            // The operating system has its own price for requests, an array too.
+            Standing::Disk(disk) if is_direct => {
+                Standing::Disk(Box::new(Handled::new(disk, processor.request)))
+            }
+            standing => standing,
+        };
         // The same places as when it is measured.
         let seed = plan.rules.seed ^ (u64::from(self.round) << 16);
         match &self.workload.load {
@@ -216,7 +229,7 @@ fn costs(machine: &Machine, before: &Moment, after: &Moment) -> Costs {
         }
     };
     let mut processes = std::collections::BTreeMap::new();
-    processes.insert("array".to_owned(), CpuTime { user_s: cpu, system_s: 0.0 });
+    processes.insert(CORE.to_owned(), CpuTime { user_s: cpu, system_s: 0.0 });
     Costs {
         cpu: Cpu { user_s: cpu, system_s: 0.0, processes },
         members: machine.disks.iter().enumerate().map(member).collect(),

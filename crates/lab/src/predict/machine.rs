@@ -203,13 +203,11 @@ impl Drives {
             None => size.map_or(all.saturating_sub(first), |bytes| bytes / 512),
         };
         if first + blocks > all || blocks == 0 {
+            let (blocks, first, all) = (blocks * 512, first * 512, all * 512);
             return Err(format!(
-                "disk {:?} is to have {} bytes from byte {} on, but {} has {}",
-                disk.name,
-                blocks * 512,
-                first * 512,
-                profile.name,
-                all * 512
+                "disk {:?} is to have {blocks} bytes from byte {first} on (size-predicted or size, and at, in its \
+                 [[disk]]), but {} has {all}",
+                disk.name, profile.name
             ));
         }
         Ok(Extent { drive, first, blocks })

@@ -60,6 +60,29 @@ fn levels_differ_as_they_should_and_bars_hold_their_values() {
 }
 
 #[test]
+fn a_core_that_limits_fast_disks_is_told() {
+    let fast = |name: &str| plan(LOADED).text.replace("hitachi-80", name);
+    let told = |name: &str| {
+        let plan = Plan::parse(&fast(name), Path::new("/")).unwrap();
+        let prediction = predicted(&plan, &options(1, 1));
+        let told: Vec<_> =
+            prediction.notes.iter().filter(|note| note.contains("processor")).cloned().collect();
+        let rate = |array| value(&prediction, array, "random", "rate").value;
+        (rate("one"), rate("raid0"), told)
+    };
+    let (one, two, notes) = told("ssd-nvme-1tb");
+    // A request to the array, and one to its member.
+    assert!((1.8..2.2).contains(&(one / two)), "{one} and {two}");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("random on one, random on raid0:"), "{notes:?}");
+    assert_eq!(told("hitachi-80").2, [""; 0]);
+}
+
+const LOADED: &str = "[[array]]\nsystem = \"disk\"\nname = \"one\"\nmembers = [\"a\"]\n\
+     [[array]]\nlevel = 0\nmembers = 4\n\
+     [[workload]]\nname = \"random\"\npattern = \"uniform\"\ndepth = 32\n";
+
+#[test]
 fn a_seed_gives_the_same_figures_on_any_number_of_threads() {
     let plan = plan(&format!("[[array]]\nlevel = 6\nmembers = 4\n{LOADS}"));
     let figures = |seed, threads| {

@@ -102,7 +102,8 @@ impl Schedule {
     }
 }
 
-fn load_time(workload: &Workload) -> Duration {
+/// How long a load takes, about.
+pub(crate) fn load_time(workload: &Workload) -> Duration {
     let amount = |bytes: u64| Duration::from_secs_f64(bytes as f64 / TOOL_RATE as f64);
     match &workload.load {
         Load::Io(Io { amount: Some(bytes), .. }) => amount(*bytes),

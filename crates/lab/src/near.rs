@@ -4,6 +4,7 @@
 const EDITS_MAX: usize = 2;
 
 /// The names that are nearest to `name`, if any is near.
+#[must_use]
 pub fn names(name: &str, known: &[&str]) -> Option<String> {
     let name = name.to_ascii_lowercase();
     let far = |known: &&str| strsim::levenshtein(&name, &known.to_ascii_lowercase());
