@@ -101,6 +101,14 @@ impl Shard {
         }
     }
 
+    /// The request that an I/O in flight is a part of.
+    pub(crate) fn request_of(&self, id: IoId) -> Option<u32> {
+        match self.ios.get(id.0 as usize)?.owner {
+            Owner::Request(key) => Some(key),
+            _ => None,
+        }
+    }
+
     fn is_foreign(&self, owner: Owner) -> bool {
         matches!(owner, Owner::Request(key) if self.reqs[key as usize].is_foreign)
     }

@@ -323,6 +323,10 @@ impl Shard {
         match *order {
             Order::Active => self.open_gate(Gate::Active),
             Order::Broken => self.open_gate(Gate::Broken),
+            Order::OutOfSpace => {
+                self.out_of_space = true;
+                self.open_gate(Gate::Broken);
+            }
             Order::Lost(stripe) => {
                 self.stripes.lost.insert(stripe.0);
             }
@@ -514,6 +518,21 @@ impl Shard {
         }
     }
 
+    /// An I/O is about to be reported that failed for want of room: where no member stands in for another, the write
+    /// that it is part of says so.
+    pub fn handle_no_room(&mut self, id: IoId) {
+        if !self.geometry.level().has_redundancy()
+            && let Some(key) = self.request_of(id)
+        {
+            self.reqs[key as usize].error.get_or_insert(RequestError::NoSpace);
+        }
+    }
+
+    /// Why a write or a flush fails.
+    fn lost(&self) -> RequestError {
+        if self.out_of_space { RequestError::NoSpace } else { RequestError::Io }
+    }
+
     /// Fails every write from now on, and has all other shards do so.
     pub(crate) fn break_off(&mut self, stripe: Option<StripeNo>) {
         self.notices.push_back(Notice::Lost(stripe));
@@ -697,17 +716,19 @@ impl Shard {
 
     fn reply(&mut self, id: RequestId, kind: RequestKind, result: Result<(), RequestError>) {
         self.stats.requests += 1;
-        let mut reply = Reply { id, result };
-        let covered = !matches!(kind, RequestKind::Read(_)) && self.members.unrecorded();
+        let is_read = matches!(kind, RequestKind::Read(_));
+        let covered = !is_read && self.members.unrecorded();
         if covered && self.gate != Gate::Broken {
-            self.held_replies.push(reply);
-        } else {
-            if covered {
-                // The failure can never be recorded, so this may be lost.
-                reply.result = Err(RequestError::Io);
-            }
-            self.effects.push_back(Effect::Reply(reply));
+            self.held_replies.push(Reply { id, result });
+            return;
         }
+        let result = match result {
+            // The failure can never be recorded, so this may be lost.
+            _ if covered => Err(self.lost()),
+            Err(RequestError::Io) if !is_read => Err(self.lost()),
+            result => result,
+        };
+        self.effects.push_back(Effect::Reply(Reply { id, result }));
     }
 
     fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
@@ -743,10 +764,9 @@ impl Shard {
         if self.gate == Gate::Broken {
             self.refuse_waiting();
             self.close_journal();
+            let result = Err(self.lost());
             let failed = self.held_replies.drain(..);
-            self.effects.extend(
-                failed.map(|reply| Effect::Reply(Reply { result: Err(RequestError::Io), ..reply })),
-            );
+            self.effects.extend(failed.map(|reply| Effect::Reply(Reply { result, ..reply })));
         }
         self.retry_gated();
     }

@@ -664,7 +664,8 @@ impl Supervisor {
 
     pub(crate) fn give_up(&mut self, loss: Loss) {
         if !mem::replace(&mut self.broken, true) {
-            self.orders.push_back(Order::Broken);
+            let is_space = loss == Loss::Space;
+            self.orders.push_back(if is_space { Order::OutOfSpace } else { Order::Broken });
             self.happened.push_back(Event::Broken(loss));
         }
     }

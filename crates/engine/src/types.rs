@@ -135,6 +135,8 @@ pub enum RequestError {
     ReadOnly,
     /// More members failed than the level survives, or a member of a level without redundancy.
     Io,
+    /// What takes the data has no room left.
+    NoSpace,
 }
 
 impl fmt::Display for RequestError {
@@ -144,6 +146,7 @@ impl fmt::Display for RequestError {
             Self::Misaligned => "not in whole blocks of the members",
             Self::ReadOnly => "the array is read-only",
             Self::Io => "no redundancy is left to serve this range",
+            Self::NoSpace => "what takes the members' writes has no room left",
         })
     }
 }

@@ -661,13 +661,13 @@ fn a_write_without_room_costs_no_member_and_is_the_last() {
             _ => {}
         }
     }
-    assert_eq!(answer, Some(Err(RequestError::Io)));
+    assert_eq!(answer, Some(Err(RequestError::NoSpace)));
     let told: Vec<_> = std::iter::from_fn(|| shard.poll_notice()).collect();
     assert_eq!(told.iter().filter(|notice| **notice == Notice::OutOfSpace).count(), 1, "{told:?}");
     assert!(!told.iter().any(|notice| matches!(notice, Notice::Failed(_))), "{told:?}");
     assert!((0..3).all(|member| !shard.has_failed(MemberId(member))));
     let (ios, reply, _) = does(&mut shard, write, 64, |_| true);
-    assert_eq!((ios.len(), reply.map(|r| r.result)), (0, Some(Err(RequestError::Io))));
+    assert_eq!((ios.len(), reply.map(|r| r.result)), (0, Some(Err(RequestError::NoSpace))));
     let (ios, reply, _) = does(&mut shard, RequestKind::Read(BUF), 0, |_| true);
     assert_eq!((ios.len(), reply.map(|r| r.result)), (1, Some(Ok(()))));
 }

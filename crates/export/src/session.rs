@@ -382,6 +382,7 @@ impl Client for NbdSession {
         let outcome = match result {
             Ok(()) => Outcome::Done,
             Err(RequestError::Io) => Outcome::Error(Errno::Io),
+            Err(RequestError::NoSpace) => Outcome::Error(Errno::NoSpc),
             Err(RequestError::ReadOnly) => Outcome::Error(Errno::Perm),
             Err(RequestError::OutOfRange | RequestError::Misaligned) => {
                 Outcome::Error(Errno::Inval)

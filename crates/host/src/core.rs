@@ -614,6 +614,10 @@ impl Core {
 
     /// An overlay that is full is no failure of the member that wanted room in it.
     fn heed_room(&mut self, id: IoId, result: i32) {
+        if !lacks_room(result) {
+            return;
+        }
+        self.engine.handle_no_room(id);
         if let Some((member, _)) = self.engine.place_of(id)
             && self.is_overlay_full(self.device(member), result)
         {
@@ -623,8 +627,7 @@ impl Core {
 
     /// Whether an operation ended so since the overlay's file cannot grow.
     pub(crate) fn is_overlay_full(&self, device: usize, result: i32) -> bool {
-        matches!(-result, libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
-            && self.queue.member(device).is_some_and(|member| member.is_overlaid())
+        lacks_room(result) && self.queue.member(device).is_some_and(|member| member.is_overlaid())
     }
 
     /// Tells what became of a client, and why; of how many more it did is told later.
@@ -729,6 +732,11 @@ fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
 }
 
 /// A member of which something failed: it or its overlay.
+/// Whether an operation ended so for want of room.
+fn lacks_room(result: i32) -> bool {
+    matches!(-result, libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+}
+
 fn named(device: &Member) -> String {
     format!("{}{}", device.spec(), if device.is_overlaid() { " (its overlay)" } else { "" })
 }

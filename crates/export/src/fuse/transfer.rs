@@ -396,6 +396,7 @@ impl Transfer {
 fn errno(error: RequestError) -> Errno {
     match error {
         RequestError::Io => Errno::EIO,
+        RequestError::NoSpace => Errno::ENOSPC,
         RequestError::ReadOnly => Errno::EROFS,
         RequestError::OutOfRange | RequestError::Misaligned => Errno::EINVAL,
     }
