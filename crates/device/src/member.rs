@@ -367,9 +367,16 @@ impl Member {
     /// Looks whether its file has become shorter than the window: before a write, which would make it
     /// longer again, and after a read, for which one may have done so.
     pub(crate) fn look(&self) {
-        let Store::File(file) = &self.store else { return };
+        if self.is_short() {
+            self.cut_off.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether its file has become shorter than the window.
+    pub fn is_short(&self) -> bool {
+        let Store::File(file) = &self.store else { return false };
         if self.is_block {
-            return;
+            return false;
         }
         let len = if self.memory_backed {
             // A third of the time of asking for it; elsewhere it might wait for a server. The place in the
@@ -378,9 +385,7 @@ impl Member {
         } else {
             probe::file_len(file.as_fd())
         };
-        if len.is_some_and(|len| len < self.base() + self.size) {
-            self.cut_off.store(true, Ordering::Relaxed);
-        }
+        len.is_some_and(|len| len < self.base() + self.size)
     }
 
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {

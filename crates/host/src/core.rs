@@ -604,8 +604,7 @@ impl Core {
             let offset = sector.0 * 512;
             let of = (self.device(member), result);
             if self.failures.add(self.now(), of, offset..offset + 512) {
-                let error = std::io::Error::from_raw_os_error(-result);
-                let path = named(device);
+                let (path, error) = (named(device), failure(device, result));
                 self.log.say(&format!("{path}: I/O at byte {offset} failed: {error}"));
             }
         }
@@ -649,12 +648,12 @@ impl Core {
         }
         for Run { of: (device, result), at, more, .. } in self.failures.over(now) {
             let Some(device) = self.queue.member(device) else { continue };
-            let error = std::io::Error::from_raw_os_error(-result);
             self.log.say(&format!(
-                "{}: I/O between bytes {} and {} failed {more} times more: {error}",
+                "{}: I/O between bytes {} and {} failed {more} times more: {}",
                 named(device),
                 at.start,
                 at.end,
+                failure(device, result),
             ));
         }
     }
@@ -739,4 +738,12 @@ fn lacks_room(result: i32) -> bool {
 
 fn named(device: &Member) -> String {
     format!("{}{}", device.spec(), if device.is_overlaid() { " (its overlay)" } else { "" })
+}
+
+/// Why an operation of a device failed.
+fn failure(device: &Member, result: i32) -> String {
+    if device.is_short() {
+        return "its file has become shorter".to_owned();
+    }
+    std::io::Error::from_raw_os_error(-result).to_string()
 }

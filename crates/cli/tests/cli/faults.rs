@@ -88,6 +88,17 @@ fn a_member_whose_file_is_deleted_serves_until_the_stop() {
 }
 
 #[test]
+fn a_file_that_becomes_shorter_is_named() {
+    let Some((lab, bytes, mut server)) = served("a file that becomes shorter") else { return };
+    std::fs::File::options().write(true).open(lab.path("m1")).unwrap().set_len(2 * MIB).unwrap();
+    assert!(lab.contents(&server) == bytes);
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert!(code == 0 && said.contains("m1: I/O at byte "), "{code}: {said}");
+    assert!(said.contains(" failed: its file has become shorter"), "{said}");
+}
+
+#[test]
 fn a_member_without_room_is_put_out_before_a_write_is_answered() {
     let what = "a member on a full file system";
     if !can_copy(what) {
