@@ -181,10 +181,10 @@ impl<'a> Fields<'a> {
     fn wrong(
         &self,
         field: &str,
-        found: impl std::fmt::Debug,
+        found: impl std::fmt::Display,
         expected: &'static str,
     ) -> ImportError {
-        let (field, found) = (field.to_owned(), format!("{found:?}"));
+        let (field, found) = (field.to_owned(), found.to_string());
         ImportError::Value { file: self.file, field, found, expected }
     }
 

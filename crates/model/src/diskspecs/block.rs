@@ -20,6 +20,18 @@ pub enum Value {
     Block(Block),
 }
 
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Word(word) => write!(f, "{word:?}"),
+            Self::Source(file) => write!(f, "in a file of its own, {file}"),
+            Self::List(values) => write!(f, "a list of {}", values.len()),
+            Self::Block(block) => write!(f, "a block of kind {}", block.kind),
+        }
+    }
+}
+
 /// Named values of a kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {

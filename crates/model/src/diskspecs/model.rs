@@ -196,7 +196,7 @@ fn root_line(
     let field = "HPL seek equation values";
     let values = mechanism.numbers(field)?;
     let &[from, root_ms, root_factor, line_ms, line_factor, single] = values.as_slice() else {
-        return Err(mechanism.wrong(field, values, "six numbers"));
+        return Err(mechanism.wrong(field, format!("{} numbers", values.len()), "six numbers"));
     };
     if !(0.0..=cylinders.max(1e9)).contains(&from) {
         return Err(mechanism.wrong(field, from, "a number of cylinders first"));
