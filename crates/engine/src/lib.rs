@@ -25,7 +25,8 @@
 //!
 //! If what takes the writes of all members (an overlay) has no space left, the shard is told by
 //! [`Shard::handle_out_of_space`] before the completion of each I/O that failed for that, and the supervisor by
-//! [`Supervisor::handle_out_of_space`] likewise, or they would hold it against the member.
+//! [`Supervisor::handle_out_of_space`] likewise, or they would hold it against the member. Whatever it was that lacked
+//! room, [`Shard::handle_no_room`] lets a level without redundancy name it.
 //!
 //! # How a world drives the supervisor
 //!

@@ -730,12 +730,12 @@ fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
     }
 }
 
-/// A member of which something failed: it or its overlay.
 /// Whether an operation ended so for want of room.
 fn lacks_room(result: i32) -> bool {
     matches!(-result, libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
 }
 
+/// A member of which something failed: it or its overlay.
 fn named(device: &Member) -> String {
     format!("{}{}", device.spec(), if device.is_overlaid() { " (its overlay)" } else { "" })
 }

@@ -287,6 +287,7 @@ impl HardDisk {
         let mut range = self.place_of(dirty.lba..dirty.lba + dirty.blocks);
         if range.start != dirty.lba {
             self.join_log(&mut dirty, most, now);
+            range.start = range.start.min(self.model.blocks() - dirty.blocks);
             range.end = range.start + dirty.blocks;
         }
         let set_up = self.set_up(&Dirty { lba: range.start, ..dirty });
