@@ -47,6 +47,8 @@ pub struct Member {
     access: Access,
     store: Store,
     size: u64,
+    /// How long its file was when it was opened, however much of that is the window.
+    file_len: u64,
     block_size: u32,
     memory_align: u32,
     direct: bool,
@@ -66,8 +68,8 @@ pub struct Member {
     pub(crate) no_discard: AtomicBool,
     pub(crate) no_punch: AtomicBool,
     pub(crate) no_zero_range: AtomicBool,
-    /// Its file was found shorter than the window. Whoever wrote to it would make it longer again,
-    /// and what was cut off would read as zeroes: from then on everything fails.
+    /// Its file was found shorter than it was. Whoever wrote to it would make it longer again, and what was
+    /// cut off would read as zeroes: from then on everything fails.
     pub(crate) cut_off: AtomicBool,
     /// A flush failed. What it was to make stable is gone, though the system lets the next one succeed: from
     /// then on every flush fails, also those of other shards.
@@ -130,6 +132,7 @@ impl Member {
             access,
             store,
             size,
+            file_len: 0,
             block_size: SECTOR,
             memory_align: 1,
             direct: false,
@@ -192,6 +195,7 @@ impl Member {
         let rotational =
             probe::rotational(DevNumber::of(if is_block { meta.rdev() } else { meta.dev() }));
         let mut member = Self::new(spec.clone(), access, Store::File(file), size);
+        member.file_len = len;
         member.block_size = block_size;
         member.is_block = is_block;
         member.id = id;
@@ -255,6 +259,7 @@ impl Member {
             file.set_len(size)?;
         }
         self.size = size;
+        self.file_len = self.file_len.max(size);
         if !self.memory_backed && !self.direct {
             self.try_direct();
         }
@@ -364,20 +369,22 @@ impl Member {
         matches!(self.store, Store::File(_)) && !self.is_block && self.writable()
     }
 
-    /// Looks whether its file has become shorter than the window: before a write, which would make it
-    /// longer again, and after a read, for which one may have done so.
+    /// Looks whether its file has become shorter: before a write, which would make it longer again, and
+    /// after a read, for which one may have done so.
     pub(crate) fn look(&self) {
         if self.is_short() {
             self.cut_off.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether its file has become shorter than the window.
+    /// Whether its file, or that beneath its overlay, is shorter than when it was opened. A write to another window
+    /// may make it longer again, so the end of the window alone would not tell.
     pub fn is_short(&self) -> bool {
-        let Store::File(file) = &self.store else { return false };
-        if self.is_block {
-            return false;
-        }
+        let file = match &self.store {
+            Store::File(file) if !self.is_block => file,
+            Store::Overlay(part) => return part.base().is_short(),
+            Store::File(_) | Store::Memory(_) => return false,
+        };
         let len = if self.memory_backed {
             // A third of the time of asking for it; elsewhere it might wait for a server. The place in the
             // file is nobody's concern.
@@ -385,7 +392,7 @@ impl Member {
         } else {
             probe::file_len(file.as_fd())
         };
-        len.is_some_and(|len| len < self.base() + self.size)
+        len.is_some_and(|len| len < self.file_len)
     }
 
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {

@@ -11,6 +11,9 @@
 //! in memory. Two users of one block that has no data yet are put in order here; otherwise bytes of writes
 //! that overlap in time are of either, as on any member. A full file system fails the write (`ENOSPC`).
 //!
+//! The file is longer than what it holds, so that no write makes it as long as it was once it has been cut off, which
+//! would give zeroes for what was lost. One that is found shorter takes no more writes, and gives what is still in it.
+//!
 //! [`Access::ReadOnly`]: crate::Access::ReadOnly
 
 mod format;
@@ -32,12 +35,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use transfer::{Cursor, pread, pwrite};
 
 /// An errno, positive.
 type Errno = i32;
+
+/// The file grows by so many bytes at once.
+const AHEAD: u64 = 1 << 20;
 
 /// What a [`crate::Queue`] asks of an overlay's member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +67,10 @@ pub(crate) struct Overlay {
     map: RwLock<Map>,
     /// The next free block; held by whoever gives blocks a place.
     growth: Mutex<u64>,
+    /// How long the file was left.
+    end: AtomicU64,
+    /// How long it was found to be, if that is less.
+    cut: OnceLock<u64>,
     syncing: Mutex<()>,
     /// Why the file could not be made stable once, or 0: nobody knows what it holds of what was written since.
     failed: AtomicI32,
@@ -72,6 +84,8 @@ pub enum FileLoss {
     Deleted,
     /// Its beginning was overwritten or cut off: what was written cannot be found in it any more.
     Spoiled,
+    /// It became shorter: some of what was written is gone.
+    CutOff,
 }
 
 /// One member of an overlay.
@@ -121,8 +135,10 @@ pub fn overlay(
     let bases: Vec<Arc<Member>> = bases.into_iter().map(|(base, _)| base).collect();
     let in_memory = probe::in_memory_fs(file.as_fd()) && bases.iter().all(|b| b.memory_backed());
     let (map, growth) = (RwLock::new(map), Mutex::new(next));
+    let (end, cut) = (AtomicU64::new(found), OnceLock::new());
     let (syncing, failed) = (Mutex::new(()), AtomicI32::new(0));
-    let overlay = Overlay { file, bases, tables, map, growth, syncing, failed, in_memory };
+    let overlay =
+        Overlay { file, bases, tables, map, growth, end, cut, syncing, failed, in_memory };
     let overlay = Arc::new(overlay);
     let part = |index| Part { overlay: overlay.clone(), index };
     Ok((0..overlay.bases.len()).map(|index| Member::layered(part(index))).collect())
@@ -259,6 +275,9 @@ impl Part {
         if probe::link_count(file.as_fd()) == Some(0) {
             return Some(FileLoss::Deleted);
         }
+        if self.overlay.look().is_err() {
+            return Some(FileLoss::CutOff);
+        }
         let header = file.metadata().and_then(|meta| read_header(file, meta.len()));
         header.is_ok_and(|header| header.is_err()).then_some(FileLoss::Spoiled)
     }
@@ -305,6 +324,7 @@ impl Part {
                     Place::Data(first) => {
                         let at = first * BLOCK + (start - run.first * BLOCK);
                         pread(overlay.file.as_raw_fd(), piece, at)?;
+                        overlay.look_at(at, len)?;
                     }
                 }
             }
@@ -393,8 +413,10 @@ impl Part {
         iov.extend(piece);
         iov.push(tail.iov());
         iov.retain(|v| v.len > 0);
+        self.overlay.make_room((*next + run.len) * BLOCK);
         // SAFETY: passed on to the caller; head and tail are ours.
         unsafe { pwrite(self.overlay.file.as_raw_fd(), iov, *next * BLOCK)? };
+        self.overlay.end.fetch_max((*next + run.len) * BLOCK, Ordering::AcqRel);
         let place = Place::Data(*next);
         self.overlay.map_mut().set(self.table(), Run { place, ..run });
         *next += run.len;
@@ -519,10 +541,44 @@ impl Overlay {
         })
     }
 
+    /// Before a write: whether it can be kept.
     fn check(&self) -> Result<(), Errno> {
         match self.failed.load(Ordering::Relaxed) {
-            0 => Ok(()),
+            0 => self.look(),
             errno => Err(errno),
+        }
+    }
+
+    /// Whether the file is as long as it was left.
+    fn look(&self) -> Result<(), Errno> {
+        // In this order: it grows before `end` does.
+        let end = self.end.load(Ordering::Acquire);
+        if let Some(len) = probe::file_len(self.file.as_fd()).filter(|len| *len < end) {
+            let _ = self.cut.set(len);
+        }
+        if self.cut.get().is_some() { Err(libc::EIO) } else { Ok(()) }
+    }
+
+    /// After a read: whether what was read can be what was written there. Of a file that was cut off, and perhaps made
+    /// longer again by a write that was under way, holes are not.
+    fn look_at(&self, at: u64, len: u64) -> Result<(), Errno> {
+        if self.look().is_ok() {
+            return Ok(());
+        }
+        // SAFETY: integers only.
+        let hole = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, libc::SEEK_HOLE) };
+        let is_there = hole >= 0 && hole as u64 >= at + len;
+        if is_there { Ok(()) } else { Err(libc::EIO) }
+    }
+
+    /// Makes the file longer than it has to be for data up to `end`, if it can be: else it ends there.
+    fn make_room(&self, end: u64) {
+        if end < self.end.load(Ordering::Acquire) {
+            return;
+        }
+        let longer = end.next_multiple_of(AHEAD) + AHEAD;
+        if self.file.set_len(longer).is_ok() {
+            self.end.store(longer, Ordering::Release);
         }
     }
 
@@ -555,6 +611,16 @@ impl Overlay {
 
     fn map_mut(&self) -> RwLockWriteGuard<'_, Map> {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Overlay {
+    /// Takes back what was still written behind the place where the file was cut off, so that nobody takes what is
+    /// missing for zeroes: entries beyond the file's end are refused.
+    fn drop(&mut self) {
+        if let Some(len) = self.cut.get() {
+            let _ = self.file.set_len(*len);
+        }
     }
 }
 

@@ -284,13 +284,44 @@ fn a_damaged_table_is_refused() {
         }
     };
     assert!(matches!(damage(5, 2), FormatError::Entry { found: 2, .. }));
-    assert_eq!(damage(5, 7), FormatError::Truncated { found: 5 * 4096, needed: 8 * 4096 });
+    let found = path.metadata().unwrap().len();
+    assert_eq!(damage(5, 7000), FormatError::Truncated { found, needed: 7001 * 4096 });
     assert!(matches!(damage(5, u64::MAX), FormatError::Entry { .. }));
     assert!(matches!(damage(5, 4), FormatError::Shared(4)));
     assert!(matches!(damage(513, 1), FormatError::Entry { .. }), "behind the last block");
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3 * 4096).unwrap();
     let cut = refused(&path, bases()).to_string();
     assert!(cut.contains("it was cut short") && cut.contains("must have 20480"), "{cut}");
+}
+
+/// What would be lost: what was cut off, for zeroes.
+#[test]
+fn an_overlay_that_becomes_shorter_gives_no_zeroes_and_is_refused() {
+    for dir in &places() {
+        let (_, specs, model) = pair(dir.path());
+        let path = dir.path().join("overlay");
+        let mut caller = Caller::new(open_pair(dir.path(), &specs), Backend::Auto);
+        let len = 256 << 10;
+        for at in 0..6 {
+            assert_eq!(caller.write(0, at * len, &[7; 256 << 10], false), len as i32);
+        }
+        assert_eq!(caller.call(Op::Flush { member: 0 }), 0);
+        let whole = path.metadata().unwrap().len();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(whole / 2).unwrap();
+        // It would make the file longer again.
+        assert_eq!(caller.write(1, 0, &[8; 4096], false), -libc::EIO);
+        assert_eq!(caller.read(0, 5 * len, 4096), Err(-libc::EIO));
+        assert_eq!(caller.call(Op::Flush { member: 1 }), -libc::EIO);
+        // As a write does that was under way.
+        file.set_len(2 * whole).unwrap();
+        assert_eq!(caller.read(0, 5 * len, 4096), Err(-libc::EIO));
+        assert_eq!(caller.read(0, 0, 4096).unwrap(), [7; 4096]);
+        assert_eq!(caller.read(1, 4096, 4096).unwrap(), model[1][4096..8192]);
+        drop(caller);
+        let error = refused(&path, vec![base(&specs[0], 1), base(&specs[1], 2)]);
+        assert!(error.to_string().contains("it was cut short"), "{error}");
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::{
     runs::{COMPLAINTS_NS, PLACES_NS, Run, Runs},
     status::{Counters, Log, MemberWork},
 };
+use lapstrake_device::overlay::FileLoss;
 use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
     Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Order, Reply, Request,
@@ -611,22 +612,27 @@ impl Core {
         self.engine.handle_completion(self.now(), id, result >= 0);
     }
 
-    /// An overlay that is full is no failure of the member that wanted room in it.
+    /// An overlay that takes no more is no failure of the member above it.
     fn heed_room(&mut self, id: IoId, result: i32) {
-        if !lacks_room(result) {
+        if result >= 0 {
             return;
         }
-        self.engine.handle_no_room(id);
+        if lacks_room(result) {
+            self.engine.handle_no_room(id);
+        }
         if let Some((member, _)) = self.engine.place_of(id)
-            && self.is_overlay_full(self.device(member), result)
+            && self.has_lost_overlay(self.device(member), result)
         {
             self.engine.handle_out_of_space(self.now());
         }
     }
 
-    /// Whether an operation ended so since the overlay's file cannot grow.
-    pub(crate) fn is_overlay_full(&self, device: usize, result: i32) -> bool {
-        lacks_room(result) && self.queue.member(device).is_some_and(|member| member.is_overlaid())
+    /// Whether an operation ended so since the overlay's file cannot grow, or was cut off.
+    pub(crate) fn has_lost_overlay(&self, device: usize, result: i32) -> bool {
+        let member = self.queue.member(device).filter(|member| member.is_overlaid());
+        member.is_some_and(|member| {
+            lacks_room(result) || result < 0 && member.overlay_loss() == Some(FileLoss::CutOff)
+        })
     }
 
     /// Tells what became of a client, and why; of how many more it did is told later.
@@ -737,12 +743,13 @@ fn lacks_room(result: i32) -> bool {
 
 /// A member of which something failed: it or its overlay.
 fn named(device: &Member) -> String {
-    format!("{}{}", device.spec(), if device.is_overlaid() { " (its overlay)" } else { "" })
+    let is_overlay = device.is_overlaid() && !device.is_short();
+    format!("{}{}", device.spec(), if is_overlay { " (its overlay)" } else { "" })
 }
 
 /// Why an operation of a device failed.
 fn failure(device: &Member, result: i32) -> String {
-    if device.is_short() {
+    if device.is_short() || device.overlay_loss() == Some(FileLoss::CutOff) {
         return "its file has become shorter".to_owned();
     }
     std::io::Error::from_raw_os_error(-result).to_string()

@@ -325,7 +325,7 @@ impl Lead {
         }
     }
 
-    /// An overlay that is full is no failure of the member that wanted room in it.
+    /// An overlay that takes no more is no failure of the member above it.
     fn heed_room(&mut self, core: &Core, errand: &Errand, result: i32) {
         let device = match errand {
             Errand::Flush { member } | Errand::FinalFlush { member } => {
@@ -335,7 +335,7 @@ impl Lead {
             Errand::Accept { .. } => return,
         };
         if let Some(supervisor) = &mut self.supervisor
-            && core.is_overlay_full(device, result)
+            && core.has_lost_overlay(device, result)
         {
             supervisor.handle_out_of_space(core.now());
         }
@@ -360,7 +360,7 @@ impl Lead {
     fn at_fault(&self, core: &Core, target: Target, result: i32) -> &str {
         let overlay = self.facts.detail.overlay.as_deref();
         match (overlay, target) {
-            (Some(overlay), _) if core.is_overlay_full(self.device_of(core, target), result) => {
+            (Some(overlay), _) if core.has_lost_overlay(self.device_of(core, target), result) => {
                 overlay
             }
             (_, Target::Member(id)) => &self.members[usize::from(id.0)].path,

@@ -102,22 +102,29 @@ fn an_overlay_that_is_deleted_or_cut_off_is_told_and_given_up_by_force_only() {
             let over = std::fs::File::options().write(true).open(lab.path("over")).unwrap();
             over.set_len(0).unwrap();
             lab.run("detail data").ok();
-            lab.fill(&server, &pattern(2, 1 << 20));
+            // What it held would be zeroes.
+            let refused = lab.other(&format!("nbdcopy fill {}", server.uri())).unwrap();
+            assert!(refused.code != 0 && refused.err.contains(" failed: "), "{refused:?}");
         } else {
             delete(&lab, "over");
         }
         let refused = lab.run("stop data");
         assert!(refused.code == 1 && refused.err.contains("it serves on"), "{refused:?}");
         assert!(refused.err.contains("file over was deleted or spoiled"), "{refused:?}");
-        let (status, detail) = (lab.run("status data").ok(), lab.run("detail data").ok());
+        let (status, detail) = (lab.run("status data"), lab.run("detail data"));
+        let code = if is_cut { 3 } else { 0 };
+        assert_eq!((status.code, detail.code), (code, code), "{status:?} {detail:?}");
+        assert!(!detail.out.contains("faulty"), "{detail:?}");
         assert!(status.out.contains("(overlay) (overlay lost) "), "{status:?}");
         assert!(detail.out.contains("Overlay : over (deleted or spoiled: "), "{detail:?}");
-        let stopped = lab.run("stop data --json --force").ok();
+        let stopped = lab.run("stop data --json --force");
+        assert_eq!(stopped.code, i32::from(is_cut), "{stopped:?}");
         assert_eq!(stopped.json()["overlay_lost"], "over");
         assert_eq!(stopped.json()["deleted"], json!([]));
         assert!(stopped.err.contains("overlay's file over was"), "{stopped:?}");
         let (code, said) = server.end();
-        assert!(code == 0 && said.matches("over: the ").count() == 1, "{said}");
+        assert_eq!(code, i32::from(is_cut), "{said}");
+        assert_eq!(said.matches("over: the ").count(), 1, "{said}");
     }
     let lab = Lab::new(&[8; 3]);
     lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();

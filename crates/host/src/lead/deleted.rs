@@ -34,7 +34,7 @@ impl Lead {
         self.look_for_overlay(core);
     }
 
-    fn look_for_overlay(&mut self, core: &Core) {
+    pub(super) fn look_for_overlay(&mut self, core: &Core) {
         let Some(path) = self.facts.detail.overlay.as_ref().filter(|_| self.overlay_loss.is_none())
         else {
             return;
@@ -48,6 +48,10 @@ impl Lead {
             Some(FileLoss::Deleted) => ("the overlay's file was deleted", "the array"),
             Some(FileLoss::Spoiled) => (
                 "the beginning of the overlay's file was cut off or written over",
+                "what can still be read",
+            ),
+            Some(FileLoss::CutOff) => (
+                "the overlay's file became shorter: no more is written to it",
                 "what can still be read",
             ),
             None => return,

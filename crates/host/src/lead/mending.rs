@@ -54,12 +54,15 @@ impl Lead {
                 self.members[usize::from(old.0)].path,
             )),
             Event::Broken(loss) => {
+                if loss == Loss::Space {
+                    self.look_for_overlay(core);
+                }
                 (self.broken, self.loss) = (true, Some(loss));
                 self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
                     self.what_broke(loss),
-                    after_loss(loss)
+                    self.after_loss(loss)
                 ));
             }
             Event::BadBlocks(member, sector, len) => {
@@ -148,9 +151,38 @@ impl Lead {
             Loss::Journal => "the journal failed".into(),
             Loss::Space => {
                 let path = self.facts.detail.overlay.as_deref().unwrap_or_default();
-                format!("there is no room left for the overlay's file {path}")
+                match self.overlay_loss {
+                    Some(_) => format!("the overlay's file {path} takes no more"),
+                    None => format!("there is no room left for the overlay's file {path}"),
+                }
             }
             Loss::Metadata => "superblocks or bitmap can no longer be written".into(),
+        }
+    }
+
+    /// What is safe, and what to do.
+    fn after_loss(&self, loss: Loss) -> &'static str {
+        match loss {
+            Loss::Data => {
+                "stripes that were not being written are as they were; of the one that was, with a member missing \
+                 and neither a log nor a journal, also what was flushed before may be lost; mend the cause (is \
+                 there room left?), then start it again, with --force if the start asks for it"
+            }
+            Loss::Journal => {
+                "what was answered is on the members; mend the journal's device, then start it again \
+                 with it; or without it, by --force --without-journal"
+            }
+            Loss::Space if self.overlay_loss.is_some() => {
+                "copy off what can still be read, then stop it by force"
+            }
+            Loss::Space => {
+                "no member is failed for it, and what was flushed before is safe; stop the array, make room where the \
+                 overlay is, or move it to where there is some, then start it again with it"
+            }
+            Loss::Metadata => {
+                "what was flushed before is safe; mend what refuses writes (a member or the bitmap's file: the \
+                 server's log says which, and where), then start it again"
+            }
         }
     }
 
@@ -161,14 +193,14 @@ impl Lead {
             "{}: the bitmap is not changed any further, and is the old one, none or the new one at the next \
              start, each of which is right; no data was changed; {}; then ask again",
             self.what_broke(loss),
-            after_loss(loss)
+            self.after_loss(loss)
         )
     }
 
     /// Why nothing can be changed any more.
     pub(super) fn cannot_change(&self) -> String {
         let (why, next) = match self.loss {
-            Some(loss) => (self.what_broke(loss), after_loss(loss)),
+            Some(loss) => (self.what_broke(loss), self.after_loss(loss)),
             None => ("a member could not flush at the end".into(), "start it again"),
         };
         format!(
@@ -644,29 +676,6 @@ fn free_number(mut all: ops::Range<u32>, taken: &[(u32, bool)]) -> Option<u32> {
 const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
 pub(super) const READ_ONLY: &str = "the array is served read-only; nothing was changed";
-
-/// What is safe, and what to do.
-fn after_loss(loss: Loss) -> &'static str {
-    match loss {
-        Loss::Data => {
-            "stripes that were not being written are as they were; of the one that was, with a member missing \
-             and neither a log nor a journal, also what was flushed before may be lost; mend the cause (is \
-             there room left?), then start it again, with --force if the start asks for it"
-        }
-        Loss::Journal => {
-            "what was answered is on the members; mend the journal's device, then start it again \
-             with it; or without it, by --force --without-journal"
-        }
-        Loss::Space => {
-            "no member is failed for it, and what was flushed before is safe; stop the array, make room where the \
-             overlay is, or move it to where there is some, then start it again with it"
-        }
-        Loss::Metadata => {
-            "what was flushed before is safe; mend what refuses writes (a member or the bitmap's file: the \
-             server's log says which, and where), then start it again"
-        }
-    }
-}
 
 pub(super) fn action_name(action: SyncAction) -> &'static str {
     match action {
