@@ -333,7 +333,9 @@ impl ArrayVolume {
     }
 
     fn take_in(&mut self, request: Request, asked: Asked, now: Time) {
-        let has_followers = !self.requests.is_empty() || !self.inbox.is_empty();
+        let is_request =
+            |(_, incoming): &(Nanos, Incoming)| matches!(incoming, Incoming::Request(..));
+        let has_followers = self.inbox.iter().any(is_request);
         let key = self.requests.insert(asked);
         // No byte is behind a buffer: any name will do.
         let buf = Buf { id: BufId(1 + key as u32), offset: 0 };

@@ -135,7 +135,7 @@ impl Session {
         loop {
             let Some(generator) = &mut self.generator else { return };
             match generator.next(now) {
-                Step::Do(request) => self.begin(cx, &request),
+                Step::Do(request) => self.begin(cx, &request, now),
                 Step::WaitUntil(until) => {
                     let until = self.began + Duration::from_nanos(until);
                     self.wake = Some(until.min(Instant::now() + LOOK));
@@ -150,7 +150,7 @@ impl Session {
         }
     }
 
-    fn begin(&mut self, cx: &mut Context<'_>, request: &Request) {
+    fn begin(&mut self, cx: &mut Context<'_>, request: &Request, now: u64) {
         let memory = self.memory[request.slot as usize];
         let Some(generator) = &mut self.generator else { return };
         // SAFETY: allocated with a block's length; the slot was free until now.
@@ -159,9 +159,8 @@ impl Session {
         generator.fill(request, bytes);
         let kind = match request.kind {
             recorder::Kind::Read => Kind::Read(memory),
-            // At depth 1 the next request comes when this one has been answered.
             recorder::Kind::Write => {
-                Kind::Write { memory, fua: false, followed: generator.depth() > 1 }
+                Kind::Write { memory, fua: false, followed: generator.has_more(now) }
             }
             recorder::Kind::Flush => Kind::Flush,
         };

@@ -148,6 +148,12 @@ impl Generator {
         }
     }
 
+    /// Whether there is another request to begin now.
+    pub(crate) fn has_more(&self, now_ns: u64) -> bool {
+        let is_due = |&(free_at, _): &(u64, u32)| self.next_due_ns.max(free_at) <= now_ns;
+        self.free.front().is_some_and(is_due) && !self.is_over(now_ns)
+    }
+
     /// What to do now.
     pub(crate) fn next(&mut self, now_ns: u64) -> Step {
         let Some(&(free_at, slot)) = self.free.front() else { return Step::Wait };

@@ -179,6 +179,20 @@ fn a_rate_spaces_requests_and_counts_lateness() {
     );
 }
 
+/// An array holds a stripe back for a request that is said to follow.
+#[test]
+fn the_last_request_that_can_be_begun_is_known() {
+    let mut io = io(Pattern::Sequential);
+    (io.read, io.depth) = (0.0, 2);
+    let mut generator = Generator::new(&io, &(0..64 * KIB), End::Amount { bytes: 64 * KIB }, 0, 1);
+    let begun = |step| matches!(step, Step::Do(_));
+    assert!(begun(generator.next(0)) && generator.has_more(0));
+    assert!(begun(generator.next(0)) && !generator.has_more(0));
+    generator.complete(0, Ok(()), &[], 5).unwrap();
+    assert!(generator.has_more(5));
+    assert!(begun(generator.next(5)) && !generator.has_more(5));
+}
+
 #[test]
 fn think_time_is_a_pause_of_each_slot() {
     let io = Io { think: Duration::from_millis(5), depth: 2, ..io(Pattern::Sequential) };
