@@ -9,7 +9,7 @@
 use crate::Nanos;
 use crate::channel::Channel;
 use crate::request::{Completion, Op, Request};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A solid-state disk, ready to run. Blocks are 512 bytes.
@@ -57,7 +57,7 @@ pub struct SolidDiskModel {
 #[derive(Clone, Debug)]
 pub struct SolidDisk {
     model: Arc<SolidDiskModel>,
-    inbox: std::collections::VecDeque<(Request, Nanos)>,
+    inbox: VecDeque<(Request, Nanos)>,
     done: BTreeSet<(Nanos, u64)>,
     controller_free: Nanos,
     units: Vec<Nanos>,
@@ -67,10 +67,18 @@ pub struct SolidDisk {
     fast_used: f64,
     /// Up to when `fast_used` is right.
     fast_at: Nanos,
-    /// One past the last write's last block.
-    write_end: u64,
+    /// One past the last block of each run of writes in order, those written to last at the end.
+    write_ends: VecDeque<u64>,
     holder: Option<u64>,
 }
+
+/// Writers in order that are told apart.
+const STREAMS: usize = 64;
+/// Blocks that a write may be away from where the writer was: they come together in the buffer.
+const NEAR: u64 = 8192;
+/// So many bytes of a write that begins anew cost as scattered ones do: erasing blocks, each of which holds more, moves
+/// what else is in them.
+const SCATTERED: u64 = 1 << 20;
 
 fn time_of(bytes: u64, rate: u64) -> Nanos {
     Nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64)
@@ -83,13 +91,13 @@ impl SolidDisk {
         Self {
             units: vec![Nanos::ZERO; model.units.max(1)],
             model,
-            inbox: std::collections::VecDeque::new(),
+            inbox: VecDeque::new(),
             done: BTreeSet::new(),
             controller_free: Nanos::ZERO,
             drained: Nanos::ZERO,
             fast_used: 0.0,
             fast_at: Nanos::ZERO,
-            write_end: 0,
+            write_ends: VecDeque::new(),
             holder: None,
         }
     }
@@ -185,9 +193,8 @@ impl SolidDisk {
         let bytes = request.blocks * 512;
         let (sent, length) = channel.transfer(start, bytes, time_of(bytes, model.link_rate));
         self.controller_free = (sent + length).max(start + model.write_command);
-        let is_sequential = request.lba == self.write_end;
-        self.write_end = request.lba + request.blocks;
-        let drain = self.drain_time(bytes, is_sequential, start);
+        let scattered = if self.goes_on(request) { 0 } else { bytes.min(SCATTERED) };
+        let drain = self.drain_time(bytes, scattered, start);
         self.drained = self.drained.max(start) + drain;
         // There is room once all but a buffer's worth has been drained.
         let ahead =
@@ -197,10 +204,22 @@ impl SolidDisk {
         (sent + length + model.write_accept).max(room)
     }
 
+    /// Whether a write goes on about where one before it ended: several writers in order are told apart.
+    fn goes_on(&mut self, request: &Request) -> bool {
+        let run = self.write_ends.iter().position(|end| end.abs_diff(request.lba) <= NEAR);
+        let end = run.and_then(|run| self.write_ends.remove(run));
+        if self.write_ends.len() == STREAMS {
+            self.write_ends.pop_front();
+        }
+        self.write_ends.push_back((request.lba + request.blocks).max(end.unwrap_or(0)));
+        run.is_some()
+    }
+
     /// How long the flash takes for a write, and what of the fast cells that uses up.
-    fn drain_time(&mut self, bytes: u64, is_sequential: bool, now: Nanos) -> Nanos {
+    fn drain_time(&mut self, bytes: u64, scattered: u64, now: Nanos) -> Nanos {
         let model = &self.model;
-        let amplification = if is_sequential { 1.0 } else { model.amplification.max(1.0) };
+        let more = (model.amplification.max(1.0) - 1.0) * scattered as f64 / bytes.max(1) as f64;
+        let amplification = 1.0 + more;
         // An idle disk moves what is in fast cells to the others.
         let idle = now.since(self.fast_at.max(self.drained)).0 as f64 / 1e9;
         self.fast_used = (self.fast_used - idle * model.slow_rate as f64).max(0.0);

@@ -56,6 +56,31 @@ fn random_writes_of_a_server_disk_are_amplified() {
 }
 
 #[test]
+fn two_writers_in_order_and_large_scattered_writes_are_hardly_amplified() {
+    let model = builtin::get("ssd-nvme-server").unwrap().unwrap().build().unwrap();
+    let half = model.blocks() / 2;
+    // Each writer goes on where it was; between them goes a page that is written again and again.
+    let place = |tag: u64| match tag % 3 {
+        2 => (model.blocks() - 8, 8),
+        writer => (writer * half + tag / 3 * 2048, 2048),
+    };
+    let (mut disk, mut channel) = (model.disk(), Channel::unbounded());
+    let (mut now, mut bytes) = (Nanos::ZERO, 0);
+    for tag in 0..12_000 {
+        let (lba, blocks) = place(tag);
+        disk.submit(Request { tag, op: Op::Write, lba, blocks }, now, &mut channel);
+        bytes += blocks * 512;
+        now = disk.next_event(&channel).expect("a command is under way");
+        while disk.poll(now, &mut channel).is_some() {}
+    }
+    let two = bytes as f64 / (now.0 as f64 / 1e9);
+    let (_, one) = rates("ssd-nvme-server", Op::Write, 1, 2048, 8_000, false);
+    assert!((0.9..1.05).contains(&(two / one)), "{two} and {one}");
+    let (_, large) = rates("ssd-nvme-server", Op::Write, 4, 32_768, 500, true);
+    assert!((0.7..1.0).contains(&(large / one)), "{large} and {one}");
+}
+
+#[test]
 fn a_flush_waits_for_the_buffer_unless_its_power_is_backed() {
     let flush = |name: &str| {
         let model = builtin::get(name).unwrap().unwrap().build().unwrap();
