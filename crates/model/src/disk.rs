@@ -2,7 +2,7 @@
 
 use crate::Nanos;
 use crate::channel::Channel;
-use crate::hard::{HardDisk, HardDiskModel};
+use crate::hard::{HardDisk, HardDiskModel, WriteCache};
 use crate::request::{Completion, Request};
 use crate::solid::{SolidDisk, SolidDiskModel};
 use std::sync::Arc;
@@ -23,6 +23,16 @@ impl DiskModel {
         match self {
             Self::Hard(model) => model.blocks(),
             Self::Solid(model) => model.blocks,
+        }
+    }
+
+    /// Bytes of writes that wait in its buffer at most.
+    #[must_use]
+    pub fn write_cache(&self) -> u64 {
+        match self {
+            Self::Hard(model) if model.write_cache == WriteCache::Off => 0,
+            Self::Hard(model) => model.cache.dirty_blocks_max * 512,
+            Self::Solid(model) => model.buffer_bytes,
         }
     }
 

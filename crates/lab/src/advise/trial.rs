@@ -109,15 +109,15 @@ pub(super) fn rebuild_hours(
             continue;
         }
         let onto = candidate.spare.unwrap_or(disk);
-        let time = course_time(PLACES, |from| {
+        let write_cache = question.disks[onto].model.write_cache();
+        let time = course_time(PLACES, write_cache, |from| {
             let state = State::Rebuilt { lost: disk, onto, from };
             Bench::new(&question.disks).array(array, level, question, state)
         })?;
-        // It must be finite whatever happens: safety would take a disk for never rebuilt.
-        hours += time.map_or_else(
-            || risk::least_hours_of(array, &question.disks, disk, onto),
-            |time| time.0 as f64 / 3.6e12,
-        );
+        // Its places were tried with fast cells free. And it must be finite whatever happens: safety would take a disk
+        // for never rebuilt.
+        let least = risk::least_hours_of(array, &question.disks, disk, onto);
+        hours += time.map_or(least, |time| (time.0 as f64 / 3.6e12).max(least));
     }
     Ok(hours)
 }

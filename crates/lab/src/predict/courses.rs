@@ -76,9 +76,15 @@ impl Course {
 impl CourseJob<'_> {
     pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> CourseDone {
         let state = self.course.state(self.array);
-        course_time(PLACES, |from: Sector| {
-            Machine::with_course(plan, drives, self.array, &state, self.round, from)
-        })
+        let write_cache = drives.write_cache(plan, &self.array.disks(), self.round);
+        let make = |from| Machine::with_course(plan, drives, self.array, &state, self.round, from);
+        let time = course_time(PLACES, write_cache, make)?;
+        let target = self.array.members.last().filter(|_| self.course == Course::Rebuild);
+        let (Some(time), Some(Leg::Disk(name))) = (time, target) else { return Ok(time) };
+        // Its places were tried with the fast cells of solid-state disks free.
+        let component = make(Sector(0))?.geometry().component();
+        let least_h = drives.fill_hours(plan, name, component, self.round);
+        Ok(Some(time.max(Nanos((least_h * 3.6e12) as u64))))
     }
 }
 

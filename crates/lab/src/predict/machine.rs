@@ -9,6 +9,7 @@ use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::profile::{Kind, Profile, Reliability};
 use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::{Rack, SharedRack, Window};
+use lapstrake_model::safety::{Part, rebuild_hours};
 use lapstrake_model::{
     Channel, Completion, ControllerConfig, ControllerUnit, DiskModel, Nanos, Processor,
     ProcessorProfile, Request, UnitLevel, Volume,
@@ -226,6 +227,22 @@ impl Drives {
             _ => profile.drawn(self.draw_seed(round) ^ hash(&profile.name)).reliability(),
         };
         (reliability, self.models[0][&profile.name].blocks())
+    }
+
+    /// Bytes that the largest write cache of some disks holds, as one draw has it.
+    pub(super) fn write_cache(&self, plan: &Plan, names: &[&str], round: u32) -> u64 {
+        let disks = names.iter().filter_map(|name| plan.disk(name));
+        let models = &self.models[round as usize];
+        let model = |disk: &Disk| &models[&self.drives[&drive_of(disk)].profile.name];
+        disks.map(|disk| model(disk).write_cache()).max().unwrap_or(0)
+    }
+
+    /// Hours that writing so much of a disk takes at the least.
+    pub(super) fn fill_hours(&self, plan: &Plan, name: &str, size: Sectors, round: u32) -> f64 {
+        let Some(disk) = plan.disk(name) else { return 0.0 };
+        let Ok(Extent { drive, first, .. }) = self.extent(disk) else { return 0.0 };
+        let model = self.models[round as usize][&self.drives[&drive].profile.name].clone();
+        rebuild_hours(&Part { model, first, blocks: size.0 }, &[], f64::INFINITY)
     }
 
     fn is_rotational(&self, drive: &str) -> bool {

@@ -48,7 +48,12 @@ impl Part {
                 rate.min(512e12 / disk.block_ps.max(1) as f64)
             }
             DiskModel::Solid(disk) => {
-                let rate = if is_write { disk.slow_rate } else { disk.read_rate };
+                let is_fast = (self.blocks as f64 * place * 512.0) < disk.fast_bytes as f64;
+                let rate = match (is_write, is_fast) {
+                    (true, true) => disk.fast_rate,
+                    (true, false) => disk.slow_rate,
+                    (false, _) => disk.read_rate,
+                };
                 rate.min(disk.link_rate).max(1) as f64
             }
         }

@@ -7,8 +7,11 @@ use super::ArrayVolume;
 use lapstrake_geometry::Sector;
 use lapstrake_model::{Nanos, Volume};
 
-/// How long a course runs into its stride before its speed is taken.
+/// How long a course runs into its stride before its speed is looked at.
 const RUN_UP: Nanos = Nanos(250_000_000);
+/// How much faster what is read may be than what is written, in bytes a second: where its speed speaks for its part of a
+/// long way, write caches have to be full before.
+const SURPLUS: u64 = 64_000_000;
 /// Over how long its speed is taken.
 const LENGTH: Nanos = Nanos(1_000_000_000);
 /// A course that takes no longer than about this for each place is lived through: behind the middle of the last place
@@ -16,27 +19,32 @@ const LENGTH: Nanos = Nanos(1_000_000_000);
 const SHORT_S: f64 = 3.0;
 
 /// How long the first course of an array takes, from its beginning to its end, by its speed at `places` places (one at
-/// least). `make` makes the array with its course at a sector: 0, and multiples of a mebibyte. None: it has no course,
-/// or one that does not move.
+/// least). `make` makes the array with its course at a sector: 0, and multiples of a mebibyte. `write_cache`: bytes
+/// that a member's holds at most. None: it has no course, or one that does not move.
 ///
 /// # Errors
 /// Those of `make`.
 pub fn course_time<E>(
     places: u32,
+    write_cache: u64,
     mut make: impl FnMut(Sector) -> Result<ArrayVolume, E>,
 ) -> Result<Option<Nanos>, E> {
     let mut whole = make(Sector(0))?;
     let Some(end) = whole.progress().map(|progress| progress.end.0 as f64) else { return Ok(None) };
     let places = places.max(1);
     let short = SHORT_S * f64::from(places);
-    if speed(&mut whole).is_none_or(|speed| end <= speed * short) {
+    let Some(first) = speed(&mut whole, RUN_UP).filter(|speed| end > speed * short) else {
         return Ok(lived_through(&mut whole, end, 4.0 * short));
-    }
+    };
+    let fills = Nanos(write_cache.saturating_mul(1_000_000_000) / SURPLUS);
+    // Half of a place is what the last one has.
+    let half_s = end / first / f64::from(places) / 2.0;
+    let run_up = (RUN_UP + fills).min(Nanos((half_s / 1.2 * 1e9) as u64).since(LENGTH));
     let mut seconds = 0.0;
     for place in 0..places {
         let middle = end * (2.0 * f64::from(place) + 1.0) / (2.0 * f64::from(places));
         let at = Sector(middle as u64 / 2048 * 2048);
-        let Some(speed) = speed(&mut make(at)?) else { return Ok(None) };
+        let Some(speed) = speed(&mut make(at)?, run_up) else { return Ok(None) };
         seconds += end / f64::from(places) / speed;
     }
     Ok(Some(Nanos((seconds * 1e9) as u64)))
@@ -53,10 +61,10 @@ fn lived_through(array: &mut ArrayVolume, end: f64, long: f64) -> Option<Nanos> 
 }
 
 /// Sectors a second of an array's course, where it is; none if it ends before.
-fn speed(array: &mut ArrayVolume) -> Option<f64> {
-    let _ = array.poll(RUN_UP);
+fn speed(array: &mut ArrayVolume, run_up: Nanos) -> Option<f64> {
+    let _ = array.poll(run_up);
     let from = array.progress()?.done.0;
-    let _ = array.poll(RUN_UP + LENGTH);
+    let _ = array.poll(run_up + LENGTH);
     let to = array.progress()?.done.0;
     (to > from).then(|| (to - from) as f64 * 1e9 / LENGTH.0 as f64)
 }

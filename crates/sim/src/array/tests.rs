@@ -326,7 +326,7 @@ fn the_time_of_a_rebuild_by_its_speed_at_places_is_that_which_it_takes() {
         let seats = vec![Seat::InSync(leg(0)), Seat::Recovering(leg(1), from)];
         ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor()))
     };
-    let told = course_time(3, make).unwrap().unwrap();
+    let told = course_time(3, 0, make).unwrap().unwrap();
     let mut lived = make(Sector(0)).unwrap();
     let _ = lived.poll(Nanos(200 * SECOND));
     let [(_, SyncEnd::Done, at)] = lived.ended() else { panic!("{:?}", lived.ended()) };
