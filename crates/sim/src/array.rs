@@ -235,6 +235,8 @@ impl ArrayVolume {
     fn work(&mut self, at: Nanos) {
         let mut clock = at;
         let now = time(at);
+        // What comes together comes over the same threads and calls.
+        let mut front = self.prices.front;
         while let Some((came, incoming)) = self.inbox.pop_front() {
             let is_metadata =
                 matches!(incoming, Incoming::Command(Command::Meta(_) | Command::DeskFlush(_)));
@@ -249,7 +251,7 @@ impl ArrayVolume {
                     }
                     clock += match asked {
                         Asked::Page(_) => self.prices.restored_page(),
-                        _ => self.prices.request(&request),
+                        _ => std::mem::take(&mut front) + self.prices.request(&request),
                     };
                     self.take_in(request, asked, now);
                 }

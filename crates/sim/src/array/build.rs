@@ -77,7 +77,7 @@ pub struct ArrayConfig {
     pub processor: Processor,
     /// What a page of parity work costs besides, for those who work in pages (md).
     pub page: Nanos,
-    /// What a request costs on its way here and back, besides.
+    /// What requests that come together cost on their way here and back, besides.
     pub front: Nanos,
     /// How often its data are copied on that way.
     pub copies: u64,

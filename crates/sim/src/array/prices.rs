@@ -16,7 +16,7 @@ impl Prices {
     /// A request from its coming to its answer, without what follows from it.
     pub(super) fn request(&self, request: &Request) -> Nanos {
         let bytes = if request.op == Op::Flush { 0 } else { request.blocks * 512 };
-        self.processor.request + self.front + self.processor.copy(bytes * self.copies)
+        self.processor.request + self.processor.copy(bytes * self.copies)
     }
 
     /// A page that is restored for a read, what is done for the others' pages and parity aside.
