@@ -231,7 +231,8 @@ impl Server<'_> {
             made.keep();
         }
         self.announce();
-        let asker = wait(&events, captive.as_ref(), self.fronts.has_sockets());
+        let may_end = || !self.fronts.has_sockets() && !self.ends_for_good();
+        let asker = wait(&events, captive.as_ref(), &may_end);
         let status = captive.map(Captive::end);
         let name = self.name.clone();
         match (status, self.finish(control, asker, &events)) {
@@ -302,6 +303,23 @@ impl Server<'_> {
         }
         // Whoever started the server may not read what it says.
         let _ = print::try_print(format_args!("{text}"));
+    }
+
+    /// Whether something that is served is gone for good with the server, so that only who says so ends it.
+    fn ends_for_good(&self) -> bool {
+        let lost = self.array.handle().deleted();
+        let what = match lost.overlay {
+            Some(overlay) => overlay,
+            None if lost.is_end => lost.paths.join(", "),
+            None => return false,
+        };
+        let name = &self.name;
+        self.log.say(&format!(
+            "unmounted, but the server does not end: {what} was deleted or spoiled, and is gone for good with it; if \
+             the array has redundancy, `lapstrake add` spares and `lapstrake replace` such members; `lapstrake stop \
+             {name} --force` gives the data up"
+        ));
+        true
     }
 
     /// Stops the array, gives up every name, and then tells those who asked.
@@ -431,14 +449,14 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
 fn wait(
     events: &Receiver<Event>,
     captive: Option<&Captive>,
-    has_sockets: bool,
+    may_end_unmounted: &dyn Fn() -> bool,
 ) -> Option<Sender<bool>> {
     let mut asker = None;
     loop {
         match (events.recv(), captive) {
             (Ok(Event::Ended) | Err(_), _) | (Ok(Event::Signal(_)), None) => return asker,
             (Ok(Event::Stop(sender)), None) => return Some(sender),
-            (Ok(Event::Unmounted), None) if !has_sockets => return asker,
+            (Ok(Event::Unmounted), None) if may_end_unmounted() => return asker,
             (Ok(Event::Unmounted), _) => {}
             // The command ends first, so that it does not lose its device.
             (Ok(Event::Signal(signal)), Some(captive)) => captive.signal(signal),

@@ -56,7 +56,8 @@ pub fn run(args: &Args) -> Outcome {
         let next = match reply["is_end"] == true {
             true => "the array cannot be started again",
             false => {
-                "the array lacks them (serve --degraded starts it); `lapstrake add` gives it others"
+                "the array lacks them (serve --degraded starts it; if one was its journal, --force \
+                 --without-journal); `lapstrake add` gives it other members"
             }
         };
         let paths = deleted.join(", ");

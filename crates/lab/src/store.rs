@@ -43,6 +43,9 @@ pub struct Store {
     db: Connection,
 }
 
+/// What is wrong with a store that has more than this version knows of.
+const LATER: &str = "written by a later version of Lapstrake";
+
 impl Store {
     /// Opens a store for writing, and makes it if it is not there.
     ///
@@ -50,6 +53,15 @@ impl Store {
     /// If it cannot be opened or made, or is none, or one of a later version.
     pub fn open(path: &Path) -> Result<Self, LabError> {
         let mut db = Connection::open(path).map_err(|error| bad(path, &error))?;
+        db.busy_timeout(BUSY)?;
+        let refuse = |why: &str| Err(LabError::BadStore { path: path.into(), why: why.into() });
+        let has_others = "SELECT count(*) > 0 FROM sqlite_schema WHERE (SELECT user_version FROM pragma_user_version) = 0";
+        if db.query_row(has_others, [], |row| row.get(0)).map_err(|error| bad(path, &error))? {
+            return refuse("another program's database");
+        }
+        if MIGRATIONS.pending_migrations(&db).map_err(|error| bad(path, &error))? < 0 {
+            return refuse(LATER);
+        }
         prepare(&db).map_err(|error| bad(path, &error))?;
         MIGRATIONS.to_latest(&mut db).map_err(|error| bad(path, &error))?;
         Ok(Self { db })
@@ -84,7 +96,7 @@ impl Store {
                     "written by an earlier version of Lapstrake, or no store; `lapstrake lab import` or `run` bring \
                         a store up to date"
                 }
-                _ => "written by a later version of Lapstrake",
+                _ => LATER,
             };
             return Err(LabError::BadStore { path: path.into(), why: why.into() });
         }

@@ -45,6 +45,37 @@ fn the_array_is_a_file_until_the_stop() {
     assert!(lab.read("out")[12345..][..bytes.len()] == bytes);
 }
 
+/// What would be lost: all that a deleted member of a RAID0 holds, which only the server has still.
+#[test]
+fn an_unmount_does_not_end_what_would_be_gone_with_it() {
+    if !fuse_or_say("unmounting what is deleted") {
+        return;
+    }
+    if !installed("umount") {
+        return not_run("unmounting what is deleted", "umount is not installed");
+    }
+    let lab = Lab::new(&[32, 32]);
+    lab.run("create data -l0 -c64 m0 m1").ok();
+    let mut server = lab.serve("m0 m1 --fuse data.raw");
+    std::fs::remove_file(lab.path("m1")).unwrap();
+    let refused = lab.run("stop data");
+    assert!(refused.code == 1 && refused.err.contains("it serves on"), "{refused:?}");
+    unmount(&lab);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let refused = lab.run("stop data");
+    assert!(refused.code == 1 && refused.err.contains("it serves on"), "{refused:?}");
+    lab.run("stop data --force").ok();
+    let (code, said) = server.end();
+    assert!(code == 0 && said.contains("unmounted, but the server does not end: "), "{said}");
+}
+
+fn unmount(lab: &Lab) {
+    let by_hand = lab.other("umount data.raw").unwrap();
+    if by_hand.code != 0 {
+        lab.other("fusermount3 -u data.raw").unwrap().ok();
+    }
+}
+
 #[test]
 fn an_unmount_by_hand_is_a_stop() {
     if !fuse_or_say("unmounting by hand") {
@@ -55,11 +86,7 @@ fn an_unmount_by_hand_is_a_stop() {
     }
     let lab = three();
     let mut server = lab.serve("m0 m1 m2 --fuse data.raw");
-    let mut by_hand = lab.other("umount data.raw").unwrap();
-    if by_hand.code != 0 {
-        by_hand = lab.other("fusermount3 -u data.raw").unwrap();
-    }
-    by_hand.ok();
+    unmount(&lab);
     assert_eq!(server.end().0, 0);
 }
 

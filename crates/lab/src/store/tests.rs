@@ -112,9 +112,19 @@ fn what_is_no_store_or_a_later_one_is_left_alone() {
 
     std::fs::remove_file(&path).unwrap();
     Store::open(&path).unwrap().db.pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(Store::open(&path), Err(LabError::BadStore { .. })));
-    let error = Store::open_to_read(&path).unwrap_err().to_string();
-    assert!(error.contains("later version"), "{error}");
+    for opened in [Store::open(&path), Store::open_to_read(&path)] {
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains("later version"), "{error}");
+    }
+
+    std::fs::remove_file(&path).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE t (a)").unwrap();
+    drop(other);
+    let before = std::fs::read(&path).unwrap();
+    let error = Store::open(&path).unwrap_err().to_string();
+    assert!(error.contains("another program's"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
 #[test]
