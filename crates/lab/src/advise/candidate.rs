@@ -3,6 +3,7 @@
 use super::Disk;
 use crate::report::units::bytes;
 use crate::safety::{self, Slot};
+use lapstrake_device::quoted_path;
 use lapstrake_geometry::size::Sizing;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
 use lapstrake_model::safety::Group;
@@ -137,10 +138,11 @@ impl Array {
         }
         for part in self.parts.iter().chain(spare) {
             let disk = &disks[part.disk];
-            words += &format!(" {}", disk.name);
+            let mut member = disk.name.clone();
             if part.first > 0 || part.sectors < disk.sectors {
-                words += &format!("@{}M+{}M", part.first / 2048, part.sectors / 2048);
+                member += &format!("@{}+{}", size_word(part.first), size_word(part.sectors));
             }
+            words += &format!(" {}", quoted_path(member));
         }
         Some(words)
     }
@@ -248,6 +250,15 @@ impl Candidate {
             commands.push(format!("# then a {level} of these {count} arrays, or LVM over them"));
         }
         commands
+    }
+}
+
+/// So many sectors as a member's window has them: exactly.
+fn size_word(sectors: u64) -> String {
+    match sectors {
+        _ if sectors.is_multiple_of(2048) => format!("{}M", sectors / 2048),
+        _ if sectors.is_multiple_of(2) => format!("{}K", sectors / 2),
+        _ => (sectors * 512).to_string(),
     }
 }
 

@@ -266,3 +266,21 @@ fn six_unlike_disks_have_an_answer() {
     assert_eq!(advice.notes, [""; 0]);
     assert!(advice.tried.len() > 12 && advice.choice.runners_up.len() == 3);
 }
+
+#[test]
+fn commands_name_windows_to_the_sector_and_are_quoted() {
+    let mut disks = disks(&["hdd-4tb", "hdd-8tb-shingled"]);
+    disks[1].name = "b ig".into();
+    let sectors = disks[0].sectors;
+    assert!(!sectors.is_multiple_of(2048));
+    let part = |disk| candidate::Part { disk, first: 0, sectors };
+    let array = candidate::Array {
+        level: Some(Level::Raid1),
+        layout: None,
+        chunk: None,
+        parts: vec![part(0), part(1)],
+    };
+    let commands = Candidate::one(array).commands(&disks);
+    let second = format!("'b ig@0M+{}K'", sectors / 2);
+    assert!(commands[0].ends_with(&format!("{} {second}", disks[0].name)), "{commands:?}");
+}
