@@ -146,7 +146,13 @@ pub(crate) fn page_to_come(to: Option<&Path>) -> Result<(), Failure> {
         )));
     }
     let beside = beside(path);
-    let tried = std::fs::write(&beside, "").and_then(|()| std::fs::remove_file(&beside));
+    let options = || std::fs::File::options().write(true).clone();
+    let tried = match options().create_new(true).open(&beside) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            options().open(&beside).map(drop)
+        }
+        made => made.and_then(|_| std::fs::remove_file(&beside)),
+    };
     tried.map_err(|error| {
         let why =
             format!("{}: {error}: it could not be written; nothing was begun", path.display());

@@ -308,16 +308,18 @@ impl Server<'_> {
     /// Whether something that is served is gone for good with the server, so that only who says so ends it.
     fn ends_for_good(&self) -> bool {
         let lost = self.array.handle().deleted();
-        let what = match lost.overlay {
-            Some(overlay) => overlay,
-            None if lost.is_end => lost.paths.join(", "),
+        let (what, next) = match lost.overlay {
+            Some(overlay) => (overlay, ""),
+            None if lost.is_end => (
+                lost.paths.join(", "),
+                "if the array has redundancy, `lapstrake add` spares and `lapstrake replace` such members; ",
+            ),
             None => return false,
         };
         let name = &self.name;
         self.log.say(&format!(
-            "unmounted, but the server does not end: {what} was deleted or spoiled, and is gone for good with it; if \
-             the array has redundancy, `lapstrake add` spares and `lapstrake replace` such members; `lapstrake stop \
-             {name} --force` gives the data up"
+            "unmounted, but the server does not end: {what} was deleted or spoiled, and is gone for good with it; {next}\
+             `lapstrake stop {name} --force` gives the data up"
         ));
         true
     }

@@ -364,6 +364,11 @@ impl Member {
         self.overlay_part()?.file_loss()
     }
 
+    /// Whether the file of the overlay that takes its writes was found cut off.
+    pub fn has_cut_overlay(&self) -> bool {
+        self.overlay_part().is_some_and(overlay::Part::is_cut_off)
+    }
+
     /// Whether a write makes its file longer if that has become shorter.
     pub(crate) fn grows(&self) -> bool {
         matches!(self.store, Store::File(_)) && !self.is_block && self.writable()
@@ -392,7 +397,7 @@ impl Member {
         } else {
             probe::file_len(file.as_fd())
         };
-        len.is_some_and(|len| len < self.file_len)
+        self.cut_off.load(Ordering::Relaxed) || len.is_some_and(|len| len < self.file_len)
     }
 
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {

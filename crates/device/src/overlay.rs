@@ -12,7 +12,8 @@
 //! that overlap in time are of either, as on any member. A full file system fails the write (`ENOSPC`).
 //!
 //! The file is longer than what it holds, so that no write makes it as long as it was once it has been cut off, which
-//! would give zeroes for what was lost. One that is found shorter takes no more writes, and gives what is still in it.
+//! would give zeroes for what was lost. One that is found shorter takes no more writes, gives what is still in it, and is
+//! marked, so that nobody takes it again.
 //!
 //! [`Access::ReadOnly`]: crate::Access::ReadOnly
 
@@ -28,7 +29,7 @@ use crate::member::{Access, BOUNCE_ALIGN, Bounce, Member};
 use crate::op::IoVec;
 use crate::probe;
 use crate::raw::errno;
-use format::{BLOCK, HEADER_MAX};
+use format::{BLOCK, CUT_OFF, HEADER_MAX};
 use map::{Map, Place, Run};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -82,7 +83,7 @@ pub(crate) struct Overlay {
 pub enum FileLoss {
     /// Deleted: what was written is gone when it is closed.
     Deleted,
-    /// Its beginning was overwritten or cut off: what was written cannot be found in it any more.
+    /// Its beginning was overwritten: what was written cannot be found in it any more.
     Spoiled,
     /// It became shorter: some of what was written is gone.
     CutOff,
@@ -272,14 +273,19 @@ impl Part {
     /// What became of the file, if it cannot be used again once it is closed.
     pub(crate) fn file_loss(&self) -> Option<FileLoss> {
         let file = &self.overlay.file;
-        if probe::link_count(file.as_fd()) == Some(0) {
-            return Some(FileLoss::Deleted);
-        }
         if self.overlay.look().is_err() {
             return Some(FileLoss::CutOff);
         }
+        if probe::link_count(file.as_fd()) == Some(0) {
+            return Some(FileLoss::Deleted);
+        }
         let header = file.metadata().and_then(|meta| read_header(file, meta.len()));
         header.is_ok_and(|header| header.is_err()).then_some(FileLoss::Spoiled)
+    }
+
+    /// Whether the file was found cut off.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.overlay.cut.get().is_some()
     }
 
     /// Does it now: bytes moved (0 where none move), or `-errno`. The range lies within the member.
@@ -413,7 +419,7 @@ impl Part {
         iov.extend(piece);
         iov.push(tail.iov());
         iov.retain(|v| v.len > 0);
-        self.overlay.make_room((*next + run.len) * BLOCK);
+        self.overlay.make_room((*next + run.len) * BLOCK)?;
         // SAFETY: passed on to the caller; head and tail are ours.
         unsafe { pwrite(self.overlay.file.as_raw_fd(), iov, *next * BLOCK)? };
         self.overlay.end.fetch_max((*next + run.len) * BLOCK, Ordering::AcqRel);
@@ -553,17 +559,25 @@ impl Overlay {
     fn look(&self) -> Result<(), Errno> {
         // In this order: it grows before `end` does.
         let end = self.end.load(Ordering::Acquire);
-        if let Some(len) = probe::file_len(self.file.as_fd()).filter(|len| *len < end) {
-            let _ = self.cut.set(len);
+        if let Some(len) = probe::file_len(self.file.as_fd()).filter(|len| *len < end)
+            && self.cut.set(len).is_ok()
+        {
+            // Once a write under way has made it longer again, nobody could tell holes from what was lost.
+            let _ = self.file.write_all_at(CUT_OFF, 0);
         }
         if self.cut.get().is_some() { Err(libc::EIO) } else { Ok(()) }
     }
 
     /// After a read: whether what was read can be what was written there. Of a file that was cut off, and perhaps made
-    /// longer again by a write that was under way, holes are not.
+    /// longer again by a write that was under way, holes are not, even those that were made on purpose.
     fn look_at(&self, at: u64, len: u64) -> Result<(), Errno> {
         if self.look().is_ok() {
             return Ok(());
+        }
+        // What a page that was cut in two has behind that place is no hole.
+        let cut = self.cut.get().map_or(0, |cut| cut / BLOCK * BLOCK);
+        if at < cut + BLOCK && cut < at + len {
+            return Err(libc::EIO);
         }
         // SAFETY: integers only.
         let hole = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, libc::SEEK_HOLE) };
@@ -572,14 +586,17 @@ impl Overlay {
     }
 
     /// Makes the file longer than it has to be for data up to `end`, if it can be: else it ends there.
-    fn make_room(&self, end: u64) {
+    fn make_room(&self, end: u64) -> Result<(), Errno> {
         if end < self.end.load(Ordering::Acquire) {
-            return;
+            return Ok(());
         }
+        // Making it longer hides a cut before it, but for one in this very moment.
+        self.look()?;
         let longer = end.next_multiple_of(AHEAD) + AHEAD;
         if self.file.set_len(longer).is_ok() {
             self.end.store(longer, Ordering::Release);
         }
+        Ok(())
     }
 
     fn punch(&self, first: u64, len: u64) -> Result<(), Errno> {
@@ -611,16 +628,6 @@ impl Overlay {
 
     fn map_mut(&self) -> RwLockWriteGuard<'_, Map> {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Overlay {
-    /// Takes back what was still written behind the place where the file was cut off, so that nobody takes what is
-    /// missing for zeroes: entries beyond the file's end are refused.
-    fn drop(&mut self) {
-        if let Some(len) = self.cut.get() {
-            let _ = self.file.set_len(*len);
-        }
     }
 }
 

@@ -309,18 +309,19 @@ fn an_overlay_that_becomes_shorter_gives_no_zeroes_and_is_refused() {
         let whole = path.metadata().unwrap().len();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(whole / 2).unwrap();
-        // It would make the file longer again.
+        // As a write does that was under way.
+        file.set_len(whole - 4096).unwrap();
+        // It would make the file longer still.
         assert_eq!(caller.write(1, 0, &[8; 4096], false), -libc::EIO);
         assert_eq!(caller.read(0, 5 * len, 4096), Err(-libc::EIO));
         assert_eq!(caller.call(Op::Flush { member: 1 }), -libc::EIO);
-        // As a write does that was under way.
         file.set_len(2 * whole).unwrap();
         assert_eq!(caller.read(0, 5 * len, 4096), Err(-libc::EIO));
         assert_eq!(caller.read(0, 0, 4096).unwrap(), [7; 4096]);
         assert_eq!(caller.read(1, 4096, 4096).unwrap(), model[1][4096..8192]);
         drop(caller);
         let error = refused(&path, vec![base(&specs[0], 1), base(&specs[1], 2)]);
-        assert!(error.to_string().contains("it was cut short"), "{error}");
+        assert!(error.to_string().contains("it was cut off while it was served"), "{error}");
     }
 }
 

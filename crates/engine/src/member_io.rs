@@ -101,10 +101,11 @@ impl Shard {
         }
     }
 
-    /// The request that an I/O in flight is a part of.
+    /// The request that an I/O in flight is a part of, if it fails with it.
     pub(crate) fn request_of(&self, id: IoId) -> Option<u32> {
-        match self.ios.get(id.0 as usize)?.owner {
-            Owner::Request(key) => Some(key),
+        let io = self.ios.get(id.0 as usize)?;
+        match io.owner {
+            Owner::Request(key) if io.kind != IoKind::Discard => Some(key),
             _ => None,
         }
     }

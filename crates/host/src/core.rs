@@ -15,7 +15,6 @@ use crate::{
     runs::{COMPLAINTS_NS, PLACES_NS, Run, Runs},
     status::{Counters, Log, MemberWork},
 };
-use lapstrake_device::overlay::FileLoss;
 use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
     Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Order, Reply, Request,
@@ -630,9 +629,7 @@ impl Core {
     /// Whether an operation ended so since the overlay's file cannot grow, or was cut off.
     pub(crate) fn has_lost_overlay(&self, device: usize, result: i32) -> bool {
         let member = self.queue.member(device).filter(|member| member.is_overlaid());
-        member.is_some_and(|member| {
-            lacks_room(result) || result < 0 && member.overlay_loss() == Some(FileLoss::CutOff)
-        })
+        member.is_some_and(|member| lacks_room(result) || result < 0 && member.has_cut_overlay())
     }
 
     /// Tells what became of a client, and why; of how many more it did is told later.
@@ -749,7 +746,7 @@ fn named(device: &Member) -> String {
 
 /// Why an operation of a device failed.
 fn failure(device: &Member, result: i32) -> String {
-    if device.is_short() || device.overlay_loss() == Some(FileLoss::CutOff) {
+    if device.is_short() || device.has_cut_overlay() {
         return "its file has become shorter".to_owned();
     }
     std::io::Error::from_raw_os_error(-result).to_string()

@@ -55,7 +55,8 @@ impl Store {
         let mut db = Connection::open(path).map_err(|error| bad(path, &error))?;
         db.busy_timeout(BUSY)?;
         let refuse = |why: &str| Err(LabError::BadStore { path: path.into(), why: why.into() });
-        let has_others = "SELECT count(*) > 0 FROM sqlite_schema WHERE (SELECT user_version FROM pragma_user_version) = 0";
+        let has_others = "SELECT count(*) > 0 AND (sum(name = 'experiment') = 0 OR
+             (SELECT user_version FROM pragma_user_version) = 0) FROM sqlite_schema";
         if db.query_row(has_others, [], |row| row.get(0)).map_err(|error| bad(path, &error))? {
             return refuse("another program's database");
         }

@@ -40,6 +40,8 @@ const BASES_MAX: usize = 4096;
 pub(super) const HEADER_MAX: u64 = (HEAD + BASES_MAX * RECORD).next_multiple_of(4096) as u64;
 
 const MAGIC: &[u8; 16] = b"LapstrakeOverlay";
+/// In its place once the file was cut off while it was served.
+pub(super) const CUT_OFF: &[u8; 16] = b"LapstrakeCut-off";
 const VERSION: u32 = 1;
 const HEAD: usize = 64;
 const RECORD: usize = 64;
@@ -62,6 +64,11 @@ pub enum FormatError {
     /// Something else.
     #[error("it is not an overlay file")]
     Magic,
+    /// Cut off while it was served.
+    #[error(
+        "it was cut off while it was served, and some of what it held is gone; give a whole copy of it if there is one"
+    )]
+    CutOff,
     /// From another version.
     #[error("its version is {0}, and only {VERSION} is known")]
     Version(u32),
@@ -122,6 +129,9 @@ impl Header {
     /// # Errors
     /// [`FormatError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
+        if bytes.starts_with(CUT_OFF) {
+            return Err(FormatError::CutOff);
+        }
         if bytes.len() < MAGIC.len() || bytes[..MAGIC.len()] != MAGIC[..] {
             return Err(FormatError::Magic);
         }

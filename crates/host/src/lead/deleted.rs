@@ -46,10 +46,9 @@ impl Lead {
         self.overlay_loss = devices.find_map(|device| device.overlay_loss());
         let (what, rest) = match self.overlay_loss {
             Some(FileLoss::Deleted) => ("the overlay's file was deleted", "the array"),
-            Some(FileLoss::Spoiled) => (
-                "the beginning of the overlay's file was cut off or written over",
-                "what can still be read",
-            ),
+            Some(FileLoss::Spoiled) => {
+                ("the beginning of the overlay's file was written over", "what can still be read")
+            }
             Some(FileLoss::CutOff) => (
                 "the overlay's file became shorter: no more is written to it",
                 "what can still be read",

@@ -200,6 +200,12 @@ impl Lead {
     /// Why nothing can be changed any more.
     pub(super) fn cannot_change(&self) -> String {
         let (why, next) = match self.loss {
+            Some(loss) if self.overlay_loss.is_some() => {
+                let (why, next) = (self.what_broke(loss), self.after_loss(loss));
+                return format!(
+                    "nothing can be put on record any more: {why}; nothing was changed; {next}"
+                );
+            }
             Some(loss) => (self.what_broke(loss), self.after_loss(loss)),
             None => ("a member could not flush at the end".into(), "start it again"),
         };

@@ -233,8 +233,11 @@ impl Drives {
     pub(super) fn write_cache(&self, plan: &Plan, names: &[&str], round: u32) -> u64 {
         let disks = names.iter().filter_map(|name| plan.disk(name));
         let models = &self.models[round as usize];
-        let model = |disk: &Disk| &models[&self.drives[&drive_of(disk)].profile.name];
-        disks.map(|disk| model(disk).write_cache()).max().unwrap_or(0)
+        let held = |disk: &Disk| {
+            let own = models[&self.drives[&drive_of(disk)].profile.name].write_cache();
+            own + controller_of(plan, disk).map_or(0, |controller| cache_share(plan, controller))
+        };
+        disks.map(held).max().unwrap_or(0)
     }
 
     /// Hours that writing so much of a disk takes at the least.
@@ -395,24 +398,9 @@ impl<'a> Builder<'a> {
             members.push(Box::new(self.window(name)?.0));
         }
         let disk = array.disks().first().and_then(|name| self.plan.disk(name));
-        let controller = disk.and_then(|disk| self.controller(disk));
+        let controller = disk.and_then(|disk| controller_of(self.plan, disk));
         let controller = controller.ok_or_else(|| format!("{} has no controller", array.name))?;
         Ok(unit(controller, controller.cache, level, members))
-    }
-
-    fn controller(&self, disk: &Disk) -> Option<&'a Controller> {
-        let name = disk.model.controller.as_deref()?;
-        self.plan.controllers.iter().find(|controller| controller.name == name)
-    }
-
-    /// Of a controller's cache, what each drive has that it passes on.
-    fn cache_share(&self, controller: &Controller) -> u64 {
-        let behind = self
-            .plan
-            .disks
-            .iter()
-            .filter(|disk| disk.model.controller.as_ref() == Some(&controller.name));
-        controller.cache / behind.map(drive_of).collect::<BTreeSet<_>>().len().max(1) as u64
     }
 
     /// A disk of the plan, and whether its head moves. Hard disks are behind the block layer's queue, which sorts and joins
@@ -420,8 +408,8 @@ impl<'a> Builder<'a> {
     fn member(&mut self, name: &str) -> Result<(Box<dyn Volume>, bool), String> {
         let (window, rotational) = self.window(name)?;
         let disk = self.plan.disk(name).expect("it has a window");
-        if let Some(controller) = self.controller(disk) {
-            let cache = self.cache_share(controller);
+        if let Some(controller) = controller_of(self.plan, disk) {
+            let cache = cache_share(self.plan, controller);
             let volume = unit(controller, cache, UnitLevel::Single, vec![Box::new(window)]);
             return Ok((volume, rotational));
         }
@@ -511,6 +499,19 @@ impl<'a> Builder<'a> {
             Seat::InSync(member)
         })
     }
+}
+
+/// The controller that a disk of a plan is behind.
+fn controller_of<'a>(plan: &'a Plan, disk: &Disk) -> Option<&'a Controller> {
+    let name = disk.model.controller.as_deref()?;
+    plan.controllers.iter().find(|controller| controller.name == name)
+}
+
+/// Of a controller's cache, what each drive has that it passes on.
+fn cache_share(plan: &Plan, controller: &Controller) -> u64 {
+    let is_behind = |disk: &&Disk| disk.model.controller.as_ref() == Some(&controller.name);
+    let behind = plan.disks.iter().filter(is_behind);
+    controller.cache / behind.map(drive_of).collect::<BTreeSet<_>>().len().max(1) as u64
 }
 
 /// A unit of a controller, behind Linux's queue. What is not said is a 3ware 9690SA's.
