@@ -1,5 +1,6 @@
 //! Promise: what was acknowledged outlives a server that is killed, again and again, amid writes, resyncs and
-//! recoveries; what was in flight is old or new, sector by sector; the kernel agrees.
+//! recoveries; what was in flight is old or new, sector by sector (anything, where a partial parity log makes up for a
+//! missing member: as md's, it keeps what was not being written); the kernel agrees.
 
 use crate::client::{Ask, Client, FUA};
 use crate::support::Lab;
@@ -82,7 +83,7 @@ fn kill_each_time(
     lab.run(&format!("create data {options} {members}")).ok();
     let line = format!("--name data --sync-speed-max {sync_speed_max} {members}");
     let mut seed = 0x5eed ^ options.len() as u64;
-    let mut ledger = Ledger::default();
+    let mut ledger = Ledger { may_tear: options.contains("ppl"), ..Ledger::default() };
     for kill in 0..kills {
         let server = lab.serve(&line);
         prepare(&lab);
@@ -116,6 +117,8 @@ struct Ledger {
     busy: BTreeMap<u64, (Range<u64>, Option<u64>)>,
     cookies: u64,
     answered: u64,
+    /// What was in flight may be anything, and is written again.
+    may_tear: bool,
 }
 
 impl Ledger {
@@ -124,12 +127,18 @@ impl Ledger {
         let sectors = client.size / SECTOR;
         self.stamps.resize(sectors as usize, 0);
         let busy = std::mem::take(&mut self.busy);
-        self.answered = 0;
+        let torn: Vec<(Range<u64>, u64)> = match self.may_tear {
+            true => busy.values().filter_map(|(r, stamp)| Some((r.clone(), (*stamp)?))).collect(),
+            false => Vec::new(),
+        };
         for start in (0..sectors).step_by(2048) {
             let len = (sectors - start).min(2048) * SECTOR;
             let bytes = client.read(start * SECTOR, len as usize).expect("reads");
             for (nth, bytes) in bytes.chunks(SECTOR as usize).enumerate() {
                 let at = start + nth as u64;
+                if torn.iter().any(|(range, _)| range.contains(&at)) {
+                    continue;
+                }
                 let found = u64::from_le_bytes(bytes[..8].try_into().unwrap());
                 assert!(bytes == sector(at, found), "sector {at} is torn");
                 let is_new =
@@ -139,6 +148,22 @@ impl Ledger {
                 *known = found;
             }
         }
+        for (range, stamp) in torn {
+            self.write(client, range, stamp, 0);
+            self.take_reply(client).expect("an answer");
+        }
+        self.answered = 0;
+    }
+
+    fn write(&mut self, client: &mut Client, range: Range<u64>, stamp: u64, flags: u16) {
+        self.cookies += 1;
+        let (at, len) = (range.start * SECTOR, (range.end - range.start) * SECTOR);
+        let (ask, payload) = match stamp {
+            0 => (Ask::WriteZeroes, Vec::new()),
+            _ => (Ask::Write, range.clone().flat_map(|at| sector(at, stamp)).collect()),
+        };
+        client.send(ask, flags, self.cookies, at, len as u32, &payload).expect("sends");
+        self.busy.insert(self.cookies, (range, Some(stamp)));
     }
 
     /// Sends one more request; false if what was drawn meets another that is in flight.
@@ -149,20 +174,18 @@ impl Ledger {
         if self.busy.values().any(|(r, _)| r.start < range.end && range.start < r.end) {
             return false;
         }
-        self.cookies += 1;
-        let (at, len) = (range.start * SECTOR, (range.end - range.start) * SECTOR);
-        let (ask, flags, at, len, payload, stamp) = match draw(seed) % 16 {
-            0 => (Ask::Flush, 0, 0, 0, Vec::new(), None),
-            1 => (Ask::WriteZeroes, 0, at, len, Vec::new(), Some(0)),
+        match draw(seed) % 16 {
+            0 => {
+                self.cookies += 1;
+                client.send(Ask::Flush, 0, self.cookies, 0, 0, &[]).expect("sends");
+                self.busy.insert(self.cookies, (range, None));
+            }
+            1 => self.write(client, range, 0, 0),
             kind => {
                 let stamp = draw(seed) | 1;
-                let flags = if kind == 2 { FUA } else { 0 };
-                let payload = range.clone().flat_map(|at| sector(at, stamp)).collect();
-                (Ask::Write, flags, at, len, payload, Some(stamp))
+                self.write(client, range, stamp, if kind == 2 { FUA } else { 0 });
             }
-        };
-        client.send(ask, flags, self.cookies, at, len as u32, &payload).expect("sends");
-        self.busy.insert(self.cookies, (range, stamp));
+        }
         true
     }
 
