@@ -101,12 +101,16 @@ impl Shard {
         }
     }
 
-    /// The request that an I/O in flight is a part of, if it fails with it.
-    pub(crate) fn request_of(&self, id: IoId) -> Option<u32> {
-        let io = self.ios.get(id.0 as usize)?;
-        match io.owner {
-            Owner::Request(key) if io.kind != IoKind::Discard => Some(key),
-            _ => None,
+    /// An I/O is about to be reported that failed for want of room: where no member stands in for another, the write
+    /// that it is part of says so.
+    pub fn handle_no_room(&mut self, id: IoId) {
+        let Some(io) = self.ios.get(id.0 as usize) else { return };
+        // A discard that fails costs nothing.
+        if let Owner::Request(key) = io.owner
+            && io.kind != IoKind::Discard
+            && !self.geometry.level().has_redundancy()
+        {
+            self.reqs[key as usize].error.get_or_insert(RequestError::NoSpace);
         }
     }
 

@@ -52,7 +52,7 @@ pub enum Order {
     SweepBits,
     /// The superblocks can no longer be written, data is lost, or a journal: every write fails from now on.
     Broken,
-    /// What takes the writes of all members is full: every write fails from now on.
+    /// What takes the writes of all members takes no more: every write fails from now on.
     OutOfSpace,
     /// Nothing can be recovered in this stripe: its data and parity do not agree.
     Lost(StripeNo),

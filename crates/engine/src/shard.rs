@@ -518,16 +518,6 @@ impl Shard {
         }
     }
 
-    /// An I/O is about to be reported that failed for want of room: where no member stands in for another, the write
-    /// that it is part of says so.
-    pub fn handle_no_room(&mut self, id: IoId) {
-        if !self.geometry.level().has_redundancy()
-            && let Some(key) = self.request_of(id)
-        {
-            self.reqs[key as usize].error.get_or_insert(RequestError::NoSpace);
-        }
-    }
-
     /// Why a write or a flush fails.
     fn lost(&self) -> RequestError {
         if self.out_of_space { RequestError::NoSpace } else { RequestError::Io }

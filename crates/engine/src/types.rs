@@ -135,7 +135,7 @@ pub enum RequestError {
     ReadOnly,
     /// More members failed than the level survives, or a member of a level without redundancy.
     Io,
-    /// What takes the data has no room left.
+    /// What takes the data takes no more: it has no room left, or an overlay was cut off.
     NoSpace,
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for RequestError {
             Self::Misaligned => "not in whole blocks of the members",
             Self::ReadOnly => "the array is read-only",
             Self::Io => "no redundancy is left to serve this range",
-            Self::NoSpace => "what takes the members' writes has no room left",
+            Self::NoSpace => "what takes the members' writes takes no more",
         })
     }
 }
