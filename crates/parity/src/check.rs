@@ -4,7 +4,7 @@
 //! fails here is not used. It runs once and takes well below a millisecond.
 
 use crate::kernels::Kernels;
-use crate::{gf, reference};
+use crate::{gf, recovery, reference};
 
 /// Enough for every loop of the driver: many vectors, one vector, single bytes.
 const LEN: usize = 64 * 8 + 64 + 7;
@@ -50,7 +50,13 @@ fn mul_passes(set: &Kernels, srcs: &[&[u8]]) -> bool {
     let (a, b, want) = (&mut a[..len], &mut b[..len], &mut want[..len]);
     // Rows that are made together, in each of the ways there are, and rows that are not.
     let row = [0x02, 0x8e, 0xf5];
-    [[1, 1, 0], [0x03, 0x8f, 0xf5], [0x1d, 1, 0]].into_iter().all(|other| {
+    let coefficients = [[1, 1, 0], [0x03, 0x8f, 0xf5], [0x1d, 1, 0]].map(|other| [row, other]);
+    let mut recoveries = [[[0; SOURCES]; 2]; 3];
+    let [[x, y], [from_p, q], [from_q, p]] = &mut recoveries;
+    recovery::recover_two_data(&[0, 1, 2], 0, 1, x, y);
+    recovery::recover_data_from_p(&[0, 1, 2], 1, from_p, q);
+    recovery::recover_data_from_q(&[0, 1, 2], 1, from_q, p);
+    coefficients.into_iter().chain(recoveries).all(|[row, other]| {
         set.mul(&mut [&mut *a, &mut *b], &[&row, &other], srcs);
         reference::combine(want, |i| row[i], srcs, false);
         let mut right = a == want;

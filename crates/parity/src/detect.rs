@@ -1,11 +1,15 @@
-//! Which sets this CPU, and the system that it runs, can use, and how large its caches are.
+//! Which sets this CPU, and the system that it runs, can use, how large its caches are, and whether
+//! it tells what comes from them.
 //!
 //! Asked of the CPU itself, since `std` and its feature detection are not at hand here.
 
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::kernels::Kernels;
 use crate::sets;
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+use crate::x86::FAR_TICKS;
 
 /// A set, and whether this CPU has what it takes.
 pub(crate) struct Candidate {
@@ -24,39 +28,46 @@ pub(crate) static CANDIDATES: &[Candidate] = &[
     Candidate { set: &sets::portable::SET, usable: || true },
 ];
 
-/// From how many bytes of sources and outputs together the outputs are stored past the caches:
-/// a core's own cache, which is its second level.
-///
-/// Then a line of output costs one transfer instead of two (it is not read before it is
-/// overwritten), which measures 1.1 to 1.2 times faster (Zen 5). Below, the blocks may be in that cache
-/// already, where it costs up to twice the time, and whoever takes the output from there, to write
-/// it to its member, is faster too.
+/// The size of a core's own cache, which is its second level; a guess where the CPU does not tell.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[inline]
-pub(crate) fn stream_bytes() -> usize {
+pub(crate) fn level2_bytes() -> usize {
     static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-    // Every thread finds the same.
-    match BYTES.load(Ordering::Relaxed) {
-        0 => {
-            let bytes = level2_bytes().unwrap_or(1 << 20);
-            BYTES.store(bytes, Ordering::Relaxed);
-            bytes
-        }
-        bytes => bytes,
-    }
+    once(&BYTES, || x86::level2_bytes().unwrap_or(1 << 20))
 }
 
-#[cold]
-fn level2_bytes() -> Option<usize> {
-    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    return x86::level2_bytes();
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-    return None;
+/// Whether reading the time-stamp counter takes little enough time to tell caches from memory: some
+/// virtual machines make it a call to their host.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[inline]
+pub(crate) fn has_cheap_ticks() -> bool {
+    static ANSWER: AtomicUsize = AtomicUsize::new(0);
+    const NO: usize = 1;
+    const YES: usize = 2;
+
+    once(&ANSWER, || if x86::least_ticks() < FAR_TICKS / 2 { YES } else { NO }) == YES
+}
+
+/// What `find` finds, which is never 0, kept in `known`. Every thread finds the same, or as good.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[inline]
+fn once(known: &AtomicUsize, find: impl FnOnce() -> usize) -> usize {
+    match known.load(Ordering::Relaxed) {
+        0 => {
+            let found = find();
+            known.store(found, Ordering::Relaxed);
+            found
+        }
+        found => found,
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 mod x86 {
     use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+
+    use crate::x86::ticks_to_read;
 
     // Bits of XCR0: the registers that the operating system saves (Intel SDM, volume 1, 13.3).
     const SSE_AVX: u64 = 0b110;
@@ -81,8 +92,18 @@ mod x86 {
         avx2() && saved & OPMASK_ZMM == OPMASK_ZMM && ebx & EBX == EBX && ecx & GFNI != 0
     }
 
+    /// The ticks that reading a byte takes at the least, which is then in the first level.
+    #[cold]
+    pub(super) fn least_ticks() -> u64 {
+        let byte = 0;
+        // SAFETY: a reference is valid.
+        let ticks = (0..16).map(|_| unsafe { ticks_to_read(&raw const byte) });
+        ticks.min().unwrap_or(u64::MAX)
+    }
+
     /// The size of the second-level cache, if the CPU tells (AMD's manual, volume 3, CPUID
     /// Fn8000_0006_ECX; Intel's has the same leaf).
+    #[cold]
     pub(super) fn level2_bytes() -> Option<usize> {
         const LEAF: u32 = 0x8000_0006;
         if __cpuid(0x8000_0000).eax < LEAF {

@@ -14,17 +14,14 @@
 //! a prefetcher follows the step from block to block upwards, into the outputs).
 #![expect(clippy::needless_range_loop, reason = "see above")]
 
-use crate::detect;
-
 /// How many bytes ahead outputs are asked for: a store waits for its line as a load does, but the
 /// hardware foresees it less well. (On Zen 5, P+Q of four blocks in the second level: 126 GB/s
 /// with 512 bytes, 140 with these.) Sources are left to the hardware, which finds them better by
 /// itself: asking for them 512 bytes ahead costs up to a third where they come from memory.
 const AHEAD_BYTES: usize = 1024;
 
-/// Up to so many blocks in all the hardware foresees stores, too, and asking costs a tenth (Zen 5, XOR of four in
-/// the second level: 155 GB/s with, 170 without). P+Q of three is as many and goes by it, but was not measured.
-const FORESEEN: usize = 5;
+/// Blocks below are not stored past the caches: to ask where their sources are takes too large a part of their time.
+const STREAM_BYTES_MIN: usize = 16 << 10;
 
 /// A cache line, on nearly every CPU.
 const LINE_BYTES: usize = 64;
@@ -40,8 +37,22 @@ pub(crate) trait Vector: Copy {
     const BYTES: usize;
     /// What [`double`](Self::double) wants its operand XORed with: 0, or what makes it cheaper.
     const BIAS: u8 = 0;
+    /// Whether [`mul`](Self::mul) costs more than some doublings.
+    const MULTIPLIES_DEARLY: bool = true;
     /// Whether [`stream`](Self::stream) does what it says.
     const STREAMS: bool = false;
+    /// How many sources to an output there must be for that to be faster also where the third level has
+    /// what the second has no room for.
+    const STREAM_SOURCES: usize = 1;
+    /// Up to how many sources the hardware foresees the stores of a single output, so that asking for its lines costs
+    /// more than it gains. (Zen 5, XOR of four in the second level: 155 GB/s when asked, 170 when not.)
+    const FORESEEN: usize = 4;
+
+    /// The size of a core's own cache.
+    #[inline(always)]
+    fn level2_bytes() -> usize {
+        usize::MAX
+    }
 
     unsafe fn load(at: *const u8) -> Self;
     unsafe fn store(self, at: *mut u8);
@@ -57,6 +68,14 @@ pub(crate) trait Vector: Copy {
     /// Asks for the line at `at`, to write it.
     #[inline(always)]
     unsafe fn prefetch(_at: *mut u8) {}
+    /// Asks for the line at `at`, to read it.
+    #[inline(always)]
+    unsafe fn prefetch_source(_at: *const u8) {}
+    /// Whether the byte at `at` came from memory, not from a cache. It is in one afterwards.
+    #[inline(always)]
+    unsafe fn is_far(_at: *const u8) -> bool {
+        false
+    }
     /// The same byte everywhere.
     unsafe fn splat(byte: u8) -> Self;
     unsafe fn xor(self, other: Self) -> Self;
@@ -68,8 +87,12 @@ pub(crate) trait Vector: Copy {
 
 /// Work on blocks of one length that makes `R` outputs place by place.
 pub(crate) trait Job<const R: usize> {
+    /// Whether outputs may go past the caches.
+    const STREAMS: bool = true;
+
     fn outputs(&self) -> [*mut u8; R];
-    fn sources(&self) -> usize;
+    /// At least one.
+    fn sources(&self) -> &[&[u8]];
     /// Whether what the outputs hold is one more term.
     fn adds(&self) -> bool;
     /// The outputs at a place.
@@ -85,18 +108,44 @@ pub(crate) trait Job<const R: usize> {
 /// As [`Vector`]; every block of the job has `len` bytes.
 #[inline(always)]
 pub(crate) unsafe fn run<V: Vector, const N: usize, const R: usize>(job: &impl Job<R>, len: usize) {
-    let aligned = job.outputs().iter().all(|o| o.addr().is_multiple_of(V::BYTES));
-    let large = (job.sources() + R) * len >= detect::stream_bytes();
     let mut at = 0;
     // SAFETY: each step ends at or before `len`.
     unsafe {
-        if V::STREAMS && aligned && large && !job.adds() {
+        if streams::<V, _, R>(job, len) {
             at = steps::<V, N, R, true>(job, at, len);
             V::fence();
         }
         at = steps::<V, N, R, false>(job, at, len);
         at = steps::<V, 1, R, false>(job, at, len);
         steps::<u8, 1, R, false>(job, at, len);
+    }
+}
+
+/// Whether to store the outputs past the caches.
+///
+/// Then a line of output costs one transfer instead of two (it is not read before it is overwritten): with sources from
+/// memory that is up to 1.3 times faster (Zen 3). In the caches it takes up to twice the time, and whoever takes the
+/// output from there, to write it to its member, is faster too. So a source is asked where it is.
+///
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn streams<V: Vector, J: Job<R>, const R: usize>(job: &J, len: usize) -> bool {
+    let sources = job.sources();
+    let aligned = job.outputs().iter().all(|o| o.addr().is_multiple_of(V::BYTES));
+    if !V::STREAMS || !J::STREAMS || !aligned || job.adds() || len < STREAM_BYTES_MIN {
+        return false;
+    }
+    if sources.len() >= V::STREAM_SOURCES * R && (sources.len() + R) * len >= V::level2_bytes() {
+        return true;
+    }
+    // SAFETY: the caller's; both places are inside the blocks.
+    unsafe {
+        // What comes first comes while the answer is awaited.
+        for source in sources.iter().rev() {
+            V::prefetch_source(source.as_ptr());
+        }
+        V::is_far(sources.get_unchecked(sources.len() / 2).as_ptr().add(len / 2))
     }
 }
 
@@ -111,7 +160,7 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
     len: usize,
 ) -> usize {
     let step = N * V::BYTES;
-    let asks = !STREAM && job.sources() + R > FORESEEN;
+    let asks = !STREAM && (R > 1 || job.sources().len() > V::FORESEEN);
     while len - at >= step {
         // No further than the last step: memory behind the blocks is none of our business.
         let ahead = (at + AHEAD_BYTES).min(len - step);
@@ -141,7 +190,7 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
 /// # Safety
 /// As [`Job::make`].
 #[inline(always)]
-unsafe fn load<V: Vector, const N: usize>(block: *const u8, at: usize) -> [V; N] {
+pub(crate) unsafe fn load<V: Vector, const N: usize>(block: *const u8, at: usize) -> [V; N] {
     // SAFETY: the caller's.
     unsafe {
         let mut vectors = [V::splat(0); N];
@@ -157,7 +206,7 @@ unsafe fn load<V: Vector, const N: usize>(block: *const u8, at: usize) -> [V; N]
 /// # Safety
 /// As [`Vector`].
 #[inline(always)]
-unsafe fn xor<V: Vector, const N: usize>(sum: &mut [V; N], data: &[V; N]) {
+pub(crate) unsafe fn xor<V: Vector, const N: usize>(sum: &mut [V; N], data: &[V; N]) {
     for n in 0..N {
         // SAFETY: the caller's.
         sum[n] = unsafe { sum[n].xor(data[n]) };
@@ -169,7 +218,7 @@ unsafe fn xor<V: Vector, const N: usize>(sum: &mut [V; N], data: &[V; N]) {
 /// # Safety
 /// As [`Vector`].
 #[inline(always)]
-unsafe fn mul_add<V: Vector, const N: usize>(sum: &mut [V; N], coef: u8, data: &[V; N]) {
+pub(crate) unsafe fn mul_add<V: Vector, const N: usize>(sum: &mut [V; N], coef: u8, data: &[V; N]) {
     // SAFETY: the caller's.
     unsafe {
         let factor = V::factor(coef);
@@ -193,8 +242,8 @@ impl Job<1> for Xor<'_> {
         [self.dst]
     }
     #[inline(always)]
-    fn sources(&self) -> usize {
-        self.srcs.len()
+    fn sources(&self) -> &[&[u8]] {
+        self.srcs
     }
     #[inline(always)]
     fn adds(&self) -> bool {
@@ -233,8 +282,8 @@ impl Job<2> for Pq<'_> {
         [self.p, self.q]
     }
     #[inline(always)]
-    fn sources(&self) -> usize {
-        self.data.len()
+    fn sources(&self) -> &[&[u8]] {
+        self.data
     }
     #[inline(always)]
     fn adds(&self) -> bool {
@@ -279,8 +328,8 @@ impl Job<1> for Mul<'_> {
         [self.dst]
     }
     #[inline(always)]
-    fn sources(&self) -> usize {
-        self.srcs.len()
+    fn sources(&self) -> &[&[u8]] {
+        self.srcs
     }
     #[inline(always)]
     fn adds(&self) -> bool {
@@ -320,8 +369,8 @@ impl Job<2> for Pair<'_> {
         [self.product, self.sum]
     }
     #[inline(always)]
-    fn sources(&self) -> usize {
-        self.srcs.len()
+    fn sources(&self) -> &[&[u8]] {
+        self.srcs
     }
     #[inline(always)]
     fn adds(&self) -> bool {

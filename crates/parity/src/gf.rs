@@ -41,6 +41,12 @@ pub const fn exp(n: u8) -> u8 {
     EXP[n as usize]
 }
 
+/// The n with g^n = a, below 255; 0 has none.
+#[inline]
+pub(crate) const fn log(a: u8) -> Option<u8> {
+    if a == 0 { None } else { Some(LOG[a as usize]) }
+}
+
 /// a * b.
 #[inline]
 pub const fn mul(a: u8, b: u8) -> u8 {

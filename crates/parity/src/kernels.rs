@@ -41,7 +41,7 @@ pub(crate) struct Combination<'a> {
 
 impl<'a> Combination<'a> {
     /// How to make rows `row` and `other`, if they can be made so.
-    fn of(row: &'a [u8], other: &[u8]) -> Option<Combination<'a>> {
+    pub(crate) fn of(row: &'a [u8], other: &[u8]) -> Option<Combination<'a>> {
         [false, true].into_iter().find_map(|chained| {
             let rest = |(r, o): (&u8, &u8)| if chained { r ^ o } else { *o };
             let terms = row.iter().zip(other).map(rest).take_while(|&c| c == 1).count();

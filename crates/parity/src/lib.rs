@@ -38,6 +38,7 @@ mod kernels;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod neon;
 mod portable;
+mod powers;
 pub mod recovery;
 mod reference;
 mod sets;

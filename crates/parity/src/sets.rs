@@ -1,7 +1,8 @@
 //! The sets themselves: the loops of [`driver`](crate::driver) compiled for each kind of CPU.
 
-use crate::driver::{Mul, Pair, Pq, Xor, run};
+use crate::driver::{Mul, Pair, Pq, Vector, Xor, run};
 use crate::kernels::{Combination, Kernels};
+use crate::powers::{PairByPowers, Powers};
 
 /// Makes a module with one set: `VECTOR` in the loops, so many vectors at a time for XOR, for P+Q
 /// and for products, with the target features that the vector needs.
@@ -41,9 +42,16 @@ macro_rules! set {
                 let len = sum.len();
                 let (product, sum) = (product.as_mut_ptr(), sum.as_mut_ptr());
                 let &Combination { coefs, terms, chained } = how;
-                let job = Pair { product, sum, coefs, srcs, terms, chained };
-                // SAFETY: the caller's.
-                unsafe { run::<$vector, $m, _>(&job, len) }
+                let pair = Pair { product, sum, coefs, srcs, terms, chained };
+                let dear = <$vector as Vector>::MULTIPLIES_DEARLY;
+                match dear.then(|| Powers::of(&pair)).flatten() {
+                    // SAFETY: the caller's.
+                    Some(powers) => unsafe {
+                        run::<$vector, $m, _>(&PairByPowers { pair, powers }, len)
+                    },
+                    // SAFETY: the caller's.
+                    None => unsafe { run::<$vector, $m, _>(&pair, len) },
+                }
             }
 
             pub(crate) static SET: Kernels = Kernels { name: $name, xor, pq, mul, pair };
@@ -58,7 +66,7 @@ set!(avx512_gfni, "avx512-gfni", crate::x86::Zmm, xor 4, pq 4, mul 4,
      "avx512f", "avx512bw", "gfni");
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-set!(avx2, "avx2", crate::x86::Ymm, xor 8, pq 4, mul 4, "avx2");
+set!(avx2, "avx2", crate::x86::Ymm, xor 4, pq 4, mul 4, "avx2");
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 set!(neon, "neon", crate::neon::Neon, xor 8, pq 4, mul 4);
