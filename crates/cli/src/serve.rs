@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated
-    #[arg(long, value_name = "unix:PATH|HOST:PORT", value_parser = nbd::Place::parser())]
+    #[arg(long, value_name = "unix:PATH|[tcp:]HOST:PORT", value_parser = nbd::Place::parser())]
     nbd: Vec<nbd::Place>,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
     /// when it is unmounted and there is no --nbd, the server stops

@@ -79,6 +79,17 @@ impl Supervisor {
         self.bitmap_change.as_ref().is_some_and(|c| matches!(c.stage, Stage::Ending | Stage::Ended))
     }
 
+    /// The bitmap's file refuses writes. The array goes on without a bitmap, as md's does.
+    pub(crate) fn lose_bitmap(&mut self) {
+        let Some(intent) = self.intent.as_mut().filter(|intent| !intent.is_lost()) else { return };
+        intent.lose();
+        self.happened.push_back(Event::BitmapLost);
+        let is_ending = self.bitmap_change.as_ref().is_some_and(|c| c.stage != Stage::Adding);
+        if !is_ending {
+            self.bitmap_change = Some(BitmapChange { to: None, stage: Stage::Wanted });
+        }
+    }
+
     /// Goes on with a change. Between updates, so that what an update says is of one stage.
     pub(crate) fn change_bitmap(&mut self) {
         let Some(change) = &mut self.bitmap_change else { return };

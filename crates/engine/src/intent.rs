@@ -7,6 +7,7 @@
 //! - shards are told of bits after the pages that hold them are stable on every target;
 //! - a bitmap that is added has all its bits set until superblocks say that there is one and every shard
 //!   has told of what it was writing meanwhile;
+//! - of a bitmap whose file refused a write no bit is granted any more;
 //! - while a slot lacks a member nothing is cleared, and bits that a past unclean stop left are not before a resync
 //!   has been there.
 
@@ -70,6 +71,8 @@ enum Usage {
     InUse,
     /// No sweep begins any more.
     Ending,
+    /// Its file refuses writes: nothing is written to it or granted any more.
+    Lost,
 }
 
 impl Intent {
@@ -117,7 +120,19 @@ impl Intent {
 
     /// It is about to end.
     pub(crate) fn retire(&mut self) {
-        self.usage = Usage::Ending;
+        if !self.is_lost() {
+            self.usage = Usage::Ending;
+        }
+    }
+
+    /// Its file refuses writes: it is about to end, and bits that shards wait for are never granted.
+    pub(crate) fn lose(&mut self) {
+        self.usage = Usage::Lost;
+        self.granted_next.clear();
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.usage == Usage::Lost
     }
 
     /// Whether no shard and no page owes an answer.
@@ -233,7 +248,8 @@ impl Intent {
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        self.writes_left == 0 && !self.superblock_dirty && self.bits.dirty_pages().next().is_none()
+        let has_to_write = self.superblock_dirty || self.bits.dirty_pages().next().is_some();
+        self.writes_left == 0 && (self.is_lost() || !has_to_write)
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
@@ -252,7 +268,7 @@ impl Intent {
     /// The pages to write now, each with its sector offset in the bitmap's area. Nothing while
     /// the last ones are on their way, or a sweep's answers are.
     pub(crate) fn pages_to_write(&mut self, now: Time) -> Vec<(Sectors, Vec<u8>)> {
-        if self.writes_left > 0 || self.answers_left > 0 {
+        if self.writes_left > 0 || self.answers_left > 0 || self.is_lost() {
             return Vec::new();
         }
         for (first, last) in mem::take(&mut self.wanted) {
@@ -291,7 +307,7 @@ impl Intent {
 
     /// Grants what was wanted and needed no writing.
     pub(crate) fn grant_if_written(&mut self, orders: &mut VecDeque<Order>) {
-        if self.writes_left > 0 {
+        if self.writes_left > 0 || self.is_lost() {
             return;
         }
         if mem::take(&mut self.is_dropped) {
@@ -332,9 +348,9 @@ impl Intent {
         self.grant_if_written(orders);
     }
 
-    /// Whether the stable bitmap superblock has this event count.
-    pub(crate) fn says(&self, events: u64) -> bool {
-        self.stable_events == Some(events)
+    /// Whether its superblock is to have this event count before any other has.
+    pub(crate) fn is_behind(&self, events: u64) -> bool {
+        self.stable_events != Some(events) && !self.is_lost()
     }
 
     fn grant(&mut self, orders: &mut VecDeque<Order>) {

@@ -105,7 +105,9 @@ pub enum Event {
     SyncBegan(SyncAction),
     /// It has ended.
     SyncEnded(SyncAction, SyncEnd),
-    /// The write-intent bitmap is as [`Supervisor::handle_bitmap`] was told.
+    /// The write-intent bitmap's file refuses writes. [`Event::BitmapChanged`] follows when the array has none.
+    BitmapLost,
+    /// The write-intent bitmap is as [`Supervisor::handle_bitmap`] was told, or gone with its file.
     BitmapChanged,
 }
 
@@ -375,13 +377,14 @@ impl Supervisor {
     pub fn handle_written(&mut self, now: Time, id: WriteId, ok: bool) {
         self.now = now;
         let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { return };
-        let lost = match target {
-            Target::Member(member) if !ok => !self.fail_if_survivable(member),
-            Target::BitmapFile => !ok,
-            Target::Member(_) => false,
-        };
-        if lost {
-            self.give_up(Loss::Metadata);
+        match target {
+            _ if ok => {}
+            Target::Member(member) => {
+                if !self.fail_if_survivable(member) {
+                    self.give_up(Loss::Metadata);
+                }
+            }
+            Target::BitmapFile => self.lose_bitmap(),
         }
         match (meta, &mut self.intent, &mut self.update) {
             (Meta::Bitmap, Some(intent), _) => intent.page_written(&mut self.orders),

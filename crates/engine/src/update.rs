@@ -111,7 +111,7 @@ impl Supervisor {
 
     /// Sends what is due of the update: logs, then superblocks, both after the bitmap's page.
     pub(crate) fn send_update(&mut self) {
-        let is_behind = |intent: &Intent| !intent.says(self.events);
+        let is_behind = |intent: &Intent| intent.is_behind(self.events);
         let bitmap_first = !self.is_bitmap_ending() && self.intent.as_ref().is_some_and(is_behind);
         let is_due = self.update.as_ref().is_some_and(|update| update.left.is_none());
         if !is_due || bitmap_first {

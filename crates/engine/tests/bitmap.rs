@@ -50,6 +50,35 @@ fn bits_of_a_bitmap_in_a_file_are_stable_there_before_their_write_goes() {
     assert!(story.supervisor.members().all(|(superblock, _)| superblock.bitmap_offset().is_none()));
 }
 
+/// What would be lost: the array to a full file system, as the bits of writes were lost that would go on meanwhile.
+#[test]
+fn a_bitmap_whose_file_fails_is_stale_before_writes_go_on_without_it() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+    intent.external = true;
+    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
+    story.activate();
+    let stable = story.supervisor.bitmap().expect("a bitmap").events;
+    story.wants(3, 3);
+    let page = story.pending.remove(0);
+    assert_eq!(page.target, Target::BitmapFile);
+    story.end(&page, false);
+    let mut told = Vec::new();
+    while !story.pending.is_empty() {
+        assert!(!story.orders.contains(&Order::Bitmap(None)), "its bits are still waited for");
+        let write = story.pending.remove(0);
+        assert_ne!(write.target, Target::BitmapFile);
+        told.extend(superblocks(std::slice::from_ref(&write)));
+        story.end(&write, true);
+    }
+    assert_eq!(told.len(), 2);
+    assert!(told.iter().all(|(_, superblock)| superblock.events() > stable));
+    assert_eq!(story.take_orders(), [Order::Bitmap(None)]);
+    let events: Vec<Event> = std::iter::from_fn(|| story.supervisor.poll_event()).collect();
+    assert_eq!(events, [Event::BitmapLost, Event::BitmapChanged]);
+    assert!(story.supervisor.bitmap().is_none());
+}
+
 /// What would be lost: time where more is resynced than may differ, redundancy where less is; and once it was, bits that
 /// stay set for ever.
 #[test]

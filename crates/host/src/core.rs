@@ -12,7 +12,7 @@ use crate::{
     client::Memory as ClientMemory,
     memory::{Memory, Shelf},
     message::{Address, Done, Message, Parcel, Peer},
-    runs::{COMPLAINTS_NS, PLACES_NS, Run, Runs},
+    runs::{COMPLAINTS_NS, PLACES_NS, Runs},
     status::{Counters, Log, MemberWork},
 };
 use lapstrake_device::{Member, Op, Queue};
@@ -646,16 +646,19 @@ impl Core {
 
     /// Tells of I/O and clients like those that were told of.
     pub(crate) fn tell_more(&mut self, now: Time) {
-        for Run { of: (what, why), more, .. } in self.complaints.over(now) {
-            self.log.say(&format!("{what} {more} times more: {why}"));
+        for run in self.complaints.over(now) {
+            let (what, why) = run.of;
+            self.log.say(&format!("{what} {}: {why}", run.again()));
         }
-        for Run { of: (device, result), at, more, .. } in self.failures.over(now) {
+        for run in self.failures.over(now) {
+            let (device, result) = run.of;
             let Some(device) = self.queue.member(device) else { continue };
             self.log.say(&format!(
-                "{}: I/O between bytes {} and {} failed {more} times more: {}",
+                "{}: I/O between bytes {} and {} failed {}: {}",
                 named(device),
-                at.start,
-                at.end,
+                run.at.start,
+                run.at.end,
+                run.again(),
                 failure(device, result),
             ));
         }

@@ -26,6 +26,13 @@ pub(crate) struct Run<Of> {
     until: Time,
 }
 
+impl<Of> Run<Of> {
+    /// How often more, in words.
+    pub(crate) fn again(&self) -> String {
+        if self.more == 1 { "once more".into() } else { format!("{} times more", self.more) }
+    }
+}
+
 /// Those that go on.
 #[derive(Debug)]
 pub(crate) struct Runs<Of> {

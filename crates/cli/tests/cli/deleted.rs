@@ -90,6 +90,28 @@ fn a_deleted_bitmap_file_is_told_once_and_can_be_made_anew() {
     assert!(code == 0 && told == 1, "{said}");
 }
 
+/// What would be lost: every further write.
+#[test]
+fn a_bitmap_file_that_is_cut_off_is_given_up_and_the_array_goes_on() {
+    let (lab, mut server) = served();
+    lab.run("grow data --bitmap ./bits --force").ok();
+    std::fs::File::options().write(true).open(lab.path("bits")).unwrap().set_len(0).unwrap();
+    let bytes = pattern(3, 64 << 10);
+    lab.fill(&server, &bytes);
+    let detail = lab.detail();
+    assert_eq!((&detail["state"], &detail["bitmap_place"]), (&json!(["active"]), &json!(null)));
+    lab.run("grow data --bitmap internal").ok();
+    assert!(lab.contents(&server)[..bytes.len()] == bytes);
+    lab.run("stop data").ok();
+    let (code, said) = server.end();
+    for part in [
+        "bits: its file has become shorter",
+        "bits: the write-intent bitmap's file cannot be written",
+    ] {
+        assert!(code == 0 && said.contains(part), "no {part} in {said}");
+    }
+}
+
 /// What would be lost: all that was written, without a word.
 #[test]
 fn an_overlay_that_is_deleted_or_cut_off_is_told_and_given_up_by_force_only() {

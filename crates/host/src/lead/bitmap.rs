@@ -213,6 +213,20 @@ impl Lead {
         self.answer_bitmap(Answer::Done);
     }
 
+    /// Its file refuses writes. What the array does then ends with [`Self::bitmap_changed`].
+    pub(super) fn bitmap_lost(&mut self) {
+        let path = self.bitmap_file.as_ref().map(|file| file.path.display().to_string());
+        let why = format!(
+            "{}: the write-intent bitmap's file cannot be written (above: why), and is given up; the array goes on \
+             without a bitmap, so that after an unclean stop all is resynced; `lapstrake grow {} --bitmap` with \
+             `internal` or another file makes a new one; start it without this file from now on",
+            path.unwrap_or_default(),
+            self.facts.name
+        );
+        self.answer_bitmap(Answer::Refused(why.clone()));
+        self.log.say(&why);
+    }
+
     pub(super) fn answer_bitmap(&mut self, what: Answer) {
         if let Some(answer) = self.bitmap_answer.take() {
             // The asker may have gone.

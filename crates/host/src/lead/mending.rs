@@ -5,7 +5,6 @@ use crate::{
     array::newcomer,
     core::Core,
     message::{Addition, Answer, Message},
-    runs::Run,
     status::{MemberDetail, MemberWork, Range, SyncDetail},
     window::CheckWindow,
 };
@@ -91,6 +90,7 @@ impl Lead {
             }
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
+            Event::BitmapLost => self.bitmap_lost(),
             Event::BitmapChanged => self.bitmap_changed(core),
         }
     }
@@ -110,14 +110,18 @@ impl Lead {
 
     /// Tells of more places near one that was told of.
     pub(super) fn tell_places(&mut self, now: Time) {
-        for Run { of: (member, fate), at, more, .. } in self.places.over(now) {
+        for run in self.places.over(now) {
+            let (member, fate) = run.of;
             let came = match fate {
                 Fate::Rewritten => "written anew",
                 Fate::Bad => "put into its bad-block log",
             };
             self.log.say(&format!(
-                "{}: {came} {more} times more, between bytes {} and {} of its data",
-                self.members[member].path, at.start, at.end,
+                "{}: {came} {}, between bytes {} and {} of its data",
+                self.members[member].path,
+                run.again(),
+                run.at.start,
+                run.at.end,
             ));
         }
     }
@@ -180,8 +184,8 @@ impl Lead {
                  overlay is, or move it to where there is some, then start it again with it"
             }
             Loss::Metadata => {
-                "what was flushed before is safe; mend what refuses writes (a member or the bitmap's file: the \
-                 server's log says which, and where), then start it again"
+                "what was flushed before is safe; mend what refuses writes (the server's log says which member, and \
+                 where), then start it again"
             }
         }
     }

@@ -84,15 +84,13 @@ impl Life<'_> {
         }
     }
 
-    /// Whether the file refuses a write. A write without its bit would not be resynced after a cut, so that there are
-    /// none from then on.
+    /// Whether the file refuses a write. A write without its bit would not be resynced after a cut by what the file
+    /// says: it must count as stale before there is one.
     pub(super) fn draw_file_fault(&mut self) -> bool {
         let every = self.plan.file_fault_every;
         let fails = every > 0 && self.dice.one_in(every);
-        if fails && self.doomed_at.is_none() {
-            self.doom();
-        }
         if fails {
+            self.file_use = FileUse::Unclear;
             self.say(|| "the bitmap's file fails".into());
         }
         fails
