@@ -57,6 +57,8 @@ const TRIED: usize = 16;
 const TRIED_ALIKE: usize = 3;
 /// Candidates that are tried though they break a wish, for each wish.
 const TRIED_BREAKING: usize = 2;
+/// Candidates that are tried after those, by what others of their shape made of their bounds.
+const OVERLOOKED: usize = 8;
 /// Chunks that are tried on the best, in sectors; mdadm's own is 1,024.
 const CHUNKS: [u64; 3] = [128, 512, 4096];
 /// The best so many are tried with other chunks.
@@ -129,6 +131,8 @@ pub fn advise(
     let promising = promising(question, &scored, fitting > 0);
     let mut notes = Vec::new();
     let mut tried = try_all(question, &promising, progress, &mut notes);
+    let overlooked = overlooked(question, &bounds, &scored, &tried);
+    tried.extend(try_all(question, &overlooked, progress, &mut notes));
     let refined = with_other_chunks(&tried, &choose(&tried, question));
     tried.extend(try_all(question, &refined, progress, &mut notes));
     let with_spares = on_all_cores(&tried, |one| with_spare(question, one));
@@ -169,24 +173,9 @@ fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -
         if full(wish, &quotas) || alike.get(&kind).is_some_and(|count| *count >= TRIED_ALIKE) {
             continue;
         }
-        let glance = |one: &Candidate| {
-            let hours = |disk| risk::least_rebuild_hours(one, &question.disks, disk);
-            risk::risk(one, question, hours, GLANCE_LIVES)
-        };
-        let spared = enumerate::spared(&question.disks, candidate);
-        // A spare that is slow to fill may be worse than none.
-        let loss = glance(candidate);
-        let loss = spared.as_ref().map(glance).map_or(loss, |spared| {
-            match question.wishes.judged(&spared) < question.wishes.judged(&loss) {
-                true => spared,
-                false => loss,
-            }
-        });
-        let most = question.wishes.loss * SLACK;
-        let wish = match wish {
-            wish if question.wishes.judged(&loss) <= most => wish,
-            "none" if loss.array.value <= most => "sectors",
-            "none" => "safety",
+        let wish = match (wish, risk_at_a_glance(question, candidate)) {
+            (wish, None) => wish,
+            ("none", Some(risk)) => risk,
             _ => continue,
         };
         if !full(wish, &quotas) {
@@ -196,6 +185,60 @@ fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -
         }
     }
     kept
+}
+
+/// What a candidate would lose too easily, by a glance: single "sectors" only, or the whole ("safety").
+fn risk_at_a_glance(question: &Question, candidate: &Candidate) -> Option<&'static str> {
+    let glance = |one: &Candidate| {
+        let hours = |disk| risk::least_rebuild_hours(one, &question.disks, disk);
+        risk::risk(one, question, hours, GLANCE_LIVES)
+    };
+    let spared = enumerate::spared(&question.disks, candidate);
+    // A spare that is slow to fill may be worse than none.
+    let loss = glance(candidate);
+    let loss = spared.as_ref().map(glance).map_or(loss, |spared| {
+        match question.wishes.judged(&spared) < question.wishes.judged(&loss) {
+            true => spared,
+            false => loss,
+        }
+    });
+    let most = question.wishes.loss * SLACK;
+    match () {
+        () if question.wishes.judged(&loss) <= most => None,
+        () if loss.array.value <= most => Some("sectors"),
+        () => Some("safety"),
+    }
+}
+
+/// Candidates that may yet be the fastest: with as much of their bound as others of their shape have reached at best,
+/// they would come up to the best that meets the wishes.
+fn overlooked(
+    question: &Question,
+    bounds: &Bounds<'_>,
+    scored: &[(f64, Candidate)],
+    tried: &[Tried],
+) -> Vec<Candidate> {
+    let meeting = tried.iter().filter(|one| one.misses.is_empty());
+    let Some(best) = meeting.map(|one| one.score).max_by(f64::total_cmp) else { return Vec::new() };
+    let mut closest: BTreeMap<String, f64> = BTreeMap::new();
+    for one in tried {
+        let by = one.score - bounds.score(&one.candidate);
+        let known = closest.entry(shape(&one.candidate)).or_insert(by);
+        *known = known.max(by);
+    }
+    let expected =
+        |(bound, candidate): &(f64, Candidate)| Some(bound + closest.get(&shape(candidate))?);
+    let is_new = |candidate: &Candidate| tried.iter().all(|one| one.candidate != *candidate);
+    let mut may_be: Vec<(f64, &Candidate)> = scored
+        .iter()
+        .filter_map(|one| Some((expected(one)?, &one.1)))
+        .filter(|(expected, one)| {
+            *expected >= best && fits(one, question).is_empty() && is_new(one)
+        })
+        .collect();
+    may_be.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let safe = may_be.into_iter().filter(|(_, one)| risk_at_a_glance(question, one).is_none());
+    safe.take(OVERLOOKED).map(|(_, one)| one.clone()).collect()
 }
 
 /// Candidates of one shape differ in disks and windows.
