@@ -30,9 +30,9 @@ use smallvec::{SmallVec, smallvec};
 
 /// Units in flight: half of what the default stripe cache holds, so that requests find room.
 const UNITS_MAX: u32 = 4;
-/// The same on levels with copies: where those of neighbouring chunks lie far from each other, an arm reads what it
-/// finds in one place before it goes to the next. (More make neighbours overtake each other.)
-const COPY_UNITS_MAX: u32 = 16;
+/// The same on levels with copies, in sectors: where copies of neighbouring chunks lie far from each other, an arm reads
+/// what it finds in one place before it goes to the next. (More make neighbours overtake each other.)
+const COPY_SECTORS_MAX: u64 = 16 * UNIT_SECTORS;
 /// Height of a unit on levels with copies, and so what md counts for a difference in it: 64 KiB.
 const UNIT_SECTORS: u64 = 128;
 /// Sectors of a page, which is what md counts for a difference in a stripe.
@@ -43,7 +43,8 @@ pub(crate) const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / 512;
 pub enum SyncAction {
     /// Members under recovery get what they lack.
     Recovery,
-    /// After an unclean stop: the first copy is copied, parity made anew where it does not fit.
+    /// After an unclean stop: the first copy is copied (of RAID10 where others differ), parity made anew where it does not
+    /// fit.
     Resync,
     /// Differences are counted.
     Check,
@@ -258,12 +259,15 @@ impl Shard {
 
     /// How many units may run at once. Those of levels with copies have all their memory at once, the others wait for it.
     fn units_max(&self) -> u32 {
-        let copies = match &self.geometry {
+        let run = match &self.geometry {
             Geometry::Parity(_) => return UNITS_MAX,
-            copies => copies.map(Sector(0)).homes.len() as u32,
+            copies => copies.map(Sector(0)),
         };
-        let pages = copies * (UNIT_SECTORS * 512).div_ceil(u64::from(PAGE_BYTES)) as u32;
-        (self.scratch.limit() / pages).clamp(1, COPY_UNITS_MAX)
+        // A chunk may be less than a unit.
+        let unit = run.len.0.min(UNIT_SECTORS);
+        let pages = run.homes.len() as u64 * (unit * 512).div_ceil(u64::from(PAGE_BYTES));
+        let fit = u64::from(self.scratch.limit()) / pages;
+        fit.clamp(1, COPY_SECTORS_MAX / unit) as u32
     }
 
     /// Begins as many units as may run at once.
@@ -422,6 +426,7 @@ impl Shard {
             SyncAction::Check | SyncAction::Repair if sources.len() < 2 => sources.clear(),
             SyncAction::Check | SyncAction::Repair => {}
             _ if targets.is_empty() => sources.clear(),
+            SyncAction::Resync if self.compares_copies(&targets, &sources) => {}
             _ => sources.truncate(1),
         }
         if sources.is_empty() && !targets.is_empty() {
@@ -449,6 +454,13 @@ impl Shard {
             self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);
         }
         self.unit_part_done(key);
+    }
+
+    /// Whether a resync looks at all copies and writes those that differ from the first, as md's does of RAID10: arms
+    /// go on in one direction where reads and writes of neighbouring chunks alternate. A mirror's go so in any case.
+    fn compares_copies(&self, targets: &[(Home, MemberId)], sources: &[(Home, MemberId)]) -> bool {
+        matches!(self.geometry, Geometry::Raid10(_))
+            && targets.iter().all(|target| sources.contains(target))
     }
 
     /// Who is to get the unit's copy, which `source` holds.
@@ -510,9 +522,9 @@ impl Shard {
             }
             return self.read_copies(key);
         }
-        match self.syncs.action(self.syncs.units[key as usize].piece) {
-            SyncAction::Check | SyncAction::Repair => self.compare_copies(key),
-            _ => self.write_copies(key),
+        match self.syncs.units[key as usize].copies.len() {
+            1 => self.write_copies(key),
+            _ => self.compare_copies(key),
         }
     }
 
@@ -563,14 +575,26 @@ impl Shard {
             let counts = if index == 0 { len } else { 0 };
             let mismatch = Mismatch { start: Sector(start + from), len: Sectors(page), member };
             self.note_mismatch(piece, mismatch, counts);
-            if self.syncs.action(piece) == SyncAction::Repair {
-                let right = usize::from(finding.right);
+        }
+        let action = self.syncs.action(piece);
+        if action != SyncAction::Check {
+            // Of a resync the first copy is right: that is what has been read until now.
+            let right = |finding: &Finding| match action {
+                SyncAction::Repair => usize::from(finding.right),
+                _ => 0,
+            };
+            // Pages that follow each other are written together.
+            let alike = |a: &Finding, b: &Finding| (right(a), a.page + 1) == (right(b), b.page);
+            for pages in found.chunk_by(alike) {
+                let from = u64::from(pages[0].page) * PAGE_SECTORS;
+                let sectors = (PAGE_SECTORS * pages.len() as u64).min(len - from);
+                let right = right(&pages[0]);
                 let buf = copies[right].2.advance_sectors(from as u32);
                 for (_, &(home, member, _)) in
                     copies.iter().enumerate().filter(|&(copy, _)| copy != right)
                 {
                     if !self.members.has_failed(member) {
-                        self.write_copy(key, home.sector.0 + from, member, buf, page);
+                        self.write_copy(key, home.sector.0 + from, member, buf, sectors);
                     }
                 }
             }

@@ -1,10 +1,13 @@
-//! Promise: a check of copies needs no more of the stripe cache than there is.
+//! Promise: a check or resync of copies has as much under way as its disks need, and needs no more of the stripe cache
+//! than there is.
 
 mod mirror;
+mod world;
 
 use lapstrake_engine::{Effect, Notice, PieceId, SyncAction, SyncPiece};
-use lapstrake_geometry::{Sector, Sectors};
+use lapstrake_geometry::{Config, Layout, Level, Sector, Sectors};
 use mirror::NOW;
+use world::World;
 
 #[test]
 fn a_check_of_copies_goes_on_in_a_small_stripe_cache() {
@@ -37,4 +40,30 @@ fn a_check_of_copies_goes_on_in_a_small_stripe_cache() {
     let [Notice::Synced(report)] = &told[..] else { panic!("{told:?}") };
     assert!(report.ok);
     assert_eq!(at_once, 4, "two units of two copies of 16 pages fill the 64 that there are");
+}
+
+/// What would be lost: days. An arm that goes forth and back between copies reads what is under way in each place.
+#[test]
+fn a_resync_has_a_mib_under_way_whatever_the_chunk() {
+    for chunk in [8, 32, 128, 1024] {
+        let config = Config {
+            level: Level::Raid10,
+            layout: Layout::default_for(Level::Raid10),
+            chunk: Sectors(chunk),
+            raid_disks: 4,
+            component: Sectors(4096),
+            member_sizes: Vec::new(),
+        };
+        let mut world = World::with(&config, 1, &[], false);
+        world.sync(SyncAction::Resync, 0, world.sectors());
+        world.drain();
+        assert_eq!(
+            world.members_busy() as u64 * chunk.min(128),
+            2 * 2048,
+            "chunk {chunk}: two copies"
+        );
+        world.settle();
+        assert!(world.reports.iter().all(|report| report.ok));
+        world.check_redundancy();
+    }
 }
