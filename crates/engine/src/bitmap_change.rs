@@ -83,10 +83,11 @@ impl Supervisor {
     pub(crate) fn lose_bitmap(&mut self) {
         let Some(intent) = self.intent.as_mut().filter(|intent| !intent.is_lost()) else { return };
         intent.lose();
-        self.happened.push_back(Event::BitmapLost);
+        // One that is about to end in any case is missed by nobody.
         let is_ending = self.bitmap_change.as_ref().is_some_and(|c| c.stage != Stage::Adding);
         if !is_ending {
             self.bitmap_change = Some(BitmapChange { to: None, stage: Stage::Wanted });
+            self.happened.push_back(Event::BitmapLost);
         }
     }
 
@@ -133,7 +134,10 @@ impl Supervisor {
     pub(crate) fn bitmap_recorded(&mut self) {
         let Some(change) = &mut self.bitmap_change else { return };
         match (change.stage, &mut self.intent) {
-            (Stage::Ending, _) => change.stage = Stage::Ended,
+            // An update that only gives all members one count may leave them at the bitmap's own.
+            (Stage::Ending, Some(intent)) if intent.superblock().events < self.events => {
+                change.stage = Stage::Ended;
+            }
             (Stage::Adding, Some(intent)) => {
                 let terms = BitmapTerms::of(intent.superblock());
                 self.bitmap_change = None;

@@ -295,7 +295,7 @@ impl Intent {
     fn image(&mut self, page: usize) -> (Sectors, Vec<u8>) {
         let mut image = [0; PAGE];
         self.bits.encode_page(&self.superblock, page, &mut image);
-        // What fails on a member takes the member out, so what was sent counts as written.
+        // What fails on a member takes the member out, and on a file the bitmap, so what was sent counts as written.
         self.bits.mark_stable(page);
         (Sectors(page as u64 * PAGE_SECTORS), image.to_vec())
     }
@@ -348,7 +348,7 @@ impl Intent {
         self.grant_if_written(orders);
     }
 
-    /// Whether its superblock is to have this event count before any other has.
+    /// Whether it is to be stable with this event count before members' superblocks have it.
     pub(crate) fn is_behind(&self, events: u64) -> bool {
         self.stable_events != Some(events) && !self.is_lost()
     }

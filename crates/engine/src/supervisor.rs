@@ -377,14 +377,12 @@ impl Supervisor {
     pub fn handle_written(&mut self, now: Time, id: WriteId, ok: bool) {
         self.now = now;
         let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { return };
-        match target {
-            _ if ok => {}
-            Target::Member(member) => {
-                if !self.fail_if_survivable(member) {
-                    self.give_up(Loss::Metadata);
-                }
+        if !ok {
+            match target {
+                Target::Member(member) if self.fail_if_survivable(member) => {}
+                Target::Member(_) => self.give_up(Loss::Metadata),
+                Target::BitmapFile => self.lose_bitmap(),
             }
-            Target::BitmapFile => self.lose_bitmap(),
         }
         match (meta, &mut self.intent, &mut self.update) {
             (Meta::Bitmap, Some(intent), _) => intent.page_written(&mut self.orders),

@@ -576,30 +576,36 @@ impl Shard {
             let mismatch = Mismatch { start: Sector(start + from), len: Sectors(page), member };
             self.note_mismatch(piece, mismatch, counts);
         }
-        let action = self.syncs.action(piece);
-        if action != SyncAction::Check {
-            // Of a resync the first copy is right: that is what has been read until now.
-            let right = |finding: &Finding| match action {
-                SyncAction::Repair => usize::from(finding.right),
-                _ => 0,
-            };
-            // Pages that follow each other are written together.
-            let alike = |a: &Finding, b: &Finding| (right(a), a.page + 1) == (right(b), b.page);
-            for pages in found.chunk_by(alike) {
-                let from = u64::from(pages[0].page) * PAGE_SECTORS;
-                let sectors = (PAGE_SECTORS * pages.len() as u64).min(len - from);
-                let right = right(&pages[0]);
-                let buf = copies[right].2.advance_sectors(from as u32);
-                for (_, &(home, member, _)) in
-                    copies.iter().enumerate().filter(|&(copy, _)| copy != right)
-                {
-                    if !self.members.has_failed(member) {
-                        self.write_copy(key, home.sector.0 + from, member, buf, sectors);
-                    }
+        self.mend_copies(key, found);
+        self.unit_part_done(key);
+    }
+
+    /// Writes the right copy of what was found over the others; a check does not.
+    fn mend_copies(&mut self, key: u32, found: &[Finding]) {
+        let unit = &self.syncs.units[key as usize];
+        let (len, copies) = (unit.len, unit.copies.clone());
+        let action = self.syncs.action(unit.piece);
+        if action == SyncAction::Check {
+            return;
+        }
+        // Before a resync the first copy alone is read.
+        let right = |finding: &Finding| match action {
+            SyncAction::Repair => usize::from(finding.right),
+            _ => 0,
+        };
+        // Pages that follow each other are written together.
+        let alike = |a: &Finding, b: &Finding| (right(a), a.page + 1) == (right(b), b.page);
+        for pages in found.chunk_by(alike) {
+            let from = u64::from(pages[0].page) * PAGE_SECTORS;
+            let sectors = (PAGE_SECTORS * pages.len() as u64).min(len - from);
+            let right = right(&pages[0]);
+            let buf = copies[right].2.advance_sectors(from as u32);
+            for (copy, &(home, member, _)) in copies.iter().enumerate() {
+                if copy != right && !self.members.has_failed(member) {
+                    self.write_copy(key, home.sector.0 + from, member, buf, sectors);
                 }
             }
         }
-        self.unit_part_done(key);
     }
 
     fn read_again(&mut self, key: u32) {

@@ -79,6 +79,62 @@ fn a_bitmap_whose_file_fails_is_stale_before_writes_go_on_without_it() {
     assert!(story.supervisor.bitmap().is_none());
 }
 
+/// What would be lost: bits, again. A member refuses its superblock just then, so that the next update only gives all who
+/// are left the count that the file has, too.
+#[test]
+fn an_update_that_counts_nothing_makes_no_bitmap_stale() {
+    for (level, refuses) in [(Level::Raid1, MemberId(2)), (Level::Raid10, MemberId(1))] {
+        let mut story = Story::new(level, 4, false);
+        let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+        intent.external = true;
+        story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
+        story.activate();
+        story.take_orders();
+        story.notice(Notice::Failed(MemberId(3)));
+        while !story.pending.iter().any(|write| write.target == Target::Member(refuses)) {
+            let write = story.pending.remove(0);
+            story.end(&write, true);
+        }
+        let stable = story.supervisor.bitmap().expect("a bitmap").events;
+        story.wants(3, 3);
+        for target in [Target::BitmapFile, Target::Member(refuses)] {
+            let at = story.pending.iter().position(|write| write.target == target);
+            let write = story.pending.remove(at.expect("it is on its way"));
+            story.end(&write, false);
+        }
+        let mut of_first = 0;
+        while !story.orders.contains(&Order::Bitmap(None)) {
+            let write = story.pending.remove(0);
+            story.end(&write, true);
+            let told = superblocks(std::slice::from_ref(&write));
+            let first = told.iter().find(|(member, _)| *member == MemberId(0));
+            of_first = first.map_or(of_first, |(_, superblock)| superblock.events());
+        }
+        assert!(of_first > stable, "{level}: {of_first} on a member, {stable} in the file");
+    }
+}
+
+/// What would be lost: the bitmap that was asked for in its place. Whose file fails while it is to end ends.
+#[test]
+fn a_file_that_fails_while_its_bitmap_goes_changes_nothing() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+    intent.external = true;
+    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
+    story.activate();
+    story.wants(3, 3);
+    let to = new_bitmap(&story);
+    assert!(story.supervisor.handle_bitmap(story.now, Some(to)));
+    story.drain();
+    let page = story.pending.remove(0);
+    assert_eq!(page.target, Target::BitmapFile);
+    story.end(&page, false);
+    story.settle();
+    let events: Vec<Event> = std::iter::from_fn(|| story.supervisor.poll_event()).collect();
+    assert_eq!(events, [Event::BitmapChanged]);
+    assert_eq!(story.supervisor.bitmap_offset(), Some(8));
+}
+
 /// What would be lost: time where more is resynced than may differ, redundancy where less is; and once it was, bits that
 /// stay set for ever.
 #[test]

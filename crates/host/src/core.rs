@@ -748,7 +748,7 @@ fn named(device: &Member) -> String {
 }
 
 /// Why an operation of a device failed.
-fn failure(device: &Member, result: i32) -> String {
+pub(crate) fn failure(device: &Member, result: i32) -> String {
     if device.is_short() || device.has_cut_overlay() {
         return "its file has become shorter".to_owned();
     }

@@ -13,7 +13,7 @@ mod settings;
 use crate::{
     array::{Facts, MemberFact},
     client::Client,
-    core::Core,
+    core::{Core, failure},
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
     status::{self, Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
@@ -401,7 +401,8 @@ impl Lead {
 
     fn written(&mut self, core: &mut Core, write: &MetaWrite, result: i32) {
         if result < 0 {
-            let error = std::io::Error::from_raw_os_error(-result);
+            let device = core.queue.member(self.device_of(core, write.target));
+            let error = device.map_or_else(String::new, |device| failure(device, result));
             let place = self.at_fault(core, write.target, result);
             let offset = write.sector.0 * 512;
             self.log.say(&format!("{place}: metadata at byte {offset} cannot be written: {error}"));

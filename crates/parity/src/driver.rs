@@ -68,12 +68,10 @@ pub(crate) trait Vector: Copy {
     /// Asks for the line at `at`, to write it.
     #[inline(always)]
     unsafe fn prefetch(_at: *mut u8) {}
-    /// Asks for the line at `at`, to read it.
+    /// Whether the byte at `at` comes from memory, not from a cache, as far as the CPU tells. The beginnings of `sources`
+    /// are asked for meanwhile.
     #[inline(always)]
-    unsafe fn prefetch_source(_at: *const u8) {}
-    /// Whether the byte at `at` came from memory, not from a cache. It is in one afterwards.
-    #[inline(always)]
-    unsafe fn is_far(_at: *const u8) -> bool {
+    unsafe fn is_far(_at: *const u8, _sources: &[&[u8]]) -> bool {
         false
     }
     /// The same byte everywhere.
@@ -139,13 +137,10 @@ unsafe fn streams<V: Vector, J: Job<R>, const R: usize>(job: &J, len: usize) -> 
     if sources.len() >= V::STREAM_SOURCES * R && (sources.len() + R) * len >= V::level2_bytes() {
         return true;
     }
-    // SAFETY: the caller's; both places are inside the blocks.
+    // SAFETY: the caller's; the place is inside a block, of which there is at least one.
     unsafe {
-        // What comes first comes while the answer is awaited.
-        for source in sources.iter().rev() {
-            V::prefetch_source(source.as_ptr());
-        }
-        V::is_far(sources.get_unchecked(sources.len() / 2).as_ptr().add(len / 2))
+        let middle = sources.get_unchecked(sources.len() / 2).as_ptr().add(len / 2);
+        V::is_far(middle, sources)
     }
 }
 

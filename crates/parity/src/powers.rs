@@ -44,13 +44,16 @@ impl Powers {
 /// If each of `coefs` is `scale * g^e ^ share`, and these `e` ascend without large gaps: the gaps.
 fn steps(coefs: &[u8], scale: u8, share: u8) -> Option<[u8; 255]> {
     let mut steps = [0; 255];
+    if coefs.len() > steps.len() {
+        return None;
+    }
     let mut reached = 0;
     for (step, &coef) in steps.iter_mut().zip(coefs) {
         let power = gf::log(gf::div(coef ^ share, scale))?;
         *step = power.checked_sub(reached)?;
         reached = power;
     }
-    // A product costs as much as two doublings or three.
+    // A product costs as much as two doublings or three, and without tables more.
     (usize::from(reached) <= 2 * coefs.len()).then_some(steps)
 }
 
@@ -81,7 +84,8 @@ impl Job<2> for PairByPowers<'_> {
     unsafe fn make<V: Vector, const N: usize>(&self, at: usize) -> [[V; N]; 2] {
         let PairByPowers { pair: Pair { srcs, terms, chained, .. }, powers } = self;
         let Powers { own, steps, has_last, scale, share } = powers;
-        // SAFETY: the caller's, for each block; `Powers::of` counts no more sources than there are.
+        // SAFETY: the caller's, for each block; `Powers::of` counts no more sources than there are,
+        // and no more than there are steps.
         unsafe {
             let mut sum = [V::splat(0); N];
             for src in srcs.get_unchecked(*own..*terms) {

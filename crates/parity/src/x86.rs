@@ -4,25 +4,20 @@
 //! addresses are valid.
 #![expect(unsafe_op_in_unsafe_fn, reason = "the contract of `Vector` is that of every line here")]
 
-use core::arch::x86_64::*;
-
-use core::arch::asm;
+use core::arch::{asm, x86_64::*};
 
 use crate::detect;
 use crate::driver::Vector;
 use crate::gf;
 use crate::tables::{AFFINE, NIBBLES};
 
-/// From how many ticks of the time-stamp counter on a byte came from memory. Zen 3 at 2.4 GHz takes 50 to 120 from any
-/// cache, 300 and more from memory.
-pub(crate) const FAR_TICKS: u64 = 200;
-
-/// How long reading the byte at `at` takes, with what it takes to tell.
+/// How long reading the byte at `at` takes, in ticks of the time-stamp counter, with what it takes to tell.
 ///
 /// # Safety
 /// `at` is valid for a byte.
 #[inline(always)]
 pub(crate) unsafe fn ticks_to_read(at: *const u8) -> u64 {
+    _mm_lfence();
     let from = _rdtsc();
     _mm_lfence();
     at.read_volatile();
@@ -30,11 +25,32 @@ pub(crate) unsafe fn ticks_to_read(at: *const u8) -> u64 {
     _rdtsc().wrapping_sub(from)
 }
 
-/// Asks for a line to write it; CPUs that do not know the instruction pass over it. (The intrinsic is
-/// compiled to a read's.)
-#[inline(always)]
-unsafe fn prefetch_to_write(at: *mut u8) {
-    asm!("prefetchw [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
+/// What is the same whatever the width.
+macro_rules! caches {
+    () => {
+        #[inline(always)]
+        fn level2_bytes() -> usize {
+            detect::level2_bytes()
+        }
+        #[inline(always)]
+        unsafe fn fence() {
+            _mm_sfence()
+        }
+        /// Every CPU with AVX2 knows the instruction or passes over it. (The intrinsic is compiled to a read's.)
+        #[inline(always)]
+        unsafe fn prefetch(at: *mut u8) {
+            asm!("prefetchw [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
+        }
+        #[inline(always)]
+        unsafe fn is_far(at: *const u8, sources: &[&[u8]]) -> bool {
+            let Some(far) = detect::far_ticks() else { return false };
+            // What comes first comes while the answer is awaited.
+            for i in (0..sources.len()).rev() {
+                _mm_prefetch::<_MM_HINT_T0>(sources.get_unchecked(i).as_ptr().cast());
+            }
+            ticks_to_read(at) >= far
+        }
+    };
 }
 
 /// 64 bytes; needs AVX-512 F and BW, and GFNI.
@@ -49,10 +65,7 @@ impl Vector for Zmm {
     const MULTIPLIES_DEARLY: bool = false;
     const STREAMS: bool = true;
 
-    #[inline(always)]
-    fn level2_bytes() -> usize {
-        detect::level2_bytes()
-    }
+    caches!();
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self {
         Zmm(_mm512_loadu_si512(at.cast()))
@@ -64,22 +77,6 @@ impl Vector for Zmm {
     #[inline(always)]
     unsafe fn stream(self, at: *mut u8) {
         _mm512_stream_si512(at.cast(), self.0)
-    }
-    #[inline(always)]
-    unsafe fn fence() {
-        _mm_sfence()
-    }
-    #[inline(always)]
-    unsafe fn prefetch(at: *mut u8) {
-        prefetch_to_write(at)
-    }
-    #[inline(always)]
-    unsafe fn prefetch_source(at: *const u8) {
-        _mm_prefetch::<_MM_HINT_T0>(at.cast())
-    }
-    #[inline(always)]
-    unsafe fn is_far(at: *const u8) -> bool {
-        detect::has_cheap_ticks() && ticks_to_read(at) >= FAR_TICKS
     }
     #[inline(always)]
     unsafe fn splat(byte: u8) -> Self {
@@ -119,10 +116,7 @@ impl Vector for Ymm {
     /// Zen 3, XOR of ten in the second level: 60 GB/s when asked, 66 when not.
     const FORESEEN: usize = usize::MAX;
 
-    #[inline(always)]
-    fn level2_bytes() -> usize {
-        detect::level2_bytes()
-    }
+    caches!();
 
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self {
@@ -135,22 +129,6 @@ impl Vector for Ymm {
     #[inline(always)]
     unsafe fn stream(self, at: *mut u8) {
         _mm256_stream_si256(at.cast(), self.0)
-    }
-    #[inline(always)]
-    unsafe fn fence() {
-        _mm_sfence()
-    }
-    #[inline(always)]
-    unsafe fn prefetch(at: *mut u8) {
-        prefetch_to_write(at)
-    }
-    #[inline(always)]
-    unsafe fn prefetch_source(at: *const u8) {
-        _mm_prefetch::<_MM_HINT_T0>(at.cast())
-    }
-    #[inline(always)]
-    unsafe fn is_far(at: *const u8) -> bool {
-        detect::has_cheap_ticks() && ticks_to_read(at) >= FAR_TICKS
     }
     #[inline(always)]
     unsafe fn splat(byte: u8) -> Self {

@@ -184,6 +184,21 @@ fn exponents_as_far_as_md_goes() {
 }
 
 #[test]
+fn more_sources_than_there_are_powers() {
+    const LEN: usize = 300;
+    let pool = noise(400 * (LEN + 40), 8);
+    let srcs = cut(&pool, 400, LEN);
+    let row = [vec![1; 255], vec![7; 145]].concat();
+    let want = expected(LEN, |i| row[i], &srcs);
+    for set in Kernels::available() {
+        let [mut a, mut b] = [0, 0].map(|offset| Output::new(LEN, offset));
+        set.mul(&mut [a.block(), b.block()], &[&row, &[1; 400]], &srcs);
+        a.assert(&want, set.name());
+        b.assert(&expected(LEN, |_| 1, &srcs), set.name());
+    }
+}
+
+#[test]
 fn the_best_set_is_chosen_again_and_again() {
     assert_eq!(kernels().name(), Kernels::available().next().unwrap().name());
     assert!(core::ptr::eq(kernels(), kernels()));

@@ -34,7 +34,8 @@
 //!   taken out and added anew. Or all lose it, or more than the level survives, then only while every slot has a
 //!   sound member: requests may fail, each is answered, and soon the power is cut for all. Whoever's failure is on
 //!   record then is missing at the next start; there are enough others for it.
-//! - The bitmap's file may refuse a write at any time. From then on requests may fail, and soon the power is cut.
+//! - The bitmap's file may refuse a write at any time. The array goes on without a bitmap; the file may yet be named at
+//!   the next start, where it must count as stale.
 //! - The write hole: if a parity array was active when the power was cut and lacks members at the
 //!   next start, then in each row (one sector of every member) with a write that was not durable
 //!   at a cut since redundancy was last whole, the sectors of the missing members are lost: they

@@ -291,6 +291,8 @@ pub(crate) struct Life<'a> {
     dark: BTreeSet<MemberId>,
     /// More lost power than the level survives: requests may fail, and after so many events the life is over.
     doomed_at: Option<u64>,
+    /// The bitmap's file has refused a write.
+    file_failed: bool,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
     /// Members that have been recovered, which is not on record yet.
@@ -406,6 +408,7 @@ impl<'a> Life<'a> {
             vanished: BTreeSet::new(),
             dark: BTreeSet::new(),
             doomed_at: None,
+            file_failed: false,
             unheard: whole_replacements(&configs).map(|member| (member, 0)).collect(),
             fresh: BTreeSet::new(),
             hit: BTreeSet::new(),

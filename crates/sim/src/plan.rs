@@ -86,7 +86,7 @@ pub struct Plan {
     pub outages: u64,
     /// Each member keeps of its cache what it will when the power is cut, or keeps its power.
     pub uneven_cuts: bool,
-    /// One write of the bitmap's file in so many fails, which ends all writes of the life; 0: none.
+    /// One write of the bitmap's file in so many fails, which ends the bitmap; 0: none.
     pub file_fault_every: u64,
     /// The array is to mend itself and to prove it by a check that counts zero.
     pub converges: bool,

@@ -105,7 +105,7 @@ fn a_bitmap_file_that_is_cut_off_is_given_up_and_the_array_goes_on() {
     lab.run("stop data").ok();
     let (code, said) = server.end();
     for part in [
-        "bits: its file has become shorter",
+        "cannot be written: its file has become shorter",
         "bits: the write-intent bitmap's file cannot be written",
     ] {
         assert!(code == 0 && said.contains(part), "no {part} in {said}");

@@ -215,12 +215,13 @@ impl Lead {
 
     /// Its file refuses writes. What the array does then ends with [`Self::bitmap_changed`].
     pub(super) fn bitmap_lost(&mut self) {
-        let path = self.bitmap_file.as_ref().map(|file| file.path.display().to_string());
+        let Some(file) = &self.bitmap_file else { return };
         let why = format!(
-            "{}: the write-intent bitmap's file cannot be written (above: why), and is given up; the array goes on \
-             without a bitmap, so that after an unclean stop all is resynced; `lapstrake grow {} --bitmap` with \
-             `internal` or another file makes a new one; start it without this file from now on",
-            path.unwrap_or_default(),
+            "{}: the write-intent bitmap's file cannot be written (the server's log says why), and is given up; the \
+             array goes on without a bitmap, so that after an unclean stop all is resynced; no data was changed; \
+             `lapstrake grow {} --bitmap` with `internal` or another file makes a new one; a start that still names \
+             this file resyncs all, too",
+            file.path.display(),
             self.facts.name
         );
         self.answer_bitmap(Answer::Refused(why.clone()));

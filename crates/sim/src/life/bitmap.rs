@@ -15,7 +15,7 @@ pub(crate) enum FileUse {
     None,
     /// It has.
     InUse,
-    /// The power went while that was changed.
+    /// The power went while that was changed, or it failed.
     Unclear,
 }
 
@@ -65,6 +65,7 @@ impl Life<'_> {
         }
         if let Some(file) = file {
             *self.file = file;
+            self.file_failed = false;
         }
     }
 
@@ -90,7 +91,7 @@ impl Life<'_> {
         let every = self.plan.file_fault_every;
         let fails = every > 0 && self.dice.one_in(every);
         if fails {
-            self.file_use = FileUse::Unclear;
+            (self.file_use, self.file_failed) = (FileUse::Unclear, true);
             self.say(|| "the bitmap's file fails".into());
         }
         fails
@@ -99,7 +100,12 @@ impl Life<'_> {
     pub(super) fn bitmap_changed(&mut self) {
         let is_there = self.supervisor.bitmap().is_some();
         let external = is_there && self.supervisor.bitmap_offset().is_none();
-        self.file_use = if external { FileUse::InUse } else { FileUse::None };
+        self.file_use = match external {
+            true => FileUse::InUse,
+            // Whoever has not read the log names it still.
+            false if !is_there && self.file_failed => FileUse::Unclear,
+            false => FileUse::None,
+        };
     }
 }
 
