@@ -22,7 +22,7 @@ Exit codes:
 /// Clients go on meanwhile. A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the
 /// power is cut just then, the array starts without one, and is resynced as a whole. One that is in a file is
-/// taken away by --bitmap none before there can be another.
+/// taken away by --bitmap none before there can be another file.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {

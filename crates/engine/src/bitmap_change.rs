@@ -79,6 +79,18 @@ impl Supervisor {
         self.bitmap_change.as_ref().is_some_and(|c| matches!(c.stage, Stage::Ending | Stage::Ended))
     }
 
+    /// The bitmap's file is gone, though it may take writes still: another may come in its place.
+    pub fn handle_bitmap_gone(&mut self, now: Time) {
+        self.lose_bitmap();
+        self.act(now);
+    }
+
+    /// Whether the bitmap is being changed, or given up.
+    #[must_use]
+    pub fn is_changing_bitmap(&self) -> bool {
+        self.bitmap_change.is_some()
+    }
+
     /// The bitmap's file refuses writes. The array goes on without a bitmap, as md's does.
     pub(crate) fn lose_bitmap(&mut self) {
         let Some(intent) = self.intent.as_mut().filter(|intent| !intent.is_lost()) else { return };

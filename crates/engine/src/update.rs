@@ -114,7 +114,8 @@ impl Supervisor {
         let is_behind = |intent: &Intent| intent.is_behind(self.events);
         let bitmap_first = !self.is_bitmap_ending() && self.intent.as_ref().is_some_and(is_behind);
         let is_due = self.update.as_ref().is_some_and(|update| update.left.is_none());
-        if !is_due || bitmap_first {
+        // What was given up is not tried again and again.
+        if !is_due || bitmap_first || self.broken {
             return;
         }
         self.send_logs();

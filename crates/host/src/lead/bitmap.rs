@@ -112,8 +112,11 @@ impl Lead {
         if self.broken {
             return Err(self.cannot_change());
         }
-        if self.bitmap_answer.is_some() {
-            return Err("the bitmap is being changed already; nothing was changed".into());
+        if self.supervisor.as_ref().is_some_and(Supervisor::is_changing_bitmap) {
+            return Err(
+                "the bitmap is being changed or given up just now; nothing was changed; try again"
+                    .into(),
+            );
         }
         let progress = self.supervisor.as_ref().and_then(|s| s.sync_progress(core.now()));
         progress.map_or(Ok(()), |progress| {
@@ -213,11 +216,11 @@ impl Lead {
         self.answer_bitmap(Answer::Done);
     }
 
-    /// Its file refuses writes. What the array does then ends with [`Self::bitmap_changed`].
+    /// Its file refuses writes or is gone. What the array does then ends with [`Self::bitmap_changed`].
     pub(super) fn bitmap_lost(&mut self) {
         let Some(file) = &self.bitmap_file else { return };
         let why = format!(
-            "{}: the write-intent bitmap's file cannot be written (the server's log says why), and is given up; the \
+            "{}: the write-intent bitmap's file cannot be kept (the server's log says why), and is given up; the \
              array goes on without a bitmap, so that after an unclean stop all is resynced; no data was changed; \
              `lapstrake grow {} --bitmap` with `internal` or another file makes a new one; a start that still names \
              this file resyncs all, too",

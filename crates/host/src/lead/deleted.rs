@@ -67,12 +67,11 @@ impl Lead {
             return;
         }
         file.deleted = true;
-        self.log.say(&format!(
-            "{}: the write-intent bitmap's file was deleted; it serves on, and is gone for good when the server \
-             stops: after an unclean stop all is resynced; before that, `lapstrake grow --bitmap none` takes it \
-             away, and --bitmap with `internal` or a file makes a new one",
-            file.path.display()
-        ));
+        let path = file.path.display();
+        self.log.say(&format!("{path}: the write-intent bitmap's file was deleted"));
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_bitmap_gone(core.now());
+        }
     }
 
     /// Whose files are deleted, and whether the array ends with them.

@@ -446,7 +446,7 @@ impl Lead {
         }
         let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
         // Where it goes is known to those who were members at its beginning.
-        if self.bitmap_answer.is_some() {
+        if supervisor.is_changing_bitmap() {
             return Err("the bitmap is being changed; nothing was written; try again".into());
         }
         // Members that have gone keep their numbers.
