@@ -43,7 +43,7 @@ pub(crate) const PAGE_SECTORS: u64 = PAGE_BYTES as u64 / 512;
 pub enum SyncAction {
     /// Members under recovery get what they lack.
     Recovery,
-    /// After an unclean stop: the first copy is copied (of RAID10 where others differ), parity made anew where it does not
+    /// After an unclean stop: the first copy is copied (of RAID10 near and offset where others differ), parity made anew where it does not
     /// fit.
     Resync,
     /// Differences are counted.
@@ -457,10 +457,12 @@ impl Shard {
     }
 
     /// Whether a resync looks at all copies and writes those that differ from the first, as md's does of RAID10: arms
-    /// go on in one direction where reads and writes of neighbouring chunks alternate. A mirror's go so in any case.
+    /// go on in one direction where reads and writes of neighbouring chunks would alternate. A mirror's go so in any
+    /// case; where copies are far from each other, disks gather in their caches what is written.
     fn compares_copies(&self, targets: &[(Home, MemberId)], sources: &[(Home, MemberId)]) -> bool {
-        matches!(self.geometry, Geometry::Raid10(_))
-            && targets.iter().all(|target| sources.contains(target))
+        let Geometry::Raid10(raid10) = &self.geometry else { return false };
+        let is_near = raid10.layout().far == 1 || raid10.layout().offset;
+        is_near && targets.iter().all(|target| sources.contains(target))
     }
 
     /// Who is to get the unit's copy, which `source` holds.

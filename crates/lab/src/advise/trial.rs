@@ -167,6 +167,10 @@ impl<'a> Bench<'a> {
         let seats = array.parts.iter().map(seat).collect();
         let mut config = ArrayConfig::new(level, seats, question.processor);
         (config.layout, config.chunk) = (array.layout, array.chunk);
+        // Bits stay set for seconds, in which solid-state disks are written all over; trials are shorter.
+        let mut disks = array.parts.iter().map(|part| &self.disks[part.disk]);
+        let is_rebuilt = matches!(state, State::Rebuilt { .. });
+        config.is_busy = !is_rebuilt && disks.all(|disk| !disk.is_rotational);
         config.speed = SyncSpeed::default();
         ArrayVolume::new(config)
     }

@@ -61,6 +61,8 @@ pub struct ArrayConfig {
     pub bitmap: BitmapChoice,
     /// Bytes to a bit of it.
     pub bitmap_chunk: Option<u32>,
+    /// It is written all over all the time: every bit is set at first. Else every bit is clear.
+    pub is_busy: bool,
     /// By slot.
     pub seats: Vec<Seat>,
     /// Pages for each member.
@@ -93,6 +95,7 @@ impl ArrayConfig {
             chunk: None,
             bitmap: BitmapChoice::Default,
             bitmap_chunk: None,
+            is_busy: false,
             seats,
             stripe_cache: 256,
             is_md: false,
@@ -138,7 +141,7 @@ impl ArrayVolume {
         if lost > 0 && !made.geometry.survives(serves) {
             return Err(ArrayError::Lost { level: config.level, slots, lost });
         }
-        let intent = intent(&made);
+        let intent = intent(&made, config.is_busy);
         let is_degraded = lost > 0;
         let (mut legs, mut records, mut configs) = (Vec::new(), Vec::new(), Vec::new());
         let mut members = made.members.iter();
@@ -256,14 +259,14 @@ fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
     })
 }
 
-/// The bitmap of an array that has been in use: every bit is clear.
-fn intent(made: &CreatePlan) -> Option<IntentConfig> {
+/// The bitmap of an array that has been in use.
+fn intent(made: &CreatePlan, is_busy: bool) -> Option<IntentConfig> {
     let first = made.members.first()?;
     let at = first.superblock.bitmap_sector()?;
     let write = first.writes.iter().find(|write| write.sector == at)?;
     let mut superblock = BitmapSuperblock::parse(&write.bytes).expect("made just now");
     superblock.events = first.superblock.events();
-    let bits = Bits::new(&superblock, false);
+    let bits = Bits::new(&superblock, is_busy);
     Some(IntentConfig { superblock, bits, external: false, bits_need_resync: false })
 }
 
