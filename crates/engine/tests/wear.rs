@@ -66,3 +66,21 @@ fn a_range_of_a_member_has_a_place_in_the_array_if_it_is_in_one_piece_there() {
     assert_eq!(at(1020), None, "it is in two places");
     assert_eq!(at(2 * 1024), None, "parity");
 }
+
+/// What would be lost: a core and the log, to one and the same write over and over.
+#[test]
+fn a_log_that_cannot_be_flushed_is_not_tried_again_when_the_array_has_given_up() {
+    let mut story = Story::with_logs(Level::Raid1, 2);
+    story.notice(Notice::Failed(MemberId(0)));
+    story.settle();
+    story.notice(Notice::Bad(SECOND, Sector(64), PAGE));
+    let mut tries = 0;
+    while !story.pending.is_empty() && tries < 10 {
+        tries += 1;
+        let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+        story.supervisor.handle_unflushed(story.now, &[SECOND], &dropped);
+        story.drain();
+    }
+    assert_eq!(tries, 1);
+    assert!(story.orders.contains(&Order::Broken));
+}
