@@ -71,7 +71,7 @@ enum Usage {
     InUse,
     /// No sweep begins any more.
     Ending,
-    /// Its file refuses writes: nothing is written to it or granted any more.
+    /// Its file refuses writes or is gone: nothing is written to it or granted any more.
     Lost,
 }
 

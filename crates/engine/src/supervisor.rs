@@ -105,7 +105,7 @@ pub enum Event {
     SyncBegan(SyncAction),
     /// It has ended.
     SyncEnded(SyncAction, SyncEnd),
-    /// The write-intent bitmap's file refuses writes. [`Event::BitmapChanged`] follows when the array has none.
+    /// The write-intent bitmap's file refuses writes, or is gone. [`Event::BitmapChanged`] follows when the array has none.
     BitmapLost,
     /// The write-intent bitmap is as [`Supervisor::handle_bitmap`] was told, or gone with its file.
     BitmapChanged,

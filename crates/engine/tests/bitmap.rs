@@ -33,14 +33,20 @@ fn members_that_did_not_hear_of_a_bitmap_change_are_told() {
     }
 }
 
-/// What would be lost: every bit. A bitmap in a file is nowhere else.
-#[test]
-fn bits_of_a_bitmap_in_a_file_are_stable_there_before_their_write_goes() {
-    let mut story = Story::new(Level::Raid1, 2, false);
+/// An active array whose bitmap is in a file.
+fn with_file(level: Level, members: u16) -> Story {
+    let mut story = Story::new(level, members, false);
     let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
     intent.external = true;
     story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
     story.activate();
+    story
+}
+
+/// What would be lost: every bit. A bitmap in a file is nowhere else.
+#[test]
+fn bits_of_a_bitmap_in_a_file_are_stable_there_before_their_write_goes() {
+    let mut story = with_file(Level::Raid1, 2);
     story.wants(3, 3);
     let targets: Vec<Target> = story.pending.iter().map(|write| write.target).collect();
     assert_eq!(targets, [Target::BitmapFile]);
@@ -53,11 +59,7 @@ fn bits_of_a_bitmap_in_a_file_are_stable_there_before_their_write_goes() {
 /// What would be lost: the array to a full file system, as the bits of writes were lost that would go on meanwhile.
 #[test]
 fn a_bitmap_whose_file_fails_is_stale_before_writes_go_on_without_it() {
-    let mut story = Story::new(Level::Raid1, 2, false);
-    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
-    intent.external = true;
-    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
-    story.activate();
+    let mut story = with_file(Level::Raid1, 2);
     let stable = story.supervisor.bitmap().expect("a bitmap").events;
     story.wants(3, 3);
     let page = story.pending.remove(0);
@@ -84,11 +86,7 @@ fn a_bitmap_whose_file_fails_is_stale_before_writes_go_on_without_it() {
 #[test]
 fn an_update_that_counts_nothing_makes_no_bitmap_stale() {
     for (level, refuses) in [(Level::Raid1, MemberId(2)), (Level::Raid10, MemberId(1))] {
-        let mut story = Story::new(level, 4, false);
-        let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
-        intent.external = true;
-        story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
-        story.activate();
+        let mut story = with_file(level, 4);
         story.take_orders();
         story.notice(Notice::Failed(MemberId(3)));
         while !story.pending.iter().any(|write| write.target == Target::Member(refuses)) {
@@ -117,11 +115,7 @@ fn an_update_that_counts_nothing_makes_no_bitmap_stale() {
 /// What would be lost: the bitmap that was asked for in its place. Whose file fails while it is to end ends.
 #[test]
 fn a_file_that_fails_while_its_bitmap_goes_changes_nothing() {
-    let mut story = Story::new(Level::Raid1, 2, false);
-    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
-    intent.external = true;
-    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
-    story.activate();
+    let mut story = with_file(Level::Raid1, 2);
     story.wants(3, 3);
     let to = new_bitmap(&story);
     assert!(story.supervisor.handle_bitmap(story.now, Some(to)));

@@ -203,11 +203,10 @@ fn risk_at_a_glance(question: &Question, candidate: &Candidate) -> Option<&'stat
         }
     });
     let most = question.wishes.loss * SLACK;
-    match () {
-        () if question.wishes.judged(&loss) <= most => None,
-        () if loss.array.value <= most => Some("sectors"),
-        () => Some("safety"),
+    if question.wishes.judged(&loss) <= most {
+        return None;
     }
+    Some(if loss.array.value <= most { "sectors" } else { "safety" })
 }
 
 /// Candidates that may yet be the fastest: with as much of their bound as others of their shape have reached at best,
