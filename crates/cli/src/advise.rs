@@ -49,7 +49,9 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     speed: Option<u64>,
     /// How likely losing any data over the years may be
-    #[arg(long, value_name = "P", default_value = "1%", value_parser = share)]
+    #[arg(
+        long, value_name = "P", default_value = "1%", value_parser = share, allow_hyphen_values = true
+    )]
     loss: f64,
     /// Single sectors may be lost: --loss is about the array as a whole
     #[arg(long)]

@@ -34,7 +34,7 @@ use crate::store::{ExperimentId, Store};
 use courses::{CourseJob, courses};
 use fit::unpredictable;
 use here::here;
-use job::{Done, Job};
+use job::{Done, Job, thread_time};
 use lapstrake_model::ProcessorProfile;
 use lapstrake_model::profile::Profile;
 use lapstrake_model::safety::Loss;
@@ -103,9 +103,9 @@ pub struct Prediction {
     pub seed: u64,
     /// Sizes of the plan's disks.
     pub disk_bytes: Vec<u64>,
-    /// Time that passed in all the worlds together.
+    /// Time that passed in the worlds of all loads together.
     pub virtual_time: Duration,
-    /// Processor time that threads took for that together.
+    /// Processor time that threads took together, for rebuilds and losses, too.
     pub worked: Duration,
     /// Time that it took.
     pub took: Duration,
@@ -174,17 +174,17 @@ pub fn predict(
         .collect();
     let all = jobs.len() + course_jobs.len();
     let ran = |done: usize| watch(done, all);
-    let done = work(&jobs, options.threads, |job| job.run(plan, &drives), &ran);
+    let mut crew = Crew { threads: options.threads, worked: Duration::ZERO };
+    let done = crew.work(&jobs, |job| job.run(plan, &drives), &ran);
     let ran = |done: usize| watch(jobs.len() + done, all);
-    let course_done = work(&course_jobs, options.threads, |job| job.run(plan, &drives), &ran);
+    let course_done = crew.work(&course_jobs, |job| job.run(plan, &drives), &ran);
     let loss_jobs = loss::jobs(&cases, &courses, &course_done, draws);
-    let losses = work(&loss_jobs, options.threads, |job| job.run(plan, &drives), &|_| ());
+    let losses = crew.work(&loss_jobs, |job| job.run(plan, &drives), &|_| ());
     let per_array = loss_jobs.chunks(draws as usize).zip(losses.chunks(draws as usize));
     let of_array = |(jobs, done): (&[LossJob<'_>], &[Option<Loss>])| {
         loss::metrics(jobs[0].array, plan.care.years, done)
     };
     let losses = per_array.flat_map(of_array).collect();
-    let worked = done.iter().map(|done| done.worked).sum::<Duration>();
     let chunks = course_done.chunks(draws as usize);
     let courses = courses.into_iter().zip(chunks);
     let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
@@ -199,7 +199,7 @@ pub fn predict(
         seed,
         disk_bytes: plan.disks.iter().map(|disk| drives.bytes(disk)).collect(),
         virtual_time: done.iter().map(|done| done.virtual_time).sum(),
-        worked,
+        worked: crew.worked,
         took: began.elapsed(),
     })
 }
@@ -284,33 +284,44 @@ fn cases<'a>(plan: &'a Plan, notes: &mut Vec<String>) -> Vec<Case<'a>> {
     cases
 }
 
-/// Does all jobs, a few at a time; what came of each, in their order.
-fn work<J: Sync, D: Send>(
-    jobs: &[J],
+/// Threads for the jobs of a prediction.
+struct Crew {
     threads: usize,
-    run: impl Fn(&J) -> D + Sync,
-    ran: &(dyn Fn(usize) + Sync),
-) -> Vec<D> {
-    let next = AtomicUsize::new(0);
-    let ended = AtomicUsize::new(0);
-    let all: Mutex<Vec<Option<D>>> = Mutex::new(jobs.iter().map(|_| None).collect());
-    let one = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(index) else { return };
-            let done = run(job);
-            all.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(done);
-            ran(ended.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(jobs.len()) {
-            scope.spawn(one);
-        }
-        one();
-    });
-    let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    all.into_iter().map(|done| done.expect("each was taken and done")).collect()
+    /// Processor time that they took.
+    worked: Duration,
+}
+
+impl Crew {
+    /// Does all jobs, a few at a time; what came of each, in their order.
+    fn work<J: Sync, D: Send>(
+        &mut self,
+        jobs: &[J],
+        run: impl Fn(&J) -> D + Sync,
+        ran: &(dyn Fn(usize) + Sync),
+    ) -> Vec<D> {
+        let next = AtomicUsize::new(0);
+        let ended = AtomicUsize::new(0);
+        let all: Mutex<Vec<Option<D>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+        let one = || {
+            let began = thread_time();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(job) = jobs.get(index) else { break };
+                let done = run(job);
+                all.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(done);
+                ran(ended.fetch_add(1, Ordering::Relaxed) + 1);
+            }
+            thread_time().saturating_sub(began)
+        };
+        self.worked += std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..self.threads.min(jobs.len())).map(|_| scope.spawn(one)).collect();
+            let others = others.into_iter().map(|other| other.join().expect("it ends"));
+            one() + others.sum::<Duration>()
+        });
+        let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        all.into_iter().map(|done| done.expect("each was taken and done")).collect()
+    }
 }
 
 fn predicted(plan: &Plan, (array, state, workload): &Case<'_>, runs: &[Done]) -> Predicted {

@@ -73,9 +73,12 @@ fn we_replay_a_write_back_journal_of_the_kernel() {
 fn replay_theirs(options: &str, mode: &str) {
     let what = format!("a {mode} journal of the kernel's");
     let Some(mut md) = Md::boot(&what) else { return };
-    let lab = lab(options);
-    let detail_bytes = write_and_cut(&lab, mode);
-    let pages = tried(&lab, detail_bytes);
+    let attempt = |_| {
+        let lab = lab(options);
+        let bytes = write_and_cut(&lab, mode);
+        Some((tried(&lab, bytes)?, lab))
+    };
+    let (pages, lab) = (0..4).find_map(attempt).expect("enough answers in one of the attempts");
     for lost in ["m0", "m2"] {
         let copies = copy_without(&lab, lost);
         let server = lab.serve_data(&format!("--degraded {copies}"));
@@ -146,8 +149,8 @@ fn write_and_cut(lab: &Lab, mode: &str) -> usize {
     said.text().trim().parse::<usize>().unwrap() * 512
 }
 
-/// What the kernel's writers were answered.
-fn tried(lab: &Lab, bytes: usize) -> Pages {
+/// What the kernel's writers were answered; nothing if that is too little to tell anything, as on a busy machine.
+fn tried(lab: &Lab, bytes: usize) -> Option<Pages> {
     let images = [lab.read("image0"), lab.read("image1")];
     let mut pages = Pages::new(bytes);
     let mut answered = 0;
@@ -169,8 +172,7 @@ fn tried(lab: &Lab, bytes: usize) -> Pages {
         }
     }
     println!("the kernel answered {answered} writes");
-    assert!(answered > 20, "too few to tell");
-    pages
+    (answered > 20).then_some(pages)
 }
 
 #[test]

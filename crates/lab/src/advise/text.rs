@@ -5,10 +5,12 @@ use crate::plan::Pattern;
 use crate::record::Unit;
 use crate::report::units::{bytes, digits, value};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 
 /// Places of a bar.
 const BAR: usize = 30;
+/// Most places of a name in the table.
+const NAME: u16 = 60;
 
 /// The answer as text.
 #[must_use]
@@ -49,15 +51,17 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     for &place in &advice.choice.runners_up {
         let other = &advice.tried[place];
         let name = name(question, advice, place);
-        lines.push(format!("  {name}: {}", compared(question, one, other)));
+        lines.push(format!("  {name}: {}", compared(one, other)));
     }
     if !advice.choice.changes.is_empty() {
-        lines.push("What would change that:".into());
+        lines.push(
+            "What would change that, among what was tried (more is tried when asked so):".into(),
+        );
     }
     for change in &advice.choice.changes {
         let other = &advice.tried[change.pick];
         let name = name(question, advice, change.pick);
-        let compared = compared(question, one, other);
+        let compared = compared(one, other);
         lines.push(format!("  {}: {name} ({compared})", change.wish));
     }
     lines.extend(untried(advice));
@@ -111,7 +115,7 @@ fn figures(question: &Question, one: &Tried) -> String {
 }
 
 /// What another has more or less than the pick.
-fn compared(question: &Question, pick: &Tried, other: &Tried) -> String {
+fn compared(pick: &Tried, other: &Tried) -> String {
     let ratio = (other.score - pick.score).exp();
     let mut parts = vec![match ratio {
         1.05.. => format!("{} x as fast", digits(ratio)),
@@ -128,9 +132,6 @@ fn compared(question: &Question, pick: &Tried, other: &Tried) -> String {
     if (other.cost - pick.cost).abs() > 0.01 * pick.cost {
         parts.push(format!("costs {}", digits(other.cost)));
     }
-    if !other.misses.is_empty() && question.wishes.capacity.is_some() {
-        parts.push(format!("misses {}", other.misses.join(", ")));
-    }
     parts.join(", ")
 }
 
@@ -143,6 +144,9 @@ fn table(question: &Question, advice: &Advice) -> Table {
     header
         .extend(["without one disk", "rebuild h", "loses data", "cost", "misses"].map(Into::into));
     table.set_header(header);
+    // Many unlike disks have long names.
+    let column = table.column_mut(0).expect("the header has it");
+    column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME)));
     for place in shown(advice) {
         let one = &advice.tried[place];
         let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);

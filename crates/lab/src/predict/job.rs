@@ -34,7 +34,6 @@ pub(super) struct Done {
     pub size: Option<Size>,
     pub rebuild_rate: Option<f64>,
     pub virtual_time: Duration,
-    pub worked: Duration,
 }
 
 /// Phases, how fast a rebuild went meanwhile, and when it was over.
@@ -68,7 +67,6 @@ fn rebuilt(standing: &Standing) -> u64 {
 
 impl Job<'_> {
     pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> Done {
-        let began = thread_time();
         let started_ms = now_ms();
         let (mut size, mut rebuild_rate, mut over) = (None, None, Nanos::ZERO);
         let made = Machine::new(plan, drives, self.array, self.state, self.round);
@@ -91,7 +89,6 @@ impl Job<'_> {
             size,
             rebuild_rate,
             virtual_time: Duration::from_nanos(over.0),
-            worked: thread_time().saturating_sub(began),
         }
     }
 
@@ -238,7 +235,7 @@ fn costs(machine: &Machine, before: &Moment, after: &Moment) -> Costs {
 }
 
 /// Processor time of this thread: what else the machine does meanwhile is not in it.
-fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: fills the time that it is given; the clock is there on every Linux.
     let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };

@@ -48,6 +48,11 @@ impl HardDisk {
     pub(super) fn arm_run(&mut self, now: Nanos, channel: &mut Channel) {
         match self.job.take() {
             Some(Job::Read(stream)) => {
+                self.job = Some(Job::Read(stream));
+                if self.take_along(now, channel) {
+                    return;
+                }
+                let Some(Job::Read(stream)) = self.job.take() else { return };
                 self.arm_wrote = false;
                 self.end_stream(&stream, now);
             }

@@ -56,7 +56,10 @@ impl HardDisk {
                     self.read_on(segment, range, now);
                 }
             }
-            _ if self.join_stream(&request, hit, now, channel) => self.front_free = hit,
+            _ if self.join_stream(&request, hit, now, channel) => {
+                self.front_free = hit;
+                self.take_along(now, channel);
+            }
             Hit::Front(segment, from) => {
                 self.cache.touch(segment);
                 let segment = Some(segment);

@@ -5,7 +5,7 @@ use crate::Nanos;
 use crate::cache::Dirty;
 use crate::channel::Channel;
 use crate::mechanism::{Leg, contiguous_end};
-use crate::request::Request;
+use crate::request::{Op, Request};
 use std::ops::Range;
 
 /// A transfer from or to the media.
@@ -155,6 +155,16 @@ impl HardDisk {
         let at = Nanos(end.0.saturating_sub(model.link_time(request.blocks).0)).max(hit);
         self.send(request, at, end, channel);
         true
+    }
+
+    /// Reads that wait are answered by the stream under way if it comes to their blocks; true if there were any.
+    pub(super) fn take_along(&mut self, now: Nanos, channel: &mut Channel) -> bool {
+        let mut reads: Vec<Request> = self.waiting.iter().map(|waiting| waiting.request).collect();
+        reads.retain(|request| request.op == Op::Read);
+        reads.sort_by_key(|request| request.lba);
+        reads.retain(|request| self.join_stream(request, now, now, channel));
+        self.waiting.retain(|waiting| reads.iter().all(|read| read.tag != waiting.request.tag));
+        !reads.is_empty()
     }
 
     /// Plans on to `end` at least, and as far ahead of `range` as the disk reads.

@@ -154,6 +154,7 @@ fn a_buffer_with_room_is_emptied_in_runs_between_reads() {
     let took = |room| {
         let mut model = hard("hitachi-80");
         model.cache.dirty_extents_max = room;
+        model.caches_reads = false;
         let mut dice = Dice(1);
         let ended = run(&mut of(model).disk(), 32, Nanos::ZERO, |tag| {
             let op = if tag % 2 == 0 { Op::Read } else { Op::Write };
@@ -209,6 +210,25 @@ fn ageing_bounds_the_longest_wait() {
 
 fn disk_inside(starts: &[Option<Nanos>]) -> usize {
     starts.iter().flatten().count()
+}
+
+#[test]
+fn a_stream_takes_along_what_waited_for_its_blocks() {
+    let turn = 60e3 / 7200.0;
+    let first = 24_000_000_000;
+    for angle in 0..16 {
+        let begin = Nanos::from_ms(turn / 16.0 * f64::from(angle));
+        // Some of the first are more than a turn away when they come; those after them come when the stream does.
+        let ended = run(&mut model("hdd-20tb").disk(), 4, begin, |tag| {
+            let (lba, blocks) =
+                if tag == 0 { (first, 640) } else { (first + 512 + tag * 128, 128) };
+            (tag < 100).then_some(Request { tag, op: Op::Read, lba, blocks })
+        });
+        let last = ended.last().unwrap().at;
+        let order: Vec<u64> = ended.iter().map(|completion| completion.tag).collect();
+        assert!(order.is_sorted(), "at {angle}: {order:?}");
+        assert!(last.since(begin).as_ms() < 7.0 * turn, "at {angle}: {last:?}");
+    }
 }
 
 #[test]
