@@ -103,9 +103,9 @@ pub struct Prediction {
     pub seed: u64,
     /// Sizes of the plan's disks.
     pub disk_bytes: Vec<u64>,
-    /// Time that passed in the worlds of all loads together.
+    /// Time that passed in all the worlds together.
     pub virtual_time: Duration,
-    /// Processor time that threads took together, for rebuilds and losses, too.
+    /// Processor time that threads took for that and for losses, together.
     pub worked: Duration,
     /// Time that it took.
     pub took: Duration,
@@ -185,6 +185,8 @@ pub fn predict(
         loss::metrics(jobs[0].array, plan.care.years, done)
     };
     let losses = per_array.flat_map(of_array).collect();
+    let lived = course_done.iter().flatten().map(|course| Duration::from_nanos(course.lived.0));
+    let virtual_time = done.iter().map(|done| done.virtual_time).chain(lived).sum();
     let chunks = course_done.chunks(draws as usize);
     let courses = courses.into_iter().zip(chunks);
     let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
@@ -198,7 +200,7 @@ pub fn predict(
         notes,
         seed,
         disk_bytes: plan.disks.iter().map(|disk| drives.bytes(disk)).collect(),
-        virtual_time: done.iter().map(|done| done.virtual_time).sum(),
+        virtual_time,
         worked: crew.worked,
         took: began.elapsed(),
     })

@@ -21,7 +21,7 @@ mod prices;
 mod tests;
 
 pub use build::{ArrayConfig, ArrayError, Leg, Seat};
-pub use pace::course_time;
+pub use pace::{CourseTime, course_time};
 
 use crate::agenda::Agenda;
 use heads::{Heads, PAGE};

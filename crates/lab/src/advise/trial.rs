@@ -117,7 +117,7 @@ pub(super) fn rebuild_hours(
         // Its places were tried with fast cells free. And it must be finite whatever happens: safety would take a disk
         // for never rebuilt.
         let least = risk::least_hours_of(array, &question.disks, disk, onto);
-        hours += time.map_or(least, |time| (time.0 as f64 / 3.6e12).max(least));
+        hours += time.takes.map_or(least, |time| (time.0 as f64 / 3.6e12).max(least));
     }
     Ok(hours)
 }

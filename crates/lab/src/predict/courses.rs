@@ -6,7 +6,7 @@ use crate::plan::{Array, Leg, Plan};
 use crate::record::{State, SubjectKind};
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_model::Nanos;
-use lapstrake_sim::array::course_time;
+use lapstrake_sim::array::{CourseTime, course_time};
 
 /// Places at which a course's speed is taken.
 const PLACES: u32 = 4;
@@ -28,8 +28,8 @@ pub(super) struct CourseJob<'a> {
     pub round: u32,
 }
 
-/// How long it takes; nothing if it never ends; or why it cannot be told.
-pub(super) type CourseDone = Result<Option<Nanos>, String>;
+/// How long it takes, or why that cannot be told.
+pub(super) type CourseDone = Result<CourseTime, String>;
 
 /// An array and those within it.
 fn with_nested(array: &Array) -> Vec<&Array> {
@@ -78,19 +78,19 @@ impl CourseJob<'_> {
         let state = self.course.state(self.array);
         let write_cache = drives.write_cache(plan, &self.array.disks(), self.round);
         let make = |from| Machine::with_course(plan, drives, self.array, &state, self.round, from);
-        let time = course_time(PLACES, write_cache, make)?;
+        let timed = course_time(PLACES, write_cache, make)?;
         let target = self.array.members.last().filter(|_| self.course == Course::Rebuild);
-        let (Some(time), Some(Leg::Disk(name))) = (time, target) else { return Ok(time) };
+        let (Some(takes), Some(Leg::Disk(name))) = (timed.takes, target) else { return Ok(timed) };
         // Its places were tried with the fast cells of solid-state disks free.
         let component = make(Sector(0))?.geometry().component();
         let least_h = drives.fill_hours(plan, name, component, self.round);
-        Ok(Some(time.max(Nanos((least_h * 3.6e12) as u64))))
+        Ok(CourseTime { takes: Some(takes.max(Nanos((least_h * 3.6e12) as u64))), ..timed })
     }
 }
 
 /// The figures of one array's course.
 pub(super) fn metric((array, course): (&Array, Course), done: &[CourseDone]) -> Option<Metric> {
-    let times = done.iter().filter_map(|done| done.as_ref().ok().copied().flatten());
+    let times = done.iter().filter_map(|done| done.as_ref().ok()?.takes);
     let seconds = times.map(|time| time.0 as f64 / 1e9);
     let [value, low, high] = bar(&seconds.collect::<Vec<_>>())?;
     Some(Metric {

@@ -45,7 +45,7 @@ pub(super) fn jobs<'a>(
         let rebuilds = courses.iter().zip(done.chunks(draws as usize));
         let rebuilds = rebuilds.filter(|((_, course), _)| *course == Course::Rebuild);
         let time = |((array, _), done): (&(&'a Array, Course), &[CourseDone])| {
-            let time = done[round as usize].as_ref().ok().copied().flatten()?;
+            let time = done[round as usize].as_ref().ok()?.takes?;
             Some((array.name.as_str(), time.0 as f64 / 3.6e12))
         };
         rebuilds.filter_map(time).collect()

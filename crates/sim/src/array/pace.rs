@@ -18,9 +18,17 @@ const LENGTH: Nanos = Nanos(1_000_000_000);
 /// its speed must be taken before it ends, even if it is a fifth higher there.
 const SHORT_S: f64 = 3.0;
 
-/// How long the first course of an array takes, from its beginning to its end, by its speed at `places` places (one at
-/// least). `make` makes the array with its course at a sector: 0, and multiples of a mebibyte. `write_cache`: bytes
-/// that a member's holds at most. None: it has no course, or one that does not move.
+/// A course, timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CourseTime {
+    /// What it takes from its beginning to its end; none if there is none, or it does not move.
+    pub takes: Option<Nanos>,
+    /// What passed of it in the worlds that were made for that.
+    pub lived: Nanos,
+}
+
+/// How long the first course of an array takes, by its speed at `places` places (one at least). `make` makes the array
+/// with its course at a sector: 0, and multiples of a mebibyte. `write_cache`: bytes that a member's holds at most.
 ///
 /// # Errors
 /// Those of `make`.
@@ -28,14 +36,18 @@ pub fn course_time<E>(
     places: u32,
     write_cache: u64,
     mut make: impl FnMut(Sector) -> Result<ArrayVolume, E>,
-) -> Result<Option<Nanos>, E> {
+) -> Result<CourseTime, E> {
     let mut whole = make(Sector(0))?;
-    let Some(end) = whole.progress().map(|progress| progress.end.0 as f64) else { return Ok(None) };
+    let mut timed = CourseTime::default();
+    let Some(end) = whole.progress().map(|progress| progress.end.0 as f64) else {
+        return Ok(timed);
+    };
     let places = places.max(1);
     let short = SHORT_S * f64::from(places);
     let Some(first) = speed(&mut whole, RUN_UP).filter(|speed| end > speed * short) else {
-        return Ok(lived_through(&mut whole, end, 4.0 * short));
+        return Ok(lived_through(&mut whole, end, Nanos((4.0 * short * 1e9) as u64)));
     };
+    timed.lived = RUN_UP + LENGTH;
     let fills = Nanos(write_cache.saturating_mul(1_000_000_000) / SURPLUS);
     // Half of a place is what the last one has.
     let half_s = end / first / f64::from(places) / 2.0;
@@ -44,20 +56,24 @@ pub fn course_time<E>(
     for place in 0..places {
         let middle = end * (2.0 * f64::from(place) + 1.0) / (2.0 * f64::from(places));
         let at = Sector(middle as u64 / 2048 * 2048);
-        let Some(speed) = speed(&mut make(at)?, run_up) else { return Ok(None) };
+        timed.lived += run_up + LENGTH;
+        let Some(speed) = speed(&mut make(at)?, run_up) else { return Ok(timed) };
         seconds += end / f64::from(places) / speed;
     }
-    Ok(Some(Nanos((seconds * 1e9) as u64)))
+    timed.takes = Some(Nanos((seconds * 1e9) as u64));
+    Ok(timed)
 }
 
-/// When a short course ends; one that is slower than it seemed, and takes more than `long` seconds, goes on as it went.
-fn lived_through(array: &mut ArrayVolume, end: f64, long: f64) -> Option<Nanos> {
-    let _ = array.poll(Nanos((long * 1e9) as u64));
+/// A short course, to its end; one that is slower than it seemed, and takes more than `long`, goes on as it went.
+fn lived_through(array: &mut ArrayVolume, end: f64, long: Nanos) -> CourseTime {
+    let _ = array.poll(long);
     let Some(progress) = array.progress() else {
-        return array.ended().first().map(|(_, _, at)| *at);
+        let ended = array.ended().first().map(|(_, _, at)| *at);
+        return CourseTime { takes: ended, lived: ended.unwrap_or(long) };
     };
     let done = progress.done.0 as f64;
-    (done > 0.0).then(|| Nanos((long * 1e9 * end / done) as u64))
+    let takes = (done > 0.0).then(|| Nanos((long.0 as f64 * end / done) as u64));
+    CourseTime { takes, lived: long }
 }
 
 /// Sectors a second of an array's course, where it is; none if it ends before.
