@@ -33,9 +33,10 @@ use smallvec::{SmallVec, smallvec};
 
 /// Units in flight: half of what the default stripe cache holds, so that requests find room.
 const UNITS_MAX: u32 = 4;
-/// The same on levels with copies, in sectors: where copies of neighbouring chunks lie far from each other, an arm reads
-/// what it finds in one place before it goes to the next. (More make neighbours overtake each other.)
+/// The same on levels with copies, in sectors.
 const COPY_SECTORS_MAX: u64 = 16 * UNIT_SECTORS;
+/// And where copies lie far from each other: an arm does what there is in one place before it goes to the other.
+const FAR_SECTORS_MAX: u64 = 64 * UNIT_SECTORS;
 /// Height of a unit on levels with copies, and so what md counts for a difference in it: 64 KiB.
 const UNIT_SECTORS: u64 = 128;
 /// Sectors of a page, which is what md counts for a difference in a stripe.
@@ -244,7 +245,8 @@ impl Shard {
         let unit = run.len.0.min(UNIT_SECTORS);
         let pages = run.homes.len() as u64 * (unit * 512).div_ceil(u64::from(PAGE_BYTES));
         let fit = u64::from(self.scratch.limit()) / pages;
-        fit.clamp(1, COPY_SECTORS_MAX / unit) as u32
+        let most = if self.has_far_copies() { FAR_SECTORS_MAX } else { COPY_SECTORS_MAX };
+        fit.clamp(1, most / unit) as u32
     }
 
     /// Begins as many units as may run at once.

@@ -111,9 +111,15 @@ impl Shard {
     /// go on in one direction where reads and writes of neighbouring chunks would alternate. A mirror's go so in any
     /// case; where copies are far from each other, disks gather in their caches what is written.
     fn compares_copies(&self, targets: &[(Home, MemberId)], sources: &[(Home, MemberId)]) -> bool {
+        matches!(self.geometry, Geometry::Raid10(_))
+            && !self.has_far_copies()
+            && targets.iter().all(|target| sources.contains(target))
+    }
+
+    /// Whether copies of a chunk lie in other parts of their members.
+    pub(super) fn has_far_copies(&self) -> bool {
         let Geometry::Raid10(raid10) = &self.geometry else { return false };
-        let is_near = raid10.layout().far == 1 || raid10.layout().offset;
-        is_near && targets.iter().all(|target| sources.contains(target))
+        raid10.layout().far > 1 && !raid10.layout().offset
     }
 
     /// Who is to get the unit's copy, which `source` holds.
