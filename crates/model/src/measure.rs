@@ -77,19 +77,19 @@ impl Measured {
         Self { value, low: value - off, high: value + off }
     }
 
-    /// Of repeated passes: their median, and between what bounds another pass would come out with 95 %
-    /// (Student's distribution), all of these included. Not the bounds of their mean: what the passes differ by
-    /// is mostly what else goes on, and that does not become less by repeating.
+    /// Of repeated passes, none of them 0: their median, and between what bounds another pass would come out with 95 %
+    /// (Student's distribution of their logarithms, so that none is 0), all of these included. Not the bounds of their
+    /// mean: what the passes differ by is mostly what else goes on, and that does not become less by repeating.
     fn of_passes(passes: &mut [f64]) -> Self {
         let value = median(passes);
         let count = passes.len() as f64;
-        let mean = passes.iter().sum::<f64>() / count;
-        let squares: f64 = passes.iter().map(|pass| (pass - mean).powi(2)).sum();
+        let mean = passes.iter().map(|pass| pass.ln()).sum::<f64>() / count;
+        let squares: f64 = passes.iter().map(|pass| (pass.ln() - mean).powi(2)).sum();
         let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
-        let off = STUDENT_95 * deviation * (1.0 + 1.0 / count).sqrt();
+        let factor = (STUDENT_95 * deviation * (1.0 + 1.0 / count).sqrt()).exp();
         let least = passes.first().copied().unwrap_or(value);
         let most = passes.last().copied().unwrap_or(value);
-        Self { value, low: (value - off).min(least).max(0.0), high: (value + off).max(most) }
+        Self { value, low: (value / factor).min(least), high: (value * factor).max(most) }
     }
 
     /// Half the width of its bounds over the value.

@@ -227,6 +227,8 @@ fn noise_does_not_make_a_profile_that_no_disk_has() {
 fn passes_that_differ_make_a_guess_with_wide_bounds() {
     let even = Measured::of_passes(&mut [100.0, 101.0, 99.0, 100.0, 100.0, 100.0, 100.0]);
     assert!(even.value == 100.0 && even.spread() < 0.02, "{even:?}");
+    let noise = Measured::of_passes(&mut [100.0, 5000.0, 200.0, 300.0, 150.0, 120.0, 4000.0]);
+    assert!(noise.low > 0.0 && noise.low <= 100.0, "{noise:?}");
     let rate = Measured::of_passes(&mut [1064.0, 2445.0, 1661.0, 1100.0, 2000.0, 1500.0, 1700.0]);
     assert!(rate.low <= 1064.0 && rate.high >= 2445.0, "{rate:?}");
     let findings = Findings::SolidDisk(SolidFindings {
