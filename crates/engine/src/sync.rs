@@ -31,12 +31,12 @@ use lapstrake_geometry::{Content, Geometry, Home, Sector, Sectors, Slot, StripeN
 use slab::Slab;
 use smallvec::{SmallVec, smallvec};
 
-/// Units in flight: half of what the default stripe cache holds, so that requests find room.
+/// Units in flight: on levels with parity half of what the default stripe cache holds, so that requests find room.
 const UNITS_MAX: u32 = 4;
 /// The same on levels with copies, in sectors.
 const COPY_SECTORS_MAX: u64 = 16 * UNIT_SECTORS;
 /// And where copies lie far from each other: an arm does what there is in one place before it goes to the other.
-const FAR_SECTORS_MAX: u64 = 64 * UNIT_SECTORS;
+const FAR_SECTORS_MAX: u64 = 32 * UNIT_SECTORS;
 /// Height of a unit on levels with copies, and so what md counts for a difference in it: 64 KiB.
 const UNIT_SECTORS: u64 = 128;
 /// Sectors of a page, which is what md counts for a difference in a stripe.

@@ -206,7 +206,7 @@ pub fn predict(
     })
 }
 
-/// The time that passes in all the worlds of a prediction together, about.
+/// The time that passes in the worlds of a prediction's loads together, about.
 #[must_use]
 pub fn virtual_time(plan: &Plan, options: &Options) -> Duration {
     let plan = as_predicted(plan, None);

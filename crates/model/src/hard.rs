@@ -5,7 +5,7 @@
 //! these times.
 //!
 //! Invariants: the front end does one command at a time, the arm one job; a command ends once. What a
-//! job does is planned when it begins; a prefetch is cut off by what comes next.
+//! job does is planned when it begins; a prefetch is cut off by what comes next and does not lie in its way.
 //! What it does not do: hold data.
 
 mod arm;

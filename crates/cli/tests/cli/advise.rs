@@ -64,6 +64,8 @@ fn what_cannot_be_met_ends_with_3_and_what_makes_no_sense_with_2() {
         let output = advise(&wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {:?}", said(&output));
     }
+    let (_, err) = said(&advise(&["--disk=hitachi-80", "--load=backup", "--loss", "-1%"]));
+    assert!(err.contains("\"-1%\" is no probability"), "{err}");
     let (_, err) = said(&advise(&["--load=backup"]));
     assert!(err.contains("--disk PROFILE") && err.contains("--disks FILE"), "{err}");
 }

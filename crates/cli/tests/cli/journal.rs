@@ -73,7 +73,8 @@ fn we_replay_a_write_back_journal_of_the_kernel() {
 fn replay_theirs(options: &str, mode: &str) {
     let what = format!("a {mode} journal of the kernel's");
     let Some(mut md) = Md::boot(&what) else { return };
-    let attempt = |_| {
+    let attempt = |number| {
+        println!("attempt {number}");
         let lab = lab(options);
         let bytes = write_and_cut(&lab, mode);
         Some((tried(&lab, bytes)?, lab))

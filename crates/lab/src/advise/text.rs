@@ -55,7 +55,8 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     }
     if !advice.choice.changes.is_empty() {
         lines.push(
-            "What would change that, among what was tried (more is tried when asked so):".into(),
+            "What would change that, of what was tried (with such a wish more of its kind are):"
+                .into(),
         );
     }
     for change in &advice.choice.changes {

@@ -46,13 +46,11 @@ impl HardDisk {
     }
 
     pub(super) fn arm_run(&mut self, now: Nanos, channel: &mut Channel) {
+        if self.take_along(now, channel) {
+            return;
+        }
         match self.job.take() {
             Some(Job::Read(stream)) => {
-                self.job = Some(Job::Read(stream));
-                if self.take_along(now, channel) {
-                    return;
-                }
-                let Some(Job::Read(stream)) = self.job.take() else { return };
                 self.arm_wrote = false;
                 self.end_stream(&stream, now);
             }

@@ -56,7 +56,7 @@ impl HardDisk {
                     self.read_on(segment, range, now);
                 }
             }
-            _ if self.join_stream(&request, hit, now, channel) => {
+            _ if self.join_stream(&request, hit, now, channel).is_some() => {
                 self.front_free = hit;
                 self.take_along(now, channel);
             }

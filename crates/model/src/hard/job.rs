@@ -1,6 +1,6 @@
 //! What the arm is at.
 
-use super::HardDisk;
+use super::{HardDisk, Waiting};
 use crate::Nanos;
 use crate::cache::Dirty;
 use crate::channel::Channel;
@@ -35,6 +35,9 @@ pub(super) struct Stream {
     /// When the last block that is waited for, or that must be read ahead, has passed.
     pub busy_until: Nanos,
 }
+
+/// For how long a stream that always has more to read goes before others.
+const PATIENCE: Nanos = Nanos(200_000_000);
 
 impl Stream {
     /// The blocks that the segment holds at a moment.
@@ -122,49 +125,85 @@ impl HardDisk {
         }
     }
 
-    /// A read of blocks that come with the stream under way waits for them there.
+    /// A read of blocks that come with the stream under way waits for them there; when its data have gone to the host,
+    /// of which none go before `hit`.
     pub(super) fn join_stream(
         &mut self,
         request: &Request,
         hit: Nanos,
         now: Nanos,
         channel: &mut Channel,
-    ) -> bool {
-        if !self.model.caches_reads {
-            return false;
+    ) -> Option<Nanos> {
+        if !self.model.caches_reads || self.has_overdue(now) {
+            return None;
         }
         let turn = self.model.mechanism.rotation.period();
-        let Some(Job::Read(stream)) = &self.job else { return false };
+        let Some(Job::Read(stream)) = &self.job else { return None };
         let range = request.range();
         if range.start < self.cache.segment(stream.segment).blocks.start {
-            return false;
+            return None;
         }
         let comes =
             if range.start < stream.held(now).end { Some(now) } else { stream.passed(range.start) };
         if comes.is_none_or(|comes| comes > now + turn) {
-            return false;
+            return None;
         }
         let segment = stream.segment;
         self.cache.touch(segment);
         self.stretch_stream(range.end, range.clone());
         let model = self.model.clone();
-        let Some(Job::Read(stream)) = &mut self.job else { return false };
+        let Some(Job::Read(stream)) = &mut self.job else { return None };
         let end = link_end(&stream.legs, range.clone(), hit, |blocks| model.link_time(blocks));
         let last = stream.passed(range.end - 1).unwrap_or(now);
         stream.busy_until = stream.busy_until.max(last);
         let at = Nanos(end.0.saturating_sub(model.link_time(request.blocks).0)).max(hit);
         self.send(request, at, end, channel);
-        true
+        Some(end)
     }
 
     /// Reads that wait are answered by the stream under way if it comes to their blocks; true if there were any.
     pub(super) fn take_along(&mut self, now: Nanos, channel: &mut Channel) -> bool {
-        let mut reads: Vec<Request> = self.waiting.iter().map(|waiting| waiting.request).collect();
-        reads.retain(|request| request.op == Op::Read);
-        reads.sort_by_key(|request| request.lba);
-        reads.retain(|request| self.join_stream(request, now, now, channel));
-        self.waiting.retain(|waiting| reads.iter().all(|read| read.tag != waiting.request.tag));
+        if self.stream_segment().is_none() || self.waiting.is_empty() {
+            return false;
+        }
+        self.note_progress(now);
+        let costs = self.model.overheads;
+        let is_read = |waiting: &&Waiting| waiting.request.op == Op::Read;
+        let mut reads: Vec<Waiting> = self.waiting.iter().filter(is_read).copied().collect();
+        reads.sort_by_key(|waiting| waiting.request.lba);
+        let mut free = now;
+        reads.retain(|&Waiting { request, ready, .. }| {
+            let hit = free.max(ready) + costs.reselect + costs.data_preparation;
+            let is_dirty = self.cache.dirty_within(&request.range()).is_some();
+            let end = if is_dirty { None } else { self.join_stream(&request, hit, now, channel) };
+            free = end.unwrap_or(free);
+            end.is_some()
+        });
+        let is_taken =
+            |waiting: &Waiting| reads.iter().any(|taken| taken.request.tag == waiting.request.tag);
+        self.waiting.retain(|waiting| !is_taken(waiting));
         !reads.is_empty()
+    }
+
+    /// Whether a command that the stream under way does not come to has waited for so long that it is its turn.
+    fn has_overdue(&self, now: Nanos) -> bool {
+        let Some(Job::Read(stream)) = &self.job else { return false };
+        let is_old = |waiting: &&Waiting| waiting.since + PATIENCE < now;
+        if !self.waiting.iter().any(|waiting| is_old(&waiting)) {
+            return false;
+        }
+        let mut others: Vec<&Waiting> = self.waiting.iter().collect();
+        others.sort_by_key(|waiting| waiting.request.lba);
+        // One behind the other they all are in its way.
+        let mut end = stream.planned;
+        others.retain(|waiting| {
+            let range = waiting.request.range();
+            let is_on_way =
+                waiting.request.op == Op::Read && (stream.base..=end).contains(&range.start);
+            end = if is_on_way { end.max(range.end) } else { end };
+            !is_on_way
+        });
+        others.iter().any(is_old)
     }
 
     /// Plans on to `end` at least, and as far ahead of `range` as the disk reads.
