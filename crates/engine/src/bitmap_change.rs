@@ -150,6 +150,8 @@ impl Supervisor {
             (Stage::Ending, Some(intent)) if intent.superblock().events < self.events => {
                 change.stage = Stage::Ended;
             }
+            // The next one counts an event.
+            (Stage::Ending, Some(_)) => self.record = true,
             (Stage::Adding, Some(intent)) => {
                 let terms = BitmapTerms::of(intent.superblock());
                 self.bitmap_change = None;
