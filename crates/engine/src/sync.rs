@@ -276,15 +276,18 @@ impl Shard {
         if self.syncs.mending == 0 || !compares(piece.what.action) || piece.is_begun() {
             return false;
         }
-        let at = piece.next().start;
+        let next = piece.next();
+        let len = (PAGE_SECTORS - next.start % PAGE_SECTORS).min(next.end - next.start);
         let homes = match &self.geometry {
             Geometry::Parity(_) => SmallVec::new(),
-            copies => copies.map(Sector(at)).homes,
+            copies => copies.map(Sector(next.start)).homes,
         };
         self.syncs.mended().any(|(member, range)| {
             let slot = self.members.slot_of(*member);
-            let is_home = |home: &Home| Some(home.slot) == slot && range.contains(&home.sector.0);
-            (homes.is_empty() && range.contains(&at)) || homes.iter().any(is_home)
+            // What is mended may be the end of a page.
+            let is_in = |at: u64| range.start < at + len && at < range.end;
+            let is_home = |home: &Home| Some(home.slot) == slot && is_in(home.sector.0);
+            (homes.is_empty() && is_in(next.start)) || homes.iter().any(is_home)
         })
     }
 

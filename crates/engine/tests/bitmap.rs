@@ -112,6 +112,26 @@ fn an_update_that_counts_nothing_makes_no_bitmap_stale() {
     }
 }
 
+/// What would be lost: every write from then on. The update under way is that whose count the file has already.
+#[test]
+fn a_lost_bitmap_goes_also_if_the_update_after_it_counts_nothing() {
+    let mut story = with_file(Level::Raid1, 4);
+    story.take_orders();
+    story.notice(Notice::Failed(MemberId(3)));
+    let page = story.pending.remove(0);
+    assert_eq!(page.target, Target::BitmapFile);
+    story.end(&page, false);
+    let unwritten: Vec<_> = std::mem::take(&mut story.pending).iter().map(|w| w.id).collect();
+    assert_eq!(unwritten.len(), 3);
+    story.supervisor.handle_unflushed(story.now, &[MemberId(2)], &unwritten);
+    story.drain();
+    story.settle();
+    story.wants(3, 3);
+    story.settle();
+    assert!(story.take_orders().contains(&Order::Bitmap(None)));
+    assert!(story.supervisor.bitmap().is_none());
+}
+
 /// What would be lost: the bitmap that was asked for in its place. Whose file fails while it is to end ends.
 #[test]
 fn a_file_that_fails_while_its_bitmap_goes_changes_nothing() {

@@ -543,6 +543,38 @@ fn a_check_waits_for_a_page_that_is_being_mended() {
     assert_eq!(report.mismatches, [told]);
 }
 
+/// What would be lost: the server, which would look at the page again and again, and do nothing else. All of the page goes
+/// on record while its end is being mended.
+#[test]
+fn a_check_waits_for_the_end_of_a_page_that_is_being_mended() {
+    let mut tried = 0;
+    for seed in 0..20 {
+        let config = Config {
+            level: Level::Raid6,
+            layout: Layout::from_md(Level::Raid6, 2).expect("a layout"),
+            chunk: Sectors(16),
+            raid_disks: 5,
+            component: Sectors(64),
+            member_sizes: Vec::new(),
+        };
+        let mut world = World::new(&config, seed);
+        let member = world.geometry.map(Sector(9)).homes[0].slot.0;
+        world.unreadable.insert((member, world::DATA_OFFSET + 12));
+        world.send(RequestKind::Read, 9, 7);
+        world.end_pending();
+        // The read is answered from others before it is seen whether the page can be read again.
+        while world.members_busy() > 1 {
+            world.step();
+        }
+        tried += usize::from(world.pending_members() == [member]);
+        world.shard.handle_order(world.now(), &bad(member, 8, 8));
+        world.sync(SyncAction::Check, 0, world.sectors());
+        world.settle();
+        assert!(world.reports.pop().expect("a report").ok);
+    }
+    assert!(tried > 0);
+}
+
 #[test]
 fn what_is_on_record_when_a_read_fails_keeps_nothing_else_from_being_mended() {
     let mut world = array(Level::Raid1, 2, 0);

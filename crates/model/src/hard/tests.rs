@@ -154,6 +154,7 @@ fn a_buffer_with_room_is_emptied_in_runs_between_reads() {
     let took = |room| {
         let mut model = hard("hitachi-80");
         model.cache.dirty_extents_max = room;
+        // In so small an area one stream would answer all reads.
         model.caches_reads = false;
         let mut dice = Dice(1);
         let ended = run(&mut of(model).disk(), 32, Nanos::ZERO, |tag| {
