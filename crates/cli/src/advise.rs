@@ -43,10 +43,10 @@ pub struct Args {
     #[arg(long = "load", value_name = "NAME|PLAN", required = true, help = load_help())]
     load: Vec<String>,
     /// What it must offer at least
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true)]
     capacity: Option<u64>,
     /// What every load must do at least, a second
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true)]
     speed: Option<u64>,
     /// How likely losing any data over the years may be
     #[arg(
@@ -56,6 +56,9 @@ pub struct Args {
     /// Single sectors may be lost: --loss is about the array as a whole
     #[arg(long)]
     sectors_may_go: bool,
+    /// Arrays may do without a write-intent bitmap: after a crash all of one is resynced
+    #[arg(long)]
+    bitmap_may_go: bool,
     /// What the disks may cost
     #[arg(long, value_name = "PRICE", allow_negative_numbers = true)]
     budget: Option<f64>,
@@ -69,7 +72,7 @@ pub struct Args {
     #[arg(long, value_name = "DAYS", default_value_t = 30.0, allow_negative_numbers = true)]
     scrub: f64,
     /// Hot spares beside the disks named
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     spares: usize,
     /// On what it will run: a processor's profile
     #[arg(long, value_name = "PROCESSOR", default_value = DEFAULT_PROCESSOR)]
@@ -149,6 +152,7 @@ fn question(args: &Args) -> Result<Question, Failure> {
             speeds: vec![least; loads.len()],
             loss: args.loss,
             sectors_may_go: args.sectors_may_go,
+            bitmap_may_go: args.bitmap_may_go,
             budget: args.budget,
         },
         loads,

@@ -51,7 +51,10 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Runs of each case, for the error bars
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000),
+        allow_negative_numbers = true
+    )]
     draws: u32,
     /// The profile of disks for which the plan names none
     #[arg(long, value_name = "PROFILE", help = profile_help())]

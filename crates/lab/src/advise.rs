@@ -61,7 +61,7 @@ const TRIED_BREAKING: usize = 2;
 const OVERLOOKED: usize = 8;
 /// Chunks that are tried on the best, in sectors; mdadm's own is 1,024.
 const CHUNKS: [u64; 3] = [128, 512, 4096];
-/// The best so many are tried with other chunks.
+/// The best so many are tried with other chunks, and then without bitmaps (or with them).
 const REFINED: usize = 2;
 /// A look at safety, to sort out what is hopeless; and the figure itself.
 const GLANCE_LIVES: Effort = Effort { precision: 0.5, lives_max: 2_000 };
@@ -119,6 +119,10 @@ pub fn advise(
 ) -> Result<Advice, LabError> {
     question.check()?;
     let mut all = enumerate::candidates(&question.disks, question.wishes.capacity);
+    if question.wishes.bitmap_may_go {
+        all.iter_mut()
+            .for_each(|one| *one = one.with_other_bitmap().unwrap_or_else(|| one.clone()));
+    }
     let bounds = Bounds::new(&question.disks, &question.loads, GLANCE, question.seed);
     let mut scored: Vec<(f64, Candidate)> =
         all.drain(..).map(|candidate| (bounds.score(&candidate), candidate)).collect();
@@ -135,6 +139,8 @@ pub fn advise(
     tried.extend(try_all(question, &overlooked, progress, &mut notes));
     let refined = with_other_chunks(&tried, &choose(&tried, question));
     tried.extend(try_all(question, &refined, progress, &mut notes));
+    let others = with_other_bitmaps(&tried, &choose(&tried, question));
+    tried.extend(try_all(question, &others, progress, &mut notes));
     let with_spares = on_all_cores(&tried, |one| with_spare(question, one));
     tried.extend(with_spares.into_iter().flatten());
     let choice = choose(&tried, question);
@@ -248,12 +254,21 @@ fn shape(candidate: &Candidate) -> String {
     format!("{level} {layout} {} {:?}", candidate.arrays.len() > 1, candidate.join)
 }
 
+/// The best so far.
+fn best<'a>(tried: &'a [Tried], choice: &'a Choice) -> impl Iterator<Item = &'a Candidate> {
+    let places = choice.pick.iter().chain(&choice.runners_up).take(REFINED);
+    places.map(|&place| &tried[place].candidate)
+}
+
+/// The best without bitmaps, or with them if they have none: it is told what they cost.
+fn with_other_bitmaps(tried: &[Tried], choice: &Choice) -> Vec<Candidate> {
+    best(tried, choice).filter_map(Candidate::with_other_bitmap).collect()
+}
+
 /// The best with other chunks.
 fn with_other_chunks(tried: &[Tried], choice: &Choice) -> Vec<Candidate> {
-    let best = choice.pick.into_iter().chain(choice.runners_up.iter().copied()).take(REFINED);
     let mut others = Vec::new();
-    for place in best {
-        let candidate = &tried[place].candidate;
+    for candidate in best(tried, choice) {
         let is_striped = |array: &Array| {
             array.level.is_some_and(|level| level.is_striped() && array.parts.len() > 1)
         };

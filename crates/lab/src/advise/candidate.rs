@@ -4,7 +4,7 @@ use super::Disk;
 use crate::report::units::bytes;
 use crate::safety::{self, Slot};
 use lapstrake_device::quoted_path;
-use lapstrake_geometry::size::Sizing;
+use lapstrake_geometry::size::{self, Sizing};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
 use lapstrake_model::safety::Group;
 use std::collections::BTreeMap;
@@ -54,6 +54,8 @@ pub struct Candidate {
     pub join: Join,
     /// A disk that waits for another to fail.
     pub spare: Option<usize>,
+    /// Its arrays have no write-intent bitmap, though mdadm's default would be one.
+    pub no_bitmap: bool,
 }
 
 impl Array {
@@ -91,6 +93,13 @@ impl Array {
         safety::tolerance(self.level, self.layout, self.parts.len())
     }
 
+    /// Whether mdadm gives it a bitmap when nothing is said.
+    fn has_bitmap_by_default(&self) -> bool {
+        self.level.zip(self.geometry()).is_some_and(|(level, geometry)| {
+            size::has_bitmap_by_default(level, geometry.component())
+        })
+    }
+
     fn words(&self, disks: &[Disk]) -> String {
         let name = match (self.level, self.layout) {
             (None, _) => String::new(),
@@ -123,7 +132,13 @@ impl Array {
     }
 
     /// The command that makes it; a spare is a whole disk, or its window where the disk waits for other arrays too.
-    fn command(&self, name: &str, disks: &[Disk], spare: Option<&Part>) -> Option<String> {
+    fn command(
+        &self,
+        name: &str,
+        disks: &[Disk],
+        spare: Option<&Part>,
+        no_bitmap: bool,
+    ) -> Option<String> {
         let level = self.level?;
         let mut words = format!("lapstrake create {name} --level {}", level.name());
         words += &format!(" --raid-devices {}", self.parts.len());
@@ -135,6 +150,9 @@ impl Array {
         }
         if let Some(chunk) = self.chunk.filter(|_| level.is_striped()) {
             words += &format!(" --chunk {}K", chunk.0 / 2);
+        }
+        if no_bitmap && self.has_bitmap_by_default() {
+            words += " --bitmap none";
         }
         for part in self.parts.iter().chain(spare) {
             let disk = &disks[part.disk];
@@ -151,7 +169,18 @@ impl Array {
 impl Candidate {
     /// One array.
     pub(super) fn one(array: Array) -> Self {
-        Self { arrays: vec![array], join: Join::Linear, spare: None }
+        Self::several(vec![array], Join::Linear)
+    }
+
+    /// Several arrays that become one volume.
+    pub(super) fn several(arrays: Vec<Array>, join: Join) -> Self {
+        Self { arrays, join, spare: None, no_bitmap: false }
+    }
+
+    /// The same without bitmaps, or with them if it has none; none if mdadm gives it none.
+    pub(super) fn with_other_bitmap(&self) -> Option<Self> {
+        let has_one = self.arrays.iter().any(Array::has_bitmap_by_default);
+        has_one.then(|| Self { no_bitmap: !self.no_bitmap, ..self.clone() })
     }
 
     /// Bytes that it offers.
@@ -226,6 +255,9 @@ impl Candidate {
         if let Some(spare) = self.spare {
             words += &format!(", {} as a hot spare", disks[spare].kind);
         }
+        if self.no_bitmap {
+            words += ", no bitmap";
+        }
         words
     }
 
@@ -241,7 +273,7 @@ impl Candidate {
         };
         let arrays = self.arrays.iter().enumerate();
         let command = |(index, array): (usize, &Array)| {
-            array.command(&name(index), disks, spare(array).as_ref())
+            array.command(&name(index), disks, spare(array).as_ref(), self.no_bitmap)
         };
         let mut commands: Vec<String> = arrays.filter_map(command).collect();
         if self.arrays.len() > 1 {

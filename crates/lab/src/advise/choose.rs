@@ -1,8 +1,8 @@
 //! Which of the candidates that were tried to build, and why.
 //!
 //! Of those that meet all wishes the fastest; within [`SAME`] of it, which models cannot tell apart, the larger, then the
-//! safer, then the cheaper. If nothing meets them all, what falls short least. What would change that is found by
-//! asking again with one wish changed.
+//! safer, then the cheaper, then what has fewer disks. If nothing meets them all, what falls short least. What would
+//! change that is found by asking again with one wish changed.
 
 use super::{Question, Tried, Wishes};
 use serde::Serialize;
@@ -11,6 +11,8 @@ use serde::Serialize;
 const SAME: f64 = 0.05;
 /// A figure is better than another if it is by this share.
 const BETTER: f64 = 0.03;
+/// A bitmap that is missing counts as much as a tenth of a wish.
+const BITMAP: f64 = std::f64::consts::LN_10;
 
 /// What was chosen, by places in the list of what was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,6 +51,7 @@ pub(super) fn misses(tried: &Tried, wishes: &Wishes) -> Vec<&'static str> {
         ("capacity", wishes.capacity.is_some_and(|least| tried.capacity < least)),
         ("budget", wishes.budget.is_some_and(|most| tried.cost > most)),
         ("safety", wishes.judged(&tried.loss) > wishes.loss),
+        ("bitmap", tried.candidate.no_bitmap && !wishes.bitmap_may_go),
         ("speed", speeds().any(|(least, speed)| least.is_some_and(|least| *speed < least))),
     ];
     misses.into_iter().filter(|(_, misses)| *misses).map(|(wish, _)| wish).collect()
@@ -61,7 +64,9 @@ fn shortfall(tried: &Tried, wishes: &Wishes) -> f64 {
     let budget = wishes.budget.map_or(0.0, |most| short(tried.cost.max(1e-9), most.max(1e-9)));
     let speeds = wishes.speeds.iter().zip(&tried.speeds);
     let speed = speeds.map(|(least, speed)| least.map_or(0.0, |least| short(least, *speed)));
-    capacity + budget + short(wishes.judged(&tried.loss), wishes.loss) + speed.sum::<f64>()
+    let bitmap = if tried.candidate.no_bitmap && !wishes.bitmap_may_go { BITMAP } else { 0.0 };
+    let loss = short(wishes.judged(&tried.loss), wishes.loss);
+    capacity + budget + loss + bitmap + speed.sum::<f64>()
 }
 
 /// Places, best first: those that meet all wishes, by speed and the rest; then those that fall short least.
@@ -70,7 +75,7 @@ fn rank(tried: &[Tried], wishes: &Wishes) -> Vec<usize> {
     let (mut meeting, mut others): (Vec<usize>, Vec<usize>) = (0..tried.len()).partition(meets);
     let mut ranked = Vec::with_capacity(tried.len());
     while !meeting.is_empty() {
-        let best = best(tried, &meeting);
+        let best = best(tried, &meeting, wishes);
         meeting.retain(|&place| place != best);
         ranked.push(best);
     }
@@ -80,18 +85,21 @@ fn rank(tried: &[Tried], wishes: &Wishes) -> Vec<usize> {
     ranked
 }
 
-/// The fastest, or what is about as fast and larger, safer or cheaper.
-fn best(tried: &[Tried], places: &[usize]) -> usize {
+/// The fastest, or what is about as fast and larger, safer, cheaper, of fewer disks, or with a bitmap.
+fn best(tried: &[Tried], places: &[usize], wishes: &Wishes) -> usize {
     let fastest = places.iter().map(|&place| tried[place].score).fold(f64::NEG_INFINITY, f64::max);
     let about = places.iter().filter(|&&place| tried[place].score >= fastest - SAME);
     let order = |&&a: &&usize, &&b: &&usize| {
         let (a, b) = (&tried[a], &tried[b]);
         let capacity = |one: &Tried| (one.capacity as f64).ln() / BETTER;
-        let loss = |one: &Tried| one.loss.data.value.max(1e-15).log10();
+        let loss = |one: &Tried| wishes.judged(&one.loss).max(1e-15).log10();
         let larger = capacity(a).round().total_cmp(&capacity(b).round());
         let safer = loss(b).round().total_cmp(&loss(a).round());
         let cheaper = b.cost.total_cmp(&a.cost);
-        larger.then(safer).then(cheaper).then(a.score.total_cmp(&b.score))
+        let fewer = b.candidate.disks().len().cmp(&a.candidate.disks().len());
+        let bitmap = b.candidate.no_bitmap.cmp(&a.candidate.no_bitmap);
+        let faster = a.score.total_cmp(&b.score);
+        larger.then(safer).then(cheaper).then(fewer).then(bitmap).then(faster)
     };
     about.max_by(order).copied().unwrap_or(places[0])
 }
@@ -105,6 +113,7 @@ fn pareto(tried: &[Tried]) -> Vec<usize> {
             one.degraded_score.unwrap_or(f64::NEG_INFINITY),
             -one.loss.data.value.max(1e-15).ln() / 10.0,
             -one.cost.max(1.0).ln(),
+            f64::from(u8::from(!one.candidate.no_bitmap)),
         ]
     };
     let figures: Vec<_> = tried.iter().map(figures).collect();
@@ -138,6 +147,10 @@ fn changes(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Cha
     if !wishes.sectors_may_go {
         let changed = Wishes { sectors_may_go: true, ..wishes.clone() };
         other("if single sectors may be lost, the array not".into(), changed);
+    }
+    if !wishes.bitmap_may_go {
+        let changed = Wishes { bitmap_may_go: true, ..wishes.clone() };
+        other("if a crash may cost a resync of the whole".into(), changed);
     }
     other("if data may be lost".into(), Wishes { loss: 1.0, ..wishes.clone() });
     for part in [10.0, 100.0] {

@@ -169,7 +169,7 @@ fn layered(disks: &[Disk], set: &[usize], lost: usize) -> Option<Candidate> {
         arrays.push(Array { level: Some(level), layout: None, chunk: None, parts });
         first = size;
     }
-    (arrays.len() > 1).then_some(Candidate { arrays, join: Join::Linear, spare: None })
+    (arrays.len() > 1).then(|| Candidate::several(arrays, Join::Linear))
 }
 
 /// A stripe over mirrors, each of two disks of about the same size.
@@ -183,5 +183,5 @@ fn paired(disks: &[Disk], set: &[usize]) -> Option<Candidate> {
         Array { level: Some(Level::Raid1), layout: None, chunk: None, parts }
     };
     let arrays = set.chunks(2).map(pair).collect();
-    Some(Candidate { arrays, join: Join::Striped, spare: None })
+    Some(Candidate::several(arrays, Join::Striped))
 }

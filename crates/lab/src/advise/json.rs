@@ -35,6 +35,7 @@ fn tried(question: &Question, one: &Tried) -> Value {
             Join::Striped => "raid0",
         }),
         "spare": spare,
+        "no_bitmap": one.candidate.no_bitmap,
         "commands": one.candidate.commands(&question.disks),
         "capacity_bytes": one.capacity,
         "cost": one.cost,

@@ -56,6 +56,8 @@ pub struct Wishes {
     pub loss: f64,
     /// Single sectors may be lost: what counts is the array as a whole.
     pub sectors_may_go: bool,
+    /// Arrays may do without a bitmap: a crash costs a resync of the whole.
+    pub bitmap_may_go: bool,
     /// What disks may cost, at most.
     pub budget: Option<f64>,
 }

@@ -19,6 +19,7 @@ fn question(words: &[&str], load: &str) -> Question {
             speeds: Vec::new(),
             loss: 0.01,
             sectors_may_go: false,
+            bitmap_may_go: false,
             budget: None,
         },
         loads,
@@ -165,8 +166,7 @@ fn of_disks_that_are_missed_alike_one_is_tried() {
         chunk: None,
         parts: vec![whole(a), whole(b)],
     };
-    let unlike =
-        |arrays: Vec<Array>| Candidate { arrays, join: Join::Striped, spare: None }.unlike(&disks);
+    let unlike = |arrays: Vec<Array>| Candidate::several(arrays, Join::Striped).unlike(&disks);
     assert_eq!(unlike(vec![pair(3, 4), pair(0, 1)]), [0, 3]);
     assert_eq!(unlike(vec![pair(3, 0), pair(1, 2)]), [0, 1, 3]);
     // A RAID10 of such two mirrors.
@@ -213,6 +213,36 @@ fn a_hot_spare_is_filled_at_its_own_pace() {
     let (ssd, hdd) = (plain.longest_rebuild().unwrap(), spared.longest_rebuild().unwrap());
     assert!(ssd < 0.7 && hdd > 1.3, "{ssd} h, {hdd} h");
     assert!(spared.rebuild_hours.values().all(|hours| *hours > 1.3), "{:?}", spared.rebuild_hours);
+}
+
+#[test]
+fn a_bitmap_goes_only_where_it_may_and_what_that_buys_is_told() {
+    let mut question = question(&["hdd-4tbx2"], "database");
+    question.wishes.sectors_may_go = true;
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    let pick = &advice.tried[advice.choice.pick.unwrap()];
+    assert!(pick.misses.is_empty() && !pick.candidate.no_bitmap, "{pick:?}");
+    let wish = "if a crash may cost a resync of the whole";
+    let change = advice.choice.changes.iter().find(|change| change.wish == wish).unwrap();
+    let bare = &advice.tried[change.pick];
+    assert_eq!(bare.misses, ["bitmap"]);
+    assert!(bare.candidate.no_bitmap && bare.score > pick.score + 0.2, "{bare:?}");
+    assert!(bare.candidate.commands(&question.disks)[0].contains("--bitmap none"));
+    question.wishes.bitmap_may_go = true;
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    assert!(advice.tried[advice.choice.pick.unwrap()].candidate.no_bitmap, "{advice:?}");
+    assert!(advice.choice.changes.iter().all(|change| change.wish != wish));
+}
+
+#[test]
+fn what_a_hot_spare_buys_is_told() {
+    let mut question = question(&["ssd-sata-1tbx2", "hdd-4tb"], "database");
+    question.wishes.sectors_may_go = true;
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    let pick = &advice.tried[advice.choice.pick.unwrap()];
+    assert!(pick.candidate.spare.is_some(), "{pick:?}");
+    let told = text(&question, &advice);
+    assert!(told.contains("\nThe hot spare: without it data are lost with"), "{told}");
 }
 
 /// Something that was tried, with these figures.

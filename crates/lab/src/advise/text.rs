@@ -1,6 +1,6 @@
 //! An answer for a terminal: the pick and why, what would change it, a table of what no other beats, and a chart.
 
-use super::{Advice, Load, Question, Tried};
+use super::{Advice, Candidate, Load, Question, Tried};
 use crate::plan::Pattern;
 use crate::record::Unit;
 use crate::report::units::{bytes, digits, value};
@@ -45,6 +45,7 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     lines.push(format!("  {}", figures(question, one)));
     lines.extend(one.candidate.commands(&question.disks).iter().map(|line| format!("    {line}")));
     lines.push(why(advice, one));
+    lines.extend(what_the_spare_buys(advice, one));
     if !advice.choice.runners_up.is_empty() {
         lines.push("Next:".into());
     }
@@ -87,6 +88,22 @@ fn why(advice: &Advice, pick: &Tried) -> String {
     }
     let misses = pick.misses.join(" and ");
     format!("Why: nothing that was tried meets every wish; this misses only {misses}. {could}")
+}
+
+/// What a pick with a hot spare would be without it.
+fn what_the_spare_buys(advice: &Advice, pick: &Tried) -> Option<String> {
+    pick.candidate.spare?;
+    let plain = Candidate { spare: None, ..pick.candidate.clone() };
+    let plain = advice.tried.iter().find(|one| one.candidate == plain)?;
+    let cost = match pick.cost - plain.cost {
+        saved if saved > 0.0 => format!("; it costs {}", digits(saved)),
+        _ => String::new(),
+    };
+    Some(format!(
+        "The hot spare: without it data are lost with a probability of {}, all of them with {}{cost}.",
+        probability(plain.loss.data.value),
+        probability(plain.loss.array.value),
+    ))
 }
 
 pub(super) fn name(question: &Question, advice: &Advice, place: usize) -> String {

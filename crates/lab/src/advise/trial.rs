@@ -9,6 +9,7 @@ use super::drive::{Span, rate};
 use super::{Disk, Load, Question, risk};
 use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Level, Sector};
+use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::rack::{Rack, SharedRack, Window};
 use lapstrake_model::volume::Handled;
 use lapstrake_model::{Channel, Volume};
@@ -78,7 +79,7 @@ fn volume(
     for array in &candidate.arrays {
         volumes.push(match array.level {
             None => bench.window(&array.parts[0]),
-            Some(level) => Box::new(bench.array(array, level, question, state)?),
+            Some(level) => Box::new(bench.array(candidate, array, level, question, state)?),
         });
     }
     if volumes.len() == 1 {
@@ -112,7 +113,7 @@ pub(super) fn rebuild_hours(
         let write_cache = question.disks[onto].model.write_cache();
         let time = course_time(PLACES, write_cache, |from| {
             let state = State::Rebuilt { lost: disk, onto, from };
-            Bench::new(&question.disks).array(array, level, question, state)
+            Bench::new(&question.disks).array(candidate, array, level, question, state)
         })?;
         // Its places were tried with fast cells free. And it must be finite whatever happens: safety would take a disk
         // for never rebuilt.
@@ -143,9 +144,10 @@ impl<'a> Bench<'a> {
         self.disks[part.disk].queued(window)
     }
 
-    /// An array.
+    /// An array of a candidate.
     fn array(
         &self,
+        candidate: &Candidate,
         array: &Array,
         level: Level,
         question: &Question,
@@ -167,6 +169,9 @@ impl<'a> Bench<'a> {
         let seats = array.parts.iter().map(seat).collect();
         let mut config = ArrayConfig::new(level, seats, question.processor);
         (config.layout, config.chunk) = (array.layout, array.chunk);
+        if candidate.no_bitmap {
+            config.bitmap = BitmapChoice::None;
+        }
         // Bits stay set for seconds, in which solid-state disks are written all over; trials are shorter.
         let mut disks = array.parts.iter().map(|part| &self.disks[part.disk]);
         let is_rebuilt = matches!(state, State::Rebuilt { .. });
