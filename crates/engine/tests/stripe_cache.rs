@@ -94,3 +94,29 @@ fn a_check_of_copies_does_not_fail_when_the_cache_shrinks() {
         assert!(world.reports.iter().all(|report| report.ok), "seed {seed}");
     }
 }
+
+/// In units of 64 KiB, of which a check reads both copies.
+#[test]
+fn copies_that_lie_far_apart_have_twice_as_much_under_way_and_no_more_than_fits() {
+    let units = |layout: &str, pages: u32| {
+        let config = Config {
+            level: Level::Raid10,
+            layout: Layout::from_name(Level::Raid10, layout).unwrap(),
+            chunk: Sectors(128),
+            raid_disks: 4,
+            component: Sectors(128 * 64),
+            member_sizes: Vec::new(),
+        };
+        let mut world = World::new(&config, 1);
+        world.resize_cache(pages);
+        world.sync(SyncAction::Check, 0, 128 * 64);
+        world.drain();
+        let reads = world.members_busy();
+        world.settle();
+        assert!(world.reports.iter().all(|report| report.ok));
+        reads / 2
+    };
+    let (little, much) = (LEAST * 4, LEAST * 64);
+    assert_eq!([units("n2", much), units("o2", much), units("f2", much)], [16, 16, 32]);
+    assert_eq!([units("n2", little), units("f2", little)], [4, 4]);
+}

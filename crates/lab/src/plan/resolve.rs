@@ -39,10 +39,37 @@ fn line(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
 }
 
+/// What a parser says of a value of another type, as somebody who wrote a plan says it.
+fn in_words(message: &str) -> String {
+    let other = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "));
+    let Some((found, expected)) = other.and_then(|other| other.split_once(", expected ")) else {
+        return message.to_owned();
+    };
+    let found = match found.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer" | "boolean", value)) => value.trim_matches('`').to_owned(),
+        Some(("floating", value)) => {
+            value.trim_start_matches("point ").trim_matches('`').to_owned()
+        }
+        _ if found == "sequence" => "a list".to_owned(),
+        _ if found == "map" => "a table".to_owned(),
+        _ => found.to_owned(),
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "f64" => "a number",
+        "a string" => "a text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        other => other,
+    };
+    format!("{found} where {expected} must be")
+}
+
 pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
     let raw: RawPlan = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| line(text, span.start));
-        vec![Problem { line, text: error.message().replace('\n', "; ") }]
+        vec![Problem { line, text: in_words(error.message()).replace('\n', "; ") }]
     })?;
     let mut problems = Problems { text, all: Vec::new() };
     let disks = disks(&raw.disk, directory, &mut problems);

@@ -241,6 +241,22 @@ fn what_toml_refuses_has_its_line_too() {
 }
 
 #[test]
+fn values_of_another_type_are_told_in_words() {
+    let told = |streams: &str| {
+        let workload =
+            format!("[[workload]]\nname = \"w\"\npattern = \"streams\"\nstreams = {streams}\n");
+        problems(&with(&workload)).remove(0)
+    };
+    assert_eq!(told("[2, 4]"), "12: a list where a whole number from 0 on must be");
+    assert_eq!(told("\"x\""), "12: the text \"x\" where a whole number from 0 on must be");
+    assert_eq!(told("-3"), "12: -3 where a whole number from 0 on must be");
+    assert_eq!(told("2.5"), "12: 2.5 where a whole number from 0 on must be");
+    assert_eq!(told("{ a = 1 }"), "12: a table where a whole number from 0 on must be");
+    let direct = problems(&with("[[workload]]\nname = \"w\"\ndirect = 1\n")).remove(0);
+    assert_eq!(direct, "11: 1 where true or false must be");
+}
+
+#[test]
 fn all_problems_are_told_at_once() {
     let all = problems(&with(
         "[[array]]\nlevel = 5\nmembers = [\"x\"]\n[[array]]\nlevel = 6\nmembers = 2\n[run]\nrepeats = 0\n",
