@@ -8,6 +8,7 @@ use lapstrake_lab::advise::{
     self, Advice, Care, Disk, Load, PRESETS, Question, Wishes, disks_of, loads_of_plan, preset,
 };
 use lapstrake_lab::predict::{DEFAULT_PROCESSOR, processor_profile, profile_named};
+use lapstrake_lab::{TEXT_MAX, read_text};
 use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
@@ -171,7 +172,7 @@ fn question(args: &Args) -> Result<Question, Failure> {
 fn disks(args: &Args) -> Result<Vec<Disk>, Failure> {
     let read = |path: &PathBuf| {
         let failed = |error| Failure::new(format!("{}: cannot read it: {error}", path.display()));
-        std::fs::read_to_string(path).map_err(failed)
+        read_text(path, TEXT_MAX).map_err(failed)
     };
     let text = args.disks.as_ref().map(read).transpose()?;
     let file = args.disks.as_deref().zip(text.as_deref());

@@ -36,9 +36,9 @@ Exit codes:
 /// Write an array's contents to standard output or a file, without serving it.
 ///
 /// Members are opened for reading only and nothing is ever written to them. An array that lacks
-/// members is read as long as its redundancy allows it. What a journal holds and the members lack is
-/// brought together with them in a temporary file, which has no name, takes about as much room as the
-/// journal's contents, and is where TMPDIR says, or in /tmp.
+/// members is read as long as its redundancy allows it. What a journal or partial parity logs hold and the
+/// members lack is brought together with them in a temporary file, which has no name, takes about as much
+/// room as what they hold, and is where TMPDIR says, or in /tmp.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -144,16 +144,21 @@ fn tell_skipped(skipped: &[Range<u64>]) {
     }
 }
 
-/// What a journal holds and the members lack is brought there in a passing overlay, which takes as much room
-/// where temporary files go.
+/// What a journal or partial parity logs hold and the members lack is brought there in a passing overlay, which takes
+/// as much room where temporary files go.
 fn open_whole(mut request: OpenRequest) -> Result<Opened, OpenArrayError> {
     let opened = open(&request);
+    let holds_news = match &opened {
+        Err(OpenArrayError::JournalHoldsNews { .. }) => true,
+        Err(_) => false,
+        Ok(opened) => opened.parts.has_news_in_logs(),
+    };
     let mut name = [0; 16];
-    if !matches!(opened, Err(OpenArrayError::JournalHoldsNews { .. }))
-        || getrandom::fill(&mut name).is_err()
-    {
+    if !holds_news || getrandom::fill(&mut name).is_err() {
         return opened;
     }
+    // It holds the members' locks.
+    drop(opened);
     let name = format!("lapstrake-cat-{:032x}", u128::from_ne_bytes(name));
     request.overlay = Some(std::env::temp_dir().join(name));
     request.overlay_is_passing = true;

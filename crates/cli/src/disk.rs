@@ -6,10 +6,8 @@ mod replay;
 mod show;
 
 use crate::exit::{Failure, Outcome};
-use lapstrake_lab::near;
+use lapstrake_lab::{TEXT_MAX, near, read_text};
 use lapstrake_model::profile::{Profile, builtin};
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -69,28 +67,13 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Bytes of a profile, or of DiskSim's files, at most.
-const TEXT_MAX: u64 = 16 << 20;
 /// Bytes of a trace at most: some millions of requests.
 const TRACE_MAX: u64 = 256 << 20;
 
-/// A file's text, or why there is none. What never ends is read up to `most` bytes, and refused.
+/// A file's text, or why there is none.
 fn text(path: &Path, most: u64) -> Result<String, Failure> {
-    let named = |why: &dyn std::fmt::Display| Failure::new(format!("{}: {why}", path.display()));
-    let failed = |error: std::io::Error| named(&format!("cannot read it: {error}"));
-    let too_long =
-        || named(&format!("it is longer than {} MiB, the most that is read", most >> 20));
-    let file = File::open(path).map_err(failed)?;
-    let is = file.metadata().map_err(failed)?;
-    if is.is_file() && is.len() > most {
-        return Err(too_long());
-    }
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > most {
-        return Err(too_long());
-    }
-    String::from_utf8(bytes).map_err(|_| named(&"it is not text (UTF-8)"))
+    let failed = |error| Failure::new(format!("{}: cannot read it: {error}", path.display()));
+    read_text(path, most).map_err(failed)
 }
 
 /// The profile that a user means, and its text.

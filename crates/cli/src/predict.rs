@@ -4,7 +4,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::lab::{StoreArgs, load, page_to_come, write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_device::quoted_path;
-use lapstrake_lab::plan::{Plan, PlanError};
+use lapstrake_lab::plan::Plan;
 use lapstrake_lab::predict::{
     DEFAULT_PROCESSOR, DEFAULT_PROFILE, HERE, Options, Prediction, keep, metrics, predict,
     processor_profile, profile_named, table, virtual_time,
@@ -89,10 +89,7 @@ fn processor_help() -> String {
 
 pub fn run(args: &Args) -> Outcome {
     page_to_come(args.output.as_deref())?;
-    let plan = Plan::read(&args.plan).map_err(|error| match error {
-        error @ PlanError::Problems { .. } => Failure::usage(error),
-        error @ PlanError::Read { .. } => Failure::new(error),
-    })?;
+    let plan = Plan::read(&args.plan).map_err(Failure::usage)?;
     let options = Options {
         seed: args.seed,
         draws: args.draws,

@@ -113,6 +113,12 @@ fn may_be_old(array: &FoundArray) -> bool {
     array.assembly.as_ref().is_ok_and(|assembly| assembly.newly_degraded)
 }
 
+/// Members that may be older copies of themselves, and by how many seconds.
+fn older(array: &FoundArray) -> impl Iterator<Item = (String, u64)> {
+    let older = array.assembly.iter().flat_map(|assembly| &assembly.older);
+    older.map(|(id, lag_s)| (array.candidates[*id].spec().to_string(), *lag_s))
+}
+
 /// Why the array cannot be started as it is.
 fn obstacle(array: &FoundArray) -> Option<String> {
     let name = |id: usize| array.candidates[id].spec().to_string();
@@ -172,6 +178,13 @@ fn array_text(array: &FoundArray) -> String {
     if resync_due(array) {
         out += "  not stopped cleanly, or its first sync is not done: a resync is due\n";
     }
+    for (member, lag_s) in older(array) {
+        out += &format!(
+            "  {}
+",
+            text::older_copy(&member, lag_s)
+        );
+    }
     if may_be_old(array) {
         out += &format!("  {}\n", text::MAY_BE_OLD);
     }
@@ -217,6 +230,7 @@ fn array_json(array: &FoundArray) -> Value {
         "state": word(array.standing()),
         "resync_due": resync_due(array),
         "may_be_old": may_be_old(array),
+        "older": older(array).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s })).collect::<Vec<_>>(),
         "obstacle": obstacle(array),
         "candidates": candidates.collect::<Vec<_>>(),
         "serve": command(array),

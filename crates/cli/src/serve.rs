@@ -416,6 +416,9 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             let slots = assembly.config.raid_disks;
             errln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
         }
+        for (id, lag) in &assembly.older {
+            errln!("lapstrake: {}", text::older_copy(&report[*id].member, *lag));
+        }
         if assembly.newly_degraded {
             errln!("lapstrake: {}", text::MAY_BE_OLD);
         }

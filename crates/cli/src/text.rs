@@ -4,6 +4,14 @@ use jiff::{Timestamp, tz::TimeZone};
 use lapstrake_geometry::{Layout, Level, Raid10Layout};
 use lapstrake_metadata::uuid_text;
 
+/// A member that may be an older copy of itself.
+pub fn older_copy(member: &str, lag_s: u64) -> String {
+    format!(
+        "{member}: last told of the array {lag_s} s before the others, though it counts as many events: perhaps an older \
+         copy of it was put back, and what was written since is old on it; if so, leave it out and add it anew"
+    )
+}
+
 /// What is told of an array whose members lack others that they do not know to be gone.
 pub const MAY_BE_OLD: &str = "the members here do not know why the others are lacking: if the others were in use \
                               without these since, this is an old state of the array";

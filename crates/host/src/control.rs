@@ -83,11 +83,14 @@ pub enum ControlError {
         path: PathBuf,
     },
     /// The directory is somebody else's, or open to others.
-    #[error("{}: not a directory of ours alone; set LAPSTRAKE_RUN_DIR to one", .0.display())]
+    #[error(
+        "{}: not a directory of ours alone (our user's, mode 0700); name such a one with LAPSTRAKE_RUN_DIR or \
+         --control-dir", .0.display()
+    )]
     Directory(PathBuf),
     /// The socket's address would be too long.
     #[error(
-        "{}: longer than a socket's address may be; choose a shorter directory with \
+        "{}: longer than a socket's address may be; choose a shorter --name, or a shorter directory with \
          LAPSTRAKE_RUN_DIR or --control-dir", .0.display()
     )]
     TooLong(PathBuf),

@@ -22,8 +22,8 @@ pub(crate) struct Replayed {
     pub lost: Vec<StripeNo>,
 }
 
-/// Replays the logs of a dirty array, and empties all logs.
-pub(crate) fn settle(parts: &mut Parts, read_only: bool, log: &Log) -> Result<Replayed, BareError> {
+/// Replays the logs of a dirty array, and empties all logs, if that may be.
+pub(crate) fn settle(parts: &mut Parts, log: &Log) -> Result<Replayed, BareError> {
     let (Some(signature), Geometry::Parity(parity)) = (parts.log_signature(), &parts.geometry)
     else {
         return Ok(Replayed::default());
@@ -32,20 +32,20 @@ pub(crate) fn settle(parts: &mut Parts, read_only: bool, log: &Log) -> Result<Re
     let trusted_to = (0..parity.raid_disks()).map(trusted).collect();
     let config = LogConfig { parity: parity.clone(), signature, trusted_to };
     let mut replayed = Replayed::default();
-    let resync_from = parts.resync_from;
+    let (resync_from, may_write) = (parts.resync_from, parts.replays_logs);
     let mut devices = Devices(&mut parts.members);
-    match (resync_from, read_only) {
-        (Some(_), true) => {
+    match (resync_from, may_write) {
+        (Some(_), false) => {
             replayed.lost = stripes(&config.parity, &read_logs(&config, &mut devices)?);
             say_unread(replayed.lost.len(), log);
         }
-        (Some(from), false) => {
+        (Some(from), true) => {
             let replay = replay_logs(&config, &mut devices)?;
             replayed.settles = replay.settles() && from == Sector(0);
             say_replayed(&replay, replayed.settles, log);
         }
-        (None, false) => devices.empty_logs()?,
-        (None, true) => {}
+        (None, true) => devices.empty_logs()?,
+        (None, false) => {}
     }
     if replayed.settles {
         parts.resync_from = None;
@@ -125,8 +125,8 @@ fn say_unread(lost: usize, log: &Log) {
         log.say(&format!(
             "the array was not stopped cleanly, and its partial parity logs name {lost} stripes whose \
              parity is to be made anew; a read-only start does not do that: what a missing or failing \
-             member held of them cannot be read; with --overlay FILE instead it can, and nothing is \
-             written to the members either"
+             member held of them cannot be read; `lapstrake serve --overlay FILE --degraded` and `lapstrake cat` do \
+             it, and write nothing to the members either"
         ));
     }
 }

@@ -160,11 +160,13 @@ fn fits(candidate: &Candidate, question: &Question) -> Vec<&'static str> {
     breaks
 }
 
-/// The candidates worth trying, from those sorted by what they do at best, or by size if nothing fits the wishes.
+/// The candidates worth trying, from those sorted by what they do at best, or by size if nothing fits the wishes. If none
+/// is safe enough, the safest are too.
 fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -> Vec<Candidate> {
     let mut kept: Vec<Candidate> = Vec::new();
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     let mut quotas: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut unsafe_ones: Vec<(f64, &Candidate)> = Vec::new();
     for (_, candidate) in scored {
         let mut breaks = fits(candidate, question);
         if breaks.len() > 1 || candidate.capacity() == 0 {
@@ -179,9 +181,13 @@ fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -
         if full(wish, &quotas) || alike.get(&kind).is_some_and(|count| *count >= TRIED_ALIKE) {
             continue;
         }
-        let wish = match (wish, risk_at_a_glance(question, candidate)) {
+        let loss = glance(question, candidate);
+        let wish = match (wish, risk_of(question, &loss)) {
             (wish, None) => wish,
-            ("none", Some(risk)) => risk,
+            ("none", Some(risk)) => {
+                unsafe_ones.push((question.wishes.judged(&loss), candidate));
+                risk
+            }
             _ => continue,
         };
         if !full(wish, &quotas) {
@@ -190,26 +196,40 @@ fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -
             kept.push(candidate.clone());
         }
     }
+    if some_fit && !quotas.contains_key("none") {
+        // Of equals the faster.
+        unsafe_ones.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut shapes: BTreeMap<String, usize> = BTreeMap::new();
+        let few = |one: &&(f64, &Candidate)| {
+            let count = shapes.entry(shape(one.1)).or_default();
+            *count += 1;
+            *count <= TRIED_ALIKE
+        };
+        let safest = unsafe_ones.iter().filter(few).take(TRIED).map(|(_, one)| *one);
+        let new: Vec<Candidate> = safest.filter(|one| !kept.contains(one)).cloned().collect();
+        kept.extend(new);
+    }
     kept
 }
 
-/// What a candidate would lose too easily, by a glance: single "sectors" only, or the whole ("safety").
-fn risk_at_a_glance(question: &Question, candidate: &Candidate) -> Option<&'static str> {
+/// How easily a candidate would lose data, by a glance, with a hot spare if that is better.
+fn glance(question: &Question, candidate: &Candidate) -> Loss {
     let glance = |one: &Candidate| {
         let hours = |disk| risk::least_rebuild_hours(one, &question.disks, disk);
         risk::risk(one, question, hours, GLANCE_LIVES)
     };
-    let spared = enumerate::spared(&question.disks, candidate);
-    // A spare that is slow to fill may be worse than none.
     let loss = glance(candidate);
-    let loss = spared.as_ref().map(glance).map_or(loss, |spared| {
-        match question.wishes.judged(&spared) < question.wishes.judged(&loss) {
-            true => spared,
-            false => loss,
-        }
-    });
+    // A spare that is slow to fill may be worse than none.
+    match enumerate::spared(&question.disks, candidate).as_ref().map(glance) {
+        Some(spared) if question.wishes.judged(&spared) < question.wishes.judged(&loss) => spared,
+        _ => loss,
+    }
+}
+
+/// What would be lost too easily: single "sectors" only, or the whole ("safety").
+fn risk_of(question: &Question, loss: &Loss) -> Option<&'static str> {
     let most = question.wishes.loss * SLACK;
-    if question.wishes.judged(&loss) <= most {
+    if question.wishes.judged(loss) <= most {
         return None;
     }
     Some(if loss.array.value <= most { "sectors" } else { "safety" })
@@ -242,7 +262,8 @@ fn overlooked(
         })
         .collect();
     may_be.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let safe = may_be.into_iter().filter(|(_, one)| risk_at_a_glance(question, one).is_none());
+    let safe =
+        may_be.into_iter().filter(|(_, one)| risk_of(question, &glance(question, one)).is_none());
     safe.take(OVERLOOKED).map(|(_, one)| one.clone()).collect()
 }
 

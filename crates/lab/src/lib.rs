@@ -21,6 +21,8 @@ mod facts;
 mod like;
 mod safety;
 mod subject;
+mod text_file;
 mod workload;
 
 pub use error::LabError;
+pub use text_file::{TEXT_MAX, read_text};

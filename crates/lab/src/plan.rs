@@ -16,6 +16,7 @@ mod workloads;
 
 use crate::advise::Care;
 use crate::record::{State, SubjectKind};
+use crate::{TEXT_MAX, read_text};
 use lapstrake_device::{Member, MemberSpec};
 use lapstrake_geometry::Level;
 use lapstrake_model::ProcessorProfile;
@@ -518,7 +519,7 @@ impl Plan {
     /// [`PlanError`], with every problem that was found.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
         let failed = |source| PlanError::Read { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = read_text(path, TEXT_MAX).map_err(failed)?;
         // Programs are run elsewhere: a path must not depend on where one stands.
         let path_there = std::path::absolute(path).map_err(failed)?;
         let directory = path_there.parent().unwrap_or(Path::new("/"));

@@ -31,7 +31,7 @@ use crate::plan::{Array, Load, Plan, Workload, listed, processor_named, profile}
 use crate::record::{self, Device, Experiment, Facts, Origin, PREDICTED, Run, State, Subject};
 use crate::run::{load_time, subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
-use courses::{CourseJob, courses};
+use courses::{CourseJob, courses, untold};
 use fit::unpredictable;
 use here::here;
 use job::{Done, Job, thread_time};
@@ -188,14 +188,17 @@ pub fn predict(
     let lived = course_done.iter().flatten().map(|course| Duration::from_nanos(course.lived.0));
     let virtual_time = done.iter().map(|done| done.virtual_time).chain(lived).sum();
     let chunks = course_done.chunks(draws as usize);
-    let courses = courses.into_iter().zip(chunks);
+    let timed = courses.iter().copied().zip(chunks);
+    let timed: Vec<Metric> =
+        timed.filter_map(|(course, done)| courses::metric(course, done)).collect();
+    notes.extend(untold(&cases, &courses, &timed));
     let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
     let cases: Vec<Predicted> =
         cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();
     notes.extend(processor_bound(&cases));
     Ok(Prediction {
         cases,
-        courses: courses.filter_map(|(course, done)| courses::metric(course, done)).collect(),
+        courses: timed,
         losses,
         notes,
         seed,

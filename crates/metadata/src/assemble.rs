@@ -270,6 +270,9 @@ pub struct Assembly {
     pub degraded: u16,
     /// Whether a member is missing that the freshest superblock counts upon.
     pub newly_degraded: bool,
+    /// Members in sync of a clean array that were last told of it so many seconds before the freshest, though they count
+    /// as many events: perhaps older copies of themselves, put back.
+    pub older: Vec<(usize, u64)>,
     /// Stale members that `force` raised.
     pub forced: Vec<usize>,
     /// What `force` changed: superblocks to write in this order before the array starts. All

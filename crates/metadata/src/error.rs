@@ -93,7 +93,8 @@ pub enum SuperblockError {
     },
     /// The data would lie over the superblock, or not on the member.
     #[error(
-        "data offset {found} lies before the end of the superblock or behind that of the member"
+        "data offset {found} lies before the end of the superblock, or behind that of the member: the device is then \
+         cut short, a part of the member only"
     )]
     DataOffset {
         /// Sectors, as stored.

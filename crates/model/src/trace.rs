@@ -32,8 +32,11 @@ const SERVICE_US_MAX: f64 = 1e9;
 /// So much lies between two of them at most: virtual time must not run out in a long trace.
 const THINK_US_MAX: f64 = 1e11;
 
+/// A command of ATA moves so many blocks at most.
+const BLOCKS_MAX: u64 = 65_536;
+
 /// Reads a trace: direction (R or W), what the original's buffer did, first block, blocks, service time
-/// and the time until the next request, both in microseconds.
+/// and the time until the next request, both in microseconds. What follows on a line is passed over.
 ///
 /// # Errors
 /// If a line has other columns, or a time that no disk takes.
@@ -45,16 +48,23 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, TraceError> {
 }
 
 fn entry(line: &str) -> Result<Entry, &'static str> {
+    if line.split_whitespace().count() < 6 {
+        return Err(
+            "it has fewer than six columns: R or W, buffer, first block, blocks, service time, idle time",
+        );
+    }
     let mut words = line.split_whitespace();
     let is_write = match words.next() {
         Some("R") => false,
         Some("W") => true,
         _ => return Err("it does not begin with R or W"),
     };
-    words.next().ok_or("it says nothing of the buffer")?;
+    let _buffer = words.next();
     let whole = |word: Option<&str>| word.and_then(|word| word.parse().ok());
     let lba = whole(words.next()).ok_or("its first block is no number")?;
-    let blocks = whole(words.next()).filter(|&blocks| blocks > 0).ok_or("it has no blocks")?;
+    let blocks = whole(words.next())
+        .filter(|blocks| (1..=BLOCKS_MAX).contains(blocks))
+        .ok_or("its blocks are no number from 1 to 65,536")?;
     let time = |word: Option<&str>, most: f64| {
         let us: f64 = word?.parse().ok()?;
         (0.0..=most).contains(&us).then(|| Nanos::from_ms(us / 1e3))
@@ -83,6 +93,8 @@ mod tests {
         for (line, part) in [
             ("R Hit 15 1 1e30 1", "service time is no number from 0 to 10^9"),
             ("R Hit 15 1 nan 1", "service time"),
+            ("R Hit 15 4", "fewer than six columns"),
+            ("R Hit 15 4000000000 1 1", "blocks are no number from 1 to 65,536"),
             ("R Hit 15 1 1 inf", "idle time is no number from 0 to 10^11"),
         ] {
             let told = parse(line).unwrap_err().to_string();

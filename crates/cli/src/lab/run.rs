@@ -3,7 +3,7 @@
 use super::StoreArgs;
 use crate::exit::{Exit, Failure, Outcome};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lapstrake_lab::plan::{Plan, PlanError};
+use lapstrake_lab::plan::Plan;
 use lapstrake_lab::record::{Phase, Unit};
 use lapstrake_lab::run::{Ending, Event, Leave, Options, Preview, Stop, Summary, preview};
 use lapstrake_lab::store::Store;
@@ -82,10 +82,7 @@ pub struct What {
 impl What {
     fn read(&self) -> Result<Plan, Failure> {
         let Some(path) = &self.plan else { return Ok(Plan::quick()) };
-        Plan::read(path).map_err(|error| match error {
-            error @ PlanError::Problems { .. } => Failure::usage(error),
-            error @ PlanError::Read { .. } => Failure::new(error),
-        })
+        Plan::read(path).map_err(Failure::usage)
     }
 
     fn options(&self, resume: bool) -> Result<Options, Failure> {

@@ -55,6 +55,35 @@ fn what_is_lacking_is_told() {
 }
 
 #[test]
+fn a_member_that_was_put_back_from_an_older_copy_is_told() {
+    let lab = Lab::new(&[16, 16]);
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    let write = || {
+        let server = lab.serve_data("m0 m1");
+        lab.fill(&server, &[7; 4096]);
+        server.stop();
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    };
+    write();
+    std::fs::copy(lab.path("m0"), lab.path("old")).unwrap();
+    write();
+    let told = "older copy of it was put back";
+    let ran = lab.run("scan m0 m1").ok();
+    assert!(ran.out.contains("complete") && !ran.out.contains(told), "{ran:?}");
+    std::fs::rename(lab.path("old"), lab.path("m0")).unwrap();
+    let ran = lab.run("scan m0 m1").ok();
+    assert!(
+        ran.out.contains("complete") && ran.out.contains(&format!("perhaps an {told}")),
+        "{ran:?}"
+    );
+    let found = lab.run("scan --json m0 m1").ok().json();
+    let older = &found["arrays"][0]["older"];
+    assert_eq!((older[0]["member"].as_str(), &older[1]), (Some("m0"), &serde_json::Value::Null));
+    let ran = lab.run("cat -o out m0 m1").ok();
+    assert!(ran.err.contains(told), "{ran:?}");
+}
+
+#[test]
 fn a_line_to_paste_takes_no_member_for_an_option() {
     let lab = Lab::new(&[]);
     lab.file("-a", 16 << 20);

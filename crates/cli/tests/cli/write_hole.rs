@@ -34,6 +34,15 @@ fn assert_untouched(found: &[u8], expected: &[u8], what: &str) {
     }
 }
 
+/// `cat` replays the logs too, and writes nothing to the members.
+fn assert_cat_reads(lab: &Lab, left: &str, bytes: &[u8], lost: &str) {
+    let before: Vec<Vec<u8>> = left.split(' ').map(|name| lab.read(name)).collect();
+    lab.run(&format!("cat {left} -o without-{lost}")).ok();
+    assert_untouched(&lab.read(&format!("without-{lost}")), bytes, &format!("cat without {lost}"));
+    let after: Vec<Vec<u8>> = left.split(' ').map(|name| lab.read(name)).collect();
+    assert!(before == after, "cat wrote to members");
+}
+
 /// The members as they are, copied, but for one.
 fn without(lab: &Lab, lost: &str, mark: &str) -> String {
     let left = MEMBERS.iter().filter(|name| **name != lost);
@@ -75,6 +84,7 @@ fn what_the_kernel_was_writing_we_put_right() {
     assert!(examined.contains("State : active"), "it was stopped cleanly: {examined}");
     for lost in ["m1", "m2"] {
         let left = without(&lab, lost, lost);
+        assert_cat_reads(&lab, &left, &bytes, lost);
         let server = lab.serve_data(&format!("--degraded {left}"));
         assert_untouched(&lab.contents(&server), &bytes, &format!("without {lost}"));
         server.stop();

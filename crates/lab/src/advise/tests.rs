@@ -216,6 +216,19 @@ fn a_hot_spare_is_filled_at_its_own_pace() {
 }
 
 #[test]
+fn where_nothing_is_safe_enough_the_safest_is_near() {
+    for capacity in [None, Some(3 << 40)] {
+        let mut question = question(&["hdd-4tbx3"], "backup");
+        question.wishes.capacity = capacity;
+        question.wishes.loss = 1e-12;
+        let advice = advise(&question, &|_, _| {}).unwrap();
+        let pick = &advice.tried[advice.choice.pick.unwrap()];
+        assert_eq!(pick.misses, ["safety"]);
+        assert_eq!(pick.candidate.tolerance(), 2, "{pick:?}");
+    }
+}
+
+#[test]
 fn a_bitmap_goes_only_where_it_may_and_what_that_buys_is_told() {
     let mut question = question(&["hdd-4tbx2"], "database");
     question.wishes.sectors_may_go = true;

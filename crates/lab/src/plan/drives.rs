@@ -1,5 +1,6 @@
 //! What a plan says of the drives and the machine behind it, for those who predict: profiles, channels, processor.
 
+use super::arrays::size_text;
 use super::raw::{RawCare, RawChannel, RawController, RawDisk, RawMachine};
 use super::resolve::{Problems, is_name};
 use super::values::{Bytes, Time};
@@ -7,6 +8,7 @@ use super::{Channel, Controller, DiskShape, Machine};
 use crate::advise::Care;
 use crate::near;
 use crate::safety::{SCRUB_DAYS, SPARES, YEARS};
+use crate::{TEXT_MAX, read_text};
 use lapstrake_model::profile::{Profile, ProfileError, builtin};
 use lapstrake_model::{ProcessorProfile, processor as processors};
 use std::path::Path;
@@ -31,7 +33,7 @@ pub(crate) fn named<P>(
         return profile.map_err(|error| format!("profile {name}: {error}"));
     }
     let path = directory.join(name);
-    match std::fs::read_to_string(&path) {
+    match read_text(&path, TEXT_MAX) {
         Ok(text) => parse(&text).map_err(|error| format!("{}: {error}", path.display())),
         Err(error) => {
             let like = near::names(name, known);
@@ -213,10 +215,17 @@ pub(super) fn controllers(
 }
 
 fn moves_something(rate: &Spanned<Bytes>, problems: &mut Problems<'_>) {
-    if rate.get_ref().0 == 0 {
-        problems.at(rate.span(), "at no bytes a second nothing would ever be done");
+    if rate.get_ref().0 < RATE_MIN {
+        let told = size_text(rate.get_ref().0);
+        let why = format!(
+            "{told} a second is less than any channel moves; say it in bytes, such as 300M"
+        );
+        problems.at(rate.span(), why);
     }
 }
+
+/// The slowest channel that a disk was ever on moves more, bytes a second.
+const RATE_MIN: u64 = 100_000;
 
 /// What disks are on or behind: each has a name of its own and a disk, and each that a disk names is there.
 fn named_by_disks<'a>(

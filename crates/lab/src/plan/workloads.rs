@@ -5,6 +5,7 @@ use super::raw::{LikeName, PatternName, ProgramName, RawWorkload};
 use super::resolve::Problems;
 use super::values::{Bytes, Many, Place, Share};
 use super::{Io, Like, Load, Pattern, Program, Rules, Workload};
+use crate::{TEXT_MAX, read_text};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
@@ -382,7 +383,7 @@ fn program_load(
         }
         ProgramName::Fio => match (&raw.job, &raw.job_file) {
             (Some(job), None) => fio(job.get_ref().clone(), job.span(), problems),
-            (None, Some(file)) => match std::fs::read_to_string(directory.join(file.get_ref())) {
+            (None, Some(file)) => match read_text(&directory.join(file.get_ref()), TEXT_MAX) {
                 Ok(job) => fio(job, file.span(), problems),
                 Err(error) => {
                     problems.at(file.span(), format!("cannot read the job file: {error}"));

@@ -2,7 +2,7 @@
 
 use super::machine::{Drives, Machine};
 use super::{Case, metrics::Metric, metrics::bar};
-use crate::plan::{Array, Leg, Plan};
+use crate::plan::{Array, Leg, Plan, listed};
 use crate::record::{State, SubjectKind};
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_model::Nanos;
@@ -53,6 +53,38 @@ pub(super) fn courses<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, Course)> {
         }
     }
     courses
+}
+
+/// What of the cases' arrays is not predicted, though they have redundancy, and why.
+pub(super) fn untold(
+    cases: &[Case<'_>],
+    courses: &[(&Array, Course)],
+    metrics: &[Metric],
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut volumes: Vec<&str> = Vec::new();
+    for (array, ..) in cases {
+        let is_redundant = array.shape.level.is_some_and(Level::has_redundancy);
+        let is_new = !volumes.contains(&array.name.as_str());
+        if array.kind == SubjectKind::Controller && is_redundant && is_new {
+            volumes.push(&array.name);
+        }
+    }
+    if !volumes.is_empty() {
+        let volumes = listed(&volumes);
+        notes.push(format!(
+            "not predicted: rebuild, resync and loss of data of {volumes}: how a controller rebuilds its volumes is \
+             its own"
+        ));
+    }
+    for (array, course) in courses {
+        let (name, course) = (array.name.as_str(), course.name());
+        let is_told = |metric: &Metric| metric.array == name && metric.workload == course;
+        if !metrics.iter().any(is_told) {
+            notes.push(format!("not predicted: {course} of {name}: it did not move"));
+        }
+    }
+    notes
 }
 
 impl Course {

@@ -148,6 +148,21 @@ fn start(
     })
 }
 
+/// One update gives all superblocks one time. Where it was cut off events differ too.
+fn older(table: &Table<'_>) -> Vec<(usize, u64)> {
+    let superblock = |i: usize| table.candidates[i].superblock;
+    let latest = table.freshest.superblock;
+    let same = |i: &usize| {
+        let sb = superblock(*i);
+        sb.clean() && latest.clean() && sb.events() == latest.events()
+    };
+    let members: Vec<usize> = table.in_sync().into_iter().flatten().filter(same).collect();
+    let time = |i: usize| superblock(i).utime().0;
+    let last = members.iter().map(|&i| time(i)).max().unwrap_or(0);
+    let lag = |i: usize| (table.candidates[i].id, last - time(i));
+    members.into_iter().map(lag).filter(|(_, lag)| *lag > 0).collect()
+}
+
 fn conclude(
     table: Table<'_>,
     forced: Vec<usize>,
@@ -196,6 +211,7 @@ fn conclude(
         found_events: sb.events(),
         degraded: count.missing.len() as u16,
         newly_degraded: count.have < count.expected,
+        older: older(&table),
         forced: forced.into_iter().map(id).collect(),
         rewrite,
         start,

@@ -194,12 +194,12 @@ impl HardDisk {
         }
         let mut others: Vec<&Waiting> = self.waiting.iter().collect();
         others.sort_by_key(|waiting| waiting.request.lba);
-        // One behind the other they all are in its way.
+        // One behind the other they all are in its way, unless the buffer has let go of them.
+        let start = self.cache.segment(stream.segment).blocks.start.max(stream.base);
         let mut end = stream.planned;
         others.retain(|waiting| {
             let range = waiting.request.range();
-            let is_on_way =
-                waiting.request.op == Op::Read && (stream.base..=end).contains(&range.start);
+            let is_on_way = waiting.request.op == Op::Read && (start..=end).contains(&range.start);
             end = if is_on_way { end.max(range.end) } else { end };
             !is_on_way
         });

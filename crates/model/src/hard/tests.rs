@@ -235,11 +235,12 @@ fn a_stream_takes_along_what_waited_for_its_blocks() {
 #[test]
 fn a_stream_without_end_does_not_keep_others_from_the_arm() {
     let first = 24_000_000_000;
-    // Reads in order, one of elsewhere, and later a write that is to be on the media.
+    // Reads in order, one of elsewhere, later a write that is to be on the media, and one of what has long passed.
     let next = |tag: u64| match tag {
         20 => Request { tag, op: Op::Read, lba: 0, blocks: 8 },
         1000 => Request { tag, op: Op::Write, lba: 0, blocks: 8 },
         1001 => Request { tag, op: Op::Flush, lba: 0, blocks: 0 },
+        1500 => Request { tag, op: Op::Read, lba: first, blocks: 8 },
         _ => Request { tag, op: Op::Read, lba: first + tag * 128, blocks: 128 },
     };
     let ended =
@@ -248,6 +249,7 @@ fn a_stream_without_end_does_not_keep_others_from_the_arm() {
     assert!(at(4000 - 1).as_ms() > 1000.0, "{:?}", at(4000 - 1));
     assert!(at(20).since(at(19)).as_ms() < 500.0, "{:?}", at(20).since(at(19)));
     assert!(at(1001).since(at(999)).as_ms() < 100.0, "{:?}", at(1001).since(at(999)));
+    assert!(at(1500).since(at(1499)).as_ms() < 400.0, "{:?}", at(1500).since(at(1499)));
 }
 
 #[test]
