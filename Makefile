@@ -11,9 +11,9 @@ SMOKE_SECONDS ?= 3
 SOAK_FUZZ_SECONDS ?= 600
 # The command's suites that serve no array.
 WITHOUT_IO := advise disk examine generate lab_plans predict scan
-# Those that hold arrays against the kernel's, or measure: minutes, in which a back end shows nothing that the others
-# do not. `make soak` runs them on both.
-JUDGED := bitmaps journal kernel lab_md lab_run members mending replace scrub write_hole
+# Those that hold arrays against the kernel's, or measure, but for write_hole and scrub: they take minutes. `make soak`
+# runs them on both back ends.
+JUDGED := bitmaps journal kernel lab_md lab_run members mending replace
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
@@ -43,7 +43,7 @@ commands: ## the command's tests
 	$(CARGO) test --locked --workspace --test cli
 
 # The other suites run on both back ends by themselves.
-threads: ## the command's tests, and files', as where io_uring is refused
+threads: ## as where io_uring is refused: files' tests, and the command's that are not left to the soak
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast \
 		--test cli --test 'fuse_*' -- $(patsubst %,--skip %::,$(WITHOUT_IO) $(JUDGED))
 

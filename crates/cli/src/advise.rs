@@ -171,7 +171,7 @@ fn question(args: &Args) -> Result<Question, Failure> {
 
 fn disks(args: &Args) -> Result<Vec<Disk>, Failure> {
     let read = |path: &PathBuf| {
-        let failed = |error| Failure::new(format!("{}: cannot read it: {error}", path.display()));
+        let failed = |error| Failure::usage(format!("{}: cannot read it: {error}", path.display()));
         read_text(path, TEXT_MAX).map_err(failed)
     };
     let text = args.disks.as_ref().map(read).transpose()?;

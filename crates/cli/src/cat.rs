@@ -148,21 +148,30 @@ fn tell_skipped(skipped: &[Range<u64>]) {
 /// as much room where temporary files go.
 fn open_whole(mut request: OpenRequest) -> Result<Opened, OpenArrayError> {
     let opened = open(&request);
-    let holds_news = match &opened {
-        Err(OpenArrayError::JournalHoldsNews { .. }) => true,
-        Err(_) => false,
-        Ok(opened) => opened.parts.has_news_in_logs(),
+    // Logs tell of no more than parity, which matters where a member is missing only.
+    let (holds_news, goes_without) = match &opened {
+        Err(OpenArrayError::JournalHoldsNews { .. }) => (true, false),
+        Err(_) => (false, false),
+        Ok(opened) => (opened.assembly.degraded > 0 && opened.parts.is_dirty_with_logs(), true),
     };
     let mut name = [0; 16];
     if !holds_news || getrandom::fill(&mut name).is_err() {
         return opened;
     }
-    // It holds the members' locks.
+    // It holds the members' locks; who takes them before us is told of by the second opening.
     drop(opened);
     let name = format!("lapstrake-cat-{:032x}", u128::from_ne_bytes(name));
     request.overlay = Some(std::env::temp_dir().join(name));
     request.overlay_is_passing = true;
-    open(&request)
+    match open(&request) {
+        Err(OpenArrayError::Overlay(error)) if goes_without => {
+            errln!(
+                "lapstrake: {error}; what partial parity logs tell is not brought together with the members"
+            );
+            open(&OpenRequest { overlay: None, overlay_is_passing: false, ..request })
+        }
+        opened => opened,
+    }
 }
 
 /// Writing the contents over what they are read from would destroy both.

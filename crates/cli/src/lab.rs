@@ -24,7 +24,7 @@ Examples:
 Exit codes:
   0  done
   1  failed; the message says what was left untouched
-  2  usage, or the plan is wrong
+  2  usage, or the plan is wrong or cannot be read
   3  done in part (see each command)";
 
 /// Measure arrays against each other, and say whether a difference is real.

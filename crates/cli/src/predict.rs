@@ -35,7 +35,7 @@ Error bars:
 Exit codes:
   0  predicted
   1  it could not be predicted, and nothing was kept; or the report could not be written, the last thing that is done
-  2  usage, or the plan is wrong
+  2  usage, or the plan is wrong or cannot be read
   3  predicted in part: a run failed";
 
 /// Predict what a plan would measure, without the disks.

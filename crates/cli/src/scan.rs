@@ -179,11 +179,7 @@ fn array_text(array: &FoundArray) -> String {
         out += "  not stopped cleanly, or its first sync is not done: a resync is due\n";
     }
     for (member, lag_s) in older(array) {
-        out += &format!(
-            "  {}
-",
-            text::older_copy(&member, lag_s)
-        );
+        out += &format!("  {}\n", text::older_copy(&member, lag_s));
     }
     if may_be_old(array) {
         out += &format!("  {}\n", text::MAY_BE_OLD);

@@ -416,8 +416,8 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             let slots = assembly.config.raid_disks;
             errln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
         }
-        for (id, lag) in &assembly.older {
-            errln!("lapstrake: {}", text::older_copy(&report[*id].member, *lag));
+        for (id, lag_s) in &assembly.older {
+            errln!("lapstrake: {}", text::older_copy(&report[*id].member, *lag_s));
         }
         if assembly.newly_degraded {
             errln!("lapstrake: {}", text::MAY_BE_OLD);

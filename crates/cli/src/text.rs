@@ -7,8 +7,9 @@ use lapstrake_metadata::uuid_text;
 /// A member that may be an older copy of itself.
 pub fn older_copy(member: &str, lag_s: u64) -> String {
     format!(
-        "{member}: last told of the array {lag_s} s before the others, though it counts as many events: perhaps an older \
-         copy of it was put back, and what was written since is old on it; if so, leave it out and add it anew"
+        "{member}: last told of the array {lag_s} s before the freshest, though it counts as many events: perhaps an \
+         older copy of it was put back, and what was written since is old on it; if the array starts without it, leave it \
+         out and add it anew, else compare with a backup"
     )
 }
 

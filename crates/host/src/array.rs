@@ -77,8 +77,8 @@ pub struct Parts {
     pub rewrite: Vec<usize>,
     /// The last of `members` is a journal, which is to be replayed, and written to. Not when nothing may be.
     pub replays: bool,
-    /// What partial parity logs tell may be done: members may be written to, or an overlay takes it.
-    pub replays_logs: bool,
+    /// All that is written goes to a file without a name, and is gone with the array.
+    pub overlay_is_passing: bool,
     /// It was forced to start without its journal: it takes no writes.
     pub lacks_journal: bool,
 }
@@ -99,9 +99,9 @@ impl Parts {
         superblock.has_ppl().then(|| ppl::signature(superblock.set_uuid()))
     }
 
-    /// It was not stopped cleanly, and partial parity logs tell what was being written.
+    /// It was not stopped cleanly, and has partial parity logs, which may tell what was being written.
     #[must_use]
-    pub fn has_news_in_logs(&self) -> bool {
+    pub fn is_dirty_with_logs(&self) -> bool {
         self.resync_from.is_some() && self.log_signature().is_some()
     }
 
@@ -283,7 +283,8 @@ pub struct Array {
 
 impl Array {
     /// Starts an array. All that the system may refuse is had first. Then superblocks of members that were
-    /// forced in are written, and, unless that may go nowhere, a journal is replayed, and partial parity logs
+    /// forced in are written, and, unless it is read-only (and no passing overlay takes it), a journal is replayed, and
+    /// partial parity logs
     /// are replayed and emptied, with who is missing put on record; other superblocks are first written when a
     /// write comes, or a recovery or resync begins.
     ///
@@ -307,7 +308,8 @@ impl Array {
             ));
         }
         let journal = commit(&mut parts, read_only, &log)?;
-        let replayed = logs::settle(&mut parts, &log)?;
+        let may_write = !read_only || parts.overlay_is_passing;
+        let replayed = logs::settle(&mut parts, may_write, &log)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let peers = seats.iter().map(|seat| seat.peer.clone()).collect::<Arc<[Peer]>>();
         let facts = Arc::new(facts(&parts, options));

@@ -23,7 +23,7 @@ pub(crate) struct Replayed {
 }
 
 /// Replays the logs of a dirty array, and empties all logs, if that may be.
-pub(crate) fn settle(parts: &mut Parts, log: &Log) -> Result<Replayed, BareError> {
+pub(crate) fn settle(parts: &mut Parts, may_write: bool, log: &Log) -> Result<Replayed, BareError> {
     let (Some(signature), Geometry::Parity(parity)) = (parts.log_signature(), &parts.geometry)
     else {
         return Ok(Replayed::default());
@@ -32,7 +32,7 @@ pub(crate) fn settle(parts: &mut Parts, log: &Log) -> Result<Replayed, BareError
     let trusted_to = (0..parity.raid_disks()).map(trusted).collect();
     let config = LogConfig { parity: parity.clone(), signature, trusted_to };
     let mut replayed = Replayed::default();
-    let (resync_from, may_write) = (parts.resync_from, parts.replays_logs);
+    let resync_from = parts.resync_from;
     let mut devices = Devices(&mut parts.members);
     match (resync_from, may_write) {
         (Some(_), false) => {

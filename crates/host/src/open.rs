@@ -56,13 +56,6 @@ pub struct OpenRequest {
     pub name: Option<String>,
 }
 
-impl OpenRequest {
-    /// What members are given goes somewhere: to them, or into an overlay.
-    fn may_write(&self) -> bool {
-        !self.read_only || self.overlay.is_some()
-    }
-}
-
 /// One device and what became of it.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -332,7 +325,8 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
             (0..parts.members.len()).filter(|&i| rewritten(&parts.members[i])).collect();
     }
     if assembly.journal.is_some() {
-        parts.replays = journal::check(&parts.geometry, &mut parts.members, request.may_write())?;
+        let may_write = !request.read_only || request.overlay.is_some();
+        parts.replays = journal::check(&parts.geometry, &mut parts.members, may_write)?;
     }
     let stale_bitmap = parts.intent.as_ref().zip(superblocks[assembly.freshest].as_ref());
     let stale_bitmap = stale_bitmap.is_some_and(|(intent, sb)| {
@@ -563,7 +557,7 @@ fn parts(
         overlay: request.overlay.clone().filter(|_| !request.overlay_is_passing),
         rewrite,
         replays,
-        replays_logs: request.may_write() && !lacks_journal,
+        overlay_is_passing: request.overlay_is_passing,
         lacks_journal,
     })
 }

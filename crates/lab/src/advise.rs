@@ -120,8 +120,11 @@ pub fn advise(
     question.check()?;
     let mut all = enumerate::candidates(&question.disks, question.wishes.capacity);
     if question.wishes.bitmap_may_go {
-        all.iter_mut()
-            .for_each(|one| *one = one.with_other_bitmap().unwrap_or_else(|| one.clone()));
+        for one in &mut all {
+            if let Some(bare) = one.with_other_bitmap() {
+                *one = bare;
+            }
+        }
     }
     let bounds = Bounds::new(&question.disks, &question.loads, GLANCE, question.seed);
     let mut scored: Vec<(f64, Candidate)> =
@@ -132,9 +135,13 @@ pub fn advise(
         // What falls short least is not what is fastest.
         scored.sort_by_key(|(_, one)| std::cmp::Reverse(one.capacity()));
     }
-    let promising = promising(question, &scored, fitting > 0);
+    let (promising, safest) = promising(question, &scored, fitting > 0);
     let mut notes = Vec::new();
     let mut tried = try_all(question, &promising, progress, &mut notes);
+    let is_safe = |one: &Tried| !one.misses.contains(&"safety");
+    if !tried.iter().any(|one| is_safe(one) && fits(&one.candidate, question).is_empty()) {
+        tried.extend(try_all(question, &safest, progress, &mut notes));
+    }
     let overlooked = overlooked(question, &bounds, &scored, &tried);
     tried.extend(try_all(question, &overlooked, progress, &mut notes));
     let refined = with_other_chunks(&tried, &choose(&tried, question));
@@ -160,56 +167,58 @@ fn fits(candidate: &Candidate, question: &Question) -> Vec<&'static str> {
     breaks
 }
 
-/// The candidates worth trying, from those sorted by what they do at best, or by size if nothing fits the wishes. If none
-/// is safe enough, the safest are too.
-fn promising(question: &Question, scored: &[(f64, Candidate)], some_fit: bool) -> Vec<Candidate> {
+/// The candidates worth trying, from those sorted by what they do at best, or by size if nothing fits the wishes; and
+/// those that fit and seem to lose data too easily, the safest first, with which to go on if nothing proves safe enough.
+fn promising(
+    question: &Question,
+    scored: &[(f64, Candidate)],
+    some_fit: bool,
+) -> (Vec<Candidate>, Vec<Candidate>) {
     let mut kept: Vec<Candidate> = Vec::new();
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     let mut quotas: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut unsafe_ones: Vec<(f64, &Candidate)> = Vec::new();
+    let mut risky: Vec<(f64, &Candidate)> = Vec::new();
     for (_, candidate) in scored {
         let mut breaks = fits(candidate, question);
         if breaks.len() > 1 || candidate.capacity() == 0 {
             continue;
         }
         let wish = breaks.pop().unwrap_or("none");
-        let full = |wish, quotas: &BTreeMap<&str, usize>| {
+        let shape = shape(candidate);
+        let full = |wish: &str, quotas: &BTreeMap<&str, usize>, alike: &BTreeMap<String, usize>| {
             let most = if wish == "none" || !some_fit { TRIED } else { TRIED_BREAKING };
             quotas.get(wish).is_some_and(|count| *count >= most)
+                || alike.get(&format!("{wish} {shape}")).is_some_and(|count| *count >= TRIED_ALIKE)
         };
-        let kind = format!("{wish} {}", shape(candidate));
-        if full(wish, &quotas) || alike.get(&kind).is_some_and(|count| *count >= TRIED_ALIKE) {
+        if full(wish, &quotas, &alike) {
             continue;
         }
         let loss = glance(question, candidate);
         let wish = match (wish, risk_of(question, &loss)) {
             (wish, None) => wish,
             ("none", Some(risk)) => {
-                unsafe_ones.push((question.wishes.judged(&loss), candidate));
+                risky.push((question.wishes.judged(&loss), candidate));
                 risk
             }
             _ => continue,
         };
-        if !full(wish, &quotas) {
+        if !full(wish, &quotas, &alike) {
             *quotas.entry(wish).or_default() += 1;
-            *alike.entry(kind).or_default() += 1;
+            *alike.entry(format!("{wish} {shape}")).or_default() += 1;
             kept.push(candidate.clone());
         }
     }
-    if some_fit && !quotas.contains_key("none") {
-        // Of equals the faster.
-        unsafe_ones.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut shapes: BTreeMap<String, usize> = BTreeMap::new();
-        let few = |one: &&(f64, &Candidate)| {
-            let count = shapes.entry(shape(one.1)).or_default();
-            *count += 1;
-            *count <= TRIED_ALIKE
-        };
-        let safest = unsafe_ones.iter().filter(few).take(TRIED).map(|(_, one)| *one);
-        let new: Vec<Candidate> = safest.filter(|one| !kept.contains(one)).cloned().collect();
-        kept.extend(new);
-    }
-    kept
+    // Of equals the faster stays first.
+    risky.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut shapes: BTreeMap<String, usize> = BTreeMap::new();
+    let few = |candidate: &&Candidate| {
+        let count = shapes.entry(shape(candidate)).or_default();
+        *count += 1;
+        *count <= TRIED_ALIKE
+    };
+    let safest = risky.into_iter().map(|(_, candidate)| candidate).filter(few).take(TRIED);
+    let safest = safest.filter(|candidate| !kept.contains(candidate)).cloned().collect();
+    (kept, safest)
 }
 
 /// How easily a candidate would lose data, by a glance, with a hot spare if that is better.

@@ -191,7 +191,7 @@ pub fn predict(
     let timed = courses.iter().copied().zip(chunks);
     let timed: Vec<Metric> =
         timed.filter_map(|(course, done)| courses::metric(course, done)).collect();
-    notes.extend(untold(&cases, &courses, &timed));
+    notes.extend(untold(&cases, &courses, &course_done, draws as usize));
     let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
     let cases: Vec<Predicted> =
         cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();

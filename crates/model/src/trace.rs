@@ -39,7 +39,7 @@ const BLOCKS_MAX: u64 = 65_536;
 /// and the time until the next request, both in microseconds. What follows on a line is passed over.
 ///
 /// # Errors
-/// If a line has other columns, or a time that no disk takes.
+/// If a line has fewer columns, more blocks than a command moves, or a time that no disk takes.
 pub fn parse(text: &str) -> Result<Vec<Entry>, TraceError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines

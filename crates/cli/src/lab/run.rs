@@ -23,7 +23,7 @@ Examples:
 Exit codes:
   0  the plan can be carried out
   1  a disk may not be written to as things are
-  2  the plan is wrong; each error has its line";
+  2  the plan is wrong (each error has its line) or cannot be read";
 
 const RUN_HELP: &str = "\
 Examples:
@@ -37,7 +37,7 @@ Ctrl-C ends it: what is done is kept, what was built is taken down, --resume goe
 Exit codes:
   0  done
   1  it could not be carried out; nothing was started
-  2  usage, or the plan is wrong
+  2  usage, or the plan is wrong or cannot be read
   3  done in part: interrupted, out of time before the least repeats, or a run failed";
 
 /// Explain a plan: errors by line, else every array, every command and the time it takes.

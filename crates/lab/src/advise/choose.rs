@@ -1,8 +1,8 @@
 //! Which of the candidates that were tried to build, and why.
 //!
 //! Of those that meet all wishes the fastest; within [`SAME`] of it, which models cannot tell apart, the larger, then the
-//! safer, then the cheaper, then what has fewer disks. If nothing meets them all, what falls short least. What would
-//! change that is found by asking again with one wish changed.
+//! safer, then the cheaper, then what has fewer disks, then what has a bitmap. If nothing meets them all, what falls short
+//! least. What would change that is found by asking again with one wish changed.
 
 use super::{Question, Tried, Wishes};
 use serde::Serialize;
@@ -11,8 +11,6 @@ use serde::Serialize;
 const SAME: f64 = 0.05;
 /// A figure is better than another if it is by this share.
 const BETTER: f64 = 0.03;
-/// A bitmap that is missing counts as much as a tenth of a wish.
-const BITMAP: f64 = std::f64::consts::LN_10;
 
 /// What was chosen, by places in the list of what was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,7 +49,7 @@ pub(super) fn misses(tried: &Tried, wishes: &Wishes) -> Vec<&'static str> {
         ("capacity", wishes.capacity.is_some_and(|least| tried.capacity < least)),
         ("budget", wishes.budget.is_some_and(|most| tried.cost > most)),
         ("safety", wishes.judged(&tried.loss) > wishes.loss),
-        ("bitmap", tried.candidate.no_bitmap && !wishes.bitmap_may_go),
+        ("bitmap", wishes.want_bitmap(tried)),
         ("speed", speeds().any(|(least, speed)| least.is_some_and(|least| *speed < least))),
     ];
     misses.into_iter().filter(|(_, misses)| *misses).map(|(wish, _)| wish).collect()
@@ -64,9 +62,7 @@ fn shortfall(tried: &Tried, wishes: &Wishes) -> f64 {
     let budget = wishes.budget.map_or(0.0, |most| short(tried.cost.max(1e-9), most.max(1e-9)));
     let speeds = wishes.speeds.iter().zip(&tried.speeds);
     let speed = speeds.map(|(least, speed)| least.map_or(0.0, |least| short(least, *speed)));
-    let bitmap = if tried.candidate.no_bitmap && !wishes.bitmap_may_go { BITMAP } else { 0.0 };
-    let loss = short(wishes.judged(&tried.loss), wishes.loss);
-    capacity + budget + loss + bitmap + speed.sum::<f64>()
+    capacity + budget + short(wishes.judged(&tried.loss), wishes.loss) + speed.sum::<f64>()
 }
 
 /// Places, best first: those that meet all wishes, by speed and the rest; then those that fall short least.
@@ -80,7 +76,10 @@ fn rank(tried: &[Tried], wishes: &Wishes) -> Vec<usize> {
         ranked.push(best);
     }
     let short = |place: &usize| shortfall(&tried[*place], wishes);
-    others.sort_by(|a, b| short(a).total_cmp(&short(b)).then(a.cmp(b)));
+    // What lacks a bitmap that it should have is nearest to nothing.
+    let lacks = |place: &usize| wishes.want_bitmap(&tried[*place]);
+    others
+        .sort_by(|a, b| lacks(a).cmp(&lacks(b)).then(short(a).total_cmp(&short(b))).then(a.cmp(b)));
     ranked.extend(others);
     ranked
 }

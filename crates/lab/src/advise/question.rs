@@ -1,5 +1,6 @@
 //! What is asked: disks, loads, wishes, and how the array will be looked after.
 
+use super::Tried;
 use crate::LabError;
 use crate::plan::{Io, Plan};
 use crate::safety::{SCRUB_DAYS, SPARES, YEARS};
@@ -63,6 +64,11 @@ pub struct Wishes {
 }
 
 impl Wishes {
+    /// Whether something lacks a bitmap that it should have.
+    pub(super) fn want_bitmap(&self, tried: &Tried) -> bool {
+        tried.candidate.no_bitmap && !self.bitmap_may_go
+    }
+
     /// What of a loss counts.
     pub(super) fn judged(&self, loss: &Loss) -> f64 {
         if self.sectors_may_go { loss.array.value } else { loss.data.value }

@@ -17,6 +17,9 @@ use toml::Spanned;
 /// Below this a page cache is too small for a window of read-ahead beside dirty pages.
 const MEMORY_MIN: u64 = 16 << 20;
 
+/// The slowest channel that a disk was ever on moves more, bytes a second.
+const RATE_MIN: u64 = 100_000;
+
 /// What a profile's name stands for: one that is built in, or a file.
 ///
 /// # Errors
@@ -179,7 +182,7 @@ pub(super) fn channels(
     named_by_disks("channel", names, users, problems);
     let channel = |entry: &Spanned<RawChannel>| {
         let RawChannel { name, rate, holds } = entry.get_ref();
-        moves_something(rate, problems);
+        is_no_slip(rate, problems);
         Channel { name: name.get_ref().clone(), rate: rate.get_ref().0, holds: *holds }
     };
     raw.iter().map(channel).collect()
@@ -197,7 +200,7 @@ pub(super) fn controllers(
     let controller = |entry: &Spanned<RawController>| {
         let RawController { name, cache, rate, overhead, run } = entry.get_ref();
         if let Some(rate) = rate {
-            moves_something(rate, problems);
+            is_no_slip(rate, problems);
         }
         if let Some(run) = run.as_ref().filter(|run| run.get_ref().0 < 4096) {
             problems.at(run.span(), "a controller writes 4K at once, at least");
@@ -214,7 +217,7 @@ pub(super) fn controllers(
     raw.iter().map(controller).collect()
 }
 
-fn moves_something(rate: &Spanned<Bytes>, problems: &mut Problems<'_>) {
+fn is_no_slip(rate: &Spanned<Bytes>, problems: &mut Problems<'_>) {
     if rate.get_ref().0 < RATE_MIN {
         let told = size_text(rate.get_ref().0);
         let why = format!(
@@ -223,9 +226,6 @@ fn moves_something(rate: &Spanned<Bytes>, problems: &mut Problems<'_>) {
         problems.at(rate.span(), why);
     }
 }
-
-/// The slowest channel that a disk was ever on moves more, bytes a second.
-const RATE_MIN: u64 = 100_000;
 
 /// What disks are on or behind: each has a name of its own and a disk, and each that a disk names is there.
 fn named_by_disks<'a>(

@@ -56,7 +56,9 @@ fn in_words(message: &str) -> String {
         _ => found.to_owned(),
     };
     let expected = match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "u8" => "a whole number from 0 to 255",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0 on",
         "f64" => "a number",
         "a string" => "a text in quotes",
         "a boolean" => "true or false",

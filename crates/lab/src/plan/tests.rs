@@ -247,11 +247,14 @@ fn values_of_another_type_are_told_in_words() {
             format!("[[workload]]\nname = \"w\"\npattern = \"streams\"\nstreams = {streams}\n");
         problems(&with(&workload)).remove(0)
     };
-    assert_eq!(told("[2, 4]"), "12: a list where a whole number from 0 on must be");
-    assert_eq!(told("\"x\""), "12: the text \"x\" where a whole number from 0 on must be");
-    assert_eq!(told("-3"), "12: -3 where a whole number from 0 on must be");
-    assert_eq!(told("2.5"), "12: 2.5 where a whole number from 0 on must be");
-    assert_eq!(told("{ a = 1 }"), "12: a table where a whole number from 0 on must be");
+    assert_eq!(told("[2, 4]"), "12: a list where a whole number from 0 to 4294967295 must be");
+    assert_eq!(
+        told("\"x\""),
+        "12: the text \"x\" where a whole number from 0 to 4294967295 must be"
+    );
+    assert_eq!(told("-3"), "12: -3 where a whole number from 0 to 4294967295 must be");
+    assert_eq!(told("2.5"), "12: 2.5 where a whole number from 0 to 4294967295 must be");
+    assert_eq!(told("{ a = 1 }"), "12: a table where a whole number from 0 to 4294967295 must be");
     let direct = problems(&with("[[workload]]\nname = \"w\"\ndirect = 1\n")).remove(0);
     assert_eq!(direct, "11: 1 where true or false must be");
 }

@@ -55,34 +55,42 @@ pub(super) fn courses<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, Course)> {
     courses
 }
 
-/// What of the cases' arrays is not predicted, though they have redundancy, and why.
+/// Of which arrays with redundancy no rebuild and resync is told, and why; `done` has `draws` of each course.
 pub(super) fn untold(
     cases: &[Case<'_>],
     courses: &[(&Array, Course)],
-    metrics: &[Metric],
+    done: &[CourseDone],
+    draws: usize,
 ) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut volumes: Vec<&str> = Vec::new();
-    for (array, ..) in cases {
-        let is_redundant = array.shape.level.is_some_and(Level::has_redundancy);
-        let is_new = !volumes.contains(&array.name.as_str());
-        if array.kind == SubjectKind::Controller && is_redundant && is_new {
-            volumes.push(&array.name);
+    let (mut volumes, mut lacking) = (Vec::new(), Vec::new());
+    for array in cases.iter().flat_map(|&(array, ..)| with_nested(array)) {
+        let of = match array.kind {
+            _ if !array.shape.level.is_some_and(Level::has_redundancy) => continue,
+            SubjectKind::Controller => &mut volumes,
+            SubjectKind::Lapstrake | SubjectKind::Md if array.members.contains(&Leg::Missing) => {
+                &mut lacking
+            }
+            _ => continue,
+        };
+        if !of.contains(&array.name.as_str()) {
+            of.push(array.name.as_str());
         }
     }
-    if !volumes.is_empty() {
-        let volumes = listed(&volumes);
-        notes.push(format!(
-            "not predicted: rebuild, resync and loss of data of {volumes}: how a controller rebuilds its volumes is \
-             its own"
-        ));
-    }
-    for (array, course) in courses {
-        let (name, course) = (array.name.as_str(), course.name());
-        let is_told = |metric: &Metric| metric.array == name && metric.workload == course;
-        if !metrics.iter().any(is_told) {
-            notes.push(format!("not predicted: {course} of {name}: it did not move"));
+    let note = |arrays: &[&str], why: &str| {
+        let told =
+            format!("not predicted: rebuild, resync and loss of data of {}: {why}", listed(arrays));
+        (!arrays.is_empty()).then_some(told)
+    };
+    let mut notes: Vec<String> = Vec::new();
+    notes.extend(note(&volumes, "how a controller rebuilds its volumes is its own"));
+    notes.extend(note(&lacking, "a member is missing"));
+    for ((array, course), done) in courses.iter().zip(done.chunks(draws)) {
+        if done.iter().any(|done| done.as_ref().is_ok_and(|time| time.takes.is_some())) {
+            continue;
         }
+        let why = done.iter().find_map(|done| done.as_ref().err());
+        let why = why.map_or("it did not move", String::as_str);
+        notes.push(format!("not predicted: {} of {}: {why}", course.name(), array.name));
     }
     notes
 }

@@ -18,6 +18,7 @@ pub fn record_absent(members: &[&Superblock]) -> Option<Vec<Superblock>> {
         let recorded = members.iter().map(|sb| {
             let mut sb = (*sb).clone();
             sb.set_events(events);
+            sb.set_utime(freshest.utime().0);
             absent.iter().for_each(|&number| sb.set_role_of(number, Role::Faulty));
             sb
         });

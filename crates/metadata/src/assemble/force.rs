@@ -129,7 +129,7 @@ fn like(sb: &Superblock, model: &Superblock) -> Superblock {
         }
         (Superblock::V1(sb), Superblock::V1(model)) => {
             sb.dev_roles.clone_from(&model.dev_roles);
-            sb.events = model.events;
+            (sb.events, sb.utime) = (model.events, model.utime);
             sb.resync_offset = model.resync_offset;
         }
         _ => unreachable!("members of one array have one version"),

@@ -233,6 +233,33 @@ fn who_was_away_when_an_array_was_forced_clean_does_not_come_back_as_current() {
     }
 }
 
+/// A member is put back from a copy that was made before a start and a stop, which leave events as they were.
+#[test]
+fn an_older_copy_of_a_member_is_told() {
+    for version in VERSIONS {
+        let array = Array::new(version, Level::Raid1, 3);
+        let older = |members: &str, times: [u64; 3], options: &Options| {
+            let mut made = array.members(members);
+            made.iter_mut().zip(times).for_each(|((_, sb), time)| sb.set_utime(time));
+            let assembly = decide(&made, options).unwrap();
+            // What force writes has one time again.
+            let again = decide(&assembly.rewrite, &Options::default());
+            assert!(again.is_ok_and(|again| again.older.is_empty()) || assembly.rewrite.is_empty());
+            assembly.older
+        };
+        let plain = Options::default();
+        assert_eq!(older("8 8 8", [90, 90, 90], &plain), []);
+        assert_eq!(older("8 8 8", [90, 85, 90], &plain), [(1, 5)]);
+        assert_eq!(older("8 8 8", [85, 90, 80], &plain), [(0, 5), (2, 10)]);
+        // A power cut amid an update leaves other events; dirty ones are resynced.
+        assert_eq!(older("9 8 8", [90, 85, 85], &plain), []);
+        assert_eq!(older("8d 8d 8d", [90, 85, 90], &plain), []);
+        assert_eq!(older("8 8 8!1", [90, 85, 90], &plain), [(1, 5)]);
+        let force = Options { force: true, ..Options::default() };
+        older("9 5 -", [90, 85, 0], &force);
+    }
+}
+
 #[test]
 fn members_under_recovery() {
     hold(
