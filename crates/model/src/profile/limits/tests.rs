@@ -45,12 +45,12 @@ fn no_number_of_a_hard_disk_is_taken_that_it_cannot_have() {
         ("segments = 64", "segments = 0", "buffer.segments is 0; it must be from 1 to 65,536"),
         ("segments = 64", "segments = 4000000000", "buffer.segments is 4,000,000,000"),
         (
-            "segment_blocks = 2048",
+            "segment_blocks = 4096",
             "segment_blocks = 0",
             "buffer.segment_blocks is 0; it must be from 1 to",
         ),
         (
-            "segment_blocks = 2048",
+            "segment_blocks = 4096",
             "segment_blocks = 4000000000",
             "buffer.segment_blocks is 4,000,000,000",
         ),
@@ -178,7 +178,7 @@ fn no_number_of_a_solid_disk_is_taken_that_it_cannot_have() {
 fn what_lies_on_a_bound_can_be_built_and_runs() {
     let cases = [
         ("segments = 64", "segments = 65536"),
-        ("segment_blocks = 2048", "segment_blocks = 1048576"),
+        ("segment_blocks = 4096", "segment_blocks = 1048576"),
         ("read_ahead_max = 0", "read_ahead_max = 1048576"),
         ("full_ms = 20.00", "full_ms = 30.0"),
         ("write_cache = \"lazy\"", "write_cache = \"off\""),
