@@ -148,11 +148,10 @@ fn tell_skipped(skipped: &[Range<u64>]) {
 /// as much room where temporary files go.
 fn open_whole(mut request: OpenRequest) -> Result<Opened, OpenArrayError> {
     let opened = open(&request);
-    // Logs tell of no more than parity, which matters where a member is missing only.
     let (holds_news, goes_without) = match &opened {
         Err(OpenArrayError::JournalHoldsNews { .. }) => (true, false),
         Err(_) => (false, false),
-        Ok(opened) => (opened.assembly.degraded > 0 && opened.parts.is_dirty_with_logs(), true),
+        Ok(opened) => (opened.parts.is_dirty_with_logs(), true),
     };
     let mut name = [0; 16];
     if !holds_news || getrandom::fill(&mut name).is_err() {

@@ -283,10 +283,9 @@ pub struct Array {
 
 impl Array {
     /// Starts an array. All that the system may refuse is had first. Then superblocks of members that were
-    /// forced in are written, and, unless it is read-only (and no passing overlay takes it), a journal is replayed, and
-    /// partial parity logs
-    /// are replayed and emptied, with who is missing put on record; other superblocks are first written when a
-    /// write comes, or a recovery or resync begins.
+    /// forced in are written, and, unless it is read-only (and no passing overlay takes it), a journal is replayed,
+    /// and partial parity logs are replayed and emptied, with who is missing put on record; other superblocks are first
+    /// written when a write comes, or a recovery or resync begins.
     ///
     /// # Errors
     /// [`StartError`].

@@ -62,10 +62,11 @@ fn a_member_that_was_put_back_from_an_older_copy_is_told() {
         let server = lab.serve_data("m0 m1");
         lab.fill(&server, &[7; 4096]);
         server.stop();
-        std::thread::sleep(std::time::Duration::from_millis(1100));
     };
     write();
     std::fs::copy(lab.path("m0"), lab.path("old")).unwrap();
+    // Superblocks count seconds.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
     write();
     let told = "older copy of it was put back";
     let ran = lab.run("scan m0 m1").ok();
@@ -79,6 +80,7 @@ fn a_member_that_was_put_back_from_an_older_copy_is_told() {
     let found = lab.run("scan --json m0 m1").ok().json();
     let older = &found["arrays"][0]["older"];
     assert_eq!((older[0]["member"].as_str(), &older[1]), (Some("m0"), &serde_json::Value::Null));
+    assert!(older[0]["seconds"].as_u64().unwrap() >= 1, "{older}");
     let ran = lab.run("cat -o out m0 m1").ok();
     assert!(ran.err.contains(told), "{ran:?}");
 }

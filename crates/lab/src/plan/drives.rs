@@ -182,7 +182,7 @@ pub(super) fn channels(
     named_by_disks("channel", names, users, problems);
     let channel = |entry: &Spanned<RawChannel>| {
         let RawChannel { name, rate, holds } = entry.get_ref();
-        is_no_slip(rate, problems);
+        check_rate(rate, problems);
         Channel { name: name.get_ref().clone(), rate: rate.get_ref().0, holds: *holds }
     };
     raw.iter().map(channel).collect()
@@ -200,7 +200,7 @@ pub(super) fn controllers(
     let controller = |entry: &Spanned<RawController>| {
         let RawController { name, cache, rate, overhead, run } = entry.get_ref();
         if let Some(rate) = rate {
-            is_no_slip(rate, problems);
+            check_rate(rate, problems);
         }
         if let Some(run) = run.as_ref().filter(|run| run.get_ref().0 < 4096) {
             problems.at(run.span(), "a controller writes 4K at once, at least");
@@ -217,7 +217,7 @@ pub(super) fn controllers(
     raw.iter().map(controller).collect()
 }
 
-fn is_no_slip(rate: &Spanned<Bytes>, problems: &mut Problems<'_>) {
+fn check_rate(rate: &Spanned<Bytes>, problems: &mut Problems<'_>) {
     if rate.get_ref().0 < RATE_MIN {
         let told = size_text(rate.get_ref().0);
         let why = format!(
