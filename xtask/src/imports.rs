@@ -19,9 +19,10 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("lapstrake-device", &[]),
     ("lapstrake-sim", &["lapstrake-engine", "lapstrake-model"]),
     ("lapstrake-model", &[]),
+    ("lapstrake-stats", &[]),
     ("lapstrake-host", &["lapstrake-engine", "lapstrake-device"]),
     ("lapstrake-export", &["lapstrake-host"]),
-    ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model"]),
+    ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model", "lapstrake-stats"]),
     ("lapstrake", &["lapstrake-lab", "lapstrake-export"]),
 ];
 

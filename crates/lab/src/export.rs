@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::record::{Flow, Latency, Phase, Run};
-use crate::stats;
+use crate::series;
 use crate::store::{Stored, StoredCase};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -53,7 +53,7 @@ fn run(run: &Run, raw: bool) -> Value {
 }
 
 fn phase(phase: &Phase) -> Value {
-    let (settled, steady) = stats::settled_value(phase);
+    let (settled, steady) = series::settled_value(phase);
     json!({
         "name": phase.name,
         "unit": phase.figure.unit,
@@ -171,7 +171,7 @@ fn record(one: &Stored, case: &StoredCase, run: &Run, phase: Option<&Phase>) -> 
         run.error.clone().unwrap_or_default(),
     ];
     if let Some(phase) = phase {
-        let (settled, steady) = stats::settled_value(phase);
+        let (settled, steady) = series::settled_value(phase);
         let known = |value: Option<String>| value.unwrap_or_default();
         record.extend([
             word(json!(phase.figure.unit)),

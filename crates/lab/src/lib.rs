@@ -12,7 +12,7 @@ pub mod predict;
 pub mod record;
 pub mod report;
 pub mod run;
-pub mod stats;
+pub mod series;
 pub mod store;
 
 mod clients;

@@ -1,23 +1,13 @@
 //! The HTML report in a browser, as a person uses it: Chromium, without a window and without a network.
 
+mod browser;
 mod support;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use headless_chrome::protocol::cdp::Browser::{
-    SetDownloadBehavior, SetDownloadBehaviorBehaviorOption,
-};
-use headless_chrome::protocol::cdp::Emulation::{
-    MediaFeature, SetDeviceMetricsOverride, SetEmulatedMedia,
-};
-use headless_chrome::protocol::cdp::Page::CaptureScreenshotFormatOption::Png;
-use headless_chrome::protocol::cdp::Page::{CaptureScreenshot, Viewport};
-use headless_chrome::protocol::cdp::types::Event;
-use headless_chrome::{Browser, LaunchOptions, Tab};
+use browser::Page;
 use lapstrake_lab::report::{Report, html};
 use lapstrake_lab::store::Store;
+use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::Amount;
 
@@ -28,122 +18,13 @@ const LARGE: Amount = Amount { arrays: 17, workloads: 6, repeats: 5, samples: 30
 const LARGE_BYTES_MAX: usize = 6 << 20;
 const LARGE_MS_MAX: u64 = 10_000;
 
-/// A page in a browser, and what its console said.
-struct Page {
-    browser: Browser,
-    tab: Arc<Tab>,
-    complaints: Arc<Mutex<Vec<String>>>,
-}
-
-impl Page {
-    /// Opens a file; nothing, said aloud, where there is no Chromium.
-    fn open(file: &Path, width: u32, height: u32) -> Option<Self> {
-        let Ok(chromium) = headless_chrome::browser::default_executable() else {
-            eprintln!("NOT RUN: there is no Chromium here (make setup installs it)");
-            assert!(std::env::var_os("CI").is_none(), "CI must have Chromium");
-            return None;
-        };
-        let options = LaunchOptions::default_builder()
-            .path(Some(chromium))
-            // As root, which a container often is, Chromium has no sandbox.
-            .sandbox(false)
-            .window_size(Some((width, height)))
-            .args(vec![
-                "--host-resolver-rules=MAP * ~NOTFOUND".as_ref(),
-                "--hide-scrollbars".as_ref(),
-            ])
-            .build()
-            .unwrap();
-        let browser = Browser::new(options).unwrap();
-        let tab = browser.new_tab().unwrap();
-        let complaints = Arc::<Mutex<Vec<String>>>::default();
-        let heard = Arc::clone(&complaints);
-        tab.enable_log().unwrap().enable_runtime().unwrap();
-        tab.add_event_listener(Arc::new(move |event: &Event| {
-            let said = match event {
-                Event::RuntimeExceptionThrown(thrown) => format!("{thrown:?}"),
-                Event::RuntimeConsoleAPICalled(called) => format!("{called:?}"),
-                Event::LogEntryAdded(entry) => format!("{entry:?}"),
-                _ => return,
-            };
-            heard.lock().unwrap().push(said);
-        }))
-        .unwrap();
-        tab.set_default_timeout(Duration::from_secs(60));
-        tab.navigate_to(&format!("file://{}", file.display())).unwrap();
-        tab.wait_for_element("html[data-ready]").unwrap();
-        Some(Self { browser, tab, complaints })
-    }
-
-    /// What an expression comes to, as a number.
-    fn number(&self, expression: &str) -> u64 {
-        let value = self.tab.evaluate(&format!("Number({expression})"), true).unwrap();
-        value.value.and_then(|value| value.as_f64()).unwrap_or_else(|| panic!("{expression}"))
-            as u64
-    }
-
-    fn text(&self, expression: &str) -> String {
-        let value = self.tab.evaluate(&format!("String({expression})"), true).unwrap();
-        value.value.unwrap().as_str().unwrap().to_owned()
-    }
-
-    fn press(&self, selector: &str, key: &str) {
-        self.tab.wait_for_element(selector).unwrap().focus().unwrap();
-        self.tab.press_key(key).unwrap();
-    }
-
-    /// Makes the page so wide, as a phone would.
-    fn resize(&self, width: u32) {
-        let metrics = SetDeviceMetricsOverride {
-            width,
-            height: 844,
-            device_scale_factor: 1.0,
-            mobile: true,
-            scale: None,
-            screen_width: None,
-            screen_height: None,
-            position_x: None,
-            position_y: None,
-            dont_set_visible_size: None,
-            screen_orientation: None,
-            viewport: None,
-            display_feature: None,
-            device_posture: None,
-        };
-        self.tab.call_method(metrics).unwrap();
-        self.tab.reload(false, None).unwrap();
-        self.tab.wait_for_element("html[data-ready]").unwrap();
-    }
-
-    /// Leaves a picture of an element where a person finds it.
-    fn picture(&self, name: &str, of: &str) {
-        let side = |side| {
-            let at = format!("document.querySelector('{of}').getBoundingClientRect().{side}");
-            self.number(&at) as f64
-        };
-        self.tab.evaluate("scrollTo(0, 0)", false).unwrap();
-        let (x, y, width, height) = (side("x"), side("y"), side("width"), side("height"));
-        let capture = CaptureScreenshot {
-            format: Some(Png),
-            quality: None,
-            clip: Some(Viewport { x, y, width, height, scale: 1.0 }),
-            from_surface: Some(true),
-            capture_beyond_viewport: Some(true),
-            optimize_for_speed: None,
-        };
-        let picture = self.tab.call_method(capture).unwrap().data;
-        std::fs::write(scratch(name), BASE64_STANDARD.decode(picture).unwrap()).unwrap();
-    }
-
-    fn no_complaints(&self) {
-        let complaints = self.complaints.lock().unwrap();
-        assert!(complaints.is_empty(), "{complaints:#?}");
-        assert!(self.browser.get_version().is_ok());
-    }
-}
-
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Leaves a picture of an element where a person finds it.
+fn picture(page: &Page, name: &str, of: &str) {
+    std::fs::write(scratch(name), page.picture(of)).unwrap();
 }
 
 /// A page of a measured experiment, and of a predicted one beside it if asked for.
@@ -175,11 +56,11 @@ fn figures_are_drawn_and_controls_work() {
             "{figure}"
         );
     }
-    page.picture("report-words.png", "#summary");
-    page.picture("report-bars.png", "#load-0");
-    page.picture("report-all.png", "#all");
-    page.picture("report-scaling.png", "#scaling");
-    page.picture("report-zones.png", "#zones");
+    picture(&page, "report-words.png", "#summary");
+    picture(&page, "report-bars.png", "#load-0");
+    picture(&page, "report-all.png", "#all");
+    picture(&page, "report-scaling.png", "#scaling");
+    picture(&page, "report-zones.png", "#zones");
 
     // What is folded away is drawn when it is opened, by the keyboard.
     let curves = |chart| {
@@ -189,23 +70,21 @@ fn figures_are_drawn_and_controls_work() {
     };
     for (chart, count) in [("latency", lines), ("series", lines - floors)] {
         assert_eq!(page.number(&curves(chart)), 0);
-        page.press(&format!("#load-0 details:has([data-chart={chart}]) summary"), "Enter");
-        page.tab
-            .wait_for_element(&format!("#load-0 figure[data-chart={chart}] .curve path"))
-            .unwrap();
+        page.enter(&format!("#load-0 details:has([data-chart={chart}]) summary"));
+        page.wait_for(&format!("#load-0 figure[data-chart={chart}] .curve path"));
         assert_eq!(page.number(&curves(chart)), count, "{chart}");
     }
-    page.picture("report-latency.png", "#load-0 figure[data-chart=latency]");
-    page.picture("report-series.png", "#load-0 figure[data-chart=series]");
+    picture(&page, "report-latency.png", "#load-0 figure[data-chart=latency]");
+    picture(&page, "report-series.png", "#load-0 figure[data-chart=series]");
     let rebuilds = "document.querySelectorAll('#load-0 .happened rect').length";
     assert_eq!(page.number(rebuilds), 5);
 
     // Sorting by a heading, and back.
     let first = "document.querySelector('#load-0 tbody tr th').textContent";
-    page.press("#load-0 thead th:nth-child(6) button", "Enter");
+    page.enter("#load-0 thead th:nth-child(6) button");
     assert!(page.text(first).starts_with("null"), "least processor time: {}", page.text(first));
-    page.press("#load-0 thead th:nth-child(1) button", "Enter");
-    page.press("#load-0 thead th:nth-child(1) button", "Enter");
+    page.enter("#load-0 thead th:nth-child(1) button");
+    page.enter("#load-0 thead th:nth-child(1) button");
     assert!(
         page.text(first).starts_with("raid6 of 4") || page.text(first).starts_with("raid5"),
         "{}",
@@ -213,34 +92,27 @@ fn figures_are_drawn_and_controls_work() {
     );
 
     // The filter leaves what it names, in figures and tables.
-    page.tab.wait_for_element("#filter").unwrap().focus().unwrap();
-    page.tab.type_str("raid5 degraded").unwrap();
+    page.focus("#filter");
+    page.call("Input.insertText", json!({ "text": "raid5 degraded" }));
     let shown =
         "[...document.querySelectorAll('#load-0 tbody tr')].filter((row) => !row.hidden).length";
     assert_eq!((page.number(shown), page.number(bars)), (2, 2));
     assert!(page.text("document.getElementById('shown').textContent").starts_with("2 of "));
-    page.tab
-        .evaluate("filter.value = ''; filter.dispatchEvent(new Event('input'))", false)
-        .unwrap();
+    page.evaluate("filter.value = ''; filter.dispatchEvent(new Event('input'))");
     assert_eq!(page.number(bars), lines - floors);
 
     // Against a baseline: percents, without the null subject, and the baseline itself is 100.
-    page.tab
-        .evaluate(
-            "baseline.value = 'raid5 of 4 64K'; baseline.dispatchEvent(new Event('change'))",
-            false,
-        )
-        .unwrap();
+    page.evaluate("baseline.value = 'raid5 of 4 64K'; baseline.dispatchEvent(new Event('change'))");
     let texts = page.text("document.querySelector('#load-0 figure[data-chart=bars]').textContent");
     assert!(texts.contains("percent of raid5 of 4 64K") && texts.contains("100 %"), "{texts}");
     assert_eq!(page.number(bars), lines - floors);
-    page.picture("report-baseline.png", "#load-0");
+    picture(&page, "report-baseline.png", "#load-0");
     page.no_complaints();
 }
 
 /// What is in the file that a button saves, as the browser leaves it in a directory.
 fn saved(page: &Page, directory: &Path, button: &str, name: &str) -> String {
-    page.press(button, "Enter");
+    page.enter(button);
     let file = directory.join(name);
     let until = Instant::now() + Duration::from_secs(60);
     while !file.exists() {
@@ -255,13 +127,8 @@ fn saved(page: &Page, directory: &Path, button: &str, name: &str) -> String {
 fn raw_data_can_be_saved_without_a_network() {
     let Some(page) = Page::open(&page("report-raw.html", SMALL, false), 1200, 900) else { return };
     let directory = tempfile::tempdir().unwrap();
-    let allow = SetDownloadBehavior {
-        behavior: SetDownloadBehaviorBehaviorOption::Allow,
-        browser_context_id: None,
-        download_path: Some(directory.path().display().to_string()),
-        events_enabled: None,
-    };
-    page.tab.call_method(allow).unwrap();
+    let allow = json!({ "behavior": "allow", "downloadPath": directory.path() });
+    page.call("Browser.setDownloadBehavior", allow);
     let json = saved(&page, directory.path(), "#save-json", "lab.json");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let cases = json["experiments"][0]["cases"].as_array().unwrap();
@@ -280,10 +147,8 @@ fn what_is_predicted_says_so_in_every_figure() {
     let Some(page) = Page::open(&page("report-predicted.html", SMALL, true), 1200, 900) else {
         return;
     };
-    page.tab
-        .evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))", false)
-        .unwrap();
-    page.tab.wait_for_element("#load-2 figure[data-chart=series] .curve path").unwrap();
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))");
+    page.wait_for("#load-2 figure[data-chart=series] .curve path");
     for figure in ["bars", "cpu", "latency", "series"] {
         for load in 0..3 {
             let text = page.text(&format!(
@@ -306,21 +171,20 @@ fn it_is_readable_on_a_phone_in_the_dark_and_on_paper() {
     page.resize(390);
     let wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
     assert_eq!(page.number(wider), 0, "the page is wider than the phone");
-    page.picture("report-phone.png", "#load-0");
-    page.picture("report-phone-words.png", "header");
-    page.picture("report-phone-all.png", "#all");
+    picture(&page, "report-phone.png", "#load-0");
+    picture(&page, "report-phone-words.png", "header");
+    picture(&page, "report-phone-all.png", "#all");
 
     let ground = "getComputedStyle(document.body).backgroundColor";
     assert_eq!(page.text(ground), "rgb(255, 255, 255)");
-    let dark = MediaFeature { name: "prefers-color-scheme".into(), value: "dark".into() };
-    page.tab.call_method(SetEmulatedMedia { media: None, features: Some(vec![dark]) }).unwrap();
+    let dark = json!({ "name": "prefers-color-scheme", "value": "dark" });
+    page.call("Emulation.setEmulatedMedia", json!({ "features": [dark] }));
     assert_eq!(page.text(ground), "rgb(20, 23, 26)");
-    page.picture("report-dark.png", "#load-0");
+    picture(&page, "report-dark.png", "#load-0");
 
-    page.tab.call_method(SetEmulatedMedia { media: None, features: None }).unwrap();
-    let pdf = page.tab.print_to_pdf(None).unwrap();
-    std::fs::write(scratch("report.pdf"), pdf).unwrap();
-    page.tab.evaluate("dispatchEvent(new Event('beforeprint'))", false).unwrap();
+    page.call("Emulation.setEmulatedMedia", json!({ "features": [] }));
+    std::fs::write(scratch("report.pdf"), page.print()).unwrap();
+    page.evaluate("dispatchEvent(new Event('beforeprint'))");
     let empty = "[...document.querySelectorAll('section.load figure')].filter((one) => !one.firstChild).length";
     assert_eq!(page.number(empty), 0, "on paper nothing is folded away");
     page.no_complaints();

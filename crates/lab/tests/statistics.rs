@@ -3,7 +3,7 @@
 //! The whole way is simulated, stop rule included: rounds are added to both cases until [`Repeats::enough`].
 
 use lapstrake_lab::report::{Pair, Verdict};
-use lapstrake_lab::stats::{Comparison, Design, LEVEL, Repeats, Value, compare, corrected};
+use lapstrake_stats::{Comparison, Design, LEVEL, Repeats, Value, compare, corrected};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;

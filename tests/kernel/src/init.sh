@@ -8,6 +8,8 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs run /run
 mount -t tmpfs tmp /tmp
 mkdir -p /run/mdadm
+# To wait at: nobody ever writes to it.
+mkfifo /run/nap
 for module in /lib/modules/*.ko; do insmod "$module"; done 2>/run/insmod.log
 echo 0 >/proc/sys/kernel/printk
 # Arrays are built and stopped by the hundred here: do not hold resync back.
@@ -15,12 +17,14 @@ echo 1000000 >/proc/sys/dev/raid/speed_limit_min
 echo 1000000 >/proc/sys/dev/raid/speed_limit_max
 mount -t hostfs none /host ||
     echo '<<kernel-md nohostfs'
+. /lib/commands.sh
 cd /tmp
 echo '<<kernel-md ready'
 while read -r word; do
     [ "$word" = quit ] && break
     base=/host$KMD_DIR/$word
-    bash "$base.sh" >"$base.out" 2>"$base.err" </dev/null
+    # In a fork of this shell: to start another takes as long as several small programs.
+    (. "$base.sh") >"$base.out" 2>"$base.err" </dev/null
     echo "<<kernel-md done $word $?"
 done
 cd /

@@ -21,12 +21,8 @@ const LOADED: [&str; 8] =
     ["md-mod", "linear", "raid0", "raid1", "raid10", "raid456", "faulty", "loop"];
 /// Present, but loaded by the script that wants them, with its own parameters.
 const ON_DEMAND: [&str; 1] = ["brd"];
-const SCRIPTS: [(&str, &str); 4] = [
-    ("init", include_str!("init.sh")),
-    ("sbin/attach", include_str!("attach.sh")),
-    ("sbin/calm", include_str!("calm.sh")),
-    ("sbin/scrub", include_str!("scrub.sh")),
-];
+const SCRIPTS: [(&str, &str); 2] =
+    [("init", include_str!("init.sh")), ("lib/commands.sh", include_str!("commands.sh"))];
 
 /// Finds a program as a shell would, in the system's directories too.
 ///

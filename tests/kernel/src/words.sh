@@ -41,7 +41,7 @@ settle() {
         [ "$action $degraded $resync" = 'idle 0 none' ] && return
         patience=$((patience - 1))
         [ $patience -gt 0 ] || { echo "never settled:"; cat /proc/mdstat; exit 1; }
-        usleep 10000
+        nap 0.01
     done
 }
 
@@ -49,20 +49,25 @@ settle() {
 matches() {
     local action mismatches
     echo check >$md/sync_action
-    until read -r action <$md/sync_action && [ "$action" = idle ]; do usleep 5000; done
+    until read -r action <$md/sync_action && [ "$action" = idle ]; do nap 0.005; done
     read -r mismatches <$md/mismatch_cnt
     [ "$mismatches" = 0 ] || { echo "check counts $mismatches mismatched sectors"; exit 1; }
 }
 
 # healthy: every superblock has a right checksum, says clean and calls all members active.
 healthy() {
-    local all=${#devices[@]} right clean active letters
+    local all=${#devices[@]} right=0 clean=0 active=0 letters line
+    letters=$(printf '%*s' $all '')
+    letters=${letters// /A}
     mdadm --examine ${devices[@]} >/tmp/examine.log
-    right=$(grep -c 'Checksum : .* - correct$' /tmp/examine.log) || :
-    clean=$(grep -c '^ *State : clean$' /tmp/examine.log) || :
-    # 0.90 counts them, 1.x has a letter for each.
-    letters=$(printf '%*s' $all '' | tr ' ' A)
-    active=$(grep -cE "(Active Devices : $all|Array State : $letters .*)$" /tmp/examine.log) || :
+    while read -r line; do
+        case $line in
+        'Checksum : '*' - correct') right=$((right + 1)) ;;
+        'State : clean') clean=$((clean + 1)) ;;
+        # 0.90 counts them, 1.x has a letter for each.
+        "Active Devices : $all" | "Array State : $letters "*) active=$((active + 1)) ;;
+        esac
+    done </tmp/examine.log
     [ "$right $clean $active" = "$all $all $all" ] && return
     echo "of $all members $right with right checksums, $clean clean, $active that call all active:"
     cat /tmp/examine.log
@@ -96,7 +101,7 @@ reach() {
     echo $1 >$md/sync_max
     "${@:2}"
     until read -r completed _ <$md/sync_completed && [ "${completed/none/0}" -ge $1 ]; do
-        usleep 10000
+        nap 0.01
     done
 }
 
@@ -111,7 +116,7 @@ part() {
 }
 
 # rests: waits until superblocks say clean.
-rests() { until [ "$(<$md/array_state)" = clean ]; do usleep 10000; done; }
+rests() { until [ "$(<$md/array_state)" = clean ]; do nap 0.01; done; }
 
 # carried FIELD DEVICE...: sectors that each has given (2) or taken (6) so far.
 carried() {

@@ -6,7 +6,7 @@ use crate::text;
 use lapstrake_lab::export;
 use lapstrake_lab::record::{Facts, Phase, Run};
 use lapstrake_lab::report::units;
-use lapstrake_lab::stats;
+use lapstrake_lab::series;
 use lapstrake_lab::store::{Stored, StoredCase};
 
 const HELP: &str = "\
@@ -111,7 +111,7 @@ fn one_case(case: &StoredCase, runs: &[Run]) -> String {
 }
 
 fn figure(phase: &Phase) -> String {
-    let (settled, steady) = stats::settled_value(phase);
+    let (settled, steady) = series::settled_value(phase);
     let mut out = String::new();
     if !phase.name.is_empty() {
         out += &format!("{} ", phase.name);

@@ -208,7 +208,7 @@ fn leave_ours(md: &mut Md, (options, members, goes): Shape, left: Left) {
          until grep -q faulty $md/dev-${{devices[{place}]##*/}}/state; do
              patience=$((patience - 1))
              [ $patience -gt 0 ] || {{ cat /proc/mdstat; exit 1; }}
-             usleep 10000
+             nap 0.01
          done
          settle
          carried 6 ${{devices[{count}]}}

@@ -2,7 +2,7 @@
 
 use super::{Predicted, Prediction};
 use crate::record::{Latency, Phase, Unit};
-use crate::stats::settled_value;
+use crate::series::settled_value;
 use serde::Serialize;
 use statrs::statistics::{Data, OrderStatistics};
 

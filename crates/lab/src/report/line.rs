@@ -1,8 +1,9 @@
 //! A case in short: the values of its repeats, what they cost, how long requests took.
 
 use crate::record::{Latency, Params, Phase, Run, State, Subject, SubjectKind, Unit};
-use crate::stats::{self, Steady, Summary, Value};
+use crate::series::{self, Steady};
 use crate::store::{Stored, StoredCase};
+use lapstrake_stats::{self as stats, Summary, Value};
 
 /// A case's phase, over all its repeats.
 #[derive(Clone, Debug)]
@@ -109,7 +110,7 @@ fn one(
     unit: Unit,
     phases: &[(u32, &Phase)],
 ) -> Line {
-    let settled: Vec<_> = phases.iter().map(|(_, phase)| stats::settled_value(phase)).collect();
+    let settled: Vec<_> = phases.iter().map(|(_, phase)| series::settled_value(phase)).collect();
     let values: Vec<f64> = settled.iter().map(|(value, _)| *value).collect();
     let summary = stats::summary(&values);
     let repeats = phases.iter().zip(&settled).zip(&summary.outliers).map(

@@ -74,7 +74,7 @@ fn reach(table: &Table) -> f64 {
 
 /// The interval of the median.
 pub fn interval(line: &Line, scale: f64) -> String {
-    let told = |interval: crate::stats::Interval| {
+    let told = |interval: lapstrake_stats::Interval| {
         format!("{} to {}", digits(interval.low / scale), digits(interval.high / scale))
     };
     line.summary.interval.map(told).unwrap_or_default()

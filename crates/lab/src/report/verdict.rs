@@ -1,7 +1,7 @@
 //! Cases against each other.
 
 use super::Table;
-use crate::stats::{self, Comparison, Design, Interval, LEVEL};
+use lapstrake_stats::{self as stats, Comparison, Design, Interval, LEVEL};
 
 /// Two cases show no real difference if the whole interval of their ratio is this near to 1: not to see one among wide
 /// intervals says nothing.

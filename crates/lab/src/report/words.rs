@@ -3,7 +3,7 @@
 use super::units::{digits, value};
 use super::{Line, Pair, Report, Standing, Table, Verdict};
 use crate::record::{Origin, State};
-use crate::stats::Interval;
+use lapstrake_stats::Interval;
 use std::collections::BTreeMap;
 
 /// Sentences under a heading.

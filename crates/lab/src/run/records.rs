@@ -6,7 +6,7 @@ use super::schedule::{Case, Schedule};
 use crate::LabError;
 use crate::plan::{Array, Plan, Workload};
 use crate::record::{self, Size, State, Subject};
-use crate::stats::settled_value;
+use crate::series::settled_value;
 use crate::store::{ExperimentId, Store};
 use crate::subject::tree::tree;
 use std::collections::BTreeMap;

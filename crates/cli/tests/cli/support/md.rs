@@ -4,13 +4,37 @@
 use super::{Lab, Server, installed, not_run};
 use lapstrake_kernel_md::{Guest, Kernel, WORDS};
 use serde_json::Value;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes here.
 const BOUND: Duration = Duration::from_secs(60);
 
+/// Guests whose tests are over, ready for the next: a boot takes longer than most of what they are asked.
+static IDLE: Mutex<Vec<Guest>> = Mutex::new(Vec::new());
+
+fn idle() -> MutexGuard<'static, Vec<Guest>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// At the end of the process, which drops no statics.
+extern "C" fn cut_idle() {
+    idle().drain(..).for_each(Guest::cut);
+}
+
 /// One guest for a whole test.
-pub struct Md(Guest);
+pub struct Md(Option<Guest>);
+
+impl Drop for Md {
+    /// A test that fails leaves its guest as nobody knows.
+    fn drop(&mut self) {
+        let Some(mut guest) = self.0.take().filter(|_| !std::thread::panicking()) else { return };
+        let calmed = guest.run("calm && rm -rf /tmp/*");
+        if calmed.is_ok_and(|output| output.success()) {
+            idle().push(guest);
+        }
+    }
+}
 
 impl Md {
     /// None where it cannot run, which is said aloud.
@@ -24,11 +48,22 @@ impl Md {
             return None;
         }
         let booted = Self::guest();
-        booted.map(Self).inspect_err(|error| not_run(what, &error.to_string())).ok()
+        booted
+            .map(|guest| Self(Some(guest)))
+            .inspect_err(|error| not_run(what, &error.to_string()))
+            .ok()
     }
 
     fn guest() -> Result<Guest, lapstrake_kernel_md::Error> {
-        Kernel::new().memory_mib(256).boot()
+        static AT_EXIT: Once = Once::new();
+        // SAFETY: a function that the C library may call when the process ends.
+        AT_EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(cut_idle) }, 0));
+        let idle = idle().pop();
+        idle.map_or_else(|| Kernel::new().memory_mib(256).boot(), Ok)
+    }
+
+    fn up(&mut self) -> &mut Guest {
+        self.0.as_mut().expect("it has a guest until it is dropped")
     }
 
     /// Plays a script in [`WORDS`], with these members as its devices; what it printed.
@@ -36,7 +71,7 @@ impl Md {
         let paths = members.split_whitespace().map(|name| lab.path(name).display().to_string());
         let shown = paths.collect::<Vec<_>>().join(" ");
         let dir = lab.path("").display().to_string();
-        let output = self.0.run(&format!("{WORDS}\ndir={dir}\nshow {shown}\n{script}")).unwrap();
+        let output = self.up().run(&format!("{WORDS}\ndir={dir}\nshow {shown}\n{script}")).unwrap();
         assert!(output.success(), "{members}: {script}\n{output}");
         output.text()
     }
@@ -45,7 +80,7 @@ impl Md {
     pub fn cut(&mut self, lab: &Lab, members: &str, script: &str) -> String {
         // Words end with the array stopped.
         let said = self.play(lab, members, &format!("{script}\ntrap - EXIT"));
-        std::mem::replace(&mut self.0, Self::guest().unwrap()).cut();
+        std::mem::replace(self.up(), Self::guest().unwrap()).cut();
         said
     }
 

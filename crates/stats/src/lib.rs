@@ -1,15 +1,14 @@
-//! What repeats say: a median with its interval, whether two cases differ, whether a run was steady.
+//! What repeats say: a median with its interval, whether two cases differ, when to stop repeating.
 //!
 //! Invariants:
 //! - Nothing is random from call to call: resampling draws from a fixed seed.
-//! - Nothing is dropped but a warm-up, by a rule that does not know what is compared. Outliers are marked.
+//! - Nothing is dropped; outliers are marked.
 //! - A verdict holds for the whole way to it, the stop rule included: the test's level is lower than the rate of
 //!   false alarms that is promised ([`LEVEL`]).
 //!
-//! docs/lab.md tells why these methods; `tests/statistics.rs` proves what is promised.
+//! docs/lab.md tells why these methods; the lab's `tests/statistics.rs` proves what is promised.
 
 mod compare;
-mod series;
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,7 +16,6 @@ use rand_xoshiro::rand_core::SeedableRng;
 use statrs::statistics::{Data, OrderStatistics};
 
 pub use compare::{Comparison, Design, LEVEL, Value, compare, corrected};
-pub use series::{Steady, settled_value, steady, warm_up};
 
 /// Samples drawn for an interval.
 const RESAMPLES: usize = 2_000;

@@ -6,7 +6,7 @@
 //!
 //! A permutation test would ask less of the noise, but of five pairs it has no result below 0.06.
 
-use super::Interval;
+use crate::Interval;
 use adjustp::Procedure;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;

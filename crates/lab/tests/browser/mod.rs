@@ -1,0 +1,204 @@
+//! Chromium with one page, without a window and without a network, spoken to by its pipe: commands and answers in JSON,
+//! each ended by a zero byte (`--remote-debugging-pipe`, the DevTools protocol).
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Events that tell of something wrong with a page, or that it writes to the console.
+const COMPLAINTS: [&str; 3] =
+    ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
+
+/// A page in a browser, which ends when this is dropped.
+pub struct Page {
+    browser: Child,
+    commands: RefCell<ChildStdin>,
+    said: Receiver<Value>,
+    last_id: Cell<u64>,
+    /// Of the page; none before there is one.
+    session: Option<String>,
+    complaints: RefCell<Vec<Value>>,
+    /// What the browser keeps.
+    _profile: TempDir,
+}
+
+impl Page {
+    /// Opens a file and waits until it says that it is ready; nothing, said aloud, where there is no Chromium.
+    pub fn open(file: &Path, width: u32, height: u32) -> Option<Self> {
+        let Some(chromium) = NAMES.into_iter().find_map(program) else {
+            eprintln!("NOT RUN: there is no Chromium here (make setup installs it)");
+            assert!(std::env::var_os("CI").is_none(), "CI must have Chromium");
+            return None;
+        };
+        let mut page = Self::start(&chromium, width, height);
+        let target = page.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let attached = page.call("Target.attachToTarget", attach);
+        page.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Runtime", "Log", "Page"] {
+            page.call(&format!("{domain}.enable"), json!({}));
+        }
+        page.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        page.wait_for("html[data-ready]");
+        Some(page)
+    }
+
+    fn start(chromium: &Path, width: u32, height: u32) -> Self {
+        let profile = tempfile::tempdir().unwrap();
+        // It reads commands from descriptor 3 and answers on 4.
+        let mut browser = Command::new("sh")
+            .args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#, "sh"])
+            .arg(chromium)
+            // As root, which a container often is, Chromium has no sandbox.
+            .args(["--headless", "--no-sandbox", "--remote-debugging-pipe", "--disable-gpu"])
+            .args(["--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars"])
+            .arg("--host-resolver-rules=MAP * ~NOTFOUND")
+            .arg(format!("--window-size={width},{height}"))
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let commands = RefCell::new(browser.stdin.take().unwrap());
+        let answers = BufReader::new(browser.stdout.take().unwrap());
+        let (say, said) = channel();
+        std::thread::spawn(move || {
+            for message in answers.split(0) {
+                let message = serde_json::from_slice(&message.unwrap()).unwrap();
+                // The test that listened may be over.
+                let _ = say.send(message);
+            }
+        });
+        let (last_id, complaints) = (Cell::new(0), RefCell::default());
+        Self { browser, commands, said, last_id, session: None, complaints, _profile: profile }
+    }
+
+    /// What a method of the protocol answers.
+    pub fn call(&self, method: &str, params: Value) -> Value {
+        let id = self.last_id.get() + 1;
+        self.last_id.set(id);
+        let mut command = json!({ "id": id, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            command["sessionId"] = json!(session);
+        }
+        self.commands.borrow_mut().write_all(format!("{command}\0").as_bytes()).unwrap();
+        loop {
+            let message = self.said.recv_timeout(PATIENCE);
+            let mut message = message.unwrap_or_else(|_| panic!("no answer to {method}"));
+            if message["id"] == json!(id) {
+                assert!(message["error"].is_null(), "{method}: {}", message["error"]);
+                return message["result"].take();
+            }
+            if COMPLAINTS.iter().any(|method| message["method"] == json!(method)) {
+                self.complaints.borrow_mut().push(message);
+            }
+        }
+    }
+
+    /// What an expression comes to, once it is known.
+    pub fn evaluate(&self, expression: &str) -> Value {
+        let how = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let mut answer = self.call("Runtime.evaluate", how);
+        let error = &answer["exceptionDetails"];
+        assert!(error.is_null(), "{expression}: {error}");
+        answer["result"]["value"].take()
+    }
+
+    /// What an expression comes to, as a number.
+    pub fn number(&self, expression: &str) -> u64 {
+        let value = self.evaluate(&format!("Number({expression})"));
+        value.as_f64().unwrap_or_else(|| panic!("{expression}: {value}")) as u64
+    }
+
+    pub fn text(&self, expression: &str) -> String {
+        self.evaluate(&format!("String({expression})")).as_str().unwrap().to_owned()
+    }
+
+    /// Waits until there is an element.
+    pub fn wait_for(&self, selector: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.evaluate(&format!("document.querySelector('{selector}') !== null"))
+            != json!(true)
+        {
+            assert!(Instant::now() < until, "there is no {selector}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Gives an element the keyboard.
+    pub fn focus(&self, selector: &str) {
+        self.wait_for(selector);
+        self.evaluate(&format!("document.querySelector('{selector}').focus()"));
+    }
+
+    /// Presses Enter on an element.
+    pub fn enter(&self, selector: &str) {
+        self.focus(selector);
+        for what in ["keyDown", "keyUp"] {
+            let key = json!({
+                "type": what, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r",
+            });
+            self.call("Input.dispatchKeyEvent", key);
+        }
+    }
+
+    /// Makes the page so wide, as a phone would, and loads it again.
+    pub fn resize(&self, width: u32) {
+        let metrics =
+            json!({ "width": width, "height": 844, "deviceScaleFactor": 1, "mobile": true });
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        // What is ready until then is the old one.
+        self.evaluate("delete document.documentElement.dataset.ready");
+        self.call("Page.reload", json!({}));
+        self.wait_for("html[data-ready]");
+    }
+
+    /// A picture of an element, PNG.
+    pub fn picture(&self, of: &str) -> Vec<u8> {
+        self.evaluate("scrollTo(0, 0)");
+        let mut clip = self
+            .evaluate(&format!("document.querySelector('{of}').getBoundingClientRect().toJSON()"));
+        clip["scale"] = json!(1);
+        let capture = json!({ "format": "png", "clip": clip, "captureBeyondViewport": true });
+        bytes(&self.call("Page.captureScreenshot", capture))
+    }
+
+    /// The page as it is printed, PDF.
+    pub fn print(&self) -> Vec<u8> {
+        bytes(&self.call("Page.printToPDF", json!({})))
+    }
+
+    /// Nothing went wrong in the page, nothing was written to its console, and the browser is there still.
+    pub fn no_complaints(&self) {
+        // An answer comes after what was said before.
+        self.call("Browser.getVersion", json!({}));
+        let complaints = self.complaints.borrow();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.browser.kill();
+        let _ = self.browser.wait();
+    }
+}
+
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+fn bytes(answer: &Value) -> Vec<u8> {
+    BASE64_STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()
+}
