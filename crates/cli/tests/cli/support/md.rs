@@ -183,6 +183,7 @@ impl Lab {
                 return detail;
             }
             assert!(Instant::now() < end, "waited in vain for {what}: {detail:#}");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
