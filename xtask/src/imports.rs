@@ -11,7 +11,7 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every library crate and the command, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("lapstrake-geometry", &[]),
     ("lapstrake-parity", &[]),
     ("lapstrake-metadata", &["lapstrake-geometry"]),
