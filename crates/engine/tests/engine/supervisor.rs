@@ -1,12 +1,10 @@
 //! The promises of the supervisor, told as stories: what is stable before what, and what the
 //! superblocks and the bitmap say at each point.
 
-mod story;
-
+use crate::story::{DELAY_NS, SECOND_NS, Said, Story, said, superblocks, supervisor};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Sectors, Slot, StripeNo};
 use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks};
-use story::{DELAY_NS, SECOND_NS, Said, Story, said, superblocks, supervisor};
 
 #[test]
 fn the_superblocks_say_active_before_the_first_write_goes() {

@@ -1,10 +1,8 @@
 //! Promise: what metadata says of members is stable on all of them before it is written.
 
-mod story;
-
+use crate::story::Story;
 use lapstrake_engine::{Desk, MemberId, Notice, Order, Target};
 use lapstrake_geometry::Level;
-use story::Story;
 
 /// A mirror of three that has been asked for its first write, and what it wants written.
 fn asked() -> (Story, Desk) {

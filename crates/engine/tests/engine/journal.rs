@@ -1,15 +1,13 @@
 //! Promise: with a journal a power cut leaves no write half done, and a journal that was away, or failed, or held what is
 //! no more, is never taken for the newest.
 
-mod story;
-
+use crate::story::{Story, superblocks};
 use lapstrake_engine::journal::{Disks, Place, ReplayConfig, ReplayError, holds_news, replay};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::Role;
 use lapstrake_metadata::journal::{BLOCK, BLOCK_BYTES, Meta, Payload, Seed};
 use std::convert::Infallible;
-use story::{Story, superblocks};
 
 const JOURNAL: MemberId = MemberId(3);
 

@@ -1,10 +1,8 @@
 //! A sequential writer's requests become full-stripe writes, and nobody waits for what does not come.
 
-mod world;
-
+use crate::world::World;
 use lapstrake_engine::*;
 use lapstrake_geometry::*;
-use world::World;
 
 const CHUNK: u64 = 64;
 /// Three data chunks.

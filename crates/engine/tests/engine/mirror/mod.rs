@@ -1,7 +1,5 @@
 //! A shard of a mirror, for stories told I/O by I/O.
 
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use lapstrake_engine::{BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, Shard, ShardConfig, Time};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use std::ops::Range;

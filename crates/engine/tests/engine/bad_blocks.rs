@@ -1,10 +1,8 @@
 //! Promise: what a member lacks is never taken for data, and all that lies beside it is held against redundancy.
 
-mod world;
-
+use crate::world::{DATA_OFFSET, World};
 use lapstrake_engine::*;
 use lapstrake_geometry::*;
-use world::{DATA_OFFSET, World};
 
 const PAGE: u64 = 8;
 /// Pages of a unit: a chunk on parity levels.

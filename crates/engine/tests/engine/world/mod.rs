@@ -4,8 +4,6 @@
 //! The supervisor's part is played by answers that say yes at once; the real one has tests of
 //! its own.
 
-#![allow(dead_code, reason = "each test uses a part")]
-
 pub mod draw;
 
 use lapstrake_engine::*;

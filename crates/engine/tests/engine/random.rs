@@ -2,11 +2,9 @@
 //! shows the last write (or one in flight), members that fail are survived, and redundancy is
 //! right at the end.
 
-mod world;
-
+use crate::world::{Rng, World, draw};
 use lapstrake_geometry::{Level, Slot};
 use proptest::prelude::*;
-use world::{Rng, World, draw};
 
 fn run(seed: u64) {
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

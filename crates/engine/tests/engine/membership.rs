@@ -1,15 +1,13 @@
 //! Promise: who comes back gets only what it has missed if, and only if, that is known; who may hold writes that nobody
 //! else has is not written over.
 
-mod story;
-
+use crate::story::{SECOND_NS, Said, Story, newcomer, said, supervisor};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Slot};
 use lapstrake_metadata::{
     Role, Superblock,
     assemble::{Candidate, Options, assemble},
 };
-use story::{SECOND_NS, Said, Story, newcomer, said, supervisor};
 
 const SECOND: MemberId = MemberId(1);
 

@@ -1,15 +1,13 @@
 //! Promise: what fails where nothing may be written, or need not be, costs no member; and what one shard has lost is
 //! lost for all.
 
-mod mirror;
-
+use crate::mirror::{self, NOW};
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, Effect, FULLY_TRUSTED, IoKind, MemberConfig, MemberId, MemberIo,
     Notice, Order, PieceId, Reply, Request, RequestError, RequestId, RequestKind, Shard,
     ShardConfig, SyncAction, SyncPiece, Time,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot, StripeNo};
-use mirror::NOW;
 use std::ops::Range;
 
 const BUF: Buf = Buf { id: BufId(1), offset: 0 };

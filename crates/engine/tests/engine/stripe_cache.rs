@@ -1,12 +1,10 @@
 //! The promise: the stripe cache grows and shrinks under whatever runs. No request fails or hangs for it, and what the
 //! shard says it has left is touched no more.
 
-mod world;
-
+use crate::world::{Rng, World, draw};
 use lapstrake_engine::SyncAction;
 use lapstrake_geometry::{Config, Layout, Level, Sectors};
 use proptest::prelude::*;
-use world::{Rng, World, draw};
 
 /// Pages for each member that the largest operation takes.
 const LEAST: u32 = 32;

@@ -1,12 +1,10 @@
 //! Promise: a write-intent bitmap comes and goes while the array is served, and at no moment is one trusted that does
 //! not know of every write.
 
-mod story;
-
+use crate::story::{DELAY_NS, SECOND_NS, Said, Story, new_intent, said, superblocks, supervisor};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_metadata::bitmap::{self, Bits};
-use story::{DELAY_NS, SECOND_NS, Said, Story, new_intent, said, superblocks, supervisor};
 
 /// What would be lost: a resync. Half of the members have heard of the bitmap's coming, or of its going, when the power
 /// is cut. Which half is asked at the start after the next must not matter.

@@ -1,13 +1,11 @@
 //! The promise: recovery, resync and repair bring redundancy back under whatever load, and the
 //! load sees none of it; a check counts what differs and says who is wrong.
 
-mod world;
-
+use crate::world::{self, Rng, World, draw};
 use lapstrake_engine::*;
 use lapstrake_geometry::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use world::{Rng, World, draw};
 
 /// An array with redundancy.
 fn config(rng: &mut Rng) -> Config {

@@ -1,11 +1,9 @@
 //! Promise: a course of recovery, resync or check goes as far and as fast as it may, says so on record from time to time,
 //! and begins anew when members come or go.
 
-mod story;
-
+use crate::story::{SECOND_NS, Story, new_intent, superblocks, supervisor};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Content, Geometry, Level, Sector, Sectors, Slot};
-use story::{SECOND_NS, Story, new_intent, superblocks, supervisor};
 
 /// What one window of a mirror is high.
 const WINDOW: u64 = 2048;

@@ -1,12 +1,10 @@
 //! Promise: at every moment the superblocks of the members that serve are such that they start together, and say what they
 //! are to have on record.
 
-mod story;
-
+use crate::story::{SECOND_NS, Story, superblocks};
 use lapstrake_engine::*;
 use lapstrake_geometry::Level;
 use std::collections::BTreeMap;
-use story::{SECOND_NS, Story, superblocks};
 
 /// The event count of each member's superblock, as it would be found after a cut.
 struct Counts {

@@ -1,13 +1,10 @@
 //! Promise: a check or resync of copies has as much under way as its disks need, and needs no more of the stripe cache
 //! than there is.
 
-mod mirror;
-mod world;
-
+use crate::mirror::{self, NOW};
+use crate::world::World;
 use lapstrake_engine::{Effect, Notice, PieceId, SyncAction, SyncPiece};
 use lapstrake_geometry::{Config, Layout, Level, Sector, Sectors};
-use mirror::NOW;
-use world::World;
 
 #[test]
 fn a_check_of_copies_goes_on_in_a_small_stripe_cache() {

@@ -1,11 +1,9 @@
 //! Promise: a member that cannot read here and there stays as long as there is a record of it, and goes when it is worn
 //! out and can be spared.
 
-mod story;
-
+use crate::story::Story;
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Sectors};
-use story::Story;
 
 const SECOND: MemberId = MemberId(1);
 const PAGE: Sectors = Sectors(8);

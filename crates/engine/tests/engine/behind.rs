@@ -1,14 +1,12 @@
 //! Promise: a write is answered before a write-mostly member has it only if another member that is in sync has it, and
 //! then it is.
 
-mod mirror;
-
+use crate::mirror::{self, Half, NOW};
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, Effect, IoId, IoKind, MemberConfig, MemberId, Notice, Order, Request,
     RequestId, RequestKind, Shard,
 };
 use lapstrake_geometry::{Sector, Sectors, Slot};
-use mirror::{Half, NOW};
 
 /// Whether a write of sectors 16 to 24 is answered when all others have it, or have failed at it, and the second member
 /// not yet.

@@ -1,13 +1,11 @@
 //! Promise: what a shard tells of bad blocks, and what it is told of them, may cross on the way, and no old data is
 //! read for it.
 
-mod mirror;
-
+use crate::mirror::{self, NOW};
 use lapstrake_engine::{
     Buf, BufId, Effect, MemberId, Notice, Order, Request, RequestId, RequestKind, Shard,
 };
 use lapstrake_geometry::{Sector, Sectors};
-use mirror::NOW;
 
 const BUF: Buf = Buf { id: BufId(1), offset: 0 };
 const SECOND: MemberId = MemberId(1);

@@ -1,7 +1,5 @@
 //! A supervisor alone: what it wants written ends when the story says so, and what it orders is looked at.
 
-#![allow(dead_code, reason = "each test uses a part")]
-
 use lapstrake_engine::*;
 use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{

@@ -1,0 +1,25 @@
+//! The engine from outside, in one program, so that what tests share is built once.
+
+mod bad_blocks;
+mod behind;
+mod bitmap;
+mod courses;
+mod crossing;
+mod desk;
+mod failing;
+mod holding;
+mod journal;
+mod logs;
+mod membership;
+mod mending;
+mod mirror;
+mod random;
+mod ring;
+mod scrub;
+mod story;
+mod stripe_cache;
+mod supervisor;
+mod units;
+mod update;
+mod wear;
+mod world;
