@@ -33,7 +33,7 @@ test: lint ## everything that gates a change, within minutes
 	$(CARGO) test --locked --workspace --no-run
 	@echo "The suites run side by side; what they say comes when each has ended."
 	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
-		suites commands threads arm smoke
+		smoke suites commands threads arm
 
 suites: ## every test but the command's
 	$(CARGO) test --locked --workspace --no-fail-fast --lib --bins --test '[!c]*' --test 'c[!l]*'
