@@ -7,7 +7,7 @@ SHELL := bash
 
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
-SMOKE_SECONDS ?= 3
+SMOKE_SECONDS ?= 1
 SOAK_FUZZ_SECONDS ?= 600
 # The command's suites that serve no array.
 WITHOUT_IO := advise disk examine generate lab_plans predict scan

@@ -18,7 +18,7 @@ attach() {
     done
 }
 
-# calm: stops every array, frees every loop device; all that was written is then on the host.
+# calm: stops every array, frees every loop device; all that was written is then on the host. Fails if one stays.
 calm() {
     local - array device
     set +e
@@ -32,6 +32,7 @@ calm() {
         losetup -d "/dev/${device##*/}"
     done
     sync
+    [[ $(</proc/mdstat) != *' : '*active* ]] && ! compgen -G '/sys/block/loop*/loop' >/dev/null
 }
 
 # scrub ARRAY: runs md's own check to its end and prints how many sectors do not match.

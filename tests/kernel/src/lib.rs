@@ -2,7 +2,7 @@
 //!
 //! Debian's user-mode-linux package is a Linux kernel built as an ordinary program, with all md
 //! modules. This crate packs those modules, busybox and mdadm into an initramfs, boots it in
-//! about a second without root or KVM, and runs shell scripts in it.
+//! some seconds without root or KVM, and runs shell scripts in it.
 //!
 //! ```no_run
 //! use lapstrake_kernel_md::Kernel;
@@ -19,7 +19,8 @@
 //!   paths and prints their names, `calm` stops all arrays, frees all loop devices
 //!   and syncs, after which the host may read and change the files (0.2 to 0.5 s for an
 //!   array's whole cycle, so one boot serves hundreds);
-//! - `scrub ARRAY` runs md's `check` to its end and prints the number of mismatched sectors;
+//! - `scrub ARRAY` runs md's `check` to its end and prints the number of mismatched sectors, `nap SECONDS` sleeps;
+//! - these are functions: a script runs in a fork of the first shell, and other programs do not see them;
 //! - the host's files are below `/host`, with the rights of the user who runs the test;
 //! - `insmod /lib/modules/extra/brd.ko rd_nr=4 rd_size=KIB` makes RAM disks.
 //!
@@ -214,7 +215,7 @@ impl Kernel {
 }
 
 /// Whether the kernel's md can be run here: all is installed, and a trial boot went well
-/// (once per process, about a second).
+/// (once per process, some seconds).
 ///
 /// # Errors
 /// The reason, as a sentence for the user.

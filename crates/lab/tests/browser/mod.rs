@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
 const PATIENCE: Duration = Duration::from_secs(60);
+const LOADED: &str = "Page.loadEventFired";
 /// Events that tell of something wrong with a page, or that it writes to the console.
 const COMPLAINTS: [&str; 3] =
     ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
@@ -27,8 +28,10 @@ pub struct Page {
     /// Of the page; none before there is one.
     session: Option<String>,
     complaints: RefCell<Vec<Value>>,
+    /// Since it was last looked at.
+    has_loaded: Cell<bool>,
     /// What the browser keeps.
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 impl Page {
@@ -47,8 +50,7 @@ impl Page {
         for domain in ["Runtime", "Log", "Page"] {
             page.call(&format!("{domain}.enable"), json!({}));
         }
-        page.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
-        page.wait_for("html[data-ready]");
+        page.load("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
         Some(page)
     }
 
@@ -56,7 +58,8 @@ impl Page {
         let profile = tempfile::tempdir().unwrap();
         // It reads commands from descriptor 3 and answers on 4.
         let mut browser = Command::new("sh")
-            .args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#, "sh"])
+            .args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >"$WORDS" 2>&1"#, "sh"])
+            .env("WORDS", words(&profile))
             .arg(chromium)
             // As root, which a container often is, Chromium has no sandbox.
             .args(["--headless", "--no-sandbox", "--remote-debugging-pipe", "--disable-gpu"])
@@ -72,14 +75,22 @@ impl Page {
         let answers = BufReader::new(browser.stdout.take().unwrap());
         let (say, said) = channel();
         std::thread::spawn(move || {
-            for message in answers.split(0) {
-                let message = serde_json::from_slice(&message.unwrap()).unwrap();
+            let messages = answers.split(0).map_while(Result::ok);
+            for message in messages.map_while(|message| serde_json::from_slice(&message).ok()) {
                 // The test that listened may be over.
                 let _ = say.send(message);
             }
         });
-        let (last_id, complaints) = (Cell::new(0), RefCell::default());
-        Self { browser, commands, said, last_id, session: None, complaints, _profile: profile }
+        Self {
+            browser,
+            commands,
+            said,
+            last_id: Cell::new(0),
+            session: None,
+            complaints: RefCell::default(),
+            has_loaded: Cell::new(false),
+            profile,
+        }
     }
 
     /// What a method of the protocol answers.
@@ -90,18 +101,47 @@ impl Page {
         if let Some(session) = &self.session {
             command["sessionId"] = json!(session);
         }
-        self.commands.borrow_mut().write_all(format!("{command}\0").as_bytes()).unwrap();
+        // What cannot be sent is not answered.
+        let _ = self.send(&command);
+        let until = Instant::now() + PATIENCE;
         loop {
-            let message = self.said.recv_timeout(PATIENCE);
-            let mut message = message.unwrap_or_else(|_| panic!("no answer to {method}"));
+            let mut message = self.hear(until, method);
             if message["id"] == json!(id) {
                 assert!(message["error"].is_null(), "{method}: {}", message["error"]);
                 return message["result"].take();
             }
-            if COMPLAINTS.iter().any(|method| message["method"] == json!(method)) {
-                self.complaints.borrow_mut().push(message);
-            }
         }
+    }
+
+    fn send(&self, command: &Value) -> io::Result<()> {
+        self.commands.borrow_mut().write_all(format!("{command}\0").as_bytes())
+    }
+
+    /// The next message; of an event notes what it tells.
+    fn hear(&self, until: Instant, waited_for: &str) -> Value {
+        let message = self.said.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let message = message.unwrap_or_else(|_| {
+            let words = std::fs::read_to_string(words(&self.profile));
+            panic!("waited in vain for {waited_for}; Chromium said: {words:?}")
+        });
+        let is = |method: &&str| message["method"] == json!(method);
+        self.has_loaded.set(self.has_loaded.get() || is(&LOADED));
+        if COMPLAINTS.iter().any(|complaint| is(complaint)) {
+            self.complaints.borrow_mut().push(message.clone());
+        }
+        message
+    }
+
+    /// Loads the page by a method, and waits until it says that it is ready.
+    fn load(&self, method: &str, params: Value) {
+        self.has_loaded.set(false);
+        let answer = self.call(method, params);
+        assert!(answer["errorText"].is_null(), "{method}: {}", answer["errorText"]);
+        let until = Instant::now() + PATIENCE;
+        while !self.has_loaded.get() {
+            self.hear(until, LOADED);
+        }
+        self.wait_for("html[data-ready]");
     }
 
     /// What an expression comes to, once it is known.
@@ -137,7 +177,21 @@ impl Page {
     /// Gives an element the keyboard.
     pub fn focus(&self, selector: &str) {
         self.wait_for(selector);
-        self.evaluate(&format!("document.querySelector('{selector}').focus()"));
+        let focus = format!(
+            "(() => {{
+                const element = document.querySelector('{selector}');
+                element.focus();
+                return document.activeElement === element;
+            }})()"
+        );
+        assert_eq!(self.evaluate(&focus), json!(true), "{selector} takes no keys");
+    }
+
+    /// Writes, a character at a time, to what has the keyboard.
+    pub fn write(&self, text: &str) {
+        for character in text.chars() {
+            self.call("Input.insertText", json!({ "text": character }));
+        }
     }
 
     /// Presses Enter on an element.
@@ -156,10 +210,7 @@ impl Page {
         let metrics =
             json!({ "width": width, "height": 844, "deviceScaleFactor": 1, "mobile": true });
         self.call("Emulation.setDeviceMetricsOverride", metrics);
-        // What is ready until then is the old one.
-        self.evaluate("delete document.documentElement.dataset.ready");
-        self.call("Page.reload", json!({}));
-        self.wait_for("html[data-ready]");
+        self.load("Page.reload", json!({}));
     }
 
     /// A picture of an element, PNG.
@@ -177,21 +228,30 @@ impl Page {
         bytes(&self.call("Page.printToPDF", json!({})))
     }
 
-    /// Nothing went wrong in the page, nothing was written to its console, and the browser is there still.
+    /// Nothing went wrong in the page, nothing was written to its console, and it is there still.
     pub fn no_complaints(&self) {
-        // An answer comes after what was said before.
-        self.call("Browser.getVersion", json!({}));
+        // What it had to say until then comes before its answer.
+        self.evaluate("new Promise((done) => setTimeout(done))");
         let complaints = self.complaints.borrow();
         assert!(complaints.is_empty(), "{complaints:#?}");
     }
 }
 
 impl Drop for Page {
+    /// Asks it to go, so that it leaves nothing behind.
     fn drop(&mut self) {
+        let _ = self.send(&json!({ "id": 0, "method": "Browser.close" }));
+        let until = Instant::now() + PATIENCE;
+        while self.said.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
         // It may have ended by itself.
         let _ = self.browser.kill();
         let _ = self.browser.wait();
     }
+}
+
+/// What Chromium says besides the protocol.
+fn words(profile: &TempDir) -> PathBuf {
+    profile.path().join("words")
 }
 
 fn program(name: &str) -> Option<PathBuf> {
