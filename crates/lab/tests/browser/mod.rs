@@ -126,7 +126,7 @@ impl Page {
         });
         let is = |method: &&str| message["method"] == json!(method);
         self.has_loaded.set(self.has_loaded.get() || is(&LOADED));
-        if COMPLAINTS.iter().any(|complaint| is(complaint)) {
+        if COMPLAINTS.iter().any(is) {
             self.complaints.borrow_mut().push(message.clone());
         }
         message
