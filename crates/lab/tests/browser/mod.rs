@@ -28,7 +28,7 @@ pub struct Page {
     /// Of the page; none before there is one.
     session: Option<String>,
     complaints: RefCell<Vec<Value>>,
-    /// Since it was last looked at.
+    /// Since it was last told to.
     has_loaded: Cell<bool>,
     /// What the browser keeps.
     profile: TempDir,
