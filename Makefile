@@ -7,7 +7,6 @@ SHELL := bash
 
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
-SMOKE_SECONDS ?= 1
 SOAK_FUZZ_SECONDS ?= 600
 # The command's suites that serve no array.
 WITHOUT_IO := advise disk examine generate lab_plans predict scan
@@ -45,7 +44,7 @@ commands: ## the command's tests
 # The other suites run on both back ends by themselves.
 threads: ## as where io_uring is refused: files' tests, and the command's that are not left to the soak
 	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast \
-		--test cli --test 'fuse_*' -- $(patsubst %,--skip %::,$(WITHOUT_IO) $(JUDGED))
+		--test cli --test fuse -- $(patsubst %,--skip %::,$(WITHOUT_IO) $(JUDGED))
 
 arm: ## the parity kernels of ARM, emulated
 	scripts/test-aarch64.sh
@@ -58,7 +57,7 @@ lint: ## format, warnings, imports, no_std, documentation
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --quiet
 
 smoke: ## fuzz targets and benchmarks: do they run at all
-	$(CARGO) xtask fuzz $(SMOKE_SECONDS)
+	$(CARGO) xtask fuzz --quick
 	$(CARGO) xtask bench --quick
 
 bench: ## all benchmarks in full, against their gates
@@ -72,7 +71,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS
 
 soak: ## the long forms of the tests: hours
 	LAPSTRAKE_SOAK=1 $(CARGO) test --locked --workspace --release -- --include-ignored
-	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --release --no-fail-fast --test cli --test 'fuse_*'
+	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --release --no-fail-fast --test cli --test fuse
 	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
 	$(CARGO) xtask mutants
 

@@ -20,11 +20,15 @@ const COVERAGE: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccod
 /// More than any structure of md's: inputs beyond it only slow the search down.
 const INPUT_BYTES_MAX: u32 = 65536;
 
-/// Runs these targets, or all, each for `time`, and reports every one that failed.
+/// Of a look whether they run at all.
+const QUICK: Duration = Duration::from_secs(1);
+
+/// Runs these targets, or all, each for `time`, and reports every one that failed. Without a time it is a second
+/// each, of programs that are built without optimization: their build would take longer than they run.
 ///
 /// # Errors
 /// If one found something; its input is kept in `fuzz/artifacts/TARGET`.
-pub fn run_all(time: Duration, wanted: &[&str]) -> Result<(), Error> {
+pub fn run_all(time: Option<Duration>, wanted: &[&str]) -> Result<(), Error> {
     let directory = root().join("fuzz");
     let manifest = directory.join("Cargo.toml");
     let metadata = MetadataCommand::new().manifest_path(&manifest).no_deps().exec()?;
@@ -39,9 +43,11 @@ pub fn run_all(time: Duration, wanted: &[&str]) -> Result<(), Error> {
     }
     // A target must be named, or the flags would reach build scripts as well.
     let host = host_target()?;
-    let build = ["build", "--quiet", "--release", "--bins", "--target", &host];
+    let (profile, built) = if time.is_some() { ("release", "release") } else { ("dev", "debug") };
+    let build = ["build", "--quiet", "--profile", profile, "--bins", "--target", &host];
     run(cargo().current_dir(&directory).env("RUSTFLAGS", COVERAGE).args(build))?;
-    let programs = metadata.target_directory.join(&host).join("release");
+    let programs = metadata.target_directory.join(&host).join(built);
+    let time = time.unwrap_or(QUICK);
     let mut failed = Vec::new();
     for name in names {
         println!("fuzz: {name} for {} s", time.as_secs());

@@ -18,7 +18,7 @@ usage: cargo xtask CHORE
   accuracy CASES                 predict the arrays of published figures (CSV files), beside them
   check-imports                  hold the crates' imports against the allowed arrows
   check-nostd                    build the pure crates without the standard library
-  fuzz SECONDS [TARGET]...       run the fuzz targets (all), each for so long
+  fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
   mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice
   bench [--quick] [PACKAGE]...   run the packages of benches/ (all); --quick: seconds, no gates";
 
@@ -44,8 +44,9 @@ fn main() -> ExitCode {
         ["accuracy", directory] => accuracy::run(directory),
         ["check-imports"] => imports::check(),
         ["check-nostd"] => nostd::check(),
+        ["fuzz", "--quick", targets @ ..] => fuzz::run_all(None, targets),
         ["fuzz", seconds, targets @ ..] => match seconds.parse() {
-            Ok(seconds) => fuzz::run_all(Duration::from_secs(seconds), targets),
+            Ok(seconds) => fuzz::run_all(Some(Duration::from_secs(seconds)), targets),
             Err(_) => return usage(),
         },
         ["mutants", choice @ ..] => mutants::run(choice),

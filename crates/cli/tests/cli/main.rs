@@ -34,7 +34,7 @@ mod tuning;
 mod words;
 mod write_hole;
 
-#[path = "../../../export/tests/server_support/client.rs"]
+#[path = "../../../export/tests/server/support/client.rs"]
 #[allow(dead_code, reason = "its own tests use all of it")]
 mod client;
 

@@ -1,9 +1,7 @@
 //! Promise: a filesystem on a loop device on the file works, also while the kernel needs the memory
 //! that holds what it has yet to write there. These need root.
 
-mod fuse_support;
-
-use fuse_support::{Served, Setup, enter, has_fuse, is_root, not_run, serve_if_asked};
+use crate::support::{Served, Setup, enter, has_fuse, is_root, not_run};
 use lapstrake_geometry::Level;
 use std::{
     fs, io,
@@ -23,11 +21,6 @@ const TIMES: u64 = 4;
 const LONG: Duration = Duration::from_secs(120);
 /// A forked process executes its program within milliseconds.
 const BUSY: Duration = Duration::from_secs(20);
-
-#[test]
-fn the_server_of_the_other_tests() {
-    serve_if_asked();
-}
 
 fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();

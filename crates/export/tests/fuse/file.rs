@@ -1,8 +1,6 @@
 //! Promise: over FUSE the array behaves as a file of fixed size, at any offset and length.
 
-mod fuse_support;
-
-use fuse_support::{Setup, has_fuse, serve_if_asked};
+use crate::support::{Setup, has_fuse};
 use lapstrake_geometry::Level;
 use std::{
     fs::{File, Permissions},
@@ -12,11 +10,6 @@ use std::{
         unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     },
 };
-
-#[test]
-fn the_server_of_the_other_tests() {
-    serve_if_asked();
-}
 
 fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Option<i32> {
     result.expect_err("must fail").raw_os_error()
@@ -212,7 +205,7 @@ fn direct_io_and_shared_mappings_see_the_same_bytes() {
         let map = libc::mmap(std::ptr::null_mut(), 4096, flags, libc::MAP_SHARED, fd, 8192);
         if map == libc::MAP_FAILED {
             // Kernels before 6.6.
-            return fuse_support::not_run("shared mappings: this kernel's FUSE has none here");
+            return crate::support::not_run("shared mappings: this kernel's FUSE has none here");
         }
         let bytes: *mut u8 = map.cast();
         assert_eq!(bytes.read_volatile(), 3);

@@ -1,14 +1,12 @@
 //! Promise: a member that fails costs no client an error while redundancy lasts, and its failure is on
 //! record in the others' superblocks before anything that went past it is answered.
 
-mod server_support;
-
+use crate::support::client::Client;
+use crate::support::load::Load;
+use crate::support::members::superblock;
+use crate::support::{MIB, Rig, Server, backends, everywhere, until};
 use lapstrake_geometry::{Level, Slot};
 use lapstrake_metadata::Role;
-use server_support::client::Client;
-use server_support::load::Load;
-use server_support::members::superblock;
-use server_support::{MIB, Rig, Server, backends, everywhere, until};
 use std::time::{Duration, Instant};
 
 /// Level, members, and one that is to fail.

@@ -18,16 +18,7 @@ const SECTOR: u64 = 512;
 pub struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
-    thread: JoinHandle<Report>,
-}
-
-/// What became of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Report {
-    /// Requests answered, all well.
-    pub requests: u64,
-    /// The longest that one took.
-    pub slowest: Duration,
+    thread: JoinHandle<Duration>,
 }
 
 enum Asked {
@@ -71,11 +62,11 @@ impl Load {
         super::until("the load to go on", || self.progress() >= goal || self.thread.is_finished());
     }
 
-    /// Ends it, with everything read once more.
-    pub fn finish(self) -> Report {
+    /// Ends it, with everything read once more; the longest that a request took.
+    pub fn finish(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.join() {
-            Ok(report) => report,
+            Ok(slowest) => slowest,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -94,7 +85,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(&mut self, stop: &AtomicBool, done: &AtomicU64) -> Report {
+    fn run(&mut self, stop: &AtomicBool, done: &AtomicU64) -> Duration {
         while !stop.load(Ordering::Relaxed) {
             for _ in self.busy.len()..DEPTH {
                 self.ask();
@@ -105,15 +96,12 @@ impl Worker {
             self.take_reply(done);
         }
         let len = self.model.len();
-        let whole: Vec<u8> = (0..len)
-            .step_by(1 << 20)
-            .flat_map(|at| {
-                let len = (len - at).min(1 << 20);
-                self.client.read(self.range.start + at as u64, len).expect("reads")
-            })
-            .collect();
-        assert_same(&whole, &self.model, 0);
-        Report { requests: done.load(Ordering::Relaxed), slowest: self.slowest }
+        for at in (0..len).step_by(1 << 20) {
+            let part = at..len.min(at + (1 << 20));
+            let found = self.client.read(self.range.start + at as u64, part.len()).expect("reads");
+            assert_same(&found, &self.model[part], at as u64);
+        }
+        self.slowest
     }
 
     fn ask(&mut self) {
@@ -171,8 +159,10 @@ impl Worker {
 }
 
 fn assert_same(found: &[u8], expected: &[u8], at: u64) {
-    assert_eq!(found.len(), expected.len());
-    if let Some(nth) = (0..found.len()).find(|&nth| found[nth] != expected[nth]) {
-        panic!("wrong data at {}: {:#x}, not {:#x}", at + nth as u64, found[nth], expected[nth]);
+    if found == expected {
+        return;
     }
+    assert_eq!(found.len(), expected.len());
+    let nth = (0..found.len()).find(|&nth| found[nth] != expected[nth]).expect("they differ");
+    panic!("wrong data at {}: {:#x}, not {:#x}", at + nth as u64, found[nth], expected[nth]);
 }

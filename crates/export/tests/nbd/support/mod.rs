@@ -2,8 +2,6 @@
 //! over memory that follows the loop of `lapstrake_export::nbd` to the letter.
 
 // Each test file uses its own part of this.
-#![allow(dead_code)]
-
 pub mod memory;
 pub mod server;
 

@@ -1,13 +1,11 @@
 //! Promise: superblocks and bitmap say at every moment what a crash at that moment needs: active, and the
 //! bits set, before the data that they stand for; clean, and the bits clear, only after it is stable.
 
-mod server_support;
-
+use crate::support::client::Ask;
+use crate::support::members::{bits, read, superblock};
+use crate::support::{Client, KIB, MIB, Rig, Server, draw, everywhere, until};
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_metadata::Superblock;
-use server_support::client::Ask;
-use server_support::members::{bits, read, superblock};
-use server_support::{Client, KIB, MIB, Rig, Server, draw, everywhere, until};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

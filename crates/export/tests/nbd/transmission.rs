@@ -1,13 +1,11 @@
 //! Promise: every request is carried out, refused with the right error, or the connection is cut
 //! off; replies may come in any order and be sent in any pieces; limits hold.
 
-mod nbd_support;
-
+use crate::support::{Driver, Reply, SIZE, Script, driver, exports, option_replies, reply, take};
 use lapstrake_export::nbd::wire::{chunk, cmd, cmd_flag};
 use lapstrake_export::nbd::{
     Command, Connection, Errno, Event, Extent, Limits, Outcome, Request, Segment, Violation, Want,
 };
-use nbd_support::{Driver, Reply, SIZE, Script, driver, exports, option_replies, reply, take};
 
 const PERM: u32 = Errno::Perm as u32;
 const INVAL: u32 = Errno::Inval as u32;

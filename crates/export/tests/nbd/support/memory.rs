@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lapstrake_export::nbd::{
-    Command, Connection, Errno, Event, Exports, Extent, Limits, Outcome, Request, Segment, Want,
+    Command, Connection, Event, Exports, Extent, Limits, Outcome, Request, Segment, Want,
 };
 
 /// Unit in which the store notes what is allocated, in bytes.
@@ -147,11 +147,6 @@ impl Driver {
             }
         }
         self.conn.reply(request.id, Outcome::Done);
-    }
-
-    /// Fails a request instead.
-    pub fn fail(&mut self, request: Request, errno: Errno) {
-        self.conn.reply(request.id, Outcome::Error(errno));
     }
 
     /// Step 3, handing up to `count` segments to `send`, which says how many bytes it took.

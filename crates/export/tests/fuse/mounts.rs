@@ -1,17 +1,10 @@
 //! Promise: mounts come and go without harm to what is there, whoever ends them.
 
-mod fuse_support;
-
-use fuse_support::{Setup, has_fuse, is_root, not_run, serve_if_asked};
+use crate::support::{Setup, has_fuse, is_root, not_run};
 use std::{os::unix::fs::FileExt, path::Path, process::Command};
 
 /// A user without rights.
 const NOBODY: u32 = 65534;
-
-#[test]
-fn the_server_of_the_other_tests() {
-    serve_if_asked();
-}
 
 fn is_mounted(file: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");

@@ -1,11 +1,9 @@
 //! Promise: every option gets the reply that the specification asks for, and a handshake that
 //! cannot be answered is cut off.
 
-mod nbd_support;
-
+use crate::support::{Driver, OptionReply, SIZE, Script, all_option_replies, driver};
 use lapstrake_export::nbd::wire::{export_flag as f, info, opt, rep};
 use lapstrake_export::nbd::{Event, Exports, Limits, Violation, Want};
-use nbd_support::{Driver, OptionReply, SIZE, Script, all_option_replies, driver};
 
 const RW: u16 = f::HAS_FLAGS
     | f::SEND_FLUSH

@@ -2,14 +2,12 @@
 //! serve them, while clients come and go; and a stop at any moment leaves an array that is clean and
 //! holds all that was answered.
 
-mod server_support;
-
+use crate::support::client::{Ask, Client};
+use crate::support::load::Load;
+use crate::support::members::superblock;
+use crate::support::{KIB, MIB, Rig, draw, everywhere, start_server, until};
 use lapstrake_geometry::Level;
 use lapstrake_metadata::Superblock;
-use server_support::client::{Ask, Client};
-use server_support::load::Load;
-use server_support::members::superblock;
-use server_support::{KIB, MIB, Rig, draw, everywhere, start_server, until};
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -285,7 +283,7 @@ fn kill_a_server() {
     let rig = Rig::new(Level::Raid5, 3);
     let dir = Arc::new(rig.create());
     let (mut child, socket) = start_server(
-        "a_served_array_is_left_by_a_killed_server_as_active_and_comes_back",
+        "clients::a_served_array_is_left_by_a_killed_server_as_active_and_comes_back",
         "LAPSTRAKE_TEST_SERVED",
         dir.path(),
     );

@@ -1,14 +1,12 @@
 //! Promise: clients that misbehave are answered or cut off, and do no harm to others: a load that
 //! checks all it reads runs beside them, on the same server.
 
-mod server_support;
-
+use crate::support::client::{Ask, Client};
+use crate::support::load::Load;
+use crate::support::{KIB, MIB, Rig, Server, backends, draw, start_server, times_told, until};
 use lapstrake_device::Backend;
 use lapstrake_export::Patience;
 use lapstrake_geometry::Level;
-use server_support::client::{Ask, Client};
-use server_support::load::Load;
-use server_support::{KIB, MIB, Rig, Server, backends, draw, start_server, times_told, until};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -39,8 +37,8 @@ fn beside_a_load(attack: impl Fn(&Server)) {
             attack(&server);
             for load in loads {
                 load.wait_for(GO_ON);
-                let report = load.finish();
-                assert!(report.slowest < SLOWEST, "{report:?}");
+                let slowest = load.finish();
+                assert!(slowest < SLOWEST, "{slowest:?}");
             }
             server.wait_for_clients(0);
             until("the buffers to be given back", || server.detail().memory.buffers_used == 0);
@@ -381,7 +379,8 @@ fn server_of_few_descriptors() {
 #[test]
 fn a_server_out_of_descriptors_waits_for_some() {
     let dir = Rig::new(Level::Raid1, 2).create();
-    let (mut child, socket) = start_server("server_of_few_descriptors", SERVED, dir.path());
+    let (mut child, socket) =
+        start_server("hostile::server_of_few_descriptors", SERVED, dir.path());
     let mut client = Client::unix(socket.as_ref());
     // These wait in the system's queue.
     let flood: Vec<Client> = (0..20).map(|_| Client::raw_unix(socket.as_ref())).collect();

@@ -1,7 +1,5 @@
 //! What the server tests share: arrays of files, served on a Unix and a TCP socket; an NBD client; a
 //! load that checks what it reads; a look at what members hold.
-#![allow(dead_code)] // Each test file uses its own part.
-
 pub mod client;
 pub mod load;
 pub mod members;

@@ -3,8 +3,6 @@
 //!
 //! The process is this test program again, told by its environment to serve ([`serve_if_asked`]).
 
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use lapstrake_export::fuse::Mount;
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_host::{

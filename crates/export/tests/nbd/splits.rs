@@ -1,11 +1,9 @@
 //! Promise: how a client's bytes are cut into pieces changes neither an event nor a byte of output;
 //! and no bytes whatever make the server panic or forget its bounds.
 
-mod nbd_support;
-
+use crate::support::{Driver, Script, driver, exports};
 use lapstrake_export::nbd::wire::{cmd, opt};
 use lapstrake_export::nbd::{Event, Limits, Request, RequestId, Want};
-use nbd_support::{Driver, Script, driver, exports};
 use proptest::prelude::*;
 
 fn transcript<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Vec<u8>) {

@@ -1,15 +1,13 @@
 //! Promise: clients that others wrote find nothing amiss. Each test runs programs against a small
 //! blocking server on a Unix socket; one whose program is not installed says so and passes.
 
-mod nbd_support;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::exports;
+use crate::support::server::Server;
 use lapstrake_export::nbd::Event;
-use nbd_support::exports;
-use nbd_support::server::Server;
 
 /// Runs a program to its end. `None`, said aloud, if it is not installed.
 fn run(program: &str, args: &[&str]) -> Option<Output> {
@@ -152,7 +150,7 @@ fn nbdcopy_copies_there_and_back() {
 #[test]
 fn nbdsh_finds_every_command_and_every_error() {
     let server = server();
-    let script = include_str!("nbd_support/session.py");
+    let script = include_str!("support/session.py");
     let script_file = server.file("session.py");
     std::fs::write(&script_file, script).unwrap();
     let run = format!("SOCKET = {:?}; exec(open({script_file:?}).read())", server.socket());

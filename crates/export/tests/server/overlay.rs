@@ -1,15 +1,13 @@
 //! Promise: an array beneath an overlay is written like any other, and not one byte of its members
 //! changes; the overlay's file alone carries everything over to the next start.
 
-mod server_support;
-
+use crate::support::client::Client;
+use crate::support::load::Load;
+use crate::support::members::{digest, superblock};
+use crate::support::{MIB, Rig, Server, everywhere, start_server, until};
 use lapstrake_device::OverlayError;
 use lapstrake_geometry::Level;
 use lapstrake_host::OpenArrayError;
-use server_support::client::Client;
-use server_support::load::Load;
-use server_support::members::{digest, superblock};
-use server_support::{MIB, Rig, Server, everywhere, start_server, until};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -413,7 +411,8 @@ fn what_a_killed_server_had_flushed_is_in_the_overlay() {
     let first = used(&base);
     let before = digests(&first.members);
     for round in 1..=3u8 {
-        let (mut child, socket) = start_server("server_that_is_killed", SERVED, first.dir.path());
+        let (mut child, socket) =
+            start_server("overlay::server_that_is_killed", SERVED, first.dir.path());
         let mut client = Client::unix(socket.as_ref());
         if round > 1 {
             for nth in 0..64 {

@@ -1,0 +1,8 @@
+//! Arrays served over NBD by the server as a whole, in one program.
+
+mod clients;
+mod faults;
+mod hostile;
+mod overlay;
+mod states;
+mod support;
