@@ -235,7 +235,21 @@ fn prepare_process() -> io::Result<()> {
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    stay_on_this_cpu();
     seccomp::refuse_xstate()
+}
+
+/// Keeps the guest, its kernel and its processes, on one CPU: only one of them ever runs, and each of its system
+/// calls goes from one to the other and back. Across CPUs that takes a quarter more time.
+fn stay_on_this_cpu() {
+    // SAFETY: all-zero is the empty set, and the calls read it and plain numbers. One that is refused changes nothing.
+    unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        if let Ok(cpu) = usize::try_from(libc::sched_getcpu()) {
+            libc::CPU_SET(cpu, &mut cpus);
+            libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus);
+        }
+    }
 }
 
 fn command(options: &Kernel, initramfs: &Path, directory: &Path) -> io::Result<Command> {
