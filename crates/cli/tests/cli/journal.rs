@@ -4,7 +4,7 @@
 
 use crate::client::{Ask, Client};
 use crate::support::md::Md;
-use crate::support::{Lab, pattern};
+use crate::support::{Lab, draw, pattern};
 use lapstrake_kernel_md::{Error, Kernel, WORDS};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -228,7 +228,8 @@ fn write_and_kill(lab: &Lab, answers: usize) -> Pages {
                 continue;
             }
             let stamp = draw(&mut seed);
-            let payload: Vec<u8> = range.clone().flat_map(|page| image(stamp, page)).collect();
+            let payload: Vec<_> = range.clone().map(|page| image(stamp, page)).collect();
+            let payload = payload.concat();
             let (at, len) = ((range.start * PAGE) as u64, payload.len() as u32);
             client.send(Ask::Write, 0, stamp, at, len, &payload).expect("sends");
             busy.insert(stamp, (range, stamp));
@@ -247,14 +248,6 @@ fn write_and_kill(lab: &Lab, answers: usize) -> Pages {
         pages.busy.extend(range.map(|page| (page, image(stamp, page))));
     }
     pages
-}
-
-/// A xorshift generator's next number.
-fn draw(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed >> 3
 }
 
 #[test]

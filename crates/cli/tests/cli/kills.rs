@@ -3,8 +3,8 @@
 //! missing member: as md's, it keeps what was not being written); the kernel agrees.
 
 use crate::client::{Ask, Client, FUA};
-use crate::support::Lab;
 use crate::support::md::Md;
+use crate::support::{Lab, draw};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -160,7 +160,7 @@ impl Ledger {
         let (at, len) = (range.start * SECTOR, (range.end - range.start) * SECTOR);
         let (ask, payload) = match stamp {
             0 => (Ask::WriteZeroes, Vec::new()),
-            _ => (Ask::Write, range.clone().flat_map(|at| sector(at, stamp)).collect()),
+            _ => (Ask::Write, sectors(range.clone().map(|at| (at, stamp)))),
         };
         client.send(ask, flags, self.cookies, at, len as u32, &payload).expect("sends");
         self.busy.insert(self.cookies, (range, Some(stamp)));
@@ -201,24 +201,26 @@ impl Ledger {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        self.stamps.iter().enumerate().flat_map(|(at, stamp)| sector(at as u64, *stamp)).collect()
+        sectors(self.stamps.iter().enumerate().map(|(at, stamp)| (at as u64, *stamp)))
     }
 }
 
-/// A sector of this stamp; zeroes are the stamp 0.
-fn sector(at: u64, stamp: u64) -> Vec<u8> {
-    let word = |nth: u64| match (stamp, nth) {
-        (0, _) => 0,
-        (stamp, 0) => stamp,
-        (stamp, nth) => stamp ^ (at << 6 | nth),
-    };
-    (0..SECTOR / 8).flat_map(|nth| word(nth).to_le_bytes()).collect()
+/// The sectors at these places with these stamps, one after the other.
+fn sectors(stamped: impl Iterator<Item = (u64, u64)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stamped.for_each(|(at, stamp)| bytes.extend_from_slice(&sector(at, stamp)));
+    bytes
 }
 
-/// A xorshift generator's next number.
-fn draw(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed >> 3
+/// A sector of this stamp; zeroes are the stamp 0.
+fn sector(at: u64, stamp: u64) -> [u8; SECTOR as usize] {
+    let mut bytes = [0; SECTOR as usize];
+    if stamp == 0 {
+        return bytes;
+    }
+    for (nth, word) in bytes.chunks_exact_mut(8).enumerate() {
+        let place = if nth == 0 { 0 } else { at << 6 | nth as u64 };
+        word.copy_from_slice(&(stamp ^ place).to_le_bytes());
+    }
+    bytes
 }

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use tempfile::TempDir;
 
 /// How a program ended.
@@ -230,18 +231,31 @@ pub fn not_run(what: &str, why: &str) {
     let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
 }
 
-/// Bytes that differ everywhere and from seed to seed.
+/// Bytes that differ everywhere and from seed to seed: in each sector a number of its own, and a stretch from
+/// anywhere in what is drawn once. Made thus because it is much, in a program that is built plainly.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    static DRAWN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let mut state = 0x5eed;
+        (0..8192).flat_map(|_| draw(&mut state).to_le_bytes()).collect()
+    });
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
+    let mut bytes = vec![0; len];
+    for sector in bytes.chunks_mut(512) {
+        let number = draw(&mut state);
+        let from = number as usize % (DRAWN.len() - sector.len());
+        sector.copy_from_slice(&DRAWN[from..from + sector.len()]);
+        let head = sector.len().min(8);
+        sector[..head].copy_from_slice(&number.to_le_bytes()[..head]);
     }
-    bytes.truncate(len);
     bytes
+}
+
+/// A xorshift generator's next number.
+pub fn draw(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed >> 3
 }
 
 pub fn exists(path: impl AsRef<Path>) -> bool {
