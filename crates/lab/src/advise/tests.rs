@@ -98,7 +98,7 @@ fn windows_are_as_large_as_what_is_wished_needs() {
 
 #[test]
 fn a_question_is_answered_the_same_way_twice_and_keeps_to_the_wishes() {
-    let mut question = question(&["hitachi-80x3", "seagate-250-x510"], "backup");
+    let mut question = question(&["hitachi-80x3"], "backup");
     question.wishes.capacity = Some(100 << 30);
     let advice = advise(&question, &|_, _| {}).unwrap();
     assert_eq!(advise(&question, &|_, _| {}).unwrap(), advice);
@@ -146,7 +146,7 @@ fn the_order_of_disks_changes_nothing_and_the_disk_that_is_missed_most_is_lost()
         assert!(share < 1.0, "{share} of {:?}", mirror.speeds);
         advice.tried.iter().map(told).collect::<Vec<_>>()
     };
-    let (slow, fast) = ("ssd-sata-1tb@60", "ssd-nvme-1tb@80");
+    let (slow, fast) = ("hdd-4tb@60", "ssd-sata-1tb@80");
     assert_eq!(answer(&[slow, fast]), answer(&[fast, slow]));
 }
 
@@ -192,30 +192,6 @@ fn what_is_small_is_rebuilt_in_a_finite_time() {
 }
 
 #[test]
-fn a_hot_spare_is_filled_at_its_own_pace() {
-    let question = question(&["ssd-sata-1tb", "ssd-nvme-1tb", "hdd-4tb"], "backup");
-    let advice = advise(&question, &|_, _| {}).unwrap();
-    let spare = question.disks.iter().position(|disk| disk.is_rotational);
-    let (disks, tried) = (&question.disks, &advice.tried);
-    let mirrors = |spare: Option<usize>| {
-        let fits = move |one: &&Tried| {
-            let candidate = &one.candidate;
-            let is_fast = candidate
-                .disks()
-                .iter()
-                .all(|disk| Some(*disk) == spare || !disks[*disk].is_rotational);
-            candidate.arrays[0].level == Some(Level::Raid1) && candidate.spare == spare && is_fast
-        };
-        tried.iter().find(fits).unwrap()
-    };
-    let (plain, spared) = (mirrors(None), mirrors(spare));
-    // A terabyte at 500 MB/s, and at the 180 MB/s that the hard disk does at best.
-    let (ssd, hdd) = (plain.longest_rebuild().unwrap(), spared.longest_rebuild().unwrap());
-    assert!(ssd < 0.7 && hdd > 1.3, "{ssd} h, {hdd} h");
-    assert!(spared.rebuild_hours.values().all(|hours| *hours > 1.3), "{:?}", spared.rebuild_hours);
-}
-
-#[test]
 fn where_nothing_is_safe_enough_the_safest_is_near() {
     for capacity in [None, Some(3 << 40)] {
         let mut question = question(&["hdd-4tbx3"], "backup");
@@ -248,10 +224,28 @@ fn a_bitmap_goes_only_where_it_may_and_what_that_buys_is_told() {
 }
 
 #[test]
-fn what_a_hot_spare_buys_is_told() {
+fn a_hot_spare_is_filled_at_its_own_pace_and_what_it_buys_is_told() {
     let mut question = question(&["ssd-sata-1tbx2", "hdd-4tb"], "database");
     question.wishes.sectors_may_go = true;
     let advice = advise(&question, &|_, _| {}).unwrap();
+    let spare = question.disks.iter().position(|disk| disk.is_rotational);
+    let (disks, tried) = (&question.disks, &advice.tried);
+    let mirrors = |spare: Option<usize>| {
+        let fits = move |one: &&Tried| {
+            let candidate = &one.candidate;
+            let is_fast = candidate
+                .disks()
+                .iter()
+                .all(|disk| Some(*disk) == spare || !disks[*disk].is_rotational);
+            candidate.arrays[0].level == Some(Level::Raid1) && candidate.spare == spare && is_fast
+        };
+        tried.iter().find(fits).unwrap()
+    };
+    let (plain, spared) = (mirrors(None), mirrors(spare));
+    // A terabyte at 500 MB/s, and at the 180 MB/s that the hard disk does at best.
+    let (ssd, hdd) = (plain.longest_rebuild().unwrap(), spared.longest_rebuild().unwrap());
+    assert!(ssd < 0.7 && hdd > 1.3, "{ssd} h, {hdd} h");
+    assert!(spared.rebuild_hours.values().all(|hours| *hours > 1.3), "{:?}", spared.rebuild_hours);
     let pick = &advice.tried[advice.choice.pick.unwrap()];
     assert!(pick.candidate.spare.is_some(), "{pick:?}");
     let told = text(&question, &advice);
