@@ -25,7 +25,7 @@ struct Made {
 }
 
 fn cases() -> Vec<Case> {
-    let lines = include_str!("vectors/sizes.txt").lines();
+    let lines = include_str!("../vectors/sizes.txt").lines();
     lines.filter(|line| line.starts_with("version=")).map(read_case).collect()
 }
 

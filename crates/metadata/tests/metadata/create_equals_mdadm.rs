@@ -277,7 +277,7 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
 
 #[test]
 fn every_request_gives_mdadms_bytes() {
-    let text = include_str!("vectors/create.jsonl");
+    let text = include_str!("../vectors/create.jsonl");
     let mut outcomes = BTreeMap::<&str, usize>::new();
     let mut failures = vec![];
     for line in text.lines() {

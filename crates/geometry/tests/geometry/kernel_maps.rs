@@ -25,7 +25,7 @@ struct Trace {
 }
 
 fn traces() -> Vec<Trace> {
-    let text = include_str!("vectors/maps.txt");
+    let text = include_str!("../vectors/maps.txt");
     let arrays = text.split("\n\n").map(|block| block.trim_start_matches('#'));
     arrays.filter(|block| block.starts_with("level=")).map(read_trace).collect()
 }
