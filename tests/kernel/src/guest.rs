@@ -245,8 +245,9 @@ fn stay_on_this_cpu() {
     // SAFETY: all-zero is the empty set, and the calls read it and plain numbers. One that is refused changes nothing.
     unsafe {
         let mut cpus: libc::cpu_set_t = std::mem::zeroed();
-        if let Ok(cpu) = usize::try_from(libc::sched_getcpu()) {
-            libc::CPU_SET(cpu, &mut cpus);
+        let cpu = libc::sched_getcpu();
+        if (0..libc::CPU_SETSIZE).contains(&cpu) {
+            libc::CPU_SET(cpu as usize, &mut cpus);
             libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus);
         }
     }
