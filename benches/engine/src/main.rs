@@ -19,7 +19,6 @@ use world::{Disks, World};
 
 const DEPTH: u32 = 32;
 const BLOCK: u64 = 8;
-const MEMBER_SECTORS: u64 = (128 << 20) / 512;
 
 /// What is measured, and what it must reach.
 struct Row {
@@ -60,10 +59,12 @@ impl Row {
 struct Plan {
     rounds: usize,
     time: Duration,
+    /// Of memory for each member.
+    member: Sectors,
     quick: bool,
 }
 
-fn config(level: Level, disks: u16, chunk_kib: u64) -> Config {
+fn config(plan: &Plan, level: Level, disks: u16, chunk_kib: u64) -> Config {
     let layout = match level {
         Level::Raid0 => Layout::from_md(level, 1),
         Level::Raid10 => Layout::from_md(level, 0x102),
@@ -75,8 +76,8 @@ fn config(level: Level, disks: u16, chunk_kib: u64) -> Config {
         layout: layout.expect("a layout of the level"),
         chunk: Sectors(if level == Level::Raid1 { 0 } else { chunk_kib * 2 }),
         raid_disks: disks,
-        component: Sectors(MEMBER_SECTORS),
-        member_sizes: vec![Sectors(MEMBER_SECTORS); usize::from(disks)],
+        component: plan.member,
+        member_sizes: vec![plan.member; usize::from(disks)],
     }
 }
 
@@ -173,7 +174,7 @@ fn repeat(
 }
 
 fn random_rows(plan: &Plan, rows: &mut Vec<Row>) {
-    let raid6 = Disks::new(&config(Level::Raid6, 10, 128));
+    let raid6 = Disks::new(&config(plan, Level::Raid6, 10, 128));
     let time = plan.time;
     let whole = (0, 1);
     rows.push(repeat(plan, "raid6 8+2 c128K, 4K random write, 1 core", "k/s", Some(86.0), || {
@@ -207,7 +208,7 @@ fn random_rows(plan: &Plan, rows: &mut Vec<Row>) {
     for (level, disks) in
         [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid10, 4)]
     {
-        let array = Disks::new(&config(level, disks, 128));
+        let array = Disks::new(&config(plan, level, disks, 128));
         for write in [true, false] {
             let what = if write { "write" } else { "read" };
             let name = format!("{level} of {disks}, 4K random {what}, 1 core");
@@ -220,9 +221,9 @@ fn random_rows(plan: &Plan, rows: &mut Vec<Row>) {
 
 /// The rows beside the kernel's md are missing where that does not run: then the reason is returned.
 fn sequential_rows(plan: &Plan, rows: &mut Vec<Row>) -> Result<(), lapstrake_kernel_md::Error> {
-    let mut kernel = Kernel::boot();
+    let mut kernel = Kernel::boot(plan.quick);
     for (level, disks, data) in [(Level::Raid5, 4, 3u64), (Level::Raid6, 6, 4)] {
-        let array = Disks::new(&config(level, disks, 512));
+        let array = Disks::new(&config(plan, level, disks, 512));
         let stripe = data * 1024;
         let (mut ours, mut theirs, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
         let (mut straight, mut made) = (0.0, 0.0);
@@ -265,6 +266,7 @@ fn main() -> ExitCode {
     let plan = Plan {
         rounds: if quick { 1 } else { 5 },
         time: Duration::from_millis(if quick { 200 } else { 1000 }),
+        member: Sectors(if quick { 16 << 11 } else { 128 << 11 }),
         quick,
     };
     println!("parity kernels: {}", lapstrake_parity::kernels().name());
