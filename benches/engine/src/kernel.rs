@@ -9,7 +9,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Boots it.
+    /// Boots it, with small disks for a look.
     pub fn boot(quick: bool) -> Result<Self, Error> {
         let (memory, disk) = if quick { (640, 32) } else { (2048, 192) };
         let mut guest = Boot::new().memory_mib(memory).boot()?;

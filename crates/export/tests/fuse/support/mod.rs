@@ -22,8 +22,8 @@ const SERVE: &str = "LAPSTRAKE_TEST_SERVE";
 const READ_ONLY: &str = "LAPSTRAKE_TEST_READ_ONLY";
 const WORD: &str = "served:";
 
-/// What a test program must have as a test of this very name.
-pub const SERVER_TEST: &str = "the_server_of_the_other_tests";
+/// The test of this program that serves.
+const SERVER_TEST: &str = "the_server_of_the_other_tests";
 
 /// Says why something was not tested, past the harness, which keeps the output of tests that pass.
 pub fn not_run(why: &str) {

@@ -1,7 +1,6 @@
 //! What the NBD tests share: a client's words as bytes, a server's words taken apart, and a driver
 //! over memory that follows the loop of `lapstrake_export::nbd` to the letter.
 
-// Each test file uses its own part of this.
 pub mod memory;
 pub mod server;
 
