@@ -14,7 +14,7 @@ use crate::{
     lead::{CLIENTS_MAX, Lead, mending::check_speed},
     logs::{self, Replayed},
     memory::{Memory, Sizes},
-    message::{Address, Answer, Command, Deleted, Done, Greeter, Message, Parcel, Peer},
+    message::{Address, Answer, Command, Deleted, Greeter, Message, Parcel, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
     status::{Counters, Detail, Log},
@@ -467,7 +467,7 @@ impl Handle {
         self.peers[0].send(Message::Welcome(client));
     }
 
-    /// For requests of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
+    /// For reads of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
     /// as one with a client, and without other clients does them alone.
     #[must_use]
     pub fn outsider(&self) -> Outsider {
@@ -528,48 +528,31 @@ pub struct Outsider {
 }
 
 impl Outsider {
-    /// Sends a request, in bytes; `done` is called on a shard's thread.
+    /// Reads `len` bytes at `offset`, both multiples of 512. The answer comes to the receiver, which an array that has
+    /// stopped closes.
     ///
     /// # Panics
     /// If it is not of whole sectors.
     ///
     /// # Safety
-    /// `memory` is page-aligned, as long as the request, valid and unused until `done`.
-    pub unsafe fn request(&self, what: Outside, offset: u64, len: u64, done: Done) {
-        let placeholder = Buf { id: BufId(0), offset: 0 };
-        let (kind, memory) = match what {
-            Outside::Read(start) => (RequestKind::Read(placeholder), Some(Address(start))),
-            Outside::Write(start, fua) => (
-                RequestKind::Write { buf: placeholder, fua, followed: false },
-                Some(Address(start)),
-            ),
-            Outside::Flush => (RequestKind::Flush, None),
-            Outside::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),
-        };
+    /// `to` is page-aligned, as long as the request, valid and unused until the answer.
+    #[must_use]
+    pub unsafe fn read(
+        &self,
+        to: *mut u8,
+        offset: u64,
+        len: u64,
+    ) -> Receiver<Result<(), RequestError>> {
         assert!(
             offset.is_multiple_of(512) && len.is_multiple_of(512),
             "{len} bytes at {offset}: not whole sectors"
         );
-        let parcel = Parcel { kind, memory, sector: offset / 512, len: len / 512 };
-        self.peers[0].send(Message::External { parcel, done });
-    }
-
-    /// Sends a request and waits for its end.
-    ///
-    /// # Errors
-    /// The array's; [`RequestError::Io`] too if it has stopped.
-    ///
-    /// # Safety
-    /// As [`Outsider::request`].
-    pub unsafe fn call(&self, what: Outside, offset: u64, len: u64) -> Result<(), RequestError> {
-        let (sender, receiver) = mpsc::channel();
-        let done = Box::new(move |result| {
-            // The receiver waits below.
-            let _ = sender.send(result);
-        });
-        // SAFETY: passed on to the caller.
-        unsafe { self.request(what, offset, len, done) };
-        receiver.recv().unwrap_or(Err(RequestError::Io))
+        let (sender, answer) = mpsc::channel();
+        let kind = RequestKind::Read(Buf { id: BufId(0), offset: 0 });
+        let parcel =
+            Parcel { kind, memory: Some(Address(to)), sector: offset / 512, len: len / 512 };
+        self.peers[0].send(Message::External { parcel, answer: sender });
+        answer
     }
 }
 
@@ -577,24 +560,6 @@ impl Drop for Outsider {
     fn drop(&mut self) {
         self.peers[0].send(Message::Outsider { comes: false });
     }
-}
-
-/// A request from outside the shards.
-#[derive(Clone, Copy, Debug)]
-pub enum Outside {
-    /// Fill this memory.
-    Read(*mut u8),
-    /// Write it; with true, durably.
-    Write(*mut u8, bool),
-    /// Make durable what was answered.
-    Flush,
-    /// Reads as zeros afterwards.
-    WriteZeroes {
-        /// Durable before the answer.
-        fua: bool,
-        /// Space may be given back.
-        unmap: bool,
-    },
 }
 
 /// Tells the kernel that memory allocations of this thread, and of those that it starts, must not wait

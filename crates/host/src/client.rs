@@ -64,6 +64,15 @@ impl Context<'_> {
         self.core.alloc_for(self.client, bytes)
     }
 
+    /// Names memory of the client's own, for requests.
+    ///
+    /// # Safety
+    /// It is page-aligned. Until [`Context::free`] it is valid, for as many bytes as the longest request that names
+    /// it has, and nobody else uses it while such a request is on its way.
+    pub unsafe fn lend(&mut self, start: *mut u8) -> Memory {
+        self.core.lend_for(self.client, start)
+    }
+
     /// Gives memory back, after the last use of it.
     pub fn free(&mut self, memory: Memory) {
         self.core.free(self.client, memory);
@@ -113,6 +122,15 @@ impl Context<'_> {
     pub unsafe fn send(&mut self, tag: u32, fd: RawFd, iov: &[IoVec]) {
         // SAFETY: passed on to the caller.
         unsafe { self.core.client_op(self.client, tag, Op::Send { fd, iov }) };
+    }
+
+    /// Waits until a descriptor is readable or hung up.
+    ///
+    /// # Safety
+    /// It stays open until the operation has ended.
+    pub unsafe fn poll(&mut self, tag: u32, fd: RawFd) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.core.client_op(self.client, tag, Op::PollIn { fd }) };
     }
 
     /// Tells the operator what became of a client: "`what`: `detail`". If that has just been told of another,

@@ -11,7 +11,7 @@
 use crate::{
     client::Memory as ClientMemory,
     memory::{Memory, Shelf},
-    message::{Address, Done, Message, Parcel, Peer},
+    message::{Address, Message, Parcel, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
     status::{Counters, Log, MemberWork},
 };
@@ -25,7 +25,7 @@ use slab::Slab;
 use std::{
     collections::VecDeque,
     os::fd::RawFd,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering, mpsc::Sender},
     time::Instant,
 };
 
@@ -33,7 +33,7 @@ use std::{
 enum Origin {
     Client(usize, u64),
     Peer(usize, usize),
-    External(Done),
+    External(Sender<Result<(), RequestError>>),
 }
 
 struct Pending {
@@ -278,6 +278,12 @@ impl Core {
         None
     }
 
+    pub(crate) fn lend_for(&mut self, client: usize, start: *mut u8) -> ClientMemory {
+        let id = self.memory.lend(start);
+        self.clients[client].memory.push(id);
+        ClientMemory { buf: Buf { id, offset: 0 }, start }
+    }
+
     pub(crate) fn free(&mut self, client: usize, memory: ClientMemory) {
         let (id, shelf) = (memory.buf.id, self.memory.shelf_of(memory.buf.id));
         let state = &mut self.clients[client];
@@ -370,8 +376,8 @@ impl Core {
         self.freed = true;
     }
 
-    pub(crate) fn external(&mut self, parcel: Parcel, done: Done) {
-        self.route(Origin::External(done), parcel);
+    pub(crate) fn external(&mut self, parcel: Parcel, answer: Sender<Result<(), RequestError>>) {
+        self.route(Origin::External(answer), parcel);
     }
 
     /// Work that another shard's client asked for and that is dealt to this one.
@@ -522,7 +528,10 @@ impl Core {
         }
         match pending.from {
             Origin::Client(client, id) => self.replies.push_back((client, id, pending.result)),
-            Origin::External(done) => done(pending.result),
+            Origin::External(answer) => {
+                // Who has lost interest in it need not be told.
+                let _ = answer.send(pending.result);
+            }
             Origin::Peer(shard, key) => {
                 self.late.push((shard, key, pending.result));
             }

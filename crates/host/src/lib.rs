@@ -34,9 +34,7 @@ mod status;
 mod window;
 pub mod words;
 
-pub use array::{
-    Array, Handle, Options, Outside, Outsider, Part, Parts, StartError, flush_others_last,
-};
+pub use array::{Array, Handle, Options, Outsider, Part, Parts, StartError, flush_others_last};
 pub use bare::BareError;
 pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};
@@ -45,7 +43,7 @@ pub use join::{Join, join};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
-pub use message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Done, Greeter, Settings};
+pub use message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Greeter, Settings};
 pub use open::{
     GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe, probe_around,
 };

@@ -21,9 +21,6 @@ use std::{
 /// Makes the session of a client that connected.
 pub type Greeter = Box<dyn Fn(OwnedFd) -> Box<dyn Client> + Send>;
 
-/// Called when a request from outside the shards has ended.
-pub type Done = Box<dyn FnOnce(Result<(), RequestError>) + Send>;
-
 /// An address that crosses threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address(pub *mut u8);
@@ -46,7 +43,7 @@ pub(crate) enum Message {
     /// The end of what [`Message::Request`] asked.
     Reply { key: usize, result: Result<(), RequestError> },
     /// A request from a thread that is no shard.
-    External { parcel: Parcel, done: Done },
+    External { parcel: Parcel, answer: Sender<Result<(), RequestError>> },
     /// To the lead.
     Notice { notice: Notice },
     /// From the lead.

@@ -9,7 +9,7 @@ use crate::{
     words,
 };
 use lapstrake_device::Completion;
-use lapstrake_engine::{RequestError, Time};
+use lapstrake_engine::Time;
 use slab::Slab;
 use std::{
     sync::mpsc::{Receiver, TryRecvError},
@@ -186,8 +186,9 @@ impl Runner {
         match (message, &mut self.lead) {
             (Message::Request { from, key, parcel }, _) => core.take_over(from, key, parcel),
             (Message::Reply { key, result }, _) => core.peer_replied(key, result),
-            (Message::External { done, .. }, _) if self.leaving => done(Err(RequestError::Io)),
-            (Message::External { parcel, done }, _) => core.external(parcel, done),
+            // Its receiver hears that nothing will come.
+            (Message::External { .. }, _) if self.leaving => {}
+            (Message::External { parcel, answer }, _) => core.external(parcel, answer),
             (Message::Order(order), _) => {
                 let now = core.now();
                 core.engine.handle_order(now, &order);

@@ -11,7 +11,7 @@ use lapstrake_device::MemberSpec;
 use lapstrake_export::{NbdSession, nbd};
 use lapstrake_geometry::{Geometry, Slot};
 use lapstrake_host::create::{NewArray, NewBitmap, prepare};
-use lapstrake_host::{Array, Log, OpenRequest, Opened, Options, Outside};
+use lapstrake_host::{Array, Log, OpenRequest, Opened, Options};
 use lapstrake_metadata::assemble::{Reason, Verdict};
 
 use crate::Failure;
@@ -165,9 +165,9 @@ impl Ours {
             let (offset, len) = (cut.start * SECTOR, (cut.end - cut.start) * SECTOR);
             let memory = pages.as_mut_ptr().cast::<u8>();
             // SAFETY: the memory is page-aligned, at least as long as the array, and nothing
-            // else touches it until the call returns, which is after the array has done with it.
-            unsafe { array.call(Outside::Read(memory), offset, len) }
-                .map_err(|error| format!("read of {len} at {offset}: {error}"))?;
+            // else touches it until the answer is received.
+            let answer = unsafe { array.read(memory, offset, len) };
+            answer.recv()?.map_err(|error| format!("read of {len} at {offset}: {error}"))?;
             let end = bytes.len() + len as usize;
             for page in &pages[..(len as usize).div_ceil(PAGE)] {
                 bytes.extend_from_slice(&page.0);

@@ -2,11 +2,11 @@
 //!
 //! Invariant: a block's memory is not freed before the request into it has ended.
 
-use lapstrake_host::{Array, Outside, Outsider, RequestError};
+use lapstrake_host::{Array, Outsider, RequestError};
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::Receiver;
 
 /// Bytes of a request; large enough that a request touches every member of most arrays.
 const BLOCK: usize = 1 << 20;
@@ -110,27 +110,9 @@ impl Reader {
         let whole = self.end.next_multiple_of(self.unit) - offset;
         let len = whole.min(BLOCK as u64);
         // SAFETY: the block is long enough; it is kept until the answer.
-        let answer = unsafe { self.request(block.0, offset, len) };
+        let answer = unsafe { self.array.read(block.0, offset, len) };
         self.next += len;
         self.pending.push_back(Pending { block, offset, len: len as usize, answer });
-    }
-
-    /// # Safety
-    /// There are `len` bytes at `to`, which is aligned as requests want it, until the answer comes.
-    unsafe fn request(
-        &self,
-        to: *mut u8,
-        offset: u64,
-        len: u64,
-    ) -> Receiver<Result<(), RequestError>> {
-        let (sender, answer) = mpsc::channel();
-        let done = Box::new(move |result| {
-            // The receiver waits in `next`, `read_in_units` or `drop`.
-            let _ = sender.send(result);
-        });
-        // SAFETY: as promised.
-        unsafe { self.array.request(Outside::Read(to), offset, len, done) };
-        answer
     }
 
     /// Of a piece that could not be read, all units that can be, with zeros for the others if they are left out;
@@ -142,7 +124,7 @@ impl Reader {
             let to = unsafe { block.0.add(at) };
             let from = offset + at as u64;
             // SAFETY: the answer is waited for.
-            let answer = unsafe { self.request(to, from, self.unit) };
+            let answer = unsafe { self.array.read(to, from, self.unit) };
             let Err(error) = answer.recv().unwrap_or(Err(RequestError::Io)) else { continue };
             let Some(skipped) = &mut self.skipped else {
                 self.failed = Some((from.max(self.start), error));

@@ -10,13 +10,137 @@
 //! ([`lock_all`]); and where the system allows, the kernel is told not to let us wait
 //! ([`lapstrake_host::flush_others_last`]).
 
-use std::{hint::black_box, io};
+use lapstrake_device::{BufId, Pool};
+use std::{
+    hint::black_box,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Heap that a thread may need for requests in flight, in bytes: what describes a request takes
 /// less than 1 KiB, and the kernel sends some hundreds at a time.
 const HEAP_BYTES: usize = 1 << 20;
 /// Small enough to come from the heap, not from a mapping of its own that a free gives back.
 const PIECE_BYTES: usize = 16 << 10;
+
+/// Memory for transfers in flight, in bytes: what keeps a few of the longest going, and some hundreds of small
+/// ones.
+const POOL_BYTES: usize = 16 << 20;
+
+/// Memory for the requests of a mount, of which the shard takes, and which it or the thread that sends long answers
+/// gives back.
+pub(super) struct Memory {
+    state: Mutex<State>,
+    /// Counts when what the shard lacked was given back.
+    freed: OwnedFd,
+}
+
+struct State {
+    pool: Pool,
+    is_short: bool,
+}
+
+impl Memory {
+    /// # Errors
+    /// The system refuses it.
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        let state = Mutex::new(State { pool: Pool::new(POOL_BYTES, true)?, is_short: false });
+        // SAFETY: makes a descriptor, or none.
+        let freed = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if freed < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it is new, and nobody else's.
+        Ok(Arc::new(Self { state, freed: unsafe { OwnedFd::from_raw_fd(freed) } }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock; if it did, the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory of whole pages. If there is none [`Memory::freed`] is readable when some was given back.
+    pub(super) fn alloc(self: &Arc<Self>, bytes: usize) -> Option<Run> {
+        let mut state = self.lock();
+        let id = state.pool.alloc(bytes);
+        state.is_short |= id.is_none();
+        let id = id?;
+        let start = state.pool.ptr(id);
+        drop(state);
+        Some(Run { id, start, memory: self.clone() })
+    }
+
+    pub(super) fn freed(&self) -> RawFd {
+        self.freed.as_raw_fd()
+    }
+
+    /// Before memory is asked for again.
+    pub(super) fn forget_freed(&self) {
+        let mut count = [0; 8];
+        // SAFETY: reads eight bytes at most; an answer is not needed.
+        unsafe { libc::read(self.freed.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+/// Page-aligned memory, which is given back when this is dropped.
+pub(super) struct Run {
+    id: BufId,
+    start: *mut u8,
+    memory: Arc<Memory>,
+}
+
+// SAFETY: the memory is this run's alone until it is dropped; the pool outlives it (`memory`).
+unsafe impl Send for Run {}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Run").field(&self.id).finish()
+    }
+}
+
+impl Run {
+    pub(super) fn len(&self) -> usize {
+        self.id.bytes()
+    }
+
+    /// Byte `at`.
+    pub(super) fn at(&self, at: usize) -> *mut u8 {
+        assert!(at < self.len());
+        // SAFETY: within the run.
+        unsafe { self.start.add(at) }
+    }
+
+    /// The bytes, while nobody else uses them.
+    ///
+    /// # Safety
+    /// No request that names them is on its way.
+    pub(super) unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: the run's own, touched when the pool was made.
+        unsafe { std::slice::from_raw_parts(self.start, self.len()) }
+    }
+
+    /// As [`Run::bytes`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len()) }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let mut state = self.memory.lock();
+        state.pool.free(self.id);
+        if std::mem::take(&mut state.is_short) {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: writes eight bytes; it counts far less than would overflow.
+            unsafe { libc::write(self.memory.freed.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+}
 
 /// Makes the calling thread's heap as large as it will need to be.
 pub(super) fn warm_heap() {

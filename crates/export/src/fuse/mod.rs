@@ -10,31 +10,44 @@
 //! - Any offset and length will do: parts of the members' blocks are read, merged and written, in
 //!   turn with all other writes through the mount ([`Guard`](lapstrake_host::Guard)). Other clients that write to other
 //!   bytes of the same block at the same time are not waited for, as on any disk.
-//! - One thread takes requests from the kernel and hands them to the array; the shards answer,
-//!   another thread sends the long answers. (More threads to take requests gain nothing: a shard
-//!   is the busiest.) Memory for what is in flight is there before the first request.
+//! - A shard takes requests from the kernel and answers them; a thread of its own sends the long answers. Memory
+//!   for what is in flight is there before the first request.
 
 mod file;
 mod memory;
+mod session;
 mod transfer;
+mod wire;
 
 use file::ArrayFile;
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use lapstrake_host::{Handle, Log, flush_others_last};
+use fuser::{
+    Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL,
+    SessionUnmounter,
+};
+use lapstrake_host::{Handle, Log};
 use memory::lock_all;
+use session::FuseSession;
 use std::{
     ffi::CString,
     fs, io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{MetadataExt, OpenOptionsExt},
+    os::{
+        fd::AsFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{MetadataExt, OpenOptionsExt},
+        },
     },
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     time::Duration,
 };
 use thiserror::Error;
-use transfer::Device;
+
+/// Longest read or write of the kernel, as agreed with it, in bytes.
+const TRANSFER_MAX: usize = 1 << 20;
+/// Requests that the kernel sends without waiting for the answers of earlier ones. What it sends
+/// beyond our memory stays in its queue.
+const BACKGROUND_MAX: u16 = 256;
 
 /// After an unmount the kernel ends the session at once, unless somebody has the file open.
 const END_WAIT: Duration = Duration::from_secs(5);
@@ -165,22 +178,24 @@ impl Mount {
     ) -> Result<Self, FuseError> {
         let point = Arc::new(MountPoint::prepare(file)?);
         let refused = |what| move |source| FuseError::System { what, source };
-        let device = Device::new(handle.outsider(), bytes, block.into())
-            .map_err(refused("memory for FUSE requests"))?;
         let path = point.path.clone();
         let users = Arc::new(Users::default());
-        let served = ArrayFile::new(Arc::new(device), read_only, users.clone());
-        let session = Session::new(served, &path, &config(read_only));
+        let session = Session::new(Terms, &path, &config(read_only));
         let mut session =
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
+        let device = session.as_fd().try_clone_to_owned().map_err(refused("a descriptor"))?;
+        let served = ArrayFile::new(bytes, read_only, users.clone());
+        let (gone, going) = mpsc::channel();
+        let served = FuseSession::new(device, served, block.into(), log.clone(), gone)
+            .map_err(refused("what FUSE requests need"))?;
+        handle.welcome(Box::new(served));
         let end = Arc::new(End::default());
-        let (ending, covered, words) = (end.clone(), point.clone(), log.clone());
+        let (ending, covered) = (end.clone(), point.clone());
         let run = move || {
-            flush_others_last();
-            if let Err(error) = session.run() {
-                words.say(&format!("{}: the FUSE session failed: {error}", covered.path.display()));
-            }
+            // Nothing is ever sent: it ends with the one who could.
+            let _ = going.recv();
+            drop(session);
             covered.remove();
             ending.happen();
         };
@@ -248,6 +263,22 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // After `unmount` there is nothing left to do.
         let _ = self.unmounter.unmount();
+    }
+}
+
+/// What is agreed with the kernel at the start.
+struct Terms;
+
+impl Filesystem for Terms {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let refused = || io::Error::other("the kernel's FUSE is too old");
+        config.set_max_write(TRANSFER_MAX as u32).map_err(|_| refused())?;
+        config.set_max_background(BACKGROUND_MAX).map_err(|_| refused())?;
+        for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP] {
+            // An older kernel serves one direct request at a time, or no shared mapping.
+            let _ = config.add_capabilities(wanted);
+        }
+        Ok(())
     }
 }
 

@@ -1,302 +1,23 @@
 //! Requests of the mount on their way through the array.
 //!
-//! A [`Transfer`] is a list of steps, each one request to the array; the next is sent from where
-//! the last one ended, on a shard's thread, so no thread of the mount waits for a member.
-//!
-//! Invariants:
-//! - memory is taken, and its lack waited for, only on the mount's threads and before the first
-//!   step; steps allocate nothing from the pool and so never wait for each other;
-//! - a transfer's memory and its turn are given back when it is dropped, answered or not, thus also
-//!   when the array has stopped and drops what it was sent.
+//! A [`Transfer`] is a list of steps, each one request to the array; the next is sent when the last
+//! one has ended. Its memory is taken before the first, so that transfers never wait for each other but for
+//! their turn.
 
-use super::memory::warm_heap;
-use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
-use lapstrake_device::{BufId, Pool};
-use lapstrake_host::{Guard, Outside, Outsider, RequestError, flush_others_last};
-use std::{
-    io,
-    ops::Range,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        mpsc::{self, Sender},
-    },
-};
+use super::memory::Run;
+use super::wire::Body;
+use lapstrake_host::Memory;
+use std::ops::Range;
 
 /// Memory of a request starts at a multiple of this.
-const PAGE: usize = 4096;
-/// Longest read or write of the kernel, as agreed with it, in bytes.
-pub(super) const TRANSFER_MAX: usize = 1 << 20;
-/// Memory for transfers in flight, in bytes: what keeps a few of the longest going on every
-/// shard, and some hundreds of small ones.
-const POOL_BYTES: usize = 16 << 20;
-/// An answer with this many bytes and more is sent by a thread of its own, so that the shard can
-/// fetch the next meanwhile: the copy into the reader's memory takes about as long as the fetch.
-const LONG: usize = 64 << 10;
+pub(super) const PAGE: usize = 4096;
 /// Longest run that is zeroed in one step, so that zeroing a whole array stays a bounded work at
 /// any time.
 const ZEROES_MAX: u64 = 64 << 20;
 
-/// The array as the mount's threads see it.
-pub(super) struct Device {
-    array: Outsider,
-    /// Size of the array, a multiple of `block`.
-    pub(super) bytes: u64,
-    /// The members' unit, 512 or more: requests to the array start at and are multiples of it.
-    block: u64,
-    state: Mutex<State>,
-    freed: Condvar,
-    /// To the thread that sends long answers.
-    long: Sender<Box<Transfer>>,
-}
-
-struct State {
-    pool: Pool,
-    /// The array orders overlapping writes by itself, but not the read, merge and write of a block
-    /// that is written in part: nothing may change the block in between.
-    guard: Guard<Box<Transfer>>,
-    /// Threads that wait for memory.
-    hungry: u32,
-}
-
-impl Device {
-    /// # Errors
-    /// Memory for transfers is refused.
-    pub(super) fn new(array: Outsider, bytes: u64, block: u64) -> io::Result<Self> {
-        let pool = Pool::new(POOL_BYTES, true)?;
-        let state = Mutex::new(State { pool, guard: Guard::default(), hungry: 0 });
-        let (long, answers) = mpsc::channel::<Box<Transfer>>();
-        let send = move || {
-            flush_others_last();
-            warm_heap();
-            answers.into_iter().for_each(|transfer| transfer.answer(Ok(())));
-        };
-        std::thread::Builder::new().name("fuse-answers".into()).spawn(send)?;
-        // A request of nothing, to meet the shard's thread.
-        let (met, meeting) = mpsc::channel();
-        let warm = Box::new(move |_| {
-            warm_heap();
-            // The receiver waits below.
-            let _ = met.send(());
-        });
-        // SAFETY: a flush names no memory.
-        unsafe { array.request(Outside::Flush, 0, 0, warm) };
-        // Without an answer the array has stopped; requests will say so.
-        let _ = meeting.recv();
-        Ok(Self { array, bytes, block, state, freed: Condvar::new(), long })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock; if it did, the state would still be whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads `len` bytes at `offset`; what lies beyond the end is left out.
-    pub(super) fn read(self: &Arc<Self>, offset: u64, len: u32, reply: ReplyData) {
-        let end = offset.saturating_add(u64::from(len)).min(self.bytes);
-        if offset >= end {
-            return reply.data(&[]);
-        }
-        let around = around(offset..end, self.block);
-        let skip = (offset - around.start) as usize;
-        let len = (end - offset) as usize;
-        let size = (around.end - around.start) as usize;
-        let transfer = Transfer {
-            hold: Hold::take(self, size),
-            steps: vec![Step::Read { offset: around.start, len: size }],
-            answer: Some(Answer::Data(reply, skip..skip + len)),
-        };
-        Box::new(transfer).go();
-    }
-
-    /// Writes; what lies beyond the end is left out. With `fua` it is stable when answered.
-    pub(super) fn write(self: &Arc<Self>, offset: u64, data: &[u8], fua: bool, reply: ReplyWrite) {
-        let end = offset.saturating_add(data.len() as u64).min(self.bytes);
-        if offset >= end {
-            return if data.is_empty() { reply.written(0) } else { reply.error(Errno::ENOSPC) };
-        }
-        let data = &data[..(end - offset) as usize];
-        let around = around(offset..end, self.block);
-        let size = (around.end - around.start) as usize;
-        let skip = (offset - around.start) as usize;
-        let mut steps = vec![Step::Write { offset: around.start, at: 0, len: size, fua }];
-        let edges = edges(offset..end, self.block);
-        steps.extend(edges.map(|edge| edge.fetch(&around)));
-        let scratch = if steps.len() > 1 { self.page() } else { 0 };
-        let hold = Hold::take(self, size.next_multiple_of(PAGE) + scratch);
-        hold.copy_in(skip, data);
-        let answer = Some(Answer::Written(reply, data.len() as u32));
-        self.in_turn(around, Transfer { hold, steps, answer });
-    }
-
-    /// Makes `range`, which lies within the array, read as zeroes; `unmap` lets the members give
-    /// its space back.
-    pub(super) fn zero(self: &Arc<Self>, range: Range<u64>, unmap: bool, reply: ReplyEmpty) {
-        let around = around(range.clone(), self.block);
-        let inside = range.start.next_multiple_of(self.block)..range.end / self.block * self.block;
-        let mut hold = Hold::empty(self);
-        // The last step comes first.
-        let mut steps = Vec::new();
-        let mut at = inside.end;
-        while at > inside.start {
-            let start = at.saturating_sub(ZEROES_MAX).max(inside.start);
-            steps.push(Step::Zeroes { offset: start, len: at - start, unmap });
-            at = start;
-        }
-        let edges: Vec<Edge> = edges(range.clone(), self.block).collect();
-        if !edges.is_empty() {
-            // A page for each edge's block, one to fetch into.
-            let page = self.page();
-            hold = Hold::take(self, 3 * page);
-            hold.clear();
-            let mut blocks: Vec<u64> = edges.iter().map(|edge| edge.block).collect();
-            blocks.dedup();
-            for (index, &offset) in blocks.iter().enumerate() {
-                let at = index * page;
-                steps.push(Step::Write { offset, at, len: self.block as usize, fua: false });
-                let of_block = edges.iter().filter(|edge| edge.block == offset);
-                steps.extend(of_block.map(|edge| edge.fetch_to(at)));
-            }
-        }
-        self.in_turn(around, Transfer { hold, steps, answer: Some(Answer::Empty(reply)) });
-    }
-
-    /// Makes durable what was answered.
-    pub(super) fn flush(self: &Arc<Self>, reply: ReplyEmpty) {
-        let (hold, steps) = (Hold::empty(self), vec![Step::Flush]);
-        Box::new(Transfer { hold, steps, answer: Some(Answer::Empty(reply)) }).go();
-    }
-
-    /// Memory that a block takes, bytes.
-    fn page(&self) -> usize {
-        PAGE.max(self.block as usize)
-    }
-
-    fn in_turn(&self, range: Range<u64>, mut transfer: Transfer) {
-        transfer.hold.turn = Some(range.start);
-        let ready = self.lock().guard.claim(range, Box::new(transfer));
-        if let Some(transfer) = ready {
-            transfer.go();
-        }
-    }
-}
-
-/// The whole blocks that hold a range.
-fn around(range: Range<u64>, block: u64) -> Range<u64> {
-    range.start / block * block..range.end.next_multiple_of(block)
-}
-
-/// Part of a block that a change leaves as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Edge {
-    block: u64,
-    keep: Range<usize>,
-}
-
-impl Edge {
-    /// Fetches it to its place in memory that holds `whole` from its start.
-    fn fetch(&self, whole: &Range<u64>) -> Step {
-        self.fetch_to((self.block - whole.start) as usize)
-    }
-
-    /// Fetches it to its place in the block's image at byte `to` of the memory.
-    fn fetch_to(&self, to: usize) -> Step {
-        Step::Fetch { block: self.block, keep: self.keep.clone(), to }
-    }
-}
-
-/// What a change of `range` leaves of the first and the last block.
-fn edges(range: Range<u64>, block: u64) -> impl Iterator<Item = Edge> {
-    let part = |at: u64| (at % block) as usize;
-    let head = Edge { block: range.start / block * block, keep: 0..part(range.start) };
-    let tail_keep = if part(range.end) == 0 { 0..0 } else { part(range.end)..block as usize };
-    let tail = Edge { block: range.end / block * block, keep: tail_keep };
-    [head, tail].into_iter().filter(|edge| !edge.keep.is_empty())
-}
-
-/// Memory and turn of a transfer.
-struct Hold {
-    device: Arc<Device>,
-    memory: Option<(BufId, *mut u8)>,
-    /// Start of the range whose turn is held (or waited for: it is not dropped while it waits).
-    turn: Option<u64>,
-}
-
-// SAFETY: the memory is this hold's alone until it is dropped; the pool outlives it (`device`).
-unsafe impl Send for Hold {}
-
-impl Hold {
-    fn empty(device: &Arc<Device>) -> Self {
-        Self { device: device.clone(), memory: None, turn: None }
-    }
-
-    /// Takes memory, waiting until there is enough.
-    fn take(device: &Arc<Device>, len: usize) -> Self {
-        let mut state = device.lock();
-        let run = loop {
-            match state.pool.alloc(len) {
-                Some(run) => break run,
-                None => {
-                    state.hungry += 1;
-                    state = device.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    state.hungry -= 1;
-                }
-            }
-        };
-        let start = state.pool.ptr(run);
-        drop(state);
-        Self { device: device.clone(), memory: Some((run, start)), turn: None }
-    }
-
-    fn len(&self) -> usize {
-        self.memory.map_or(0, |(run, _)| run.bytes())
-    }
-
-    /// Byte `at` of the memory.
-    fn at(&self, at: usize) -> *mut u8 {
-        let Some((run, start)) = self.memory else { panic!("a transfer of bytes has memory") };
-        assert!(at < run.bytes());
-        // SAFETY: within the run.
-        unsafe { start.add(at) }
-    }
-
-    fn copy_in(&self, at: usize, data: &[u8]) {
-        assert!(at + data.len() <= self.len());
-        // SAFETY: within the memory, which nobody else uses yet.
-        unsafe { self.at(at).copy_from_nonoverlapping(data.as_ptr(), data.len()) };
-    }
-
-    fn clear(&self) {
-        // SAFETY: as in `copy_in`.
-        unsafe { self.at(0).write_bytes(0, self.len()) };
-    }
-
-    /// Where a block is fetched to before it is merged: the memory's last page.
-    fn scratch(&self) -> usize {
-        self.len() - self.device.page()
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let mut state = self.device.lock();
-        if let Some((run, _)) = self.memory.take() {
-            state.pool.free(run);
-        }
-        let ready = self.turn.map(|start| state.guard.release(start)).unwrap_or_default();
-        let hungry = state.hungry > 0;
-        drop(state);
-        if hungry {
-            self.device.freed.notify_all();
-        }
-        for transfer in ready {
-            transfer.go();
-        }
-    }
-}
-
 /// One request to the array.
-#[derive(Debug)]
-enum Step {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
     /// Into the memory's start.
     Read { offset: u64, len: usize },
     /// From byte `at` of the memory.
@@ -304,102 +25,121 @@ enum Step {
     /// Read a block and copy `keep` of it into its image at byte `to` of the memory.
     Fetch { block: u64, keep: Range<usize>, to: usize },
     /// Without memory.
-    Zeroes { offset: u64, len: u64, unmap: bool },
+    Zeroes { range: Range<u64>, unmap: bool },
     /// Of the whole array.
     Flush,
 }
 
-enum Answer {
-    /// With these bytes of the memory.
-    Data(ReplyData, Range<usize>),
-    /// With this count.
-    Written(ReplyWrite, u32),
-    Empty(ReplyEmpty),
+/// What to say at the end.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// These bytes of the memory.
+    Data(Range<usize>),
+    Body(Body),
 }
 
 /// See the module.
-struct Transfer {
-    hold: Hold,
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub unique: u64,
+    pub memory: Option<Run>,
+    /// Start of the range whose turn is held.
+    pub turn: Option<u64>,
     /// The next step is the last of the list.
-    steps: Vec<Step>,
-    /// None once it was given; a reply that is dropped says EIO by itself.
-    answer: Option<Answer>,
+    pub steps: Vec<Step>,
+    /// On its way, with the memory that it names.
+    pub step: Option<Step>,
+    pub lent: Option<Memory>,
+    pub answer: Answer,
 }
 
 impl Transfer {
-    /// Sends the next step, or answers.
-    fn go(mut self: Box<Self>) {
-        let Some(step) = self.steps.pop() else { return self.succeed() };
-        let (what, offset, len) = match step {
-            Step::Read { offset, len } => (Outside::Read(self.hold.at(0)), offset, len as u64),
-            Step::Write { offset, at, len, fua } => {
-                (Outside::Write(self.hold.at(at), fua), offset, len as u64)
-            }
-            Step::Fetch { block, .. } => {
-                (Outside::Read(self.hold.at(self.hold.scratch())), block, self.hold.device.block)
-            }
-            Step::Zeroes { offset, len, unmap } => {
-                (Outside::WriteZeroes { fua: false, unmap }, offset, len)
-            }
-            Step::Flush => (Outside::Flush, 0, 0),
-        };
-        let device = self.hold.device.clone();
-        let done = Box::new(move |result| self.ended(&step, result));
-        // SAFETY: the memory is the hold's, page-aligned as are the places in it, and stays with
-        // this transfer, which `done` owns.
-        unsafe { device.array.request(what, offset, len, done) };
+    pub(super) fn new(unique: u64, memory: Option<Run>, steps: Vec<Step>, answer: Answer) -> Self {
+        Self { unique, memory, turn: None, steps, step: None, lent: None, answer }
     }
 
-    fn ended(self: Box<Self>, step: &Step, result: Result<(), RequestError>) {
-        if result.is_err() {
-            return self.answer(result);
+    /// The next step, which is then on its way.
+    pub(super) fn next(&mut self) -> Option<Step> {
+        let mut step = self.steps.pop()?;
+        if let Step::Zeroes { range, unmap } = &mut step {
+            let end = range.end.min(range.start + ZEROES_MAX);
+            if end < range.end {
+                self.steps.push(Step::Zeroes { range: end..range.end, unmap: *unmap });
+            }
+            range.end = end;
         }
-        if let Step::Fetch { keep, to, .. } = step {
-            let (from, to) = (self.hold.scratch() + keep.start, to + keep.start);
-            // SAFETY: a block fits into the scratch page, the image lies before it, and the array
-            // has done with both.
-            unsafe { self.hold.at(to).copy_from_nonoverlapping(self.hold.at(from), keep.len()) };
-        }
-        self.go();
+        self.step = Some(step.clone());
+        Some(step)
     }
 
-    fn succeed(self: Box<Self>) {
-        match &self.answer {
-            Some(Answer::Data(_, range)) if range.len() >= LONG => {
-                let long = self.hold.device.long.clone();
-                // Its receiver runs as long as there is a sender.
-                let _ = long.send(self);
-            }
-            _ => self.answer(Ok(())),
-        }
+    /// Byte `at` of the memory.
+    pub(super) fn at(&self, at: usize) -> *mut u8 {
+        self.memory.as_ref().expect("a transfer of bytes has memory").at(at)
     }
 
-    fn answer(mut self, result: Result<(), RequestError>) {
-        let Some(answer) = self.answer.take() else { return };
-        match (answer, result.map_err(errno)) {
-            (Answer::Data(reply, range), Ok(())) => {
-                // SAFETY: within the memory, which the array has filled and done with.
-                let data =
-                    unsafe { std::slice::from_raw_parts(self.hold.at(range.start), range.len()) };
-                reply.data(data);
-            }
-            (Answer::Written(reply, count), Ok(())) => reply.written(count),
-            (Answer::Empty(reply), Ok(())) => reply.ok(),
-            (Answer::Data(reply, _), Err(errno)) => reply.error(errno),
-            (Answer::Written(reply, _), Err(errno)) => reply.error(errno),
-            (Answer::Empty(reply), Err(errno)) => reply.error(errno),
-        }
+    /// Where a block is fetched to before it is merged: the memory's last `page` bytes.
+    pub(super) fn scratch(&self, page: usize) -> *mut u8 {
+        self.at(self.memory.as_ref().map_or(0, Run::len) - page)
     }
 }
 
-/// The array's errors as a file's.
-fn errno(error: RequestError) -> Errno {
-    match error {
-        RequestError::Io => Errno::EIO,
-        RequestError::NoSpace => Errno::ENOSPC,
-        RequestError::ReadOnly => Errno::EROFS,
-        RequestError::OutOfRange | RequestError::Misaligned => Errno::EINVAL,
+/// The whole blocks that hold a range.
+pub(super) fn around(range: Range<u64>, block: u64) -> Range<u64> {
+    range.start / block * block..range.end.next_multiple_of(block)
+}
+
+/// Part of a block that a change leaves as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Edge {
+    pub block: u64,
+    keep: Range<usize>,
+}
+
+impl Edge {
+    /// Fetches it to its place in the block's image at byte `to` of the memory.
+    pub(super) fn fetch_to(&self, to: usize) -> Step {
+        Step::Fetch { block: self.block, keep: self.keep.clone(), to }
     }
+}
+
+/// What a change of `range` leaves of the first and the last block.
+pub(super) fn edges(range: Range<u64>, block: u64) -> impl Iterator<Item = Edge> {
+    let part = |at: u64| (at % block) as usize;
+    let head = Edge { block: range.start / block * block, keep: 0..part(range.start) };
+    let tail_keep = if part(range.end) == 0 { 0..0 } else { part(range.end)..block as usize };
+    let tail = Edge { block: range.end / block * block, keep: tail_keep };
+    [head, tail].into_iter().filter(|edge| !edge.keep.is_empty())
+}
+
+/// A write of `range` from memory that holds the blocks around it: what it does not cover of them is fetched first.
+pub(super) fn write(range: Range<u64>, block: u64, fua: bool) -> Vec<Step> {
+    let around = around(range.clone(), block);
+    let len = (around.end - around.start) as usize;
+    let mut steps = vec![Step::Write { offset: around.start, at: 0, len, fua }];
+    steps.extend(
+        edges(range, block).map(|edge| edge.fetch_to((edge.block - around.start) as usize)),
+    );
+    steps
+}
+
+/// Makes `range` read as zeroes. Blocks that it covers in part are written from memory of zeroes, `page` bytes
+/// for each.
+pub(super) fn zero(range: Range<u64>, block: u64, page: usize, unmap: bool) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let inside = range.start.next_multiple_of(block)..range.end / block * block;
+    if inside.start < inside.end {
+        steps.push(Step::Zeroes { range: inside, unmap });
+    }
+    let edges: Vec<Edge> = edges(range, block).collect();
+    let mut blocks: Vec<u64> = edges.iter().map(|edge| edge.block).collect();
+    blocks.dedup();
+    for (index, offset) in blocks.into_iter().enumerate() {
+        let at = index * page;
+        steps.push(Step::Write { offset, at, len: block as usize, fua: false });
+        let of_block = edges.iter().filter(|edge| edge.block == offset);
+        steps.extend(of_block.map(|edge| edge.fetch_to(at)));
+    }
+    steps
 }
 
 #[cfg(test)]
@@ -424,5 +164,19 @@ mod tests {
         assert_eq!(around(511..513, 512), 0..1024);
         assert_eq!(around(512..1024, 512), 512..1024);
         assert_eq!(around(512..1024, 4096), 0..4096);
+    }
+
+    #[test]
+    fn a_long_range_is_zeroed_in_bounded_steps() {
+        let end = 2 * ZEROES_MAX + 512;
+        let steps = zero(0..end, 512, PAGE, true);
+        let mut transfer = Transfer::new(1, None, steps, Answer::Body(Body::empty()));
+        let mut at = 0;
+        while let Some(step) = transfer.next() {
+            let Step::Zeroes { range, unmap: true } = step else { panic!("{step:?}") };
+            assert!(range.start == at && range.end - range.start <= ZEROES_MAX, "{range:?}");
+            at = range.end;
+        }
+        assert_eq!(at, end);
     }
 }

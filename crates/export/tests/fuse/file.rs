@@ -137,6 +137,38 @@ fn writers_of_neighbouring_bytes_lose_nothing() {
     }
 }
 
+/// Requests of a MiB find memory for fifteen at a time; the others wait, and so do small ones among them.
+#[test]
+fn more_long_requests_than_there_is_memory_for_are_all_answered() {
+    const WRITERS: usize = 40;
+    const LEN: usize = 1 << 20;
+    if !has_fuse() {
+        return;
+    }
+    let member_bytes = 20 << 20;
+    let served = Setup { member_bytes, ..Setup::default() }.serve();
+    let files: Vec<File> = (0..WRITERS).map(|_| served.open()).collect();
+    std::thread::scope(|scope| {
+        for (index, file) in files.iter().enumerate() {
+            scope.spawn(move || {
+                let (start, fill) = ((index * LEN) as u64, vec![index as u8 + 1; LEN]);
+                for turn in 0..8 {
+                    file.write_all_at(&fill, start).expect("writes");
+                    file.write_all_at(&[turn], start + 700).expect("writes");
+                    let mut read = vec![0; LEN];
+                    file.read_exact_at(&mut read, start).expect("reads");
+                    assert_eq!(
+                        std::mem::replace(&mut read[700], fill[700]),
+                        turn,
+                        "writer {index}"
+                    );
+                    assert!(read == fill, "writer {index}, turn {turn}");
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn zeroed_ranges_read_as_zeroes_and_their_neighbours_stay() {
     if !has_fuse() {

@@ -1,0 +1,292 @@
+//! FUSE's messages: what of `linux/fuse.h` a single file needs.
+//!
+//! A message has a header and a body; integers are in the machine's order. A write's data follow its body.
+
+/// Bytes of a request before a write's data: its header, then its body.
+pub(super) const HEAD: usize = IN_HEADER + WRITE_BODY;
+const IN_HEADER: usize = 40;
+const WRITE_BODY: usize = 40;
+/// The longest body that is read here, setattr's.
+const BODY_MAX: usize = 88;
+/// Of an answer.
+const OUT_HEADER: usize = 16;
+/// The longest answer that is no data.
+const ANSWER_MAX: usize = 104;
+
+/// What the kernel asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Its name, for the answer.
+    pub unique: u64,
+    pub call: Call,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    GetAttr,
+    SetAttr {
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+    },
+    Open,
+    Release,
+    Read {
+        offset: u64,
+        len: u32,
+    },
+    /// Of the data that follow.
+    Write {
+        offset: u64,
+        len: u32,
+        /// The file's flags, as of open(2).
+        flags: u32,
+    },
+    Flush,
+    Fallocate {
+        offset: u64,
+        len: u64,
+        mode: i32,
+    },
+    StatFs,
+    /// The kernel forgets something, and wants no answer.
+    Forget,
+    Destroy,
+    /// Anything else.
+    Other,
+}
+
+/// Reads a request: `head` is its first [`HEAD`] bytes at most, `rest` what came after them.
+/// None if it is cut short.
+pub(super) fn parse(head: &[u8], rest: &[u8]) -> Option<Request> {
+    let (header, body) = head.split_at_checked(IN_HEADER)?;
+    let header = Fields(header);
+    let mut whole = [0; BODY_MAX];
+    let rest_used = rest.len().min(BODY_MAX - WRITE_BODY);
+    whole[..body.len()].copy_from_slice(body);
+    whole[body.len()..][..rest_used].copy_from_slice(&rest[..rest_used]);
+    let body = Fields(&whole[..body.len() + rest_used]);
+    let call = match header.u32(4)? {
+        2 | 42 => Call::Forget,
+        3 => Call::GetAttr,
+        4 => {
+            let valid = body.u32(0)?;
+            let (mode, uid, gid, size) =
+                (body.u32(68)?, body.u32(76)?, body.u32(80)?, body.u64(16)?);
+            Call::SetAttr {
+                mode: (valid & 1 != 0).then_some(mode),
+                uid: (valid & 2 != 0).then_some(uid),
+                gid: (valid & 4 != 0).then_some(gid),
+                size: (valid & 8 != 0).then_some(size),
+            }
+        }
+        14 => Call::Open,
+        15 => Call::Read { offset: body.u64(8)?, len: body.u32(16)? },
+        16 => {
+            let len = body.u32(16)?;
+            if len as usize != rest.len() {
+                return None;
+            }
+            Call::Write { offset: body.u64(8)?, len, flags: body.u32(32)? }
+        }
+        17 => Call::StatFs,
+        18 => Call::Release,
+        20 => Call::Flush,
+        38 => Call::Destroy,
+        43 => {
+            Call::Fallocate { offset: body.u64(8)?, len: body.u64(16)?, mode: body.u32(24)? as i32 }
+        }
+        _ => Call::Other,
+    };
+    Some(Request { unique: header.u64(8)?, call })
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn u32(&self, at: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(*self.0.get(at..)?.first_chunk()?))
+    }
+
+    fn u64(&self, at: usize) -> Option<u64> {
+        Some(u64::from_ne_bytes(*self.0.get(at..)?.first_chunk()?))
+    }
+}
+
+/// An answer's header, for `len` bytes that follow it, or an `errno`.
+pub(super) fn out_header(unique: u64, len: usize, errno: i32) -> [u8; OUT_HEADER] {
+    let mut header = [0; OUT_HEADER];
+    header[..4].copy_from_slice(&((OUT_HEADER + len) as u32).to_ne_bytes());
+    header[4..8].copy_from_slice(&(-errno).to_ne_bytes());
+    header[8..].copy_from_slice(&unique.to_ne_bytes());
+    header
+}
+
+/// An answer's body as it grows.
+#[derive(Debug)]
+pub(super) struct Body {
+    bytes: [u8; ANSWER_MAX],
+    len: usize,
+}
+
+/// What stat(2) tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attributes {
+    /// Seconds for which the kernel may believe it.
+    pub valid: u64,
+    pub inode: u64,
+    pub bytes: u64,
+    /// Of 512 bytes.
+    pub blocks: u64,
+    /// Nanoseconds since 1970.
+    pub accessed: u64,
+    /// The same, of contents and attributes.
+    pub changed: u64,
+    /// With the file's kind.
+    pub mode: u32,
+    pub owner: (u32, u32),
+    /// What it is best read and written in, bytes.
+    pub block: u32,
+}
+
+impl Body {
+    pub(super) fn empty() -> Self {
+        Self { bytes: [0; ANSWER_MAX], len: 0 }
+    }
+
+    pub(super) fn attributes(of: &Attributes) -> Self {
+        let split = |ns: u64| (ns / 1_000_000_000, (ns % 1_000_000_000) as u32);
+        let ((accessed, accessed_ns), (changed, changed_ns)) =
+            (split(of.accessed), split(of.changed));
+        let (links, device, padding) = (1, 0, 0);
+        Self::empty()
+            .words(&[of.valid, 0, of.inode, of.bytes, of.blocks, accessed, changed, changed])
+            .halves(&[accessed_ns, changed_ns, changed_ns, of.mode, links])
+            .halves(&[of.owner.0, of.owner.1, device, of.block, padding])
+    }
+
+    /// With the flags `FOPEN_*`.
+    pub(super) fn opened(flags: u32) -> Self {
+        Self::empty().words(&[0]).halves(&[flags, 0])
+    }
+
+    pub(super) fn written(bytes: u32) -> Self {
+        Self::empty().halves(&[bytes, 0])
+    }
+
+    /// A full file system of so many blocks with one file.
+    pub(super) fn statfs(blocks: u64, block: u32) -> Self {
+        let (free, files, name_max) = (0, 1, 255);
+        let body = Self::empty().words(&[blocks, free, free, files, free]);
+        body.halves(&[block, name_max, block]).halves(&[0; 7])
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn words(self, words: &[u64]) -> Self {
+        words.iter().fold(self, |body, word| body.with(&word.to_ne_bytes()))
+    }
+
+    fn halves(self, halves: &[u32]) -> Self {
+        halves.iter().fold(self, |body, half| body.with(&half.to_ne_bytes()))
+    }
+
+    fn with(mut self, bytes: &[u8]) -> Self {
+        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request as the kernel lays it out.
+    fn message(opcode: u32, body: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((IN_HEADER as u32 + body.len() as u32).to_ne_bytes());
+        bytes.extend(opcode.to_ne_bytes());
+        bytes.extend(77u64.to_ne_bytes());
+        bytes.extend([0; 24]);
+        bytes.extend(body);
+        bytes
+    }
+
+    fn parsed(bytes: &[u8]) -> Option<Request> {
+        let (head, rest) = bytes.split_at(bytes.len().min(HEAD));
+        parse(head, rest)
+    }
+
+    #[test]
+    fn a_write_is_read_with_the_place_of_its_data() {
+        let mut body = vec![0; WRITE_BODY];
+        body[8..16].copy_from_slice(&4096u64.to_ne_bytes());
+        body[16..20].copy_from_slice(&3u32.to_ne_bytes());
+        body[32..36].copy_from_slice(&0o10000u32.to_ne_bytes());
+        body.extend(b"abc");
+        let whole = message(16, &body);
+        let call = Call::Write { offset: 4096, len: 3, flags: 0o10000 };
+        assert_eq!(parsed(&whole), Some(Request { unique: 77, call }));
+        assert_eq!(parsed(&whole[..whole.len() - 1]), None, "of its data one byte is missing");
+    }
+
+    #[test]
+    fn attributes_are_changed_where_the_request_says_so_only() {
+        let mut body = vec![0xff; BODY_MAX];
+        body[..4].copy_from_slice(&9u32.to_ne_bytes());
+        body[16..24].copy_from_slice(&512u64.to_ne_bytes());
+        body[68..72].copy_from_slice(&0o600u32.to_ne_bytes());
+        let call = Call::SetAttr { mode: Some(0o600), uid: None, gid: None, size: Some(512) };
+        assert_eq!(parsed(&message(4, &body)), Some(Request { unique: 77, call }));
+    }
+
+    #[test]
+    fn a_request_that_is_cut_short_is_none() {
+        for opcode in [4, 15, 16, 43] {
+            for len in 0..16 {
+                assert_eq!(parsed(&message(opcode, &vec![0; len])), None, "{opcode} with {len}");
+            }
+        }
+        for len in 0..IN_HEADER {
+            assert_eq!(parsed(&vec![3; len]), None);
+        }
+    }
+
+    #[test]
+    fn answers_have_the_kernels_lengths() {
+        let attributes = Attributes {
+            valid: 1,
+            inode: 1,
+            bytes: 1 << 20,
+            blocks: 2048,
+            accessed: 1_500_000_000,
+            changed: 2_000_000_007,
+            mode: 0o100600,
+            owner: (3, 4),
+            block: 4096,
+        };
+        let body = Body::attributes(&attributes);
+        assert_eq!(body.bytes().len(), 104);
+        let fields = Fields(body.bytes());
+        assert_eq!(
+            (fields.u64(24), fields.u64(40), fields.u32(64)),
+            (Some(1 << 20), Some(1), Some(500_000_000))
+        );
+        assert_eq!((fields.u64(48), fields.u32(68), fields.u32(72)), (Some(2), Some(7), Some(7)));
+        assert_eq!(
+            (fields.u32(76), fields.u32(80), fields.u32(84)),
+            (Some(0o100600), Some(1), Some(3))
+        );
+        assert_eq!(Body::opened(1).bytes().len(), 16);
+        assert_eq!(Body::written(1).bytes().len(), 8);
+        assert_eq!(Body::statfs(1, 512).bytes().len(), 80);
+        assert_eq!(
+            out_header(5, 8, 0),
+            *[&24u32.to_ne_bytes()[..], &[0; 4], &5u64.to_ne_bytes()].concat()
+        );
+    }
+}
