@@ -17,7 +17,7 @@ const USAGE: &str = "\
 usage: cargo xtask CHORE
   accuracy CASES                 predict the arrays of published figures (CSV files), beside them
   check-imports                  hold the crates' imports against the allowed arrows
-  check-nostd                    build the pure crates without the standard library
+  check-nostd                    compile the pure crates without the standard library
   fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
   mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice
   bench [--quick] [PACKAGE]...   run the packages of benches/ (all); --quick: seconds, no gates";

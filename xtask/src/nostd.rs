@@ -1,6 +1,6 @@
-//! Proves that the pure crates touch no file, thread, clock or socket: they build without `std`.
+//! Proves that the pure crates touch no file, thread, clock or socket: they compile without `std`.
 //!
-//! The better proof builds them for a bare-metal target that has no `std` at all. Where its
+//! The better proof compiles them for a bare-metal target that has no `std` at all. Where its
 //! library cannot be had (no rustup, no network), a static library for the host stands in that brings
 //! its own panic handler and allocator: were `std` linked in, its panic handler would be a second
 //! one, which the compiler refuses.
@@ -37,10 +37,10 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 }
 "#;
 
-/// Builds the pure crates without `std` and says how.
+/// Compiles the pure crates without `std` and says how.
 ///
 /// # Errors
-/// If one of them does not build.
+/// If one of them does not compile.
 pub fn check() -> Result<(), Error> {
     let mut is_proven = false;
     for target in BARE_TARGETS {
@@ -49,8 +49,8 @@ pub fn check() -> Result<(), Error> {
             continue;
         }
         let packages = PURE.map(|name| format!("--package=lapstrake-{name}"));
-        run(cargo().args(["build", "--quiet", "--target", target]).args(packages))?;
-        println!("check-nostd: {} build for {target}", PURE.join(", "));
+        run(cargo().args(["check", "--quiet", "--target", target]).args(packages))?;
+        println!("check-nostd: {} compile for {target}", PURE.join(", "));
         is_proven = true;
     }
     if !is_proven {

@@ -14,7 +14,7 @@ use super::memory::{Memory, Run, warm_heap};
 use super::transfer::{self, Answer, PAGE, Step, Transfer};
 use super::wire::{Body, Call, HEAD, Request, out_header, parse};
 use super::{BACKGROUND_MAX, TRANSFER_MAX};
-use lapstrake_host::{Client, Context, Guard, Kind, Log, RequestError, flush_others_last};
+use lapstrake_host::{Client, Context, Guard, IoVec, Kind, Log, RequestError, flush_others_last};
 use slab::Slab;
 use std::{
     convert::Infallible,
@@ -54,31 +54,31 @@ impl Device {
     fn receive(&self, head: &mut [u8; HEAD], room: &mut Run) -> io::Result<usize> {
         // SAFETY: the room is nobody's yet.
         let room = unsafe { room.bytes_mut() };
-        let iov = [
-            libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: head.len() },
-            libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() },
-        ];
+        let iov =
+            [IoVec::new(head.as_mut_ptr(), head.len()), IoVec::new(room.as_mut_ptr(), room.len())];
         // SAFETY: both are valid for their lengths through the call.
-        let count = unsafe { libc::readv(self.0.as_raw_fd(), iov.as_ptr(), 2) };
+        let count = unsafe { libc::readv(self.0.as_raw_fd(), iov.as_ptr().cast(), 2) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    fn answer(&self, unique: u64, body: &[u8]) {
-        self.send(&out_header(unique, body.len(), 0), body);
+    fn answer(&self, unique: u64, mut body: Body) {
+        self.send(body.to(unique), &[]);
+    }
+
+    fn give(&self, unique: u64, data: &[u8]) {
+        self.send(&out_header(unique, data.len(), 0), data);
     }
 
     fn refuse(&self, unique: u64, errno: i32) {
         self.send(&out_header(unique, 0, errno), &[]);
     }
 
-    fn send(&self, header: &[u8], body: &[u8]) {
-        let run = |bytes: &[u8]| libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        };
-        let iov = [run(header), run(body)];
-        // SAFETY: both are valid for their lengths through the call. That who asked is gone is no failure.
-        unsafe { libc::writev(self.0.as_raw_fd(), iov.as_ptr(), 2) };
+    /// That who asked is gone is no failure.
+    fn send(&self, start: &[u8], rest: &[u8]) {
+        let run = |bytes: &[u8]| IoVec::new(bytes.as_ptr().cast_mut(), bytes.len());
+        let iov = [run(start), run(rest)];
+        // SAFETY: both are valid for their lengths through the call, which does not write to them.
+        unsafe { libc::writev(self.0.as_raw_fd(), iov.as_ptr().cast(), 2) };
     }
 }
 
@@ -127,7 +127,7 @@ impl FuseSession {
             warm_heap();
             for Data { unique, memory, range } in answers {
                 // SAFETY: the array has filled the memory and done with it.
-                sender.answer(unique, &unsafe { memory.bytes() }[range]);
+                sender.give(unique, &unsafe { memory.bytes() }[range]);
             }
         };
         std::thread::Builder::new().name("fuse-answers".into()).spawn(send)?;
@@ -234,21 +234,21 @@ impl FuseSession {
     fn begin(&mut self, cx: &mut Context<'_>, Request { unique, call }: Request) -> bool {
         let device = &self.device;
         match call {
-            Call::GetAttr => device.answer(unique, self.file.attributes().bytes()),
+            Call::GetAttr => device.answer(unique, self.file.attributes()),
             Call::SetAttr { mode, uid, gid, size } => {
                 if self.file.keeps(mode, uid, gid, size) {
-                    device.answer(unique, self.file.attributes().bytes());
+                    device.answer(unique, self.file.attributes());
                 } else {
                     device.refuse(unique, libc::EPERM);
                 }
             }
-            Call::Open => device.answer(unique, self.file.open().bytes()),
+            Call::Open => device.answer(unique, self.file.open()),
             Call::Release => {
                 self.file.release();
-                device.answer(unique, &[]);
+                device.answer(unique, Body::empty());
             }
-            Call::StatFs => device.answer(unique, self.file.statfs().bytes()),
-            Call::Destroy => device.answer(unique, &[]),
+            Call::StatFs => device.answer(unique, self.file.statfs()),
+            Call::Destroy => device.answer(unique, Body::empty()),
             Call::Forget => {}
             // The kernel remembers it and does not ask again: extended attributes, flush at close, access.
             Call::Other => device.refuse(unique, libc::ENOSYS),
@@ -272,7 +272,7 @@ impl FuseSession {
         let len = u64::from(len).min(TRANSFER_MAX as u64);
         let end = offset.saturating_add(len).min(self.file.bytes);
         if offset >= end {
-            self.device.answer(unique, &[]);
+            self.device.answer(unique, Body::empty());
             return true;
         }
         let around = transfer::around(offset..end, self.block);
@@ -301,7 +301,7 @@ impl FuseSession {
             return true;
         }
         if offset >= end {
-            self.device.answer(unique, Body::written(0).bytes());
+            self.device.answer(unique, Body::written(0));
             return true;
         }
         let around = transfer::around(offset..end, self.block);
@@ -347,7 +347,7 @@ impl FuseSession {
     ) -> bool {
         let (end, unmap) = match self.file.allocation(offset, len, mode) {
             Allocation::Done => {
-                self.device.answer(unique, &[]);
+                self.device.answer(unique, Body::empty());
                 return true;
             }
             Allocation::Refused(errno) => {
@@ -429,7 +429,7 @@ impl FuseSession {
         let Transfer { unique, memory, turn, answer, .. } = self.transfers.remove(key);
         match (answer, result, memory) {
             (_, Err(error), _) => self.device.refuse(unique, errno(error)),
-            (Answer::Body(body), Ok(()), _) => self.device.answer(unique, body.bytes()),
+            (Answer::Body(body), Ok(()), _) => self.device.answer(unique, body),
             (Answer::Data(range), Ok(()), Some(memory)) if range.len() >= LONG => {
                 // Its receiver runs as long as there is a sender.
                 let _ = self.long.send(Data { unique, memory, range });
@@ -437,7 +437,7 @@ impl FuseSession {
             (Answer::Data(range), Ok(()), memory) => {
                 let memory = memory.expect("a read has memory");
                 // SAFETY: the array has filled it and done with it.
-                self.device.answer(unique, &unsafe { memory.bytes() }[range]);
+                self.device.give(unique, &unsafe { memory.bytes() }[range]);
             }
         }
         for key in turn.map(|start| self.guard.release(start)).unwrap_or_default() {

@@ -11,7 +11,7 @@ const BODY_MAX: usize = 88;
 /// Of an answer.
 const OUT_HEADER: usize = 16;
 /// The longest answer that is no data.
-const ANSWER_MAX: usize = 104;
+const ANSWER_MAX: usize = OUT_HEADER + 104;
 
 /// What the kernel asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub(super) fn out_header(unique: u64, len: usize, errno: i32) -> [u8; OUT_HEADER
     header
 }
 
-/// An answer's body as it grows.
+/// An answer that is no data, as it grows; its header is put before it at the end.
 #[derive(Debug)]
 pub(super) struct Body {
     bytes: [u8; ANSWER_MAX],
@@ -152,7 +152,7 @@ pub(super) struct Attributes {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { bytes: [0; ANSWER_MAX], len: 0 }
+        Self { bytes: [0; ANSWER_MAX], len: OUT_HEADER }
     }
 
     pub(super) fn attributes(of: &Attributes) -> Self {
@@ -182,7 +182,10 @@ impl Body {
         body.halves(&[block, name_max, block]).halves(&[0; 7])
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// The whole answer to this request.
+    pub(super) fn to(&mut self, unique: u64) -> &[u8] {
+        let header = out_header(unique, self.len - OUT_HEADER, 0);
+        self.bytes[..OUT_HEADER].copy_from_slice(&header);
         &self.bytes[..self.len]
     }
 
@@ -256,6 +259,16 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_comes_is_a_request_or_none(opcode in 0u32..64, body in proptest::collection::vec(0u8.., 0..200)) {
+            let whole = message(opcode, &body);
+            if let Some(Request { unique, .. }) = parsed(&whole) {
+                assert_eq!(unique, 77);
+            }
+        }
+    }
+
     #[test]
     fn answers_have_the_kernels_lengths() {
         let attributes = Attributes {
@@ -269,21 +282,16 @@ mod tests {
             owner: (3, 4),
             block: 4096,
         };
-        let body = Body::attributes(&attributes);
-        assert_eq!(body.bytes().len(), 104);
-        let fields = Fields(body.bytes());
-        assert_eq!(
-            (fields.u64(24), fields.u64(40), fields.u32(64)),
-            (Some(1 << 20), Some(1), Some(500_000_000))
-        );
-        assert_eq!((fields.u64(48), fields.u32(68), fields.u32(72)), (Some(2), Some(7), Some(7)));
-        assert_eq!(
-            (fields.u32(76), fields.u32(80), fields.u32(84)),
-            (Some(0o100600), Some(1), Some(3))
-        );
-        assert_eq!(Body::opened(1).bytes().len(), 16);
-        assert_eq!(Body::written(1).bytes().len(), 8);
-        assert_eq!(Body::statfs(1, 512).bytes().len(), 80);
+        let mut body = Body::attributes(&attributes);
+        let (header, body) = body.to(5).split_at(OUT_HEADER);
+        assert_eq!(*header, out_header(5, 104, 0));
+        let fields = Fields(body);
+        assert_eq!((fields.u64(24), fields.u64(40)), (Some(1 << 20), Some(1)));
+        assert_eq!((fields.u64(48), fields.u64(56)), (Some(2), Some(2)));
+        assert_eq!((fields.u32(64), fields.u32(68)), (Some(500_000_000), Some(7)));
+        assert_eq!((fields.u32(76), fields.u32(84)), (Some(0o100600), Some(3)));
+        let lengths = [Body::opened(1), Body::written(1), Body::statfs(1, 512), Body::empty()];
+        assert_eq!(lengths.map(|mut body| body.to(5).len() - OUT_HEADER), [16, 8, 80, 0]);
         assert_eq!(
             out_header(5, 8, 0),
             *[&24u32.to_ne_bytes()[..], &[0; 4], &5u64.to_ne_bytes()].concat()
