@@ -6,6 +6,7 @@ mod replay;
 mod show;
 
 use crate::exit::{Failure, Outcome};
+use lapstrake_device::quoted;
 use lapstrake_lab::{TEXT_MAX, near, read_text};
 use lapstrake_model::profile::{Profile, builtin};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -85,7 +86,8 @@ fn profile(name: &str) -> Result<(Profile, String), Failure> {
             let like = near::names(name, &builtin::names());
             let like = like.map_or(String::new(), |like| format!(" (is {like} meant?)"));
             return Err(Failure::new(format!(
-                "{name}: no built-in profile and no file{like}; lapstrake disk list names the built-in ones"
+                "{}: no built-in profile and no file{like}; lapstrake disk list names the built-in ones",
+                quoted(name)
             )));
         }
     };

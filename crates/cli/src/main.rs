@@ -17,6 +17,7 @@ mod exit;
 mod generate;
 mod grow;
 mod lab;
+mod mdadm;
 mod members;
 mod on_top;
 mod options;
@@ -134,7 +135,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
+    let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(error));
     let json = cli.command.json();
     let lends_output = matches!(&cli.command, Command::Serve(args) if args.run.is_some());
     outlive_file_limits();
@@ -165,7 +166,8 @@ fn main() -> ExitCode {
 }
 
 /// Ends for a command line that asks for help, or for what there is not.
-fn misunderstood(error: &clap::Error) -> ! {
+fn misunderstood(mut error: clap::Error) -> ! {
+    mdadm::translate(&mut error);
     // Help and version are no errors.
     if error.use_stderr() {
         if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
