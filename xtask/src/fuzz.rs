@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cargo_metadata::{MetadataCommand, TargetKind};
 
-use crate::{Error, cargo, root, run};
+use crate::{Error, cargo, root, run, workspace};
 
 const COVERAGE: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 \
     -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -41,12 +41,15 @@ pub fn run_all(time: Option<Duration>, wanted: &[&str]) -> Result<(), Error> {
     if names.is_empty() {
         return Err(Error::Failed(format!("{} has no such target", manifest.display())));
     }
-    // A target must be named, or the flags would reach build scripts as well.
-    let host = host_target()?;
+    // A target must be named, or the flags would reach build scripts as well. Macros and build scripts are those that
+    // the workspace has built for itself.
+    let (host, target) = (host_target()?, workspace()?.target_directory);
     let (profile, built) = if time.is_some() { ("release", "release") } else { ("dev", "debug") };
     let build = ["build", "--quiet", "--profile", profile, "--bins", "--target", &host];
-    run(cargo().current_dir(&directory).env("RUSTFLAGS", COVERAGE).args(build))?;
-    let programs = metadata.target_directory.join(&host).join(built);
+    let mut cargo = cargo();
+    cargo.current_dir(&directory).env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", COVERAGE);
+    run(cargo.args(build))?;
+    let programs = target.join(&host).join(built);
     let time = time.unwrap_or(QUICK);
     let mut failed = Vec::new();
     for name in names {
