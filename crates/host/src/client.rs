@@ -80,8 +80,7 @@ impl Context<'_> {
 
     /// Sends a request for `len` bytes at `offset`, both multiples of 512. `id` comes back in
     /// [`Client::handle_reply`]; the memory named by `kind` stays in use until then. A read sees every write whose
-    /// answer led to it, if word of that came by an operation of this client's (or from outside by a handle): memory
-    /// that threads share is no such way.
+    /// answer led to it.
     pub fn request(&mut self, id: u64, kind: Kind, offset: u64, len: u64) {
         let kind = match kind {
             Kind::Read(memory) => RequestKind::Read(memory.buf),

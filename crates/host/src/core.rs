@@ -131,6 +131,8 @@ pub(crate) struct Core {
     sent: Vec<MemberWork>,
     paused: bool,
     backlog: VecDeque<(Origin, Parcel)>,
+    /// Reads, which may be of what other shards own, until this one has heard what it has been told by now.
+    unheard: VecDeque<(Origin, Parcel)>,
     pending: Slab<Pending>,
     /// Answers that peers have not been sent yet: whose, its key, how it went.
     late: Vec<(usize, usize, Result<(), RequestError>)>,
@@ -185,6 +187,7 @@ impl Core {
             sent: vec![MemberWork::default(); parts.members],
             paused: false,
             backlog: VecDeque::new(),
+            unheard: VecDeque::new(),
             pending: Slab::new(),
             late: Vec::new(),
             flushing: Slab::new(),
@@ -398,7 +401,10 @@ impl Core {
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        self.pending.is_empty() && self.backlog.is_empty() && self.engine.is_quiet()
+        self.pending.is_empty()
+            && self.backlog.is_empty()
+            && self.unheard.is_empty()
+            && self.engine.is_quiet()
     }
 
     pub(crate) fn pause(&mut self) {
@@ -414,7 +420,28 @@ impl Core {
         }
     }
 
+    /// Whether reads wait until messages have been read: [`Core::start_reads`] is due.
+    pub(crate) fn has_unheard(&self) -> bool {
+        !self.unheard.is_empty()
+    }
+
+    /// Begins the reads that waited for that. A client may have asked for one because of an answer, and the answer may
+    /// have been given because of something that this shard had been told, but not read yet (see
+    /// `Shard::handle_foreign_read`).
+    pub(crate) fn start_reads(&mut self) {
+        for (from, parcel) in std::mem::take(&mut self.unheard) {
+            self.route_heard(from, parcel);
+        }
+    }
+
     fn route(&mut self, from: Origin, parcel: Parcel) {
+        if self.deal.len() > 1 && matches!(parcel.kind, RequestKind::Read(_)) {
+            return self.unheard.push_back((from, parcel));
+        }
+        self.route_heard(from, parcel);
+    }
+
+    fn route_heard(&mut self, from: Origin, parcel: Parcel) {
         if self.paused {
             self.backlog.push_back((from, parcel));
             return;

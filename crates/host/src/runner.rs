@@ -86,8 +86,6 @@ impl Runner {
                 words::finish();
                 std::process::abort();
             }
-            // First: what a client asks may follow from an answer that was given after these messages were sent
-            // (`Shard::handle_foreign_read`).
             self.read_inbox();
             for completion in done.drain(..) {
                 self.completed(completion);
@@ -311,6 +309,10 @@ impl Runner {
     /// Goes on until nothing follows from anything any more.
     fn settle(&mut self) {
         loop {
+            if self.core.has_unheard() {
+                self.read_inbox();
+                self.core.start_reads();
+            }
             self.core.pump();
             while let Some(notice) = self.core.notices.pop_front() {
                 match &mut self.lead {
@@ -326,7 +328,7 @@ impl Runner {
                 self.core.pump();
             }
             let moved = self.deliver_replies() | self.feed_starved();
-            if !moved && self.core.notices.is_empty() {
+            if !moved && self.core.notices.is_empty() && !self.core.has_unheard() {
                 break;
             }
         }

@@ -162,3 +162,29 @@ pub(super) fn lock_all() -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(fd: RawFd) -> bool {
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live entry.
+        unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+    }
+
+    #[test]
+    fn who_found_too_little_hears_when_some_is_given_back() {
+        let memory = Memory::new().expect("memory");
+        let mut runs: Vec<Run> = std::iter::from_fn(|| memory.alloc(1 << 20)).collect();
+        assert_eq!(runs.len(), POOL_BYTES >> 20);
+        assert!(!is_readable(memory.freed()));
+        runs.pop();
+        assert!(is_readable(memory.freed()));
+        memory.forget_freed();
+        assert!(!is_readable(memory.freed()));
+        let again = memory.alloc(4096).expect("what was given back");
+        drop(again);
+        assert!(!is_readable(memory.freed()), "nobody lacked any");
+    }
+}

@@ -187,8 +187,9 @@ impl Mount {
         let device = session.as_fd().try_clone_to_owned().map_err(refused("a descriptor"))?;
         let served = ArrayFile::new(bytes, read_only, users.clone());
         let (gone, going) = mpsc::channel();
-        let served = FuseSession::new(device, served, block.into(), log.clone(), gone)
-            .map_err(refused("what FUSE requests need"))?;
+        let served =
+            FuseSession::new(device, served, block.into(), path.clone(), log.clone(), gone)
+                .map_err(refused("what FUSE requests need"))?;
         handle.welcome(Box::new(served));
         let end = Arc::new(End::default());
         let (ending, covered) = (end.clone(), point.clone());
@@ -202,8 +203,12 @@ impl Mount {
         std::thread::Builder::new().name("fuse".into()).spawn(run).map_err(refused("a thread"))?;
         // Unmounts when dropped.
         let mount = Self { point, unmounter, end, users };
-        // Its answer shows that all is there that serving needs.
-        fs::metadata(&path).map_err(|source| FuseError::Mount { path: path.clone(), source })?;
+        // Its answer shows that all is there that serving needs: an array that has stopped leaves the file beneath.
+        let seen = fs::metadata(&path).and_then(|seen| match seen.len() == bytes {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotConnected.into()),
+        });
+        seen.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         if let Err(error) = lock_all() {
             log.say(&format!(
                 "{}: the server's memory cannot be locked ({error}); a filesystem on the file may \

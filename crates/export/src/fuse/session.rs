@@ -19,7 +19,9 @@ use slab::Slab;
 use std::{
     convert::Infallible,
     io,
+    ops::Range,
     os::fd::{AsRawFd, OwnedFd},
+    path::PathBuf,
     sync::{
         Arc,
         mpsc::{self, Sender},
@@ -35,6 +37,10 @@ const COPY_MAX: usize = 128 << 10;
 /// An answer with this many bytes and more is sent by a thread of its own, so that the shard can
 /// fetch the next meanwhile: the copy into the reader's memory takes about as long as the fetch.
 const LONG: usize = 64 << 10;
+/// Requests on their way at most; others stay in the kernel's queue.
+const TRANSFERS_MAX: usize = 2 * BACKGROUND_MAX as usize;
+// They come from the heap that is there, not from a mapping of their own whose pages are not.
+const _: () = assert!(TRANSFERS_MAX * size_of::<Transfer>() < 100 << 10);
 /// Requests, and bytes of them, that are taken before the array gets to work.
 const TURN_REQUESTS: usize = 64;
 const TURN_BYTES: usize = 512 << 10;
@@ -43,7 +49,7 @@ const TURN_BYTES: usize = 512 << 10;
 struct Data {
     unique: u64,
     memory: Run,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
 }
 
 /// The connection to the kernel.
@@ -100,9 +106,12 @@ pub(super) struct FuseSession {
     guard: Guard<usize>,
     is_polling: bool,
     is_waiting: bool,
+    /// As many are on their way as may be.
+    is_full: bool,
     is_leaving: bool,
     /// To the thread that sends long answers.
     long: Sender<Data>,
+    path: PathBuf,
     log: Log,
     /// Tells by its end that this has ended.
     _gone: Sender<Infallible>,
@@ -115,6 +124,7 @@ impl FuseSession {
         device: OwnedFd,
         file: ArrayFile,
         block: u64,
+        path: PathBuf,
         log: Log,
         gone: Sender<Infallible>,
     ) -> io::Result<Self> {
@@ -139,12 +149,14 @@ impl FuseSession {
             head: Box::new([0; HEAD]),
             room: None,
             parked: None,
-            transfers: Slab::with_capacity(2 * usize::from(BACKGROUND_MAX)),
+            transfers: Slab::new(),
             guard: Guard::default(),
             is_polling: false,
             is_waiting: false,
+            is_full: false,
             is_leaving: false,
             long,
+            path,
             log,
             _gone: gone,
         })
@@ -154,6 +166,10 @@ impl FuseSession {
     fn take(&mut self, cx: &mut Context<'_>) {
         let (mut requests, mut bytes) = (0, 0);
         while !self.is_leaving && requests < TURN_REQUESTS && bytes < TURN_BYTES {
+            if self.transfers.len() == TRANSFERS_MAX {
+                self.is_full = true;
+                return;
+            }
             let request = match self.parked.take() {
                 Some(request) => request,
                 None => match self.receive() {
@@ -192,10 +208,7 @@ impl FuseSession {
                     Some(libc::ENOENT | libc::EINTR) => Received::Again,
                     Some(libc::EAGAIN) => Received::Nothing,
                     Some(libc::ENODEV) => Received::End,
-                    _ => {
-                        self.log.say(&format!("the FUSE session failed: {error}"));
-                        Received::End
-                    }
+                    _ => self.fail(&error.to_string()),
                 };
             }
         };
@@ -203,11 +216,16 @@ impl FuseSession {
         let rest = &unsafe { room.bytes() }[..len.saturating_sub(HEAD)];
         match parse(&self.head[..len.min(HEAD)], rest) {
             Some(request) => Received::Request(request),
-            None => {
-                self.log.say("the FUSE session failed: the kernel sent half a request");
-                Received::End
-            }
+            None => self.fail("the kernel sent half a request"),
         }
+    }
+
+    fn fail(&self, why: &str) -> Received {
+        self.log.say(&format!(
+            "{}: the FUSE session failed: {why}; it is unmounted, the array is served on",
+            self.path.display()
+        ));
+        Received::End
     }
 
     fn wait_for_memory(&mut self, cx: &mut Context<'_>) {
@@ -250,15 +268,15 @@ impl FuseSession {
             Call::StatFs => device.answer(unique, self.file.statfs()),
             Call::Destroy => device.answer(unique, Body::empty()),
             Call::Forget => {}
-            // The kernel remembers it and does not ask again: extended attributes, flush at close, access.
+            // Most of it the kernel remembers and does not ask again: extended attributes, flush at close, access,
+            // interrupts.
             Call::Other => device.refuse(unique, libc::ENOSYS),
             Call::Read { offset, len } => return self.read(cx, unique, offset, len),
             Call::Write { offset, len, flags } => {
                 return self.write(cx, unique, offset, len, flags);
             }
-            Call::Flush => {
-                let answer = Answer::Body(Body::empty());
-                self.go(cx, Transfer::new(unique, None, vec![Step::Flush], answer));
+            Call::Fsync => {
+                self.go(cx, Transfer::new(unique, None, vec![Step::Flush], Answer::Done));
             }
             Call::Fallocate { offset, len, mode } => {
                 return self.allocate(cx, unique, offset, len, mode);
@@ -309,28 +327,25 @@ impl FuseSession {
         let memory = if is_whole && len > COPY_MAX {
             self.room.take()
         } else {
-            self.copied(
-                len,
-                (offset - around.start) as usize,
-                (around.end - around.start) as usize,
-                is_whole,
-            )
+            self.copied(&around, offset, len)
         };
         let Some(memory) = memory else { return false };
         self.file.touch();
         let fua = flags & libc::O_DSYNC as u32 != 0;
         let steps = transfer::write(offset..end, self.block, fua);
-        let answer = Answer::Body(Body::written(len as u32));
+        let answer = Answer::Written(len as u32);
         self.go_in_turn(cx, around, Transfer::new(unique, Some(memory), steps, answer));
         true
     }
 
-    /// The first `len` bytes of the room at byte `skip` of memory for `size`, and for a block that is fetched
-    /// unless whole ones are written.
-    fn copied(&self, len: usize, skip: usize, size: usize, is_whole: bool) -> Option<Run> {
-        let scratch = if is_whole { 0 } else { self.page() };
+    /// The first `len` bytes of the room at their place in memory for the blocks around; and room for a block that is
+    /// fetched, unless whole ones are written.
+    fn copied(&self, around: &Range<u64>, offset: u64, len: usize) -> Option<Run> {
+        let size = (around.end - around.start) as usize;
+        let scratch = if size == len { 0 } else { self.page() };
         let mut memory = self.memory.alloc(size.next_multiple_of(PAGE) + scratch)?;
         let room = self.room.as_ref()?;
+        let skip = (offset - around.start) as usize;
         // SAFETY: neither is named by a request.
         let (from, to) = unsafe { (room.bytes(), memory.bytes_mut()) };
         to[skip..skip + len].copy_from_slice(&from[..len]);
@@ -368,8 +383,7 @@ impl FuseSession {
         };
         self.file.touch();
         let steps = transfer::zero(offset..end, self.block, self.page(), unmap);
-        let answer = Answer::Body(Body::empty());
-        self.go_in_turn(cx, around, Transfer::new(unique, memory, steps, answer));
+        self.go_in_turn(cx, around, Transfer::new(unique, memory, steps, Answer::Done));
         true
     }
 
@@ -383,12 +397,7 @@ impl FuseSession {
         self.step(cx, key);
     }
 
-    fn go_in_turn(
-        &mut self,
-        cx: &mut Context<'_>,
-        range: std::ops::Range<u64>,
-        mut transfer: Transfer,
-    ) {
+    fn go_in_turn(&mut self, cx: &mut Context<'_>, range: Range<u64>, mut transfer: Transfer) {
         transfer.turn = Some(range.start);
         let key = self.transfers.insert(transfer);
         if self.guard.claim(range, key).is_some() {
@@ -429,7 +438,10 @@ impl FuseSession {
         let Transfer { unique, memory, turn, answer, .. } = self.transfers.remove(key);
         match (answer, result, memory) {
             (_, Err(error), _) => self.device.refuse(unique, errno(error)),
-            (Answer::Body(body), Ok(()), _) => self.device.answer(unique, body),
+            (Answer::Done, Ok(()), _) => self.device.answer(unique, Body::empty()),
+            (Answer::Written(bytes), Ok(()), _) => {
+                self.device.answer(unique, Body::written(bytes));
+            }
             (Answer::Data(range), Ok(()), Some(memory)) if range.len() >= LONG => {
                 // Its receiver runs as long as there is a sender.
                 let _ = self.long.send(Data { unique, memory, range });
@@ -458,10 +470,15 @@ enum Received {
 impl Client for FuseSession {
     fn start(&mut self, cx: &mut Context<'_>) {
         warm_heap();
+        self.transfers.reserve(TRANSFERS_MAX);
         self.take(cx);
     }
 
-    fn handle_io(&mut self, cx: &mut Context<'_>, tag: u32, _: i32) {
+    fn handle_io(&mut self, cx: &mut Context<'_>, tag: u32, result: i32) {
+        if result < 0 && !self.is_leaving {
+            self.fail(&io::Error::from_raw_os_error(-result).to_string());
+            return self.end(cx);
+        }
         match tag {
             REQUESTS => self.is_polling = false,
             _ => {
@@ -493,6 +510,9 @@ impl Client for FuseSession {
     }
 
     fn handle_replied(&mut self, cx: &mut Context<'_>) {
+        if std::mem::take(&mut self.is_full) {
+            self.take(cx);
+        }
         self.close_if_idle(cx);
     }
 

@@ -5,7 +5,6 @@
 //! their turn.
 
 use super::memory::Run;
-use super::wire::Body;
 use lapstrake_host::Memory;
 use std::ops::Range;
 
@@ -33,9 +32,11 @@ pub(super) enum Step {
 /// What to say at the end.
 #[derive(Debug)]
 pub(super) enum Answer {
+    Done,
     /// These bytes of the memory.
     Data(Range<usize>),
-    Body(Body),
+    /// So many bytes.
+    Written(u32),
 }
 
 /// See the module.
@@ -46,7 +47,7 @@ pub(super) struct Transfer {
     /// Start of the range whose turn is held.
     pub turn: Option<u64>,
     /// The next step is the last of the list.
-    pub steps: Vec<Step>,
+    steps: Vec<Step>,
     /// On its way, with the memory that it names.
     pub step: Option<Step>,
     pub lent: Option<Memory>,
@@ -90,20 +91,20 @@ pub(super) fn around(range: Range<u64>, block: u64) -> Range<u64> {
 
 /// Part of a block that a change leaves as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Edge {
-    pub block: u64,
+struct Edge {
+    block: u64,
     keep: Range<usize>,
 }
 
 impl Edge {
     /// Fetches it to its place in the block's image at byte `to` of the memory.
-    pub(super) fn fetch_to(&self, to: usize) -> Step {
+    fn fetch_to(&self, to: usize) -> Step {
         Step::Fetch { block: self.block, keep: self.keep.clone(), to }
     }
 }
 
 /// What a change of `range` leaves of the first and the last block.
-pub(super) fn edges(range: Range<u64>, block: u64) -> impl Iterator<Item = Edge> {
+fn edges(range: Range<u64>, block: u64) -> impl Iterator<Item = Edge> {
     let part = |at: u64| (at % block) as usize;
     let head = Edge { block: range.start / block * block, keep: 0..part(range.start) };
     let tail_keep = if part(range.end) == 0 { 0..0 } else { part(range.end)..block as usize };
@@ -167,10 +168,45 @@ mod tests {
     }
 
     #[test]
+    fn blocks_written_in_part_are_fetched_first() {
+        let in_order = |mut steps: Vec<Step>| {
+            steps.reverse();
+            steps
+        };
+        let fetch = |block, keep, to| Step::Fetch { block, keep, to };
+        assert_eq!(
+            in_order(write(700..1100, 512, true)),
+            [
+                fetch(1024, 76..512, 512),
+                fetch(512, 0..188, 0),
+                Step::Write { offset: 512, at: 0, len: 1024, fua: true },
+            ]
+        );
+        assert_eq!(
+            in_order(zero(700..1600, 512, PAGE, false)),
+            [
+                fetch(1536, 64..512, PAGE),
+                Step::Write { offset: 1536, at: PAGE, len: 512, fua: false },
+                fetch(512, 0..188, 0),
+                Step::Write { offset: 512, at: 0, len: 512, fua: false },
+                Step::Zeroes { range: 1024..1536, unmap: false },
+            ]
+        );
+        assert_eq!(
+            in_order(zero(10..20, 512, PAGE, true)),
+            [
+                fetch(0, 20..512, 0),
+                fetch(0, 0..10, 0),
+                Step::Write { offset: 0, at: 0, len: 512, fua: false },
+            ]
+        );
+    }
+
+    #[test]
     fn a_long_range_is_zeroed_in_bounded_steps() {
         let end = 2 * ZEROES_MAX + 512;
         let steps = zero(0..end, 512, PAGE, true);
-        let mut transfer = Transfer::new(1, None, steps, Answer::Body(Body::empty()));
+        let mut transfer = Transfer::new(1, None, steps, Answer::Done);
         let mut at = 0;
         while let Some(step) = transfer.next() {
             let Step::Zeroes { range, unmap: true } = step else { panic!("{step:?}") };

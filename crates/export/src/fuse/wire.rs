@@ -1,6 +1,22 @@
-//! FUSE's messages: what of `linux/fuse.h` a single file needs.
+//! FUSE's messages: what of the kernel's `include/uapi/linux/fuse.h` a single file needs.
 //!
 //! A message has a header and a body; integers are in the machine's order. A write's data follow its body.
+//!
+//! | bytes of a request's header | field |
+//! |---|---|
+//! | 0, 4 | length of the whole |
+//! | 4, 4 | opcode |
+//! | 8, 8 | unique: the request's name, for the answer |
+//! | 16, 24 | inode, user, group, process: not looked at |
+//!
+//! | body of | fields, at |
+//! |---|---|
+//! | setattr | valid 0, size 16, mode 68, user 76, group 80 |
+//! | read | offset 8, length 16 |
+//! | write | offset 8, length 16, flags of open(2) 32 |
+//! | fallocate | offset 8, length 16, mode 24 |
+//!
+//! An answer's header: length 0, 4 bytes; `-errno` 4, 4 bytes; unique 8, 8 bytes.
 
 /// Bytes of a request before a write's data: its header, then its body.
 pub(super) const HEAD: usize = IN_HEADER + WRITE_BODY;
@@ -12,6 +28,29 @@ const BODY_MAX: usize = 88;
 const OUT_HEADER: usize = 16;
 /// The longest answer that is no data.
 const ANSWER_MAX: usize = OUT_HEADER + 104;
+
+/// Opcodes.
+mod opcode {
+    pub const FORGET: u32 = 2;
+    pub const GETATTR: u32 = 3;
+    pub const SETATTR: u32 = 4;
+    pub const OPEN: u32 = 14;
+    pub const READ: u32 = 15;
+    pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
+    pub const RELEASE: u32 = 18;
+    pub const FSYNC: u32 = 20;
+    pub const DESTROY: u32 = 38;
+    pub const BATCH_FORGET: u32 = 42;
+    pub const FALLOCATE: u32 = 43;
+}
+/// Which fields of setattr are meant.
+mod valid {
+    pub const MODE: u32 = 1;
+    pub const UID: u32 = 2;
+    pub const GID: u32 = 4;
+    pub const SIZE: u32 = 8;
+}
 
 /// What the kernel asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +82,7 @@ pub(super) enum Call {
         /// The file's flags, as of open(2).
         flags: u32,
     },
-    Flush,
+    Fsync,
     Fallocate {
         offset: u64,
         len: u64,
@@ -68,33 +107,33 @@ pub(super) fn parse(head: &[u8], rest: &[u8]) -> Option<Request> {
     whole[body.len()..][..rest_used].copy_from_slice(&rest[..rest_used]);
     let body = Fields(&whole[..body.len() + rest_used]);
     let call = match header.u32(4)? {
-        2 | 42 => Call::Forget,
-        3 => Call::GetAttr,
-        4 => {
+        opcode::FORGET | opcode::BATCH_FORGET => Call::Forget,
+        opcode::GETATTR => Call::GetAttr,
+        opcode::SETATTR => {
             let valid = body.u32(0)?;
-            let (mode, uid, gid, size) =
-                (body.u32(68)?, body.u32(76)?, body.u32(80)?, body.u64(16)?);
+            let (mode, uid, gid) = (body.u32(68)?, body.u32(76)?, body.u32(80)?);
+            let size = body.u64(16)?;
             Call::SetAttr {
-                mode: (valid & 1 != 0).then_some(mode),
-                uid: (valid & 2 != 0).then_some(uid),
-                gid: (valid & 4 != 0).then_some(gid),
-                size: (valid & 8 != 0).then_some(size),
+                mode: (valid & valid::MODE != 0).then_some(mode),
+                uid: (valid & valid::UID != 0).then_some(uid),
+                gid: (valid & valid::GID != 0).then_some(gid),
+                size: (valid & valid::SIZE != 0).then_some(size),
             }
         }
-        14 => Call::Open,
-        15 => Call::Read { offset: body.u64(8)?, len: body.u32(16)? },
-        16 => {
+        opcode::OPEN => Call::Open,
+        opcode::READ => Call::Read { offset: body.u64(8)?, len: body.u32(16)? },
+        opcode::WRITE => {
             let len = body.u32(16)?;
             if len as usize != rest.len() {
                 return None;
             }
             Call::Write { offset: body.u64(8)?, len, flags: body.u32(32)? }
         }
-        17 => Call::StatFs,
-        18 => Call::Release,
-        20 => Call::Flush,
-        38 => Call::Destroy,
-        43 => {
+        opcode::STATFS => Call::StatFs,
+        opcode::RELEASE => Call::Release,
+        opcode::FSYNC => Call::Fsync,
+        opcode::DESTROY => Call::Destroy,
+        opcode::FALLOCATE => {
             Call::Fallocate { offset: body.u64(8)?, len: body.u64(16)?, mode: body.u32(24)? as i32 }
         }
         _ => Call::Other,
@@ -237,14 +276,58 @@ mod tests {
         assert_eq!(parsed(&whole[..whole.len() - 1]), None, "of its data one byte is missing");
     }
 
+    /// A body of 88 bytes in which each has its place for its value, from 1 on.
+    fn counted() -> Vec<u8> {
+        (1..=BODY_MAX as u8).collect()
+    }
+
+    fn u32_at(at: usize) -> u32 {
+        Fields(&counted()).u32(at).expect("it is that long")
+    }
+
+    fn u64_at(at: usize) -> u64 {
+        Fields(&counted()).u64(at).expect("it is that long")
+    }
+
+    #[test]
+    fn each_request_is_read_from_its_places() {
+        let read = Call::Read { offset: u64_at(8), len: u32_at(16) };
+        let fallocate =
+            Call::Fallocate { offset: u64_at(8), len: u64_at(16), mode: u32_at(24) as i32 };
+        for (opcode, call) in [
+            (1, Call::Other),
+            (2, Call::Forget),
+            (3, Call::GetAttr),
+            (14, Call::Open),
+            (15, read),
+            (17, Call::StatFs),
+            (18, Call::Release),
+            (20, Call::Fsync),
+            (25, Call::Other),
+            (36, Call::Other),
+            (38, Call::Destroy),
+            (42, Call::Forget),
+            (43, fallocate),
+        ] {
+            let request = parsed(&message(opcode, &counted()));
+            assert_eq!(request, Some(Request { unique: 77, call }), "opcode {opcode}");
+        }
+    }
+
     #[test]
     fn attributes_are_changed_where_the_request_says_so_only() {
-        let mut body = vec![0xff; BODY_MAX];
-        body[..4].copy_from_slice(&9u32.to_ne_bytes());
-        body[16..24].copy_from_slice(&512u64.to_ne_bytes());
-        body[68..72].copy_from_slice(&0o600u32.to_ne_bytes());
-        let call = Call::SetAttr { mode: Some(0o600), uid: None, gid: None, size: Some(512) };
-        assert_eq!(parsed(&message(4, &body)), Some(Request { unique: 77, call }));
+        for valid in 0..16u32 {
+            let mut body = counted();
+            body[..4].copy_from_slice(&valid.to_ne_bytes());
+            let call = Call::SetAttr {
+                mode: (valid & 1 != 0).then_some(u32_at(68)),
+                uid: (valid & 2 != 0).then_some(u32_at(76)),
+                gid: (valid & 4 != 0).then_some(u32_at(80)),
+                size: (valid & 8 != 0).then_some(u64_at(16)),
+            };
+            let request = parsed(&message(4, &body));
+            assert_eq!(request, Some(Request { unique: 77, call }), "valid {valid}");
+        }
     }
 
     #[test]
@@ -254,18 +337,16 @@ mod tests {
                 assert_eq!(parsed(&message(opcode, &vec![0; len])), None, "{opcode} with {len}");
             }
         }
-        for len in 0..IN_HEADER {
-            assert_eq!(parsed(&vec![3; len]), None);
-        }
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_comes_is_a_request_or_none(opcode in 0u32..64, body in proptest::collection::vec(0u8.., 0..200)) {
-            let whole = message(opcode, &body);
-            if let Some(Request { unique, .. }) = parsed(&whole) {
-                assert_eq!(unique, 77);
+        fn no_bytes_are_too_wild(bytes in proptest::collection::vec(0u8.., 0..200), opcode in 0u8..64) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.get_mut(4) {
+                *first = opcode;
             }
+            proptest::prop_assert!(bytes.len() >= IN_HEADER || parsed(&bytes).is_none());
         }
     }
 
@@ -289,7 +370,8 @@ mod tests {
         assert_eq!((fields.u64(24), fields.u64(40)), (Some(1 << 20), Some(1)));
         assert_eq!((fields.u64(48), fields.u64(56)), (Some(2), Some(2)));
         assert_eq!((fields.u32(64), fields.u32(68)), (Some(500_000_000), Some(7)));
-        assert_eq!((fields.u32(76), fields.u32(84)), (Some(0o100600), Some(3)));
+        let rest = [76, 80, 84, 88, 92, 96, 100].map(|at| fields.u32(at).expect("it is that long"));
+        assert_eq!(rest, [0o100600, 1, 3, 4, 0, 4096, 0]);
         let lengths = [Body::opened(1), Body::written(1), Body::statfs(1, 512), Body::empty()];
         assert_eq!(lengths.map(|mut body| body.to(5).len() - OUT_HEADER), [16, 8, 80, 0]);
         assert_eq!(

@@ -65,8 +65,8 @@ fn reads_give_what_was_written_at_any_offset_and_length() {
     if !has_fuse() {
         return;
     }
-    for level in [Level::Raid0, Level::Raid5] {
-        let served = Setup { level, ..Setup::default() }.serve();
+    for (level, shards) in [(Level::Raid0, 1), (Level::Raid5, 1), (Level::Raid5, 2)] {
+        let served = Setup { level, shards, ..Setup::default() }.serve();
         let (plain, synced) = (served.open(), {
             let mut options = File::options();
             options.read(true).write(true).custom_flags(libc::O_DSYNC);
@@ -145,14 +145,14 @@ fn more_long_requests_than_there_is_memory_for_are_all_answered() {
     if !has_fuse() {
         return;
     }
-    let member_bytes = 20 << 20;
-    let served = Setup { member_bytes, ..Setup::default() }.serve();
+    let (member_bytes, faults) = (20 << 20, "op=read+write,delay=20ms".into());
+    let served = Setup { member_bytes, faults, ..Setup::default() }.serve();
     let files: Vec<File> = (0..WRITERS).map(|_| served.open()).collect();
     std::thread::scope(|scope| {
         for (index, file) in files.iter().enumerate() {
             scope.spawn(move || {
                 let (start, fill) = ((index * LEN) as u64, vec![index as u8 + 1; LEN]);
-                for turn in 0..8 {
+                for turn in 0..4 {
                     file.write_all_at(&fill, start).expect("writes");
                     file.write_all_at(&[turn], start + 700).expect("writes");
                     let mut read = vec![0; LEN];

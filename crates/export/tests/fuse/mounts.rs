@@ -82,6 +82,24 @@ fn a_server_that_stops_fails_what_comes_later_and_hangs_nobody() {
 }
 
 #[test]
+fn a_stop_waits_for_what_is_on_its_way() {
+    if !has_fuse() {
+        return;
+    }
+    let faults = "op=write,delay=300ms".into();
+    let mut served = Setup { faults, ..Setup::default() }.serve();
+    let file = served.open();
+    let writer = std::thread::spawn(move || file.write_all_at(&[7; 9000], 100));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    served.say("stop");
+    let said: Vec<String> =
+        std::iter::from_fn(|| Some(served.hear()).filter(|word| word != "the server has gone"))
+            .collect();
+    assert!(said.iter().any(|word| word == "stopped clean"), "{said:?}");
+    writer.join().expect("no panic").expect("it was answered before the end");
+}
+
+#[test]
 fn what_has_contents_or_is_no_file_is_refused() {
     if !has_fuse() {
         return;

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 const SERVE: &str = "LAPSTRAKE_TEST_SERVE";
 const READ_ONLY: &str = "LAPSTRAKE_TEST_READ_ONLY";
+const SHARDS: &str = "LAPSTRAKE_TEST_SHARDS";
 const WORD: &str = "served:";
 
 /// The test of this program that serves.
@@ -53,6 +54,8 @@ pub struct Setup {
     /// Their files have no holes.
     pub is_dense: bool,
     pub read_only: bool,
+    /// With more than one, another client has part of the array on the first, and the mount is on the second.
+    pub shards: usize,
     /// For `LAPSTRAKE_FAULT`.
     pub faults: String,
     /// Serve as this user.
@@ -71,6 +74,7 @@ impl Default for Setup {
             member_bytes: 4 << 20,
             is_dense: false,
             read_only: false,
+            shards: 1,
             faults: String::new(),
             user: None,
             group: None,
@@ -117,6 +121,7 @@ impl Setup {
             .args(["--exact", SERVER_TEST, "--nocapture"])
             .env(SERVE, list.join("\n"))
             .env("LAPSTRAKE_FAULT", &self.faults)
+            .env(SHARDS, self.shards.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         if self.read_only {
@@ -246,17 +251,23 @@ pub fn serve_if_asked() {
     let request = OpenRequest { members, read_only, ..OpenRequest::default() };
     let opened = lapstrake_host::open(&request).expect("an array");
     let log = Log::new(|line| eprintln!("{line}"));
+    let shards = std::env::var(SHARDS).expect("it says").parse().expect("a number");
     // Small pools: one of the tests limits this process's memory.
-    let options = Options { shards: 1, buffer_bytes: 4 << 20, read_only, ..Options::default() };
+    let options = Options { shards, buffer_bytes: 4 << 20, read_only, ..Options::default() };
     let array = Array::start(opened.parts, &options, log.clone()).expect("starts");
+    let _neighbour = (shards > 1).then(|| array.handle().outsider());
     let (bytes, block) = (array.bytes(), array.facts().block_bytes);
     let mounted = Mount::new(array.handle(), bytes, block, read_only, Path::new(file), log);
     let mut mount = match mounted {
         Ok(mount) => Some(mount),
         Err(error) => return say(&error.to_string()),
     };
+    let (ended, end) = std::sync::mpsc::channel();
     if let Some(mount) = &mount {
-        mount.on_end(move || println!("{WORD} the mount has ended"));
+        mount.on_end(move || {
+            println!("{WORD} the mount has ended");
+            ended.send(()).expect("the server waits for it");
+        });
     }
     say("ready");
     for line in std::io::stdin().lines() {
@@ -273,4 +284,5 @@ pub fn serve_if_asked() {
         say(&error.to_string());
     }
     say(if array.stop() { "stopped clean" } else { "stopped" });
+    end.recv().expect("it ends with the array at the latest");
 }
