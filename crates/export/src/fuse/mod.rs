@@ -237,19 +237,21 @@ impl Mount {
     /// # Errors
     /// [`FuseError::Unmount`]; [`FuseError::InUse`].
     pub fn unmount(mut self) -> Result<(), FuseError> {
-        match self.unmounter.unmount() {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.detach()?,
-            Err(source) => {
-                return Err(FuseError::Unmount { path: self.point.path.clone(), source });
-            }
-            Ok(()) => {}
-        }
+        self.take_away()?;
         // The session lasts while the file is in use, perhaps longer than this process.
         self.point.remove();
         if self.end.wait(END_WAIT) {
             return Ok(());
         }
         Err(FuseError::InUse { path: self.point.path.clone() })
+    }
+
+    fn take_away(&mut self) -> Result<(), FuseError> {
+        match self.unmounter.unmount() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.detach(),
+            Err(source) => Err(FuseError::Unmount { path: self.point.path.clone(), source }),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn detach(&self) -> Result<(), FuseError> {
@@ -267,7 +269,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         // After `unmount` there is nothing left to do.
-        let _ = self.unmounter.unmount();
+        let _ = self.take_away();
     }
 }
 

@@ -97,6 +97,7 @@ fn a_stop_waits_for_what_is_on_its_way() {
             .collect();
     assert!(said.iter().any(|word| word == "stopped clean"), "{said:?}");
     writer.join().expect("no panic").expect("it was answered before the end");
+    assert!(!is_mounted(&served.file));
 }
 
 #[test]
