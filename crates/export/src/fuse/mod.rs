@@ -143,6 +143,12 @@ impl Users {
         }
     }
 
+    /// The file is served no more, to nobody.
+    fn end(&self) {
+        *self.count() = 0;
+        self.gone.notify_all();
+    }
+
     /// Whether somebody has the file open, and goes on to: a loop device that was detached closes it a moment later.
     #[must_use]
     pub fn stay(&self) -> bool {
@@ -193,10 +199,13 @@ impl Mount {
         handle.welcome(Box::new(served));
         let end = Arc::new(End::default());
         let (ending, covered) = (end.clone(), point.clone());
+        let (served, words) = (users.clone(), log.clone());
         let run = move || {
             // Nothing is ever sent: it ends with the one who could.
             let _ = going.recv();
             drop(session);
+            served.end();
+            covered.leave(&words);
             covered.remove();
             ending.happen();
         };
@@ -248,21 +257,13 @@ impl Mount {
 
     fn take_away(&mut self) -> Result<(), FuseError> {
         match self.unmounter.unmount() {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.detach(),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                let failed = |source| FuseError::Unmount { path: self.point.path.clone(), source };
+                self.point.detach().map_err(failed)
+            }
             Err(source) => Err(FuseError::Unmount { path: self.point.path.clone(), source }),
             Ok(()) => Ok(()),
         }
-    }
-
-    fn detach(&self) -> Result<(), FuseError> {
-        let failed = |source| FuseError::Unmount { path: self.point.path.clone(), source };
-        let path = CString::new(self.point.path.as_os_str().as_bytes())
-            .map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
-        // SAFETY: a terminated string that lives through the call.
-        if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } != 0 {
-            return Err(failed(io::Error::last_os_error()));
-        }
-        Ok(())
     }
 }
 
@@ -333,6 +334,31 @@ impl MountPoint {
             return Err(FuseError::NotEmpty { path: file.to_path_buf() });
         }
         Ok(Self { path: fs::canonicalize(file).map_err(failed)?, made })
+    }
+
+    /// Takes the mount out of sight, in use or not.
+    fn detach(&self) -> io::Result<()> {
+        let path = CString::new(self.path.as_os_str().as_bytes())
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: a terminated string that lives through the call.
+        match unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// A connection that somebody cut off while the file was open leaves a mount that nobody serves.
+    fn leave(&self, log: &Log) {
+        // Its attributes the kernel may remember.
+        let opened = fs::File::open(&self.path);
+        if opened.is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {
+            log.say(&format!(
+                "{}: the mount was ended by force while the file was open; who has it open gets errors",
+                self.path.display()
+            ));
+            // Without the right to do it, `fusermount3 -u` is left.
+            let _ = self.detach();
+        }
     }
 
     /// Removes the file that was made here, if it is what is to be seen, and is empty.

@@ -1,7 +1,11 @@
 //! Promise: mounts come and go without harm to what is there, whoever ends them.
 
 use crate::support::{Setup, has_fuse, is_root, not_run};
-use std::{os::unix::fs::FileExt, path::Path, process::Command};
+use std::{
+    os::unix::fs::FileExt,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 /// A user without rights.
 const NOBODY: u32 = 65534;
@@ -39,6 +43,21 @@ fn the_server_is_told_when_somebody_else_unmounts() {
     let status = command.args(args).arg(&served.file).status().expect("runs");
     assert!(status.success());
     assert_eq!(served.hear(), "the mount has ended");
+    assert_eq!(served.end(), "stopped clean");
+}
+
+#[test]
+fn a_mount_that_is_ended_by_force_is_gone_though_its_file_is_open() {
+    if !has_fuse() || !is_root() {
+        return;
+    }
+    let mut served = Setup::default().serve();
+    let file = served.open();
+    // It cuts the connection, and fails, since the file is in use.
+    let _ = Command::new("umount").arg("-f").arg(&served.file).stderr(Stdio::null()).status();
+    assert_eq!(served.hear(), "the mount has ended");
+    assert!(!is_mounted(&served.file));
+    assert!(file.write_at(b"late", 0).is_err());
     assert_eq!(served.end(), "stopped clean");
 }
 
