@@ -10,6 +10,7 @@ use crate::{options, print, text};
 use captive::Captive;
 use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec};
+use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, Log, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
@@ -174,6 +175,9 @@ pub fn run(args: &Args) -> Outcome {
     let mut places = args.nbd.clone();
     if places.is_empty() && args.fuse.is_none() {
         places.push(nbd::Place::Unix(claim.path().with_extension("nbd")));
+    }
+    if let Some(file) = &args.fuse {
+        Mount::check(file)?;
     }
     let fronts = Fronts::bind(&places, &name)?;
     let read_only = args.read_only || opened.parts.lacks_journal;

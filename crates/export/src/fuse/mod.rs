@@ -228,6 +228,14 @@ impl Mount {
         Ok(mount)
     }
 
+    /// Whether a file can be mounted over, before anything is started for it.
+    ///
+    /// # Errors
+    /// [`FuseError::NotAFile`], [`FuseError::NotEmpty`], [`FuseError::MountPoint`].
+    pub fn check(file: &Path) -> Result<(), FuseError> {
+        MountPoint::prepare(file).map(drop)
+    }
+
     /// Calls `act` when the mount has ended, whoever ended it; at once, on this thread, if it has.
     /// [`Mount::unmount`] returns after it, so it must not wait for that.
     pub fn on_end(&self, act: impl FnOnce() + Send + 'static) {
