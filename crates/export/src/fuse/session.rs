@@ -222,7 +222,7 @@ impl FuseSession {
 
     fn fail(&self, why: &str) -> Received {
         self.log.say(&format!(
-            "{}: the FUSE session failed: {why}; it is unmounted, the array is served on",
+            "{}: the FUSE session failed: {why}; it is unmounted",
             self.path.display()
         ));
         Received::End
