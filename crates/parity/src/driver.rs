@@ -14,17 +14,16 @@
 //! a prefetcher follows the step from block to block upwards, into the outputs).
 #![expect(clippy::needless_range_loop, reason = "see above")]
 
-/// How many bytes ahead outputs are asked for: a store waits for its line as a load does, but the
-/// hardware foresees it less well. (On Zen 5, P+Q of four blocks in the second level: 126 GB/s
-/// with 512 bytes, 140 with these.) Sources are left to the hardware, which finds them better by
-/// itself: asking for them 512 bytes ahead costs up to a third where they come from memory.
-const AHEAD_BYTES: usize = 1024;
+use core::mem::MaybeUninit;
 
 /// Blocks below are not stored past the caches: to ask where their sources are takes too large a part of their time.
 const STREAM_BYTES_MIN: usize = 16 << 10;
 
 /// A cache line, on nearly every CPU.
 const LINE_BYTES: usize = 64;
+
+/// What is stored past the caches to one output after the other, where a step makes too little of each.
+const BURST_BYTES: usize = 512;
 
 /// A run of bytes, each an element of GF(2^8).
 ///
@@ -44,6 +43,15 @@ pub(crate) trait Vector: Copy {
     /// How many sources to an output there must be for that to be faster also where the third level has
     /// what the second has no room for.
     const STREAM_SOURCES: usize = 1;
+    /// Whether what [`stream`](Self::stream) takes is gathered to bursts of [`BURST_BYTES`] first.
+    const BURSTS: bool = false;
+    /// How many bytes ahead outputs are asked for: a store waits for its line as a load does, but the hardware foresees it
+    /// less well. (On Zen 5, P+Q of four blocks in the second level: 126 GB/s with 512 bytes, 140 with these.) Sources are
+    /// left to the hardware, which finds them better by itself: asking for them 512 bytes ahead costs up to a third where
+    /// they come from memory.
+    const AHEAD_BYTES: usize = 1024;
+    /// Whether the first of them are asked for before anything is made.
+    const ASKS_FIRST: bool = false;
     /// Up to how many sources the hardware foresees the stores of a single output, so that asking for its lines costs
     /// more than it gains. (Zen 5, XOR of four in the second level: 155 GB/s when asked, 170 when not.)
     const FORESEEN: usize = 4;
@@ -85,9 +93,6 @@ pub(crate) trait Vector: Copy {
 
 /// Work on blocks of one length that makes `R` outputs place by place.
 pub(crate) trait Job<const R: usize> {
-    /// Whether outputs may go past the caches.
-    const STREAMS: bool = true;
-
     fn outputs(&self) -> [*mut u8; R];
     /// At least one.
     fn sources(&self) -> &[&[u8]];
@@ -109,7 +114,10 @@ pub(crate) unsafe fn run<V: Vector, const N: usize, const R: usize>(job: &impl J
     let mut at = 0;
     // SAFETY: each step ends at or before `len`.
     unsafe {
-        if streams::<V, _, R>(job, len) {
+        if streams::<V, R>(job, len) {
+            if V::BURSTS {
+                at = bursts::<V, N, R>(job, at, len);
+            }
             at = steps::<V, N, R, true>(job, at, len);
             V::fence();
         }
@@ -128,10 +136,10 @@ pub(crate) unsafe fn run<V: Vector, const N: usize, const R: usize>(job: &impl J
 /// # Safety
 /// As [`run`].
 #[inline(always)]
-unsafe fn streams<V: Vector, J: Job<R>, const R: usize>(job: &J, len: usize) -> bool {
+unsafe fn streams<V: Vector, const R: usize>(job: &impl Job<R>, len: usize) -> bool {
     let sources = job.sources();
     let aligned = job.outputs().iter().all(|o| o.addr().is_multiple_of(V::BYTES));
-    if !V::STREAMS || !J::STREAMS || !aligned || job.adds() || len < STREAM_BYTES_MIN {
+    if !V::STREAMS || !aligned || job.adds() || len < STREAM_BYTES_MIN {
         return false;
     }
     if sources.len() >= V::STREAM_SOURCES * R && (sources.len() + R) * len >= V::level2_bytes() {
@@ -156,9 +164,17 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
 ) -> usize {
     let step = N * V::BYTES;
     let asks = !STREAM && (R > 1 || job.sources().len() > V::FORESEEN);
+    if asks && V::ASKS_FIRST {
+        for output in job.outputs() {
+            for ahead in (at..len.min(at + V::AHEAD_BYTES)).step_by(LINE_BYTES) {
+                // SAFETY: the place is before `len`.
+                unsafe { V::prefetch(output.add(ahead)) };
+            }
+        }
+    }
     while len - at >= step {
         // No further than the last step: memory behind the blocks is none of our business.
-        let ahead = (at + AHEAD_BYTES).min(len - step);
+        let ahead = (at + V::AHEAD_BYTES).min(len - step);
         // SAFETY: the step ends at or before `len`.
         unsafe {
             let made = job.make::<V, N>(at);
@@ -179,6 +195,46 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
     }
     at
 }
+
+/// As many bursts as fit between `at` and `len`, past the caches; gives the place where they end.
+///
+/// # Safety
+/// As [`steps`] with `STREAM`.
+#[inline(always)]
+unsafe fn bursts<V: Vector, const N: usize, const R: usize>(
+    job: &impl Job<R>,
+    mut at: usize,
+    len: usize,
+) -> usize {
+    const { assert!(BURST_BYTES.is_multiple_of(N * V::BYTES)) }
+    let mut bursts = [const { Burst([MaybeUninit::uninit(); BURST_BYTES]) }; R];
+    while len - at >= BURST_BYTES {
+        // SAFETY: the burst ends at or before `len`; every byte of it is made before it is read.
+        unsafe {
+            for offset in (0..BURST_BYTES).step_by(N * V::BYTES) {
+                let made = job.make::<V, N>(at + offset);
+                for r in 0..R {
+                    for n in 0..N {
+                        made[r][n]
+                            .store(bursts[r].0.as_mut_ptr().add(offset + n * V::BYTES).cast());
+                    }
+                }
+            }
+            for r in 0..R {
+                let output = job.outputs()[r].add(at);
+                for offset in (0..BURST_BYTES).step_by(V::BYTES) {
+                    V::load(bursts[r].0.as_ptr().add(offset).cast()).stream(output.add(offset));
+                }
+            }
+        }
+        at += BURST_BYTES;
+    }
+    at
+}
+
+/// Outputs on their way past the caches, in the first level.
+#[repr(align(64))]
+struct Burst([MaybeUninit<u8>; BURST_BYTES]);
 
 /// N neighbouring vectors of a block.
 ///

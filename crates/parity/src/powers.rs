@@ -64,10 +64,6 @@ pub(crate) struct PairByPowers<'a> {
 }
 
 impl Job<2> for PairByPowers<'_> {
-    /// Past the caches this is slower than into them, wherever the sources are (Zen 3: by a tenth
-    /// from memory, by half in the third level; why is not known).
-    const STREAMS: bool = false;
-
     #[inline(always)]
     fn outputs(&self) -> [*mut u8; 2] {
         self.pair.outputs()
