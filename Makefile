@@ -28,7 +28,7 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 	$(CARGO) build --locked --release --bin lapstrake --bin lapstrake-demo
 	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
 
-test: ## what a change must pass, within minutes
+test: ## every test, within minutes
 	$(CARGO) test --locked --workspace --no-run
 	@echo "The suites run side by side; what they say comes when each has ended."
 	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
@@ -51,7 +51,7 @@ threads: ## as where io_uring is refused: files' tests, and the command's that a
 arm: ## the parity kernels of ARM, emulated
 	scripts/test-aarch64.sh
 
-lint: ## what it must be free of: format, warnings, imports, no_std, documentation
+lint: ## format, warnings, imports, no_std, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) xtask check-imports

@@ -1,7 +1,7 @@
 //! What the machine allows: the loads and stores of a case, and next to nothing between them.
 //!
 //! Where blocks outgrow the first cache, the transfers between caches and memory take longer than
-//! the arithmetic, and no code can be faster than they are.
+//! the arithmetic. Other turns of reading and writing can be a little faster than these.
 
 use std::arch::x86_64::*;
 

@@ -1,8 +1,8 @@
 //! The loops over blocks, written once for every kind of vector.
 //!
 //! A [`Vector`] is a run of bytes with the few operations that parity needs. A [`Job`] computes its
-//! outputs at one place; [`run`] takes it through all places: as many vectors at a time as the
-//! registers hold, then one at a time, then byte by byte.
+//! outputs at one place; [`run`] takes it through all places: past the caches in bursts, as many vectors
+//! at a time as the registers hold, then one at a time, then byte by byte.
 //!
 //! Everything here is `inline(always)`, so that it is compiled anew inside each set's
 //! `#[target_feature]` functions with the instructions of that set. That is why vectors are gone
@@ -22,7 +22,7 @@ const STREAM_BYTES_MIN: usize = 16 << 10;
 /// A cache line, on nearly every CPU.
 const LINE_BYTES: usize = 64;
 
-/// What is stored past the caches to one output after the other, where a step makes too little of each.
+/// How many bytes of one output go past the caches before it is the next one's turn, where a step makes less of each.
 const BURST_BYTES: usize = 512;
 
 /// A run of bytes, each an element of GF(2^8).
@@ -43,14 +43,14 @@ pub(crate) trait Vector: Copy {
     /// How many sources to an output there must be for that to be faster also where the third level has
     /// what the second has no room for.
     const STREAM_SOURCES: usize = 1;
-    /// Whether what [`stream`](Self::stream) takes is gathered to bursts of [`BURST_BYTES`] first.
+    /// Whether several outputs are gathered to bursts of [`BURST_BYTES`] before they go past the caches.
     const BURSTS: bool = false;
-    /// How many bytes ahead outputs are asked for: a store waits for its line as a load does, but the hardware foresees it
-    /// less well. (On Zen 5, P+Q of four blocks in the second level: 126 GB/s with 512 bytes, 140 with these.) Sources are
-    /// left to the hardware, which finds them better by itself: asking for them 512 bytes ahead costs up to a third where
-    /// they come from memory.
+    /// How many bytes ahead outputs are asked for: a store waits for its line as a load does, but the hardware
+    /// foresees it less well. (On Zen 5, P+Q of four blocks in the second level: 126 GB/s with 512 bytes, 140 with
+    /// these.) Sources are left to the hardware, which finds them better by itself: asking for them 512 bytes ahead
+    /// costs up to a third where they come from memory.
     const AHEAD_BYTES: usize = 1024;
-    /// Whether the first of them are asked for before anything is made.
+    /// Whether the first of these bytes are asked for before the first step.
     const ASKS_FIRST: bool = false;
     /// Up to how many sources the hardware foresees the stores of a single output, so that asking for its lines costs
     /// more than it gains. (Zen 5, XOR of four in the second level: 155 GB/s when asked, 170 when not.)
@@ -115,8 +115,8 @@ pub(crate) unsafe fn run<V: Vector, const N: usize, const R: usize>(job: &impl J
     // SAFETY: each step ends at or before `len`.
     unsafe {
         if streams::<V, R>(job, len) {
-            if V::BURSTS {
-                at = bursts::<V, N, R>(job, at, len);
+            if V::BURSTS && R > 1 {
+                at = bursts::<V, N, R>(job, len);
             }
             at = steps::<V, N, R, true>(job, at, len);
             V::fence();
@@ -155,7 +155,7 @@ unsafe fn streams<V: Vector, const R: usize>(job: &impl Job<R>, len: usize) -> b
 /// As many steps as fit between `at` and `len`; gives the place where they end.
 ///
 /// # Safety
-/// As [`run`]; with `STREAM` the outputs are aligned to `V::BYTES`.
+/// As [`run`]; with `STREAM` the outputs are aligned to `V::BYTES`, and `at` is a multiple of it.
 #[inline(always)]
 unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
     job: &impl Job<R>,
@@ -164,7 +164,7 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
 ) -> usize {
     let step = N * V::BYTES;
     let asks = !STREAM && (R > 1 || job.sources().len() > V::FORESEEN);
-    if asks && V::ASKS_FIRST {
+    if asks && V::ASKS_FIRST && N > 1 {
         for output in job.outputs() {
             for ahead in (at..len.min(at + V::AHEAD_BYTES)).step_by(LINE_BYTES) {
                 // SAFETY: the place is before `len`.
@@ -196,34 +196,35 @@ unsafe fn steps<V: Vector, const N: usize, const R: usize, const STREAM: bool>(
     at
 }
 
-/// As many bursts as fit between `at` and `len`, past the caches; gives the place where they end.
+/// As many bursts as fit into `len`, past the caches; gives the place where they end.
 ///
 /// # Safety
 /// As [`steps`] with `STREAM`.
 #[inline(always)]
 unsafe fn bursts<V: Vector, const N: usize, const R: usize>(
     job: &impl Job<R>,
-    mut at: usize,
     len: usize,
 ) -> usize {
     const { assert!(BURST_BYTES.is_multiple_of(N * V::BYTES)) }
-    let mut bursts = [const { Burst([MaybeUninit::uninit(); BURST_BYTES]) }; R];
+    let mut at = 0;
+    let mut gathered = [const { Burst([MaybeUninit::uninit(); BURST_BYTES]) }; R];
     while len - at >= BURST_BYTES {
-        // SAFETY: the burst ends at or before `len`; every byte of it is made before it is read.
+        // SAFETY: the burst ends at or before `len`, and steps divide it; every byte of it is made before it is read.
+        // What is a multiple of a burst is one of a vector.
         unsafe {
             for offset in (0..BURST_BYTES).step_by(N * V::BYTES) {
                 let made = job.make::<V, N>(at + offset);
                 for r in 0..R {
                     for n in 0..N {
                         made[r][n]
-                            .store(bursts[r].0.as_mut_ptr().add(offset + n * V::BYTES).cast());
+                            .store(gathered[r].0.as_mut_ptr().add(offset + n * V::BYTES).cast());
                     }
                 }
             }
             for r in 0..R {
                 let output = job.outputs()[r].add(at);
                 for offset in (0..BURST_BYTES).step_by(V::BYTES) {
-                    V::load(bursts[r].0.as_ptr().add(offset).cast()).stream(output.add(offset));
+                    V::load(gathered[r].0.as_ptr().add(offset).cast()).stream(output.add(offset));
                 }
             }
         }
@@ -446,6 +447,139 @@ impl Job<2> for Pair<'_> {
                 xor(&mut sum, &product);
             }
             [product, sum]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::{vec, vec::Vec};
+
+    use super::*;
+    use crate::{gf, reference};
+
+    std::thread_local! {
+        static IS_FAR: Cell<bool> = const { Cell::new(false) };
+        static STREAMED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+        static ASKED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Plain bytes, which tell where they went.
+    #[derive(Clone, Copy)]
+    struct Told([u8; 32]);
+
+    impl Vector for Told {
+        type Factor = u8;
+        const BYTES: usize = 32;
+        const STREAMS: bool = true;
+        const BURSTS: bool = true;
+        const AHEAD_BYTES: usize = 384;
+        const ASKS_FIRST: bool = true;
+
+        unsafe fn load(at: *const u8) -> Self {
+            // SAFETY: the caller's.
+            Told(unsafe { at.cast::<[u8; 32]>().read_unaligned() })
+        }
+        unsafe fn store(self, at: *mut u8) {
+            // SAFETY: the caller's.
+            unsafe { at.cast::<[u8; 32]>().write_unaligned(self.0) }
+        }
+        unsafe fn stream(self, at: *mut u8) {
+            assert!(at.addr().is_multiple_of(Self::BYTES));
+            STREAMED.with_borrow_mut(|streamed| streamed.push(at.addr()));
+            // SAFETY: the caller's.
+            unsafe { self.store(at) }
+        }
+        unsafe fn prefetch(at: *mut u8) {
+            ASKED.with_borrow_mut(|asked| asked.push(at.addr()));
+        }
+        unsafe fn is_far(_at: *const u8, _sources: &[&[u8]]) -> bool {
+            IS_FAR.get()
+        }
+        unsafe fn splat(byte: u8) -> Self {
+            Told([byte; 32])
+        }
+        unsafe fn xor(self, other: Self) -> Self {
+            Told(core::array::from_fn(|n| self.0[n] ^ other.0[n]))
+        }
+        unsafe fn double(self) -> Self {
+            Told(self.0.map(gf::double))
+        }
+        unsafe fn factor(coef: u8) -> u8 {
+            coef
+        }
+        unsafe fn mul(self, factor: u8) -> Self {
+            Told(self.0.map(|byte| gf::mul(byte, factor)))
+        }
+    }
+
+    /// P and Q of three blocks, made where they are `misaligned` by so many bytes; gives the addresses of both.
+    fn pq(len: usize, misaligned: usize) -> [usize; 2] {
+        let blocks: Vec<Vec<u8>> =
+            (1..4).map(|i| (0..len).map(|n| (n * i / 7) as u8).collect()).collect();
+        let data: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
+        let mut memory = [vec![0; len + 64], vec![0; len + 64]];
+        let [p, q] = memory.each_mut().map(|memory| {
+            let from = memory.as_ptr().align_offset(32) + misaligned;
+            &mut memory[from..][..len]
+        });
+        let job = Pq { p: p.as_mut_ptr(), q: q.as_mut_ptr(), data: &data };
+        // SAFETY: all are of this length.
+        unsafe { run::<Told, 4, 2>(&job, len) };
+        let [mut want_p, mut want_q] = [vec![0; len], vec![0; len]];
+        reference::combine(&mut want_p, |_| 1, &data, false);
+        reference::combine(&mut want_q, |i| gf::exp(i as u8), &data, false);
+        assert!(*p == want_p && *q == want_q, "{len} bytes, misaligned by {misaligned}");
+        [p.as_ptr().addr(), q.as_ptr().addr()]
+    }
+
+    #[test]
+    fn what_is_far_goes_past_the_caches_in_bursts_of_each_output() {
+        IS_FAR.set(true);
+        for more in [0, 1, 511, 512, 640, 1023] {
+            let len = STREAM_BYTES_MIN + more;
+            let outputs = pq(len, 0);
+            let bursts = len / BURST_BYTES * BURST_BYTES;
+            let vectors = |from: usize, len: usize| (from..from + len).step_by(32);
+            let turns = |part: core::ops::Range<usize>, turn: usize| {
+                part.step_by(turn)
+                    .flat_map(move |at| outputs.map(|o| vectors(o + at, turn)))
+                    .flatten()
+            };
+            let steps = len / 128 * 128;
+            let want: Vec<usize> =
+                turns(0..bursts, BURST_BYTES).chain(turns(bursts..steps, 128)).collect();
+            assert_eq!(STREAMED.take(), want, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_near_short_or_misaligned_goes_into_the_caches() {
+        for (is_far, len, misaligned) in [
+            (false, STREAM_BYTES_MIN, 0),
+            (true, STREAM_BYTES_MIN - 1, 0),
+            (true, STREAM_BYTES_MIN, 1),
+        ] {
+            IS_FAR.set(is_far);
+            pq(len, misaligned);
+            assert!(STREAMED.take().is_empty(), "{len} bytes, misaligned by {misaligned}");
+        }
+    }
+
+    #[test]
+    fn every_line_of_an_output_is_asked_for_and_nothing_beyond() {
+        for len in [0, 1, 127, 128, 383, 384, 4096, 5001] {
+            let outputs = pq(len, 0);
+            let mut asked = ASKED.take();
+            asked.sort_unstable();
+            asked.dedup();
+            let lines = |from: usize| (from..from + len / 128 * 128).step_by(LINE_BYTES);
+            let mut least: Vec<usize> = outputs.into_iter().flat_map(lines).collect();
+            least.retain(|line| !asked.contains(line));
+            assert_eq!(least, [], "{len} bytes: not asked for");
+            asked.retain(|at| !outputs.iter().any(|o| (*o..o + len).contains(at)));
+            assert_eq!(asked, [], "{len} bytes: beyond");
         }
     }
 }

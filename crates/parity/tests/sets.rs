@@ -1,7 +1,7 @@
 //! Every set of kernels computes what byte-by-byte arithmetic computes: on all short lengths,
 //! around pages and large blocks, at every alignment, with any number of sources.
 
-use lapstrake_parity::{Kernels, gf, kernels};
+use lapstrake_parity::{Kernels, gf, kernels, recovery};
 use proptest::prelude::*;
 
 /// The largest block where many shapes are tried.
@@ -153,8 +153,36 @@ fn lengths_around_pages_and_large_blocks() {
 fn blocks_beyond_the_largest_second_level() {
     const LEN: usize = 264_001;
     let (pool, coefs) = (noise(SOURCES_MAX * (LEN + 40), 5), noise(SOURCES_MAX + 2, 6));
-    check(&cut(&pool, SOURCES_MAX, LEN), &coefs, [0, 0]);
-    check(&cut(&pool, SOURCES_MAX, LEN), &coefs, [0, 32]);
+    for offsets in [[0, 0], [0, 32], [16, 0], [0, 1]] {
+        check(&cut(&pool, SOURCES_MAX, LEN), &coefs, offsets);
+    }
+}
+
+#[test]
+fn recoveries_of_blocks_beyond_the_largest_second_level() {
+    const LEN: usize = 264_001;
+    const K: u8 = SOURCES_MAX as u8;
+    let pool = noise(SOURCES_MAX * (LEN + 40), 7);
+    let (srcs, exps) = (cut(&pool, SOURCES_MAX, LEN), (0..K).collect::<Vec<_>>());
+    let recoveries: [&dyn Fn(&mut [u8], &mut [u8]); 3] = [
+        &|a, b| recovery::recover_two_data(&exps, 3, 11, a, b),
+        &|a, b| recovery::recover_data_from_p(&exps, 3, a, b),
+        &|a, b| recovery::recover_data_from_q(&exps, 3, a, b),
+    ];
+    for (which, recover) in recoveries.into_iter().enumerate() {
+        let mut rows = [[0; SOURCES_MAX]; 2];
+        let [a, b] = &mut rows;
+        recover(a, b);
+        let want = rows.map(|row| expected(LEN, |i| row[i], &srcs));
+        for set in Kernels::available() {
+            let mut made = [0, 0].map(|offset| Output::new(LEN, offset));
+            let [a, b] = &mut made;
+            set.mul(&mut [a.block(), b.block()], &[&rows[0], &rows[1]], &srcs);
+            for (made, want) in made.iter_mut().zip(&want) {
+                made.assert(want, &format!("{}: recovery {which}", set.name()));
+            }
+        }
+    }
 }
 
 #[test]

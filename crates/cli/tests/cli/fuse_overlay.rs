@@ -93,6 +93,20 @@ fn an_unmount_by_hand_is_a_stop() {
 }
 
 #[test]
+fn the_mount_of_a_server_that_died_is_named_with_what_removes_it() {
+    if !fuse_or_say("mounting where a server died") {
+        return;
+    }
+    let lab = three();
+    lab.serve("m0 m1 m2 --fuse data.raw").kill();
+    let refused = lab.run("serve m0 m1 m2 --fuse data.raw");
+    let (_, command) = refused.err.split_once("died; `").expect(&refused.err);
+    let Some(removed) = lab.other(command.split_once('`').unwrap().0) else { return };
+    removed.ok();
+    lab.serve("m0 m1 m2 --fuse data.raw");
+}
+
+#[test]
 fn an_array_whose_file_is_open_is_not_stopped_unless_forced() {
     if !fuse_or_say("stopping an array that is in use") {
         return;

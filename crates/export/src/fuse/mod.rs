@@ -24,6 +24,7 @@ use fuser::{
     Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL,
     SessionUnmounter,
 };
+use lapstrake_device::quoted_path;
 use lapstrake_host::{Handle, Log};
 use memory::lock_all;
 use session::FuseSession;
@@ -68,7 +69,7 @@ pub enum FuseError {
         path: PathBuf,
     },
     /// The mount point cannot be made or looked at.
-    #[error("{}: cannot have the array's file there: {source}{}", .path.display(), hint(source))]
+    #[error("{}: cannot have the array's file there: {source}{}", .path.display(), hint(path, source))]
     MountPoint {
         /// What was named.
         path: PathBuf,
@@ -111,11 +112,16 @@ pub enum FuseError {
     },
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(path: &Path, error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::ENOTCONN) => " (the mount of a server that died; `fusermount3 -u` removes it)",
-        Some(libc::ENOENT) => "; make its directory first",
-        _ => "",
+        Some(libc::ENOTCONN) => {
+            format!(
+                " (the mount of a server that died; `fusermount3 -u {}` removes it)",
+                quoted_path(path)
+            )
+        }
+        Some(libc::ENOENT) => "; make its directory first".into(),
+        _ => String::new(),
     }
 }
 
