@@ -116,8 +116,8 @@ impl Vector for Ymm {
     /// Zen 3, recovery of two of four blocks of 64 KiB from memory, beside ISA-L: 0.89 to 1.05 with the 128 bytes that
     /// a step makes of each, 1.13 to 1.25 with bursts of 512, 1.09 to 1.12 with 2,048, 1.07 to 1.14 into the caches.
     const BURSTS: bool = true;
-    /// Zen 3, P+Q of four blocks of 4 KiB from memory, beside ISA-L: 0.92 with 1,024, 0.98 with 512, 1.02 with these and
-    /// the first asked for before; 4 KiB in the first level 1.8 before, 2.0 to 3.1 after.
+    /// Zen 3, P+Q of four blocks of 4 KiB from memory, beside ISA-L: 0.92 with 1,024, 0.98 with 512, 1.02 with these
+    /// and the first asked for before; 4 KiB in the first level 1.8 before, 2.0 to 3.1 after.
     const AHEAD_BYTES: usize = 384;
     const ASKS_FIRST: bool = true;
     /// Zen 3, XOR of ten in the second level: 60 GB/s when asked, 66 when not.

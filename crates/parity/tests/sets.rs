@@ -164,15 +164,12 @@ fn recoveries_of_blocks_beyond_the_largest_second_level() {
     const K: u8 = SOURCES_MAX as u8;
     let pool = noise(SOURCES_MAX * (LEN + 40), 7);
     let (srcs, exps) = (cut(&pool, SOURCES_MAX, LEN), (0..K).collect::<Vec<_>>());
-    let recoveries: [&dyn Fn(&mut [u8], &mut [u8]); 3] = [
-        &|a, b| recovery::recover_two_data(&exps, 3, 11, a, b),
-        &|a, b| recovery::recover_data_from_p(&exps, 3, a, b),
-        &|a, b| recovery::recover_data_from_q(&exps, 3, a, b),
-    ];
-    for (which, recover) in recoveries.into_iter().enumerate() {
-        let mut rows = [[0; SOURCES_MAX]; 2];
-        let [a, b] = &mut rows;
-        recover(a, b);
+    let mut recoveries = [[[0; SOURCES_MAX]; 2]; 3];
+    let [[x, y], [from_p, q], [from_q, p]] = &mut recoveries;
+    recovery::recover_two_data(&exps, 3, 11, x, y);
+    recovery::recover_data_from_p(&exps, 3, from_p, q);
+    recovery::recover_data_from_q(&exps, 3, from_q, p);
+    for (which, rows) in recoveries.into_iter().enumerate() {
         let want = rows.map(|row| expected(LEN, |i| row[i], &srcs));
         for set in Kernels::available() {
             let mut made = [0, 0].map(|offset| Output::new(LEN, offset));
