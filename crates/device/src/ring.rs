@@ -47,9 +47,17 @@ impl Ring {
     /// A ring with `depth` submission entries.
     ///
     /// # Errors
-    /// What io_uring_setup says, or `Unsupported` if the kernel's io_uring lacks what is needed.
+    /// What io_uring_setup or io_uring_enter says, or `Unsupported` if the kernel's io_uring lacks what is needed.
     pub(crate) fn new(depth: u32, event_fd: RawFd) -> io::Result<Self> {
         let ring = build(depth)?;
+        // SAFETY: nothing is submitted, and no argument read.
+        let entered = unsafe { ring.submitter().enter::<()>(0, 0, 0, None) };
+        // That it is not enabled yet is the kernel's answer, all else a filter's.
+        if let Err(refused) = entered
+            && refused.raw_os_error() != Some(libc::EBADFD)
+        {
+            return Err(refused);
+        }
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,

@@ -8,13 +8,13 @@ use std::process::Command;
 
 const CHILD: &str = "DEVICE_TEST_REFUSE";
 
-/// Makes io_uring_setup fail with `errno` in this thread and those it starts, as a container's seccomp
+/// Makes a system call fail with `errno` in this thread and those it starts, as a container's seccomp
 /// profile does.
-fn refuse_io_uring(errno: i32) {
+fn refuse(call: libc::c_long, errno: i32) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    let number = libc::SYS_io_uring_setup as u32;
+    let number = call as u32;
     let line = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let mut program = [
         line(LOAD, 0, 0, 0),
@@ -34,8 +34,9 @@ fn refuse_io_uring(errno: i32) {
 /// Not a test of its own: runs in the child that the tests below start.
 #[test]
 fn without_io_uring() {
-    let Ok(errno) = std::env::var(CHILD) else { return };
-    refuse_io_uring(errno.parse().unwrap());
+    let Ok(refused) = std::env::var(CHILD) else { return };
+    let (call, errno) = refused.split_once(' ').unwrap();
+    refuse(call.parse().unwrap(), errno.parse().unwrap());
     let refused = Queue::new([], Backend::IoUring, 8).err();
     assert!(matches!(refused, Some(QueueError::NoIoUring { .. })), "{refused:?}");
     for dir in common::places() {
@@ -51,10 +52,10 @@ fn without_io_uring() {
     println!("\nfell back");
 }
 
-fn run_refused(errno: i32) {
+fn run_refused(call: libc::c_long, errno: i32) {
     let out = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "without_io_uring", "--nocapture"])
-        .env(CHILD, errno.to_string())
+        .env(CHILD, format!("{call} {errno}"))
         .env_remove("LAPSTRAKE_BACKEND")
         .output()
         .unwrap();
@@ -64,10 +65,15 @@ fn run_refused(errno: i32) {
 
 #[test]
 fn a_container_that_forbids_io_uring_gets_threads() {
-    run_refused(libc::EPERM);
+    run_refused(libc::SYS_io_uring_setup, libc::EPERM);
 }
 
 #[test]
 fn a_kernel_without_io_uring_gets_threads() {
-    run_refused(libc::ENOSYS);
+    run_refused(libc::SYS_io_uring_setup, libc::ENOSYS);
+}
+
+#[test]
+fn a_filter_that_forbids_only_the_use_of_a_ring_gets_threads() {
+    run_refused(libc::SYS_io_uring_enter, libc::EPERM);
 }

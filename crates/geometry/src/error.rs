@@ -1,9 +1,10 @@
 //! Why a description of an array is not a geometry.
 
-use alloc::string::String;
+use alloc::{format, string::String, vec::Vec};
 
 use crate::layout::Layout;
 use crate::level::Level;
+use crate::parity_layout::ParityLayout;
 use crate::units::{Sectors, Slot};
 
 /// What is wrong with a level, a layout, a configuration or a device's size.
@@ -30,7 +31,7 @@ pub enum GeometryError {
         word: u32,
     },
     /// Not a name of a layout of this level.
-    #[error("\"{name}\" is not a layout of {level}")]
+    #[error("\"{name}\" is not a layout of {level}; {}", names_of_layouts(*level))]
     UnknownLayoutName {
         /// The array's level.
         level: Level,
@@ -100,8 +101,9 @@ pub enum GeometryError {
     },
     /// RAID0 of several zones without a recorded layout: two kernels would read it differently.
     #[error(
-        "RAID0 with members of {zones} sizes and no recorded layout: \
-         choose original (kernels before 3.14) or alternate (3.14 to 5.3)"
+        "RAID0 with members of {zones} sizes and no recorded layout: what lies where depends on the kernel that wrote \
+         it. Have it recorded, `mdadm --assemble --update=layout-original` for kernels before 3.14, \
+         `--update=layout-alternate` for 3.14 to 5.3"
     )]
     AmbiguousRaid0 {
         /// Number of strip zones.
@@ -179,4 +181,16 @@ pub enum GeometryError {
         /// The most that would do.
         max: Sectors,
     },
+}
+
+fn names_of_layouts(level: Level) -> String {
+    match level {
+        Level::Linear | Level::Raid1 | Level::Raid4 => "it has no choice".into(),
+        Level::Raid0 => "they are original and alternate".into(),
+        Level::Raid5 | Level::Raid6 => {
+            let layouts = ParityLayout::all().filter(|layout| layout.belongs_to(level));
+            format!("they are {}", layouts.map(ParityLayout::name).collect::<Vec<_>>().join(", "))
+        }
+        Level::Raid10 => "they are n, f or o with a number of copies: n2".into(),
+    }
 }

@@ -22,9 +22,9 @@ pub enum Unsupported {
     )]
     Ppl,
     /// The geometry is being changed.
-    #[error("a reshape is in progress, not supported yet")]
+    #[error("a reshape is in progress, not supported yet; let the kernel's md end it first")]
     Reshape,
     /// The array is shared by the nodes of a cluster.
-    #[error("the array is clustered, not supported")]
+    #[error("the array is clustered, not supported; the kernel's md serves it, in its cluster")]
     Clustered,
 }
