@@ -28,7 +28,7 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 	$(CARGO) build --locked --release --bin lapstrake --bin lapstrake-demo
 	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
 
-test: ## every test, within minutes
+test: setup ## every test, within minutes
 	$(CARGO) test --locked --workspace --no-run
 	@echo "The suites run side by side; what they say comes when each has ended."
 	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
