@@ -10,6 +10,7 @@ use crate::{
     cache::CacheTerms,
     client::Client,
     core::{Core, CoreParts},
+    deal::Deal,
     journal,
     lead::{CLIENTS_MAX, Lead, mending::check_speed},
     logs::{self, Replayed},
@@ -315,8 +316,15 @@ impl Array {
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &replayed)));
-        let mut lead =
-            Some(Lead::new(supervisor, facts.clone(), counters.clone(), log.clone(), lead_memory));
+        let deal = Deal::new(span(&parts.geometry).0);
+        let mut lead = Some(Lead::new(
+            supervisor,
+            facts.clone(),
+            counters.clone(),
+            log.clone(),
+            lead_memory,
+            deal.clone(),
+        ));
         let mut threads = Vec::new();
         for (index, seat) in seats.into_iter().enumerate() {
             let Seat { memory, mut queue, inbox, runner, thread, .. } = seat;
@@ -334,7 +342,7 @@ impl Array {
                 counters: counters[index].clone(),
                 log: log.clone(),
                 began,
-                span: span(&parts.geometry).0,
+                deal: deal.clone(),
                 members: parts.members.len(),
                 queue,
             });

@@ -4,7 +4,7 @@
 use crate::core::Core;
 use lapstrake_device::{IoVec, Op};
 use lapstrake_engine::{Buf, RequestError, RequestKind};
-use std::{os::fd::RawFd, time::Instant};
+use std::{ops::Range, os::fd::RawFd, time::Instant};
 
 /// One client's session, driven by its shard.
 pub trait Client: Send {
@@ -96,6 +96,15 @@ impl Context<'_> {
             "{len} bytes at {offset}: not whole sectors"
         );
         self.core.request_from(self.client, id, kind, offset / 512, len / 512);
+    }
+
+    /// Bytes, the first ones from `at` on, whose writes this shard carries out itself, if any; the end may lie
+    /// beyond the array's. It changes as clients of other shards come and go. A request may name any bytes, but
+    /// the way to another shard costs two hand-overs between cores.
+    #[must_use]
+    pub fn owned(&self, at: u64) -> Option<Range<u64>> {
+        let sectors = self.core.owned(at.div_ceil(512))?;
+        Some(sectors.start * 512..sectors.end * 512)
     }
 
     /// Whether it is worth finding out if a write is followed by another request.

@@ -10,6 +10,7 @@
 
 use crate::{
     client::Memory as ClientMemory,
+    deal::Deal,
     memory::{Memory, Shelf},
     message::{Address, Message, Parcel, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
@@ -24,6 +25,7 @@ use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
 use std::{
     collections::VecDeque,
+    ops::Range,
     os::fd::RawFd,
     sync::{Arc, PoisonError, atomic::Ordering, mpsc::Sender},
     time::Instant,
@@ -124,8 +126,7 @@ pub(crate) struct Core {
     counters: Arc<Counters>,
     log: Log,
     began: Instant,
-    deal: Vec<usize>,
-    span: u64,
+    deal: Deal,
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
@@ -159,7 +160,7 @@ pub(crate) struct CoreParts {
     pub counters: Arc<Counters>,
     pub log: Log,
     pub began: Instant,
-    pub span: u64,
+    pub deal: Deal,
     /// How many members there are.
     pub members: usize,
 }
@@ -181,8 +182,7 @@ impl Core {
             counters: parts.counters,
             log: parts.log,
             began: parts.began,
-            deal: vec![0],
-            span: parts.span,
+            deal: parts.deal,
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
             paused: false,
@@ -197,10 +197,6 @@ impl Core {
         };
         this.publish();
         this
-    }
-
-    pub(crate) fn span(&self) -> u64 {
-        self.span
     }
 
     /// The queue's index of a member's device.
@@ -412,8 +408,8 @@ impl Core {
         self.engine.hurry();
     }
 
-    pub(crate) fn deal(&mut self, among: Vec<usize>) {
-        self.deal = among;
+    pub(crate) fn deal(&mut self, deal: Deal) {
+        self.deal = deal;
         self.paused = false;
         for (from, parcel) in std::mem::take(&mut self.backlog) {
             self.route(from, parcel);
@@ -435,7 +431,7 @@ impl Core {
     }
 
     fn route(&mut self, from: Origin, parcel: Parcel) {
-        if self.deal.len() > 1 && matches!(parcel.kind, RequestKind::Read(_)) {
+        if !self.deal.has_one_owner() && matches!(parcel.kind, RequestKind::Read(_)) {
             return self.unheard.push_back((from, parcel));
         }
         self.route_heard(from, parcel);
@@ -449,8 +445,7 @@ impl Core {
         let parts = self.parts(&parcel);
         let is_own = parts.iter().all(|part| part.0 == self.index);
         // Where there is one writer only it knows what was answered: what is in the journal, or left behind.
-        let has_one_writer = self.deal.len() == 1;
-        if is_own || has_one_writer || !matches!(parcel.kind, RequestKind::Read(_)) {
+        if is_own || self.deal.has_one_owner() || !matches!(parcel.kind, RequestKind::Read(_)) {
             return self.begin(from, parcel, parts);
         }
         if self.engine.is_read_only() {
@@ -490,21 +485,16 @@ impl Core {
             }
             return (0..self.peers.len()).map(|shard| (shard, start, parcel.len)).collect();
         }
-        if let [only] = self.deal[..] {
-            return vec![(only, start, parcel.len)];
-        }
-        let mut parts = Vec::new();
-        let mut at = start;
-        while at < end {
-            let span = at / self.span;
-            let next = ((span + 1) * self.span).min(end);
-            parts.push((self.deal[span as usize % self.deal.len()], at, next - at));
-            at = next;
-        }
+        let mut parts = self.deal.parts(start..end);
         if parts.is_empty() {
             parts.push((self.index, start, parcel.len));
         }
         parts
+    }
+
+    /// Sectors, the first ones from `at` on, that this shard owns, if any.
+    pub(crate) fn owned(&self, at: u64) -> Option<Range<u64>> {
+        self.deal.owned(self.index, at)
     }
 
     fn begin(&mut self, from: Origin, parcel: Parcel, parts: Vec<(usize, u64, u64)>) {

@@ -14,6 +14,7 @@ use crate::{
     array::{Facts, MemberFact},
     client::Client,
     core::{Core, failure},
+    deal::Deal,
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
     status::{self, Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
@@ -120,7 +121,7 @@ pub(crate) struct Lead {
     homes: Vec<usize>,
     /// Whose requests the first shard takes in.
     outsiders: usize,
-    dealt: Vec<usize>,
+    dealt: Deal,
     pausing: Option<usize>,
     stop: Stop,
     stop_answers: Vec<Sender<Answer>>,
@@ -140,6 +141,7 @@ impl Lead {
         counters: Vec<Arc<Counters>>,
         log: Log,
         pool: Pool,
+        deal: Deal,
     ) -> Self {
         Self {
             homes: vec![0; counters.len()],
@@ -169,7 +171,7 @@ impl Lead {
             newcomers: VecDeque::new(),
             check_window: None,
             window_at: None,
-            dealt: vec![0],
+            dealt: deal,
             pausing: None,
             stop: Stop::No,
             stop_answers: Vec::new(),
@@ -523,12 +525,13 @@ impl Lead {
     }
 
     /// With one writer the first shard is dealt everything. Without clients all are, so that a rebuild has every core.
-    fn wanted_deal(&self) -> Vec<usize> {
+    fn wanted_deal(&self) -> Deal {
         if self.facts.has_one_writer {
-            return vec![0];
+            return self.dealt.among(vec![0]);
         }
         let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.served(i) > 0).collect();
-        if busy.is_empty() { (0..self.homes.len()).collect() } else { busy }
+        let all = || (0..self.homes.len()).collect();
+        self.dealt.among(if busy.is_empty() { all() } else { busy })
     }
 
     pub(crate) fn paused(&mut self, core: &mut Core) {

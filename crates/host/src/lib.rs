@@ -18,6 +18,7 @@ mod client;
 pub mod control;
 mod core;
 pub mod create;
+mod deal;
 mod grow;
 mod join;
 mod journal;

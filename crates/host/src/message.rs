@@ -3,6 +3,7 @@
 
 use crate::{
     client::Client,
+    deal::Deal,
     status::{Detail, MemberDetail},
     window::CheckWindow,
 };
@@ -76,7 +77,7 @@ pub(crate) enum Message {
     /// To the lead.
     Paused,
     /// Route again, among these shards.
-    Deal(Vec<usize>),
+    Deal(Deal),
     /// Bid the clients farewell; say [`Message::Quiet`] when they are gone and nothing runs.
     ShutDown,
     /// To the lead.

@@ -28,8 +28,7 @@ impl Lead {
         }
         let Some(supervisor) = &mut self.supervisor else { return };
         while let Some(piece) = supervisor.poll_sync() {
-            let span = piece.start.0 / core.span();
-            let owner = self.dealt[span as usize % self.dealt.len()];
+            let owner = self.dealt.owner(piece.start.0);
             if owner == core.index {
                 let now = core.now();
                 core.engine.handle_sync(now, piece);

@@ -1,0 +1,90 @@
+//! Which shard owns which sectors: the array's spans, dealt in turn.
+
+use std::ops::Range;
+
+/// Shards that take part, in the order in which they own spans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deal {
+    /// Sectors of a span.
+    span: u64,
+    shards: Vec<usize>,
+}
+
+impl Deal {
+    /// Everything to the first shard.
+    pub(crate) fn new(span: u64) -> Self {
+        Self { span, shards: vec![0] }
+    }
+
+    /// The same spans, dealt to others.
+    pub(crate) fn among(&self, shards: Vec<usize>) -> Self {
+        Self { span: self.span, shards }
+    }
+
+    pub(crate) fn has_one_owner(&self) -> bool {
+        self.shards.len() == 1
+    }
+
+    pub(crate) fn owner(&self, sector: u64) -> usize {
+        self.shards[(sector / self.span) as usize % self.shards.len()]
+    }
+
+    /// Who does which part of some sectors: owners, first sectors, lengths.
+    pub(crate) fn parts(&self, sectors: Range<u64>) -> Vec<(usize, u64, u64)> {
+        if self.has_one_owner() {
+            return vec![(self.shards[0], sectors.start, sectors.end - sectors.start)];
+        }
+        let mut parts = Vec::new();
+        let mut at = sectors.start;
+        while at < sectors.end {
+            let next = (at / self.span + 1).saturating_mul(self.span).min(sectors.end);
+            parts.push((self.owner(at), at, next - at));
+            at = next;
+        }
+        parts
+    }
+
+    /// What a shard owns of the first span from `at` on that has some of it.
+    pub(crate) fn owned(&self, shard: usize, at: u64) -> Option<Range<u64>> {
+        let place = self.shards.iter().position(|&it| it == shard)? as u64;
+        let (first, shards) = (at / self.span, self.shards.len() as u64);
+        let span = first + (place + shards - first % shards) % shards;
+        Some(at.max(span * self.span)..(span + 1) * self.span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_range_are_what_their_shards_own_there() {
+        for shards in [vec![0], vec![2], vec![0, 1], vec![1, 3, 4]] {
+            let deal = Deal::new(8).among(shards.clone());
+            for (start, end) in [(0, 1), (0, 8), (7, 9), (3, 60), (16, 24), (5, 5 + 8 * 13)] {
+                let parts = deal.parts(start..end);
+                let mut at = start;
+                for (owner, sector, len) in parts {
+                    assert_eq!(sector, at, "{shards:?}, {start}..{end}");
+                    assert!((sector..sector + len).all(|sector| deal.owner(sector) == owner));
+                    at += len;
+                }
+                assert_eq!(at, end, "{shards:?}, {start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_shard_owns_next_is_the_first_that_it_owns() {
+        let deal = Deal::new(8).among(vec![1, 3, 4]);
+        for shard in [1, 3, 4] {
+            for at in 0..100 {
+                let owned = deal.owned(shard, at).expect("it takes part");
+                let first = (at..).find(|&sector| deal.owner(sector) == shard);
+                assert_eq!(Some(owned.start), first, "shard {shard} from {at}");
+                assert_eq!(owned.end, (owned.start / 8 + 1) * 8, "shard {shard} from {at}");
+            }
+        }
+        assert_eq!(deal.owned(0, 5), None);
+    }
+}
