@@ -74,10 +74,12 @@ pub struct ControllerUnit {
     parts: Vec<Option<Part>>,
     link_free: Nanos,
     done: BTreeSet<(Nanos, u64)>,
-    /// Which of a pair reads next, by pair.
-    turns: Vec<bool>,
-    /// Where each member's last read ended.
+    /// Where each member's head is: behind its last command.
     heads: Vec<u64>,
+    /// Commands that each member has.
+    under_way: Vec<usize>,
+    /// Where the last read of each column ended.
+    ends: Vec<u64>,
 }
 
 impl std::fmt::Debug for ControllerUnit {
@@ -114,8 +116,9 @@ impl ControllerUnit {
             parts: Vec::new(),
             link_free: Nanos::ZERO,
             done: BTreeSet::new(),
-            turns: vec![false; count],
             heads: vec![0; count],
+            under_way: vec![0; count],
+            ends: vec![0; count],
         }
     }
 
@@ -163,6 +166,8 @@ impl ControllerUnit {
             self.parts.push(None);
         }
         self.parts[free] = Some(part);
+        self.under_way[member] += 1;
+        self.heads[member] = range.end;
         let blocks = range.end - range.start;
         self.members[member]
             .submit(Request { tag: free as u64, op, lba: range.start, blocks }, now);
@@ -181,23 +186,33 @@ impl ControllerUnit {
             return;
         }
         let pieces = self.pieces(&range);
-        self.reads.insert(request.tag, (pieces.len(), request.blocks));
-        for (column, piece) in pieces {
-            let member = self.reader(column, &piece);
-            self.heads[member] = piece.end;
-            self.send(member, Op::Read, &piece, Part::Read(request.tag), now);
+        let shares: Vec<(usize, Range<u64>)> =
+            pieces.into_iter().flat_map(|(column, piece)| self.shares(column, piece)).collect();
+        self.reads.insert(request.tag, (shares.len(), request.blocks));
+        for (member, share) in shares {
+            self.send(member, Op::Read, &share, Part::Read(request.tag), now);
         }
     }
 
-    /// Which of a pair reads: the one that the piece goes on with; else they take turns.
-    fn reader(&mut self, column: usize, piece: &Range<u64>) -> usize {
-        let UnitLevel::MirroredStripe(_) = self.config.level else { return column };
+    /// Which of a pair reads what: of a piece that goes on with the one before they read stripes in turn, any other
+    /// is for the less busy, or else the nearer one.
+    fn shares(&mut self, column: usize, piece: Range<u64>) -> Vec<(usize, Range<u64>)> {
+        let UnitLevel::MirroredStripe(stripe) = self.config.level else {
+            return vec![(column, piece)];
+        };
+        let goes_on = std::mem::replace(&mut self.ends[column], piece.end) == piece.start;
         let pair = [2 * column, 2 * column + 1];
-        let goes_on = pair.into_iter().find(|&member| self.heads[member] == piece.start);
-        goes_on.unwrap_or_else(|| {
-            self.turns[column] ^= true;
-            pair[usize::from(self.turns[column])]
-        })
+        if !goes_on {
+            let cost = |it: usize| (self.under_way[it], self.heads[it].abs_diff(piece.start));
+            let member = if cost(pair[0]) <= cost(pair[1]) { pair[0] } else { pair[1] };
+            return vec![(member, piece)];
+        }
+        let numbers = piece.start / stripe..piece.end.div_ceil(stripe);
+        let share = |number: u64| {
+            let start = piece.start.max(number * stripe);
+            (pair[(number % 2) as usize], start..piece.end.min((number + 1) * stripe))
+        };
+        numbers.map(share).collect()
     }
 
     fn room(&self) -> u64 {
@@ -270,7 +285,6 @@ impl ControllerUnit {
             };
             for member in members {
                 commands += 1;
-                self.heads[member] = u64::MAX;
                 self.send(member, Op::Write, &piece, Part::Run, now);
             }
         }
@@ -307,6 +321,7 @@ impl ControllerUnit {
             for member in 0..self.members.len() {
                 while let Some(done) = self.members[member].poll(at) {
                     let part = self.parts[done.tag as usize].take().expect("it was sent");
+                    self.under_way[member] -= 1;
                     self.end(part, at);
                 }
             }

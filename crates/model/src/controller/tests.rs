@@ -66,3 +66,29 @@ fn writes_at_random_are_sorted_and_joined_and_each_is_answered_once() {
     assert_eq!(tags, (0..1000).collect::<Vec<_>>());
     assert!(unit.dirty.is_empty() && unit.running.is_none() && unit.dirty_blocks == 0);
 }
+
+#[test]
+fn both_of_a_pair_read_a_stream_by_turns_and_what_is_scattered_side_by_side() {
+    let one = stream(&mut unit(1, 8 << 20, UnitLevel::Single), Op::Read, 256 << 20);
+    let mut pair = unit(2, 8 << 20, UnitLevel::MirroredStripe(128));
+    let both = stream(&mut pair, Op::Read, 256 << 20);
+    let end = (256 << 20) / 512;
+    assert_eq!(pair.heads, [end - 128, end], "each has read every second stripe");
+    // What the other reads passes below the head in the meantime.
+    assert!((0.7..1.05).contains(&(both / one)), "{one} {both}");
+
+    let (far, now) = (pair.blocks() / 2, Nanos(1 << 40));
+    let read = |tag, lba| Request { tag, op: Op::Read, lba, blocks: 8 };
+    let drain = |pair: &mut ControllerUnit| {
+        while let Some(at) = pair.next_event() {
+            pair.poll(at);
+        }
+    };
+    pair.submit(read(1000, far), now);
+    pair.submit(read(1001, 8), now);
+    assert_eq!(pair.under_way, [1, 1], "the second is for the one that has nothing to do");
+    drain(&mut pair);
+    let nearer = usize::from(pair.heads[1] > pair.heads[0]);
+    pair.submit(read(1002, far + 5000), now);
+    assert_eq!(pair.under_way[nearer], 1, "{:?}", pair.heads);
+}
