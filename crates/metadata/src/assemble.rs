@@ -282,6 +282,17 @@ pub struct Assembly {
     pub start: Result<(), Refusal>,
 }
 
+/// One of several arrays that candidates belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which array.
+    pub uuid: [u8; 16],
+    /// As its first candidate calls it; empty if that has no name.
+    pub name: String,
+    /// Its candidates.
+    pub ids: Vec<usize>,
+}
+
 /// Why there is no array to decide about. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -293,8 +304,8 @@ pub enum AssembleError {
     },
     /// Members of more than one array.
     SeveralArrays {
-        /// Each array and its candidates.
-        arrays: Vec<([u8; 16], Vec<usize>)>,
+        /// Each of them.
+        arrays: Vec<Found>,
     },
     /// The array has a feature that cannot be acted upon.
     Unsupported {
@@ -304,5 +315,10 @@ pub enum AssembleError {
         what: Unsupported,
     },
     /// The superblocks describe no possible array.
-    Geometry(GeometryError),
+    Geometry {
+        /// Whose superblock was followed.
+        id: usize,
+        /// What is wrong with it.
+        error: GeometryError,
+    },
 }

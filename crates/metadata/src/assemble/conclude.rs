@@ -30,7 +30,7 @@ pub fn assemble(
     });
     let mut table = Table::new(freshest, candidates, verdicts.collect())?;
     let (forced, force_helps) = raise_if_needed(&mut table, options.force);
-    table.measure().map_err(AssembleError::Geometry)?;
+    table.measure()?;
     Ok(conclude(table, forced, force_helps, options))
 }
 

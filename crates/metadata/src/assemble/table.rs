@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lapstrake_geometry::{Config, Geometry, GeometryError, Layout, Level, Sectors, Slot};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Slot};
 
 use super::{AssembleError, Candidate, Reason, Refusal, Verdict};
 use crate::{Superblock, Unsupported};
@@ -32,7 +32,7 @@ impl<'a> Table<'a> {
         let mut table =
             Self { freshest, candidates, verdicts, config, geometry: None, ambiguous: None };
         if table.config.level.has_redundancy() {
-            table.geometry = Some(Geometry::new(&table.config).map_err(AssembleError::Geometry)?);
+            table.geometry = Some(table.lay_out()?);
         }
         for later in 0..candidates.len() {
             for earlier in 0..later {
@@ -159,15 +159,20 @@ impl<'a> Table<'a> {
     }
 
     /// Fills in the members' sizes, and the geometry that hangs on them.
-    pub(super) fn measure(&mut self) -> Result<(), GeometryError> {
+    pub(super) fn measure(&mut self) -> Result<(), AssembleError> {
         for (slot, holder) in self.holders().into_iter().enumerate() {
             let size = holder.map(|i| self.candidates[i].superblock.data_size());
             self.config.member_sizes[slot] = size.unwrap_or(Sectors::ZERO);
         }
         if self.geometry.is_none() && self.enough() {
-            self.geometry = Some(Geometry::new(&self.config)?);
+            self.geometry = Some(self.lay_out()?);
         }
         Ok(())
+    }
+
+    fn lay_out(&self) -> Result<Geometry, AssembleError> {
+        let id = self.freshest.id;
+        Geometry::new(&self.config).map_err(|error| AssembleError::Geometry { id, error })
     }
 }
 

@@ -177,18 +177,23 @@ impl AssembleError {
                 format!("none of {candidates} devices belongs to the array asked for")
             }
             Self::SeveralArrays { arrays } => {
-                let each = arrays.iter().map(|(uuid, ids)| {
-                    let names: Vec<_> = ids.iter().map(|&id| name(id)).collect();
-                    format!("{} ({})", uuid_text(*uuid), names.join(", "))
+                let each = arrays.iter().map(|array| {
+                    let names: Vec<_> = array.ids.iter().map(|&id| name(id)).collect();
+                    let called = match array.name.as_str() {
+                        "" => String::new(),
+                        called => format!(" \"{called}\""),
+                    };
+                    format!("{}{called} ({})", uuid_text(array.uuid), names.join(", "))
                 });
                 format!(
-                    "members of {} arrays: {}. Choose one with --uuid, or give only its members",
+                    "members of {} arrays: {}. Choose one with --uuid or --set-name, or give only \
+                     its members",
                     arrays.len(),
                     each.collect::<Vec<_>>().join("; ")
                 )
             }
             Self::Unsupported { id, what } => format!("{}: {what}", name(*id)),
-            Self::Geometry(error) => error.to_string(),
+            Self::Geometry { id, error } => format!("{}: {error}", name(*id)),
         }
     }
 }

@@ -37,9 +37,9 @@ fn members_of_two_arrays() {
     let error = decide(&members, &Options::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "members of 2 arrays: 07070707:07070707:07070707:07070707 (device 0, device 1); \
-         30313233:34353637:38396162:63646566 (device 2). \
-         Choose one with --uuid, or give only its members"
+        "members of 2 arrays: 07070707:07070707:07070707:07070707 \"nas:data\" (device 0, device 1); \
+         30313233:34353637:38396162:63646566 \"nas:other\" (device 2). \
+         Choose one with --uuid or --set-name, or give only its members"
     );
     let named = error.describe(&|id| format!("/dev/sd{}", (b'a' + id as u8) as char));
     assert!(named.contains("(/dev/sda, /dev/sdb)"), "{named}");
@@ -128,7 +128,7 @@ fn shapes_that_are_none() {
     members.iter_mut().for_each(|(_, sb)| v1(sb).chunksize = 24);
     assert!(matches!(
         plain(&members),
-        Err(AssembleError::Geometry(GeometryError::ChunkNotPowerOfTwo { .. }))
+        Err(AssembleError::Geometry { id: 0, error: GeometryError::ChunkNotPowerOfTwo { .. } })
     ));
     // Raid0 over members of several sizes, whose layout was not recorded.
     let mut members = Array::new(Version::V1_2, Level::Raid0, 3).members("1 1 1");
@@ -137,7 +137,7 @@ fn shapes_that_are_none() {
     members.iter_mut().for_each(|(_, sb)| v1(sb).feature_map = 0);
     assert_eq!(
         plain(&members),
-        Err(AssembleError::Geometry(GeometryError::AmbiguousRaid0 { zones: 2 }))
+        Err(AssembleError::Geometry { id: 0, error: GeometryError::AmbiguousRaid0 { zones: 2 } })
     );
     // With a member missing that cannot be known yet.
     members.remove(0);
@@ -263,7 +263,7 @@ fn any_mixture_is_decided() {
             made.iter().map(|(id, superblock)| Candidate { id: *id, superblock }).collect();
         let _: Option<Refusal> = match assemble(&candidates, &options) {
             Ok(_) => decide(&made, &options).unwrap().start.err(),
-            Err(AssembleError::Geometry(_)) => None,
+            Err(AssembleError::Geometry { .. }) => None,
             Err(other) => panic!("{other}"),
         };
     });
