@@ -19,8 +19,8 @@ use std::{
 };
 
 const BLOCK: u64 = 1 << 20;
-/// Requests in flight of each shard's driver. What is in flight lies in the caches while parity is made of it and the
-/// kernel copies it, if it is little: on two cores 6 MiB, where fio has 16 on its four files.
+/// Requests in flight of each shard's driver: as many as a span has at most. Chosen for RAID5's writes, which live from
+/// what is still in the caches (docs/decisions.md has more and less); fio has four on each of four files.
 const DEPTH: u64 = 3;
 
 /// Reads or writes the array in order, over and over: of one stream those requests whose place its shard owns.
@@ -49,12 +49,14 @@ impl Driver {
             true => Request::Write { memory, fua: false, followed: true },
             false => Request::Read(memory),
         };
-        // While spans are dealt a shard may own none; others do what it asks for then.
-        let own = |at| cx.owned(at).map_or(at, |bytes| bytes.start);
-        let mut at = own(self.at);
-        if at + BLOCK > self.end {
-            at = own(0);
+        // Before the first deal a shard may own nothing: then it asks for what others own.
+        let own = |at| cx.owned(at).unwrap_or(at..at + BLOCK);
+        let mut bytes = own(self.at);
+        if bytes.start + BLOCK > self.end {
+            bytes = own(0);
         }
+        let at = bytes.start;
+        assert!(at + BLOCK <= bytes.end.min(self.end), "a span of whole blocks in the array");
         self.at = at + BLOCK;
         self.running += 1;
         cx.request(slot, kind, at, BLOCK);
@@ -195,7 +197,7 @@ pub(crate) fn compare(
                 with_parity.peer.push(1.0 / (1.0 / peer + 1.0 / parity) / 1e6);
             }
         }
-        let what = format!("in process, {}, {} {}", place.name, kind.name(), load.name);
+        let what = format!("in process, {}, {} {} in order", place.name, kind.name(), load.rw);
         report.add(&what, "MB/s", &pairs, gate);
         if !with_parity.ours.is_empty() {
             report.add(&format!("{what}, fio + parity"), "MB/s", &with_parity, None);

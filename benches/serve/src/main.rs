@@ -5,9 +5,9 @@
 //! at least 1.0 times `nbdkit file` in four loads; RAID5 of 4 at least 0.7 in sequential and 0.4
 //! in random 4 KiB writes; in process, sequential 1 MiB writes and reads of RAID0, RAID5 and
 //! RAID10 at least 0.9 times fio's io_uring on the same files together, parity and copies
-//! counted (one stream at depth 3 on each shard, fio's at depth 4 on each file); no more context
-//! switches a request at depth 1 than nbdkit; resident memory below 64 MiB plus stripe cache and
-//! buffers. The root disk is shown, not gated: its spread is 100 %.
+//! counted (one stream, three requests a shard; fio's at depth 4 on each file); no
+//! more context switches a request at depth 1 than nbdkit; resident memory below 64 MiB plus stripe
+//! cache and buffers. The root disk is shown, not gated: its spread is 100 %.
 
 mod arrays;
 mod direct;

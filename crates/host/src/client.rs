@@ -98,13 +98,13 @@ impl Context<'_> {
         self.core.request_from(self.client, id, kind, offset / 512, len / 512);
     }
 
-    /// Bytes, the first ones from `at` on, whose writes this shard carries out itself, if any; the end may lie
-    /// beyond the array's. It changes as clients of other shards come and go. A request may name any bytes, but
-    /// the way to another shard costs two hand-overs between cores.
+    /// The bytes of the first span from `at` on that this shard owns, or of what is left of it there; none if others
+    /// own all. They may lie beyond the array's end, and change as clients of other shards come and go. A request may
+    /// name any bytes, but a write of what another shard owns costs two hand-overs between cores.
     #[must_use]
     pub fn owned(&self, at: u64) -> Option<Range<u64>> {
         let sectors = self.core.owned(at.div_ceil(512))?;
-        Some(sectors.start * 512..sectors.end * 512)
+        Some(sectors.start.saturating_mul(512)..sectors.end.saturating_mul(512))
     }
 
     /// Whether it is worth finding out if a write is followed by another request.

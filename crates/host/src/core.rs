@@ -492,7 +492,7 @@ impl Core {
         parts
     }
 
-    /// Sectors, the first ones from `at` on, that this shard owns, if any.
+    /// See [`Deal::owned`].
     pub(crate) fn owned(&self, at: u64) -> Option<Range<u64>> {
         self.deal.owned(self.index, at)
     }

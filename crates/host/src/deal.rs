@@ -1,4 +1,7 @@
 //! Which shard owns which sectors: the array's spans, dealt in turn.
+//!
+//! Invariants: some shard takes part, and none twice; parts of a range follow one another and are all of it. Where the
+//! array ends is not known here.
 
 use std::ops::Range;
 
@@ -13,11 +16,13 @@ pub(crate) struct Deal {
 impl Deal {
     /// Everything to the first shard.
     pub(crate) fn new(span: u64) -> Self {
+        assert!(span > 0, "a span without sectors");
         Self { span, shards: vec![0] }
     }
 
     /// The same spans, dealt to others.
     pub(crate) fn among(&self, shards: Vec<usize>) -> Self {
+        assert!(!shards.is_empty(), "nobody would own anything");
         Self { span: self.span, shards }
     }
 
@@ -44,7 +49,7 @@ impl Deal {
         parts
     }
 
-    /// What a shard owns of the first span from `at` on that has some of it.
+    /// The first span from `at` on that a shard owns, or what is left of it there; none if it takes no part.
     pub(crate) fn owned(&self, shard: usize, at: u64) -> Option<Range<u64>> {
         let place = self.shards.iter().position(|&it| it == shard)? as u64;
         let (first, shards) = (at / self.span, self.shards.len() as u64);
@@ -56,6 +61,21 @@ impl Deal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_go_round() {
+        let deal = Deal::new(8).among(vec![1, 3, 4]);
+        let owners: Vec<usize> = (0..6).map(|span| deal.owner(span * 8 + 7)).collect();
+        assert_eq!(owners, [1, 3, 4, 1, 3, 4]);
+        assert_eq!(deal.parts(20..33), [(4, 20, 4), (1, 24, 8), (3, 32, 1)]);
+        assert_eq!(deal.parts(20..20), []);
+        let one = Deal::new(8);
+        assert_eq!(one.parts(20..33), [(0, 20, 13)]);
+        assert_eq!(one.parts(20..20), [(0, 20, 0)]);
+        assert_eq!(one.owned(0, 20), Some(20..24));
+        assert_eq!(one.owned(0, 24), Some(24..32));
+        assert_eq!(one.owned(1, 24), None);
+    }
 
     #[test]
     fn the_parts_of_a_range_are_what_their_shards_own_there() {

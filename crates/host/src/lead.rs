@@ -530,8 +530,8 @@ impl Lead {
             return self.dealt.among(vec![0]);
         }
         let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.served(i) > 0).collect();
-        let all = || (0..self.homes.len()).collect();
-        self.dealt.among(if busy.is_empty() { all() } else { busy })
+        let all = (0..self.homes.len()).collect();
+        self.dealt.among(if busy.is_empty() { all } else { busy })
     }
 
     pub(crate) fn paused(&mut self, core: &mut Core) {

@@ -76,7 +76,7 @@ pub(crate) enum Message {
     Pause,
     /// To the lead.
     Paused,
-    /// Route again, among these shards.
+    /// Route again, by this deal.
     Deal(Deal),
     /// Bid the clients farewell; say [`Message::Quiet`] when they are gone and nothing runs.
     ShutDown,

@@ -204,7 +204,7 @@ impl Runner {
                 core.pause();
                 self.pausing = true;
             }
-            (Message::Deal(among), _) => core.deal(among),
+            (Message::Deal(deal), _) => core.deal(deal),
             (Message::ShutDown, _) => self.shut_down(),
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),

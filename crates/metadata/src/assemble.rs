@@ -284,7 +284,7 @@ pub struct Assembly {
 
 /// One of several arrays that candidates belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundArray {
     /// Which array.
     pub uuid: [u8; 16],
     /// As its first candidate calls it; empty if that has no name.
@@ -305,7 +305,7 @@ pub enum AssembleError {
     /// Members of more than one array.
     SeveralArrays {
         /// Each of them.
-        arrays: Vec<Found>,
+        arrays: Vec<FoundArray>,
     },
     /// The array has a feature that cannot be acted upon.
     Unsupported {
@@ -318,7 +318,7 @@ pub enum AssembleError {
     Geometry {
         /// Whose superblock was followed.
         id: usize,
-        /// What is wrong with it.
+        /// What is wrong with the array that it describes.
         error: GeometryError,
     },
 }

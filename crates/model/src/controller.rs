@@ -3,10 +3,11 @@
 //! Writes end when they are in the cache, flushes at once: the battery holds what the members do not. The
 //! cache goes to the members in the order of its places (one-way elevator), one gathered run at a time, whole
 //! stripes where it can; the next run is sent when the last is on all members. Reads go to the members
-//! before that, unless the cache holds all of it.
+//! before that, unless the cache holds all of it. Both of a mirrored pair read a stream, in sections, as 3ware's manuals
+//! say of TwinStor; they do not say how long those are, so a stripe is a guess.
 //!
 //! Invariants: the cache holds no more than its size; a block waits in it once; a run is out of the cache when every
-//! member has it. What it does not do: parity levels (md's are better known), members that fail, its own
+//! member has it; a member has as many commands as are counted under way. What it does not do: parity levels (md's are better known), members that fail, its own
 //! read-ahead (its makers tell users to raise the system's).
 
 use crate::Nanos;
@@ -49,6 +50,9 @@ impl ControllerConfig {
     }
 }
 
+/// Streams that a pair knows of.
+const STREAMS: usize = 8;
+
 /// What a member's command is part of.
 #[derive(Clone, Copy, Debug)]
 enum Part {
@@ -69,17 +73,17 @@ pub struct ControllerUnit {
     position: u64,
     /// Writes that the cache has no room for.
     stalled: VecDeque<Request>,
-    /// By tag: pieces of a read that have not ended.
+    /// By tag: commands of a read that have not ended.
     reads: BTreeMap<u64, (usize, u64)>,
     parts: Vec<Option<Part>>,
     link_free: Nanos,
     done: BTreeSet<(Nanos, u64)>,
-    /// Where each member's head is: behind its last command.
+    /// Where each member's head will be: behind the last command that it was sent.
     heads: Vec<u64>,
     /// Commands that each member has.
     under_way: Vec<usize>,
-    /// Where the last read of each column ended.
-    ends: Vec<u64>,
+    /// Where the last reads of each column ended, the latest last: a stream goes on there.
+    ends: Vec<VecDeque<u64>>,
 }
 
 impl std::fmt::Debug for ControllerUnit {
@@ -118,7 +122,7 @@ impl ControllerUnit {
             done: BTreeSet::new(),
             heads: vec![0; count],
             under_way: vec![0; count],
-            ends: vec![0; count],
+            ends: vec![VecDeque::new(); count],
         }
     }
 
@@ -175,6 +179,9 @@ impl ControllerUnit {
 
     fn read(&mut self, request: &Request, now: Nanos) {
         let range = request.range();
+        let pieces = self.pieces(&range);
+        let shares: Vec<(usize, Range<u64>)> =
+            pieces.into_iter().flat_map(|(column, piece)| self.shares(column, piece)).collect();
         let held = self.dirty.range(..=range.start).next_back();
         let is_running = self
             .running
@@ -185,9 +192,6 @@ impl ControllerUnit {
             self.done.insert((end, request.tag));
             return;
         }
-        let pieces = self.pieces(&range);
-        let shares: Vec<(usize, Range<u64>)> =
-            pieces.into_iter().flat_map(|(column, piece)| self.shares(column, piece)).collect();
         self.reads.insert(request.tag, (shares.len(), request.blocks));
         for (member, share) in shares {
             self.send(member, Op::Read, &share, Part::Read(request.tag), now);
@@ -200,12 +204,16 @@ impl ControllerUnit {
         let UnitLevel::MirroredStripe(stripe) = self.config.level else {
             return vec![(column, piece)];
         };
-        let goes_on = std::mem::replace(&mut self.ends[column], piece.end) == piece.start;
+        let ends = &mut self.ends[column];
+        let before = ends.iter().position(|end| *end == piece.start);
+        if before.is_some() || ends.len() == STREAMS {
+            ends.remove(before.unwrap_or(0));
+        }
+        ends.push_back(piece.end);
         let pair = [2 * column, 2 * column + 1];
-        if !goes_on {
-            let cost = |it: usize| (self.under_way[it], self.heads[it].abs_diff(piece.start));
-            let member = if cost(pair[0]) <= cost(pair[1]) { pair[0] } else { pair[1] };
-            return vec![(member, piece)];
+        if before.is_none() {
+            let cost = |it: &usize| (self.under_way[*it], self.heads[*it].abs_diff(piece.start));
+            return pair.into_iter().min_by_key(cost).map(|it| (it, piece)).into_iter().collect();
         }
         let numbers = piece.start / stripe..piece.end.div_ceil(stripe);
         let share = |number: u64| {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use lapstrake_geometry::Slot;
 
-use super::{AssembleError, Candidate, Found, Options, Reason, Verdict};
+use super::{AssembleError, Candidate, FoundArray, Options, Reason, Verdict};
 use crate::{Role, Superblock};
 
 /// How many events a member may be behind.
@@ -28,14 +28,14 @@ pub(super) fn which_array(
     candidates: &[Candidate<'_>],
     options: &Options,
 ) -> Result<[u8; 16], AssembleError> {
-    let mut arrays: Vec<Found> = Vec::new();
+    let mut arrays: Vec<FoundArray> = Vec::new();
     for candidate in candidates.iter().filter(|c| asked_for(c, options)) {
         let uuid = candidate.superblock.set_uuid();
         match arrays.iter_mut().find(|known| known.uuid == uuid) {
             Some(known) => known.ids.push(candidate.id),
             None => {
                 let name = candidate.superblock.name();
-                arrays.push(Found { uuid, name, ids: vec![candidate.id] });
+                arrays.push(FoundArray { uuid, name, ids: vec![candidate.id] });
             }
         }
     }

@@ -31,6 +31,12 @@ fn slots_text(slots: &[Slot]) -> String {
     }
 }
 
+/// `UUID "name"`, or the UUID of an array without a name.
+fn array_text(uuid: [u8; 16], name: &str) -> String {
+    let uuid = uuid_text(uuid);
+    if name.is_empty() { uuid } else { format!("{uuid} \"{name}\"") }
+}
+
 fn members(count: u16) -> String {
     if count == 1 { "1 member".to_string() } else { format!("{count} members") }
 }
@@ -60,11 +66,8 @@ impl Reason {
     /// One clause that says it.
     pub fn describe(&self, name: Name) -> String {
         match self {
-            Self::OtherArray { uuid, name } if name.is_empty() => {
-                format!("it belongs to another array, {}", uuid_text(*uuid))
-            }
             Self::OtherArray { uuid, name } => {
-                format!("it belongs to another array, {} \"{name}\"", uuid_text(*uuid))
+                format!("it belongs to another array, {}", array_text(*uuid, name))
             }
             Self::Stale { events, freshest } => format!(
                 "it is out of date: it has seen {events} events, the freshest member {freshest}"
@@ -179,11 +182,7 @@ impl AssembleError {
             Self::SeveralArrays { arrays } => {
                 let each = arrays.iter().map(|array| {
                     let names: Vec<_> = array.ids.iter().map(|&id| name(id)).collect();
-                    let called = match array.name.as_str() {
-                        "" => String::new(),
-                        called => format!(" \"{called}\""),
-                    };
-                    format!("{}{called} ({})", uuid_text(array.uuid), names.join(", "))
+                    format!("{} ({})", array_text(array.uuid, &array.name), names.join(", "))
                 });
                 format!(
                     "members of {} arrays: {}. Choose one with --uuid or --set-name, or give only \
@@ -193,7 +192,9 @@ impl AssembleError {
                 )
             }
             Self::Unsupported { id, what } => format!("{}: {what}", name(*id)),
-            Self::Geometry { id, error } => format!("{}: {error}", name(*id)),
+            Self::Geometry { id, error } => {
+                format!("the array as {} describes it: {error}", name(*id))
+            }
         }
     }
 }

@@ -73,8 +73,8 @@ fn both_of_a_pair_read_a_stream_by_turns_and_what_is_scattered_side_by_side() {
     let mut pair = unit(2, 8 << 20, UnitLevel::MirroredStripe(128));
     let both = stream(&mut pair, Op::Read, 256 << 20);
     let end = (256 << 20) / 512;
-    assert_eq!(pair.heads, [end - 128, end], "each has read every second stripe");
-    // What the other reads passes below the head in the meantime.
+    assert_eq!(pair.heads, [end - 128, end], "the last stripe but one, and the last");
+    // What the other reads passes below the head in the meantime, and between commands a turn may be lost.
     assert!((0.7..1.05).contains(&(both / one)), "{one} {both}");
 
     let (far, now) = (pair.blocks() / 2, Nanos(1 << 40));
@@ -85,10 +85,26 @@ fn both_of_a_pair_read_a_stream_by_turns_and_what_is_scattered_side_by_side() {
         }
     };
     pair.submit(read(1000, far), now);
-    pair.submit(read(1001, 8), now);
-    assert_eq!(pair.under_way, [1, 1], "the second is for the one that has nothing to do");
+    assert_eq!(pair.under_way, [0, 1], "its head is nearer");
+    pair.submit(read(1001, far + 5000), now);
+    assert_eq!(pair.under_way, [1, 1], "the nearer one is busy");
     drain(&mut pair);
-    let nearer = usize::from(pair.heads[1] > pair.heads[0]);
-    pair.submit(read(1002, far + 5000), now);
-    assert_eq!(pair.under_way[nearer], 1, "{:?}", pair.heads);
+    assert_eq!((&pair.under_way[..], &pair.heads[..]), (&[0, 0][..], &[far + 5008, far + 8][..]));
+    pair.submit(read(1002, far + 100), now);
+    assert_eq!(pair.under_way, [0, 1], "its head is nearer");
+}
+
+#[test]
+fn a_pair_shares_a_stream_by_stripes_wherever_its_pieces_begin() {
+    let mut unit = unit(4, 8 << 20, UnitLevel::MirroredStripe(128));
+    assert_eq!(unit.shares(1, 50..100).len(), 1, "nothing went before");
+    assert_eq!(unit.shares(1, 9000..9008).len(), 1);
+    let shares = [(2, 100..128), (3, 128..256), (2, 256..384), (3, 384..400)];
+    assert_eq!(unit.shares(1, 100..400), shares, "another reader in between");
+    assert_eq!(unit.shares(0, 400..410).len(), 1, "the other pair knows nothing of it");
+    assert_eq!(unit.shares(1, 400..410), [(3, 400..410)]);
+    for stray in 1..=STREAMS as u64 {
+        unit.shares(1, stray * 100_000..stray * 100_000 + 8);
+    }
+    assert_eq!(unit.shares(1, 410..600).len(), 1, "forgotten over others");
 }

@@ -139,6 +139,12 @@ fn shapes_that_are_none() {
         plain(&members),
         Err(AssembleError::Geometry { id: 0, error: GeometryError::AmbiguousRaid0 { zones: 2 } })
     );
+    let error = plain(&members).unwrap_err();
+    let named = error.describe(&|id| format!("/dev/sd{}", (b'a' + id as u8) as char));
+    assert!(
+        named.starts_with("the array as /dev/sda describes it: RAID0 with members of 2"),
+        "{named}"
+    );
     // With a member missing that cannot be known yet.
     members.remove(0);
     assert_eq!(plain(&members).as_deref(), Ok("1 2: few"));
