@@ -363,7 +363,11 @@ impl NbdSession {
 }
 
 fn complain_of(cx: &mut Context<'_>, violation: Violation) {
-    cx.complain(CUT_OFF, "it broke the protocol", &violation.to_string());
+    let why = match violation {
+        Violation::Truncated => "the connection ended within a message",
+        _ => "it broke the protocol",
+    };
+    cx.complain(CUT_OFF, why, &violation.to_string());
 }
 
 impl Client for NbdSession {

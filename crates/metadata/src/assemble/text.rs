@@ -110,18 +110,26 @@ impl Refusal {
     pub fn describe(&self, name: Name) -> String {
         match self {
             Self::NotEnough { have, need, missing, force_helps } => {
-                let what = format!(
-                    "{} in sync, at least {need} are needed; {} lacking",
-                    match have {
-                        0 => "no member is".to_string(),
-                        1 => "1 member is".to_string(),
-                        _ => format!("{have} members are"),
-                    },
-                    match missing.len() {
-                        1 => format!("{} is", slots_text(missing)),
-                        _ => format!("{} are", slots_text(missing)),
-                    }
-                );
+                let there = match have {
+                    0 => "no member is".to_string(),
+                    1 => "1 member is".to_string(),
+                    _ => format!("{have} members are"),
+                };
+                let what = match missing.len() {
+                    _ if have >= need => format!(
+                        "{there} in sync, which could do, but {}, which are lacking, hold every copy \
+                         of some blocks",
+                        slots_text(missing)
+                    ),
+                    1 => format!(
+                        "{there} in sync, at least {need} are needed; {} is lacking",
+                        slots_text(missing)
+                    ),
+                    _ => format!(
+                        "{there} in sync, at least {need} are needed; {} are lacking",
+                        slots_text(missing)
+                    ),
+                };
                 if *force_helps {
                     format!(
                         "{what}. Add the missing members, or use --force to take the best of \

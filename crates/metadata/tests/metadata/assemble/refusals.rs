@@ -181,6 +181,11 @@ fn refusals_say_what_to_do() {
          Add the missing members"
     );
     assert_eq!(
+        say(Level::Raid10, "- - 9 9"),
+        "2 members are in sync, which could do, but slots 0 and 1, which are lacking, hold every copy \
+         of some blocks. Add the missing members"
+    );
+    assert_eq!(
         say(Level::Raid5, "9d!1 - 9d!1 9d!1"),
         "the array was not stopped cleanly, or its resync had not ended, and no member of slot 1 is \
          whole: parity that may be out of date cannot stand in for data. Add members that were \
