@@ -49,14 +49,11 @@ impl Driver {
             true => Request::Write { memory, fua: false, followed: true },
             false => Request::Read(memory),
         };
-        // Before the first deal a shard may own nothing: then it asks for what others own.
-        let own = |at| cx.owned(at).unwrap_or(at..at + BLOCK);
-        let mut bytes = own(self.at);
-        if bytes.start + BLOCK > self.end {
-            bytes = own(0);
-        }
+        let own = |at| cx.owned(at).filter(|bytes| bytes.start + BLOCK <= self.end);
+        // One that owns nothing, before the first deal or for want of spans, asks for what another owns.
+        let bytes = own(self.at).or_else(|| own(0)).unwrap_or(0..BLOCK);
+        assert!(bytes.start + BLOCK <= bytes.end, "spans are whole blocks");
         let at = bytes.start;
-        assert!(at + BLOCK <= bytes.end.min(self.end), "a span of whole blocks in the array");
         self.at = at + BLOCK;
         self.running += 1;
         cx.request(slot, kind, at, BLOCK);

@@ -7,8 +7,8 @@
 //! say of TwinStor; they do not say how long those are, so a stripe is a guess.
 //!
 //! Invariants: the cache holds no more than its size; a block waits in it once; a run is out of the cache when every
-//! member has it; a member has as many commands as are counted under way. What it does not do: parity levels (md's are better known), members that fail, its own
-//! read-ahead (its makers tell users to raise the system's).
+//! member has it; a member has as many commands as are counted under way. What it does not do: parity levels (md's are
+//! better known), members that fail, its own read-ahead (its makers tell users to raise the system's).
 
 use crate::Nanos;
 use crate::request::{Completion, Op, Request};
@@ -198,8 +198,8 @@ impl ControllerUnit {
         }
     }
 
-    /// Which of a pair reads what: of a piece that goes on with the one before they read stripes in turn, any other
-    /// is for the less busy, or else the nearer one.
+    /// Which of a pair reads what: of a piece that goes on where an earlier one ended they read stripes in turn, any
+    /// other is for the less busy, or else the nearer one. Notes where this one ends, also if the cache answers it.
     fn shares(&mut self, column: usize, piece: Range<u64>) -> Vec<(usize, Range<u64>)> {
         let UnitLevel::MirroredStripe(stripe) = self.config.level else {
             return vec![(column, piece)];
