@@ -3,7 +3,7 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, text};
 use lapstrake_device::{MemberSpec, quoted, quoted_path};
-use lapstrake_geometry::{Geometry, Layout, Level, Sectors};
+use lapstrake_geometry::{Geometry, Layout, Level, Raid0Layout, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, PrepareError, Prepared, prepare};
 use lapstrake_metadata::create::{CreateError, MemberPlan, Policy};
 use lapstrake_metadata::{Role, Superblock, Version};
@@ -259,7 +259,12 @@ impl Summary<'_> {
         };
         if self.args.layout.is_none() && wanted.level.is_striped() && wanted.level != Level::Raid4 {
             let layout = first.layout().unwrap_or(Layout::None);
-            lines.push(format!("layout defaults to {layout}"));
+            lines.push(match layout {
+                Layout::Raid0(Raid0Layout::Unset) => format!(
+                    "metadata 0.90 records no layout of raid0 (\"{layout}\"); one size of member needs none"
+                ),
+                _ => format!("layout defaults to {layout}"),
+            });
         }
         if self.args.chunk.is_none() && wanted.level.is_striped() {
             lines.push(format!("chunk size defaults to {}K", first.chunk().0 / 2));

@@ -3,7 +3,9 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options;
 use crate::text;
+use crate::tree;
 use lapstrake_device::{MemberSpec, quoted_path};
+use lapstrake_host::control;
 use lapstrake_host::describe;
 use lapstrake_host::scan::{self, Found, FoundArray, Look, Standing};
 use lapstrake_metadata::Superblock;
@@ -28,8 +30,8 @@ Exit codes:
 ///
 /// Looks at files, at block devices, at everything in a directory (not below it); without any, at
 /// all block devices of this machine. For each array it tells what becomes of every candidate and
-/// why, by md's rules of assembly, and the command that serves it. What has several names (links) counts
-/// once, by the first. Nothing is locked or written.
+/// why, by md's rules of assembly, and the command that serves it, or the name under which it is served already. What
+/// has several names (links) counts once, by the first. Nothing is locked or written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -44,10 +46,17 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let found = scan::scan(specs(&args.places)?);
     let by_default = args.places.is_empty();
+    let served = match found.arrays.is_empty() {
+        true => Vec::new(),
+        // Servers that do not answer are not its matter.
+        false => {
+            tree::served(&control::directory()).map_or_else(|_| Vec::new(), |(arrays, _)| arrays)
+        }
+    };
     if args.json {
-        outln!("{:#}", report(&found));
+        outln!("{:#}", report(&found, &served));
     } else {
-        out!("{}", text_of(&found, by_default));
+        out!("{}", text_of(&found, &served, by_default));
     }
     for failure in &found.failures {
         errln!("lapstrake: {failure}");
@@ -128,6 +137,19 @@ fn obstacle(array: &FoundArray) -> Option<String> {
     }
 }
 
+/// By which name one of `served` has these candidates as members.
+fn served_as<'a>(array: &FoundArray, served: &'a [Value]) -> Option<&'a str> {
+    let files = array.candidates.iter().filter_map(|look| look.spec().resolved().ok());
+    let files: Vec<_> = files.map(|spec| spec.path.to_string_lossy().into_owned()).collect();
+    let uuid = text::uuid(array.uuid);
+    let has_them = |server: &&Value| {
+        let members = server["members"].as_array().into_iter().flatten();
+        let mut members = members.filter_map(|member| member["file"].as_str());
+        server["uuid"] == uuid.as_str() && members.any(|file| files.iter().any(|one| one == file))
+    };
+    served.iter().find(has_them)?["name"].as_str()
+}
+
 fn command(array: &FoundArray) -> Option<String> {
     let option = match &array.assembly.as_ref().ok()?.start {
         Ok(()) => "",
@@ -139,10 +161,10 @@ fn command(array: &FoundArray) -> Option<String> {
     Some(format!("lapstrake serve {option}{}", words.join(" ")))
 }
 
-fn text_of(found: &Found, by_default: bool) -> String {
+fn text_of(found: &Found, served: &[Value], by_default: bool) -> String {
     let mut out = String::new();
     for array in &found.arrays {
-        out += &array_text(array);
+        out += &array_text(array, served_as(array, served));
         out.push('\n');
     }
     if found.arrays.is_empty() {
@@ -162,7 +184,7 @@ fn describes_md(look: &Look) -> bool {
     look.findings().0.iter().any(|finding| !matches!(finding, Finding::Foreign { .. }))
 }
 
-fn array_text(array: &FoundArray) -> String {
+fn array_text(array: &FoundArray, served_as: Option<&str>) -> String {
     let Some(sb) = array.superblock() else { return String::new() };
     let mut out = format!("array {}", text::uuid(array.uuid));
     if !sb.name().is_empty() {
@@ -174,6 +196,13 @@ fn array_text(array: &FoundArray) -> String {
     out += &format!(": {level}, {devices} raid devices, metadata {version}: {standing}\n");
     for (look, verdict, _) in verdicts(array) {
         out += &format!("  {}: {verdict}\n", look.spec());
+    }
+    if let Some(name) = served_as {
+        out += &format!(
+            "  it is served, and its superblocks change: lapstrake detail {}\n",
+            quoted_path(name)
+        );
+        return out;
     }
     if resync_due(array) {
         out += "  not stopped cleanly, or its first sync is not done: a resync is due\n";
@@ -193,7 +222,7 @@ fn array_text(array: &FoundArray) -> String {
     out
 }
 
-fn report(found: &Found) -> Value {
+fn report(found: &Found, served: &[Value]) -> Value {
     let other = |look: &Look| {
         json!({
             "member": look.spec().exact(),
@@ -201,13 +230,13 @@ fn report(found: &Found) -> Value {
         })
     };
     json!({
-        "arrays": found.arrays.iter().map(array_json).collect::<Vec<_>>(),
+        "arrays": found.arrays.iter().map(|array| array_json(array, served_as(array, served))).collect::<Vec<_>>(),
         "others": found.others.iter().map(other).collect::<Vec<_>>(),
         "failures": found.failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
-fn array_json(array: &FoundArray) -> Value {
+fn array_json(array: &FoundArray, served_as: Option<&str>) -> Value {
     let candidates = verdicts(array).into_iter().map(|(look, verdict, used)| {
         json!({
             "member": look.spec().exact(),
@@ -229,6 +258,7 @@ fn array_json(array: &FoundArray) -> Value {
         "older": older(array).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s })).collect::<Vec<_>>(),
         "obstacle": obstacle(array),
         "candidates": candidates.collect::<Vec<_>>(),
-        "serve": command(array),
+        "served_as": served_as,
+        "serve": command(array).filter(|_| served_as.is_none()),
     })
 }

@@ -37,8 +37,10 @@ impl Place {
             return Ok(Self::Unix(OsStr::from_bytes(path).into()));
         }
         let text = text.to_str().map(|text| text.strip_prefix("tcp:").unwrap_or(text));
+        let is_number = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
         match text.and_then(|text| text.rsplit_once(':')) {
-            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Some((host, port)) if !host.is_empty() && is_number(port) => {
+                let port: u16 = port.parse().map_err(|_| "a port is at most 65535")?;
                 Ok(Self::Tcp(format!("{host}:{port}")))
             }
             _ => Err("say unix:PATH, HOST:PORT or [ADDRESS]:PORT"),
@@ -240,6 +242,7 @@ mod tests {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(parse(b"\xe9:10809").is_err());
+        assert_eq!(parse(b"localhost:65536"), Err("a port is at most 65535"));
     }
 
     #[test]

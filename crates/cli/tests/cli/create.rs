@@ -20,11 +20,12 @@ fn refused(lab: &Lab, members: &[&str], line: &str, code: i32, words: &[&str]) {
 fn wrong_counts_chunks_layouts_and_levels_are_refused() {
     let lab = Lab::new(&[16, 16, 16, 16]);
     let all = ["m0", "m1", "m2", "m3"];
-    let cases: [(&str, i32, &[&str]); 18] = [
+    let cases: [(&str, i32, &[&str]); 19] = [
         ("-l5 -n3 m0 m1", 1, &["3 devices are needed", "2 were given", "nothing was written"]),
         ("-l5 -n3 m0 m1 m2 m3", 1, &["3 devices are needed", "4 were given"]),
         ("-l6 m0 m1 m2", 1, &["raid6", "4"]),
         ("-l5 -n3 -x1 m0 m1 m2", 1, &["4 devices are needed"]),
+        ("-l5 -x2 m0 m1 m2", 1, &["spares not counted; these are 1"]),
         ("-l0 -x1 m0 m1 m2", 1, &["spare"]),
         ("-l5 -x9 m0 m1 m2", 2, &["more spares than members"]),
         ("-l1 m0", 1, &["--force"]),

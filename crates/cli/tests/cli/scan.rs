@@ -27,6 +27,26 @@ fn arrays_in_a_directory_are_told_apart() {
 }
 
 #[test]
+fn an_array_that_is_served_is_named_and_not_proposed() {
+    let lab = two_arrays();
+    let server = lab.serve("m0 m1 --set-name one");
+    lab.fill(&server, &[7; 4096]);
+    std::fs::copy(lab.path("m0"), lab.path("copy")).unwrap();
+    let ran = lab.run("scan m0 m1 m2 m3 m4").ok();
+    assert!(ran.out.contains("it is served, and its superblocks change: lapstrake detail one"));
+    assert_eq!(ran.out.matches("lapstrake serve").count(), 1, "{ran:?}");
+    let arrays = lab.run("scan --json m0 m1 m2 m3 m4").ok().json()["arrays"].take();
+    let told = |of: usize| (arrays[of]["served_as"].as_str(), arrays[of]["serve"].as_str());
+    assert_eq!(told(0), (Some("one"), None));
+    assert_eq!(told(1), (None, Some("lapstrake serve m2 m3 m4")));
+    // A copy of a member is not what is served.
+    let copy = &lab.run("scan --json copy").json()["arrays"][0];
+    assert_eq!(copy["served_as"], serde_json::Value::Null);
+    server.stop();
+    assert_eq!(lab.run("scan m0 m1").ok().out.matches("lapstrake serve m0 m1").count(), 1);
+}
+
+#[test]
 fn a_link_and_its_file_are_one_member_by_the_name_given_first() {
     let lab = two_arrays();
     std::os::unix::fs::symlink("m0", lab.path("a-link")).unwrap();

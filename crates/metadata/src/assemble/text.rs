@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -192,9 +193,10 @@ impl AssembleError {
                     let names: Vec<_> = array.ids.iter().map(|&id| name(id)).collect();
                     format!("{} ({})", array_text(array.uuid, &array.name), names.join(", "))
                 });
+                let names: BTreeSet<_> = arrays.iter().map(|array| &array.name).collect();
+                let by_name = if names.len() == arrays.len() { " or --set-name" } else { "" };
                 format!(
-                    "members of {} arrays: {}. Choose one with --uuid or --set-name, or give only \
-                     its members",
+                    "members of {} arrays: {}. Choose one with --uuid{by_name}, or give only its members",
                     arrays.len(),
                     each.collect::<Vec<_>>().join("; ")
                 )
