@@ -260,9 +260,10 @@ impl Summary<'_> {
         if self.args.layout.is_none() && wanted.level.is_striped() && wanted.level != Level::Raid4 {
             let layout = first.layout().unwrap_or(Layout::None);
             lines.push(match layout {
-                Layout::Raid0(Raid0Layout::Unset) => format!(
-                    "metadata 0.90 records no layout of raid0 (\"{layout}\"); one size of member needs none"
-                ),
+                Layout::Raid0(Raid0Layout::Unset) => {
+                    "metadata 0.90 records no layout for raid0; members of one size need none"
+                        .into()
+                }
                 _ => format!("layout defaults to {layout}"),
             });
         }

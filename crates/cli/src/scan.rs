@@ -3,14 +3,13 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options;
 use crate::text;
-use crate::tree;
 use lapstrake_device::{MemberSpec, quoted_path};
-use lapstrake_host::control;
 use lapstrake_host::describe;
 use lapstrake_host::scan::{self, Found, FoundArray, Look, Standing};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -30,8 +29,8 @@ Exit codes:
 ///
 /// Looks at files, at block devices, at everything in a directory (not below it); without any, at
 /// all block devices of this machine. For each array it tells what becomes of every candidate and
-/// why, by md's rules of assembly, and the command that serves it, or the name under which it is served already. What
-/// has several names (links) counts once, by the first. Nothing is locked or written.
+/// why, by md's rules of assembly, and the command that serves it, or who is using it. What has several names (links)
+/// counts once, by the first. Nothing is locked or written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -46,17 +45,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let found = scan::scan(specs(&args.places)?);
     let by_default = args.places.is_empty();
-    let served = match found.arrays.is_empty() {
-        true => Vec::new(),
-        // Servers that do not answer are not its matter.
-        false => {
-            tree::served(&control::directory()).map_or_else(|_| Vec::new(), |(arrays, _)| arrays)
-        }
-    };
     if args.json {
-        outln!("{:#}", report(&found, &served));
+        outln!("{:#}", report(&found));
     } else {
-        out!("{}", text_of(&found, &served, by_default));
+        out!("{}", text_of(&found, by_default));
     }
     for failure in &found.failures {
         errln!("lapstrake: {failure}");
@@ -137,17 +129,10 @@ fn obstacle(array: &FoundArray) -> Option<String> {
     }
 }
 
-/// By which name one of `served` has these candidates as members.
-fn served_as<'a>(array: &FoundArray, served: &'a [Value]) -> Option<&'a str> {
-    let files = array.candidates.iter().filter_map(|look| look.spec().resolved().ok());
-    let files: Vec<_> = files.map(|spec| spec.path.to_string_lossy().into_owned()).collect();
-    let uuid = text::uuid(array.uuid);
-    let has_them = |server: &&Value| {
-        let members = server["members"].as_array().into_iter().flatten();
-        let mut members = members.filter_map(|member| member["file"].as_str());
-        server["uuid"] == uuid.as_str() && members.any(|file| files.iter().any(|one| one == file))
-    };
-    served.iter().find(has_them)?["name"].as_str()
+/// Who has members of it locked for writing, such as its server: their superblocks may change at any time.
+fn users(array: &FoundArray) -> Option<BTreeSet<String>> {
+    let users: Vec<_> = array.candidates.iter().filter_map(Look::writers).collect();
+    (!users.is_empty()).then(|| users.into_iter().flatten().collect())
 }
 
 fn command(array: &FoundArray) -> Option<String> {
@@ -161,10 +146,10 @@ fn command(array: &FoundArray) -> Option<String> {
     Some(format!("lapstrake serve {option}{}", words.join(" ")))
 }
 
-fn text_of(found: &Found, served: &[Value], by_default: bool) -> String {
+fn text_of(found: &Found, by_default: bool) -> String {
     let mut out = String::new();
     for array in &found.arrays {
-        out += &array_text(array, served_as(array, served));
+        out += &array_text(array);
         out.push('\n');
     }
     if found.arrays.is_empty() {
@@ -184,7 +169,7 @@ fn describes_md(look: &Look) -> bool {
     look.findings().0.iter().any(|finding| !matches!(finding, Finding::Foreign { .. }))
 }
 
-fn array_text(array: &FoundArray, served_as: Option<&str>) -> String {
+fn array_text(array: &FoundArray) -> String {
     let Some(sb) = array.superblock() else { return String::new() };
     let mut out = format!("array {}", text::uuid(array.uuid));
     if !sb.name().is_empty() {
@@ -197,11 +182,9 @@ fn array_text(array: &FoundArray, served_as: Option<&str>) -> String {
     for (look, verdict, _) in verdicts(array) {
         out += &format!("  {}: {verdict}\n", look.spec());
     }
-    if let Some(name) = served_as {
-        out += &format!(
-            "  it is served, and its superblocks change: lapstrake detail {}\n",
-            quoted_path(name)
-        );
+    if let Some(users) = users(array) {
+        let by: String = users.iter().map(|user| format!(" by {user}")).collect();
+        out += &format!("  in use{by}: lapstrake status tells of arrays that are served\n");
         return out;
     }
     if resync_due(array) {
@@ -222,7 +205,7 @@ fn array_text(array: &FoundArray, served_as: Option<&str>) -> String {
     out
 }
 
-fn report(found: &Found, served: &[Value]) -> Value {
+fn report(found: &Found) -> Value {
     let other = |look: &Look| {
         json!({
             "member": look.spec().exact(),
@@ -230,13 +213,15 @@ fn report(found: &Found, served: &[Value]) -> Value {
         })
     };
     json!({
-        "arrays": found.arrays.iter().map(|array| array_json(array, served_as(array, served))).collect::<Vec<_>>(),
+        "arrays": found.arrays.iter().map(array_json).collect::<Vec<_>>(),
         "others": found.others.iter().map(other).collect::<Vec<_>>(),
         "failures": found.failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
-fn array_json(array: &FoundArray, served_as: Option<&str>) -> Value {
+fn array_json(array: &FoundArray) -> Value {
+    let users = users(array);
+    let at_rest = users.is_none();
     let candidates = verdicts(array).into_iter().map(|(look, verdict, used)| {
         json!({
             "member": look.spec().exact(),
@@ -253,12 +238,12 @@ fn array_json(array: &FoundArray, served_as: Option<&str>) -> Value {
         "level": sb.and_then(Superblock::level).map(|level| level.name()),
         "raid_devices": sb.map(Superblock::raid_disks),
         "state": word(array.standing()),
-        "resync_due": resync_due(array),
-        "may_be_old": may_be_old(array),
-        "older": older(array).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s })).collect::<Vec<_>>(),
-        "obstacle": obstacle(array),
+        "in_use": users,
+        "resync_due": at_rest.then(|| resync_due(array)),
+        "may_be_old": at_rest.then(|| may_be_old(array)),
+        "older": older(array).filter(|_| at_rest).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s })).collect::<Vec<_>>(),
+        "obstacle": obstacle(array).filter(|_| at_rest),
         "candidates": candidates.collect::<Vec<_>>(),
-        "served_as": served_as,
-        "serve": command(array).filter(|_| served_as.is_none()),
+        "serve": command(array).filter(|_| at_rest),
     })
 }

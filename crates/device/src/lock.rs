@@ -91,17 +91,31 @@ pub(crate) fn lock_range(
 }
 
 fn set_lock(fd: RawFd, kind: i16, start: u64, len: u64) -> io::Result<()> {
+    let lock = description(kind, start, len);
+    // SAFETY: the description outlives the call.
+    match unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn description(kind: i16, start: u64, len: u64) -> libc::flock {
     // SAFETY: all-zero is a valid lock description.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind;
     lock.l_whence = libc::SEEK_SET as i16;
     lock.l_start = start as i64;
     lock.l_len = len as i64;
-    // SAFETY: the description outlives the call.
-    match unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    lock
+}
+
+/// Who holds the lock for writing on any of these bytes (0: to the end of all files), as far as can be known; none if
+/// nobody does. Nothing is locked.
+pub(crate) fn writers(fd: BorrowedFd<'_>, start: u64, len: u64) -> Option<Vec<String>> {
+    let mut lock = description(libc::F_RDLCK as i16, start, len);
+    // SAFETY: the description outlives the call, which fills it in.
+    let asked = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    (asked == 0 && lock.l_type != libc::F_UNLCK as i16).then(|| holder::lockers(fd))
 }
 
 /// Claims a block device from the kernel; see the module.

@@ -6,7 +6,7 @@
 
 use crate::error::OpenError;
 use crate::fault::{Kind, Layer, Outcome, PASS, Verdict, judge};
-use crate::lock::{Claim, claim, lock_backing, lock_range, open_raw, refuse_loop_backing};
+use crate::lock::{self, Claim, claim, lock_backing, lock_range, open_raw, refuse_loop_backing};
 use crate::memory::MemoryStore;
 use crate::op::IoVec;
 use crate::overlay::{self, Task};
@@ -92,6 +92,13 @@ impl Member {
     /// [`OpenError`], never `Busy`.
     pub fn peek(spec: &MemberSpec) -> Result<Self, OpenError> {
         Self::open_with(spec, Access::ReadOnly, false)
+    }
+
+    /// Who has it locked for writing, such as a server, by whatever name: each as far as can be known. None if nobody
+    /// has, or the file system has no locks.
+    pub fn writers(&self) -> Option<Vec<String>> {
+        let Store::File(file) = &self.store else { return None };
+        lock::writers(file.as_fd(), self.spec.offset, self.spec.size.unwrap_or(0))
     }
 
     /// A member of `size` bytes of zeroes in this process's memory, for tests and benchmarks.

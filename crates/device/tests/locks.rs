@@ -111,6 +111,29 @@ fn another_processs_member_is_refused_and_the_process_named() {
 }
 
 #[test]
+fn who_looks_is_told_of_writers_by_any_name_and_not_of_readers() {
+    let _alone = alone();
+    for place in places() {
+        let path = file(place.path(), "m", 1 << 20);
+        let link = place.path().join("link");
+        std::fs::hard_link(&path, &link).unwrap();
+        let window = |at: u64| format!("{}@{at}+65536", path.display());
+        let writers = |spec: &str| Member::peek(&spec.parse().unwrap()).unwrap().writers();
+        let holder = Holder::new("rw", &window(65536));
+        let named = format!("(pid {})", holder.child.id());
+        for spec in [window(65536), link.display().to_string()] {
+            let found = writers(&spec).unwrap();
+            assert!(found.iter().any(|by| by.ends_with(&named)), "{spec}: {found:?}");
+        }
+        assert_eq!(writers(&window(0)), None);
+        holder.end();
+        let holder = Holder::new("ro", &window(65536));
+        assert_eq!(writers(&window(65536)), None);
+        holder.end();
+    }
+}
+
+#[test]
 fn readers_share_and_keep_writers_out() {
     let _alone = alone();
     for place in places() {

@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(parse(b"unix:/tmp/\xe9"), Ok(Place::Unix(odd.into())));
         assert_eq!(parse(b"localhost:10809"), Ok(Place::Tcp("localhost:10809".into())));
         assert_eq!(parse(b"tcp:[::1]:0"), Ok(Place::Tcp("[::1]:0".into())));
-        for bad in ["", "unix:", ":10809", "localhost", "localhost:", "localhost:99999"] {
+        for bad in ["", "unix:", ":10809", "localhost", "localhost:", "localhost:+80"] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(parse(b"\xe9:10809").is_err());

@@ -25,7 +25,7 @@ fn wrong_counts_chunks_layouts_and_levels_are_refused() {
         ("-l5 -n3 m0 m1 m2 m3", 1, &["3 devices are needed", "4 were given"]),
         ("-l6 m0 m1 m2", 1, &["raid6", "4"]),
         ("-l5 -n3 -x1 m0 m1 m2", 1, &["4 devices are needed"]),
-        ("-l5 -x2 m0 m1 m2", 1, &["spares not counted; these are 1"]),
+        ("-l5 -x2 m0 m1 m2", 1, &["raid devices (spares not counted), not 1"]),
         ("-l0 -x1 m0 m1 m2", 1, &["spare"]),
         ("-l5 -x9 m0 m1 m2", 2, &["more spares than members"]),
         ("-l1 m0", 1, &["--force"]),
@@ -91,6 +91,8 @@ fn a_raid0_that_090_cannot_describe_says_what_can_be_done() {
     let lab = Lab::new(&[16, 32, 32]);
     let words = ["members of 2 sizes", "choose 1.0, 1.1 or 1.2, or members"];
     refused(&lab, &["m0", "m1", "m2"], "-l0 -e0.90 m0 m1 m2", 1, &words);
+    let ran = lab.run("create even -l0 -e0.90 m1 m2").ok();
+    assert!(ran.out.contains("records no layout for raid0") && !ran.out.contains("dangerous"));
 }
 
 #[test]

@@ -27,23 +27,31 @@ fn arrays_in_a_directory_are_told_apart() {
 }
 
 #[test]
-fn an_array_that_is_served_is_named_and_not_proposed() {
+fn an_array_in_use_is_not_proposed_by_whatever_name() {
     let lab = two_arrays();
+    std::fs::hard_link(lab.path("m0"), lab.path("a-link")).unwrap();
     let server = lab.serve("m0 m1 --set-name one");
     lab.fill(&server, &[7; 4096]);
     std::fs::copy(lab.path("m0"), lab.path("copy")).unwrap();
-    let ran = lab.run("scan m0 m1 m2 m3 m4").ok();
-    assert!(ran.out.contains("it is served, and its superblocks change: lapstrake detail one"));
+    // It need not answer for that.
+    server.signal("-STOP");
+    let ran = lab.run("scan a-link m1 m2 m3 m4").ok();
+    assert!(ran.out.contains("  in use by lapstrake (pid "), "{ran:?}");
     assert_eq!(ran.out.matches("lapstrake serve").count(), 1, "{ran:?}");
     let arrays = lab.run("scan --json m0 m1 m2 m3 m4").ok().json()["arrays"].take();
-    let told = |of: usize| (arrays[of]["served_as"].as_str(), arrays[of]["serve"].as_str());
-    assert_eq!(told(0), (Some("one"), None));
-    assert_eq!(told(1), (None, Some("lapstrake serve m2 m3 m4")));
-    // A copy of a member is not what is served.
-    let copy = &lab.run("scan --json copy").json()["arrays"][0];
-    assert_eq!(copy["served_as"], serde_json::Value::Null);
+    assert_eq!(arrays[0]["in_use"].as_array().map(Vec::len), Some(1), "{arrays}");
+    assert_eq!((arrays[0]["serve"].as_str(), arrays[0]["resync_due"].as_bool()), (None, None));
+    assert_eq!(arrays[1]["in_use"], serde_json::Value::Null);
+    assert_eq!(arrays[1]["serve"], "lapstrake serve m2 m3 m4");
+    // A copy of a member is in nobody's use.
+    let copy = lab.run("scan --json copy").json()["arrays"][0].take();
+    assert_eq!(copy["serve"], "lapstrake serve --degraded copy", "{copy}");
+    server.signal("-CONT");
     server.stop();
-    assert_eq!(lab.run("scan m0 m1").ok().out.matches("lapstrake serve m0 m1").count(), 1);
+    // One who only reads leaves it as it is.
+    let reader = lab.serve("m0 m1 --read-only");
+    assert!(lab.run("scan m0 m1").ok().out.contains("lapstrake serve m0 m1"));
+    reader.stop();
 }
 
 #[test]

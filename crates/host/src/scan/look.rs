@@ -93,6 +93,12 @@ impl Look {
             && self.size() == other.size()
     }
 
+    /// Who has it locked for writing: [`Member::writers`].
+    #[must_use]
+    pub fn writers(&self) -> Option<Vec<String>> {
+        self.member.writers()
+    }
+
     /// Its size.
     #[must_use]
     pub fn size(&self) -> Sectors {

@@ -17,10 +17,12 @@ const EVENT_MARGIN: u64 = 1;
 pub(super) fn asked_for(candidate: &Candidate<'_>, options: &Options) -> bool {
     let sb = candidate.superblock;
     options.uuid.is_none_or(|uuid| uuid == sb.set_uuid())
-        && options.name.as_ref().is_none_or(|wanted| {
-            let name = sb.name();
-            name == *wanted || name.split_once(':').is_some_and(|(_, short)| short == wanted)
-        })
+        && options.name.as_ref().is_none_or(|wanted| name_fits(&sb.name(), wanted))
+}
+
+/// Whether an array of this name is meant: its home host may be left out.
+pub(super) fn name_fits(name: &str, wanted: &str) -> bool {
+    name == wanted || name.split_once(':').is_some_and(|(_, short)| short == wanted)
 }
 
 /// The one array that is meant.

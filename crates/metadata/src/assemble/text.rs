@@ -5,7 +5,6 @@
 
 use core::fmt;
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,6 +12,7 @@ use alloc::vec::Vec;
 use crate::uuid_text;
 use lapstrake_geometry::{Sector, Slot};
 
+use super::judge::name_fits;
 use super::{AssembleError, Reason, Refusal, Verdict};
 
 /// From a candidate's id to what it is called.
@@ -193,8 +193,10 @@ impl AssembleError {
                     let names: Vec<_> = array.ids.iter().map(|&id| name(id)).collect();
                     format!("{} ({})", array_text(array.uuid, &array.name), names.join(", "))
                 });
-                let names: BTreeSet<_> = arrays.iter().map(|array| &array.name).collect();
-                let by_name = if names.len() == arrays.len() { " or --set-name" } else { "" };
+                let fitting =
+                    |wanted: &str| arrays.iter().filter(|of| name_fits(&of.name, wanted)).count();
+                let names_tell = arrays.iter().all(|array| fitting(&array.name) == 1);
+                let by_name = if names_tell { " or --set-name" } else { "" };
                 format!(
                     "members of {} arrays: {}. Choose one with --uuid{by_name}, or give only its members",
                     arrays.len(),

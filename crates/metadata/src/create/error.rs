@@ -10,7 +10,7 @@ use crate::{Version, bitmap::AddError};
 #[non_exhaustive]
 pub enum CreateError {
     /// The level takes another number of slots.
-    #[error("{level} takes {min} to {max} raid devices, spares not counted; these are {found}")]
+    #[error("{level} takes {min} to {max} raid devices (spares not counted), not {found}")]
     MemberCount {
         /// The level.
         level: Level,
