@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::target::Target;
-use lapstrake_host::control::ControlError;
+use lapstrake_host::control::{self, ControlError};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
@@ -75,7 +75,12 @@ pub fn run(args: &Args) -> Outcome {
         });
         outln!("{report}");
     } else if !served {
-        outln!("{name}: not being served, nothing to stop");
+        let others = control::served(&args.target.dir()).unwrap_or_default();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!("; what is served: {}", others.join(", ")),
+        };
+        outln!("{name}: not being served, nothing to stop{others}");
     } else if clean {
         outln!("{name}: stopped");
     }

@@ -80,6 +80,8 @@ data : active raid5 m2[2] m1[1] m0[0]
     let json = lab.run("detail --json data").ok().json();
     assert_eq!(json["work"]["requests"], 0);
     assert!(json["memory"]["stripe_cache"].as_u64().unwrap() > 0);
+    let ran = lab.run("stop date").ok();
+    assert_eq!(ran.out, "date: not being served, nothing to stop; what is served: data\n");
     assert_eq!(lab.run("stop --json data").ok().json()["clean"], true);
     drop(server);
     assert_eq!(lab.run("stop --json data").ok().json()["was_served"], false);
