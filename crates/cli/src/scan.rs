@@ -29,8 +29,9 @@ Exit codes:
 ///
 /// Looks at files, at block devices, at everything in a directory (not below it); without any, at
 /// all block devices of this machine. For each array it tells what becomes of every candidate and
-/// why, by md's rules of assembly, and the command that serves it, or who is using it. What has several names (links)
-/// counts once, by the first. Nothing is locked or written.
+/// why, by md's rules of assembly, and the command that serves it, or which program has members of it locked for
+/// writing: then what their superblocks say may change, and what they say of being at rest is left out (null in JSON).
+/// What has several names (links) counts once, by the first. Nothing is locked or written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -130,7 +131,7 @@ fn obstacle(array: &FoundArray) -> Option<String> {
 }
 
 /// Who has members of it locked for writing, such as its server: their superblocks may change at any time.
-fn users(array: &FoundArray) -> Option<BTreeSet<String>> {
+fn users(array: &FoundArray) -> Option<BTreeSet<&String>> {
     let users: Vec<_> = array.candidates.iter().filter_map(Look::writers).collect();
     (!users.is_empty()).then(|| users.into_iter().flatten().collect())
 }
@@ -183,8 +184,9 @@ fn array_text(array: &FoundArray) -> String {
         out += &format!("  {}: {verdict}\n", look.spec());
     }
     if let Some(users) = users(array) {
-        let by: String = users.iter().map(|user| format!(" by {user}")).collect();
-        out += &format!("  in use{by}: lapstrake status tells of arrays that are served\n");
+        let by: Vec<_> = users.into_iter().map(String::as_str).collect();
+        let by = if by.is_empty() { String::new() } else { format!(" by {}", by.join(", ")) };
+        out += &format!("  in use{by}; lapstrake status tells more if it is served here\n");
         return out;
     }
     if resync_due(array) {
@@ -222,6 +224,7 @@ fn report(found: &Found) -> Value {
 fn array_json(array: &FoundArray) -> Value {
     let users = users(array);
     let at_rest = users.is_none();
+    let older = older(array).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s }));
     let candidates = verdicts(array).into_iter().map(|(look, verdict, used)| {
         json!({
             "member": look.spec().exact(),
@@ -241,7 +244,7 @@ fn array_json(array: &FoundArray) -> Value {
         "in_use": users,
         "resync_due": at_rest.then(|| resync_due(array)),
         "may_be_old": at_rest.then(|| may_be_old(array)),
-        "older": older(array).filter(|_| at_rest).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s })).collect::<Vec<_>>(),
+        "older": at_rest.then(|| older.collect::<Vec<_>>()),
         "obstacle": obstacle(array).filter(|_| at_rest),
         "candidates": candidates.collect::<Vec<_>>(),
         "serve": command(array).filter(|_| at_rest),

@@ -10,19 +10,31 @@ use std::path::{Path, PathBuf};
 /// Loop devices on files on loop devices, at most.
 const LOOPS_MAX: usize = 16;
 
-/// The processes that hold a lock on the open file's inode.
-pub(crate) fn lockers(fd: BorrowedFd<'_>) -> Vec<String> {
+/// The processes that hold a lock on the open file's inode, of those that `counts` says, by their line in fdinfo.
+pub(crate) fn lockers(fd: BorrowedFd<'_>, counts: impl Fn(&str) -> bool) -> Vec<String> {
     // The kernel names no process for these locks (F_OFD_GETLK answers pid -1); fdinfo of the process
     // that has the locked description open does list them.
     let Ok(own) = fs::metadata(format!("/proc/self/fd/{}", fd.as_raw_fd())) else {
         return Vec::new();
     };
     let inode = format!(":{} ", own.ino());
-    let locked = |info: &str| info.lines().any(|l| l.starts_with("lock:") && l.contains(&inode));
+    let locked = |info: &str| {
+        info.lines().any(|l| l.starts_with("lock:") && l.contains(&inode) && counts(l))
+    };
     processes(|pid, number| {
         let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}"));
         info.is_ok_and(|info| locked(&info)) && same_file(pid, number, &own)
     })
+}
+
+/// Whether a lock is for writing, of any of `len` bytes at `start` (0: to the end of all files), by its line in fdinfo
+/// (proc_pid_fdinfo(5)): `lock: 1: OFDLCK ADVISORY WRITE -1 08:01:77 0 EOF`, the last byte included.
+pub(crate) fn writes(line: &str, start: u64, len: u64) -> bool {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [.., "WRITE", _, _, first, last] = fields[..] else { return false };
+    let last = last.parse().unwrap_or(u64::MAX);
+    let ends_before = len > 0 && first.parse().is_ok_and(|first: u64| first >= start + len);
+    last >= start && !ends_before
 }
 
 fn same_file(pid: u32, number: &str, own: &fs::Metadata) -> bool {
@@ -189,6 +201,20 @@ fn processes(uses: impl Fn(u32, &str) -> bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_for_writing_are_told_by_their_bytes() {
+        let line = |kind, range| format!("lock:\t1: OFDLCK ADVISORY  {kind} -1 08:01:77 {range}");
+        let held = line("WRITE", "4096 8191");
+        for (start, len, expected) in
+            [(0, 4096, false), (0, 4097, true), (8191, 1, true), (8192, 0, false), (0, 0, true)]
+        {
+            assert_eq!(writes(&held, start, len), expected, "{len} at {start}");
+        }
+        assert!(writes(&line("WRITE", "4096 EOF"), 1 << 40, 1));
+        assert!(!writes(&line("READ", "0 EOF"), 0, 0));
+        assert!(!writes("lock:", 0, 0));
+    }
 
     #[test]
     fn the_innermost_and_latest_mount_counts() {

@@ -82,7 +82,7 @@ pub(crate) fn lock_range(
     match asked {
         Ok(()) => Ok(true),
         Err(e) if refused(&e) => {
-            Err(OpenError::Busy { path: path.into(), holders: holder::lockers(fd) })
+            Err(OpenError::Busy { path: path.into(), holders: holder::lockers(fd, |_| true) })
         }
         // NFS without a lock daemon and the like: no lock is to be had by anyone.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOLCK | libc::EINVAL)) => Ok(false),
@@ -110,12 +110,13 @@ fn description(kind: i16, start: u64, len: u64) -> libc::flock {
 }
 
 /// Who holds the lock for writing on any of these bytes (0: to the end of all files), as far as can be known; none if
-/// nobody does. Nothing is locked.
+/// nobody does, or it cannot be asked. Nothing is locked, and the first answer is believed.
 pub(crate) fn writers(fd: BorrowedFd<'_>, start: u64, len: u64) -> Option<Vec<String>> {
     let mut lock = description(libc::F_RDLCK as i16, start, len);
     // SAFETY: the description outlives the call, which fills it in.
     let asked = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    (asked == 0 && lock.l_type != libc::F_UNLCK as i16).then(|| holder::lockers(fd))
+    let is_held = asked == 0 && lock.l_type != libc::F_UNLCK as i16;
+    is_held.then(|| holder::lockers(fd, |line| holder::writes(line, start, len)))
 }
 
 /// Claims a block device from the kernel; see the module.

@@ -95,7 +95,7 @@ impl Member {
     }
 
     /// Who has it locked for writing, such as a server, by whatever name: each as far as can be known. None if nobody
-    /// has, or the file system has no locks.
+    /// has, or it cannot be asked. (The kernel's own users, such as its md, hold claims, not locks.)
     pub fn writers(&self) -> Option<Vec<String>> {
         let Store::File(file) = &self.store else { return None };
         lock::writers(file.as_fd(), self.spec.offset, self.spec.size.unwrap_or(0))

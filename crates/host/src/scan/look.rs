@@ -49,6 +49,7 @@ pub enum LookError {
 #[derive(Debug)]
 pub struct Look {
     member: Member,
+    writers: Option<Vec<String>>,
     findings: Findings,
 }
 
@@ -73,10 +74,12 @@ impl Look {
     /// [`LookError`].
     pub fn at(spec: &MemberSpec) -> Result<Self, LookError> {
         let member = Member::peek(spec)?;
+        // Before what they may change is read.
+        let writers = member.writers();
         let failed =
             |source| LookError::Read { spec: spec.clone(), what: "its superblocks", source };
         let findings = probe(&member).map_err(failed)?;
-        Ok(Self { member, findings })
+        Ok(Self { member, writers, findings })
     }
 
     /// What the user named.
@@ -93,10 +96,10 @@ impl Look {
             && self.size() == other.size()
     }
 
-    /// Who has it locked for writing: [`Member::writers`].
+    /// Who had it locked for writing when it was looked at: [`Member::writers`].
     #[must_use]
-    pub fn writers(&self) -> Option<Vec<String>> {
-        self.member.writers()
+    pub fn writers(&self) -> Option<&[String]> {
+        self.writers.as_deref()
     }
 
     /// Its size.

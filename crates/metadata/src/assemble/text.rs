@@ -13,7 +13,7 @@ use crate::uuid_text;
 use lapstrake_geometry::{Sector, Slot};
 
 use super::judge::name_fits;
-use super::{AssembleError, Reason, Refusal, Verdict};
+use super::{AssembleError, FoundArray, Reason, Refusal, Verdict};
 
 /// From a candidate's id to what it is called.
 type Name<'a> = &'a dyn Fn(usize) -> String;
@@ -195,7 +195,9 @@ impl AssembleError {
                 });
                 let fitting =
                     |wanted: &str| arrays.iter().filter(|of| name_fits(&of.name, wanted)).count();
-                let names_tell = arrays.iter().all(|array| fitting(&array.name) == 1);
+                let names_tell = arrays
+                    .iter()
+                    .all(|FoundArray { name, .. }| !name.is_empty() && fitting(name) == 1);
                 let by_name = if names_tell { " or --set-name" } else { "" };
                 format!(
                     "members of {} arrays: {}. Choose one with --uuid{by_name}, or give only its members",

@@ -43,8 +43,8 @@ fn members_of_two_arrays() {
     );
     let named = error.describe(&|id| format!("/dev/sd{}", (b'a' + id as u8) as char));
     assert!(named.contains("(/dev/sda, /dev/sdb)"), "{named}");
-    // Of one name, or of one that fits both: only their UUIDs tell them apart.
-    for name in [b"nas:data\0", b"data\0\0\0\0\0"] {
+    // Of one name, of one that fits both, or of none: only their UUIDs tell them apart.
+    for name in [b"nas:data\0", b"data\0\0\0\0\0", &[0; 9]] {
         let mut namesakes = members.clone();
         v1(&mut namesakes[2].1).set_name[..9].copy_from_slice(name);
         let error = decide(&namesakes, &Options::default()).unwrap_err().to_string();
