@@ -103,7 +103,7 @@ fn the_mount_of_a_server_that_died_is_named_with_what_removes_it() {
     let (_, command) = refused.err.split_once("died; `").expect(&refused.err);
     let Some(removed) = lab.other(command.split_once('`').unwrap().0) else { return };
     removed.ok();
-    lab.serve("m0 m1 m2 --fuse data.raw");
+    lab.serve("m0 m1 m2 --fuse data.raw").stop();
 }
 
 #[test]
