@@ -114,7 +114,8 @@ pub enum FuseError {
 
 fn hint(path: &Path, error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::ENOTCONN) => {
+        // The latter when it dies while it is being asked.
+        Some(libc::ENOTCONN | libc::ECONNABORTED) => {
             format!(
                 " (the mount of a server that died; `fusermount3 -u {}` removes it)",
                 quoted_path(path)
