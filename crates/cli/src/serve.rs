@@ -62,8 +62,8 @@ pub struct Args {
     fuse: Option<PathBuf>,
     /// Never write to the members: keep all writes in this copy-on-write file, which is made if it
     /// is not there and continued if it is; when it has no room left, writes fail until the array was
-    /// stopped and started again with more (RAID4, 5 and 6 that lack members and have no journal or PPL also need
-    /// --force then, as after a power cut; levels without redundancy: until there is more)
+    /// stopped and started again with more (RAID4, 5 and 6 that lack members may also need --force then, as
+    /// after a power cut; levels without redundancy: until there is more)
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
     /// Refuse writes, and write nothing to the members
