@@ -16,6 +16,11 @@ JUDGED := bitmaps journal kernel lab_md lab_run members mending replace
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
+# What root's tests mount, nobody else sees, and it goes with them when they are killed: programs that look at every
+# mount (mkfs.btrfs) fail where one of a dead server is left.
+PRIVATE := $(shell unshare --mount true 2>/dev/null && echo unshare --mount)
+CARGO_TEST := $(PRIVATE) $(CARGO) test --locked --workspace
+
 .PHONY: setup build demo test suites commands threads arm lint smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
@@ -29,7 +34,7 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
 
 test: setup ## every test, within minutes
-	$(CARGO) test --locked --workspace --no-run
+	$(CARGO_TEST) --no-run
 	@echo "The suites run side by side; what they say comes when each has ended."
 	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
 		smoke suites commands threads arm
@@ -37,15 +42,15 @@ test: setup ## every test, within minutes
 suites: ## every test but the command's
 	@# The pattern leaves out every program with a name in c: none but cli may have one.
 	[ "$$(shopt -s nullglob; echo */*/tests/c*.rs */*/tests/c*/main.rs)" = crates/cli/tests/cli/main.rs ]
-	$(CARGO) test --locked --workspace --no-fail-fast --lib --bins --test '[!c]*'
-	$(CARGO) test --locked --workspace --no-fail-fast --doc
+	$(CARGO_TEST) --no-fail-fast --lib --bins --test '[!c]*'
+	$(CARGO_TEST) --no-fail-fast --doc
 
 commands: ## the command's tests
-	$(CARGO) test --locked --workspace --test cli
+	$(CARGO_TEST) --test cli
 
 # The other suites run on both back ends by themselves.
 threads: ## as where io_uring is refused: files' tests, and the command's that are not left to the soak
-	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --no-fail-fast \
+	LAPSTRAKE_BACKEND=threads $(CARGO_TEST) --no-fail-fast \
 		--test cli --test fuse -- $(patsubst %,--skip %::,$(WITHOUT_IO) $(JUDGED))
 
 arm: ## the parity kernels of ARM, emulated
@@ -72,8 +77,8 @@ fuzz: ## every fuzz target for FUZZ_SECONDS
 	$(CARGO) xtask fuzz $(FUZZ_SECONDS)
 
 soak: ## the long forms of the tests: hours
-	LAPSTRAKE_SOAK=1 $(CARGO) test --locked --workspace --release -- --include-ignored
-	LAPSTRAKE_BACKEND=threads $(CARGO) test --locked --workspace --release --no-fail-fast --test cli --test fuse
+	LAPSTRAKE_SOAK=1 $(CARGO_TEST) --release -- --include-ignored
+	LAPSTRAKE_BACKEND=threads $(CARGO_TEST) --release --no-fail-fast --test cli --test fuse
 	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
 	$(CARGO) xtask mutants
 
