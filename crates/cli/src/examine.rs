@@ -7,6 +7,7 @@ mod v1;
 
 use crate::exit::{Exit, Outcome};
 use crate::options;
+use crate::patience;
 use lapstrake_device::MemberSpec;
 use lapstrake_host::scan::Look;
 use lapstrake_metadata::Superblock;
@@ -52,7 +53,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut all_well = true;
     let mut values = Vec::new();
     for spec in &args.members {
-        let well = match Look::at(spec) {
+        let well = match patience::look(spec) {
             Ok(look) if args.json => {
                 let value = json::member(&look, args.bitmap);
                 let is_read = |part: &str| value[part].get("error").is_none();

@@ -21,6 +21,7 @@ mod mdadm;
 mod members;
 mod on_top;
 mod options;
+mod patience;
 mod predict;
 mod scan;
 mod serve;

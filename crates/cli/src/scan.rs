@@ -2,6 +2,7 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options;
+use crate::patience;
 use crate::text;
 use lapstrake_device::{MemberSpec, quoted_path};
 use lapstrake_host::describe;
@@ -11,7 +12,7 @@ use lapstrake_metadata::assemble::{Refusal, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
 Examples:
@@ -31,7 +32,8 @@ Exit codes:
 /// all block devices of this machine. For each array it tells what becomes of every candidate and
 /// why, by md's rules of assembly, and the command that serves it, or which program has members of it locked for
 /// writing: then what their superblocks say may change, and what they say of being at rest is left out (null in JSON).
-/// What has several names (links) counts once, by the first. Nothing is locked or written.
+/// What has several names (links) counts once, by the first. What does not answer is said, and left out after two minutes.
+/// Nothing is locked or written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -44,7 +46,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let found = scan::scan(specs(&args.places)?);
+    let found = scan::scan(specs(&args.places)?.iter().map(patience::look));
     let by_default = args.places.is_empty();
     if args.json {
         outln!("{:#}", report(&found));
@@ -70,12 +72,12 @@ fn specs(places: &[OsString]) -> Result<Vec<MemberSpec>, Failure> {
     }
     let mut specs = Vec::new();
     for place in places {
-        let path = Path::new(place);
-        if path.is_dir() {
-            let inside = scan::directory(path).map_err(|error| {
-                Failure::new(format!("{}: cannot list it: {error}", path.display()))
-            })?;
-            specs.extend(inside);
+        let path = PathBuf::from(place);
+        let list = move || path.is_dir().then(|| scan::directory(&path));
+        if let Some(inside) = patience::ask(Path::new(place), patience::LONG, list).flatten() {
+            let told =
+                |error| Failure::new(format!("{}: cannot list it: {error}", place.display()));
+            specs.extend(inside.map_err(told)?);
         } else {
             let told = |why| Failure::usage(format!("{}: {why}", place.display()));
             specs.push(options::spec(place).map_err(told)?);

@@ -1,6 +1,7 @@
 //! Arrays whose members are arrays that other servers serve: by their FUSE file, or by a loop device on that.
 
 use crate::on_top::backing_file;
+use crate::patience;
 use crate::status::view::{MemberView, View};
 use crate::target;
 use comfy_table::presets::NOTHING;
@@ -9,13 +10,8 @@ use lapstrake_host::control::{self, ControlError};
 use serde_json::Value;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
 
 const HEADER: [&str; 7] = ["Unit", "Type", "Status", "%Done", "Members", "Stripe", "Size"];
-
-/// How long a file may take to say what it is.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All arrays that are served from a directory, and why others do not answer. One that has been stopped since they were
 /// listed is left out.
@@ -157,27 +153,10 @@ fn disk(table: &mut Table, view: &View, member: &MemberView, name: String) {
     ]);
 }
 
-/// What the system tells of a file. One in a FUSE mount whose server is stopped or stuck would be waited for without
-/// end; that is said.
+/// What the system tells of a file, unless that takes long.
 pub fn metadata(file: &Path) -> Option<Metadata> {
-    let (teller, told) = mpsc::channel();
     let path = file.to_owned();
-    // It ends with the process at the latest, and then nobody waits for it any more.
-    let ask = move || {
-        let _ = teller.send(std::fs::metadata(path));
-    };
-    std::thread::Builder::new().spawn(ask).ok()?;
-    match told.recv_timeout(PATIENCE) {
-        Ok(meta) => meta.ok(),
-        Err(_) => {
-            let file = file.display();
-            errln!(
-                "lapstrake: {file} has not answered within {PATIENCE:?}: its disk sleeps, or its server is stopped \
-                 (SIGSTOP) or stuck"
-            );
-            None
-        }
-    }
+    patience::ask(file, patience::BRIEF, || std::fs::metadata(path))?.ok()
 }
 
 fn percent(per_mille: u64) -> String {

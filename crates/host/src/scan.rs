@@ -71,13 +71,13 @@ impl FoundArray {
     }
 }
 
-/// Looks at all of `specs`.
+/// What all of `looks` amount to.
 #[must_use]
-pub fn scan(specs: impl IntoIterator<Item = MemberSpec>) -> Found {
+pub fn scan(looks: impl IntoIterator<Item = Result<Look, LookError>>) -> Found {
     let mut found = Found::default();
     let mut groups: Vec<([u8; 16], Vec<Look>)> = Vec::new();
-    for spec in specs {
-        let look = match Look::at(&spec) {
+    for look in looks {
+        let look = match look {
             Ok(look) => look,
             Err(failure) => {
                 found.failures.push(failure);
@@ -138,9 +138,11 @@ pub fn directory(path: &Path) -> io::Result<Vec<MemberSpec>> {
     use std::os::unix::fs::FileTypeExt;
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(path)? {
-        let path = entry?.path();
-        // A link that leads nowhere is no member.
-        let Ok(kind) = fs::metadata(&path).map(|meta| meta.file_type()) else { continue };
+        let entry = entry?;
+        let (path, kind) = (entry.path(), entry.file_type()?);
+        // Others are not asked: what is mounted on one may not answer. A link that leads nowhere is no member.
+        let followed = || fs::metadata(&path).map(|meta| meta.file_type());
+        let Ok(kind) = (if kind.is_symlink() { followed() } else { Ok(kind) }) else { continue };
         if kind.is_file() || kind.is_block_device() {
             paths.push(path);
         }

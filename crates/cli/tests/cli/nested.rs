@@ -4,7 +4,9 @@
 use crate::support::{Lab, Server, exists, not_run, pattern};
 use serde_json::{Value, json};
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// RAID0 over two RAID1 pairs of m0 to m3; m4 is spare. None, said aloud, where there is no FUSE.
@@ -75,6 +77,27 @@ fn a_server_below_that_is_stopped_is_waited_for_no_longer_than_any() {
     }
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     servers[1].signal("-CONT");
+    stop(servers);
+}
+
+#[test]
+fn who_looks_for_arrays_says_whose_answer_it_awaits() {
+    let lab = Lab::new(&[24; 5]);
+    let Some(servers) = raid0_over_raid1(&lab) else { return };
+    for line in ["scan .", "scan m0 one.raw", "examine m0 one.raw"] {
+        servers[1].signal("-STOP");
+        let mut looking = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        let looking = looking.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut looking = looking.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(looking.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("one.raw has not answered within 1s"), "{line}: {said}");
+        servers[1].signal("-CONT");
+        let done = looking.wait_with_output().unwrap();
+        let found = String::from_utf8_lossy(&done.stdout);
+        // Not whole, where one member is named; but all was looked at.
+        assert!(done.status.code() != Some(1) && found.contains("one.raw"), "{line}: {found}");
+    }
     stop(servers);
 }
 

@@ -7,6 +7,7 @@ use lapstrake_metadata::bitmap::{self, BitmapError, Bits};
 use lapstrake_metadata::detect::Findings;
 use lapstrake_metadata::{Superblock, v090};
 use std::io;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why something could not be looked at.
@@ -24,6 +25,14 @@ pub enum LookError {
         what: &'static str,
         /// The system's reason.
         source: io::Error,
+    },
+    /// It did not answer.
+    #[error("{spec}: it has not answered within {limit:?}, so it is left out")]
+    Silent {
+        /// The member.
+        spec: MemberSpec,
+        /// How long was waited for it.
+        limit: Duration,
     },
     /// What is there is no bitmap.
     #[error("{spec}: {source}")]
