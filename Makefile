@@ -16,10 +16,10 @@ JUDGED := bitmaps journal kernel lab_md lab_run members mending replace
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
-# What root's tests mount, nobody else sees, and it goes with them when they are killed: programs that look at every
-# mount (mkfs.btrfs) fail where one of a dead server is left.
-PRIVATE := $(shell unshare --mount true 2>/dev/null && echo unshare --mount)
-CARGO_TEST := $(PRIVATE) $(CARGO) test --locked --workspace
+# Root's tests have mounts of their own, which end with the last of their processes: mkfs.btrfs looks at every mount, and
+# would fail where a killed run left that of a dead server. (Without root no test mounts a device.)
+OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
+CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
 .PHONY: setup build demo test suites commands threads arm lint smoke bench accuracy fuzz soak fmt
 

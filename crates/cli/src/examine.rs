@@ -21,7 +21,7 @@ Examples:
 
 Exit codes:
   0  every member holds an md superblock, and it was printed
-  1  a member could not be read, or holds no superblock that md would take
+  1  a member could not be read or did not answer within two minutes, or holds no superblock that md would take
   2  usage";
 
 /// What is told of what holds no superblock that can be used.

@@ -1,11 +1,16 @@
 //! What options of several commands have in common: how their values are read, and help.
 
 use crate::exit::Failure;
+use crate::patience;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_device::{MemberSpec, parse_size};
 use lapstrake_geometry::Sectors;
 use lapstrake_host::create::NewBitmap;
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 /// The end of `lapstrake --help`.
 pub const MEMBERS_AND_CODES: &str = "\
@@ -31,7 +36,11 @@ pub fn member() -> impl TypedValueParser<Value = MemberSpec> {
 /// known which is meant.
 pub fn spec(text: &OsStr) -> Result<MemberSpec, String> {
     let spec = MemberSpec::from_os_str(text).map_err(|error| error.to_string())?;
-    if spec.path.as_os_str() != text && Path::new(text).exists() {
+    let named = PathBuf::from(text);
+    // What does not answer is there.
+    let is_there =
+        || patience::ask(Path::new(text), patience::LONG, move || named.exists()).unwrap_or(true);
+    if spec.path.as_os_str() != text && is_there() {
         let text = text.to_string_lossy();
         return Err(format!(
             "there is a file of this name: write {text}@0 for it, or rename it if a window of {} is \

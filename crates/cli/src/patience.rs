@@ -1,48 +1,87 @@
-//! Files that are long in answering, or never do: on a disk that sleeps or tries a read again and again, in a FUSE mount
-//! whose server is stopped or stuck.
+//! Files that are long in answering, or never do: on a disk that wakes up or fails, in a FUSE mount whose server is stopped
+//! or stuck.
+//!
+//! What is read of a member after it was looked at (a bitmap, the bad-block log) is waited for without a word.
 
 use lapstrake_device::MemberSpec;
 use lapstrake_host::scan::{Look, LookError};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
-/// What is longer is told of.
+/// After this long it is said who is waited for.
 pub const BRIEF: Duration = Duration::from_secs(1);
-/// Longer than a disk takes to wake up, or to give up a read.
+/// Disks wake up within this, and most give up a read.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// What `find` finds out of `file`; None, which is said, if that takes longer than `limit`.
+/// What `find`, in a thread of its own, finds out about `file`; None, which is said, if that takes longer than `limit`.
 pub fn ask<T: Send + 'static>(
     file: &Path,
     limit: Duration,
     find: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (teller, told) = mpsc::channel();
-    // It ends with the process at the latest, and then nobody waits for it any more.
-    let find = move || {
+    // Nobody waits for it later but the end of the process, where the kernel cannot give a request up: one that a disk
+    // or a FUSE server has taken.
+    thread::spawn(move || {
         let _ = teller.send(find());
-    };
-    std::thread::Builder::new().spawn(find).ok()?;
-    let brief = told.recv_timeout(limit.min(BRIEF));
-    let found = brief.or_else(|_| {
-        let (file, rest) = (file.display(), limit.saturating_sub(BRIEF));
-        let waits = if rest.is_zero() { String::new() } else { format!("; it is given {rest:?} more") };
-        errln!(
-            "lapstrake: {file} has not answered within {BRIEF:?}: its disk sleeps, or its server is stopped (SIGSTOP) \
-             or stuck{waits}"
-        );
-        told.recv_timeout(rest)
     });
-    found.ok()
+    let wait = |limit| match told.recv_timeout(limit) {
+        Ok(found) => Some(found),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => {
+            panic!("what asks about {} panicked", file.display())
+        }
+    };
+    let brief = limit.min(BRIEF);
+    let found = wait(brief);
+    if found.is_some() {
+        return found;
+    }
+    let rest = limit - brief;
+    let more = if rest.is_zero() {
+        String::new()
+    } else {
+        format!("; it is waited for {} s more", rest.as_secs())
+    };
+    errln!(
+        "lapstrake: {} has not answered within {brief:?}: its disk wakes up or fails, or its server is stopped (SIGSTOP) \
+         or stuck{more}",
+        file.display()
+    );
+    wait(rest)
 }
 
-/// [`Look::at`] a member that may be long in answering.
+/// [`Look::at`] a member, which may be long in answering.
 ///
 /// # Errors
-/// As there, and if it takes too long.
+/// As there, and [`LookError::Silent`].
 pub fn look(spec: &MemberSpec) -> Result<Look, LookError> {
     let wanted = spec.clone();
-    let silent = || Err(LookError::Silent { spec: spec.clone(), limit: LONG });
-    ask(&spec.path, LONG, move || Look::at(&wanted)).unwrap_or_else(silent)
+    ask(&spec.path, LONG, move || Look::at(&wanted)).unwrap_or_else(|| Err(silent(&spec.path)))
+}
+
+/// That a file has not answered for [`LONG`].
+pub fn silent(path: &Path) -> LookError {
+    LookError::Silent { path: path.to_owned(), seconds: LONG.as_secs() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_never_answers_is_given_up_at_the_limit() {
+        let (teller, told) = mpsc::channel::<()>();
+        let never = move || told.recv();
+        assert!(ask(Path::new("one"), Duration::from_millis(20), never).is_none());
+        drop(teller);
+    }
+
+    #[test]
+    fn who_answers_late_is_heard() {
+        let late = || thread::sleep(BRIEF + Duration::from_millis(50));
+        assert_eq!(ask(Path::new("one"), LONG, late), Some(()));
+    }
 }

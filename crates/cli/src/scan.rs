@@ -4,14 +4,15 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::options;
 use crate::patience;
 use crate::text;
-use lapstrake_device::{MemberSpec, quoted_path};
+use lapstrake_device::{MemberSpec, OpenError, quoted_path};
 use lapstrake_host::describe;
-use lapstrake_host::scan::{self, Found, FoundArray, Look, Standing};
+use lapstrake_host::scan::{self, Found, FoundArray, Look, LookError, Standing};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
@@ -32,8 +33,9 @@ Exit codes:
 /// all block devices of this machine. For each array it tells what becomes of every candidate and
 /// why, by md's rules of assembly, and the command that serves it, or which program has members of it locked for
 /// writing: then what their superblocks say may change, and what they say of being at rest is left out (null in JSON).
-/// What has several names (links) counts once, by the first. What does not answer is said, and left out after two minutes.
-/// Nothing is locked or written.
+/// What has several names (links) counts once, by the first. What does not answer within a second is named, and given up
+/// after two minutes, each by itself. No command is proposed for an array of which a member may be among what could not be
+/// looked at. Nothing is locked or written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -46,18 +48,23 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let found = scan::scan(specs(&args.places)?.iter().map(patience::look));
+    let (members, silent) = members(&args.places)?;
+    let looks = members.iter().filter_map(Wanted::look);
+    let found = scan::scan(silent.into_iter().map(Err).chain(looks));
     let by_default = args.places.is_empty();
+    // Of all of a machine's devices some always fail.
+    let counts = |failure: &LookError| !by_default || matches!(failure, LookError::Silent { .. });
+    let may_lack = found.failures.iter().any(counts);
     if args.json {
-        outln!("{:#}", report(&found));
+        outln!("{:#}", report(&found, may_lack));
     } else {
-        out!("{}", text_of(&found, by_default));
+        out!("{}", text_of(&found, by_default, may_lack));
     }
     for failure in &found.failures {
         errln!("lapstrake: {failure}");
     }
     let whole = found.arrays.iter().all(|array| array.standing() == Standing::Complete);
-    // Without a name given, a device that may not be read (no rights, no medium) is no failure.
+    // Without a name given, a device that cannot be read (no rights, no medium, no answer) is no failure.
     Ok(match (whole, found.failures.is_empty() || by_default) {
         (_, false) => Exit::Failed,
         (false, _) => Exit::Degraded,
@@ -65,25 +72,54 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-fn specs(places: &[OsString]) -> Result<Vec<MemberSpec>, Failure> {
-    if places.is_empty() {
-        return scan::devices()
-            .map_err(|error| Failure::new(format!("/proc/partitions: cannot read it: {error}")));
+/// What is to be looked at.
+struct Wanted {
+    spec: MemberSpec,
+    /// It was found in a directory, not named.
+    is_listed: bool,
+}
+
+impl Wanted {
+    /// None if it only looked like a member.
+    fn look(&self) -> Option<Result<Look, LookError>> {
+        let look = patience::look(&self.spec);
+        let is_none = match &look {
+            Err(LookError::Open(OpenError::Kind { .. })) => true,
+            Err(LookError::Open(OpenError::Io { source, .. })) => {
+                source.kind() == ErrorKind::NotFound
+            }
+            _ => false,
+        };
+        (!self.is_listed || !is_none).then_some(look)
     }
-    let mut specs = Vec::new();
+}
+
+/// What is at these places, and those that do not answer.
+fn members(places: &[OsString]) -> Result<(Vec<Wanted>, Vec<LookError>), Failure> {
+    let wanted = |is_listed| move |spec| Wanted { spec, is_listed };
+    if places.is_empty() {
+        let told = |error| Failure::new(format!("/proc/partitions: cannot read it: {error}"));
+        let devices = scan::devices().map_err(told)?;
+        return Ok((devices.into_iter().map(wanted(false)).collect(), Vec::new()));
+    }
+    let (mut members, mut silent) = (Vec::new(), Vec::new());
     for place in places {
         let path = PathBuf::from(place);
         let list = move || path.is_dir().then(|| scan::directory(&path));
-        if let Some(inside) = patience::ask(Path::new(place), patience::LONG, list).flatten() {
-            let told =
-                |error| Failure::new(format!("{}: cannot list it: {error}", place.display()));
-            specs.extend(inside.map_err(told)?);
-        } else {
-            let told = |why| Failure::usage(format!("{}: {why}", place.display()));
-            specs.push(options::spec(place).map_err(told)?);
+        match patience::ask(Path::new(place), patience::LONG, list) {
+            Some(Some(inside)) => {
+                let told =
+                    |error| Failure::new(format!("{}: cannot list it: {error}", place.display()));
+                members.extend(inside.map_err(told)?.into_iter().map(wanted(true)));
+            }
+            Some(None) => {
+                let told = |why| Failure::usage(format!("{}: {why}", place.display()));
+                members.push(wanted(false)(options::spec(place).map_err(told)?));
+            }
+            None => silent.push(patience::silent(Path::new(place))),
         }
     }
-    Ok(specs)
+    Ok((members, silent))
 }
 
 fn word(standing: Standing) -> &'static str {
@@ -138,7 +174,15 @@ fn users(array: &FoundArray) -> Option<BTreeSet<&String>> {
     (!users.is_empty()).then(|| users.into_iter().flatten().collect())
 }
 
-fn command(array: &FoundArray) -> Option<String> {
+/// Whether a member of it may be among what could not be looked at, if there is such.
+fn lacks(array: &FoundArray, may_lack: bool) -> bool {
+    may_lack && array.standing() != Standing::Complete
+}
+
+fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
+    if lacks(array, may_lack) {
+        return None;
+    }
     let option = match &array.assembly.as_ref().ok()?.start {
         Ok(()) => "",
         Err(Refusal::NewlyDegraded { .. }) => "--degraded ",
@@ -149,10 +193,10 @@ fn command(array: &FoundArray) -> Option<String> {
     Some(format!("lapstrake serve {option}{}", words.join(" ")))
 }
 
-fn text_of(found: &Found, by_default: bool) -> String {
+fn text_of(found: &Found, by_default: bool, may_lack: bool) -> String {
     let mut out = String::new();
     for array in &found.arrays {
-        out += &array_text(array);
+        out += &array_text(array, may_lack);
         out.push('\n');
     }
     if found.arrays.is_empty() {
@@ -172,7 +216,7 @@ fn describes_md(look: &Look) -> bool {
     look.findings().0.iter().any(|finding| !matches!(finding, Finding::Foreign { .. }))
 }
 
-fn array_text(array: &FoundArray) -> String {
+fn array_text(array: &FoundArray, may_lack: bool) -> String {
     let Some(sb) = array.superblock() else { return String::new() };
     let mut out = format!("array {}", text::uuid(array.uuid));
     if !sb.name().is_empty() {
@@ -203,13 +247,16 @@ fn array_text(array: &FoundArray) -> String {
     if let Some(obstacle) = obstacle(array) {
         out += &format!("  not to be started as it is: {obstacle}\n");
     }
-    if let Some(command) = command(array) {
+    if lacks(array, may_lack) {
+        out += "  what could not be looked at may be a member of it, so no command is proposed\n";
+    }
+    if let Some(command) = command(array, may_lack) {
         out += &format!("  {command}\n");
     }
     out
 }
 
-fn report(found: &Found) -> Value {
+fn report(found: &Found, may_lack: bool) -> Value {
     let other = |look: &Look| {
         json!({
             "member": look.spec().exact(),
@@ -217,13 +264,13 @@ fn report(found: &Found) -> Value {
         })
     };
     json!({
-        "arrays": found.arrays.iter().map(array_json).collect::<Vec<_>>(),
+        "arrays": found.arrays.iter().map(|array| array_json(array, may_lack)).collect::<Vec<_>>(),
         "others": found.others.iter().map(other).collect::<Vec<_>>(),
         "failures": found.failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
-fn array_json(array: &FoundArray) -> Value {
+fn array_json(array: &FoundArray, may_lack: bool) -> Value {
     let users = users(array);
     let at_rest = users.is_none();
     let older = older(array).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s }));
@@ -249,6 +296,6 @@ fn array_json(array: &FoundArray) -> Value {
         "older": at_rest.then(|| older.collect::<Vec<_>>()),
         "obstacle": obstacle(array).filter(|_| at_rest),
         "candidates": candidates.collect::<Vec<_>>(),
-        "serve": command(array).filter(|_| at_rest),
+        "serve": command(array, may_lack).filter(|_| at_rest),
     })
 }

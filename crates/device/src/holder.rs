@@ -17,7 +17,11 @@ pub(crate) fn lockers(fd: BorrowedFd<'_>, counts: impl Fn(&str) -> bool) -> Vec<
     let Ok(own) = fs::metadata(format!("/proc/self/fd/{}", fd.as_raw_fd())) else {
         return Vec::new();
     };
-    let inode = format!(":{} ", own.ino());
+    // Every file of some FUSE servers has one number. To ask one which it is would be to wait for its server.
+    let inode = match superblock(fd) {
+        Some(DevNumber { major, minor }) => format!(" {major:02x}:{minor:02x}:{} ", own.ino()),
+        None => format!(":{} ", own.ino()),
+    };
     let locked = |info: &str| {
         info.lines().any(|l| l.starts_with("lock:") && l.contains(&inode) && counts(l))
     };
@@ -25,6 +29,16 @@ pub(crate) fn lockers(fd: BorrowedFd<'_>, counts: impl Fn(&str) -> bool) -> Vec<
         let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}"));
         info.is_ok_and(|info| locked(&info)) && same_file(pid, number, &own)
     })
+}
+
+/// The device of the open file's superblock, as locks and mounts have it; in a btrfs files have another.
+fn superblock(fd: BorrowedFd<'_>) -> Option<DevNumber> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let ours = fields.into_iter().find(|fields| fields.first() == Some(&mount))?;
+    number(ours.get(2)?)
 }
 
 /// Whether a lock is for writing, of any of `len` bytes at `start` (0: to the end of all files), by its line in fdinfo
@@ -82,8 +96,12 @@ fn with_partitions(dev: DevNumber) -> Vec<(String, DevNumber)> {
 }
 
 fn read_dev(path: &Path) -> Option<DevNumber> {
-    let text = fs::read_to_string(path).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
+    number(fs::read_to_string(path).ok()?.trim())
+}
+
+/// `major:minor`, in decimal.
+fn number(text: &str) -> Option<DevNumber> {
+    let (major, minor) = text.split_once(':')?;
     Some(DevNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
@@ -170,8 +188,7 @@ fn mounted(table: &str, path: &Path) -> Option<DevNumber> {
     let above = mounts.filter(|(_, at)| path.starts_with(at));
     // Of two at one place the later one hides the other.
     let (dev, _) = above.max_by_key(|(_, at)| at.components().count())?;
-    let (major, minor) = dev.split_once(':')?;
-    Some(DevNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    number(dev)
 }
 
 /// A path of the mount table: space, tab, newline and backslash are three octal digits there.
@@ -201,6 +218,7 @@ fn processes(uses: impl Fn(u32, &str) -> bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     #[test]
     fn locks_for_writing_are_told_by_their_bytes() {
@@ -214,6 +232,14 @@ mod tests {
         assert!(writes(&line("WRITE", "4096 EOF"), 1 << 40, 1));
         assert!(!writes(&line("READ", "0 EOF"), 0, 0));
         assert!(!writes("lock:", 0, 0));
+    }
+
+    #[test]
+    fn a_superblock_is_found_by_its_mount() {
+        let file = fs::File::open("/proc/self/status").unwrap();
+        let found = superblock(file.as_fd()).map(|dev| (dev.major, dev.minor));
+        let dev = DevNumber::of(file.metadata().unwrap().dev());
+        assert_eq!(found, Some((dev.major, dev.minor)));
     }
 
     #[test]

@@ -130,7 +130,10 @@ fn names(table: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The files and block devices in a directory, by name; sub-directories are not entered.
+/// What may be a file or a block device in a directory, by name; sub-directories are not entered.
+///
+/// No entry is asked for more than the directory knows of it, so a link may lead anywhere, and on a file something else
+/// may be mounted.
 ///
 /// # Errors
 /// The system's.
@@ -139,12 +142,10 @@ pub fn directory(path: &Path) -> io::Result<Vec<MemberSpec>> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        let (path, kind) = (entry.path(), entry.file_type()?);
-        // Others are not asked: what is mounted on one may not answer. A link that leads nowhere is no member.
-        let followed = || fs::metadata(&path).map(|meta| meta.file_type());
-        let Ok(kind) = (if kind.is_symlink() { followed() } else { Ok(kind) }) else { continue };
-        if kind.is_file() || kind.is_block_device() {
-            paths.push(path);
+        // Where the directory does not know kinds, one may be gone by now.
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_file() || kind.is_block_device() || kind.is_symlink() {
+            paths.push(entry.path());
         }
     }
     paths.sort();

@@ -84,19 +84,24 @@ fn a_server_below_that_is_stopped_is_waited_for_no_longer_than_any() {
 fn who_looks_for_arrays_says_whose_answer_it_awaits() {
     let lab = Lab::new(&[24; 5]);
     let Some(servers) = raid0_over_raid1(&lab) else { return };
-    for line in ["scan .", "scan m0 one.raw", "examine m0 one.raw"] {
+    std::os::unix::fs::symlink("one.raw", lab.path("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", lab.path("lost")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", lab.path("null")).unwrap();
+    for (line, code) in [("scan .", 0), ("scan m0 one.raw", 3), ("examine m0 one.raw", 0)] {
         servers[1].signal("-STOP");
         let mut looking = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
         let looking = looking.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut looking = looking.spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(looking.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.contains("one.raw has not answered within 1s"), "{line}: {said}");
+        let mut said = BufReader::new(looking.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut is_said = |what: &str| said.any(|line| line.contains(what));
+        // The link comes first where both are met.
+        let first = if line == "scan ." { "link" } else { "one.raw" };
+        assert!(is_said(&format!("{first} has not answered within 1s")), "{line}");
         servers[1].signal("-CONT");
+        assert!(!is_said(": no answer within"), "{line}");
         let done = looking.wait_with_output().unwrap();
         let found = String::from_utf8_lossy(&done.stdout);
-        // Not whole, where one member is named; but all was looked at.
-        assert!(done.status.code() != Some(1) && found.contains("one.raw"), "{line}: {found}");
+        assert!(done.status.code() == Some(code) && found.contains(first), "{line}: {found}");
     }
     stop(servers);
 }

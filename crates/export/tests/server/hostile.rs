@@ -16,9 +16,10 @@ const GO_ON: u64 = 300;
 const SLOWEST: Duration = Duration::from_secs(10);
 
 fn rig(backend: Backend, shards: usize) -> Rig {
+    // Longer than a busy machine keeps the honest ones waiting.
     let patience = Patience {
-        handshake: Duration::from_millis(500),
-        stall: Duration::from_millis(800),
+        handshake: Duration::from_secs(2),
+        stall: Duration::from_secs(2),
         farewell: Duration::from_millis(500),
     };
     Rig { backend, shards, patience, ..Rig::new(Level::Raid5, 4) }

@@ -7,7 +7,7 @@ use lapstrake_metadata::bitmap::{self, BitmapError, Bits};
 use lapstrake_metadata::detect::Findings;
 use lapstrake_metadata::{Superblock, v090};
 use std::io;
-use std::time::Duration;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why something could not be looked at.
@@ -27,12 +27,16 @@ pub enum LookError {
         source: io::Error,
     },
     /// It did not answer.
-    #[error("{spec}: it has not answered within {limit:?}, so it is left out")]
+    #[error(
+        "{}: no answer within {seconds} s, so it was not looked at: let its server go on or stop it, or wait for its disk, \
+         then try again",
+        path.display()
+    )]
     Silent {
-        /// The member.
-        spec: MemberSpec,
+        /// What was named.
+        path: PathBuf,
         /// How long was waited for it.
-        limit: Duration,
+        seconds: u64,
     },
     /// What is there is no bitmap.
     #[error("{spec}: {source}")]
