@@ -16,8 +16,8 @@ JUDGED := bitmaps journal kernel lab_md lab_run members mending replace
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
-# Root's tests have mounts of their own, which end with the last of their processes: mkfs.btrfs looks at every mount, and
-# would fail where a killed run left that of a dead server. (Without root no test mounts a device.)
+# Root's tests have mounts of their own, which end with the last of their processes: mkfs.btrfs looks at every mount,
+# and would fail where a killed run left that of a dead server. (Without root no test mounts a device.)
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 

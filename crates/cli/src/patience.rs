@@ -1,5 +1,5 @@
-//! Files that are long in answering, or never do: on a disk that wakes up or fails, in a FUSE mount whose server is stopped
-//! or stuck.
+//! Files that are long in answering, or never do: on a disk that wakes up or fails, in a FUSE mount whose server is
+//! stopped or stuck.
 //!
 //! What is read of a member after it was looked at (a bitmap, the bad-block log) is waited for without a word.
 
@@ -46,8 +46,8 @@ pub fn ask<T: Send + 'static>(
         format!("; it is waited for {} s more", rest.as_secs())
     };
     errln!(
-        "lapstrake: {} has not answered within {brief:?}: its disk wakes up or fails, or its server is stopped (SIGSTOP) \
-         or stuck{more}",
+        "lapstrake: {} has not answered within {brief:?}: its disk wakes up or fails, or its server is stopped \
+         (SIGSTOP) or stuck{more}",
         file.display()
     );
     wait(rest)

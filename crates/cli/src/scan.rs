@@ -33,9 +33,9 @@ Exit codes:
 /// all block devices of this machine. For each array it tells what becomes of every candidate and
 /// why, by md's rules of assembly, and the command that serves it, or which program has members of it locked for
 /// writing: then what their superblocks say may change, and what they say of being at rest is left out (null in JSON).
-/// What has several names (links) counts once, by the first. What does not answer within a second is named, and given up
-/// after two minutes, each by itself. No command is proposed for an array of which a member may be among what could not be
-/// looked at. Nothing is locked or written.
+/// What has several names (links) counts once, by the first. What does not answer within a second is named, and given
+/// up after two minutes, each by itself. No command is proposed for an array of which a member may be among what could
+/// not be looked at. Nothing is locked or written.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {

@@ -28,8 +28,8 @@ pub enum LookError {
     },
     /// It did not answer.
     #[error(
-        "{}: no answer within {seconds} s, so it was not looked at: let its server go on or stop it, or wait for its disk, \
-         then try again",
+        "{}: no answer within {seconds} s, so it was not looked at: let its server go on or stop it, or wait for its \
+         disk, then try again",
         path.display()
     )]
     Silent {
