@@ -124,6 +124,10 @@ fn next_step(refusal: &io::Error) -> &'static str {
             "; run this as a user who may (`ls -l` shows its owner and group), or have access granted \
              with chown, chmod or membership of the group"
         }
+        // The latter when the server dies while it is being asked.
+        io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted => {
+            " (the mount of a server that died; `fusermount3 -u` or umount removes it)"
+        }
         _ => "",
     }
 }
@@ -291,12 +295,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_without_rights_is_told_what_to_do() {
+    fn who_is_refused_is_told_what_to_do() {
         let refused = |kind: io::ErrorKind| {
             let source = kind.into();
             OpenError::Io { path: "m0".into(), action: "open it", source }.to_string()
         };
         assert!(refused(io::ErrorKind::PermissionDenied).contains("run this as a user who may"));
         assert!(!refused(io::ErrorKind::NotFound).contains("run this as"));
+        assert!(refused(io::ErrorKind::NotConnected).contains("`fusermount3 -u` or umount"));
     }
 }
