@@ -38,7 +38,7 @@ fn superblock(fd: BorrowedFd<'_>) -> Option<DevNumber> {
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let fields = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let ours = fields.into_iter().find(|fields| fields.first() == Some(&mount))?;
-    number(ours.get(2)?)
+    parse_dev(ours.get(2)?)
 }
 
 /// Whether a lock is for writing, of any of `len` bytes at `start` (0: to the end of all files), by its line in fdinfo
@@ -96,11 +96,11 @@ fn with_partitions(dev: DevNumber) -> Vec<(String, DevNumber)> {
 }
 
 fn read_dev(path: &Path) -> Option<DevNumber> {
-    number(fs::read_to_string(path).ok()?.trim())
+    parse_dev(fs::read_to_string(path).ok()?.trim())
 }
 
 /// `major:minor`, in decimal.
-fn number(text: &str) -> Option<DevNumber> {
+fn parse_dev(text: &str) -> Option<DevNumber> {
     let (major, minor) = text.split_once(':')?;
     Some(DevNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
@@ -188,7 +188,7 @@ fn mounted(table: &str, path: &Path) -> Option<DevNumber> {
     let above = mounts.filter(|(_, at)| path.starts_with(at));
     // Of two at one place the later one hides the other.
     let (dev, _) = above.max_by_key(|(_, at)| at.components().count())?;
-    number(dev)
+    parse_dev(dev)
 }
 
 /// A path of the mount table: space, tab, newline and backslash are three octal digits there.
