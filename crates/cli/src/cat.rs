@@ -4,7 +4,7 @@ mod reader;
 mod writer;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, serve};
+use crate::{options, patience, serve};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
@@ -83,7 +83,8 @@ pub fn run(args: &Args) -> Outcome {
         degraded: true,
         ..args.which.request()
     };
-    let opened = serve::assembled(open_whole(request), true)?;
+    let opened = patience::telling(&args.members, || open_whole(request));
+    let opened = serve::assembled(opened, true)?;
     let may_be_old = opened.assembly.newly_degraded;
     let log = Log::new(|line| errln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };

@@ -1,7 +1,7 @@
 //! `lapstrake create`.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, text};
+use crate::{options, patience, text};
 use lapstrake_device::{MemberSpec, quoted, quoted_path};
 use lapstrake_geometry::{Geometry, Layout, Level, Raid0Layout, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, PrepareError, Prepared, prepare};
@@ -146,11 +146,13 @@ fn refused(error: PrepareError) -> Failure {
 pub fn run(args: &Args) -> Outcome {
     let wanted = wanted(args)?;
     let mut random = Ok(());
-    let prepared = prepare(&wanted, |bytes| {
+    let random_bytes = |bytes: &mut [u8]| {
         if random.is_ok() {
             random = getrandom::fill(bytes);
         }
-    });
+    };
+    let members = wanted.members.iter().flatten().chain(&wanted.journal);
+    let prepared = patience::telling(members, || prepare(&wanted, random_bytes));
     let prepared = prepared.map_err(refused)?;
     random.map_err(|error| Failure::new(format!("the system has no random bytes: {error}")))?;
     for warning in prepared.warnings() {

@@ -1,8 +1,9 @@
 //! `lapstrake add`, `re-add`, `fail`, `replace` and `remove`: the members of a served array.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, target::Target};
+use crate::{options, patience, target::Target};
 use lapstrake_device::{MemberSpec, harmless};
+use lapstrake_host::scan::LookError;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -157,6 +158,10 @@ impl Command {
         // Tells, once, that the array is not served.
         target.detail(None)?;
         let add = |spec: &MemberSpec, force: bool, write_mostly: bool, re_add: bool| {
+            // The array's server would wait for it without an end; what else is wrong with it, that one tells.
+            if let Err(silent @ LookError::Silent { .. }) = patience::look(spec) {
+                return Err(silent.into());
+            }
             Ok(json!({
                 "command": "add", "member": absolute(spec)?, "force": force,
                 "write_mostly": write_mostly, "re_add": re_add,

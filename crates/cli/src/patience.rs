@@ -3,8 +3,10 @@
 //!
 //! What is read of a member after it was looked at (a bitmap, the bad-block log) is waited for without a word.
 
+use crate::serve::signals;
 use lapstrake_device::MemberSpec;
 use lapstrake_host::scan::{Look, LookError};
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -51,6 +53,29 @@ pub fn ask<T: Send + 'static>(
         file.display()
     );
     wait(rest)
+}
+
+/// Does `work` on members, however long it takes; after a while those that do not answer are named.
+pub fn telling<'a, T>(
+    members: impl IntoIterator<Item = &'a MemberSpec>,
+    work: impl FnOnce() -> T,
+) -> T {
+    let members: Vec<MemberSpec> = members.into_iter().cloned().collect();
+    let (_working, ended) = mpsc::channel::<Infallible>();
+    thread::spawn(move || {
+        // A signal is for the thread that works, and for those that a server then has.
+        let is_blocked = signals::block().is_ok();
+        if !is_blocked || ended.recv_timeout(BRIEF) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+        for spec in members {
+            thread::spawn(move || {
+                let path = spec.path.clone();
+                ask(&path, BRIEF, move || Look::at(&spec));
+            });
+        }
+    });
+    work()
 }
 
 /// [`Look::at`] a member, which may be long in answering.

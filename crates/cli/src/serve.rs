@@ -3,10 +3,10 @@
 mod captive;
 mod fronts;
 mod nbd;
-mod signals;
+pub mod signals;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, print, text};
+use crate::{options, patience, print, text};
 use captive::Captive;
 use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec};
@@ -168,7 +168,9 @@ enum Event {
 
 pub fn run(args: &Args) -> Outcome {
     settings(args).check().map_err(Failure::usage)?;
-    let mut opened = assembled(open(&request(args)), args.json)?;
+    let request = request(args);
+    let opened = patience::telling(&args.members, || open(&request));
+    let mut opened = assembled(opened, args.json)?;
     let new_overlay = opened.new_overlay.take();
     let name = opened.parts.name.clone();
     let dir = args.control_dir.clone().unwrap_or_else(control::directory);

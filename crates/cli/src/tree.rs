@@ -10,6 +10,7 @@ use lapstrake_host::control::{self, ControlError};
 use serde_json::Value;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
 
 const HEADER: [&str; 7] = ["Unit", "Type", "Status", "%Done", "Members", "Stripe", "Size"];
 
@@ -17,8 +18,8 @@ const HEADER: [&str; 7] = ["Unit", "Type", "Status", "%Done", "Members", "Stripe
 /// listed is left out.
 pub fn served(dir: &Path) -> Result<(Vec<Value>, Vec<String>), ControlError> {
     let (mut arrays, mut failures) = (Vec::new(), Vec::new());
-    for name in control::served(dir)? {
-        match target::detail(dir, &name, None) {
+    for (name, told) in details(dir, control::served(dir)?) {
+        match told {
             Ok(mut detail) => {
                 // By which it was asked.
                 detail["name"] = name.into();
@@ -34,7 +35,25 @@ pub fn served(dir: &Path) -> Result<(Vec<Value>, Vec<String>), ControlError> {
 /// All but one, as far as they answer: what is the matter with others is not its matter.
 pub fn others(dir: &Path, name: &str) -> Result<Vec<Value>, ControlError> {
     let names = control::served(dir)?.into_iter().filter(|other| other != name);
-    Ok(names.filter_map(|name| target::detail(dir, &name, None).ok()).collect())
+    Ok(details(dir, names.collect()).into_iter().filter_map(|(_, told)| told.ok()).collect())
+}
+
+/// What servers tell, all asked at once: some may be stopped.
+fn details(dir: &Path, names: Vec<String>) -> Vec<(String, Result<Value, ControlError>)> {
+    thread::scope(|scope| {
+        let asked: Vec<_> = names
+            .into_iter()
+            .map(|name| {
+                let told = scope.spawn({
+                    let name = name.clone();
+                    move || target::detail(dir, &name, None)
+                });
+                (name, told)
+            })
+            .collect();
+        let told = |told: ScopedJoinHandle<'_, _>| told.join().expect("who asks does not panic");
+        asked.into_iter().map(|(name, asked)| (name, told(asked))).collect()
+    })
 }
 
 /// Puts into each member that is one of `arrays` that array, as `array`; and so on within it. `above` are the names that it

@@ -32,7 +32,7 @@ pub fn block() -> io::Result<()> {
 }
 
 /// Sends each signal that comes as an event, from a thread that ends with the process.
-pub fn forward(events: Sender<Event>) -> io::Result<()> {
+pub(super) fn forward(events: Sender<Event>) -> io::Result<()> {
     let wait = move || loop {
         let mut signal = 0;
         // SAFETY: both outlive the call.

@@ -1,10 +1,10 @@
 //! Promise: arrays nest: a member may be the file of an array that another server serves. Its own members fail and are
 //! replaced without the array above noticing, and what is shown is a tree.
 
-use crate::support::{Lab, Server, exists, not_run, pattern};
+use crate::support::{Lab, Ran, Server, exists, not_run, pattern};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -88,22 +88,44 @@ fn who_looks_for_arrays_says_whose_answer_it_awaits() {
     std::os::unix::fs::symlink("nowhere", lab.path("lost")).unwrap();
     std::os::unix::fs::symlink("/dev/null", lab.path("null")).unwrap();
     for (line, code) in [("scan .", 0), ("scan m0 one.raw", 3), ("examine m0 one.raw", 0)] {
-        servers[1].signal("-STOP");
-        let mut looking = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
-        let looking = looking.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut looking = looking.spawn().unwrap();
-        let mut said = BufReader::new(looking.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let mut is_said = |what: &str| said.any(|line| line.contains(what));
         // The link comes first where both are met.
         let first = if line == "scan ." { "link" } else { "one.raw" };
-        assert!(is_said(&format!("{first} has not answered within 1s")), "{line}");
-        servers[1].signal("-CONT");
-        assert!(!is_said(": no answer within"), "{line}");
-        let done = looking.wait_with_output().unwrap();
-        let found = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.code() == Some(code) && found.contains(first), "{line}: {found}");
+        let ran = run_while_stopped(&lab, &servers[1], line, first);
+        assert!(ran.code == code && ran.out.contains(first), "{line}: {ran:?}");
+        assert!(!ran.err.contains(": no answer within"), "{line}: {ran:?}");
     }
     stop(servers);
+}
+
+#[test]
+fn who_works_on_members_says_whose_answer_it_awaits() {
+    let lab = Lab::new(&[24; 5]);
+    let Some([top, one, two]) = raid0_over_raid1(&lab) else { return };
+    top.stop();
+    lab.run("create data -l1 -fn1 -z16M m4").ok();
+    let data = lab.serve("m4");
+    for line in
+        ["cat one.raw two.raw -o copy", "create x -l1 -f one.raw missing", "add data one.raw -f"]
+    {
+        run_while_stopped(&lab, &one, line, "one.raw").ok();
+    }
+    stop([data, one, two]);
+}
+
+/// Runs a command while a server is stopped, until it has named the file that does not answer; then both go on.
+fn run_while_stopped(lab: &Lab, server: &Server, line: &str, file: &str) -> Ran {
+    server.signal("-STOP");
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let command = command.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut said = BufReader::new(running.stderr.take().unwrap());
+    let mut err = String::new();
+    while !err.contains(&format!("{file} has not answered within 1s")) {
+        assert!(said.read_line(&mut err).unwrap() > 0, "{line}: {err}");
+    }
+    server.signal("-CONT");
+    said.read_to_string(&mut err).unwrap();
+    Ran { err, ..Ran::of(running.wait_with_output().unwrap()) }
 }
 
 #[test]
