@@ -136,9 +136,10 @@ fn policy(text: &str) -> Result<Policy, String> {
 /// With the option that is missing.
 fn refused(error: PrepareError) -> Failure {
     match error {
-        PrepareError::Plan { error: CreateError::PolicyNeedsBitmap, .. } => {
-            Failure::new(format!("{error}; --bitmap internal or --bitmap FILE says where"))
-        }
+        PrepareError::Plan {
+            error: CreateError::PolicyNeedsBitmap | CreateError::BitmapChunkWithoutBitmap,
+            ..
+        } => Failure::new(format!("{error}; --bitmap internal or --bitmap FILE makes one")),
         error => error.into(),
     }
 }

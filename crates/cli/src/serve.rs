@@ -179,10 +179,10 @@ pub fn run(args: &Args) -> Outcome {
     if places.is_empty() && args.fuse.is_none() {
         places.push(nbd::Place::Unix(claim.path().with_extension("nbd")));
     }
-    if let Some(file) = &args.fuse {
-        Mount::check(file)?;
-    }
-    let fronts = Fronts::bind(&places, &name)?;
+    let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
+    let fronts = checked.and_then(|()| Fronts::bind(&places, &name));
+    let fronts = fronts
+        .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.lacks_journal;
     let export = nbd::export(&opened.parts, read_only);
     let prefix = name.clone();

@@ -92,7 +92,10 @@ pub enum OpenError {
         available: u64,
     },
     /// The window's start is not a multiple of the block size.
-    #[error("{}: window start {offset} is not a multiple of {block_size}", path.display())]
+    #[error(
+        "{0}@{offset}: the window has to begin at a multiple of {block_size}: {0}@{1} or {0}@{2}", path.display(),
+        offset - offset % u64::from(*block_size), offset.next_multiple_of(u64::from(*block_size))
+    )]
     Unaligned {
         /// The member's path.
         path: PathBuf,
