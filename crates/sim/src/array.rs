@@ -57,6 +57,8 @@ pub struct ArrayVolume {
     /// Bitmap pages and superblocks on their way, and the flushes before them, for which md's thread waits; and what
     /// came meanwhile.
     meta_writes: usize,
+    /// Members' reads under way.
+    member_reads: usize,
     stalled: VecDeque<(Nanos, Incoming)>,
     /// Reads of md's parity levels, which go chunk by chunk: their tags, and parts left.
     reads: Slab<(u64, usize)>,
@@ -107,7 +109,7 @@ enum Due {
 /// What a member's command is for.
 #[derive(Clone, Copy, Debug)]
 enum Command {
-    Engine(IoId),
+    Engine { id: IoId, is_read: bool },
     DeskFlush(MemberId),
     Meta(WriteId),
 }
@@ -200,7 +202,7 @@ impl ArrayVolume {
                 Due::Answer(Asked::Caller(tag)) => self.answered.push_back(Completion { tag, at }),
                 Due::Answer(Asked::Heads(piece)) => {
                     let heads = self.heads.as_mut().expect("it asked");
-                    let ended = heads.ended(piece);
+                    let ended = heads.ended(piece, at);
                     self.answered.extend(ended.map(|tag| Completion { tag, at }));
                     self.let_in(at);
                 }
@@ -214,7 +216,10 @@ impl ArrayVolume {
             }
         }
         if self.heads.as_ref().and_then(Heads::deadline).is_some_and(|due| due <= at) {
-            self.unplug(at);
+            if let Some(heads) = &mut self.heads {
+                heads.run(at);
+            }
+            self.let_in(at);
         }
         for (member, due) in self.members.iter_mut().zip(&self.dues) {
             if is_quiet && *due > at {
@@ -255,8 +260,12 @@ impl ArrayVolume {
                     };
                     self.take_in(request, asked, now);
                 }
-                Incoming::Command(Command::Engine(id)) => {
+                Incoming::Command(Command::Engine { id, is_read }) => {
                     self.shard.handle_completion(now, id, true);
+                    self.member_reads -= usize::from(is_read);
+                    if let Some(heads) = self.heads.as_mut().filter(|_| self.member_reads == 0) {
+                        heads.reads_ended(at);
+                    }
                 }
                 Incoming::Command(Command::DeskFlush(member)) => {
                     self.desk.flushed(member, true);
@@ -329,7 +338,7 @@ impl ArrayVolume {
 
     fn unplug(&mut self, at: Nanos) {
         if let Some(heads) = &mut self.heads {
-            heads.unplug();
+            heads.unplug(at);
             self.let_in(at);
         }
     }
@@ -401,10 +410,14 @@ impl ArrayVolume {
             IoKind::Flush | IoKind::Discard => Op::Flush,
         };
         if op == Op::Read && self.is_in_memory(io) {
-            self.inbox.push_back((*clock, Incoming::Command(Command::Engine(io.id))));
+            let command = Command::Engine { id: io.id, is_read: false };
+            self.inbox.push_back((*clock, Incoming::Command(command)));
             return;
         }
-        self.send(io.member, op, io.sector, io.len, Command::Engine(io.id), clock);
+        let is_read = op == Op::Read;
+        self.member_reads += usize::from(is_read);
+        let command = Command::Engine { id: io.id, is_read };
+        self.send(io.member, op, io.sector, io.len, command, clock);
     }
 
     fn is_in_memory(&self, io: &MemberIo) -> bool {

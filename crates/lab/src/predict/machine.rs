@@ -1,6 +1,8 @@
 //! From a plan's disks and arrays to what runs in virtual time.
 
-use super::{DEFAULT_PROCESSOR, DEFAULT_PROFILE, Options, processor_profile, profile_named};
+use super::{
+    DEFAULT_LINUX, DEFAULT_PROCESSOR, DEFAULT_PROFILE, Options, processor_profile, profile_named,
+};
 use crate::plan::{Array, Controller, Disk, DiskPlace, Leg, Over, Place, Plan};
 use crate::record::{State, SubjectKind};
 use lapstrake_engine::SyncSpeed;
@@ -24,6 +26,7 @@ pub(super) struct Drives {
     /// By name.
     drives: BTreeMap<String, Drive>,
     processor: ProcessorProfile,
+    linux: u32,
     /// By draw and by profile.
     models: Vec<BTreeMap<String, DiskModel>>,
     seed: u64,
@@ -51,6 +54,7 @@ impl Drives {
     pub(super) fn new(plan: &Plan, options: &Options, seed: u64) -> Result<Self, Vec<String>> {
         let mut this = Self {
             drives: BTreeMap::new(),
+            linux: plan.machine.linux.unwrap_or(DEFAULT_LINUX),
             processor: match options.processor.as_ref().or(plan.machine.processor.as_ref()) {
                 Some(processor) => processor.clone(),
                 None => processor_profile(DEFAULT_PROCESSOR).map_err(|why| vec![why])?,
@@ -461,7 +465,7 @@ impl<'a> Builder<'a> {
         };
         if array.kind == SubjectKind::Md {
             config.page = processor.stripe_page;
-            config.is_md = true;
+            config.md = Some(self.drives.linux);
         } else {
             front(shape.over, &processor, &mut config);
         }

@@ -16,6 +16,8 @@ const SKIPPED_PART: u64 = 64;
 
 /// Commands, and writes out of the buffer, in a row while the buffer is more than half full.
 const RUN: u32 = 32;
+/// A longer write counts as several: what it takes is a track's time, not an arm's move.
+const RUN_BLOCKS: u64 = 8;
 
 impl HardDisk {
     /// When the arm ends its job, gives up a prefetch, or begins the next one.
@@ -295,6 +297,8 @@ impl HardDisk {
         }
         let set_up = self.set_up(&Dirty { lba: range.start, ..dirty });
         let start = now.max(dirty.ready) + set_up;
+        self.run_left =
+            self.run_left.saturating_sub((dirty.blocks.div_ceil(RUN_BLOCKS) - 1) as u32);
         self.pass_blocks = dirty.blocks + if set_up > Nanos::ZERO { 0 } else { self.pass_blocks };
         (self.written_to, self.written_order) = (range.end, dirty.order);
         let legs = self.write_legs(range, start, dirty.data);

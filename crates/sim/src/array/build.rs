@@ -67,10 +67,10 @@ pub struct ArrayConfig {
     pub seats: Vec<Seat>,
     /// Pages for each member.
     pub stripe_cache: u32,
-    /// It works as md does: in its caller's context, and RAID4, 5 and 6 hold all that they write in `stripe_cache` rows
-    /// of pages. Lapstrake's engine takes whole stripes from the caller's memory, and holds back incomplete ones in its
-    /// own way.
-    pub is_md: bool,
+    /// It works as md of this Linux does (2.6.32 is 20632): in its caller's context, and RAID4, 5 and 6 hold all that they
+    /// write in `stripe_cache` rows of pages. Lapstrake's engine takes whole stripes from the caller's memory, and holds
+    /// back incomplete ones in its own way.
+    pub md: Option<u32>,
     /// Of recovery and the like.
     pub speed: SyncSpeed,
     /// From where on redundancy is to be made right; RAID10: of the array, else of members.
@@ -98,7 +98,7 @@ impl ArrayConfig {
             is_busy: false,
             seats,
             stripe_cache: 256,
-            is_md: false,
+            md: None,
             speed: SyncSpeed::default(),
             resync_from: None,
             processor,
@@ -108,6 +108,9 @@ impl ArrayConfig {
         }
     }
 }
+
+/// From here on md keeps a writer's rows back until it pauses, and its thread goes about as [`heads`](super::heads) says.
+const LINUX_3_6: u32 = 30600;
 
 /// Why there can be no such array.
 #[derive(Debug, thiserror::Error)]
@@ -174,10 +177,11 @@ impl ArrayVolume {
             journal: None,
             behind_pages: 0,
         });
-        let heads = match &geometry {
-            Geometry::Parity(map) if config.is_md => {
+        let heads = match (&geometry, config.md) {
+            (Geometry::Parity(map), Some(linux)) => {
                 shard.hold_nothing();
-                Some(Heads::new(map.clone(), in_sync, config.stripe_cache))
+                let page = (linux >= LINUX_3_6).then_some(config.page);
+                Some(Heads::new(map.clone(), in_sync, config.stripe_cache, page))
             }
             _ => None,
         };
@@ -208,11 +212,12 @@ impl ArrayVolume {
             free_at: Nanos::ZERO,
             spent: Nanos::ZERO,
             called: Nanos::ZERO,
-            calls: config.is_md,
+            calls: config.md.is_some(),
             now: Nanos::ZERO,
             inbox: VecDeque::new(),
             heads,
             meta_writes: 0,
+            member_reads: 0,
             stalled: VecDeque::new(),
             reads: Slab::new(),
             command_ends: vec![(Op::Flush, Sector(0)); data_offsets.len()],

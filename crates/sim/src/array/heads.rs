@@ -5,16 +5,21 @@
 //! pauses or finds no head; then md reads what the row lacks and writes it. Who finds no head waits until a quarter of
 //! them is idle. An idle head knows its row until it is taken for another one.
 //!
+//! From Linux 3.6 on whole rows are plugged too, and what follows is its thread's business ([`Thread`]).
+//!
 //! The engine does the reading and writing; what is known here, it has at once.
 //!
 //! Invariants: writes go in the order in which they came; each page of a write goes to the engine once; a write ends
 //! when all its pages have.
+
+mod thread;
 
 use lapstrake_geometry::{Parity, Sector, Sectors, StripeNo};
 use lapstrake_model::{Nanos, Request};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
+use thread::{List, Thread};
 
 /// How long a writer pauses before what it left incomplete goes (`unplug_delay`).
 const PLUG: Nanos = Nanos(3_000_000);
@@ -22,6 +27,8 @@ const PLUG: Nanos = Nanos(3_000_000);
 const STREAMS: usize = 8;
 /// Sectors in a page.
 pub(super) const PAGE: u64 = 8;
+/// Of rows that are somewhere.
+const HAS_HEAD: &str = "it has a head";
 
 /// See the module.
 pub(super) struct Heads {
@@ -47,18 +54,36 @@ pub(super) struct Heads {
     ends: VecDeque<u64>,
     writes: Slab<Write>,
     pieces: Slab<Piece>,
+    /// From Linux 3.6 on.
+    thread: Option<Thread>,
 }
 
 #[derive(Default)]
 struct Row {
     /// Data blocks that are to be written, and for whom.
     dirty: Vec<(u16, usize)>,
-    /// Pieces under way.
+    /// Those of them that go to the members now.
+    going: Vec<(u16, usize)>,
+    /// Pieces that go or are under way.
     busy: u32,
     /// Nothing of it needs to be read.
     is_known: bool,
+    is_idle: bool,
     /// How often it has been taken or become idle.
     turns: u32,
+    /// Where the thread finds it.
+    place: Option<(List, u64)>,
+    /// Some of it went to the members since it got its head.
+    has_begun: bool,
+}
+
+impl Row {
+    /// What is to be written goes.
+    fn go(&mut self) {
+        self.has_begun = true;
+        self.busy += self.dirty.len() as u32;
+        self.going.append(&mut self.dirty);
+    }
 }
 
 struct Write {
@@ -76,7 +101,8 @@ struct Piece {
 }
 
 impl Heads {
-    pub(super) fn new(map: Parity, in_sync: Vec<bool>, count: u32) -> Self {
+    /// `page` is what md does for one, from Linux 3.6 on.
+    pub(super) fn new(map: Parity, in_sync: Vec<bool>, count: u32, page: Option<Nanos>) -> Self {
         Self {
             map,
             in_sync,
@@ -92,6 +118,7 @@ impl Heads {
             ends: VecDeque::new(),
             writes: Slab::new(),
             pieces: Slab::new(),
+            thread: page.map(Thread::new),
         }
     }
 
@@ -122,31 +149,58 @@ impl Heads {
         let write = self.writes.insert(Write { request, pages_left, goes_on: before.is_some() });
         self.waiting.push_back((write, pages.start));
         self.latest_at = now;
-        self.admit();
+        match &mut self.thread {
+            Some(thread) => thread.wake_writer(now, self.is_blocked),
+            None => self.admit(now),
+        }
     }
 
-    /// When the writer has paused, if somebody waits for that.
+    /// When somebody goes on, or the writer has paused, if somebody waits for that.
     pub(super) fn deadline(&self) -> Option<Nanos> {
-        (!self.plugged.is_empty()).then(|| self.latest_at + PLUG)
+        let plug = (!self.plugged.is_empty()).then(|| self.latest_at + PLUG);
+        let thread = self.thread.as_ref().and_then(Thread::deadline);
+        [plug, thread].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(super) fn run(&mut self, now: Nanos) {
+        if !self.plugged.is_empty() && self.latest_at + PLUG <= now {
+            self.unplug(now);
+        }
+        self.run_thread(now);
     }
 
     /// The writer pauses.
-    pub(super) fn unplug(&mut self) {
-        self.due.append(&mut self.plugged);
+    pub(super) fn unplug(&mut self, now: Nanos) {
+        let mut plugged = mem::take(&mut self.plugged);
+        if self.thread.is_some() {
+            self.hand_over(plugged, now);
+        } else {
+            self.due.append(&mut plugged);
+        }
     }
 
     /// What goes to the engine now: writes, whose tags name pieces.
     pub(super) fn orders(&mut self) -> Vec<Request> {
         let mut orders = Vec::new();
+        if let Some(thread) = &mut self.thread {
+            if !thread.lets_go() {
+                return orders;
+            }
+        } else {
+            for at in &self.due {
+                self.rows.get_mut(at).expect(HAS_HEAD).go();
+            }
+        }
         let mut due = mem::take(&mut self.due).into_iter().peekable();
         while let Some(first) = due.next() {
-            let dirty = self.send(first);
+            let going = self.send(first);
             let mut pages = 1;
-            while due.next_if(|row| self.joins(*row, first + pages, &dirty)).is_some() {
+            while due.next_if(|row| self.joins(*row, first + pages, &going)).is_some() {
                 self.send(first + pages);
                 pages += 1;
             }
-            for (data, write) in dirty {
+            for (data, write) in going {
                 let lba = self.array_sector(first, data).0;
                 let tag = self.pieces.insert(Piece { write, row: first, pages }) as u64;
                 let op = self.writes[write].request.op;
@@ -157,13 +211,21 @@ impl Heads {
     }
 
     /// A piece has been answered. The tag of the write that ends with it.
-    pub(super) fn ended(&mut self, piece: u64) -> Option<u64> {
+    pub(super) fn ended(&mut self, piece: u64, now: Nanos) -> Option<u64> {
         let Piece { write, row, pages } = self.pieces.remove(piece as usize);
-        self.leave(row, pages);
-        let active = self.rows.len() - self.idle_count;
-        if self.is_blocked && active < self.count * 3 / 4 {
+        for at in row..row + pages {
+            let row = self.rows.get_mut(&at).expect(HAS_HEAD);
+            row.busy -= 1;
+            row.is_known = true;
+            if row.busy == 0 {
+                self.leave(at);
+            }
+        }
+        if let Some(thread) = &mut self.thread {
+            thread.wake(now);
+        } else if self.is_blocked && self.has_quarter() {
             self.is_blocked = false;
-            self.admit();
+            self.admit(now);
         }
         let left = &mut self.writes[write].pages_left;
         *left -= pages;
@@ -178,28 +240,42 @@ impl Heads {
         self.rows.range(rows).filter(|(_, row)| is_known(row)).count() as u64 == count
     }
 
+    /// Whether so many heads are idle that a writer goes on that found none.
+    fn has_quarter(&self) -> bool {
+        self.rows.len() - self.idle_count < self.count * 3 / 4
+    }
+
     /// Writes go into heads while there are some.
-    fn admit(&mut self) {
-        while let Some((write, page)) = self.waiting.front().copied() {
-            let request = self.writes[write].request;
-            if page * PAGE >= request.lba + request.blocks {
-                self.waiting.pop_front();
-                continue;
-            }
-            let (stripe, data, offset) = self.map.locate(Sector(page * PAGE));
-            let at = self.map.member_sector(stripe, offset).0 / PAGE;
-            if self.is_blocked || !self.take_head(at) {
-                self.is_blocked = true;
-                self.unplug();
-                return;
-            }
-            self.waiting[0].1 += 1;
+    fn admit(&mut self, now: Nanos) {
+        while let Some((at, data, write)) = self.next_page(now) {
             self.make_dirty(at, data, write);
         }
     }
 
+    /// The next page of those that wait has a head: its row, which of its blocks it is, and its write. None, and who
+    /// waits is blocked, if there is no head.
+    fn next_page(&mut self, now: Nanos) -> Option<(u64, u16, usize)> {
+        let (write, page) = loop {
+            let (write, page) = *self.waiting.front()?;
+            let request = self.writes[write].request;
+            if page * PAGE < request.lba + request.blocks {
+                break (write, page);
+            }
+            self.waiting.pop_front();
+        };
+        let (stripe, data, offset) = self.map.locate(Sector(page * PAGE));
+        let at = self.map.member_sector(stripe, offset).0 / PAGE;
+        if self.is_blocked || !self.take_head(at) {
+            self.is_blocked = true;
+            self.unplug(now);
+            return None;
+        }
+        self.waiting[0].1 += 1;
+        Some((at, data, write))
+    }
+
     fn make_dirty(&mut self, at: u64, data: u16, write: usize) {
-        let row = self.rows.get_mut(&at).expect("it has a head");
+        let row = self.rows.get_mut(&at).expect(HAS_HEAD);
         row.dirty.push((data, write));
         if row.busy > 0 {
             return;
@@ -216,8 +292,7 @@ impl Heads {
     /// A row gets a head unless it has one; false if there is none.
     fn take_head(&mut self, at: u64) -> bool {
         if let Some(row) = self.rows.get_mut(&at) {
-            let is_idle = row.busy == 0 && row.dirty.is_empty();
-            self.idle_count -= usize::from(is_idle);
+            self.idle_count -= usize::from(mem::take(&mut row.is_idle));
             row.turns += 1;
             return true;
         }
@@ -236,41 +311,38 @@ impl Heads {
         true
     }
 
-    /// Marks a row as under way; what of it is written.
+    /// What goes of a row.
     fn send(&mut self, at: u64) -> Vec<(u16, usize)> {
-        let row = self.rows.get_mut(&at).expect("due rows have heads");
-        row.busy += row.dirty.len() as u32;
-        mem::take(&mut row.dirty)
+        mem::take(&mut self.rows.get_mut(&at).expect(HAS_HEAD).going)
     }
 
-    /// A piece of these rows has ended.
-    fn leave(&mut self, row: u64, pages: u64) {
-        for at in row..row + pages {
-            let row = self.rows.get_mut(&at).expect("busy rows have heads");
-            row.busy -= 1;
-            row.is_known = true;
-            if row.busy > 0 {
-                continue;
-            }
-            if row.dirty.is_empty() {
-                row.turns += 1;
-                self.idle.push_back((at, row.turns));
-                self.idle_count += 1;
-                // Or rows that are written again and again would fill it.
-                if self.idle.len() > 2 * self.count {
-                    self.idle.retain(|(row, turns)| {
-                        self.rows.get(row).is_some_and(|row| row.turns == *turns)
-                    });
-                }
-            } else {
-                self.due.insert(at);
-            }
+    /// Nothing of a row is under way any more.
+    fn leave(&mut self, at: u64) {
+        if self.thread.is_some() {
+            self.hand_back(at);
+        } else if self.rows[&at].dirty.is_empty() {
+            self.make_idle(at);
+        } else {
+            self.due.insert(at);
         }
     }
 
-    /// Whether a row goes with those that end at `end` and have the same to be written.
-    fn joins(&self, at: u64, end: u64, dirty: &[(u16, usize)]) -> bool {
-        at == end && !at.is_multiple_of(self.rows_in_chunk()) && self.rows[&at].dirty == dirty
+    fn make_idle(&mut self, at: u64) {
+        let row = self.rows.get_mut(&at).expect(HAS_HEAD);
+        row.turns += 1;
+        row.is_idle = true;
+        self.idle.push_back((at, row.turns));
+        self.idle_count += 1;
+        // Or rows that are written again and again would fill it.
+        if self.idle.len() > 2 * self.count {
+            self.idle
+                .retain(|(row, turns)| self.rows.get(row).is_some_and(|row| row.turns == *turns));
+        }
+    }
+
+    /// Whether a row goes with those that end at `end` and of which the same goes.
+    fn joins(&self, at: u64, end: u64, going: &[(u16, usize)]) -> bool {
+        at == end && !at.is_multiple_of(self.rows_in_chunk()) && self.rows[&at].going == going
     }
 
     fn array_sector(&self, row: u64, data: u16) -> Sector {

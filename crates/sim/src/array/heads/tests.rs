@@ -8,6 +8,15 @@ const CHUNK: u64 = 2 * PAGE;
 const STRIPE: u64 = 3 * CHUNK;
 
 fn heads(count: u32) -> Heads {
+    made(count, None)
+}
+
+/// As Linux 3.6 has them.
+fn threaded(count: u32) -> Heads {
+    made(count, Some(Nanos(1_000)))
+}
+
+fn made(count: u32, page: Option<Nanos>) -> Heads {
     let geometry = Geometry::new(&Config {
         level: Level::Raid5,
         layout: Layout::from_name(Level::Raid5, "left-symmetric").unwrap(),
@@ -17,7 +26,7 @@ fn heads(count: u32) -> Heads {
         member_sizes: vec![Sectors(100 * CHUNK); 4],
     });
     let Ok(Geometry::Parity(map)) = geometry else { panic!("{geometry:?}") };
-    Heads::new(map, vec![true; 4], count)
+    Heads::new(map, vec![true; 4], count, page)
 }
 
 fn write(heads: &mut Heads, tag: u64, lba: u64, blocks: u64) {
@@ -35,7 +44,22 @@ fn go(heads: &mut Heads, pieces: &mut Vec<u64>) -> Vec<(u64, u64)> {
 
 /// All that is under way ends; the tags of the writes that end with it.
 fn end(heads: &mut Heads, pieces: &mut Vec<u64>) -> Vec<u64> {
-    pieces.drain(..).filter_map(|piece| heads.ended(piece)).collect()
+    pieces.drain(..).filter_map(|piece| heads.ended(piece, Nanos(0))).collect()
+}
+
+/// All that is due before the writer pauses, or when it does; then what goes.
+fn wait(heads: &mut Heads, pieces: &mut Vec<u64>, pauses: bool) -> Vec<(u64, u64)> {
+    let mut gone = Vec::new();
+    while let Some(due) = heads.deadline().filter(|due| pauses || *due < PLUG) {
+        heads.run(due);
+        gone.extend(go(heads, pieces));
+    }
+    gone
+}
+
+/// The pieces of a whole stripe.
+fn whole(stripe: u64) -> [(u64, u64); 3] {
+    [0, 1, 2].map(|chunk| (stripe * STRIPE + chunk * CHUNK, CHUNK))
 }
 
 #[test]
@@ -43,10 +67,9 @@ fn whole_rows_go_at_once_and_others_when_their_writer_pauses() {
     let (mut heads, mut pieces) = (heads(256), Vec::new());
     write(&mut heads, 1, 0, STRIPE);
     write(&mut heads, 2, STRIPE, CHUNK);
-    let whole = [0, 1, 2].map(|chunk| (chunk * CHUNK, CHUNK));
-    assert_eq!(go(&mut heads, &mut pieces), whole);
+    assert_eq!(go(&mut heads, &mut pieces), whole(0));
     assert_eq!(heads.deadline(), Some(Nanos(2) + PLUG));
-    heads.unplug();
+    heads.unplug(Nanos(0));
     assert_eq!(go(&mut heads, &mut pieces), [(STRIPE, CHUNK)]);
     assert_eq!(heads.deadline(), None);
     assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
@@ -98,7 +121,7 @@ fn idle_heads_know_their_rows_while_these_are_written_again() {
     assert!(!heads.knows(first_rows.0, first_rows.1), "it is on its way for the first time");
     end(&mut heads, &mut pieces);
     write(&mut heads, 2, 0, PAGE);
-    heads.unplug();
+    heads.unplug(Nanos(0));
     go(&mut heads, &mut pieces);
     assert!(heads.knows(Sector(0), Sectors(PAGE)));
     assert!(!heads.knows(first_rows.0, first_rows.1), "the second row is not asked about");
@@ -108,7 +131,67 @@ fn idle_heads_know_their_rows_while_these_are_written_again() {
     go(&mut heads, &mut pieces);
     end(&mut heads, &mut pieces);
     write(&mut heads, 4, 0, PAGE);
-    heads.unplug();
+    heads.unplug(Nanos(0));
     go(&mut heads, &mut pieces);
     assert!(!heads.knows(Sector(0), Sectors(PAGE)));
+}
+
+#[test]
+fn a_thread_has_what_its_writer_leaves() {
+    let (mut heads, mut pieces) = (threaded(256), Vec::new());
+    write(&mut heads, 1, 0, STRIPE);
+    assert_eq!(wait(&mut heads, &mut pieces, false), []);
+    assert_eq!(wait(&mut heads, &mut pieces, true), whole(0));
+    assert_eq!(end(&mut heads, &mut pieces), [1]);
+}
+
+#[test]
+fn an_incomplete_row_is_held_while_whole_ones_are_under_way() {
+    let (mut heads, mut pieces) = (threaded(256), Vec::new());
+    write(&mut heads, 1, 0, STRIPE + CHUNK);
+    assert_eq!(wait(&mut heads, &mut pieces, true), whole(0));
+    assert_eq!(end(&mut heads, &mut pieces), []);
+    assert_eq!(wait(&mut heads, &mut pieces, true), [(STRIPE, CHUNK)]);
+    assert_eq!(end(&mut heads, &mut pieces), [1]);
+}
+
+#[test]
+fn what_is_completed_while_it_is_held_goes_whole() {
+    let (mut heads, mut pieces) = (threaded(256), Vec::new());
+    write(&mut heads, 1, 0, STRIPE + CHUNK);
+    wait(&mut heads, &mut pieces, true);
+    write(&mut heads, 2, STRIPE + CHUNK, 2 * CHUNK);
+    assert_eq!(wait(&mut heads, &mut pieces, true), whole(1));
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
+}
+
+#[test]
+fn rows_that_many_pass_are_read_for_one_by_one_and_others_when_that_is_done() {
+    let (mut heads, mut pieces) = (threaded(256), Vec::new());
+    write(&mut heads, 1, 0, STRIPE);
+    (1..7).for_each(|stripe| write(&mut heads, 1 + stripe, stripe * STRIPE, CHUNK));
+    let gone = wait(&mut heads, &mut pieces, true);
+    // Of twelve incomplete rows six come with the whole ones, and are held; five of the others pass them.
+    assert_eq!(gone[..2], [(0, CHUNK), (CHUNK, CHUNK)]);
+    assert_eq!(gone[2..], [(2 * CHUNK, CHUNK), (STRIPE, CHUNK), (2 * STRIPE, CHUNK)]);
+    // A whole row is under way still, and the rest of what is held is first.
+    heads.reads_ended(Nanos(0));
+    assert_eq!(wait(&mut heads, &mut pieces, true), []);
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2, 3]);
+    assert_eq!(wait(&mut heads, &mut pieces, true), [(3 * STRIPE, CHUNK)]);
+    assert_eq!(end(&mut heads, &mut pieces), [4]);
+    assert_eq!(wait(&mut heads, &mut pieces, true).len(), 3);
+    assert_eq!(end(&mut heads, &mut pieces), [5, 6, 7]);
+}
+
+#[test]
+fn a_writer_without_a_head_goes_on_soon_after_a_quarter_is_idle() {
+    let (mut heads, mut pieces) = (threaded(8), Vec::new());
+    write(&mut heads, 1, 0, 5 * STRIPE);
+    // Four stripes fill all heads.
+    assert_eq!(wait(&mut heads, &mut pieces, true).len(), 12);
+    let mut first: Vec<u64> = pieces.drain(..6).collect();
+    assert_eq!(end(&mut heads, &mut first), []);
+    assert_eq!(wait(&mut heads, &mut pieces, true), whole(4));
+    assert_eq!(end(&mut heads, &mut pieces), [1]);
 }
