@@ -136,10 +136,9 @@ fn policy(text: &str) -> Result<Policy, String> {
 /// With the option that is missing.
 fn refused(error: PrepareError) -> Failure {
     match error {
-        PrepareError::Plan {
-            error: CreateError::PolicyNeedsBitmap | CreateError::BitmapChunkWithoutBitmap,
-            ..
-        } => Failure::new(format!("{error}; --bitmap internal or --bitmap FILE makes one")),
+        PrepareError::Plan { error: CreateError::PolicyNeedsBitmap, .. } => {
+            Failure::new(format!("{error}; --bitmap internal or --bitmap FILE says where"))
+        }
         error => error.into(),
     }
 }
@@ -156,6 +155,14 @@ pub fn run(args: &Args) -> Outcome {
     let prepared = patience::telling(members, || prepare(&wanted, random_bytes));
     let prepared = prepared.map_err(refused)?;
     random.map_err(|error| Failure::new(format!("the system has no random bytes: {error}")))?;
+    let in_members = prepared.plan().members.iter().any(|m| m.superblock.bitmap_sector().is_some());
+    let has_bitmap = in_members || matches!(wanted.bitmap, NewBitmap::File(_));
+    if args.bitmap_chunk.is_some() && !has_bitmap {
+        return Err(Failure::new(
+            "--bitmap-chunk: the array gets no bitmap; nothing was written: leave it out, or say where with --bitmap \
+             if the level has redundancy",
+        ));
+    }
     for warning in prepared.warnings() {
         errln!("lapstrake: {warning}");
     }

@@ -62,9 +62,11 @@ pub fn telling<'a, T>(
 ) -> T {
     let members: Vec<MemberSpec> = members.into_iter().cloned().collect();
     let (_working, ended) = mpsc::channel::<Infallible>();
+    let (masking, masked) = mpsc::channel::<Infallible>();
     thread::spawn(move || {
         // A signal is for the thread that works, and for those that a server then has.
         let is_blocked = signals::block().is_ok();
+        drop(masking);
         if !is_blocked || ended.recv_timeout(BRIEF) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
@@ -75,6 +77,7 @@ pub fn telling<'a, T>(
             });
         }
     });
+    let _ended = masked.recv();
     work()
 }
 

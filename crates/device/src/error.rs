@@ -93,8 +93,8 @@ pub enum OpenError {
     },
     /// The window's start is not a multiple of the block size.
     #[error(
-        "{0}@{offset}: the window has to begin at a multiple of {block_size}: {0}@{1} or {0}@{2}", path.display(),
-        offset - offset % u64::from(*block_size), offset.next_multiple_of(u64::from(*block_size))
+        "{0}@{offset}: the window has to begin at a multiple of {block_size}, as {0}@{1} does", path.display(),
+        offset - offset % u64::from(*block_size)
     )]
     Unaligned {
         /// The member's path.

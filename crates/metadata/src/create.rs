@@ -227,9 +227,6 @@ pub fn plan(
     let component = component(&sizing, &available)?;
     let bitmap_kind = bitmap_kind(request, component)?;
     check_behind(request, bitmap_kind)?;
-    if request.bitmap_chunk.is_some() && bitmap_kind == BitmapChoice::None {
-        return Err(CreateError::BitmapChunkWithoutBitmap);
-    }
     let sync_size = size::sync_size(request.level, layout, request.raid_disks, component);
     let placement = match bitmap_kind {
         BitmapChoice::Internal => Some(place_bitmap(request, component, sync_size)?),

@@ -215,10 +215,9 @@ impl ArrayVolume {
                 }
             }
         }
-        if self.heads.as_ref().and_then(Heads::deadline).is_some_and(|due| due <= at) {
-            if let Some(heads) = &mut self.heads {
-                heads.run(at);
-            }
+        let is_due = |heads: &&mut Heads| heads.deadline().is_some_and(|due| due <= at);
+        if let Some(heads) = self.heads.as_mut().filter(is_due) {
+            heads.run(at);
             self.let_in(at);
         }
         for (member, due) in self.members.iter_mut().zip(&self.dues) {
@@ -263,7 +262,10 @@ impl ArrayVolume {
                 Incoming::Command(Command::Engine { id, is_read }) => {
                     self.shard.handle_completion(now, id, true);
                     self.member_reads -= usize::from(is_read);
-                    if let Some(heads) = self.heads.as_mut().filter(|_| self.member_reads == 0) {
+                    if is_read
+                        && self.member_reads == 0
+                        && let Some(heads) = &mut self.heads
+                    {
                         heads.reads_ended(at);
                     }
                 }

@@ -20,7 +20,7 @@ fn refused(lab: &Lab, members: &[&str], line: &str, code: i32, words: &[&str]) {
 fn wrong_counts_chunks_layouts_and_levels_are_refused() {
     let lab = Lab::new(&[16, 16, 16, 16]);
     let all = ["m0", "m1", "m2", "m3"];
-    let cases: [(&str, i32, &[&str]); 21] = [
+    let cases: [(&str, i32, &[&str]); 22] = [
         ("-l5 -n3 m0 m1", 1, &["3 devices are needed", "2 were given", "nothing was written"]),
         ("-l5 -n3 m0 m1 m2 m3", 1, &["3 devices are needed", "4 were given"]),
         ("-l6 m0 m1 m2", 1, &["raid6", "4"]),
@@ -40,8 +40,9 @@ fn wrong_counts_chunks_layouts_and_levels_are_refused() {
         ("-l5 m0 m1 missing missing", 1, &["2 members missing"]),
         ("-l0 -z 4M m0 m1", 1, &["all of each member"]),
         ("-l0 -b internal m0 m1", 1, &["bitmap"]),
-        ("-l1 --bitmap-chunk 64M m0 m1", 1, &["no bitmap", "--bitmap internal"]),
-        ("-l1 m0 m1@3", 1, &["m1@3: the window", "m1@0 or m1@512"]),
+        ("-l1 --bitmap-chunk 64M m0 m1", 1, &["no bitmap", "nothing was written"]),
+        ("-l0 --bitmap-chunk 64M m0 m1", 1, &["no bitmap"]),
+        ("-l1 m0 m1@515", 1, &["m1@515: the window", "multiple of 512, as m1@512 does"]),
     ];
     for (line, code, words) in cases {
         refused(&lab, &all, line, code, words);

@@ -175,9 +175,6 @@ pub enum CreateError {
         /// As asked for.
         policy: &'static str,
     },
-    /// It would be of no use.
-    #[error("the array gets no bitmap, so its bits cannot be of a size")]
-    BitmapChunkWithoutBitmap,
     /// Only raid1 reads a member less than others, or writes it later.
     #[error("{level} takes no write-mostly members and no write-behind, which are for raid1")]
     WriteMostlyNotAllowed {

@@ -297,8 +297,10 @@ impl HardDisk {
         }
         let set_up = self.set_up(&Dirty { lba: range.start, ..dirty });
         let start = now.max(dirty.ready) + set_up;
-        self.run_left =
-            self.run_left.saturating_sub((dirty.blocks.div_ceil(RUN_BLOCKS) - 1) as u32);
+        if self.is_emptying {
+            let more = dirty.blocks.div_ceil(RUN_BLOCKS) - 1;
+            self.run_left = self.run_left.saturating_sub(more as u32);
+        }
         self.pass_blocks = dirty.blocks + if set_up > Nanos::ZERO { 0 } else { self.pass_blocks };
         (self.written_to, self.written_order) = (range.end, dirty.order);
         let legs = self.write_legs(range, start, dirty.data);

@@ -27,7 +27,7 @@ const PLUG: Nanos = Nanos(3_000_000);
 const STREAMS: usize = 8;
 /// Sectors in a page.
 pub(super) const PAGE: u64 = 8;
-/// Of rows that are somewhere.
+/// Why a row is found that is not idle.
 const HAS_HEAD: &str = "it has a head";
 
 /// See the module.

@@ -209,7 +209,7 @@ fn a_stream_to_md_raid5_has_half_the_rate_of_raid0() {
         });
         stream(&mut array, Op::Write, 32)
     };
-    // The kernel's own (3.16, disks that keep pace): 0.44 to 0.54.
+    // As the kernel's own: docs/accuracy.md.
     let ratio = rate(Level::Raid5) / rate(Level::Raid0);
     assert!((0.42..0.56).contains(&ratio), "{ratio}");
 }

@@ -137,32 +137,35 @@ fn idle_heads_know_their_rows_while_these_are_written_again() {
 }
 
 #[test]
-fn a_thread_has_what_its_writer_leaves() {
+fn a_thread_has_what_its_writer_leaves_at_once() {
     let (mut heads, mut pieces) = (threaded(256), Vec::new());
     write(&mut heads, 1, 0, STRIPE);
-    assert_eq!(wait(&mut heads, &mut pieces, false), []);
-    assert_eq!(wait(&mut heads, &mut pieces, true), whole(0));
-    assert_eq!(end(&mut heads, &mut pieces), [1]);
+    assert_eq!(wait(&mut heads, &mut pieces, false), whole(0));
+    write(&mut heads, 2, 7 * STRIPE + PAGE, PAGE);
+    assert_eq!(wait(&mut heads, &mut pieces, false), [(7 * STRIPE + PAGE, PAGE)]);
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
 }
 
 #[test]
 fn an_incomplete_row_is_held_while_whole_ones_are_under_way() {
     let (mut heads, mut pieces) = (threaded(256), Vec::new());
-    write(&mut heads, 1, 0, STRIPE + CHUNK);
+    write(&mut heads, 1, 0, STRIPE);
+    write(&mut heads, 2, STRIPE, CHUNK);
     assert_eq!(wait(&mut heads, &mut pieces, true), whole(0));
-    assert_eq!(end(&mut heads, &mut pieces), []);
-    assert_eq!(wait(&mut heads, &mut pieces, true), [(STRIPE, CHUNK)]);
     assert_eq!(end(&mut heads, &mut pieces), [1]);
+    assert_eq!(wait(&mut heads, &mut pieces, true), [(STRIPE, CHUNK)]);
+    assert_eq!(end(&mut heads, &mut pieces), [2]);
 }
 
 #[test]
 fn what_is_completed_while_it_is_held_goes_whole() {
     let (mut heads, mut pieces) = (threaded(256), Vec::new());
-    write(&mut heads, 1, 0, STRIPE + CHUNK);
+    write(&mut heads, 1, 0, STRIPE);
+    write(&mut heads, 2, STRIPE, CHUNK);
     wait(&mut heads, &mut pieces, true);
-    write(&mut heads, 2, STRIPE + CHUNK, 2 * CHUNK);
+    write(&mut heads, 3, STRIPE + CHUNK, 2 * CHUNK);
     assert_eq!(wait(&mut heads, &mut pieces, true), whole(1));
-    assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2, 3]);
 }
 
 #[test]

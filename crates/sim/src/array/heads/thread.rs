@@ -1,16 +1,23 @@
-//! md's thread (`raid5d`) beside a writer, as they are from Linux 3.6 on (drivers/md/raid5.c), each on a processor.
+//! md's thread (`raid5d`) beside a writer, as they are from Linux 3.6 on (drivers/md/raid5.c), each on a processor. (It
+//! holds rows back since 2.6.26; until 3.5 each was its own as soon as it had a page.)
 //!
 //! The writer's rows, whole or not, are the thread's when the writer pauses or finds no head. The thread takes them eight
 //! at a time, in order. A whole row goes to the members. An incomplete one is delayed; when no other is read for, all
 //! that are delayed are held. A held row is read for, and goes, when nothing else is to be done and no whole row is under
 //! way, or more rows passed it than it lets pass. Until then its writer may complete it. What goes leaves together, when
 //! the thread has nothing more to do; and rows that have come back are its own again until it has looked at them.
+//!
+//! A write that goes on nowhere is taken for a direct one (`REQ_SYNC`), which is read for at once. What the thread does
+//! here takes time, but none of the core's, which pays for the engine's work. All writers have one plug; heads are not
+//! kept in eight lists, and bitmaps hold no rows back.
+//!
+//! Invariant: a row is idle, plugged, on one list, under way, or done with.
 
 use super::{HAS_HEAD, Heads};
 use crate::dice::Dice;
 use lapstrake_model::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
+use std::{iter, mem};
 
 /// Rows that the thread takes before it looks around (`MAX_STRIPE_BATCH`). The writer does so as often.
 const BATCH: u64 = 8;
@@ -18,6 +25,9 @@ const BATCH: u64 = 8;
 const WAKES: Nanos = Nanos(50_000);
 /// Rows that may pass one that is held (`preread_bypass_threshold`).
 const PASSES: u32 = 1;
+
+/// Why there is a thread.
+const CALLS: &str = "it is what calls";
 
 /// Where rows wait for the thread.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +64,7 @@ pub(super) struct Thread {
     writer_due: Option<Nanos>,
     /// It has nothing more to do, so that what goes leaves.
     is_asleep: bool,
+    /// Of how long wake-ups take, in every run the same.
     dice: Dice,
 }
 
@@ -149,7 +160,7 @@ impl Heads {
     }
 
     fn thread(&mut self) -> &mut Thread {
-        self.thread.as_mut().expect("it is what calls")
+        self.thread.as_mut().expect(CALLS)
     }
 
     /// Pages go into heads.
@@ -160,11 +171,19 @@ impl Heads {
             self.take(at);
             self.rows.get_mut(&at).expect(HAS_HEAD).dirty.push((data, write));
             self.plugged.insert(at);
+            if !self.writes[write].goes_on {
+                self.thread().chosen.insert(at);
+            }
             self.latest_at = now;
             pages += 1;
         }
+        let goes_on = pages == BATCH;
+        if !goes_on && !self.is_blocked {
+            // It has handed over all that it had.
+            self.unplug(now);
+        }
         let thread = self.thread();
-        thread.writer_due = (pages == BATCH).then(|| now + thread.page * pages);
+        thread.writer_due = goes_on.then(|| now + thread.page * pages);
     }
 
     /// The thread takes a batch.
@@ -176,11 +195,10 @@ impl Heads {
             }
         }
         self.choose();
-        let mut rows = 0;
-        while rows < BATCH {
-            let Some(at) = self.next_row() else { break };
+        let batch: Vec<u64> = iter::from_fn(|| self.next_row()).take(BATCH as usize).collect();
+        let rows = batch.len() as u64;
+        for at in batch {
             self.handle(at);
-            rows += 1;
         }
         if self.is_blocked && self.has_quarter() {
             self.is_blocked = false;
@@ -234,9 +252,10 @@ impl Heads {
 
     /// What can be done with a row is done.
     fn handle(&mut self, at: u64) {
-        let is_whole = self.rows[&at].dirty.len() >= usize::from(self.map.data_disks());
         let row = self.rows.get_mut(&at).expect(HAS_HEAD);
-        let thread = self.thread.as_mut().expect("it is what calls");
+        let blocks: BTreeSet<u16> = row.dirty.iter().map(|(data, _)| *data).collect();
+        let is_whole = blocks.len() == usize::from(self.map.data_disks());
+        let thread = self.thread.as_mut().expect(CALLS);
         thread.whole.remove(&at);
         if row.dirty.is_empty() {
             thread.chosen.remove(&at);
