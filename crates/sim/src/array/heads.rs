@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use thread::{List, Thread};
 
-/// How long a writer pauses before what it left incomplete goes (`unplug_delay`).
+/// How long a writer pauses before what it left incomplete goes (`unplug_delay`), where there is no thread.
 const PLUG: Nanos = Nanos(3_000_000);
 /// Writers whose ends are known.
 const STREAMS: usize = 8;
@@ -155,19 +155,21 @@ impl Heads {
         }
     }
 
-    /// When somebody goes on, or the writer has paused, if somebody waits for that.
+    /// When the thread or its writer goes on, or the writer has paused, if somebody waits for that.
     pub(super) fn deadline(&self) -> Option<Nanos> {
-        let plug = (!self.plugged.is_empty()).then(|| self.latest_at + PLUG);
-        let thread = self.thread.as_ref().and_then(Thread::deadline);
-        [plug, thread].into_iter().flatten().min()
+        match &self.thread {
+            Some(thread) => thread.deadline(),
+            None => (!self.plugged.is_empty()).then(|| self.latest_at + PLUG),
+        }
     }
 
     /// Does what is due.
     pub(super) fn run(&mut self, now: Nanos) {
-        if !self.plugged.is_empty() && self.latest_at + PLUG <= now {
+        if self.thread.is_some() {
+            self.run_thread(now);
+        } else {
             self.unplug(now);
         }
-        self.run_thread(now);
     }
 
     /// The writer pauses.

@@ -47,10 +47,10 @@ fn end(heads: &mut Heads, pieces: &mut Vec<u64>) -> Vec<u64> {
     pieces.drain(..).filter_map(|piece| heads.ended(piece, Nanos(0))).collect()
 }
 
-/// All that is due before the writer pauses, or when it does; then what goes.
-fn wait(heads: &mut Heads, pieces: &mut Vec<u64>, pauses: bool) -> Vec<(u64, u64)> {
+/// What goes until thread and writer wait.
+fn wait(heads: &mut Heads, pieces: &mut Vec<u64>) -> Vec<(u64, u64)> {
     let mut gone = Vec::new();
-    while let Some(due) = heads.deadline().filter(|due| pauses || *due < PLUG) {
+    while let Some(due) = heads.deadline() {
         heads.run(due);
         gone.extend(go(heads, pieces));
     }
@@ -140,9 +140,9 @@ fn idle_heads_know_their_rows_while_these_are_written_again() {
 fn a_thread_has_what_its_writer_leaves_at_once() {
     let (mut heads, mut pieces) = (threaded(256), Vec::new());
     write(&mut heads, 1, 0, STRIPE);
-    assert_eq!(wait(&mut heads, &mut pieces, false), whole(0));
+    assert_eq!(wait(&mut heads, &mut pieces), whole(0));
     write(&mut heads, 2, 7 * STRIPE + PAGE, PAGE);
-    assert_eq!(wait(&mut heads, &mut pieces, false), [(7 * STRIPE + PAGE, PAGE)]);
+    assert_eq!(wait(&mut heads, &mut pieces), [(7 * STRIPE + PAGE, PAGE)]);
     assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
 }
 
@@ -151,9 +151,9 @@ fn an_incomplete_row_is_held_while_whole_ones_are_under_way() {
     let (mut heads, mut pieces) = (threaded(256), Vec::new());
     write(&mut heads, 1, 0, STRIPE);
     write(&mut heads, 2, STRIPE, CHUNK);
-    assert_eq!(wait(&mut heads, &mut pieces, true), whole(0));
+    assert_eq!(wait(&mut heads, &mut pieces), whole(0));
     assert_eq!(end(&mut heads, &mut pieces), [1]);
-    assert_eq!(wait(&mut heads, &mut pieces, true), [(STRIPE, CHUNK)]);
+    assert_eq!(wait(&mut heads, &mut pieces), [(STRIPE, CHUNK)]);
     assert_eq!(end(&mut heads, &mut pieces), [2]);
 }
 
@@ -162,9 +162,9 @@ fn what_is_completed_while_it_is_held_goes_whole() {
     let (mut heads, mut pieces) = (threaded(256), Vec::new());
     write(&mut heads, 1, 0, STRIPE);
     write(&mut heads, 2, STRIPE, CHUNK);
-    wait(&mut heads, &mut pieces, true);
+    wait(&mut heads, &mut pieces);
     write(&mut heads, 3, STRIPE + CHUNK, 2 * CHUNK);
-    assert_eq!(wait(&mut heads, &mut pieces, true), whole(1));
+    assert_eq!(wait(&mut heads, &mut pieces), whole(1));
     assert_eq!(end(&mut heads, &mut pieces), [1, 2, 3]);
 }
 
@@ -173,17 +173,17 @@ fn rows_that_many_pass_are_read_for_one_by_one_and_others_when_that_is_done() {
     let (mut heads, mut pieces) = (threaded(256), Vec::new());
     write(&mut heads, 1, 0, STRIPE);
     (1..7).for_each(|stripe| write(&mut heads, 1 + stripe, stripe * STRIPE, CHUNK));
-    let gone = wait(&mut heads, &mut pieces, true);
+    let gone = wait(&mut heads, &mut pieces);
     // Of twelve incomplete rows six come with the whole ones, and are held; five of the others pass them.
     assert_eq!(gone[..2], [(0, CHUNK), (CHUNK, CHUNK)]);
     assert_eq!(gone[2..], [(2 * CHUNK, CHUNK), (STRIPE, CHUNK), (2 * STRIPE, CHUNK)]);
     // A whole row is under way still, and the rest of what is held is first.
     heads.reads_ended(Nanos(0));
-    assert_eq!(wait(&mut heads, &mut pieces, true), []);
+    assert_eq!(wait(&mut heads, &mut pieces), []);
     assert_eq!(end(&mut heads, &mut pieces), [1, 2, 3]);
-    assert_eq!(wait(&mut heads, &mut pieces, true), [(3 * STRIPE, CHUNK)]);
+    assert_eq!(wait(&mut heads, &mut pieces), [(3 * STRIPE, CHUNK)]);
     assert_eq!(end(&mut heads, &mut pieces), [4]);
-    assert_eq!(wait(&mut heads, &mut pieces, true).len(), 3);
+    assert_eq!(wait(&mut heads, &mut pieces).len(), 3);
     assert_eq!(end(&mut heads, &mut pieces), [5, 6, 7]);
 }
 
@@ -192,9 +192,9 @@ fn a_writer_without_a_head_goes_on_soon_after_a_quarter_is_idle() {
     let (mut heads, mut pieces) = (threaded(8), Vec::new());
     write(&mut heads, 1, 0, 5 * STRIPE);
     // Four stripes fill all heads.
-    assert_eq!(wait(&mut heads, &mut pieces, true).len(), 12);
+    assert_eq!(wait(&mut heads, &mut pieces).len(), 12);
     let mut first: Vec<u64> = pieces.drain(..6).collect();
     assert_eq!(end(&mut heads, &mut first), []);
-    assert_eq!(wait(&mut heads, &mut pieces, true), whole(4));
+    assert_eq!(wait(&mut heads, &mut pieces), whole(4));
     assert_eq!(end(&mut heads, &mut pieces), [1]);
 }

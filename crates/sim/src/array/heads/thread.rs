@@ -1,8 +1,8 @@
 //! md's thread (`raid5d`) beside a writer, as they are from Linux 3.6 on (drivers/md/raid5.c), each on a processor. (It
 //! holds rows back since 2.6.26; until 3.5 each was its own as soon as it had a page.)
 //!
-//! The writer's rows, whole or not, are the thread's when the writer pauses or finds no head. The thread takes them eight
-//! at a time, in order. A whole row goes to the members. An incomplete one is delayed; when no other is read for, all
+//! The writer's rows, whole or not, are the thread's when it has handed over all that it has, or finds no head. The thread
+//! takes them eight at a time, in order. A whole row goes to the members. An incomplete one is delayed; when no other is read for, all
 //! that are delayed are held. A held row is read for, and goes, when nothing else is to be done and no whole row is under
 //! way, or more rows passed it than it lets pass. Until then its writer may complete it. What goes leaves together, when
 //! the thread has nothing more to do; and rows that have come back are its own again until it has looked at them.
@@ -49,7 +49,7 @@ pub(super) struct Thread {
     delayed: BTreeMap<u64, u64>,
     held: BTreeMap<u64, u64>,
     arrivals: u64,
-    /// Rows that were held and have not gone yet.
+    /// Rows that are to be read for, since they were held or are written directly, and have not gone yet.
     chosen: BTreeSet<u64>,
     /// Rows that are being read for.
     reading: BTreeSet<u64>,
@@ -174,7 +174,6 @@ impl Heads {
             if !self.writes[write].goes_on {
                 self.thread().chosen.insert(at);
             }
-            self.latest_at = now;
             pages += 1;
         }
         let goes_on = pages == BATCH;
