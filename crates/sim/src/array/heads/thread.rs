@@ -1,11 +1,12 @@
 //! md's thread (`raid5d`) beside a writer, as they are from Linux 3.6 on (drivers/md/raid5.c), each on a processor. (It
 //! holds rows back since 2.6.26; until 3.5 each was its own as soon as it had a page.)
 //!
-//! The writer's rows, whole or not, are the thread's when it has handed over all that it has, or finds no head. The thread
-//! takes them eight at a time, in order. A whole row goes to the members. An incomplete one is delayed; when no other is read for, all
-//! that are delayed are held. A held row is read for, and goes, when nothing else is to be done and no whole row is under
-//! way, or more rows passed it than it lets pass. Until then its writer may complete it. What goes leaves together, when
-//! the thread has nothing more to do; and rows that have come back are its own again until it has looked at them.
+//! The writer's rows, whole or not, are the thread's when it has handed over all that it has, or finds no head. The
+//! thread takes them eight at a time, in order. A whole row goes to the members. An incomplete one is delayed; when no
+//! other is read for, all that are delayed are held. A held row is read for, and goes, when nothing else is to be done
+//! and no whole row is under way, or more rows passed it than it lets pass. Until then its writer may complete it.
+//! What goes leaves together, when the thread has nothing more to do; and rows that have come back are its own again
+//! until it has looked at them.
 //!
 //! A write that goes on nowhere is taken for a direct one (`REQ_SYNC`), which is read for at once. What the thread does
 //! here takes time, but none of the core's, which pays for the engine's work. All writers have one plug; heads are not
