@@ -6,7 +6,7 @@ use lapstrake_export::nbd::ExportInfo;
 use lapstrake_geometry::Geometry;
 use lapstrake_host::Parts;
 use std::ffi::OsStr;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener};
@@ -24,6 +24,15 @@ pub enum Place {
     Unix(PathBuf),
     /// Host and port.
     Tcp(String),
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => path.display().fmt(f),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
 }
 
 impl Place {

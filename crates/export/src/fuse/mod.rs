@@ -121,6 +121,9 @@ fn hint(path: &Path, error: &io::Error) -> String {
                 quoted_path(path)
             )
         }
+        Some(libc::ENOENT) if path.is_symlink() => {
+            "; it is a link to nothing: remove it, or choose another place".into()
+        }
         Some(libc::ENOENT) => "; make its directory first".into(),
         _ => String::new(),
     }
