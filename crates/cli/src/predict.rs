@@ -47,7 +47,7 @@ Exit codes:
 pub struct Args {
     /// The plan, a TOML file
     plan: PathBuf,
-    /// From which profiles and places are drawn; the plan's own if none is given
+    /// From which profiles, places and where platters are at first are drawn; the plan's own if none is given
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Runs of each case, for the error bars

@@ -2,6 +2,7 @@
 
 use crate::Nanos;
 use crate::channel::Channel;
+use crate::dice::Dice;
 use crate::hard::{HardDisk, HardDiskModel, WriteCache};
 use crate::request::{Completion, Request};
 use crate::solid::{SolidDisk, SolidDiskModel};
@@ -33,6 +34,18 @@ impl DiskModel {
             Self::Hard(model) if model.write_cache == WriteCache::Off => 0,
             Self::Hard(model) => model.cache.dirty_blocks_max * 512,
             Self::Solid(model) => model.buffer_bytes,
+        }
+    }
+
+    /// Another of this kind, if it has a spindle: no two turn as one.
+    pub(crate) fn another(&self, dice: &mut Dice) -> Self {
+        match self {
+            Self::Hard(model) => {
+                let mut model = HardDiskModel::clone(model);
+                model.mechanism.rotation = model.mechanism.rotation.another(dice);
+                Self::Hard(Arc::new(model))
+            }
+            Self::Solid(_) => self.clone(),
         }
     }
 

@@ -131,7 +131,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(disks: &'a [Disk]) -> Self {
-        let mut rack = Rack::default();
+        let mut rack = Rack::new(0);
         for disk in disks {
             let link = rack.add_channel(Channel::unbounded());
             rack.add_disk(&disk.model, link);

@@ -361,7 +361,7 @@ impl<'a> Builder<'a> {
             plan,
             drives,
             round,
-            rack: Rc::new(RefCell::new(Rack::default())),
+            rack: Rc::new(RefCell::new(Rack::new(drives.draw_seed(round)))),
             numbers: BTreeMap::new(),
             channels: BTreeMap::new(),
             disks: Vec::new(),
@@ -466,6 +466,7 @@ impl<'a> Builder<'a> {
         if array.kind == SubjectKind::Md {
             config.page = processor.stripe_page;
             config.md = Some(self.drives.linux);
+            config.seed = self.drives.draw_seed(self.round);
         } else {
             front(shape.over, &processor, &mut config);
         }

@@ -46,7 +46,7 @@ fn levels_differ_as_they_should_and_bars_hold_their_values() {
     for metric in metrics(&prediction) {
         assert!(metric.low <= metric.value && metric.value <= metric.high, "{metric:?}");
     }
-    let bar = value(&prediction, "one", "read", "throughput");
+    let bar = value(&prediction, "one", "random write", "rate");
     assert!(bar.low < bar.high, "{bar:?}");
     let rebuild = value(&prediction, "raid5", "rebuild", "time");
     // 64 MiB at no more than the disk's rate.

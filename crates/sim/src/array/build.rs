@@ -1,7 +1,7 @@
 //! From what an array is to be to one that runs: superblocks as `create` makes them, then shard and supervisor.
 
 use super::ArrayVolume;
-use super::heads::Heads;
+use super::heads::{Heads, Thread};
 use super::prices::Prices;
 use crate::agenda::Agenda;
 use lapstrake_engine::{
@@ -71,6 +71,8 @@ pub struct ArrayConfig {
     /// write in `stripe_cache` rows of pages. Lapstrake's engine takes whole stripes from the caller's memory, and holds
     /// back incomplete ones in its own way.
     pub md: Option<u32>,
+    /// From which follows how long its thread's wake-ups take.
+    pub seed: u64,
     /// Of recovery and the like.
     pub speed: SyncSpeed,
     /// From where on redundancy is to be made right; RAID10: of the array, else of members.
@@ -99,6 +101,7 @@ impl ArrayConfig {
             seats,
             stripe_cache: 256,
             md: None,
+            seed: 0,
             speed: SyncSpeed::default(),
             resync_from: None,
             processor,
@@ -180,8 +183,9 @@ impl ArrayVolume {
         let heads = match (&geometry, config.md) {
             (Geometry::Parity(map), Some(linux)) => {
                 shard.hold_nothing();
-                let page = (linux >= LINUX_3_6).then_some(config.page);
-                Some(Heads::new(map.clone(), in_sync, config.stripe_cache, page))
+                let thread = || Thread::new(config.page, config.seed);
+                let thread = (linux >= LINUX_3_6).then(thread);
+                Some(Heads::new(map.clone(), in_sync, config.stripe_cache, thread))
             }
             _ => None,
         };

@@ -19,7 +19,8 @@ use lapstrake_model::{Nanos, Request};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
-use thread::{List, Thread};
+use thread::List;
+pub(super) use thread::Thread;
 
 /// How long a writer pauses before what it left incomplete goes (`unplug_delay`), where there is no thread.
 const PLUG: Nanos = Nanos(3_000_000);
@@ -101,8 +102,8 @@ struct Piece {
 }
 
 impl Heads {
-    /// `page` is what md does for one, from Linux 3.6 on.
-    pub(super) fn new(map: Parity, in_sync: Vec<bool>, count: u32, page: Option<Nanos>) -> Self {
+    /// With md's thread, from Linux 3.6 on.
+    pub(super) fn new(map: Parity, in_sync: Vec<bool>, count: u32, thread: Option<Thread>) -> Self {
         Self {
             map,
             in_sync,
@@ -118,7 +119,7 @@ impl Heads {
             ends: VecDeque::new(),
             writes: Slab::new(),
             pieces: Slab::new(),
-            thread: page.map(Thread::new),
+            thread,
         }
     }
 

@@ -13,10 +13,10 @@ fn heads(count: u32) -> Heads {
 
 /// As Linux 3.6 has them.
 fn threaded(count: u32) -> Heads {
-    made(count, Some(Nanos(1_000)))
+    made(count, Some(Thread::new(Nanos(1_000), 0)))
 }
 
-fn made(count: u32, page: Option<Nanos>) -> Heads {
+fn made(count: u32, thread: Option<Thread>) -> Heads {
     let geometry = Geometry::new(&Config {
         level: Level::Raid5,
         layout: Layout::from_name(Level::Raid5, "left-symmetric").unwrap(),
@@ -26,7 +26,7 @@ fn made(count: u32, page: Option<Nanos>) -> Heads {
         member_sizes: vec![Sectors(100 * CHUNK); 4],
     });
     let Ok(Geometry::Parity(map)) = geometry else { panic!("{geometry:?}") };
-    Heads::new(map, vec![true; 4], count, page)
+    Heads::new(map, vec![true; 4], count, thread)
 }
 
 fn write(heads: &mut Heads, tag: u64, lba: u64, blocks: u64) {

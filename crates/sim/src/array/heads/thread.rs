@@ -42,7 +42,7 @@ pub(super) enum List {
 }
 
 /// See the module.
-pub(super) struct Thread {
+pub(in super::super) struct Thread {
     /// What either does for a page; the thread, for each of a row that it takes.
     page: Nanos,
     /// By when they came there.
@@ -65,12 +65,13 @@ pub(super) struct Thread {
     writer_due: Option<Nanos>,
     /// It has nothing more to do, so that what goes leaves.
     is_asleep: bool,
-    /// Of how long wake-ups take, in every run the same.
+    /// Of how long wake-ups take.
     dice: Dice,
 }
 
 impl Thread {
-    pub(super) fn new(page: Nanos) -> Self {
+    /// `page` is what it does for one, and how long wake-ups take follows from `seed`.
+    pub(in super::super) fn new(page: Nanos, seed: u64) -> Self {
         Self {
             page,
             ready: BTreeMap::new(),
@@ -86,7 +87,7 @@ impl Thread {
             due: None,
             writer_due: None,
             is_asleep: false,
-            dice: Dice::new(0),
+            dice: Dice::new(seed),
         }
     }
 
