@@ -1,7 +1,7 @@
 //! Published figures of arrays beside what the shipped plans predict.
 //!
 //! For each case whose CSV is in the directory, `lapstrake predict PLAN --json` runs the plan that rebuilds it, with the
-//! profiles as they are and several seeds, of which the median counts: where platters are at first is chance. Per
+//! profiles as they are and several seeds, of which the median counts: where platters and places are is chance. Per
 //! column: published, predicted, error; then the median absolute error over arrays and Kendall's tau (b, which counts
 //! ties) over arrays and over all rows. Rows of single disks are what the disks' profiles were calibrated on.
 //!

@@ -30,7 +30,8 @@ Profiles:
 
 Error bars:
   Each case runs once with the profiles as they are, then with every figure drawn as far off as its confidence lets it
-  be. Value: the median of these runs; low and high: between them lie 95 % of the runs.
+  be, each time with other places, where the load has no order, and other angles of the platters. Value: the median of
+  these runs; low and high: between them lie 95 % of the runs.
 
 Exit codes:
   0  predicted
@@ -47,7 +48,7 @@ Exit codes:
 pub struct Args {
     /// The plan, a TOML file
     plan: PathBuf,
-    /// From which profiles, places and where platters are at first are drawn; the plan's own if none is given
+    /// From which all that is chance is drawn: profiles, places, platters, lives; the plan's own if none is given
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Runs of each case, for the error bars

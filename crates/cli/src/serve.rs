@@ -168,6 +168,12 @@ enum Event {
 
 pub fn run(args: &Args) -> Outcome {
     settings(args).check().map_err(Failure::usage)?;
+    let is_again = |(nth, place): &(usize, &nbd::Place)| {
+        args.nbd[..*nth].iter().any(|one| one.is_that_of(place))
+    };
+    if let Some((_, place)) = args.nbd.iter().enumerate().find(is_again) {
+        return Err(Failure::usage(format!("--nbd {place}: given twice")));
+    }
     let request = request(args);
     let opened = patience::telling(&args.members, || open(&request));
     let mut opened = assembled(opened, args.json)?;

@@ -2,8 +2,8 @@
 //!
 //! Every case (an array in a state under a load) is run in a world of its own: disks from their profiles, the real
 //! engine over them (`lapstrake_sim::array`), and the lab's own generators as its load. It is run once with the
-//! profiles as they are, and then with every figure of them drawn as far off as its confidence lets it be, each time with
-//! the platters elsewhere at first: how far these runs part is the prediction's error bar.
+//! profiles as they are, and then with every figure of them drawn as far off as its confidence lets it be, each time
+//! with the platters elsewhere at first: how far these runs part is the prediction's error bar.
 //!
 //! Invariants:
 //! - the same plan, seed and number of draws give the same figures, however many threads work;
@@ -61,7 +61,7 @@ const BUSY: f64 = 0.95;
 /// How to predict.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// From which profiles, places and where platters are at first are drawn; the plan's own if none is given.
+    /// From which all that is chance is drawn: profiles, places, platters, lives; the plan's own if none is given.
     pub seed: Option<u64>,
     /// Runs of each case; the first is that of the profiles as they are.
     pub draws: u32,
@@ -99,7 +99,7 @@ pub struct Prediction {
     pub losses: Vec<Metric>,
     /// What to know of it.
     pub notes: Vec<String>,
-    /// From which profiles were drawn.
+    /// From which all that is chance was drawn.
     pub seed: u64,
     /// Sizes of the plan's disks.
     pub disk_bytes: Vec<u64>,

@@ -2,7 +2,6 @@
 
 use crate::Nanos;
 use crate::channel::Channel;
-use crate::dice::Dice;
 use crate::hard::{HardDisk, HardDiskModel, WriteCache};
 use crate::request::{Completion, Request};
 use crate::solid::{SolidDisk, SolidDiskModel};
@@ -37,12 +36,13 @@ impl DiskModel {
         }
     }
 
-    /// Another of this kind, if it has a spindle: no two turn as one.
-    pub(crate) fn another(&self, dice: &mut Dice) -> Self {
+    /// Another one of this kind: no two spindles turn as one.
+    #[must_use]
+    pub fn another(&self, seed: u64) -> Self {
         match self {
             Self::Hard(model) => {
                 let mut model = HardDiskModel::clone(model);
-                model.mechanism.rotation = model.mechanism.rotation.another(dice);
+                model.mechanism.rotation = model.mechanism.rotation.another(seed);
                 Self::Hard(Arc::new(model))
             }
             Self::Solid(_) => self.clone(),

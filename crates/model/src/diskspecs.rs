@@ -14,7 +14,10 @@ use block::{Block, SyntaxError, Value};
 
 /// Fields that are read and change nothing here, and why.
 pub const IGNORED: [(&str, &str); 4] = [
-    ("Percent error in rpms", "the speed is the one given; a run is the same each time"),
+    (
+        "Percent error in rpms",
+        "a spindle is off its speed by a ten-thousandth at most; by how much follows from the seed",
+    ),
     ("Calc sector by sector", "a matter of DiskSim's own speed"),
     ("Avg sectors per cylinder", "the layout is known"),
     ("Print stats", "a matter of DiskSim's output"),

@@ -9,6 +9,7 @@ use crate::layout::{Extent, Layout, Spot, Track};
 use crate::rotation::{Angle, Rotation};
 use crate::seek::SeekCurve;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How rotational latency comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -127,8 +128,8 @@ impl Reach<'_> {
 /// The mechanism of a disk.
 #[derive(Clone, Debug)]
 pub struct Mechanism {
-    /// Where blocks are.
-    pub layout: Layout,
+    /// Where blocks are, the same on all disks of a kind.
+    pub layout: Arc<Layout>,
     /// Seek times for reading.
     pub seek: SeekCurve,
     /// The spindle.

@@ -3,14 +3,10 @@
 //! A [`Rack`] drives its disks in the order of their events, so that two on one cable meet as they would. A
 //! [`Window`] is a [`Volume`]: a whole disk, or a partition of one, of which there may be several.
 //!
-//! Hard disks of one kind turn each for itself: where their platters are at first, and by how little their speeds
-//! differ, follows from the rack's seed.
-//!
 //! Invariant: a completion goes to the window that its command came from, whoever polls first.
 
 use crate::Nanos;
 use crate::channel::Channel;
-use crate::dice::Dice;
 use crate::disk::{Disk, DiskModel};
 use crate::request::{Completion, Op, Request};
 use crate::volume::Volume;
@@ -36,9 +32,8 @@ pub struct Counts {
 }
 
 /// Disks and the channels that they are on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rack {
-    dice: Dice,
     seats: Vec<Seat>,
     channels: Vec<Channel>,
     /// When the first of the disks is due.
@@ -81,20 +76,6 @@ pub struct Window {
 }
 
 impl Rack {
-    /// An empty one.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self {
-            dice: Dice(seed),
-            seats: Vec::new(),
-            channels: Vec::new(),
-            due: None,
-            flights: Vec::new(),
-            free: Vec::new(),
-            ended: Vec::new(),
-        }
-    }
-
     /// Adds a channel; its number.
     pub fn add_channel(&mut self, channel: Channel) -> usize {
         self.channels.push(channel);
@@ -104,7 +85,7 @@ impl Rack {
     /// Adds a disk that has been idle for long, on a channel; its number.
     pub fn add_disk(&mut self, model: &DiskModel, channel: usize) -> usize {
         self.seats.push(Seat {
-            disk: model.another(&mut self.dice).disk(),
+            disk: model.disk(),
             blocks: model.blocks(),
             channel,
             due: None,
@@ -273,7 +254,7 @@ mod tests {
     use crate::profile::builtin;
 
     fn rack(names: &[&str], channel: Option<Channel>) -> (SharedRack, Vec<Window>) {
-        let mut rack = Rack::new(0);
+        let mut rack = Rack::default();
         let shared = channel.map(|channel| rack.add_channel(channel));
         for name in names {
             let own = || Channel::unbounded();

@@ -29,7 +29,7 @@ pub enum Place {
 impl Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unix(path) => path.display().fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(address) => address.fmt(f),
         }
     }
@@ -39,6 +39,17 @@ impl Place {
     /// Reads `unix:PATH`, of which the path need not be UTF-8, `HOST:PORT` or `tcp:HOST:PORT`.
     pub fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().try_map(|text| Self::parse(&text))
+    }
+
+    /// Whether both cannot be had. Of port 0 there are as many as one likes.
+    pub fn is_that_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Unix(one), Self::Unix(other)) => {
+                std::path::absolute(one).ok() == std::path::absolute(other).ok()
+            }
+            (Self::Tcp(one), Self::Tcp(other)) => one == other && !one.ends_with(":0"),
+            _ => false,
+        }
     }
 
     fn parse(text: &OsStr) -> Result<Self, &'static str> {

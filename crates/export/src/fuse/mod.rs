@@ -122,7 +122,7 @@ fn hint(path: &Path, error: &io::Error) -> String {
             )
         }
         Some(libc::ENOENT) if path.is_symlink() => {
-            "; it is a link to nothing: remove it, or choose another place".into()
+            "; it is a link to a file that is not there: make that, or choose another place".into()
         }
         Some(libc::ENOENT) => "; make its directory first".into(),
         _ => String::new(),

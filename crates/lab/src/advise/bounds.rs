@@ -111,7 +111,7 @@ fn members_at_work(array: &Array, in_order: bool) -> (f64, f64) {
 
 /// The first sectors of a disk on a link of its own.
 fn window(disk: &Disk, sectors: u64) -> Box<dyn Volume> {
-    let rack: SharedRack = Rc::new(RefCell::new(Rack::new(0)));
+    let rack: SharedRack = Rc::new(RefCell::new(Rack::default()));
     let index = {
         let mut rack = rack.borrow_mut();
         let link = rack.add_channel(Channel::unbounded());

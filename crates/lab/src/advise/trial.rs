@@ -74,7 +74,7 @@ fn volume(
     question: &Question,
     state: State,
 ) -> Result<Box<dyn Volume>, ArrayError> {
-    let bench = Bench::new(&question.disks);
+    let bench = Bench::new(&question.disks, question.seed);
     let mut volumes = Vec::new();
     for array in &candidate.arrays {
         volumes.push(match array.level {
@@ -113,7 +113,8 @@ pub(super) fn rebuild_hours(
         let write_cache = question.disks[onto].model.write_cache();
         let time = course_time(PLACES, write_cache, |from| {
             let state = State::Rebuilt { lost: disk, onto, from };
-            Bench::new(&question.disks).array(candidate, array, level, question, state)
+            Bench::new(&question.disks, question.seed)
+                .array(candidate, array, level, question, state)
         })?;
         // Its places were tried with fast cells free. And it must be finite whatever happens: safety would take a disk
         // for never rebuilt.
@@ -130,11 +131,11 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(disks: &'a [Disk]) -> Self {
-        let mut rack = Rack::new(0);
-        for disk in disks {
+    fn new(disks: &'a [Disk], seed: u64) -> Self {
+        let mut rack = Rack::default();
+        for (disk, number) in disks.iter().zip(0..) {
             let link = rack.add_channel(Channel::unbounded());
-            rack.add_disk(&disk.model, link);
+            rack.add_disk(&disk.model.another(seed ^ number << 32), link);
         }
         Self { disks, rack: Rc::new(RefCell::new(rack)) }
     }

@@ -164,7 +164,7 @@ impl Drives {
             }
             let drawn = match round {
                 0 => profile.clone(),
-                _ => profile.drawn(self.draw_seed(round) ^ hash(&profile.name)),
+                _ => profile.drawn(self.chance(round, &profile.name)),
             };
             let model =
                 drawn.build().map_err(|error| format!("profile {}: {error}", profile.name))?;
@@ -173,15 +173,16 @@ impl Drives {
         Ok(models)
     }
 
-    fn draw_seed(&self, round: u32) -> u64 {
-        (self.seed ^ (u64::from(round) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    /// The seed of what is drawn in one draw for a profile, a drive or an array.
+    fn chance(&self, round: u32, of: &str) -> u64 {
+        hash(&format!("{} {round} {of}", self.seed))
     }
 
     /// The processor, as one draw has it.
     pub(super) fn processor(&self, round: u32) -> Processor {
         let drawn = match round {
             0 => self.processor.clone(),
-            _ => self.processor.drawn(self.draw_seed(round)),
+            _ => self.processor.drawn(self.chance(round, "processor")),
         };
         drawn
             .build()
@@ -228,7 +229,7 @@ impl Drives {
         let profile = &self.drives[&drive_of(disk)].profile;
         let reliability = match round {
             0 => profile.reliability(),
-            _ => profile.drawn(self.draw_seed(round) ^ hash(&profile.name)).reliability(),
+            _ => profile.drawn(self.chance(round, &profile.name)).reliability(),
         };
         (reliability, self.models[0][&profile.name].blocks())
     }
@@ -361,7 +362,7 @@ impl<'a> Builder<'a> {
             plan,
             drives,
             round,
-            rack: Rc::new(RefCell::new(Rack::new(drives.draw_seed(round)))),
+            rack: Rc::new(RefCell::new(Rack::default())),
             numbers: BTreeMap::new(),
             channels: BTreeMap::new(),
             disks: Vec::new(),
@@ -379,7 +380,8 @@ impl<'a> Builder<'a> {
                 let Drive { profile, channel } = &self.drives.drives[&drive];
                 let model = &self.drives.models[self.round as usize][&profile.name];
                 let channel = self.channel(channel.as_deref());
-                let number = self.rack.borrow_mut().add_disk(model, channel);
+                let model = model.another(self.drives.chance(self.round, &drive));
+                let number = self.rack.borrow_mut().add_disk(&model, channel);
                 self.numbers.insert(drive.clone(), number);
                 number
             }
@@ -466,7 +468,7 @@ impl<'a> Builder<'a> {
         if array.kind == SubjectKind::Md {
             config.page = processor.stripe_page;
             config.md = Some(self.drives.linux);
-            config.seed = self.drives.draw_seed(self.round);
+            config.seed = self.drives.chance(self.round, &array.name);
         } else {
             front(shape.over, &processor, &mut config);
         }

@@ -46,7 +46,9 @@ fn levels_differ_as_they_should_and_bars_hold_their_values() {
     for metric in metrics(&prediction) {
         assert!(metric.low <= metric.value && metric.value <= metric.high, "{metric:?}");
     }
-    let bar = value(&prediction, "one", "random write", "rate");
+    // In half a second all draws may read as many blocks.
+    let longer = Plan::parse(&plan.text.replace("500ms", "4s"), Path::new("/")).unwrap();
+    let bar = value(&predicted(&longer, &options(3, 2)), "one", "read", "throughput");
     assert!(bar.low < bar.high, "{bar:?}");
     let rebuild = value(&prediction, "raid5", "rebuild", "time");
     // 64 MiB at no more than the disk's rate.
@@ -91,12 +93,23 @@ fn a_seed_gives_the_same_figures_on_any_number_of_threads() {
     let once = figures(5, 1);
     assert_eq!(once, figures(5, 3));
     assert_ne!(once, figures(6, 1));
-    // Of one draw, which has the profiles as they are, the places of the loads and the lives are drawn.
+    // Of one draw, which has the profiles as they are, the places of loads and platters and the lives are drawn.
     let one = |seed| predicted(&plan, &Options { seed: Some(seed), ..options(1, 1) });
     let (five, six) = (one(5), one(6));
     assert_ne!(metrics(&five), metrics(&six));
     let loss = |prediction: &Prediction| prediction.losses[0].value;
     assert!(loss(&five) > 0.0 && loss(&five) != loss(&six), "{}", loss(&five));
+}
+
+#[test]
+fn no_two_drives_of_a_profile_turn_as_one() {
+    let disk = |name| {
+        format!("[[array]]\nsystem = \"disk\"\nname = \"on {name}\"\nmembers = [\"{name}\"]\n")
+    };
+    let plan = plan(&format!("{}{}{LOADS}", disk("a"), disk("b")));
+    // Both do the same at the same places.
+    let rate = |name| value(&predicted(&plan, &options(1, 1)), name, "random write", "rate").value;
+    assert_ne!(rate("on a"), rate("on b"));
 }
 
 #[test]

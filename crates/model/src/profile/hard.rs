@@ -10,6 +10,7 @@ use crate::mechanism::{Arrival, Latency, Mechanism};
 use crate::rotation::Rotation;
 use crate::seek::{SeekCurve, SeekError, SeekTable};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A hard disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -193,6 +194,7 @@ impl HardDiskProfile {
         let turn = seek.time(1);
         let skew = rotation.time_of(layout.least_track_skew());
         let head_switch = Nanos::from_ms(self.head_switch.value).max(turn.min(skew));
+        let layout = Arc::new(layout);
         let mechanism =
             Mechanism { turn, layout, seek, rotation, latency, head_switch, write_settle_ns };
         let (buffer, caching) = (&self.buffer.value, &self.caching.value);

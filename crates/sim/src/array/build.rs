@@ -71,7 +71,7 @@ pub struct ArrayConfig {
     /// write in `stripe_cache` rows of pages. Lapstrake's engine takes whole stripes from the caller's memory, and holds
     /// back incomplete ones in its own way.
     pub md: Option<u32>,
-    /// From which follows how long its thread's wake-ups take.
+    /// From which follows how long wake-ups of md's thread take.
     pub seed: u64,
     /// Of recovery and the like.
     pub speed: SyncSpeed,

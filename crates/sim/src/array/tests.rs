@@ -22,7 +22,7 @@ fn processor() -> Processor {
 
 /// Disks by their profiles' names, each on a link of its own, those with a moving head behind Linux's queue.
 fn disks(names: &[&str]) -> (SharedRack, Vec<Leg>) {
-    let rack = Rc::new(RefCell::new(Rack::new(0)));
+    let rack = Rc::new(RefCell::new(Rack::default()));
     let leg = |name: &&str| {
         let model = model(name);
         let rotational = matches!(model, DiskModel::Hard(_));

@@ -42,7 +42,7 @@ pub(super) enum List {
 }
 
 /// See the module.
-pub(in super::super) struct Thread {
+pub(in crate::array) struct Thread {
     /// What either does for a page; the thread, for each of a row that it takes.
     page: Nanos,
     /// By when they came there.
@@ -71,7 +71,7 @@ pub(in super::super) struct Thread {
 
 impl Thread {
     /// `page` is what it does for one, and how long wake-ups take follows from `seed`.
-    pub(in super::super) fn new(page: Nanos, seed: u64) -> Self {
+    pub(in crate::array) fn new(page: Nanos, seed: u64) -> Self {
         Self {
             page,
             ready: BTreeMap::new(),
