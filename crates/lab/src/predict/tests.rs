@@ -104,12 +104,12 @@ fn a_seed_gives_the_same_figures_on_any_number_of_threads() {
 #[test]
 fn no_two_drives_of_a_profile_turn_as_one() {
     let disk = |name| {
-        format!("[[array]]\nsystem = \"disk\"\nname = \"on {name}\"\nmembers = [\"{name}\"]\n")
+        format!("[[array]]\nsystem = \"disk\"\nname = \"on-{name}\"\nmembers = [\"{name}\"]\n")
     };
     let plan = plan(&format!("{}{}{LOADS}", disk("a"), disk("b")));
     // Both do the same at the same places.
     let rate = |name| value(&predicted(&plan, &options(1, 1)), name, "random write", "rate").value;
-    assert_ne!(rate("on a"), rate("on b"));
+    assert_ne!(rate("on-a"), rate("on-b"));
 }
 
 #[test]
