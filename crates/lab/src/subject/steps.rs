@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ enum Undo {
 pub(crate) struct Server {
     child: Child,
     words: Vec<String>,
+    /// What it says.
+    log: PathBuf,
 }
 
 impl Standing {
@@ -117,8 +119,9 @@ impl Standing {
                 }
             }
             Action::Serve { words, ready } => {
-                let log = self.work.join("server.log");
-                let server = Server::start(&self.filled(words), &log, ready)?;
+                let log =
+                    self.work.join(ready.with_extension("log").file_name().unwrap_or_default());
+                let server = Server::start(&self.filled(words), log, ready)?;
                 self.undos.push(Undo::Server(server));
             }
         }
@@ -347,21 +350,20 @@ fn zeros(path: &Path, bytes: u64, stop: &Stop) -> Result<(), String> {
 
 impl Server {
     /// Starts a server and waits until it is ready.
-    fn start(words: &[String], log: &Path, ready: &Path) -> Result<Self, String> {
+    fn start(words: &[String], log: PathBuf, ready: &Path) -> Result<Self, String> {
         let (program, arguments) = words.split_first().ok_or("a command without words")?;
-        let file = File::create(log)
+        let file = File::create(&log)
             .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let child = bound(&mut command)
             .spawn()
             .map_err(|error| format!("cannot run {program}: {error}"))?;
-        let mut server = Self { child, words: words.to_vec() };
+        let mut server = Self { child, words: words.to_vec(), log };
         let until = Instant::now() + PATIENCE;
         while !is_ready(ready) {
             if let Some(status) = server.child.try_wait().map_err(|error| error.to_string())? {
-                let said = fs::read_to_string(log).unwrap_or_default();
-                return Err(format!("{} ended ({status}): {}", shown(words), said.trim()));
+                return Err(server.ended(status));
             }
             if Instant::now() > until {
                 // Nobody can use it.
@@ -382,11 +384,12 @@ impl Server {
         // SAFETY: our own child, which was not waited for yet.
         unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
         let status = self.child.wait().map_err(|error| error.to_string())?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("{} ended: {status}", shown(&self.words)))
-        }
+        if status.success() { Ok(()) } else { Err(self.ended(status)) }
+    }
+
+    fn ended(&self, status: ExitStatus) -> String {
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        format!("{} ended ({status}): {}", shown(&self.words), said.trim())
     }
 }
 
@@ -552,7 +555,7 @@ mod tests {
     fn a_server_that_ends_says_why() {
         let work = tempfile::tempdir().unwrap();
         let command = words(&["sh", "-c", "echo no such array >&2; exit 1"]);
-        let why = Server::start(&command, &work.path().join("log"), &work.path().join("ready"));
+        let why = Server::start(&command, work.path().join("log"), &work.path().join("ready"));
         let why = why.err().unwrap();
         assert!(why.ends_with("ended (exit status: 1): no such array"), "{why}");
     }
