@@ -91,8 +91,7 @@ pub(crate) struct Lead {
     facts: Arc<Facts>,
     /// All that there have been, indexed by [`MemberId`].
     members: Vec<MemberFact>,
-    /// Those that are to be closed.
-    leaving: Vec<usize>,
+    removals: Vec<mending::Removal>,
     bitmap_file: Option<BitmapFile>,
     /// The overlay's file was seen to be lost, and that was told.
     overlay_loss: Option<FileLoss>,
@@ -148,7 +147,7 @@ impl Lead {
             outsiders: 0,
             supervisor,
             members: facts.members.clone(),
-            leaving: Vec::new(),
+            removals: Vec::new(),
             bitmap_file: facts.detail.bitmap_file.as_ref().map(|path| BitmapFile {
                 device: facts.members.len(),
                 path: path.into(),
@@ -576,7 +575,7 @@ impl Lead {
             Command::Replace { member, with } => self
                 .replace(core, &member, with.as_deref())
                 .map(|replacement| Answer::Replacement(replacement.map(Box::new))),
-            Command::Remove(name) => self.remove(core, &name).map(Answer::Removed),
+            Command::Remove(name) => return self.remove(core, &name, answer),
             Command::Template => {
                 self.template(core).map(|(like, number)| Answer::Template(like, number))
             }
@@ -673,6 +672,7 @@ impl Lead {
              next start, each of which is right"
                 .into(),
         ));
+        self.end_removals();
         // Once only.
         let _ = self.facts.stopped_clean.set(!self.broken);
         for answer in self.stop_answers.drain(..) {

@@ -58,8 +58,10 @@ pub(crate) enum Message {
     CacheResized { size: u32, result: Result<(), String> },
     /// From the lead: the next member's device.
     AddDevice(Arc<Member>),
-    /// From the lead: the device of a member that is none any more.
+    /// From the lead: close the device of a member that is none any more, and say [`Message::DeviceRemoved`].
     RemoveDevice(MemberId),
+    /// To the lead.
+    DeviceRemoved(MemberId),
     /// To the lead: a client to find a shard for.
     Welcome(Box<dyn Client>),
     /// A client to take in.
@@ -109,7 +111,8 @@ pub enum Command {
         /// The spare's.
         with: Option<String>,
     },
-    /// Take out a faulty member or a spare, or all that are "failed".
+    /// Take out a faulty member or a spare, or all that are "failed". Answered when that is on record and their
+    /// devices are closed, but for what still runs there.
     Remove(String),
     /// What a new member's superblock is made after.
     Template,

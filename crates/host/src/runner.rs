@@ -197,7 +197,10 @@ impl Runner {
             }
             (Message::StripeCache { size, pages }, _) => core.resize_cache(size, pages),
             (Message::AddDevice(device), _) => core.add_device(device),
-            (Message::RemoveDevice(member), _) => core.remove_device(member),
+            (Message::RemoveDevice(member), _) => {
+                core.remove_device(member);
+                core.peers[0].send(Message::DeviceRemoved(member));
+            }
             (Message::Client(client), _) => self.welcome(client),
             (Message::MakeRoom, _) => self.make_room(),
             (Message::Pause, _) => {
@@ -213,6 +216,7 @@ impl Runner {
             (Message::Outsider { comes }, Some(lead)) => lead.outsider(core, comes),
             (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
             (Message::Paused, Some(lead)) => lead.paused(core),
+            (Message::DeviceRemoved(member), Some(lead)) => lead.device_removed(member),
             (Message::CacheResized { size, result }, Some(lead)) => {
                 lead.cache_resized(core, size, result);
             }

@@ -100,6 +100,23 @@ fn a_field_of_the_wrong_type_is_refused_by_its_name() {
 }
 
 #[test]
+fn a_member_is_free_once_remove_has_answered() {
+    let lab = raid1();
+    let server = lab.serve_data("m0 m1");
+    let mut stream = BufReader::new(UnixStream::connect(lab.path("run/data.sock")).unwrap());
+    let member = lab.path("m1").display().to_string();
+    for _ in 0..50 {
+        for command in ["fail", "remove", "add"] {
+            writeln!(stream.get_mut(), r#"{{"command":"{command}","member":"{member}"}}"#).unwrap();
+            let mut answer = String::new();
+            stream.read_line(&mut answer).unwrap();
+            assert!(!answer.contains("error"), "{command}: {answer}");
+        }
+    }
+    server.stop();
+}
+
+#[test]
 fn connections_that_ask_nothing_keep_nobody_out() {
     let lab = raid1();
     let server = lab.serve_data("m0 m1");

@@ -14,10 +14,18 @@ use lapstrake_engine::{
 };
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
-use std::ops;
+use std::{ops, sync::mpsc::Sender};
 
 /// A word that stands for all faulty members.
 const FAILED: &str = "failed";
+
+/// Members on their way out, by one command.
+pub(super) struct Removal {
+    members: Vec<MemberId>,
+    answer: Sender<Answer>,
+    /// How many devices are still open, over all shards; none is closed before the removal is on record.
+    open: Option<usize>,
+}
 
 impl Lead {
     /// Gives the supervisor's pieces to the shards that own them.
@@ -57,6 +65,7 @@ impl Lead {
                 }
                 (self.broken, self.loss) = (true, Some(loss));
                 self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
+                self.end_removals();
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
                     self.what_broke(loss),
@@ -200,23 +209,22 @@ impl Lead {
         )
     }
 
-    /// Why nothing can be changed any more.
-    pub(super) fn cannot_change(&self) -> String {
-        let (why, next) = match self.loss {
-            Some(loss) if self.overlay_loss.is_some() => {
-                let (why, next) = (self.what_broke(loss), self.after_loss(loss));
-                return format!(
-                    "nothing can be put on record any more: {why}; nothing was changed; {next}"
-                );
-            }
+    /// Why, and what to do.
+    fn why_broken(&self) -> (String, &'static str) {
+        match self.loss {
             Some(loss) => (self.what_broke(loss), self.after_loss(loss)),
             None => ("a member could not flush at the end".into(), "start it again"),
+        }
+    }
+
+    /// Why nothing can be changed any more.
+    pub(super) fn cannot_change(&self) -> String {
+        let (why, next) = self.why_broken();
+        let stop = match self.overlay_loss {
+            Some(_) => String::new(),
+            None => format!("`lapstrake stop {}`, then: ", self.facts.name),
         };
-        format!(
-            "nothing can be put on record any more: {why}; nothing was changed; `lapstrake stop {}`, then: \
-             {next}",
-            self.facts.name
-        )
+        format!("nothing can be put on record any more: {why}; nothing was changed; {stop}{next}")
     }
 
     /// The member that the operator means: digits are its number, all else any of its names.
@@ -385,7 +393,20 @@ impl Lead {
         )
     }
 
-    pub(super) fn remove(&mut self, core: &mut Core, name: &str) -> Result<Vec<String>, String> {
+    /// Takes members out; the answer comes when they are closed.
+    pub(super) fn remove(&mut self, core: &mut Core, name: &str, answer: Sender<Answer>) {
+        let at_once = match self.take_out(core, name) {
+            Ok(members) if !members.is_empty() => {
+                return self.removals.push(Removal { members, answer, open: None });
+            }
+            Ok(_) => Answer::Removed(Vec::new()),
+            Err(why) => Answer::Refused(why),
+        };
+        // The asker may have gone.
+        let _ = answer.send(at_once);
+    }
+
+    fn take_out(&mut self, core: &Core, name: &str) -> Result<Vec<MemberId>, String> {
         if self.broken {
             return Err(self.cannot_change());
         }
@@ -399,7 +420,8 @@ impl Lead {
         for id in ids {
             let now = core.now();
             let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
-            if !supervisor.handle_remove(now, MemberId(id as u16)) {
+            let member = MemberId(id as u16);
+            if !supervisor.handle_remove(now, member) {
                 let (path, array) = (&self.members[id].path, &self.facts.name);
                 let number = self.number_word(id);
                 return Err(match self.standing(id) {
@@ -412,8 +434,7 @@ impl Lead {
                 });
             }
             self.members[id].gone = true;
-            removed.push(self.members[id].path.clone());
-            self.leaving.push(id);
+            removed.push(member);
         }
         Ok(removed)
     }
@@ -421,16 +442,49 @@ impl Lead {
     /// Closes members that were removed, once that is on record.
     pub(super) fn close_removed(&mut self, core: &mut Core) {
         let is_recorded = self.supervisor.as_ref().is_some_and(|s| s.is_recorded());
-        if self.leaving.is_empty() || !is_recorded {
-            return;
-        }
-        for id in std::mem::take(&mut self.leaving) {
-            let id = MemberId(id as u16);
-            core.remove_device(id);
-            for peer in core.peers.iter().skip(1) {
-                peer.send(Message::RemoveDevice(id));
+        for removal in self.removals.iter_mut().filter(|it| is_recorded && it.open.is_none()) {
+            removal.open = Some(core.peers.len() * removal.members.len());
+            for &member in &removal.members {
+                for peer in core.peers.iter() {
+                    peer.send(Message::RemoveDevice(member));
+                }
             }
         }
+    }
+
+    /// A shard has closed a member.
+    pub(crate) fn device_removed(&mut self, member: MemberId) {
+        let of = |removal: &Removal| removal.members.contains(&member);
+        let Some(index) = self.removals.iter().position(of) else { return };
+        let open = self.removals[index].open.as_mut().expect("told to close it");
+        *open -= 1;
+        if *open == 0 {
+            let removal = self.removals.swap_remove(index);
+            // The asker may have gone.
+            let _ = removal.answer.send(Answer::Removed(self.paths(&removal.members)));
+        }
+    }
+
+    /// Nothing more is put on record, or all is closed with the array.
+    pub(super) fn end_removals(&mut self) {
+        for removal in std::mem::take(&mut self.removals) {
+            let paths = self.paths(&removal.members);
+            let what = if removal.open.is_some() || !self.broken {
+                Answer::Removed(paths)
+            } else {
+                let (why, next) = self.why_broken();
+                let paths = paths.join(", ");
+                Answer::HalfWay(format!(
+                    "{paths}: used no more, but superblocks may still name it: {why}; {next}"
+                ))
+            };
+            // The asker may have gone.
+            let _ = removal.answer.send(what);
+        }
+    }
+
+    fn paths(&self, members: &[MemberId]) -> Vec<String> {
+        members.iter().map(|id| self.members[usize::from(id.0)].path.clone()).collect()
     }
 
     /// What a new member's superblock is made after, and its number in the table of devices.
