@@ -36,6 +36,9 @@ use prices::Prices;
 use slab::Slab;
 use std::collections::VecDeque;
 
+/// Sectors of the largest request that neighbours become (`BLK_DEF_MAX_SECTORS` until Linux 4.2).
+const REQUEST_MAX: u64 = 1024;
+
 /// See the module.
 pub struct ArrayVolume {
     geometry: Geometry,
@@ -71,8 +74,10 @@ pub struct ArrayVolume {
     agenda: Agenda<Due>,
     /// Requests under way, by the engine's name for them.
     requests: Slab<Asked>,
-    /// Members' commands under way, by their tags.
-    commands: Slab<Command>,
+    /// Members' commands under way, by the tags of what they went in.
+    commands: Slab<Vec<Command>>,
+    /// What md's thread holds back until it has nothing more to do (`blk_plug`).
+    plugged: Vec<Plugged>,
     answered: VecDeque<Completion>,
     ended: Vec<(SyncAction, SyncEnd, Nanos)>,
     /// When the engine wants to be called next whatever comes.
@@ -112,6 +117,15 @@ enum Command {
     Engine { id: IoId, is_read: bool },
     DeskFlush(MemberId),
     Meta(WriteId),
+}
+
+/// A command that does not go yet.
+struct Plugged {
+    member: MemberId,
+    op: Op,
+    sector: Sector,
+    len: Sectors,
+    command: Command,
 }
 
 impl std::fmt::Debug for ArrayVolume {
@@ -225,8 +239,9 @@ impl ArrayVolume {
                 continue;
             }
             while let Some(completion) = member.poll(at) {
-                let command = self.commands.remove(completion.tag as usize);
-                self.inbox.push_back((completion.at, Incoming::Command(command)));
+                for command in self.commands.remove(completion.tag as usize) {
+                    self.inbox.push_back((completion.at, Incoming::Command(command)));
+                }
             }
         }
         let has_timer = self.timer.is_some_and(|due| due <= at);
@@ -291,6 +306,7 @@ impl ArrayVolume {
             self.supervisor.handle_time(now);
         }
         self.settle(now, &mut clock);
+        self.unplug_commands(clock);
         self.spent += clock.since(at);
         self.free_at = clock;
         let timers = [self.shard.poll_deadline(), self.supervisor.poll_deadline()];
@@ -442,9 +458,36 @@ impl ArrayVolume {
         let joins = self.heads.is_some() && len.0 <= PAGE && *end == (op, sector);
         *end = (op, sector + len);
         *clock += if joins { self.prices.page } else { self.prices.command() };
-        let tag = self.commands.insert(command) as u64;
-        let request = Request { tag, op, lba: sector.0, blocks: len.0 };
-        self.agenda.add(clock.0, Due::Send { member, request });
+        let waits = self.heads.as_ref().is_some_and(Heads::has_thread)
+            && matches!(op, Op::Read | Op::Write);
+        if !waits {
+            // It passes nothing.
+            self.unplug_commands(*clock);
+        }
+        self.plugged.push(Plugged { member, op, sector, len, command });
+        if !waits {
+            self.unplug_commands(*clock);
+        }
+    }
+
+    /// What is held back goes, neighbours as one request.
+    fn unplug_commands(&mut self, at: Nanos) {
+        let mut plugged = std::mem::take(&mut self.plugged);
+        plugged.sort_by_key(|it| (it.member.0, it.op != Op::Read, it.sector));
+        let mut plugged = plugged.into_iter().peekable();
+        while let Some(Plugged { member, op, sector, mut len, command }) = plugged.next() {
+            let mut commands = vec![command];
+            while let Some(next) = plugged.next_if(|next| {
+                (next.member, next.op, next.sector) == (member, op, sector + len)
+                    && len.0 + next.len.0 <= REQUEST_MAX
+            }) {
+                len = Sectors(len.0 + next.len.0);
+                commands.push(next.command);
+            }
+            let tag = self.commands.insert(commands) as u64;
+            let request = Request { tag, op, lba: sector.0, blocks: len.0 };
+            self.agenda.add(at.0, Due::Send { member, request });
+        }
     }
 
     /// Carries out what the supervisor wants. Whether the shard was told something.

@@ -28,9 +28,13 @@ pub struct SystemConfig {
     pub background_percent: u64,
     /// Writers are slowed down from halfway between the two on (from Linux 3.1).
     pub paces_writers: bool,
+    /// Pages of one file that write-back sends before it looks whether it is to go on.
+    pub turn_pages: u64,
     /// Pages that are used often stay in the page cache while they are the fewer (from Linux 2.6.31); before, they
     /// last twice as long as others.
     pub keeps_active: bool,
+    /// It sends so many and what an eighth of the threshold is besides (from Linux 3.2).
+    pub scales_turns: bool,
     /// How old dirty pages get (`vm.dirty_expire_centisecs`).
     pub expire: Nanos,
     /// Between two looks for old ones (`vm.dirty_writeback_centisecs`), and two commits of a journal.
@@ -47,6 +51,13 @@ pub struct SystemConfig {
     pub processor: Processor,
 }
 
+/// `MAX_WRITEBACK_PAGES`.
+const TURN: u64 = 1024;
+/// What ext4 makes of it (`s_max_writeback_mb_bump`).
+const EXT4_TURN: u64 = 128 * 1024 * 1024 / PAGE;
+/// Pages a second that a device is taken to write (`INIT_BW`).
+const BANDWIDTH: u64 = 100 * 1024 * 1024 / PAGE;
+
 impl SystemConfig {
     /// Linux of a version (2.6.21 is 20621, 3.16 is 31600) as it is delivered.
     #[must_use]
@@ -57,12 +68,18 @@ impl SystemConfig {
             20622..20629 => (10, 5),
             _ => (20, 10),
         };
+        let turn_pages = match (version, file_system) {
+            (20632..31100, FileSystem::Ext4) => EXT4_TURN,
+            _ => TURN,
+        };
         Self {
             memory,
             low_memory: memory,
             dirty_percent,
             background_percent,
             paces_writers: version >= 30100,
+            turn_pages,
+            scales_turns: version >= 30200,
             keeps_active: version >= 20631,
             expire: Nanos(30_000_000_000),
             interval: Nanos(5_000_000_000),
@@ -97,6 +114,16 @@ impl SystemConfig {
     #[must_use]
     pub fn background(&self) -> u64 {
         self.dirtyable() * self.background_percent / 100
+    }
+
+    /// Pages of one file that write-back sends before it looks whether it is to go on.
+    pub(super) fn turn(&self) -> u64 {
+        if !self.scales_turns {
+            return self.turn_pages;
+        }
+        let most = self.dirtyable() * self.dirty_percent / 100;
+        let scaled = (most / 8).min(BANDWIDTH / 2);
+        self.turn_pages.max((scaled + TURN) / TURN * TURN)
     }
 
     pub(super) fn request_pages(&self) -> u64 {

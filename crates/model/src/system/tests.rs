@@ -129,6 +129,27 @@ fn writers_wait_when_too_much_is_dirty_and_fsync_leaves_nothing() {
 }
 
 #[test]
+fn write_back_that_has_begun_goes_on_for_a_turn() {
+    for (version, memory, turn) in [
+        (20621, 1 << 30, 1024),
+        // Of 32,768, what the device's queue takes.
+        (20632, 2 << 30, 128 * 128),
+        (31600, 236 << 20, 2048),
+        // 85 % of it are for the page cache, a fifth of these may be dirty; an eighth of that is 4,874 pages.
+        (31600, 896 << 20, 5120),
+        (31600, 32 << 30, 13_312),
+    ] {
+        let processor = processor::get("pentium-e5200").unwrap().unwrap().build().unwrap();
+        let config = SystemConfig::linux(version, memory, FileSystem::Ext4, processor);
+        let background = config.background();
+        let mut system = System::new(config, Fixed::volume(1, Nanos(3_000_000_000)));
+        let file = system.create(2 * background).unwrap();
+        (0..=background).for_each(|page| system.write(file, page..page + 1));
+        assert_eq!(background + 1 - system.cache.dirty(), turn, "{version}, {memory} bytes");
+    }
+}
+
+#[test]
 fn the_same_load_takes_the_same_time() {
     let run = || {
         let (_, volume) = disk("hitachi-80");

@@ -1,8 +1,8 @@
 //! Write-back: what goes to the volume when, and the journal.
 //!
 //! Dirty pages go in the order of their place in the file, round and round, while more than the background
-//! threshold is dirty, when they are old, or when someone waits for them; files take turns. Every interval the
-//! journal commits what changed; ext3 writes new data out before that.
+//! threshold is dirty, when they are old, or when someone waits for them; files take turns, and a turn that was begun
+//! goes on to its end, whatever the threshold. Every interval the journal commits what changed; ext3 writes new data out before that.
 //!
 //! Source: mm/page-writeback.c and fs/fs-writeback.c of 2.6.21 and 3.16, fs/jbd.
 
@@ -12,9 +12,6 @@ use super::{PAGE_BLOCKS, Purpose, System};
 use crate::Nanos;
 use crate::request::Op;
 use crate::system::cache::Cache;
-
-/// Pages of one file before the next one's turn (`MAX_WRITEBACK_PAGES`).
-const TURN: u64 = 1024;
 
 const SECOND: Nanos = Nanos(1_000_000_000);
 
@@ -160,7 +157,8 @@ impl System {
     /// Sends what is due, as far as the queue has room.
     pub(super) fn pump(&mut self) {
         while self.writes_out < self.writes_max {
-            let is_due = self.cache.dirty() > self.config.background() || self.writeback.aged > 0;
+            let is_over = self.cache.dirty() > self.config.background();
+            let is_due = is_over || self.writeback.aged > 0 || self.writeback.turn_left > 0;
             let file = match self.writeback.sync {
                 Some(file) if self.cache.dirty_of(file) > 0 => Some(file),
                 _ if is_due => self.next_file(),
@@ -183,7 +181,7 @@ impl System {
         let next = (1..=count).map(|step| FileId((current.0 + step) % count));
         let next = next.into_iter().find(|&file| self.cache.dirty_of(file) > 0)?;
         self.writeback.file = next.0;
-        self.writeback.turn_left = TURN;
+        self.writeback.turn_left = self.config.turn();
         Some(next)
     }
 
@@ -200,6 +198,9 @@ impl System {
         self.writeback.turn_left = self.writeback.turn_left.saturating_sub(count);
         self.writeback.aged = self.writeback.aged.saturating_sub(count);
         self.cache.begin_write(file, pages.clone());
+        if file.0 == self.writeback.file && self.cache.dirty_of(file) == 0 {
+            self.writeback.turn_left = 0;
+        }
         if self.cache.dirty() == 0 {
             self.writeback.dirty_since = None;
             self.writeback.aged = 0;

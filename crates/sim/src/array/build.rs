@@ -230,6 +230,7 @@ impl ArrayVolume {
             agenda: Agenda::default(),
             requests: Slab::new(),
             commands: Slab::new(),
+            plugged: Vec::new(),
             answered: VecDeque::new(),
             ended: Vec::new(),
             timer: None,

@@ -129,6 +129,11 @@ impl Heads {
         self.in_sync[usize::from(self.map.slot_of_data(stripe, data).0)]
     }
 
+    /// Whether md's thread does the work (from Linux 3.6 on).
+    pub(super) fn has_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
     /// Blocks of a chunk.
     pub(super) fn chunk(&self) -> u64 {
         self.map.chunk().0

@@ -215,6 +215,20 @@ fn a_stream_to_md_raid5_has_half_the_rate_of_raid0() {
 }
 
 #[test]
+fn what_mds_thread_sends_at_once_reaches_members_in_whole_requests() {
+    let (mut array, rack) = array(Level::Raid5, &["hitachi-80"; 4], |config| {
+        config.chunk = Some(Sectors(1024));
+        config.md = Some(31600);
+    });
+    array.submit(Request { tag: 0, op: Op::Write, lba: 0, blocks: 3 * 1024 }, Nanos::ZERO);
+    assert!(array.poll(Nanos(SECOND)).is_some());
+    let found = all_counts(&rack, 4).into_iter().map(|c| (c.reads, c.writes, c.written_bytes));
+    // And two superblocks: that it is active, and that it is clean.
+    let chunk = (0, 1 + 2, (512 << 10) + 2 * 512);
+    assert_eq!(found.collect::<Vec<_>>(), [chunk; 4]);
+}
+
+#[test]
 fn a_writer_fills_the_queues_of_members_that_hold_other_data() {
     let queues = |level| array(level, &["ssd-sata-1tb"; 4], |_| {}).0.queues();
     let found = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10].map(queues);
