@@ -29,8 +29,9 @@ Exit codes:
 /// Writes to each member the superblock, bitmap and bad-block log that mdadm 4.2 would, with its
 /// defaults: metadata 1.2, chunks of 512 KiB, left-symmetric or n2, an internal bitmap when more
 /// than 100 GiB of each member are used. Nothing is written before every check on every member
-/// has passed; members that hold an md superblock, a filesystem, a partition table or a disk image
-/// with a format of its own (qcow2, VMDK, VDI, VHDX) are refused without --force.
+/// has passed; members that hold an md superblock, a filesystem, a partition table, an overlay of
+/// `serve --overlay` or a disk image with a format of its own (qcow2, VMDK, VDI, VHDX) are refused
+/// without --force.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
@@ -271,8 +272,7 @@ impl Summary<'_> {
             let layout = first.layout().unwrap_or(Layout::None);
             lines.push(match layout {
                 Layout::Raid0(Raid0Layout::Unset) => {
-                    "metadata 0.90 records no layout for raid0; members of one size need none"
-                        .into()
+                    "no layout is recorded for raid0: with these members all are the same".into()
                 }
                 _ => format!("layout defaults to {layout}"),
             });

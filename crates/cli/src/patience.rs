@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// After this long it is said who is waited for.
 pub const BRIEF: Duration = Duration::from_secs(1);
+/// Threads that ask at the same time: more of them would wait for each other, and tell that of members.
+const ASKERS: usize = 16;
 /// Disks wake up within this, and most give up a read.
 pub const LONG: Duration = Duration::from_secs(120);
 
@@ -70,10 +72,13 @@ pub fn telling<'a, T>(
         if !is_blocked || ended.recv_timeout(BRIEF) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
-        for spec in members {
+        for some in members.chunks(members.len().div_ceil(ASKERS).max(1)) {
+            let some = some.to_vec();
             thread::spawn(move || {
-                let path = spec.path.clone();
-                ask(&path, BRIEF, move || Look::at(&spec));
+                for spec in some {
+                    let path = spec.path.clone();
+                    ask(&path, BRIEF, move || Look::at(&spec));
+                }
             });
         }
     });

@@ -123,6 +123,13 @@ fn by(holders: &[String]) -> String {
 /// What to do where this user has no rights.
 fn next_step(refusal: &io::Error) -> &'static str {
     match refusal.kind() {
+        // Whoever it is who asks.
+        io::ErrorKind::PermissionDenied if refusal.raw_os_error() == Some(libc::EPERM) => {
+            "; it may be immutable or open for appending only (`lsattr` shows it, `chattr -i -a` ends it)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; mount its filesystem writable, or read it with `serve --read-only`, or write to an --overlay"
+        }
         io::ErrorKind::PermissionDenied => {
             "; run this as a user who may (`ls -l` shows its owner and group), or have access granted \
              with chown, chmod or membership of the group"
@@ -305,6 +312,7 @@ mod tests {
         };
         assert!(refused(io::ErrorKind::PermissionDenied).contains("run this as a user who may"));
         assert!(!refused(io::ErrorKind::NotFound).contains("run this as"));
+        assert!(refused(io::ErrorKind::ReadOnlyFilesystem).contains("--read-only"));
         assert!(refused(io::ErrorKind::NotConnected).contains("`fusermount3 -u` or umount"));
     }
 }

@@ -149,6 +149,17 @@ pub enum PrepareError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The bitmap's file can be neither made nor opened.
+    #[error(
+        "{}: the bitmap's file cannot be opened: {source}; nothing was written{}", path.display(),
+        if source.kind() == io::ErrorKind::NotFound { "; make its directory first" } else { "; name another file" }
+    )]
+    BitmapUnmade {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// What is there is no bitmap.
     #[error("{0}, no bitmap; nothing was written: choose another file")]
     BitmapOver(Occupied),
@@ -455,7 +466,7 @@ impl Prepared {
             Err(error) if old.is_none() && error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(PrepareError::BitmapFile(path.clone()).into())
             }
-            Err(source) => Err(bitmap_failed(path, source).into()),
+            Err(source) => Err(PrepareError::BitmapUnmade { path: path.clone(), source }.into()),
         }
     }
 

@@ -547,9 +547,10 @@ fn geometry(
         },
     };
     Geometry::new(&config).map_err(|error| match error {
-        GeometryError::AmbiguousRaid0 { zones } if request.version == Version::V090 => {
-            CreateError::ZonesNotRecorded { zones }
-        }
+        GeometryError::AmbiguousRaid0 { zones } => match request.version {
+            Version::V090 => CreateError::ZonesNotRecorded { zones },
+            _ => CreateError::ZonesUnset { zones },
+        },
         other => CreateError::Geometry(other),
     })
 }

@@ -139,6 +139,15 @@ pub enum CreateError {
         /// Number of strip zones.
         zones: usize,
     },
+    /// Zones of a raid0, where none was to be recorded.
+    #[error(
+        "raid0 of members of {zones} sizes needs a layout on record: choose original, or alternate, or none for the \
+         kernel's choice"
+    )]
+    ZonesUnset {
+        /// Number of strip zones.
+        zones: usize,
+    },
     /// Linear and raid0 use all of each member.
     #[error("{level} uses all of each member, a size cannot be chosen")]
     SizeNotAllowed {

@@ -20,6 +20,11 @@ pub enum Foreign {
     Nilfs2,
     SquashFs,
     HfsPlus,
+    Apfs,
+    Ufs,
+    Minix,
+    Bfs,
+    CramFs,
     Iso9660,
     Udf,
     Ntfs,
@@ -35,12 +40,20 @@ pub enum Foreign {
     Bcache,
     Bcachefs,
     Drbd,
+    Stratis,
+    Vdo,
+    BlueStore,
+    FirmwareRaid,
     Tar,
     Qcow,
+    Qed,
     Vmdk,
     Vdi,
     Vhdx,
     Vhd,
+    Parallels,
+    Dmg,
+    Overlay,
 }
 
 impl fmt::Display for Foreign {
@@ -58,6 +71,11 @@ impl fmt::Display for Foreign {
             Self::Nilfs2 => "a NILFS2 filesystem",
             Self::SquashFs => "a squashfs filesystem",
             Self::HfsPlus => "an HFS+ filesystem",
+            Self::Apfs => "an APFS container",
+            Self::Ufs => "a UFS filesystem",
+            Self::Minix => "a Minix filesystem",
+            Self::Bfs => "an SCO BFS filesystem",
+            Self::CramFs => "a cramfs filesystem",
             Self::Iso9660 => "an ISO 9660 filesystem",
             Self::Udf => "a UDF filesystem",
             Self::Ntfs => "an NTFS filesystem",
@@ -73,18 +91,26 @@ impl fmt::Display for Foreign {
             Self::Bcache => "a bcache device",
             Self::Bcachefs => "a bcachefs filesystem",
             Self::Drbd => "DRBD metadata",
+            Self::Stratis => "a Stratis pool member",
+            Self::Vdo => "a VDO volume",
+            Self::BlueStore => "a Ceph BlueStore device",
+            Self::FirmwareRaid => "a firmware RAID's metadata",
             Self::Tar => "a tar archive",
             Self::Qcow => "a disk image in qcow format",
+            Self::Qed => "a disk image in QED format",
             Self::Vmdk => "a disk image in VMDK format",
             Self::Vdi => "a disk image in VDI format",
             Self::Vhdx => "a disk image in VHDX format",
             Self::Vhd => "a disk image in VHD format",
+            Self::Parallels => "a disk image in Parallels format",
+            Self::Dmg => "a disk image in DMG format",
+            Self::Overlay => "an overlay of Lapstrake's, with what was written to an array",
         })
     }
 }
 
 /// What is recognised by some bytes at one place.
-const SIGNATURES: [(Foreign, u64, &[u8]); 43] = [
+const SIGNATURES: [(Foreign, u64, &[u8]); 65] = [
     (Foreign::Xfs, 0, b"XFSB"),
     (Foreign::Btrfs, 0x10040, b"_BHRfS_M"),
     (Foreign::ReiserFs, 0x10034, b"ReIsErFs"),
@@ -97,6 +123,13 @@ const SIGNATURES: [(Foreign, u64, &[u8]); 43] = [
     // With the version, for two bytes are too few.
     (Foreign::HfsPlus, 0x400, b"H+\0\x04"),
     (Foreign::HfsPlus, 0x400, b"HX\0\x05"),
+    (Foreign::Apfs, 32, b"NXSB"),
+    (Foreign::Ufs, 8192 + 1372, UFS1),
+    (Foreign::Ufs, 65536 + 1372, UFS1),
+    (Foreign::Ufs, 65536 + 1372, &[0x19, 0x01, 0x54, 0x19]),
+    (Foreign::Bfs, 0, &[0xce, 0xfa, 0xad, 0x1b]),
+    (Foreign::CramFs, 0, &[0x45, 0x3d, 0xcd, 0x28]),
+    (Foreign::CramFs, 0, &[0x28, 0xcd, 0x3d, 0x45]),
     (Foreign::SquashFs, 0, b"hsqs"),
     (Foreign::SquashFs, 0, b"sqsh"),
     (Foreign::Iso9660, 0x8001, b"CD001"),
@@ -114,19 +147,36 @@ const SIGNATURES: [(Foreign, u64, &[u8]); 43] = [
     (Foreign::Swap, 8192 - 10, b"SWAPSPACE2"),
     (Foreign::Swap, 16384 - 10, b"SWAPSPACE2"),
     (Foreign::Swap, 65536 - 10, b"SWAPSPACE2"),
+    // With a system that sleeps in it.
+    (Foreign::Swap, 4096 - 10, b"S1SUSPEND"),
+    (Foreign::Swap, 4096 - 10, b"S2SUSPEND"),
+    (Foreign::Swap, 4096 - 10, b"ULSUSPEND"),
+    (Foreign::Swap, 4096 - 10, b"LINHIB0001"),
     (Foreign::Lvm2, 0, b"LABELONE"),
     (Foreign::Lvm2, 512, b"LABELONE"),
     (Foreign::Lvm2, 1024, b"LABELONE"),
     (Foreign::Lvm2, 1536, b"LABELONE"),
     (Foreign::Luks, 0, b"LUKS\xba\xbe"),
+    (Foreign::Stratis, 512 + 4, STRATIS),
+    (Foreign::Stratis, 9 * 512 + 4, STRATIS),
+    (Foreign::Vdo, 0, b"dmvdo001"),
+    (Foreign::BlueStore, 0, b"bluestore block device"),
+    // HighPoint's, of an array that is whole, or broken.
+    (Foreign::FirmwareRaid, 9 * 512 + 32, &[0xf0, 0x16, 0x78, 0x5a]),
+    (Foreign::FirmwareRaid, 9 * 512 + 32, &[0xfd, 0x16, 0x78, 0x5a]),
     (Foreign::Gpt, 512, b"EFI PART"),
     (Foreign::Gpt, 4096, b"EFI PART"),
+    (Foreign::Overlay, 0, b"LapstrakeOverlay"),
+    (Foreign::Overlay, 0, b"LapstrakeCut-off"),
     (Foreign::Qcow, 0, b"QFI\xfb"),
+    (Foreign::Qed, 0, b"QED\0"),
+    (Foreign::Parallels, 0, b"WithoutFreeSpace"),
+    (Foreign::Parallels, 0, b"WithouFreSpacExt"),
     (Foreign::Vmdk, 0, b"KDMV"),
     (Foreign::Vmdk, 0, b"# Disk DescriptorFile"),
     (Foreign::Vdi, 64, &[0x7f, 0x10, 0xda, 0xbe]),
     (Foreign::Vhdx, 0, b"vhdxfile"),
-    // A dynamic one; of a fixed one the end holds this, which an array would not miss.
+    // A dynamic one.
     (Foreign::Vhd, 0, b"conectix"),
     (
         Foreign::Bcache,
@@ -148,6 +198,32 @@ const LAST_BLOCK: [(Foreign, u64, &[u8]); 4] = [
     (Foreign::Drbd, 60, &[0x83, 0x74, 0x02, 0x6d]),
 ];
 
+/// The same from the end on: GPT's copy of its header, which outlives the first, disk images whose description is at
+/// their end, and RAID by NVIDIA, LSI and Adaptec.
+const FROM_END: [(Foreign, u64, &[u8]); 7] = [
+    (Foreign::Gpt, 512, b"EFI PART"),
+    (Foreign::Gpt, 4096, b"EFI PART"),
+    (Foreign::Vhd, 512, b"conectix"),
+    (Foreign::Dmg, 512, b"koly"),
+    (Foreign::FirmwareRaid, 2 * 512, b"NVIDIA  "),
+    (Foreign::FirmwareRaid, 512, b"$XIDE$"),
+    (Foreign::FirmwareRaid, 512, &[0x37, 0xfc, 0x4d, 0x1e]),
+];
+
+/// The same of copies, which matter where the first is gone; LUKS2's lies where the first one's size says.
+const COPIES: [(Foreign, u64, &[u8]); 4] = [
+    (Foreign::Luks, 0x4000, LUKS2),
+    (Foreign::Luks, 0x8000, LUKS2),
+    (Foreign::Luks, 0x10000, LUKS2),
+    (Foreign::Btrfs, 0x400_0040, b"_BHRfS_M"),
+];
+
+/// UFS1's magic.
+const UFS1: &[u8] = &[0x54, 0x19, 0x01, 0x00];
+/// Of a second header.
+const LUKS2: &[u8] = b"SKUL\xba\xbe";
+/// Of both static headers.
+const STRATIS: &[u8] = b"!Stra0tis\x86\xff\x02^\x41rh";
 /// Revision 2.0 and the magic, which alone is two bytes and would be found where it is not.
 const NILFS2: &[u8] = b"\x02\0\0\0\0\x0044";
 
@@ -162,23 +238,33 @@ pub(super) fn find<E>(
     mut report: impl FnMut(Foreign, u64),
 ) -> Result<(), E> {
     let head = get(0, HEAD)?;
+    let mut found = Vec::new();
     for (kind, offset, magic) in SIGNATURES {
         if head.get(offset as usize..).is_some_and(|rest| rest.starts_with(magic)) {
             report(kind, offset);
+            found.push(kind);
+        }
+    }
+    for (kind, offset, magic) in COPIES {
+        if !found.contains(&kind) && get(offset, magic.len() as u64)? == magic {
+            report(kind, offset);
+            found.push(kind);
         }
     }
     if let Some(kind) = ext(&head) {
         report(kind, 1024 + 56);
     }
+    if let Some(offset) = minix(&head) {
+        report(Foreign::Minix, offset);
+    }
     if mbr(&head) {
         report(Foreign::Mbr, 510);
     }
-    // GPT keeps a copy of its header in the last block, which outlives the first.
-    for block in [512, 4096] {
-        if let Some(last) = size.checked_sub(block)
-            && get(last, 8)? == b"EFI PART"
+    for (kind, from_end, magic) in FROM_END {
+        if let Some(at) = size.checked_sub(from_end)
+            && get(at, magic.len() as u64)? == magic
         {
-            report(Foreign::Gpt, last);
+            report(kind, at);
         }
     }
     if let Some(block) = (size & !4095).checked_sub(4096) {
@@ -223,6 +309,22 @@ fn ext(head: &[u8]) -> Option<Foreign> {
     } else {
         Foreign::Ext2
     })
+}
+
+/// Where the magic of a Minix filesystem is (versions 1 and 2, or 3), if what is around it makes sense: it has two bytes.
+fn minix(head: &[u8]) -> Option<u64> {
+    let word = |at: usize| Some(u16::from_le_bytes(*head.get(1024 + at..)?.first_chunk()?));
+    // Blocks of both maps, the first data zone, and the size of a zone, which nobody makes but of one block.
+    let fits = |at: usize| {
+        let (inodes, zones, first, log) = (word(at)?, word(at + 2)?, word(at + 4)?, word(at + 6)?);
+        let maps = inodes.checked_add(zones)?.checked_add(2)?;
+        Some(inodes > 0 && zones > 0 && first > maps && log == 0)
+    };
+    if matches!(word(16)?, 0x137f | 0x138f | 0x2468 | 0x2478) && fits(4)? {
+        return Some(1024 + 16);
+    }
+    (word(24)? == 0x4d5a && matches!(word(28)?, 1024 | 2048 | 4096) && fits(6)?)
+        .then_some(1024 + 24)
 }
 
 /// A boot sector alone is no partition table: the four entries have to make sense, one has to
@@ -283,6 +385,23 @@ mod tests {
     }
 
     #[test]
+    fn minix_is_more_than_its_magic() {
+        // ninodes, nzones, both maps, the first data zone, and what mkfs.minix says besides.
+        let v1: [u16; 10] = [5120, 15360, 1, 2, 165, 0, 0, 0, 0x138f, 1];
+        let mut image = vec![0; 4096];
+        image[1024..1044].copy_from_slice(v1.map(u16::to_le_bytes).as_flattened());
+        assert_eq!(all(&image), [(Foreign::Minix, 1040)]);
+        image[1024 + 4] = 0;
+        assert_eq!(all(&image), []);
+        let v3: [u16; 15] = [5120, 0, 0, 1, 2, 323, 0, 0, 0, 0, 0, 0, 0x4d5a, 0, 1024];
+        let mut image = vec![0; 4096];
+        image[1024..1054].copy_from_slice(v3.map(u16::to_le_bytes).as_flattened());
+        assert_eq!(all(&image), [(Foreign::Minix, 1048)]);
+        image[1024 + 28] = 1;
+        assert_eq!(all(&image), []);
+    }
+
+    #[test]
     fn ext_versions_are_told_apart() {
         let mut image = vec![0; 4096];
         image[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
@@ -306,16 +425,30 @@ mod tests {
     }
 
     #[test]
-    fn gpt_and_zfs_copies_at_the_end_are_found() {
+    fn what_is_counted_from_the_end_and_copies_are_found() {
+        for (kind, from_end, magic) in FROM_END {
+            let mut image = vec![0; (2 << 20) + 512];
+            let at = image.len() - from_end as usize;
+            image[at..][..magic.len()].copy_from_slice(magic);
+            assert_eq!(all(&image), [(kind, at as u64)]);
+        }
+        for (kind, offset, magic) in COPIES {
+            let mut image = vec![0; (64 << 20) + 4096];
+            image[offset as usize..][..magic.len()].copy_from_slice(magic);
+            assert_eq!(all(&image), [(kind, offset)]);
+        }
+        let mut image = vec![0; 1 << 20];
+        image[..6].copy_from_slice(b"LUKS\xba\xbe");
+        image[0x4000..0x4006].copy_from_slice(LUKS2);
+        assert_eq!(all(&image), [(Foreign::Luks, 0)]);
+    }
+
+    #[test]
+    fn zfs_copies_at_the_end_are_found() {
         let mut image = vec![0; (2 << 20) + 512];
-        let end = image.len();
-        image[end - 512..end - 504].copy_from_slice(b"EFI PART");
         let ring = (2 << 20) - (128 << 10);
         image[ring + 3072..ring + 3080].copy_from_slice(&0x00ba_b10c_u64.to_be_bytes());
-        assert_eq!(
-            all(&image),
-            [(Foreign::Gpt, end as u64 - 512), (Foreign::Zfs, ring as u64 + 3072)]
-        );
+        assert_eq!(all(&image), [(Foreign::Zfs, ring as u64 + 3072)]);
     }
 
     #[test]

@@ -164,6 +164,10 @@ fn a_raid0_can_be_made_with_090_if_it_has_one_zone() {
     assert!(planned(&request).is_ok());
     request.members[1].as_mut().unwrap().size = MIB * 100;
     assert_eq!(planned(&request).unwrap_err(), CreateError::ZonesNotRecorded { zones: 2 });
+    request.version = Version::V1_2;
+    assert!(planned(&request).is_ok());
+    request.layout = Some(Layout::Raid0(Raid0Layout::Unset));
+    assert_eq!(planned(&request).unwrap_err(), CreateError::ZonesUnset { zones: 2 });
 }
 
 /// The sizes are of a case in geometry's vectors, which the kernel made.

@@ -145,7 +145,7 @@ fn small_devices_hold_what_fits() {
 
 /// A tool, its arguments with FILE for the device and DIR for a directory, and what it leaves there. (LVM's take no
 /// files, ZFS's are not in Debian: their signatures are tested with made-up bytes only.)
-const TOOLS: [(&str, &str, &[Foreign]); 28] = [
+const TOOLS: [(&str, &str, &[Foreign]); 35] = [
     ("mkfs.ext2", "-Fq FILE", &[Foreign::Ext2]),
     ("mkfs.ext3", "-Fq FILE", &[Foreign::Ext3]),
     ("mkfs.ext4", "-Fq FILE", &[Foreign::Ext4]),
@@ -154,6 +154,11 @@ const TOOLS: [(&str, &str, &[Foreign]); 28] = [
     ("mkfs.f2fs", "-q FILE", &[Foreign::F2fs]),
     ("mkfs.nilfs2", "-q FILE", &[Foreign::Nilfs2, Foreign::Nilfs2]),
     ("mkfs.erofs", "FILE DIR", &[Foreign::Erofs]),
+    ("mkfs.minix", "-1 FILE", &[Foreign::Minix]),
+    ("mkfs.minix", "-2 FILE", &[Foreign::Minix]),
+    ("mkfs.minix", "-3 FILE", &[Foreign::Minix]),
+    ("mkfs.bfs", "FILE", &[Foreign::Bfs]),
+    ("mkfs.cramfs", "DIR FILE", &[Foreign::CramFs]),
     ("mksquashfs", "DIR FILE -quiet -no-progress -noappend", &[Foreign::SquashFs]),
     ("genisoimage", "-quiet -o FILE DIR", &[Foreign::Iso9660]),
     ("mkudffs", "FILE", &[Foreign::Udf]),
@@ -182,6 +187,8 @@ const TOOLS: [(&str, &str, &[Foreign]); 28] = [
     ("qemu-img", "create -q -f vdi FILE 64M", &[Foreign::Vdi]),
     ("qemu-img", "create -q -f vhdx FILE 64M", &[Foreign::Vhdx]),
     ("qemu-img", "create -q -f vpc FILE 64M", &[Foreign::Vhd]),
+    ("qemu-img", "create -q -f qed FILE 64M", &[Foreign::Qed]),
+    ("qemu-img", "create -q -f parallels FILE 64M", &[Foreign::Parallels]),
 ];
 
 #[test]
