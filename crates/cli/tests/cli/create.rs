@@ -95,7 +95,7 @@ fn a_raid0_that_090_cannot_describe_says_what_can_be_done() {
     let words = ["members of 2 sizes", "choose 1.0, 1.1 or 1.2, or members"];
     refused(&lab, &["m0", "m1", "m2"], "-l0 -e0.90 m0 m1 m2", 1, &words);
     let ran = lab.run("create even -l0 -e0.90 m1 m2").ok();
-    assert!(ran.out.contains("records no layout for raid0") && !ran.out.contains("dangerous"));
+    assert!(ran.out.contains("no layout is recorded for raid0") && !ran.out.contains("dangerous"));
 }
 
 #[test]

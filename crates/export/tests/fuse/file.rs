@@ -261,11 +261,11 @@ fn a_flush_reaches_the_members_and_so_do_their_errors() {
     assert_eq!(errno(file.sync_all()), Some(libc::EIO));
     drop((file, served));
     // The array's first chunk lies on the first member, behind its superblock.
-    let faults = "member=0,op=read,after=20,errno=EIO".into();
+    let faults = "member=0,op=read,after=60,errno=EIO".into();
     let served = Setup { faults, ..Setup::default() }.serve();
     let file = served.open();
     let is_eio = |error: io::Error| error.raw_os_error() == Some(libc::EIO);
-    let failed = (0..40).any(|_| file.read_at(&mut [0; 4096], 0).is_err_and(is_eio));
+    let failed = (0..120).any(|_| file.read_at(&mut [0; 4096], 0).is_err_and(is_eio));
     assert!(failed, "a member's error is the reader's");
 }
 
