@@ -158,6 +158,12 @@ impl Queue {
         self.members.get_mut(index)?.take()
     }
 
+    /// Whether an operation in flight holds a member.
+    pub fn is_using(&self, member: &Arc<Member>) -> bool {
+        let mut held = self.slots.iter().filter_map(|slot| slot.member.as_ref());
+        held.any(|it| Arc::ptr_eq(it, member))
+    }
+
     /// The member at an index.
     pub fn member(&self, index: usize) -> Option<&Arc<Member>> {
         self.members.get(index)?.as_ref()

@@ -130,6 +130,8 @@ pub(crate) struct Core {
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
+    /// Members that are none any more, whose devices are not closed yet.
+    removed: Vec<(MemberId, Arc<Member>)>,
     paused: bool,
     backlog: VecDeque<(Origin, Parcel)>,
     /// Reads, which may be of what other shards own, until this one has heard what it has been told by now.
@@ -185,6 +187,7 @@ impl Core {
             deal: parts.deal,
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
+            removed: Vec::new(),
             paused: false,
             backlog: VecDeque::new(),
             unheard: VecDeque::new(),
@@ -211,9 +214,20 @@ impl Core {
         self.sent.push(MemberWork::default());
     }
 
-    /// The member's device is no longer used.
+    /// The member's device is no longer used; it is closed when what runs on it has ended.
     pub(crate) fn remove_device(&mut self, member: MemberId) {
-        self.queue.remove_member(self.device(member));
+        if let Some(device) = self.queue.remove_member(self.device(member)) {
+            self.removed.push((member, device));
+        }
+    }
+
+    /// Closes devices that were removed and are idle.
+    pub(crate) fn close_removed(&mut self) {
+        let idle = self.removed.extract_if(.., |(_, device)| !self.queue.is_using(device));
+        for (member, device) in idle {
+            drop(device);
+            self.peers[0].send(Message::DeviceRemoved(member));
+        }
     }
 
     pub(crate) fn say(&self, what: &str) {

@@ -91,6 +91,7 @@ pub(crate) struct Lead {
     facts: Arc<Facts>,
     /// All that there have been, indexed by [`MemberId`].
     members: Vec<MemberFact>,
+    /// Those that have not been answered.
     removals: Vec<mending::Removal>,
     bitmap_file: Option<BitmapFile>,
     /// The overlay's file was seen to be lost, and that was told.

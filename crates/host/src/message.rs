@@ -60,7 +60,7 @@ pub(crate) enum Message {
     AddDevice(Arc<Member>),
     /// From the lead: close the device of a member that is none any more, and say [`Message::DeviceRemoved`].
     RemoveDevice(MemberId),
-    /// To the lead.
+    /// To the lead: it is closed.
     DeviceRemoved(MemberId),
     /// To the lead: a client to find a shard for.
     Welcome(Box<dyn Client>),
@@ -112,7 +112,7 @@ pub enum Command {
         with: Option<String>,
     },
     /// Take out a faulty member or a spare, or all that are "failed". Answered when that is on record and their
-    /// devices are closed, but for what still runs there.
+    /// devices are closed, which what still runs there keeps open.
     Remove(String),
     /// What a new member's superblock is made after.
     Template,

@@ -90,6 +90,7 @@ impl Runner {
             for completion in done.drain(..) {
                 self.completed(completion);
             }
+            self.core.close_removed();
             self.time();
             self.settle();
             self.core.trim_cache();
@@ -197,10 +198,7 @@ impl Runner {
             }
             (Message::StripeCache { size, pages }, _) => core.resize_cache(size, pages),
             (Message::AddDevice(device), _) => core.add_device(device),
-            (Message::RemoveDevice(member), _) => {
-                core.remove_device(member);
-                core.peers[0].send(Message::DeviceRemoved(member));
-            }
+            (Message::RemoveDevice(member), _) => core.remove_device(member),
             (Message::Client(client), _) => self.welcome(client),
             (Message::MakeRoom, _) => self.make_room(),
             (Message::Pause, _) => {

@@ -102,6 +102,19 @@ fn a_field_of_the_wrong_type_is_refused_by_its_name() {
 #[test]
 fn a_member_is_free_once_remove_has_answered() {
     let lab = raid1();
+    let server = lab.serve_with_fault("member=1,op=read,range=2M+1M,delay=2s", "--name data m0 m1");
+    lab.run("check data").ok();
+    lab.until("it to be read", |detail| detail["members"][1]["work"]["reads"] != 0);
+    for command in ["fail", "remove", "add"] {
+        lab.run(&format!("{command} data m1")).ok();
+    }
+    server.stop();
+}
+
+/// Where the shards that are to close it have their own threads.
+#[test]
+fn a_member_is_free_in_all_shards_once_remove_has_answered() {
+    let lab = raid1();
     let server = lab.serve_data("m0 m1");
     let mut stream = BufReader::new(UnixStream::connect(lab.path("run/data.sock")).unwrap());
     let member = lab.path("m1").display().to_string();

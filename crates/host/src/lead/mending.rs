@@ -65,7 +65,7 @@ impl Lead {
                 }
                 (self.broken, self.loss) = (true, Some(loss));
                 self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
-                self.end_removals();
+                self.lose_removals();
                 self.log.say(&format!(
                     "{}: every write fails from now on, reads go on; {}",
                     self.what_broke(loss),
@@ -424,6 +424,10 @@ impl Lead {
             if !supervisor.handle_remove(now, member) {
                 let (path, array) = (&self.members[id].path, &self.facts.name);
                 let number = self.number_word(id);
+                assert!(
+                    removed.is_empty(),
+                    "faulty members, which alone come in numbers, can be removed"
+                );
                 return Err(match self.standing(id) {
                     Some(Standing::Journal) => {
                         format!("{path} is the journal; {}", self.without_journal())
@@ -465,21 +469,30 @@ impl Lead {
         }
     }
 
-    /// Nothing more is put on record, or all is closed with the array.
-    pub(super) fn end_removals(&mut self) {
-        for removal in std::mem::take(&mut self.removals) {
-            let paths = self.paths(&removal.members);
-            let what = if removal.open.is_some() || !self.broken {
-                Answer::Removed(paths)
-            } else {
-                let (why, next) = self.why_broken();
-                let paths = paths.join(", ");
-                Answer::HalfWay(format!(
-                    "{paths}: used no more, but superblocks may still name it: {why}; {next}"
-                ))
-            };
+    /// Nothing more is put on record, which some wait for.
+    fn lose_removals(&mut self) {
+        let is_recorded = |removal: &Removal| removal.open.is_some();
+        let removals = std::mem::take(&mut self.removals);
+        let (recorded, lost): (Vec<_>, _) = removals.into_iter().partition(is_recorded);
+        self.removals = recorded;
+        let (why, next) = self.why_broken();
+        for removal in lost {
+            let paths = self.paths(&removal.members).join(", ");
             // The asker may have gone.
-            let _ = removal.answer.send(what);
+            let _ = removal.answer.send(Answer::HalfWay(format!(
+                "{paths}: used no more, but superblocks may still name it: {why}; {next}"
+            )));
+        }
+    }
+
+    /// All is closed with the array.
+    pub(super) fn end_removals(&mut self) {
+        if self.broken {
+            self.lose_removals();
+        }
+        for removal in std::mem::take(&mut self.removals) {
+            // The asker may have gone.
+            let _ = removal.answer.send(Answer::Removed(self.paths(&removal.members)));
         }
     }
 
