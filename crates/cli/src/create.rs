@@ -29,9 +29,9 @@ Exit codes:
 /// Writes to each member the superblock, bitmap and bad-block log that mdadm 4.2 would, with its
 /// defaults: metadata 1.2, chunks of 512 KiB, left-symmetric or n2, an internal bitmap when more
 /// than 100 GiB of each member are used. Nothing is written before every check on every member
-/// has passed; members that hold an md superblock, a filesystem, a partition table, an overlay of
-/// `serve --overlay` or a disk image with a format of its own (qcow2, VMDK, VDI, VHDX) are refused
-/// without --force.
+/// has passed; members that hold anything that is recognised, such as an md superblock, a filesystem,
+/// a partition table, a disk image with a format of its own (qcow2, VMDK) or an overlay of
+/// `serve --overlay`, are refused without --force.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {

@@ -8,13 +8,14 @@ use lapstrake_device::MemberSpec;
 use lapstrake_host::scan::{Look, LookError};
 use std::convert::Infallible;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 /// After this long it is said who is waited for.
 pub const BRIEF: Duration = Duration::from_secs(1);
-/// Threads that ask at the same time: more of them would wait for each other, and tell that of members.
+/// Threads that ask at once: more would be slow by their number alone, and members would be blamed for it.
 const ASKERS: usize = 16;
 /// Disks wake up within this, and most give up a read.
 pub const LONG: Duration = Duration::from_secs(120);
@@ -63,19 +64,21 @@ pub fn telling<'a, T>(
     work: impl FnOnce() -> T,
 ) -> T {
     let members: Vec<MemberSpec> = members.into_iter().cloned().collect();
-    let (_working, ended) = mpsc::channel::<Infallible>();
+    let working = Arc::new(());
+    let work_left = Arc::downgrade(&working);
     let (masking, masked) = mpsc::channel::<Infallible>();
     thread::spawn(move || {
         // A signal is for the thread that works, and for those that a server then has.
         let is_blocked = signals::block().is_ok();
         drop(masking);
-        if !is_blocked || ended.recv_timeout(BRIEF) == Err(RecvTimeoutError::Disconnected) {
+        if !is_blocked {
             return;
         }
+        thread::sleep(BRIEF);
         for some in members.chunks(members.len().div_ceil(ASKERS).max(1)) {
-            let some = some.to_vec();
+            let (some, work_left) = (some.to_vec(), work_left.clone());
             thread::spawn(move || {
-                for spec in some {
+                for spec in some.into_iter().take_while(|_| work_left.strong_count() > 0) {
                     let path = spec.path.clone();
                     ask(&path, BRIEF, move || Look::at(&spec));
                 }
@@ -83,7 +86,9 @@ pub fn telling<'a, T>(
         }
     });
     let _ended = masked.recv();
-    work()
+    let done = work();
+    drop(working);
+    done
 }
 
 /// [`Look::at`] a member, which may be long in answering.

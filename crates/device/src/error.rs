@@ -125,10 +125,11 @@ fn next_step(refusal: &io::Error) -> &'static str {
     match refusal.kind() {
         // Whoever it is who asks.
         io::ErrorKind::PermissionDenied if refusal.raw_os_error() == Some(libc::EPERM) => {
-            "; it may be immutable or open for appending only (`lsattr` shows it, `chattr -i -a` ends it)"
+            "; it may be immutable or open for appending only (`lsattr` shows it, `chattr -i -a` ends it), or this \
+             container or service may not use such devices"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; mount its filesystem writable, or read it with `serve --read-only`, or write to an --overlay"
+            "; mount its filesystem writable (an array can be served without writing to it: --read-only, or --overlay)"
         }
         io::ErrorKind::PermissionDenied => {
             "; run this as a user who may (`ls -l` shows its owner and group), or have access granted \
@@ -142,8 +143,9 @@ fn next_step(refusal: &io::Error) -> &'static str {
     }
 }
 
-/// The same where a file may be made.
-fn next_place(refusal: &io::Error) -> &'static str {
+/// What to do, as the end of a sentence, where a file can be neither made nor opened for writing.
+#[must_use]
+pub fn next_place(refusal: &io::Error) -> &'static str {
     match refusal.kind() {
         io::ErrorKind::NotFound => "; make its directory first",
         io::ErrorKind::IsADirectory => "; name a file",
@@ -306,13 +308,15 @@ mod tests {
 
     #[test]
     fn who_is_refused_is_told_what_to_do() {
-        let refused = |kind: io::ErrorKind| {
-            let source = kind.into();
+        let refused = |errno: i32| {
+            let source = io::Error::from_raw_os_error(errno);
             OpenError::Io { path: "m0".into(), action: "open it", source }.to_string()
         };
-        assert!(refused(io::ErrorKind::PermissionDenied).contains("run this as a user who may"));
-        assert!(!refused(io::ErrorKind::NotFound).contains("run this as"));
-        assert!(refused(io::ErrorKind::ReadOnlyFilesystem).contains("--read-only"));
-        assert!(refused(io::ErrorKind::NotConnected).contains("`fusermount3 -u` or umount"));
+        assert!(refused(libc::EACCES).contains("run this as a user who may"));
+        assert!(refused(libc::EPERM).contains("`chattr -i -a` ends it"));
+        assert!(!refused(libc::EPERM).contains("run this as"));
+        assert!(!refused(libc::ENOENT).contains("run this as"));
+        assert!(refused(libc::EROFS).contains("--read-only"));
+        assert!(refused(libc::ENOTCONN).contains("`fusermount3 -u` or umount"));
     }
 }

@@ -39,7 +39,7 @@ mod waker;
 mod workers;
 
 pub use arena::Arena;
-pub use error::{FaultError, OpenError, OverlayError, QueueError, SpecError};
+pub use error::{FaultError, OpenError, OverlayError, QueueError, SpecError, next_place};
 pub use fault::Faults;
 pub use holder::lies_on;
 pub use member::{Access, Member, overlaps};

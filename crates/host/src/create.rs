@@ -6,7 +6,7 @@
 //! a crash between leaves no member that seems whole.
 
 use crate::open::{OpenArrayError, occupied_around, open_all, probe};
-use lapstrake_device::{Access, Member, MemberSpec};
+use lapstrake_device::{Access, Member, MemberSpec, next_place};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_metadata::create::{
     self, BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, Policy,
@@ -151,8 +151,8 @@ pub enum PrepareError {
     },
     /// The bitmap's file can be neither made nor opened.
     #[error(
-        "{}: the bitmap's file cannot be opened: {source}; nothing was written{}", path.display(),
-        if source.kind() == io::ErrorKind::NotFound { "; make its directory first" } else { "; name another file" }
+        "{}: cannot make or open the bitmap's file: {source}; nothing was written{}", path.display(),
+        next_place(source)
     )]
     BitmapUnmade {
         /// The file.
@@ -474,7 +474,13 @@ impl Prepared {
         if let (Some(BitmapPath { path, .. }), Some(file), Some(bytes)) =
             (&self.bitmap_file, bitmap, &self.plan.bitmap_file)
         {
-            write_file(file, path, bytes).map_err(|source| bitmap_failed(path, source))?;
+            let failed = |source| WriteError {
+                path: path.clone(),
+                what: "the bitmap",
+                begun: false,
+                source,
+            };
+            write_file(file, path, bytes).map_err(failed)?;
         }
         for &(index, offset, len) in &self.old {
             let Some(member) = &self.members[index] else { continue };
@@ -530,10 +536,6 @@ fn sync(member: &Member, begun: bool) -> Result<(), WriteError> {
     let path = member.spec().path.clone();
     let what = "to stable storage";
     member.sync_all().map_err(|source| WriteError { path, what, begun, source })
-}
-
-fn bitmap_failed(path: &Path, source: io::Error) -> WriteError {
-    WriteError { path: path.into(), what: "the bitmap", begun: false, source }
 }
 
 /// One that is there is written over; else it is made, and whoever else has made it meanwhile keeps theirs.

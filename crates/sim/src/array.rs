@@ -3,7 +3,8 @@
 //! One shard and the supervisor run on one virtual core, as in the host an array with one client does. Whatever
 //! comes in (requests, ends of members' commands, timers) waits for the core; what is there when it is free is taken
 //! in as one batch, as the host's loop does it. Each request, command and piece of parity work has its price
-//! ([`lapstrake_model::Processor`]); a command leaves for its member when the work before it is paid.
+//! ([`lapstrake_model::Processor`]); a command leaves for its member when the work before it is paid, those of md's
+//! thread (from Linux 3.6 on) when the batch is.
 //!
 //! Invariants:
 //! - the same calls give the same answers;
@@ -76,7 +77,7 @@ pub struct ArrayVolume {
     requests: Slab<Asked>,
     /// Members' commands under way, by the tags of what they went in.
     commands: Slab<Vec<Command>>,
-    /// What md's thread holds back until it has nothing more to do (`blk_plug`).
+    /// What md's thread (from Linux 3.6 on) holds back until its batch is done (`blk_plug`).
     plugged: Vec<Plugged>,
     answered: VecDeque<Completion>,
     ended: Vec<(SyncAction, SyncEnd, Nanos)>,
@@ -458,14 +459,14 @@ impl ArrayVolume {
         let joins = self.heads.is_some() && len.0 <= PAGE && *end == (op, sector);
         *end = (op, sector + len);
         *clock += if joins { self.prices.page } else { self.prices.command() };
-        let waits = self.heads.as_ref().is_some_and(Heads::has_thread)
+        let is_plugged = self.heads.as_ref().is_some_and(Heads::has_thread)
             && matches!(op, Op::Read | Op::Write);
-        if !waits {
-            // It passes nothing.
+        if !is_plugged {
+            // It overtakes nothing.
             self.unplug_commands(*clock);
         }
         self.plugged.push(Plugged { member, op, sector, len, command });
-        if !waits {
+        if !is_plugged {
             self.unplug_commands(*clock);
         }
     }

@@ -169,10 +169,23 @@ fn a_bitmap_file_that_cannot_be_written_is_gone_again() {
 }
 
 #[test]
+fn a_bitmap_file_that_cannot_be_made_says_what_to_do() {
+    let lab = Lab::new(&[16, 16]);
+    let line = "-l1 --assume-clean -b ./none/bits m0 m1";
+    let words = ["./none/bits: cannot make", "nothing was written; make its directory first"];
+    refused(&lab, &["m0", "m1"], line, 1, &words);
+}
+
+#[test]
 fn disk_images_with_a_format_and_files_that_hold_something_are_not_written_over_unseen() {
     let lab = Lab::new(&[16, 16, 16]);
     lab.write_at("m1", 0, b"QFI\xfb\0\0\0\x03");
     refused(&lab, &["m0", "m1"], "-l1 m0 m1", 1, &["m1: holds a disk image in qcow format"]);
+    lab.run("create data -l1 --assume-clean m0 missing").ok();
+    let server = lab.serve_data("--overlay over m0");
+    lab.fill(&server, &vec![1; 8 << 20]);
+    server.stop();
+    refused(&lab, &["over"], "-l1 over missing", 1, &["over: holds an overlay of Lapstrake's"]);
     // A bitmap's file is written over by force, nothing else is.
     lab.run("create other -l1 --assume-clean m2 missing").ok();
     let line = "--force -l1 --assume-clean -b ./m2 m0 m1";

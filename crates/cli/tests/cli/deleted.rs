@@ -151,6 +151,12 @@ fn an_overlay_that_is_deleted_or_cut_off_is_told_and_given_up_by_force_only() {
         let (code, said) = server.end();
         assert_eq!(code, i32::from(is_cut), "{said}");
         assert_eq!(said.matches("over: the ").count(), 1, "{said}");
+        if is_cut {
+            let over = std::fs::File::options().write(true).open(lab.path("over")).unwrap();
+            over.set_len(16 << 20).unwrap();
+            let refused = lab.run("create other -l1 over missing");
+            assert!(refused.err.contains("over: holds an overlay of Lapstrake's"), "{refused:?}");
+        }
     }
     let lab = Lab::new(&[8; 3]);
     lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();

@@ -139,10 +139,10 @@ pub enum CreateError {
         /// Number of strip zones.
         zones: usize,
     },
-    /// Zones of a raid0, where none was to be recorded.
+    /// No layout was to be recorded for a raid0 of several zones.
     #[error(
-        "raid0 of members of {zones} sizes needs a layout on record: choose original, or alternate, or none for the \
-         kernel's choice"
+        "raid0 of members of {zones} sizes needs a layout on record: choose original or alternate, or name none and \
+         get the kernel's choice"
     )]
     ZonesUnset {
         /// Number of strip zones.

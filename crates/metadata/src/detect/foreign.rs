@@ -198,8 +198,8 @@ const LAST_BLOCK: [(Foreign, u64, &[u8]); 4] = [
     (Foreign::Drbd, 60, &[0x83, 0x74, 0x02, 0x6d]),
 ];
 
-/// The same from the end on: GPT's copy of its header, which outlives the first, disk images whose description is at
-/// their end, and RAID by NVIDIA, LSI and Adaptec.
+/// The same from the end on, or from that of the last whole sector: GPT's copy of its header, which outlives the first,
+/// disk images whose description is at their end, and RAID by NVIDIA, LSI and Adaptec.
 const FROM_END: [(Foreign, u64, &[u8]); 7] = [
     (Foreign::Gpt, 512, b"EFI PART"),
     (Foreign::Gpt, 4096, b"EFI PART"),
@@ -211,10 +211,16 @@ const FROM_END: [(Foreign, u64, &[u8]); 7] = [
 ];
 
 /// The same of copies, which matter where the first is gone; LUKS2's lies where the first one's size says.
-const COPIES: [(Foreign, u64, &[u8]); 4] = [
+const COPIES: [(Foreign, u64, &[u8]); 10] = [
     (Foreign::Luks, 0x4000, LUKS2),
     (Foreign::Luks, 0x8000, LUKS2),
     (Foreign::Luks, 0x10000, LUKS2),
+    (Foreign::Luks, 0x20000, LUKS2),
+    (Foreign::Luks, 0x40000, LUKS2),
+    (Foreign::Luks, 0x80000, LUKS2),
+    (Foreign::Luks, 0x100000, LUKS2),
+    (Foreign::Luks, 0x200000, LUKS2),
+    (Foreign::Luks, 0x400000, LUKS2),
     (Foreign::Btrfs, 0x400_0040, b"_BHRfS_M"),
 ];
 
@@ -261,10 +267,11 @@ pub(super) fn find<E>(
         report(Foreign::Mbr, 510);
     }
     for (kind, from_end, magic) in FROM_END {
-        if let Some(at) = size.checked_sub(from_end)
-            && get(at, magic.len() as u64)? == magic
-        {
-            report(kind, at);
+        for at in [size, size & !511].into_iter().filter_map(|end| end.checked_sub(from_end)) {
+            if !found.contains(&kind) && get(at, magic.len() as u64)? == magic {
+                report(kind, at);
+                found.push(kind);
+            }
         }
     }
     if let Some(block) = (size & !4095).checked_sub(4096) {
@@ -311,7 +318,8 @@ fn ext(head: &[u8]) -> Option<Foreign> {
     })
 }
 
-/// Where the magic of a Minix filesystem is (versions 1 and 2, or 3), if what is around it makes sense: it has two bytes.
+/// Where the magic of a Minix filesystem is (versions 1 and 2, or 3), if what is around it makes sense: it has two
+/// bytes.
 fn minix(head: &[u8]) -> Option<u64> {
     let word = |at: usize| Some(u16::from_le_bytes(*head.get(1024 + at..)?.first_chunk()?));
     // Blocks of both maps, the first data zone, and the size of a zone, which nobody makes but of one block.
@@ -427,10 +435,14 @@ mod tests {
     #[test]
     fn what_is_counted_from_the_end_and_copies_are_found() {
         for (kind, from_end, magic) in FROM_END {
-            let mut image = vec![0; (2 << 20) + 512];
-            let at = image.len() - from_end as usize;
-            image[at..][..magic.len()].copy_from_slice(magic);
-            assert_eq!(all(&image), [(kind, at as u64)]);
+            let end = (2 << 20) + 512;
+            // To the end, and to that of the last whole sector.
+            for (size, from) in [(end, end), (end + 100, end + 100), (end + 100, end)] {
+                let mut image = vec![0; size];
+                let at = from - from_end as usize;
+                image[at..][..magic.len()].copy_from_slice(magic);
+                assert_eq!(all(&image), [(kind, at as u64)]);
+            }
         }
         for (kind, offset, magic) in COPIES {
             let mut image = vec![0; (64 << 20) + 4096];
@@ -441,6 +453,11 @@ mod tests {
         image[..6].copy_from_slice(b"LUKS\xba\xbe");
         image[0x4000..0x4006].copy_from_slice(LUKS2);
         assert_eq!(all(&image), [(Foreign::Luks, 0)]);
+        let mut image = vec![0; 1 << 20];
+        image[..8].copy_from_slice(b"conectix");
+        image.extend_from_slice(b"conectix");
+        image.resize((1 << 20) + 512, 0);
+        assert_eq!(all(&image), [(Foreign::Vhd, 0)], "a dynamic one");
     }
 
     #[test]

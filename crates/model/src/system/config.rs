@@ -28,13 +28,13 @@ pub struct SystemConfig {
     pub background_percent: u64,
     /// Writers are slowed down from halfway between the two on (from Linux 3.1).
     pub paces_writers: bool,
-    /// Pages of one file that write-back sends before it looks whether it is to go on.
+    /// Pages of one file that write-back sends at least before it looks whether it is to go on.
     pub turn_pages: u64,
+    /// It sends as many as an eighth of the threshold besides (from Linux 3.2).
+    pub scales_turns: bool,
     /// Pages that are used often stay in the page cache while they are the fewer (from Linux 2.6.31); before, they
     /// last twice as long as others.
     pub keeps_active: bool,
-    /// It sends so many and what an eighth of the threshold is besides (from Linux 3.2).
-    pub scales_turns: bool,
     /// How old dirty pages get (`vm.dirty_expire_centisecs`).
     pub expire: Nanos,
     /// Between two looks for old ones (`vm.dirty_writeback_centisecs`), and two commits of a journal.
@@ -56,7 +56,7 @@ const TURN: u64 = 1024;
 /// What ext4 makes of it (`s_max_writeback_mb_bump`).
 const EXT4_TURN: u64 = 128 * 1024 * 1024 / PAGE;
 /// Pages a second that a device is taken to write (`INIT_BW`).
-const BANDWIDTH: u64 = 100 * 1024 * 1024 / PAGE;
+const BANDWIDTH_PAGES: u64 = 100 * 1024 * 1024 / PAGE;
 
 impl SystemConfig {
     /// Linux of a version (2.6.21 is 20621, 3.16 is 31600) as it is delivered.
@@ -103,10 +103,15 @@ impl SystemConfig {
         low.cache_pages()
     }
 
+    /// Dirty pages that `dirty_percent` comes to.
+    fn threshold(&self) -> u64 {
+        self.dirtyable() * self.dirty_percent / 100
+    }
+
     /// Dirty pages at which writers wait.
     #[must_use]
     pub fn dirty_max(&self) -> u64 {
-        let most = self.dirtyable() * self.dirty_percent / 100;
+        let most = self.threshold();
         if self.paces_writers { (most + self.background()) / 2 } else { most }
     }
 
@@ -116,13 +121,12 @@ impl SystemConfig {
         self.dirtyable() * self.background_percent / 100
     }
 
-    /// Pages of one file that write-back sends before it looks whether it is to go on.
+    /// Pages that a turn of a file has.
     pub(super) fn turn(&self) -> u64 {
         if !self.scales_turns {
             return self.turn_pages;
         }
-        let most = self.dirtyable() * self.dirty_percent / 100;
-        let scaled = (most / 8).min(BANDWIDTH / 2);
+        let scaled = (self.threshold() / 8).min(BANDWIDTH_PAGES / 2);
         self.turn_pages.max((scaled + TURN) / TURN * TURN)
     }
 

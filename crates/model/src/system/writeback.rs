@@ -2,7 +2,8 @@
 //!
 //! Dirty pages go in the order of their place in the file, round and round, while more than the background
 //! threshold is dirty, when they are old, or when someone waits for them; files take turns, and a turn that was begun
-//! goes on to its end, whatever the threshold. Every interval the journal commits what changed; ext3 writes new data out before that.
+//! goes on to its end, whatever the threshold. Every interval the journal commits what changed; ext3 writes new data
+//! out before that.
 //!
 //! Source: mm/page-writeback.c and fs/fs-writeback.c of 2.6.21 and 3.16, fs/jbd.
 
@@ -195,11 +196,11 @@ impl System {
         let pages = run.start..found.end;
         let count = pages.end - pages.start;
         self.writeback.cursors[file.0] = pages.end;
-        self.writeback.turn_left = self.writeback.turn_left.saturating_sub(count);
         self.writeback.aged = self.writeback.aged.saturating_sub(count);
         self.cache.begin_write(file, pages.clone());
-        if file.0 == self.writeback.file && self.cache.dirty_of(file) == 0 {
-            self.writeback.turn_left = 0;
+        if file.0 == self.writeback.file {
+            let left = self.writeback.turn_left.saturating_sub(count);
+            self.writeback.turn_left = if self.cache.dirty_of(file) > 0 { left } else { 0 };
         }
         if self.cache.dirty() == 0 {
             self.writeback.dirty_since = None;
