@@ -252,7 +252,9 @@ pub(super) fn find<E>(
         }
     }
     for (kind, offset, magic) in COPIES {
-        if !found.contains(&kind) && get(offset, magic.len() as u64)? == magic {
+        // They lie among data: one that cannot be read is no reason to do without the device.
+        let mut is_there = || get(offset, magic.len() as u64).is_ok_and(|bytes| bytes == magic);
+        if !found.contains(&kind) && is_there() {
             report(kind, offset);
             found.push(kind);
         }
@@ -449,6 +451,15 @@ mod tests {
             image[offset as usize..][..magic.len()].copy_from_slice(magic);
             assert_eq!(all(&image), [(kind, offset)]);
         }
+        let bad_from = |start: u64| {
+            let get = move |at: u64, len: u64| match at < start {
+                true => Ok(vec![0; len as usize]),
+                false => Err(at),
+            };
+            find(2 << 20, get, |_, _| {})
+        };
+        assert_eq!(bad_from(2 << 20), Ok(()), "copies that cannot be read are passed over");
+        assert_eq!(bad_from(1 << 20), Err((2 << 20) - 512));
         let mut image = vec![0; 1 << 20];
         image[..6].copy_from_slice(b"LUKS\xba\xbe");
         image[0x4000..0x4006].copy_from_slice(LUKS2);
