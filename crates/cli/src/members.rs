@@ -132,6 +132,8 @@ pub enum Command {
         with: Vec<Name>,
     },
     /// Remove members that are faulty or spare; their files and devices are free then.
+    ///
+    /// What still runs on them is waited for.
     #[command(after_long_help = REMOVE_HELP)]
     Remove {
         #[command(flatten)]
