@@ -133,7 +133,8 @@ pub enum Command {
     },
     /// Remove members that are faulty or spare; their files and devices are free then.
     ///
-    /// What still runs on them is waited for.
+    /// What still runs on them is waited for (after Ctrl-C they are out all the same). Under an overlay they stay open
+    /// until the array stops.
     #[command(after_long_help = REMOVE_HELP)]
     Remove {
         #[command(flatten)]

@@ -158,9 +158,10 @@ impl Queue {
         self.members.get_mut(index)?.take()
     }
 
-    /// Whether an operation in flight holds a member.
+    /// Whether an operation holds a member that is in flight, or whose completion was not handed out yet.
     pub fn is_using(&self, member: &Arc<Member>) -> bool {
-        let mut held = self.slots.iter().filter_map(|slot| slot.member.as_ref());
+        let in_flight = self.slots.iter().filter_map(|slot| slot.member.as_ref());
+        let mut held = in_flight.chain(self.unsure.iter().map(|(_, member)| member));
         held.any(|it| Arc::ptr_eq(it, member))
     }
 

@@ -216,9 +216,8 @@ impl Core {
 
     /// The member's device is no longer used; it is closed when what runs on it has ended.
     pub(crate) fn remove_device(&mut self, member: MemberId) {
-        if let Some(device) = self.queue.remove_member(self.device(member)) {
-            self.removed.push((member, device));
-        }
+        let device = self.queue.remove_member(self.device(member)).expect("it is removed once");
+        self.removed.push((member, device));
     }
 
     /// Closes devices that were removed and are idle.

@@ -90,9 +90,9 @@ impl Runner {
             for completion in done.drain(..) {
                 self.completed(completion);
             }
-            self.core.close_removed();
             self.time();
             self.settle();
+            self.core.close_removed();
             self.core.trim_cache();
             self.core.publish();
         }

@@ -102,9 +102,11 @@ fn a_field_of_the_wrong_type_is_refused_by_its_name() {
 #[test]
 fn a_member_is_free_once_remove_has_answered() {
     let lab = raid1();
-    let server = lab.serve_with_fault("member=1,op=read,range=2M+1M,delay=2s", "--name data m0 m1");
+    let server =
+        lab.serve_with_fault("member=1,op=read,range=2112K+512K,delay=2s", "--name data m0 m1");
     lab.run("check data").ok();
-    lab.until("it to be read", |detail| detail["members"][1]["work"]["reads"] != 0);
+    // It begins at 1088 KiB of the data.
+    lab.until("a read that takes its time", |detail| detail["sync"]["done_bytes"] == 1 << 20);
     for command in ["fail", "remove", "add"] {
         lab.run(&format!("{command} data m1")).ok();
     }

@@ -198,8 +198,8 @@ const LAST_BLOCK: [(Foreign, u64, &[u8]); 4] = [
     (Foreign::Drbd, 60, &[0x83, 0x74, 0x02, 0x6d]),
 ];
 
-/// The same from the end on, or from that of the last whole sector: GPT's copy of its header, which outlives the first,
-/// disk images whose description is at their end, and RAID by NVIDIA, LSI and Adaptec.
+/// The same from the end on: GPT's copy of its header, which outlives the first, disk images whose description is at
+/// their end, and RAID by NVIDIA, LSI and Adaptec.
 const FROM_END: [(Foreign, u64, &[u8]); 7] = [
     (Foreign::Gpt, 512, b"EFI PART"),
     (Foreign::Gpt, 4096, b"EFI PART"),
@@ -269,11 +269,11 @@ pub(super) fn find<E>(
         report(Foreign::Mbr, 510);
     }
     for (kind, from_end, magic) in FROM_END {
-        for at in [size, size & !511].into_iter().filter_map(|end| end.checked_sub(from_end)) {
-            if !found.contains(&kind) && get(at, magic.len() as u64)? == magic {
-                report(kind, at);
-                found.push(kind);
-            }
+        if let Some(at) = size.checked_sub(from_end)
+            && !found.contains(&kind)
+            && get(at, magic.len() as u64)? == magic
+        {
+            report(kind, at);
         }
     }
     if let Some(block) = (size & !4095).checked_sub(4096) {
@@ -437,14 +437,10 @@ mod tests {
     #[test]
     fn what_is_counted_from_the_end_and_copies_are_found() {
         for (kind, from_end, magic) in FROM_END {
-            let end = (2 << 20) + 512;
-            // To the end, and to that of the last whole sector.
-            for (size, from) in [(end, end), (end + 100, end + 100), (end + 100, end)] {
-                let mut image = vec![0; size];
-                let at = from - from_end as usize;
-                image[at..][..magic.len()].copy_from_slice(magic);
-                assert_eq!(all(&image), [(kind, at as u64)]);
-            }
+            let mut image = vec![0; (2 << 20) + 512];
+            let at = image.len() - from_end as usize;
+            image[at..][..magic.len()].copy_from_slice(magic);
+            assert_eq!(all(&image), [(kind, at as u64)]);
         }
         for (kind, offset, magic) in COPIES {
             let mut image = vec![0; (64 << 20) + 4096];

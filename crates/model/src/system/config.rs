@@ -30,7 +30,7 @@ pub struct SystemConfig {
     pub paces_writers: bool,
     /// Pages of one file that write-back sends at least before it looks whether it is to go on.
     pub turn_pages: u64,
-    /// It sends as many as an eighth of the threshold besides (from Linux 3.2).
+    /// It sends an eighth of the threshold, if that is more (from Linux 3.2).
     pub scales_turns: bool,
     /// Pages that are used often stay in the page cache while they are the fewer (from Linux 2.6.31); before, they
     /// last twice as long as others.
