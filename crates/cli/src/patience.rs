@@ -75,6 +75,9 @@ pub fn telling<'a, T>(
             return;
         }
         thread::sleep(BRIEF);
+        if work_left.strong_count() == 0 {
+            return;
+        }
         for some in members.chunks(members.len().div_ceil(ASKERS).max(1)) {
             let (some, work_left) = (some.to_vec(), work_left.clone());
             thread::spawn(move || {
