@@ -678,6 +678,7 @@ fn intent(
 fn reason(error: &OpenArrayError) -> String {
     match error {
         OpenArrayError::Bitmap { place, error } => format!("{place}: {error}"),
+        OpenArrayError::Read { member, source } => format!("{member}: cannot read it: {source}"),
         error => error.to_string(),
     }
 }

@@ -121,16 +121,25 @@ impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Reader<R> {
 
 /// Looks at a device of `size` through `read`, which fills its buffer from a byte offset.
 ///
-/// An error of `read` ends the search and is returned.
+/// The first error of `read` is returned, but where a sound md superblock is found: a bad sector among a member's data is
+/// no reason to do without it. The search for what is not md's own then ends there.
 pub fn probe<E>(
     size: Sectors,
     read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<Findings, E> {
     let mut device = Reader { bytes: size.0.saturating_mul(512), read };
     let mut found = Vec::new();
+    let mut failed = None;
     for version in Version::ALL {
         let Ok(Sector(sector)) = version.superblock(size) else { continue };
-        let superblock = read_at(version, size, &device.get(sector.saturating_mul(512), 4096)?);
+        let block = match device.get(sector.saturating_mul(512), 4096) {
+            Ok(block) => block,
+            Err(error) => {
+                failed.get_or_insert(error);
+                continue;
+            }
+        };
+        let superblock = read_at(version, size, &block);
         let is_elsewhere = found.iter().any(|finding| {
             matches!(finding, Finding::Md { sector: Sector(at), superblock: Ok(_), .. } if *at == sector)
         });
@@ -144,20 +153,34 @@ pub fn probe<E>(
             found.push(Finding::Md { version, sector: Sector(sector), superblock });
         }
     }
+    let is_member =
+        found.iter().any(|finding| matches!(finding, Finding::Md { superblock: Ok(_), .. }));
+    let searched = match failed {
+        Some(error) => Err(error),
+        None => find_others(&mut device, &mut found),
+    };
+    match searched {
+        Err(error) if !is_member => Err(error),
+        _ => Ok(Findings(found)),
+    }
+}
+
+/// What is not md's own; ends at the first error.
+fn find_others<E>(
+    device: &mut Reader<impl FnMut(u64, &mut [u8]) -> Result<(), E>>,
+    found: &mut Vec<Finding>,
+) -> Result<(), E> {
     for (kind, from_end, magic) in CONTAINERS {
-        let Some(sector) = size.0.checked_sub(from_end) else { continue };
-        if device.get(sector.saturating_mul(512), magic.len() as u64)? == magic {
-            found.push(Finding::Container { kind, sector: Sector(sector) });
+        let Some(offset) = device.bytes.checked_sub(from_end * 512) else { continue };
+        if device.get(offset, magic.len() as u64)? == magic {
+            found.push(Finding::Container { kind, sector: Sector(offset / 512) });
         }
     }
     foreign::find(
         device.bytes,
         |offset, len| device.get(offset, len),
-        |kind, offset| {
-            found.push(Finding::Foreign { kind, offset });
-        },
-    )?;
-    Ok(Findings(found))
+        |kind, offset| found.push(Finding::Foreign { kind, offset }),
+    )
 }
 
 /// Kind, sectors from the end, signature.

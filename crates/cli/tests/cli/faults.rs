@@ -209,11 +209,16 @@ fn a_member_that_dies_while_it_is_rebuilt_is_put_out_and_another_takes_its_place
     }
 }
 
-/// A start that meets sectors of this place that cannot be read: what it says.
-fn refusal(lab: &Lab, fault: &str, line: &str) -> String {
+/// A start that meets sectors that cannot be read, and the stop after it.
+fn started(lab: &Lab, fault: &str, line: &str) -> Ran {
     let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
     command.args(["serve", "--name", "data", "--run", "true"]).args(line.split(' '));
-    let ran = Ran::of(command.env("LAPSTRAKE_FAULT", fault).output().unwrap());
+    Ran::of(command.env("LAPSTRAKE_FAULT", fault).output().unwrap())
+}
+
+/// What a start says that they refuse.
+fn refusal(lab: &Lab, fault: &str, line: &str) -> String {
+    let ran = started(lab, fault, line);
     assert_eq!(ran.code, 1, "{fault}: {ran:?}");
     ran.err
 }
@@ -224,12 +229,15 @@ fn what_cannot_be_read_at_the_start_refuses_it_and_names_the_way_out() {
         return;
     }
     let (lab, bytes) = filled("-l5 -c64 --assume-clean -b internal", "m0 m1 m2");
-    // A superblock and a bitmap.
-    for range in ["4K+512", "8K+512"] {
-        let fault = format!("member=0,op=read,range={range},errno=EIO");
-        let said = refusal(&lab, &fault, "m0 m1 m2");
-        assert!(said.contains("m0: cannot read it") && said.contains("leave it out"), "{said}");
-    }
+    let fault = |range| format!("member=0,op=read,range={range},errno=EIO");
+    let said = refusal(&lab, &fault("4K+512"), "m0 m1 m2");
+    assert!(said.contains("m0: cannot read it") && said.contains("leave it out"), "{said}");
+    // A bitmap, of which there are three, and the end, where others could have a signature.
+    let ran = started(&lab, &fault("8K+512"), "m0 m1 m2");
+    assert!(ran.err.contains("bitmap cannot be used: m0: cannot read it"), "{ran:?}");
+    assert!(!ran.err.contains("nothing was written"), "{ran:?}");
+    let ran = started(&lab, &fault("15M+1M"), "m0 m1 m2");
+    assert!(ran.code == 0 && !ran.err.contains("cannot"), "{ran:?}");
     let server = lab.serve_data("--degraded m1 m2");
     assert!(lab.contents(&server) == bytes);
     server.stop();

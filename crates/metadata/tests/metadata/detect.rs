@@ -136,6 +136,37 @@ fn a_failed_read_is_returned() {
 }
 
 #[test]
+fn a_member_is_known_in_spite_of_bad_sectors_elsewhere() {
+    for version in Version::ALL {
+        let mut image = empty();
+        let superblock = member(version, 5);
+        put(&mut image, &superblock);
+        let mut reads = Vec::new();
+        probe(SIZE, |offset, buffer| {
+            reads.push(offset..offset + buffer.len() as u64);
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        let own = superblock.super_sector().bytes();
+        let bad_places = reads.iter().map(|read| read.start).filter(|&at| at != own);
+        for bad in bad_places.clone() {
+            let found = probe(SIZE, |offset, buffer| {
+                let end = offset + buffer.len() as u64;
+                if (offset..end).contains(&bad) {
+                    return Err(bad);
+                }
+                buffer.copy_from_slice(&image[offset as usize..end as usize]);
+                Ok(())
+            })
+            .unwrap();
+            let best = found.best().map(Superblock::encode);
+            assert_eq!(best, Some(superblock.encode()), "{version:?}, bad at {bad}");
+        }
+        assert!(bad_places.count() > 20, "{version:?}");
+    }
+}
+
+#[test]
 fn small_devices_hold_what_fits() {
     for sectors in 0..400 {
         let image = vec![0xff; sectors * 512];
