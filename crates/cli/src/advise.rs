@@ -81,7 +81,7 @@ pub struct Args {
     /// From which everything random is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the answer there as well: *.html
+    /// Write the answer there as well: *.html; it replaces a page of Lapstrake's, nothing else
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Report in JSON

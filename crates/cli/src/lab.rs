@@ -12,6 +12,8 @@ use crate::exit::{Failure, Outcome};
 use clap::Subcommand;
 use lapstrake_lab::record::Origin;
 use lapstrake_lab::store::{ExperimentId, Store, Stored};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
@@ -136,7 +138,17 @@ fn beside(path: &Path) -> PathBuf {
     beside.into()
 }
 
-/// Refuses a page that has another name than pages have, or that cannot be written, before there is work to lose.
+/// Whether a file is empty or a page that may be replaced. What cannot be read is told when it cannot be written either.
+fn is_page(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    read.is_err()
+        || head.is_empty()
+        || lapstrake_lab::report::is_page(&String::from_utf8_lossy(&head))
+}
+
+/// Refuses a page that has another name than pages have, that cannot be written, or that would replace something else,
+/// before there is work to lose.
 pub(crate) fn page_to_come(to: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = to else { return Ok(()) };
     if path.extension().is_none_or(|extension| extension != "html") {
@@ -145,8 +157,20 @@ pub(crate) fn page_to_come(to: Option<&Path>) -> Result<(), Failure> {
             path.display()
         )));
     }
+    let refuse = |why: &str| {
+        Err(Failure::usage(format!(
+            "{}: {why}; nothing was begun: choose another name",
+            path.display()
+        )))
+    };
+    if path.is_dir() {
+        return refuse("it is a directory");
+    }
+    if path.is_file() && !is_page(path) {
+        return refuse("it holds something else than a page of Lapstrake's");
+    }
     let beside = beside(path);
-    let options = || std::fs::File::options().write(true).clone();
+    let options = || File::options().write(true).clone();
     let tried = match options().create_new(true).open(&beside) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             options().open(&beside).map(drop)

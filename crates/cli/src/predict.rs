@@ -66,7 +66,7 @@ pub struct Args {
     /// Threads that predict; as many as there are processors if none is given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Write the report there as well: *.html
+    /// Write the report there as well: *.html; it replaces a page of Lapstrake's, nothing else
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -112,6 +112,11 @@ pub fn run(args: &Args) -> Outcome {
         );
     }
     let prediction = predicted(&plan, &options)?;
+    let failed = failures(&prediction);
+    if failed.len() == prediction.cases.iter().map(|case| case.runs.len()).sum::<usize>() {
+        let why = failed.first().map_or("it has no case", String::as_str);
+        return Err(Failure::new(format!("no run succeeded; nothing was kept: {why}")));
+    }
     let experiment = keep(&plan, &prediction, &options, &mut store)?;
     drop(store);
     if args.json {
@@ -123,8 +128,7 @@ pub fn run(args: &Args) -> Outcome {
         let stored = load(&args.store.store, &[experiment.0])?;
         write(Some(path), &report::html(&Report::of(&stored), &stored))?;
     }
-    let failed = prediction.cases.iter().flat_map(|case| &case.runs).any(|run| run.error.is_some());
-    Ok(if failed { Exit::Degraded } else { Exit::Done })
+    Ok(if failed.is_empty() { Exit::Done } else { Exit::Degraded })
 }
 
 fn named<P>(

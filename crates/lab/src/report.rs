@@ -25,7 +25,7 @@ use crate::store::{ExperimentId, Stored, StoredExperiment};
 
 pub use compare::{Compared, compare};
 pub use data::json;
-pub use html::html;
+pub use html::{html, is_page};
 pub use line::{Cost, Line, Percentiles, Repeat};
 pub use markdown::markdown;
 pub use terminal::terminal;

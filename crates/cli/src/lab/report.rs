@@ -1,6 +1,6 @@
 //! `lapstrake lab report`.
 
-use super::{StoreArgs, load, write};
+use super::{StoreArgs, load, page_to_come, write};
 use crate::exit::{Exit, Failure, Outcome};
 use lapstrake_lab::report::{self, Report};
 use std::path::PathBuf;
@@ -52,6 +52,9 @@ pub fn run(args: &Args) -> Outcome {
             "{}: the name must end in .html or .md, which says what to write",
             path.display()
         )));
+    }
+    if kind == "html" {
+        page_to_come(Some(path))?;
     }
     let stored = load(&args.store.store, &args.experiments)?;
     let report = Report::of(&stored);

@@ -70,6 +70,13 @@ fn members_are_a_dimension_and_what_cannot_be_is_left_out_aloud() {
 }
 
 #[test]
+fn lists_of_as_many_members_are_told_apart_however_long() {
+    let lists = r#"[["a", "b", "c", "d"], ["d", "c", "b", "a"], ["a", "b", "c"]]"#;
+    let plan = good(&with(&format!("[[array]]\nlevel = 5\nmembers = {lists}\n")));
+    assert_eq!(names(&plan), ["raid5-a+b+c+d", "raid5-d+c+b+a", "raid5-a+b+c"]);
+}
+
+#[test]
 fn layouts_go_to_the_levels_that_have_them() {
     let plan = good(&with(
         "[[array]]\nlevel = [0, 5, 10]\nlayout = [\"n2\", \"o2\", \"f2\"]\nmembers = 4\n",

@@ -9,7 +9,11 @@ use std::collections::BTreeSet;
 /// Names: the entry's, or its level's, and what sets each combination apart.
 pub(super) fn names(raw: &RawArray, choices: &[Choice]) -> Vec<String> {
     let given = raw.name.as_ref().map(|name| name.get_ref().clone());
-    let parts: Vec<Vec<(bool, String)>> = choices.iter().map(parts).collect();
+    let lists: BTreeSet<Vec<&str>> = choices.iter().map(member_names).collect();
+    let lengths: BTreeSet<usize> = lists.iter().map(Vec::len).collect();
+    // Short enough to be read in a table, if that tells them apart.
+    let is_long = |names: &[&str]| names.len() > 3 && lists.len() == lengths.len();
+    let parts: Vec<Vec<(bool, String)>> = choices.iter().map(|c| parts(c, is_long)).collect();
     let columns = parts.first().map_or(0, Vec::len);
     // A setting that some have no use for does not set them apart; the system always does.
     let differs = |column: usize| {
@@ -29,8 +33,13 @@ pub(super) fn names(raw: &RawArray, choices: &[Choice]) -> Vec<String> {
     parts.iter().map(name).collect()
 }
 
-/// What a combination is, column by column; with true, what its name begins with.
-fn parts(choice: &Choice) -> Vec<(bool, String)> {
+fn member_names(choice: &Choice) -> Vec<&str> {
+    choice.members.iter().map(Leg::name).collect()
+}
+
+/// What a combination is, column by column; with true, what its name begins with. Of members whose names are too long
+/// there is the count.
+fn parts(choice: &Choice, is_long: impl Fn(&[&str]) -> bool) -> Vec<(bool, String)> {
     let shape = &choice.shape;
     let system = match choice.kind {
         SubjectKind::Lapstrake => "",
@@ -43,10 +52,9 @@ fn parts(choice: &Choice) -> Vec<(bool, String)> {
         SubjectKind::Existing => "existing",
     };
     let level = shape.level.map_or_else(String::new, |level| level.to_string());
-    let members: Vec<&str> = choice.members.iter().map(Leg::name).collect();
-    // Short enough to be read in a table.
+    let members = member_names(choice);
     let members =
-        if members.len() > 3 { format!("of{}", members.len()) } else { members.join("+") };
+        if is_long(&members) { format!("of{}", members.len()) } else { members.join("+") };
     let size = |bytes: Option<u64>| bytes.map_or_else(String::new, size_text);
     let filesystem =
         shape.filesystem.map_or_else(String::new, |filesystem: Filesystem| filesystem.to_string());
@@ -75,6 +83,7 @@ fn parts(choice: &Choice) -> Vec<(bool, String)> {
 }
 
 pub(super) fn label(choice: &Choice) -> String {
-    let words = parts(choice).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty());
+    let words =
+        parts(choice, |_| false).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty());
     words.collect::<Vec<_>>().join(" ")
 }
