@@ -13,6 +13,7 @@ mod choose;
 mod drive;
 mod enumerate;
 mod json;
+mod looks;
 mod page;
 mod presets;
 mod question;
@@ -41,6 +42,7 @@ use lapstrake_geometry::{Level, Sectors};
 use lapstrake_model::Nanos;
 use lapstrake_model::safety::{Effort, Loss};
 use lapstrake_sim::array::ArrayError;
+use looks::{Look, look_again};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,7 +80,8 @@ pub struct Tried {
     pub capacity: u64,
     /// What its disks cost.
     pub cost: f64,
-    /// Bytes a second of each load.
+    looks: Vec<Look>,
+    /// Bytes a second of each load: the mean of all looks.
     pub speeds: Vec<f64>,
     /// The same without one disk, of each load without the one that it misses most; none if it does not outlive that.
     pub degraded: Option<Vec<f64>>,
@@ -97,10 +100,12 @@ pub struct Tried {
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// How many could be built.
+    /// How many could be built that have room for the loads.
     pub possible: usize,
     /// How many of these would offer enough and cost no more than wished.
     pub fitting: usize,
+    /// Bytes of the largest.
+    pub largest: u64,
     /// Those that were tried.
     pub tried: Vec<Tried>,
     /// What to build.
@@ -119,6 +124,10 @@ pub fn advise(
 ) -> Result<Advice, LabError> {
     question.check()?;
     let mut all = enumerate::candidates(&question.disks, question.wishes.capacity);
+    let has_room = |one: &Candidate| {
+        question.loads.iter().all(|load| drive::has_room(one.capacity(), &load.io))
+    };
+    all.retain(has_room);
     if question.wishes.bitmap_may_go {
         for one in &mut all {
             if let Some(bare) = one.with_other_bitmap() {
@@ -148,10 +157,12 @@ pub fn advise(
     tried.extend(try_all(question, &refined, progress, &mut notes));
     let others = with_other_bitmaps(&tried, &choose(&tried, question));
     tried.extend(try_all(question, &others, progress, &mut notes));
+    look_again(question, &mut tried, progress);
     let with_spares = on_all_cores(&tried, |one| with_spare(question, one));
     tried.extend(with_spares.into_iter().flatten());
     let choice = choose(&tried, question);
-    Ok(Advice { possible: scored.len(), fitting, tried, choice, notes })
+    let largest = scored.iter().map(|(_, one)| one.capacity()).max().unwrap_or(0);
+    Ok(Advice { possible: scored.len(), fitting, largest, tried, choice, notes })
 }
 
 /// Which of the wishes that need no trial a candidate breaks.
@@ -358,21 +369,22 @@ fn on_all_cores<T: Sync, R: Send>(items: &[T], one: impl Fn(&T) -> R + Sync) -> 
 }
 
 fn attempt(question: &Question, candidate: &Candidate) -> Result<Tried, ArrayError> {
-    let (speeds, degraded) = trial::speeds(candidate, question, SPAN)?;
+    let looks = vec![Look::at(candidate, question, 0)?];
     let rebuild_hours = rebuild_hours(question, candidate)?;
     let mut tried = Tried {
         candidate: candidate.clone(),
         capacity: candidate.capacity(),
         cost: candidate.cost(&question.disks),
-        score: question.score(&speeds),
-        degraded_score: degraded.as_deref().map(|speeds| question.score(speeds)),
-        speeds,
-        degraded,
+        looks,
+        speeds: Vec::new(),
+        degraded: None,
+        score: f64::NEG_INFINITY,
+        degraded_score: None,
         loss: loss(question, candidate, &rebuild_hours),
         rebuild_hours,
         misses: Vec::new(),
     };
-    tried.misses = misses(&tried, &question.wishes);
+    tried.sum_up(question);
     Ok(tried)
 }
 

@@ -84,6 +84,25 @@ fn what_cannot_be_predicted_is_named() {
         "disk \"a\" is to have 1099511627776 bytes from byte 0 on (size-predicted",
     );
     refused(PLAN, "predict plan.toml --processor abacus", 2, "there are duron-1300");
+    let small = PLAN.replace("\"64M\"", "\"64M\"\nsize-predicted = \"64K\"");
+    refused(&small, plan, 1, "no run succeeded; nothing was kept");
     let null = PLAN.replace("level = [0, 5]\nmembers = 3", "system = \"null\"");
     refused(&null, plan, 1, "nothing of the plan \"small\" can be predicted");
+}
+
+#[test]
+fn a_page_replaces_no_other_file() {
+    let lab = lab(PLAN);
+    std::fs::write(lab.path("mine.html"), "mine").unwrap();
+    std::fs::create_dir(lab.path("dir.html")).unwrap();
+    for (page, why) in [("mine.html", "holds something else"), ("dir.html", "is a directory")] {
+        let told = lab.run(&format!("predict plan.toml -o {page}"));
+        assert!(told.code == 2 && told.err.contains(why), "{told:?}");
+    }
+    assert_eq!(std::fs::read_to_string(lab.path("mine.html")).unwrap(), "mine");
+    for _ in 0..2 {
+        lab.run("predict plan.toml --draws 1 -o page.html").ok();
+    }
+    let told = lab.run("lab report -o mine.html");
+    assert!(told.code == 2 && told.err.contains("holds something else"), "{told:?}");
 }

@@ -17,6 +17,14 @@ pub(super) struct Span {
     pub requests: u64,
 }
 
+/// Requests for which there must be room: a load in order is looked at on tenths of it.
+const ROOM: u64 = 16;
+
+/// Whether a load has room in so many bytes.
+pub(super) fn has_room(bytes: u64, io: &Io) -> bool {
+    bytes >= io.block.saturating_mul(ROOM)
+}
+
 /// Bytes a second of a load on a volume. Loads in order are looked at where a disk is fast, in the middle, and where
 /// it is slow; the mean is that of going over all.
 pub(super) fn rate(

@@ -11,6 +11,7 @@ pub fn json(question: &Question, advice: &Advice) -> Value {
     json!({
         "possible": advice.possible,
         "fitting": advice.fitting,
+        "largest_bytes": advice.largest,
         "years": question.care.years,
         "tried": tried,
         "choice": advice.choice,
@@ -26,6 +27,9 @@ fn tried(question: &Question, one: &Tried) -> Value {
             .collect::<serde_json::Map<_, _>>()
             .into()
     };
+    let named = question.loads.iter().enumerate();
+    let ranges: serde_json::Map<_, _> =
+        named.map(|(load, of)| (of.name.clone(), json!(one.range(load)))).collect();
     let spare = one.candidate.spare.map(|disk| &question.disks[disk].name);
     json!({
         "name": one.candidate.words(&question.disks),
@@ -40,6 +44,7 @@ fn tried(question: &Question, one: &Tried) -> Value {
         "capacity_bytes": one.capacity,
         "cost": one.cost,
         "bytes_per_second": speed(&one.speeds),
+        "bytes_per_second_range": ranges,
         "degraded_bytes_per_second": one.degraded.as_deref().map(speed),
         "rebuild_hours": one.rebuild_hours,
         "loss_of_data": estimate(one.loss.data),

@@ -110,6 +110,8 @@ fn a_question_is_answered_the_same_way_twice_and_keeps_to_the_wishes() {
     let change = advice.choice.changes.iter().find(|change| change.wish == "if data may be lost");
     let stripe = &advice.tried[change.unwrap().pick];
     assert!(stripe.candidate.tolerance() == 0 && stripe.score > pick.score, "{stripe:?}");
+    let (low, high) = pick.range(0);
+    assert!(low < pick.speeds[0] && pick.speeds[0] < high, "seen several times: {pick:?}");
     let told = text(&question, &advice);
     assert!(told.starts_with("Build: ") && told.contains("lapstrake create md0"), "{told}");
     let page = page(&question, &advice);
@@ -127,6 +129,10 @@ fn what_cannot_be_met_is_said() {
     let pick = &advice.tried[advice.choice.pick.unwrap()];
     assert_eq!(pick.misses, ["capacity"]);
     assert!(text(&question, &advice).contains("misses only capacity"));
+    question.loads[0].io.block = 80 << 30;
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    assert_eq!((advice.possible, advice.choice.pick), (0, None));
+    assert!(text(&question, &advice).contains("that has room for the loads"));
     question.disks.clear();
     assert!(advise(&question, &|_, _| {}).is_err());
 }
@@ -261,6 +267,7 @@ fn made(capacity: u64, speed: f64, loss: f64, cost: f64) -> Tried {
         candidate: Candidate::one(array),
         capacity,
         cost,
+        looks: vec![Look { speeds: vec![speed], degraded: None }],
         speeds: vec![speed],
         degraded: None,
         score: speed.ln(),

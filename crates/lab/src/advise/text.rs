@@ -20,6 +20,9 @@ pub fn text(question: &Question, advice: &Advice) -> String {
         out += &line;
         out.push('\n');
     }
+    if advice.tried.is_empty() {
+        return out;
+    }
     out += &format!("\nWhat no other beats, of {} tried:\n", advice.tried.len());
     out += &table(question, advice).to_string();
     out += "\n\nSpeed, whole (#) and without one disk (=):\n";
@@ -31,11 +34,13 @@ pub fn text(question: &Question, advice: &Advice) -> String {
 pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     let Some(pick) = advice.choice.pick else {
         let why = match advice.possible {
-            0 => "Nothing can be built of these disks.".into(),
+            0 => "Nothing can be built of these disks that has room for the loads.".into(),
             possible => format!(
-                "Nothing comes near the wishes: of {possible} that could be built {} are large and cheap enough, and \
-                 each misses more than one of --capacity, --budget and --loss, or could not be tried.",
-                advice.fitting
+                "Nothing comes near the wishes: of {possible} that could be built, the largest of {}, {} are large \
+                 and cheap enough, and each misses more than one of the wishes ({}), or could not be tried.",
+                bytes(advice.largest),
+                advice.fitting,
+                wished(question),
             ),
         };
         return std::iter::once(why).chain(untried(advice)).collect();
@@ -68,6 +73,18 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     }
     lines.extend(untried(advice));
     lines
+}
+
+/// The wishes for which something was left out before it was tried.
+fn wished(question: &Question) -> String {
+    let wishes = &question.wishes;
+    let named = [
+        ("--capacity", wishes.capacity.is_some()),
+        ("--budget", wishes.budget.is_some()),
+        ("--loss", true),
+    ];
+    let named = named.iter().filter(|(_, is_wished)| *is_wished).map(|(name, _)| *name);
+    named.collect::<Vec<_>>().join(", ")
 }
 
 fn untried(advice: &Advice) -> impl Iterator<Item = String> {
@@ -111,8 +128,14 @@ pub(super) fn name(question: &Question, advice: &Advice, place: usize) -> String
 }
 
 fn figures(question: &Question, one: &Tried) -> String {
-    let speeds = question.loads.iter().zip(&one.speeds);
-    let speeds = speeds.map(|(load, speed)| format!("{} {}", load.name, rate(load, *speed)));
+    let speeds = question.loads.iter().enumerate().map(|(place, load)| {
+        let (low, high) = one.range(place);
+        let range = match low < high {
+            true => format!(" ({} to {})", rate(load, low), rate(load, high)),
+            false => String::new(),
+        };
+        format!("{} {}{range}", load.name, rate(load, one.speeds[place]))
+    });
     let mut parts = vec![bytes(one.capacity)];
     parts.extend(speeds);
     if let Some(hours) = one.longest_rebuild() {
