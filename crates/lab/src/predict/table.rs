@@ -1,6 +1,7 @@
 //! A prediction as a table for the terminal.
 
 use super::{Metric, Prediction, metrics};
+use crate::report::units::digits;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// A row for each case and figure, latencies beside it.
@@ -11,14 +12,20 @@ pub fn table(prediction: &Prediction) -> String {
     table.set_header(["array", "load", "predicted", "from", "to", "", "p50", "p99"]);
     let all = metrics(prediction);
     for metric in all.iter().filter(|metric| is_figure(metric)) {
+        // Of the same phase: a rebuild beside a load has none.
+        let prefix = match metric.metric.as_str() {
+            "throughput" | "rate" => String::new(),
+            phase => format!("{phase} "),
+        };
         let latency = |word: &str| {
             let of_case = |other: &&Metric| {
                 (&other.array, &other.state, &other.workload)
                     == (&metric.array, &metric.state, &metric.workload)
             };
-            let ends = format!("latency {word}");
+            let names =
+                ["read", "write"].map(|direction| format!("{prefix}{direction} latency {word}"));
             let mut found =
-                all.iter().filter(of_case).filter(|other| other.metric.ends_with(&ends));
+                all.iter().filter(of_case).filter(|other| names.contains(&other.metric));
             found.next().map_or_else(String::new, |latency| time(latency.value))
         };
         let array = match metric.state.as_str() {
@@ -55,7 +62,7 @@ fn cells(metric: &Metric) -> [String; 4] {
     let (scale, unit) = shown(metric);
     let number = |value: f64| match unit {
         "" => time(value * 1e9),
-        "%" if value < 1e-4 => format!("{:.1e}", value / scale),
+        "%" if value > 0.0 && value < 1e-4 => format!("{:.1e}", value / scale),
         _ => digits(value / scale),
     };
     [number(metric.value), number(metric.low), number(metric.high), unit.to_owned()]
@@ -68,14 +75,6 @@ fn shown(metric: &Metric) -> (f64, &'static str) {
         "s" => (1.0, ""),
         "probability" => (0.01, "%"),
         unit => (1.0, unit),
-    }
-}
-
-fn digits(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
     }
 }
 
