@@ -192,7 +192,7 @@ pub fn predict(
     let timed: Vec<Metric> =
         timed.filter_map(|(course, done)| courses::metric(course, done)).collect();
     notes.extend(untold(&cases, &courses, &course_done, draws as usize));
-    let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, case, runs);
+    let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, &drives, case, runs);
     let cases: Vec<Predicted> =
         cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();
     notes.extend(processor_bound(&cases));
@@ -329,10 +329,15 @@ impl Crew {
     }
 }
 
-fn predicted(plan: &Plan, (array, state, workload): &Case<'_>, runs: &[Done]) -> Predicted {
+fn predicted(
+    plan: &Plan,
+    drives: &Drives,
+    (array, state, workload): &Case<'_>,
+    runs: &[Done],
+) -> Predicted {
     let size = runs.iter().find_map(|run| run.size);
     Predicted {
-        subject: subject_record(plan, array, size),
+        subject: subject_record(plan, array, size, &|disk| drives.words(disk)),
         state: (*state).clone(),
         workload: workload_record(workload),
         runs: runs.iter().map(|done| done.run.clone()).collect(),

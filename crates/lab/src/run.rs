@@ -27,6 +27,7 @@ use crate::store::{ExperimentId, Store};
 use crate::subject::guard;
 use crate::subject::recipe::{Places, recipe};
 use crate::subject::steps::{has_left, recover};
+use crate::subject::tree::place;
 use crate::workload::drive::INTERRUPTED;
 use lapstrake_stats::Repeats;
 use live::Live;
@@ -557,7 +558,7 @@ impl<'a> Runner<'a> {
         run: Run,
     ) -> Result<(), LabError> {
         let workload = &self.plan.workloads[case.workload];
-        let subject = subject_record(self.plan, array, size);
+        let subject = subject_record(self.plan, array, size, &place);
         let id = self.store.case(self.experiment, &subject, state, &workload_record(workload))?;
         self.store.add_run(id, &run)?;
         let figure =

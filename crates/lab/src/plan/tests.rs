@@ -132,7 +132,8 @@ fn a_disk_of_a_nested_array_can_be_missing() {
     let plan = good(&states("{ missing = [\"b\", \"c\"] }"));
     let both = State::Degraded(vec!["b".into(), "c".into()]);
     assert_eq!(plan.arrays[2].states, [State::Healthy, both.clone()]);
-    let tree = crate::subject::tree::tree(&plan, &plan.arrays[2], &both);
+    let tree =
+        crate::subject::tree::tree(&plan, &plan.arrays[2], &both, &crate::subject::tree::place);
     assert_eq!(tree.matches(", left out").count(), 2, "{tree}");
     for (wrong, why) in [
         ("{ missing = [\"a\", \"b\"] }", "a raid1 of 2 cannot lose 2"),

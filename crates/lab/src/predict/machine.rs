@@ -5,6 +5,7 @@ use super::{
 };
 use crate::plan::{Array, Controller, Disk, DiskPlace, Leg, Over, Place, Plan};
 use crate::record::{State, SubjectKind};
+use crate::report::units;
 use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Layout, Level, Sector, Sectors};
 use lapstrake_metadata::create::BitmapChoice;
@@ -217,6 +218,17 @@ impl Drives {
             ));
         }
         Ok(Extent { drive, first, blocks })
+    }
+
+    /// A disk as it is predicted.
+    pub(super) fn words(&self, disk: &Disk) -> String {
+        let model = &self.drives[&drive_of(disk)].profile.name;
+        let Ok(Extent { first, blocks, .. }) = self.extent(disk) else { return model.clone() };
+        let from = match first {
+            0 => String::new(),
+            first => format!(" from {} on", units::bytes(first * 512)),
+        };
+        format!("{} of {model}{from}", units::bytes(blocks * 512))
     }
 
     /// Size of a disk.

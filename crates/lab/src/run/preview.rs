@@ -6,7 +6,7 @@ use crate::clients::commands;
 use crate::plan::{Plan, Workload};
 use crate::subject::recipe::{Places, Recipe, recipe};
 use crate::subject::steps::shown;
-use crate::subject::tree::tree;
+use crate::subject::tree::{place, tree};
 use crate::subject::{Target, guard};
 use std::path::Path;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub fn preview(plan: &Plan, options: &Options) -> Preview {
         commands.extend(undo.map(|words| format!("{}   # at the end", shown(words))));
         subjects.push(SubjectPreview {
             name: subject_name(array, state),
-            tree: tree(plan, array, state),
+            tree: tree(plan, array, state, &place),
             commands,
             workloads: plan
                 .loads(array)

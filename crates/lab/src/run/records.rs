@@ -8,7 +8,7 @@ use crate::plan::{Array, Plan, Workload};
 use crate::record::{self, Size, State, Subject};
 use crate::series::settled_value;
 use crate::store::{ExperimentId, Store};
-use crate::subject::tree::tree;
+use crate::subject::tree::{Words, tree};
 use std::collections::BTreeMap;
 
 /// By case: rounds that are done, with their figures; none for those that failed.
@@ -49,13 +49,18 @@ pub(super) fn size(plan: &Plan, array: &Array, live: &Live) -> Option<Size> {
     usable.filter(|_| raw_bytes > 0).map(|usable_bytes| Size { raw_bytes, usable_bytes })
 }
 
-pub(crate) fn subject_record(plan: &Plan, array: &Array, size: Option<Size>) -> Subject {
+pub(crate) fn subject_record(
+    plan: &Plan,
+    array: &Array,
+    size: Option<Size>,
+    words: Words<'_>,
+) -> Subject {
     Subject {
         name: array.name.clone(),
         kind: array.kind,
         params: params::of_array(array),
         size,
-        detail: tree(plan, array, &State::Healthy),
+        detail: tree(plan, array, &State::Healthy, words),
     }
 }
 

@@ -1,30 +1,43 @@
 //! An array as a tree, for people: each unit's type, members, settings and size.
 
 use super::recipe::stripe;
-use crate::plan::{Array, DiskPlace, Leg, Over, Plan, size_text};
+use crate::plan::{Array, Disk, DiskPlace, Leg, Over, Plan, size_text};
 use crate::record::{State, SubjectKind};
 
+/// What is told of a disk.
+pub(crate) type Words<'a> = &'a dyn Fn(&Disk) -> String;
+
 /// The tree, a line for each unit.
-pub(crate) fn tree(plan: &Plan, array: &Array, state: &State) -> String {
+pub(crate) fn tree(plan: &Plan, array: &Array, state: &State, words: Words<'_>) -> String {
     let mut lines = vec![format!("{}: {}", array.name, unit(array, array.shape.over))];
-    below(plan, array, state, "", &mut lines);
+    below(plan, array, state, words, "", &mut lines);
     lines.join("\n")
 }
 
-fn below(plan: &Plan, array: &Array, state: &State, indent: &str, lines: &mut Vec<String>) {
+fn below(
+    plan: &Plan,
+    array: &Array,
+    state: &State,
+    words: Words<'_>,
+    indent: &str,
+    lines: &mut Vec<String>,
+) {
     let last = array.members.len().saturating_sub(1);
     for (index, leg) in array.members.iter().enumerate() {
         let (branch, further) = if index == last { ("└─", "  ") } else { ("├─", "│ ") };
         let told = match leg {
             Leg::Missing => "missing".into(),
-            Leg::Disk(name) => format!("{name}: {}{}", disk(plan, name), status(leg, state)),
+            Leg::Disk(name) => {
+                let told = plan.disk(name).map_or("unknown".into(), words);
+                format!("{name}: {told}{}", status(leg, state))
+            }
             Leg::Array(below) => {
                 format!("{}: {}{}", below.name, unit(below, Over::Fuse), status(leg, state))
             }
         };
         lines.push(format!("{indent}{branch} {told}"));
         if let Leg::Array(array) = leg {
-            below(plan, array, state.below(), &format!("{indent}{further} "), lines);
+            below(plan, array, state.below(), words, &format!("{indent}{further} "), lines);
         }
     }
 }
@@ -38,11 +51,11 @@ fn status(leg: &Leg, state: &State) -> &'static str {
     }
 }
 
-fn disk(plan: &Plan, name: &str) -> String {
-    match plan.disk(name).map(|disk| &disk.place) {
-        Some(DiskPlace::Make { bytes }) => format!("image of {}", size_text(*bytes)),
-        Some(DiskPlace::Given { spec, .. }) => spec.to_string(),
-        None => "unknown".into(),
+/// A disk as it is here.
+pub(crate) fn place(disk: &Disk) -> String {
+    match &disk.place {
+        DiskPlace::Make { bytes } => format!("image of {}", size_text(*bytes)),
+        DiskPlace::Given { spec, .. } => spec.to_string(),
     }
 }
 
