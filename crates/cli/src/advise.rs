@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "PROCESSOR", default_value = DEFAULT_PROCESSOR)]
     processor: String,
     /// From which everything random is drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Write the answer there as well: *.html; it replaces a page of Lapstrake's, nothing else
     #[arg(short, long, value_name = "FILE")]

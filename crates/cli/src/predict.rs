@@ -49,7 +49,7 @@ pub struct Args {
     /// The plan, a TOML file
     plan: PathBuf,
     /// From which all that is chance is drawn: profiles, places, platters, lives; the plan's own if none is given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Runs of each case, for the error bars
     #[arg(
@@ -64,7 +64,9 @@ pub struct Args {
     #[arg(long, value_name = "PROCESSOR", help = processor_help())]
     processor: Option<String>,
     /// Threads that predict; as many as there are processors if none is given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true
+    )]
     threads: Option<u16>,
     /// Write the report there as well: *.html; it replaces a page of Lapstrake's, nothing else
     #[arg(short, long, value_name = "FILE")]

@@ -157,6 +157,13 @@ pub fn seek_file_name(model: &str) -> Option<String> {
     model::seek_file(&fields.block("Mechanical Model").ok()??)
 }
 
+/// How many blocks a model's text says the disk has, which may not be what its layout comes to.
+#[must_use]
+pub fn block_count(model: &str) -> Option<u64> {
+    let model = only(model, File::Model, "dm_disk").ok()?;
+    Fields::new(&model, File::Model).whole("Block count").ok()
+}
+
 fn only(text: &str, file: File, kind: &'static str) -> Result<Block, ImportError> {
     let blocks = block::parse(text).map_err(|error| ImportError::Syntax { file, error })?;
     let block = blocks.into_iter().find(|block| block.kind == kind);

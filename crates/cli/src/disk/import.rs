@@ -67,11 +67,13 @@ pub fn run(args: &Args) -> Outcome {
         ))
     })?;
     let was_there = write(&args.output, &sources, &profile.to_toml()?, args.force)?;
+    let said = diskspecs::block_count(&model).filter(|&said| said != disk.blocks());
     if args.json {
         let report = json!({
             "profile": args.output.to_string_lossy(),
             "name": profile.name,
             "blocks": disk.blocks(),
+            "declared_blocks": said,
             "was_there": was_there,
         });
         outln!("{report:#}");
@@ -79,6 +81,12 @@ pub fn run(args: &Args) -> Outcome {
         let (path, blocks) = (args.output.display(), disk.blocks());
         let note = if was_there { "was already so" } else { "written" };
         outln!("{path}: {note}: {}, {blocks} blocks", profile.name);
+        if let Some(said) = said {
+            outln!(
+                "note: the disk has {said} blocks by its Block count; which tracks of its layout are left out is not in \
+                 the files"
+            );
+        }
     }
     Ok(Exit::Done)
 }

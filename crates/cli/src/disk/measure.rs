@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(short, long, value_name = "PROFILE")]
     output: PathBuf,
     /// What the profile is called [default: the disk's file name]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Replace a file that holds something else
     #[arg(long)]

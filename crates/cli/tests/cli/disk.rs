@@ -47,7 +47,9 @@ fn files_of_disksim_become_a_profile_that_replays_a_trace() {
     let lab = lab();
     let made = lab.run(&format!("{IMPORT} --json")).ok().json();
     assert_eq!((made["name"].as_str(), made["was_there"].as_bool()), (Some("SMALL"), Some(false)));
-    assert!(lab.run(IMPORT).ok().out.contains("already so"));
+    let told = lab.run(IMPORT).ok().out;
+    assert!(told.contains("already so") && told.contains("the disk has 4500 blocks"), "{told}");
+    assert_eq!(made["declared_blocks"], 4500);
     let trace = "R Hit 0 8 12000 20000\nW Hit 3000 8 1500 20000\nR Hit 8 8 900 20000\n";
     lab.file("x.trace", 0);
     lab.write_at("x.trace", 0, trace.as_bytes());

@@ -91,7 +91,9 @@ fn kind(
 }
 
 fn entry(word: &str, find: &dyn Fn(&str) -> Result<Profile, String>) -> Result<Entry, String> {
-    let (kind, price) = match word.rsplit_once('@') {
+    // Names of files may have anything in them.
+    let is_name = find(word).is_ok();
+    let (kind, price) = match word.rsplit_once('@').filter(|_| !is_name) {
         Some((kind, price)) => {
             let price = price.parse().map_err(|_| format!("{word}: {price:?} is no price"))?;
             (kind, price)
@@ -100,7 +102,6 @@ fn entry(word: &str, find: &dyn Fn(&str) -> Result<Profile, String>) -> Result<E
     };
     let entry =
         |profile: &str, count| Entry { profile: profile.to_owned(), count, price, name: None };
-    // Names may end in an x and digits themselves.
     if find(kind).is_ok() {
         return Ok(entry(kind, 1));
     }
