@@ -11,6 +11,7 @@ pub fn table(prediction: &Prediction) -> String {
     table.load_style(presets::NOTHING);
     table.set_header(["array", "load", "predicted", "from", "to", "", "p50", "p99"]);
     let all = metrics(prediction);
+    let is_one_run = prediction.cases.iter().all(|case| case.runs.len() == 1);
     for metric in all.iter().filter(|metric| is_figure(metric)) {
         // Of the same phase: a rebuild beside a load has none.
         let prefix = match metric.metric.as_str() {
@@ -36,7 +37,11 @@ pub fn table(prediction: &Prediction) -> String {
             "throughput" | "rate" | "time" => metric.workload.clone(),
             name => format!("{}: {name}", metric.workload),
         };
-        let [value, low, high, unit] = cells(metric);
+        let [value, mut low, mut high, unit] = cells(metric);
+        // One run has no bar, but what lives add to it.
+        if is_one_run && metric.low >= metric.high {
+            (low, high) = (String::new(), String::new());
+        }
         table.add_row([array, load, value, low, high, unit, latency("p50"), latency("p99")]);
     }
     for column in [2, 3, 4, 6, 7] {
