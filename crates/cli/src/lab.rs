@@ -138,13 +138,11 @@ fn beside(path: &Path) -> PathBuf {
     beside.into()
 }
 
-/// Whether a file is empty or a page that may be replaced. What cannot be read is told when it cannot be written either.
-fn is_page(path: &Path) -> bool {
+/// Whether a file is empty or a page that may be replaced.
+fn is_page(path: &Path) -> std::io::Result<bool> {
     let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
-    read.is_err()
-        || head.is_empty()
-        || lapstrake_lab::report::is_page(&String::from_utf8_lossy(&head))
+    File::open(path)?.take(4096).read_to_end(&mut head)?;
+    Ok(head.is_empty() || lapstrake_lab::report::is_page(&String::from_utf8_lossy(&head)))
 }
 
 /// Refuses a page that has another name than pages have, that cannot be written, or that would replace something else,
@@ -166,8 +164,14 @@ pub(crate) fn page_to_come(to: Option<&Path>) -> Result<(), Failure> {
     if path.is_dir() {
         return refuse("it is a directory");
     }
-    if path.is_file() && !is_page(path) {
-        return refuse("it holds something else than a page of Lapstrake's");
+    if path.is_file() {
+        match is_page(path) {
+            Ok(true) => {}
+            Ok(false) => {
+                return refuse("it holds something else than a page of this version of Lapstrake");
+            }
+            Err(error) => return refuse(&format!("what is there cannot be read: {error}")),
+        }
     }
     let beside = beside(path);
     let options = || File::options().write(true).clone();

@@ -116,8 +116,8 @@ pub fn run(args: &Args) -> Outcome {
     let prediction = predicted(&plan, &options)?;
     let failed = failures(&prediction);
     if failed.len() == prediction.cases.iter().map(|case| case.runs.len()).sum::<usize>() {
-        let why = failed.first().map_or("it has no case", String::as_str);
-        return Err(Failure::new(format!("no run succeeded; nothing was kept: {why}")));
+        let why = failed.join("\n  ");
+        return Err(Failure::new(format!("no run succeeded; nothing was kept:\n  {why}")));
     }
     let experiment = keep(&plan, &prediction, &options, &mut store)?;
     drop(store);

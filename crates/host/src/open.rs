@@ -370,8 +370,18 @@ pub(crate) fn open_all(
 }
 
 fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
-    let one = |device: &Arc<Member>| probe(device).map_err(|source| read_error(device, source));
+    let one =
+        |device: &Arc<Member>| probe_member(device).map_err(|source| read_error(device, source));
     devices.iter().map(one).collect()
+}
+
+/// The same as [`probe`] where nothing is to be replaced: a member's superblock is enough where other places cannot be
+/// read.
+///
+/// # Errors
+/// The device's.
+pub fn probe_member(device: &Member) -> io::Result<Findings> {
+    detect::probe_member(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
 }
 
 /// Everything that can be recognised on a device.

@@ -80,8 +80,9 @@ pub struct Tried {
     pub capacity: u64,
     /// What its disks cost.
     pub cost: f64,
+    /// What each trial found.
     looks: Vec<Look>,
-    /// Bytes a second of each load: the mean of all looks.
+    /// Bytes a second of each load: the geometric mean of all looks.
     pub speeds: Vec<f64>,
     /// The same without one disk, of each load without the one that it misses most; none if it does not outlive that.
     pub degraded: Option<Vec<f64>>,

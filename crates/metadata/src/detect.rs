@@ -121,25 +121,33 @@ impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Reader<R> {
 
 /// Looks at a device of `size` through `read`, which fills its buffer from a byte offset.
 ///
-/// The first error of `read` is returned, but where a sound md superblock is found: a bad sector among a member's data is
-/// no reason to do without it. The search for what is not md's own then ends there.
+/// An error of `read` ends the search and is returned.
 pub fn probe<E>(
     size: Sectors,
     read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
 ) -> Result<Findings, E> {
+    search(size, read, false)
+}
+
+/// The same for an array's members, which nothing is to replace: what else could be there is passed over from the first
+/// place on that cannot be read. A bad sector among a member's data is no reason to do without it.
+pub fn probe_member<E>(
+    size: Sectors,
+    read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Findings, E> {
+    search(size, read, true)
+}
+
+fn search<E>(
+    size: Sectors,
+    read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    may_be_member: bool,
+) -> Result<Findings, E> {
     let mut device = Reader { bytes: size.0.saturating_mul(512), read };
     let mut found = Vec::new();
-    let mut failed = None;
     for version in Version::ALL {
         let Ok(Sector(sector)) = version.superblock(size) else { continue };
-        let block = match device.get(sector.saturating_mul(512), 4096) {
-            Ok(block) => block,
-            Err(error) => {
-                failed.get_or_insert(error);
-                continue;
-            }
-        };
-        let superblock = read_at(version, size, &block);
+        let superblock = read_at(version, size, &device.get(sector.saturating_mul(512), 4096)?);
         let is_elsewhere = found.iter().any(|finding| {
             matches!(finding, Finding::Md { sector: Sector(at), superblock: Ok(_), .. } if *at == sector)
         });
@@ -155,12 +163,8 @@ pub fn probe<E>(
     }
     let is_member =
         found.iter().any(|finding| matches!(finding, Finding::Md { superblock: Ok(_), .. }));
-    let searched = match failed {
-        Some(error) => Err(error),
-        None => find_others(&mut device, &mut found),
-    };
-    match searched {
-        Err(error) if !is_member => Err(error),
+    match find_others(&mut device, &mut found) {
+        Err(error) if !(may_be_member && is_member) => Err(error),
         _ => Ok(Findings(found)),
     }
 }

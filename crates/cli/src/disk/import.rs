@@ -83,8 +83,8 @@ pub fn run(args: &Args) -> Outcome {
         outln!("{path}: {note}: {}, {blocks} blocks", profile.name);
         if let Some(said) = said {
             outln!(
-                "note: the disk has {said} blocks by its Block count; which tracks of its layout are left out is not in \
-                 the files"
+                "note: {}: its Block count is {said}; the profile has what its layout comes to",
+                args.model.display()
             );
         }
     }

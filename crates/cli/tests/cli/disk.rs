@@ -48,7 +48,7 @@ fn files_of_disksim_become_a_profile_that_replays_a_trace() {
     let made = lab.run(&format!("{IMPORT} --json")).ok().json();
     assert_eq!((made["name"].as_str(), made["was_there"].as_bool()), (Some("SMALL"), Some(false)));
     let told = lab.run(IMPORT).ok().out;
-    assert!(told.contains("already so") && told.contains("the disk has 4500 blocks"), "{told}");
+    assert!(told.contains("already so") && told.contains("its Block count is 4500"), "{told}");
     assert_eq!(made["declared_blocks"], 4500);
     let trace = "R Hit 0 8 12000 20000\nW Hit 3000 8 1500 20000\nR Hit 8 8 900 20000\n";
     lab.file("x.trace", 0);

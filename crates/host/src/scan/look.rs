@@ -1,6 +1,6 @@
 //! A look at one member: what it holds, beside its superblock too.
 
-use crate::open::{BITMAP_BYTES_MAX, probe};
+use crate::open::{BITMAP_BYTES_MAX, probe_member};
 use lapstrake_device::{Member, MemberSpec, OpenError, overlaps};
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::bitmap::{self, BitmapError, Bits};
@@ -91,7 +91,7 @@ impl Look {
         let writers = member.writers();
         let failed =
             |source| LookError::Read { spec: spec.clone(), what: "its superblocks", source };
-        let findings = probe(&member).map_err(failed)?;
+        let findings = probe_member(&member).map_err(failed)?;
         Ok(Self { member, writers, findings })
     }
 

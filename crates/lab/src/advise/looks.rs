@@ -1,15 +1,16 @@
 //! What a trial finds is chance by some per cent, so those that could be picked are looked at several times: with other
 //! places, where a load has no order, and other angles of the platters.
 
-use super::choose::misses;
+use super::choose::{choose, misses};
 use super::{Candidate, Question, SPAN, Tried, on_all_cores, trial};
 use lapstrake_sim::array::ArrayError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How often in all.
 const LOOKS: u64 = 5;
-/// Whose score is so near to that of the fastest that meets the wishes could be picked; that many at most.
+/// Whose score is so near to that of the fastest that meets the wishes could be picked.
 const NEAR: f64 = 0.15;
+/// That many of these, the fastest by one look; and the pick and the runners-up, whoever that makes them.
 const CONTENDERS: usize = 6;
 
 /// What one trial found, in bytes a second of each load.
@@ -28,8 +29,8 @@ impl Look {
         question: &Question,
         number: u64,
     ) -> Result<Self, ArrayError> {
-        let question = Question { seed: question.seed ^ number << 48, ..question.clone() };
-        let (speeds, degraded) = trial::speeds(candidate, &question, SPAN)?;
+        let seed = question.seed ^ number << 48;
+        let (speeds, degraded) = trial::speeds(candidate, question, seed, SPAN)?;
         Ok(Self { speeds, degraded })
     }
 }
@@ -47,16 +48,20 @@ impl Tried {
         self.misses = misses(self, &question.wishes);
     }
 
-    /// The least and the most that the looks found of a load.
+    /// The least and the most that the looks found of a load; none of one look.
     #[must_use]
-    pub fn range(&self, load: usize) -> (f64, f64) {
+    pub fn range(&self, load: usize) -> Option<(f64, f64)> {
         let seen = || self.looks.iter().map(|look| look.speeds[load]);
-        (seen().fold(f64::INFINITY, f64::min), seen().fold(0.0, f64::max))
+        let range = || (seen().fold(f64::INFINITY, f64::min), seen().fold(0.0, f64::max));
+        (self.looks.len() > 1).then(range)
     }
 }
 
 /// Geometric means, load by load, as scores are means of logarithms.
 fn means(looks: &[&[f64]]) -> Vec<f64> {
+    if let [only] = looks {
+        return only.to_vec();
+    }
     let mean = |load: usize| {
         let sum: f64 = looks.iter().map(|speeds| speeds[load].max(1e-300).ln()).sum();
         (sum / looks.len() as f64).exp()
@@ -73,22 +78,37 @@ pub(super) fn look_again(
     let mut near: Vec<usize> =
         (0..tried.len()).filter(|&place| tried[place].misses.is_empty()).collect();
     near.sort_by(|&a, &b| tried[b].score.total_cmp(&tried[a].score));
-    let Some(fastest) = near.first().map(|&place| tried[place].score) else { return };
-    near.retain(|&place| tried[place].score >= fastest - NEAR);
+    if let Some(fastest) = near.first().map(|&place| tried[place].score) {
+        near.retain(|&place| tried[place].score >= fastest - NEAR);
+    }
     near.truncate(CONTENDERS);
+    // Means may make others the pick; each is looked at again once, so this ends.
+    while !near.is_empty() {
+        look_at(question, tried, &near, progress);
+        let choice = choose(tried, question);
+        near = choice.pick.into_iter().chain(choice.runners_up).collect();
+        near.retain(|&place| tried[place].looks.len() == 1);
+    }
+}
+
+fn look_at(
+    question: &Question,
+    tried: &mut [Tried],
+    places: &[usize],
+    progress: &(dyn Fn(usize, usize) + Sync),
+) {
     let to_do: Vec<(usize, u64)> =
-        near.iter().flat_map(|&place| (1..LOOKS).map(move |number| (place, number))).collect();
+        places.iter().flat_map(|&place| (1..LOOKS).map(move |number| (place, number))).collect();
     let done = AtomicUsize::new(0);
     let looks = on_all_cores(&to_do, |&(place, number)| {
-        let look = Look::at(&tried[place].candidate, question, number);
+        let look = Look::at(&tried[place].candidate, question, number).expect("built before");
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, to_do.len());
         look
     });
     for ((place, _), look) in to_do.iter().zip(looks) {
-        // What could be built once can be again.
-        tried[*place].looks.extend(look.ok());
+        tried[*place].looks.push(look);
     }
-    for place in near {
+    for &place in places {
         tried[place].sum_up(question);
     }
 }

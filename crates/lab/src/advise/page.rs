@@ -42,8 +42,8 @@ fn table(question: &Question, advice: &Advice) -> Markup {
                 th { @if Some(place) == advice.choice.pick { strong { (name(question, advice, place)) } } @else { (name(question, advice, place)) } }
                 td.number { (bytes(one.capacity)) }
                 @for (index, load) in question.loads.iter().enumerate() {
-                    @let (low, high) = one.range(index);
-                    td.number title={ (rate(load, low)) " to " (rate(load, high)) } { (rate(load, one.speeds[index])) }
+                    @let range = one.range(index).map(|(low, high)| format!("{} to {}", rate(load, low), rate(load, high)));
+                    td.number title=[range] { (rate(load, one.speeds[index])) }
                     td.number { @if let Some(speeds) = &one.degraded { (rate(load, speeds[index])) } @else { "lost" } }
                 }
                 td.number { @if let Some(hours) = one.longest_rebuild() { (digits(hours)) } }

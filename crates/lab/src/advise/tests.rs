@@ -110,7 +110,7 @@ fn a_question_is_answered_the_same_way_twice_and_keeps_to_the_wishes() {
     let change = advice.choice.changes.iter().find(|change| change.wish == "if data may be lost");
     let stripe = &advice.tried[change.unwrap().pick];
     assert!(stripe.candidate.tolerance() == 0 && stripe.score > pick.score, "{stripe:?}");
-    let (low, high) = pick.range(0);
+    let (low, high) = pick.range(0).unwrap();
     assert!(low < pick.speeds[0] && pick.speeds[0] < high, "seen several times: {pick:?}");
     let told = text(&question, &advice);
     assert!(told.starts_with("Build: ") && told.contains("lapstrake create md0"), "{told}");

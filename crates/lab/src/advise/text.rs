@@ -129,11 +129,9 @@ pub(super) fn name(question: &Question, advice: &Advice, place: usize) -> String
 
 fn figures(question: &Question, one: &Tried) -> String {
     let speeds = question.loads.iter().enumerate().map(|(place, load)| {
-        let (low, high) = one.range(place);
-        let range = match low < high {
-            true => format!(" ({} to {})", rate(load, low), rate(load, high)),
-            false => String::new(),
-        };
+        let range = one.range(place).map_or_else(String::new, |(low, high)| {
+            format!(" ({} to {})", rate(load, low), rate(load, high))
+        });
         format!("{} {}{range}", load.name, rate(load, one.speeds[place]))
     });
     let mut parts = vec![bytes(one.capacity)];

@@ -37,10 +37,12 @@ enum State {
 pub(super) fn speeds(
     candidate: &Candidate,
     question: &Question,
+    seed: u64,
     span: Span,
 ) -> Result<(Vec<f64>, Option<Vec<f64>>), ArrayError> {
     let all = |state| -> Result<Vec<f64>, ArrayError> {
-        question.loads.iter().map(|load| speed(candidate, question, load, state, span)).collect()
+        let speed = |load| speed(candidate, question, load, state, seed, span);
+        question.loads.iter().map(speed).collect()
     };
     let mut degraded: Option<Vec<f64>> = None;
     // Which disk goes is not known: what is told must hold for each.
@@ -60,12 +62,13 @@ fn speed(
     question: &Question,
     load: &Load,
     state: State,
+    seed: u64,
     span: Span,
 ) -> Result<f64, ArrayError> {
     // Whether it can be built is seen once; then it can be again.
-    volume(candidate, question, state)?;
-    let make = || volume(candidate, question, state).expect("built before");
-    Ok(rate(make, &load.io, span, question.seed))
+    volume(candidate, question, state, seed)?;
+    let make = || volume(candidate, question, state, seed).expect("built before");
+    Ok(rate(make, &load.io, span, seed))
 }
 
 /// The volume that a candidate is.
@@ -73,8 +76,9 @@ fn volume(
     candidate: &Candidate,
     question: &Question,
     state: State,
+    seed: u64,
 ) -> Result<Box<dyn Volume>, ArrayError> {
-    let bench = Bench::new(&question.disks, question.seed);
+    let bench = Bench::new(&question.disks, seed);
     let mut volumes = Vec::new();
     for array in &candidate.arrays {
         volumes.push(match array.level {

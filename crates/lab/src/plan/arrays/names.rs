@@ -10,9 +10,11 @@ use std::collections::BTreeSet;
 pub(super) fn names(raw: &RawArray, choices: &[Choice]) -> Vec<String> {
     let given = raw.name.as_ref().map(|name| name.get_ref().clone());
     let lists: BTreeSet<Vec<&str>> = choices.iter().map(member_names).collect();
-    let lengths: BTreeSet<usize> = lists.iter().map(Vec::len).collect();
     // Short enough to be read in a table, if that tells them apart.
-    let is_long = |names: &[&str]| names.len() > 3 && lists.len() == lengths.len();
+    let is_long = |names: &[&str]| {
+        let alike = lists.iter().filter(|list| list.len() == names.len());
+        names.len() > 3 && alike.count() == 1
+    };
     let parts: Vec<Vec<(bool, String)>> = choices.iter().map(|c| parts(c, is_long)).collect();
     let columns = parts.first().map_or(0, Vec::len);
     // A setting that some have no use for does not set them apart; the system always does.
