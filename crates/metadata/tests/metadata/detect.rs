@@ -172,11 +172,10 @@ fn a_member_is_known_in_spite_of_bad_sectors_that_no_superblock_has() {
             let best = found.unwrap().best().map(Superblock::encode);
             assert_eq!(best, Some(superblock.encode()), "{version:?}, bad at {bad}");
         }
-        let blank =
-            |offset: u64, buffer: &mut [u8]| match offset + buffer.len() as u64 == SIZE.bytes() {
-                true => Err(offset),
-                false => Ok(buffer.fill(0)),
-            };
+        let blank = |offset: u64, buffer: &mut [u8]| {
+            buffer.fill(0);
+            if offset + buffer.len() as u64 == SIZE.bytes() { Err(offset) } else { Ok(()) }
+        };
         assert!(probe_member(SIZE, blank).is_err(), "nothing that may be a member");
     }
 }
