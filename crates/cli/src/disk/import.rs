@@ -67,13 +67,13 @@ pub fn run(args: &Args) -> Outcome {
         ))
     })?;
     let was_there = write(&args.output, &sources, &profile.to_toml()?, args.force)?;
-    let said = diskspecs::block_count(&model).filter(|&said| said != disk.blocks());
+    let declared = diskspecs::block_count(&model);
     if args.json {
         let report = json!({
             "profile": args.output.to_string_lossy(),
             "name": profile.name,
             "blocks": disk.blocks(),
-            "declared_blocks": said,
+            "declared_blocks": declared,
             "was_there": was_there,
         });
         outln!("{report:#}");
@@ -81,9 +81,9 @@ pub fn run(args: &Args) -> Outcome {
         let (path, blocks) = (args.output.display(), disk.blocks());
         let note = if was_there { "was already so" } else { "written" };
         outln!("{path}: {note}: {}, {blocks} blocks", profile.name);
-        if let Some(said) = said {
+        if let Some(declared) = declared.filter(|&declared| declared != blocks) {
             outln!(
-                "note: {}: its Block count is {said}; the profile has what its layout comes to",
+                "note: {}: its Block count is {declared}; the profile has what its layout comes to",
                 args.model.display()
             );
         }

@@ -91,23 +91,30 @@ fn kind(
 }
 
 fn entry(word: &str, find: &dyn Fn(&str) -> Result<Profile, String>) -> Result<Entry, String> {
+    let entry = |profile: &str, count, price| Entry {
+        profile: profile.to_owned(),
+        count,
+        price,
+        name: None,
+    };
     // Names of files may have anything in them.
-    let is_name = find(word).is_ok();
-    let (kind, price) = match word.rsplit_once('@').filter(|_| !is_name) {
+    if find(word).is_ok() {
+        return Ok(entry(word, 1, 0.0));
+    }
+    let (kind, price) = match word.rsplit_once('@') {
         Some((kind, price)) => {
             let price = price.parse().map_err(|_| format!("{word}: {price:?} is no price"))?;
             (kind, price)
         }
         None => (word, 0.0),
     };
-    let entry =
-        |profile: &str, count| Entry { profile: profile.to_owned(), count, price, name: None };
+    // Names may end in an x and digits themselves.
     if find(kind).is_ok() {
-        return Ok(entry(kind, 1));
+        return Ok(entry(kind, 1, price));
     }
     match kind.rsplit_once('x').map(|(profile, count)| (profile, count.parse())) {
-        Some((profile, Ok(count))) => Ok(entry(profile, count)),
-        _ => Ok(entry(kind, 1)),
+        Some((profile, Ok(count))) => Ok(entry(profile, count, price)),
+        _ => Ok(entry(kind, 1, price)),
     }
 }
 

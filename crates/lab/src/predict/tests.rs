@@ -140,6 +140,27 @@ fn a_rebuild_is_seen_beside_a_load() {
 }
 
 #[test]
+fn a_table_has_latencies_beside_their_phase_and_no_bars_of_one_run() {
+    let array = "[[array]]\nlevel = 1\nmembers = 2\nstates = [\"rebuilding\"]\n";
+    let plan = plan(&format!("{array}{LOADS}"));
+    let row = |draws, load: &str| {
+        let told = table(&predicted(&plan, &options(draws, 2)));
+        let row = told.lines().find(|line| line.contains(load)).map(str::to_owned);
+        row.unwrap_or_else(|| panic!("{load} is not in {told}"))
+    };
+    let times = |row: &str| row.matches(" ms").count() + row.matches(" us").count();
+    let load = row(1, "  random write ");
+    assert_eq!(times(&load), 2, "{load}");
+    let rebuild = row(1, "random write: rebuild");
+    assert_eq!(times(&rebuild), 0, "{rebuild}");
+    let numbers =
+        |row: &str| row.split_whitespace().filter(|word| word.parse::<f64>().is_ok()).count();
+    assert_eq!(numbers(&row(2, "  random write ")), numbers(&load) + 2, "from and to");
+    let detail = predicted(&plan, &options(1, 1)).cases[0].subject.detail.clone();
+    assert!(detail.contains("a: 64 MiB of hitachi-80"), "{detail}");
+}
+
+#[test]
 fn a_cable_costs_what_two_disks_on_it_take_from_each_other() {
     let disks = |holds| {
         let text = format!(
