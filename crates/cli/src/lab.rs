@@ -138,10 +138,13 @@ fn beside(path: &Path) -> PathBuf {
     beside.into()
 }
 
+/// Bytes in which a page's title is.
+const PAGE_HEAD: u64 = 64 << 10;
+
 /// Whether a file is empty or a page that may be replaced.
 fn is_page(path: &Path) -> std::io::Result<bool> {
     let mut head = Vec::new();
-    File::open(path)?.take(4096).read_to_end(&mut head)?;
+    File::open(path)?.take(PAGE_HEAD).read_to_end(&mut head)?;
     Ok(head.is_empty() || lapstrake_lab::report::is_page(&String::from_utf8_lossy(&head)))
 }
 
@@ -168,7 +171,7 @@ pub(crate) fn page_to_come(to: Option<&Path>) -> Result<(), Failure> {
         match is_page(path) {
             Ok(true) => {}
             Ok(false) => {
-                return refuse("it holds something else than a page of this version of Lapstrake");
+                return refuse("it holds something else than a page of Lapstrake's");
             }
             Err(error) => return refuse(&format!("what is there cannot be read: {error}")),
         }

@@ -53,13 +53,10 @@ pub fn html(report: &Report, stored: &[Stored]) -> String {
     page.into_string()
 }
 
-/// Who made a page.
-const GENERATOR: &str = "Lapstrake";
-
-/// Whether a file that begins so is a page made here.
+/// Whether a file that begins so is a page made here: all titles say so.
 #[must_use]
 pub fn is_page(head: &str) -> bool {
-    head.contains(&format!("<meta name=\"generator\" content=\"{GENERATOR}\">"))
+    head.split_once("</title>").is_some_and(|(title, _)| title.contains(" - Lapstrake"))
 }
 
 /// What every page begins with.
@@ -67,7 +64,6 @@ pub(crate) fn head(title: &str) -> Markup {
     html! {
         head {
             meta charset="utf-8";
-            meta name="generator" content=(GENERATOR);
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { (title) }
