@@ -18,7 +18,7 @@ use crate::advise::Care;
 use crate::record::{State, SubjectKind};
 use crate::{TEXT_MAX, read_text};
 use lapstrake_device::{Member, MemberSpec};
-use lapstrake_geometry::Level;
+use lapstrake_geometry::{Level, Version};
 use lapstrake_model::ProcessorProfile;
 use lapstrake_model::profile::Profile;
 use serde::Deserialize;
@@ -246,6 +246,8 @@ pub struct Shape {
     pub layout: Option<String>,
     /// Bytes.
     pub chunk: Option<u64>,
+    /// Of superblocks.
+    pub metadata: Option<Version>,
     /// `internal` or `none`.
     pub bitmap: Option<String>,
     /// Bytes that a bit stands for.

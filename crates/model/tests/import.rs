@@ -77,6 +77,47 @@ fn the_firmware_is_as_described() {
 }
 
 #[test]
+fn data_wait_for_their_watermark_of_a_request_or_of_a_segment() {
+    let with = |lines: &str| {
+        let specs =
+            SPECS.replace("Fast write level = 2,", &format!("Fast write level = 2, {lines}"));
+        hard(&diskspecs::import(MODEL, Some(SEEK), &specs).unwrap()).read_watermark
+    };
+    assert_eq!(with(""), 0.0);
+    assert_eq!(with("High (read) water mark = 0.75, Set watermark by reqsize = 1,"), 0.75);
+    assert_eq!(with("High (read) water mark = 0.75,"), 1.0);
+}
+
+#[test]
+fn a_change_of_head_and_settling_to_write_fit_into_the_skew() {
+    // The skew is 1.9 ms, the shortest seek takes one.
+    let head_switch = |settle: &str| {
+        let model = MODEL.replace("Add. write settling delay = 0.3", settle);
+        assert_ne!(model, MODEL);
+        hard(&diskspecs::import(&model, Some(SEEK), SPECS).unwrap()).mechanism.head_switch
+    };
+    assert_eq!(head_switch("Add. write settling delay = 0.0"), Nanos(1_000_000));
+    assert_eq!(head_switch("Add. write settling delay = 1.0"), Nanos(900_000));
+}
+
+#[test]
+fn a_hit_after_a_pause_costs_what_is_said_of_one_after_reads_if_the_bus_is_left_open() {
+    let specs =
+        SPECS.replace("Bulk sector transfer time = 0.104", "Bulk sector transfer time = 0.0");
+    let hits = "[Read hit over. after read, Read hit over. after write] = 0.05";
+    let specs =
+        specs.replace(hits, "Read hit over. after read = 0.05, Read hit over. after write = 0.4");
+    let costs = hard(&diskspecs::import(MODEL, Some(SEEK), &specs).unwrap()).overheads;
+    assert_eq!(costs.read_hit.after_write, Nanos(100_000));
+    let costs = diskspecs::import(
+        MODEL,
+        Some(SEEK),
+        &specs.replace("transfer time = 0.0", "transfer time = 0.1"),
+    );
+    assert_eq!(hard(&costs.unwrap()).overheads.read_hit.after_write, Nanos(800_000));
+}
+
+#[test]
 fn a_profile_survives_being_written() {
     let profile = small();
     let again = Profile::from_toml(&profile.to_toml().unwrap()).unwrap();

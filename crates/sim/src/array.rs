@@ -266,7 +266,7 @@ impl ArrayVolume {
             }
             match incoming {
                 Incoming::Request(request, asked) => {
-                    if self.calls && request.op == Op::Read {
+                    if self.calls && request.op == Op::Read && !matches!(asked, Asked::Heads(_)) {
                         self.called += self.call(&request, asked);
                     }
                     clock += match asked {
@@ -283,6 +283,7 @@ impl ArrayVolume {
                         && let Some(heads) = &mut self.heads
                     {
                         heads.reads_ended(at);
+                        self.let_in(at);
                     }
                 }
                 Incoming::Command(Command::DeskFlush(member)) => {

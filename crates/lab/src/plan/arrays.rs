@@ -9,7 +9,7 @@ mod possible;
 
 use super::raw::{RawArray, RawState};
 use super::resolve::{NAME_MAX, Problems, is_name};
-use super::values::{Bytes, LevelName, Many, Members};
+use super::values::{Bytes, LevelName, Many, Members, Metadata};
 use super::{Array, Disk, DiskPlace, Leg, Over, Shape};
 use crate::record::{State, SubjectKind};
 use lapstrake_engine::STRIPE_CACHE_SIZES;
@@ -370,6 +370,9 @@ fn unfold(raw: &RawArray, members: &[Vec<Leg>]) -> Vec<Choice> {
         times(choices, &optional(raw.chunk.as_ref().map(Spanned::get_ref)), |shape, chunk| {
             shape.chunk = chunk.map(|Bytes(bytes)| bytes);
         });
+    choices = times(choices, &optional(raw.metadata.as_ref()), |shape, version| {
+        shape.metadata = version.map(|Metadata(version)| version);
+    });
     choices =
         times(choices, &optional(raw.bitmap.as_ref().map(Spanned::get_ref)), |shape, word| {
             shape.bitmap.clone_from(word);
@@ -442,6 +445,7 @@ fn drop_useless(choice: &mut Choice) {
     if !shape.level.filter(|_| is_md || is_controllers).is_some_and(Level::is_striped) {
         shape.chunk = None;
     }
+    shape.metadata = shape.metadata.filter(|_| is_md);
     let level = shape.level.filter(|_| is_md);
     if !level.is_some_and(Level::is_parity) {
         shape.stripe_cache = None;

@@ -1,6 +1,6 @@
 //! A plan as it stands in its file: every key that there is, each value with its place.
 
-use super::values::{Bytes, LevelName, Many, Members, Place, Share, Time};
+use super::values::{Bytes, LevelName, Many, Members, Metadata, Place, Share, Time};
 use super::{BonnieVersion, Filesystem, Order, Over, Prepare};
 use crate::record::SubjectKind;
 use serde::Deserialize;
@@ -108,6 +108,7 @@ pub(super) struct RawArray {
     pub members: Option<Spanned<Members>>,
     pub layout: Option<Spanned<Many<String>>>,
     pub chunk: Option<Spanned<Many<Bytes>>>,
+    pub metadata: Option<Many<Metadata>>,
     pub bitmap: Option<Spanned<Many<String>>>,
     pub bitmap_chunk: Option<Many<Bytes>>,
     pub stripe_cache: Option<Spanned<Many<u32>>>,

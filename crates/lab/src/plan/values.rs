@@ -3,7 +3,7 @@
 //! Each refuses what it cannot be while the file is read, so that the error has the value's own place.
 
 use lapstrake_device::parse_size;
-use lapstrake_geometry::Level;
+use lapstrake_geometry::{Level, Version};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -37,6 +37,10 @@ pub enum Place {
 /// A level by number or name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LevelName(pub Level);
+
+/// A version of md's superblocks: "1.2", as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Metadata(pub Version);
 
 /// One value, or a list of them: a dimension of a matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,6 +165,15 @@ impl Scalar for LevelName {
     }
 }
 
+impl Scalar for Metadata {
+    const EXPECTED: &'static str =
+        "a version of superblocks: \"0.90\", \"1.0\", \"1.1\" or \"1.2\", as text";
+
+    fn of_text(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| format!("{text:?} is not {}", Self::EXPECTED))
+    }
+}
+
 struct ScalarVisitor<T>(PhantomData<T>);
 
 impl<T: Scalar> Visitor<'_> for ScalarVisitor<T> {
@@ -192,7 +205,7 @@ macro_rules! scalar {
         }
     )*};
 }
-scalar!(Bytes, Time, Share, Place, LevelName);
+scalar!(Bytes, Time, Share, Place, LevelName, Metadata);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -322,6 +335,7 @@ mod tests {
         assert_eq!(read::<Place>("\"50%\""), Ok(Place::Share(0.5)));
         assert_eq!(read::<LevelName>("10"), Ok(LevelName(Level::Raid10)));
         assert_eq!(read::<LevelName>("\"raid5\""), Ok(LevelName(Level::Raid5)));
+        assert_eq!(read::<Metadata>("\"0.90\""), Ok(Metadata(Version::V090)));
     }
 
     #[test]
@@ -332,6 +346,7 @@ mod tests {
         assert!(read::<Time>("\"3 parsecs\"").is_err() && read::<Time>("\"s\"").is_err());
         assert!(read::<Share>("\"101%\"").is_err() && read::<Share>("1.5").is_err());
         assert!(read::<LevelName>("3").is_err() && read::<LevelName>("\"raid7\"").is_err());
+        assert!(read::<Metadata>("\"0.91\"").is_err() && read::<Metadata>("1.2").is_err());
         assert!(read::<Many<Bytes>>("[]").unwrap_err().contains("empty list"));
     }
 

@@ -463,6 +463,7 @@ impl<'a> Builder<'a> {
         config.resync_from = start.resync_from;
         config.layout = layout(level, shape.layout.as_deref())?;
         config.chunk = shape.chunk.map(|bytes| Sectors(bytes / 512));
+        config.version = shape.metadata.unwrap_or(config.version);
         config.bitmap = match shape.bitmap.as_deref() {
             // Of a resync of the whole, which bits that are all clear would make end at once.
             _ if start.resync_from.is_some() => BitmapChoice::None,

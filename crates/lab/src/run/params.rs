@@ -17,6 +17,7 @@ pub(super) fn of_array(array: &Array) -> Params {
         ("layout", shape.layout.as_ref().map(|name| json!(name))),
         ("chunk", chunk.map(|bytes| json!(bytes))),
         ("members", (!array.members.is_empty()).then(|| json!(array.members.len()))),
+        ("metadata", shape.metadata.map(|version| json!(version.as_str()))),
         ("bitmap", shape.bitmap.as_ref().map(|word| json!(word))),
         ("bitmap_chunk", shape.bitmap_chunk.map(|bytes| json!(bytes))),
         ("stripe_cache", shape.stripe_cache.map(|pages| json!(pages))),

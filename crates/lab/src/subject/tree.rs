@@ -82,6 +82,7 @@ fn unit(array: &Array, over: Over) -> String {
     if let Some((chunk, data)) = stripe(array) {
         words.push(format!("chunk {}, stripe {}", size_text(chunk), size_text(chunk * data)));
     }
+    words.extend(shape.metadata.map(|version| format!("metadata {version}")));
     words.extend(shape.bitmap.as_ref().map(|word| format!("bitmap {word}")));
     words.extend(shape.bitmap_chunk.map(|bytes| format!("bitmap chunk {}", size_text(bytes))));
     words.extend(shape.stripe_cache.map(|pages| format!("stripe cache {pages}")));

@@ -42,10 +42,18 @@ const SCSI_TOLERANCE: f64 = 0.05;
 /// with asynchronous handshakes, as hosts had that negotiated no rate.
 const ASYNCHRONOUS_MB_S: f64 = 3.3;
 
+/// A block's time on the bus, in ms.
+const BLOCK_TIME: &str = "Bulk sector transfer time";
+
+/// Whether the bus is another file's business.
+fn leaves_bus_open(specs: &Fields<'_>) -> Result<bool, ImportError> {
+    Ok(specs.number(BLOCK_TIME)? <= 0.0)
+}
+
 /// The link's rate. A bus is clocked: a block time near that of a nominal rate is that rate.
 fn interface(specs: &Fields<'_>) -> Result<Figure<f64>, ImportError> {
-    let ms = specs.number("Bulk sector transfer time")?;
-    if ms <= 0.0 {
+    let ms = specs.number(BLOCK_TIME)?;
+    if leaves_bus_open(specs)? {
         let source = "asynchronous SCSI: the disk specs leave the bus open".to_owned();
         let (value, unit, confidence) = (ASYNCHRONOUS_MB_S, "MB/s".to_owned(), Confidence::Guess);
         return Ok(Figure { value, unit, source, confidence, interval: None });
@@ -102,6 +110,11 @@ fn caching(specs: &Fields<'_>) -> Result<CachingTable, ImportError> {
     };
     // -1, 0 or 1 in DiskSim; only 1 lets read-ahead push out what was asked for.
     let over_requested = specs.number_or("Read-ahead over requested", 1.0)? == 1.0;
+    let mut read_watermark = specs.number_or("High (read) water mark", 0.0)?;
+    // Of a whole segment: more than a read has.
+    if read_watermark > 0.0 && !specs.flag_or("Set watermark by reqsize", false)? {
+        read_watermark = 1.0;
+    }
     Ok(CachingTable {
         reads,
         hits_on_writes: specs.flag_or("Allow read hits on write data", false)?,
@@ -113,6 +126,7 @@ fn caching(specs: &Fields<'_>) -> Result<CachingTable, ImportError> {
         read_ahead_on_hit: over_requested || specs.flag_or("Read-ahead on idle hit", false)?,
         stops_in_sector: specs.flag_or("Stop prefetch in sector", false)?,
         read_arrival,
+        read_watermark,
         write_arrival: arrival(specs.flag_or("Immediate buffer write", false)?),
         write_cache,
         combines: specs.flag_or("Combine seq writes", false)?,
@@ -133,8 +147,13 @@ fn overheads(specs: &Fields<'_>) -> Result<OverheadTable, ImportError> {
             after_write: or(after_write, after_read),
         })
     };
+    let mut read_hit = pair("Read hit over. after read", "Read hit over. after write")?;
+    if leaves_bus_open(specs)? {
+        // Older than DIXtrac, and not measured back to back: hits after a pause cost what is said of them after reads.
+        read_hit.after_write = read_hit.after_read;
+    }
     Ok(OverheadTable {
-        read_hit: pair("Read hit over. after read", "Read hit over. after write")?,
+        read_hit,
         read_miss: pair("Read miss over. after read", "Read miss over. after write")?,
         write_hit: pair("Write hit over. after read", "Write hit over. after write")?,
         write_miss: pair("Write miss over. after read", "Write miss over. after write")?,

@@ -236,8 +236,9 @@ impl HardDisk {
         if waiting.from > range.start {
             return link_end(legs, range, waiting.data, link);
         }
-        let first = legs.iter().find(|leg| (leg.lba..leg.lba_end()).contains(&range.start));
-        let ready = first.map_or(Nanos::ZERO, |leg| leg.after(range.start - leg.lba + 1));
+        let blocks = self.model.cache.segment_blocks.min(range.end - range.start);
+        let mark = ((blocks as f64 * self.model.read_watermark) as u64).max(1);
+        let ready = end_of_blocks(legs, range.start + mark).unwrap_or(Nanos::ZERO);
         link_end(legs, range, ready + costs.reselect + costs.data_preparation, link)
     }
 
@@ -369,7 +370,7 @@ impl HardDisk {
             ReadAhead::Cylinder => layout.cylinder_end(range.end - 1),
             ReadAhead::Segment => u64::MAX,
             // A stream shows when a read goes on where an earlier one in the same segment ended.
-            ReadAhead::NextTrack if base == range.start => range.end,
+            ReadAhead::NextTrack if base == range.start && model.looks_for_streams() => range.end,
             ReadAhead::NextTrack => {
                 layout.track_blocks(range.end).end + layout.sectors_per_track(range.end)
             }

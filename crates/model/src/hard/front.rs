@@ -1,6 +1,6 @@
 //! The front end: commands, one at a time.
 
-use super::{HardDisk, ReadAhead, Transfer, Waiting, WriteCache};
+use super::{HardDisk, Transfer, Waiting, WriteCache};
 use crate::Nanos;
 use crate::cache::Hit;
 use crate::channel::Channel;
@@ -85,7 +85,7 @@ impl HardDisk {
 
     /// The segment of a stream that a read goes on with, if the disk looks for streams.
     fn stream_to(&self, lba: u64) -> Option<usize> {
-        let looks = self.model.caches_reads && self.model.read_ahead == ReadAhead::NextTrack;
+        let looks = self.model.caches_reads && self.model.looks_for_streams();
         if looks { self.cache.read_up_to(lba) } else { None }
     }
 

@@ -119,6 +119,8 @@ pub struct HardDiskModel {
     pub stops_in_sector: bool,
     /// In what order a track's blocks are read.
     pub read_arrival: Arrival,
+    /// The share of a read's blocks that is in the buffer before they go to the host (DiskSim's high watermark).
+    pub read_watermark: f64,
     /// In what order a track's blocks are written.
     pub write_arrival: Arrival,
     /// What becomes of writes.
@@ -146,5 +148,11 @@ impl HardDiskModel {
     #[must_use]
     pub fn link_time(&self, blocks: u64) -> Nanos {
         Nanos(blocks.saturating_mul(self.block_ps).div_ceil(1000))
+    }
+
+    /// Whether it reads ahead only for a read that goes on where an earlier one ended. A buffer whose read-ahead may push
+    /// out what was asked for is a window, which reads on after any.
+    pub(super) fn looks_for_streams(&self) -> bool {
+        self.read_ahead == ReadAhead::NextTrack && !self.read_ahead_over_requested
     }
 }

@@ -3,6 +3,7 @@
 use crate::channel::Channel;
 use crate::dice::Dice;
 use crate::disk::{Disk, DiskModel};
+use crate::hard::ReadAhead;
 use crate::profile::builtin;
 use crate::request::{Completion, Op, Request};
 use crate::{HardDiskModel, Nanos};
@@ -259,6 +260,52 @@ fn what_was_read_is_read_again_from_the_buffer() {
     let ended = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| (tag < 2).then(|| read(tag)));
     let again = ended[1].at.since(ended[0].at);
     assert!(again < Nanos(200_000), "{again:?}");
+}
+
+/// Two reads in a row, 100 ms apart, of 64 blocks: what each takes.
+fn two_in_a_row(model: HardDiskModel) -> [Nanos; 2] {
+    let (mut disk, mut channel) = (of(model).disk(), Channel::unbounded());
+    let mut now = Nanos::ZERO;
+    [0, 1].map(|tag| {
+        let request = Request { tag, op: Op::Read, lba: 1_000_000 + tag * 64, blocks: 64 };
+        disk.submit(request, now, &mut channel);
+        let end = loop {
+            let next = disk.next_event(&channel).unwrap();
+            if let Some(completion) = disk.poll(next, &mut channel) {
+                break completion.at;
+            }
+        };
+        let takes = end.since(now);
+        now = end + Nanos(100_000_000);
+        takes
+    })
+}
+
+#[test]
+fn a_window_reads_on_after_any_read_to_the_next_track_and_others_after_one_that_goes_on() {
+    let with = |over_requested| {
+        let mut model = hard("seagate-250-x510");
+        model.read_ahead = ReadAhead::NextTrack;
+        model.read_ahead_over_requested = over_requested;
+        two_in_a_row(model)[1]
+    };
+    assert!(with(true) < Nanos(1_000_000), "{:?}", with(true));
+    assert!(with(false) > Nanos(2_000_000), "{:?}", with(false));
+}
+
+#[test]
+fn data_go_to_the_host_when_their_watermark_is_in_the_buffer() {
+    let takes = |read_watermark| {
+        let mut model = hard("seagate-250-x510");
+        // A link as slow as the media, so that it matters when it begins.
+        model.block_ps = 8_000_000;
+        model.read_watermark = read_watermark;
+        two_in_a_row(model)[0]
+    };
+    let (at_once, half, whole) = (takes(0.0), takes(0.5), takes(1.0));
+    let link = Nanos(64 * 8_000);
+    assert!(half.since(at_once) > Nanos(100_000) && half < whole, "{at_once:?}, {half:?}");
+    assert!(whole.since(at_once) <= link, "{at_once:?}, {whole:?}");
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn hard(findings: &HardFindings) -> HardDiskProfile {
                 read_ahead_over_requested: true,
                 read_ahead_on_hit: true,
                 stops_in_sector: false,
+                read_watermark: 0.0,
                 read_arrival: Arrival::InOrder,
                 write_arrival: Arrival::InOrder,
                 write_cache: WriteCache::Lazy,

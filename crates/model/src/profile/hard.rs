@@ -104,6 +104,9 @@ pub struct CachingTable {
     pub stops_in_sector: bool,
     /// In what order a track's blocks are read.
     pub read_arrival: Arrival,
+    /// A read's data go to the host when this share of them is in the buffer, from 0 to 1; 0: at once.
+    #[serde(default)]
+    pub read_watermark: f64,
     /// In what order a track's blocks are written.
     pub write_arrival: Arrival,
     /// What becomes of writes.
@@ -193,7 +196,8 @@ impl HardDiskProfile {
         // heads are not the same, and not over the same track). A skew leaves room for a change of head.
         let turn = seek.time(1);
         let skew = rotation.time_of(layout.least_track_skew());
-        let head_switch = Nanos::from_ms(self.head_switch.value).max(turn.min(skew));
+        let room = skew.since(Nanos::from_ms(self.write_settle.value.max(0.0)));
+        let head_switch = Nanos::from_ms(self.head_switch.value).max(turn.min(room));
         let layout = Arc::new(layout);
         let mechanism =
             Mechanism { turn, layout, seek, rotation, latency, head_switch, write_settle_ns };
@@ -218,6 +222,7 @@ impl HardDiskProfile {
             read_ahead_on_hit: caching.read_ahead_on_hit,
             stops_in_sector: caching.stops_in_sector,
             read_arrival: caching.read_arrival,
+            read_watermark: caching.read_watermark,
             write_arrival: caching.write_arrival,
             write_cache: caching.write_cache,
             overheads: self.overheads.value.build(),

@@ -40,7 +40,7 @@ pub(super) fn hard(disk: &HardDiskProfile) -> Result<(), ProfileError> {
     let segment = SEGMENT_BLOCKS_MAX as f64;
     // Without a write cache nothing waits.
     let least = if caching.write_cache == WriteCache::Off { 0.0 } else { 1.0 };
-    let numbers: [Row; 16] = [
+    let numbers: [Row; 17] = [
         ("rotation", disk.rotation.value, 1.0..=1_000_000.0),
         ("head_switch", disk.head_switch.value, MS),
         ("write_settle", disk.write_settle.value, -10_000.0..=10_000.0),
@@ -51,6 +51,7 @@ pub(super) fn hard(disk: &HardDiskProfile) -> Result<(), ProfileError> {
         ("buffer.write_blocks", buffer.write_blocks as f64, least..=WRITE_BLOCKS_MAX as f64),
         ("caching.read_ahead_min", caching.read_ahead_min as f64, 0.0..=segment),
         ("caching.read_ahead_max", caching.read_ahead_max as f64, 0.0..=segment),
+        ("caching.read_watermark", caching.read_watermark, 0.0..=1.0),
         ("overheads.data_preparation", costs.data_preparation, MS),
         ("overheads.reselect", costs.reselect, MS),
         ("overheads.read_completion", costs.read_completion, MS),

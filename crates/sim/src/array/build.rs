@@ -10,6 +10,7 @@ use lapstrake_engine::{
     stripe_cache_members, stripe_cache_pages,
 };
 use lapstrake_geometry::{Geometry, Layout, Level, Sector, Sectors, Slot};
+use lapstrake_metadata::Version;
 use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
 use lapstrake_metadata::create::{
     BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, plan,
@@ -57,6 +58,8 @@ pub struct ArrayConfig {
     pub layout: Option<Layout>,
     /// None: mdadm's default.
     pub chunk: Option<Sectors>,
+    /// Of its superblocks, by which superblocks, bitmap and data have their places.
+    pub version: Version,
     /// Which bitmap; there is none in a file.
     pub bitmap: BitmapChoice,
     /// Bytes to a bit of it.
@@ -95,6 +98,7 @@ impl ArrayConfig {
             level,
             layout: None,
             chunk: None,
+            version: Version::V1_2,
             bitmap: BitmapChoice::Default,
             bitmap_chunk: None,
             is_busy: false,
@@ -185,7 +189,7 @@ impl ArrayVolume {
                 shard.hold_nothing();
                 let thread = || Thread::new(config.page, config.seed);
                 let thread = (linux >= LINUX_3_6).then(thread);
-                Some(Heads::new(map.clone(), in_sync, config.stripe_cache, thread))
+                Some(Heads::new(map.clone(), in_sync, config.stripe_cache, linux, thread))
             }
             _ => None,
         };
@@ -252,6 +256,7 @@ fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
     let request = CreateRequest {
         chunk: config.chunk,
         layout: config.layout,
+        version: config.version,
         bitmap: config.bitmap,
         bitmap_chunk: config.bitmap_chunk,
         name: "predicted".into(),

@@ -5,9 +5,11 @@
 //! pauses or finds no head; then md reads what the row lacks and writes it. Who finds no head waits until a quarter of
 //! them is idle. An idle head knows its row until it is taken for another one.
 //!
-//! From Linux 3.6 on whole rows are plugged too, and what follows is its thread's business ([`Thread`]).
+//! From Linux 2.6.26 on, which puts incomplete rows on a list of their own, they also wait while others are read for. From
+//! 3.6 on whole rows are plugged too, and what follows is its thread's business ([`Thread`]).
 //!
-//! The engine does the reading and writing; what is known here, it has at once.
+//! The engine does the reading and writing; what is known here, it has at once. What it does without, md reads all the
+//! same: the rest of a row whose parity is on missing members (from 2.6.26 on: docs/accuracy.md).
 //!
 //! Invariants: writes go in the order in which they came; each page of a write goes to the engine once; a write ends
 //! when all its pages have.
@@ -15,13 +17,15 @@
 mod thread;
 
 use lapstrake_geometry::{Parity, Sector, Sectors, StripeNo};
-use lapstrake_model::{Nanos, Request};
+use lapstrake_model::{Nanos, Op, Request};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use thread::List;
 pub(super) use thread::Thread;
 
+/// From here on incomplete rows wait on a list of their own (`hold_list`).
+const LINUX_2_6_26: u32 = 20626;
 /// How long a writer pauses before what it left incomplete goes (`unplug_delay`), where there is no thread.
 const PLUG: Nanos = Nanos(3_000_000);
 /// Writers whose ends are known.
@@ -42,8 +46,14 @@ pub(super) struct Heads {
     /// Idle rows with their turns, those first that became so first; stale if it has had more turns.
     idle: VecDeque<(u64, u32)>,
     idle_count: usize,
-    /// Incomplete rows whose writer goes on.
+    /// Incomplete rows whose writer goes on, or that wait for others.
     plugged: BTreeSet<u64>,
+    /// Their writer has paused; they wait for others. Without a thread only, as the next.
+    is_unplugged: bool,
+    /// Rows that are read for, from Linux 2.6.26 on.
+    reading: BTreeSet<u64>,
+    /// From then on.
+    has_rounds: bool,
     /// Rows that go to the members.
     due: BTreeSet<u64>,
     /// Writes that wait for heads, and the page at which each goes on.
@@ -63,8 +73,8 @@ pub(super) struct Heads {
 struct Row {
     /// Data blocks that are to be written, and for whom.
     dirty: Vec<(u16, usize)>,
-    /// Those of them that go to the members now.
-    going: Vec<(u16, usize)>,
+    /// Those of them that go to the members now; or those that are read before, for nobody.
+    going: Vec<(u16, Option<usize>)>,
     /// Pieces that go or are under way.
     busy: u32,
     /// Nothing of it needs to be read.
@@ -79,11 +89,17 @@ struct Row {
 }
 
 impl Row {
-    /// What is to be written goes.
-    fn go(&mut self) {
+    /// What is to be written goes; or what the row lacks of so many blocks of data is read before, if it is.
+    fn go(&mut self, read_of: Option<u16>) {
+        debug_assert!(self.going.is_empty(), "what goes is taken before more does");
         self.has_begun = true;
-        self.busy += self.dirty.len() as u32;
-        self.going.append(&mut self.dirty);
+        let is_dirty = |block: &u16| self.dirty.iter().any(|(dirty, _)| dirty == block);
+        let of = if self.is_known { 0 } else { read_of.unwrap_or(0) };
+        self.going = (0..of).filter(|block| !is_dirty(block)).map(|block| (block, None)).collect();
+        if self.going.is_empty() {
+            self.going.extend(self.dirty.drain(..).map(|(block, write)| (block, Some(write))));
+        }
+        self.busy += self.going.len() as u32;
     }
 }
 
@@ -94,16 +110,22 @@ struct Write {
     goes_on: bool,
 }
 
-/// Pages of one write in neighbouring rows, on their way through the engine.
+/// Pages in neighbouring rows, of one write or read for nobody, on their way through the engine.
 struct Piece {
-    write: usize,
+    write: Option<usize>,
     row: u64,
     pages: u64,
 }
 
 impl Heads {
-    /// With md's thread, from Linux 3.6 on.
-    pub(super) fn new(map: Parity, in_sync: Vec<bool>, count: u32, thread: Option<Thread>) -> Self {
+    /// As md of this Linux has them; with its thread from 3.6 on.
+    pub(super) fn new(
+        map: Parity,
+        in_sync: Vec<bool>,
+        count: u32,
+        linux: u32,
+        thread: Option<Thread>,
+    ) -> Self {
         Self {
             map,
             in_sync,
@@ -112,6 +134,9 @@ impl Heads {
             idle: VecDeque::new(),
             idle_count: 0,
             plugged: BTreeSet::new(),
+            is_unplugged: false,
+            reading: BTreeSet::new(),
+            has_rounds: linux >= LINUX_2_6_26,
             due: BTreeSet::new(),
             waiting: VecDeque::new(),
             is_blocked: false,
@@ -157,7 +182,12 @@ impl Heads {
         self.latest_at = now;
         match &mut self.thread {
             Some(thread) => thread.wake_writer(now, self.is_blocked),
-            None => self.admit(now),
+            None => {
+                self.admit(now);
+                if before.is_none() {
+                    self.unplug(now);
+                }
+            }
         }
     }
 
@@ -165,7 +195,10 @@ impl Heads {
     pub(super) fn deadline(&self) -> Option<Nanos> {
         match &self.thread {
             Some(thread) => thread.deadline(),
-            None => (!self.plugged.is_empty()).then(|| self.latest_at + PLUG),
+            None => {
+                let goes_on = !self.plugged.is_empty() && !self.is_unplugged;
+                goes_on.then(|| self.latest_at + PLUG)
+            }
         }
     }
 
@@ -180,12 +213,45 @@ impl Heads {
 
     /// The writer pauses.
     pub(super) fn unplug(&mut self, now: Nanos) {
-        let mut plugged = mem::take(&mut self.plugged);
         if self.thread.is_some() {
+            let plugged = mem::take(&mut self.plugged);
             self.hand_over(plugged, now);
         } else {
-            self.due.append(&mut plugged);
+            self.is_unplugged = true;
+            self.read_on();
         }
+    }
+
+    /// No member's read is under way: what was to be read is there, and its writes go.
+    pub(super) fn reads_ended(&mut self, now: Nanos) {
+        if self.thread.is_some() {
+            self.has_read(now);
+        } else {
+            self.reading.clear();
+            self.read_on();
+        }
+    }
+
+    /// Incomplete rows are read for, if it is their turn.
+    fn read_on(&mut self) {
+        if !self.is_unplugged || !self.reading.is_empty() {
+            return;
+        }
+        for at in mem::take(&mut self.plugged) {
+            if self.has_rounds && !self.rows[&at].is_known {
+                self.reading.insert(at);
+            }
+            self.due.insert(at);
+        }
+    }
+
+    /// What is to be written of a row goes, or what it lacks is read.
+    fn go(&mut self, at: u64) {
+        let stripe = StripeNo(at / self.rows_in_chunk());
+        let q = self.map.slot_of_q(stripe);
+        let mut parity = [Some(self.map.slot_of_p(stripe)), q].into_iter().flatten();
+        let reads = self.has_rounds && !parity.any(|slot| self.in_sync[usize::from(slot.0)]);
+        self.rows.get_mut(&at).expect(HAS_HEAD).go(reads.then(|| self.map.data_disks()));
     }
 
     /// What goes to the engine now: writes, whose tags name pieces.
@@ -196,8 +262,8 @@ impl Heads {
                 return orders;
             }
         } else {
-            for at in &self.due {
-                self.rows.get_mut(at).expect(HAS_HEAD).go();
+            for at in self.due.clone() {
+                self.go(at);
             }
         }
         let mut due = mem::take(&mut self.due).into_iter().peekable();
@@ -211,7 +277,7 @@ impl Heads {
             for (data, write) in going {
                 let lba = self.array_sector(first, data).0;
                 let tag = self.pieces.insert(Piece { write, row: first, pages }) as u64;
-                let op = self.writes[write].request.op;
+                let op = write.map_or(Op::Read, |write| self.writes[write].request.op);
                 orders.push(Request { tag, op, lba, blocks: pages * PAGE });
             }
         }
@@ -226,15 +292,20 @@ impl Heads {
             row.busy -= 1;
             row.is_known = true;
             if row.busy == 0 {
+                self.reading.remove(&at);
                 self.leave(at);
             }
         }
         if let Some(thread) = &mut self.thread {
             thread.wake(now);
-        } else if self.is_blocked && self.has_quarter() {
-            self.is_blocked = false;
-            self.admit(now);
+        } else {
+            self.read_on();
+            if self.is_blocked && self.has_quarter() {
+                self.is_blocked = false;
+                self.admit(now);
+            }
         }
+        let write = write?;
         let left = &mut self.writes[write].pages_left;
         *left -= pages;
         (*left == 0).then(|| self.writes.remove(write).request.tag)
@@ -289,11 +360,12 @@ impl Heads {
             return;
         }
         // Two writes of one block are rare, and only make it go sooner.
-        if row.dirty.len() >= usize::from(self.map.data_disks()) || !self.writes[write].goes_on {
+        if row.dirty.len() >= usize::from(self.map.data_disks()) {
             self.plugged.remove(&at);
             self.due.insert(at);
         } else if !self.due.contains(&at) {
             self.plugged.insert(at);
+            self.is_unplugged = false;
         }
     }
 
@@ -320,7 +392,7 @@ impl Heads {
     }
 
     /// What goes of a row.
-    fn send(&mut self, at: u64) -> Vec<(u16, usize)> {
+    fn send(&mut self, at: u64) -> Vec<(u16, Option<usize>)> {
         mem::take(&mut self.rows.get_mut(&at).expect(HAS_HEAD).going)
     }
 
@@ -349,7 +421,7 @@ impl Heads {
     }
 
     /// Whether a row goes with those that end at `end` and of which the same goes.
-    fn joins(&self, at: u64, end: u64, going: &[(u16, usize)]) -> bool {
+    fn joins(&self, at: u64, end: u64, going: &[(u16, Option<usize>)]) -> bool {
         at == end && !at.is_multiple_of(self.rows_in_chunk()) && self.rows[&at].going == going
     }
 

@@ -68,6 +68,7 @@ fn parts(choice: &Choice, is_long: impl Fn(&[&str]) -> bool) -> Vec<(bool, Strin
         (false, members),
         (false, shape.layout.clone().unwrap_or_default()),
         (false, size(shape.chunk)),
+        (false, shape.metadata.map_or_else(String::new, |version| format!("metadata-{version}"))),
         (false, shape.bitmap.as_ref().map_or_else(String::new, |word| format!("bitmap-{word}"))),
         (false, shape.bitmap_chunk.map_or_else(String::new, |b| format!("bits-{}", size_text(b)))),
         (false, shape.stripe_cache.map_or_else(String::new, |pages| format!("cache-{pages}"))),

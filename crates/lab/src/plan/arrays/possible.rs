@@ -3,7 +3,7 @@
 use super::Choice;
 use crate::plan::{Disk, Leg, Over};
 use crate::record::SubjectKind;
-use lapstrake_geometry::{Layout, Level, Sectors};
+use lapstrake_geometry::{Layout, Level, Sectors, Version};
 use lapstrake_metadata::create::{
     self, BitmapChoice, CreateError, CreatePlan, CreateRequest, NewMember,
 };
@@ -108,6 +108,7 @@ fn md_plan(
             Some(_) => BitmapChoice::None,
             None => BitmapChoice::Default,
         },
+        version: shape.metadata.unwrap_or(Version::V1_2),
         bitmap_chunk: shape.bitmap_chunk.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
         ..CreateRequest::new(level, members.iter().map(member).collect())
     };

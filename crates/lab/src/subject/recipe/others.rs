@@ -24,6 +24,7 @@ impl Builder<'_> {
         let options = [
             ("--layout", shape.layout.clone()),
             ("--chunk", shape.chunk.map(|bytes| (bytes >> 10).to_string())),
+            ("--metadata", shape.metadata.map(|version| version.to_string())),
             ("--bitmap", shape.bitmap.clone()),
             ("--bitmap-chunk", shape.bitmap_chunk.map(|bytes| (bytes >> 10).to_string())),
         ];

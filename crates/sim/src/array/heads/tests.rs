@@ -8,15 +8,15 @@ const CHUNK: u64 = 2 * PAGE;
 const STRIPE: u64 = 3 * CHUNK;
 
 fn heads(count: u32) -> Heads {
-    made(count, None)
+    made(count, [true; 4], 20621, None)
 }
 
 /// As Linux 3.6 has them.
 fn threaded(count: u32) -> Heads {
-    made(count, Some(Thread::new(Nanos(1_000), 0)))
+    made(count, [true; 4], 30600, Some(Thread::new(Nanos(1_000), 0)))
 }
 
-fn made(count: u32, thread: Option<Thread>) -> Heads {
+fn made(count: u32, in_sync: [bool; 4], linux: u32, thread: Option<Thread>) -> Heads {
     let geometry = Geometry::new(&Config {
         level: Level::Raid5,
         layout: Layout::from_name(Level::Raid5, "left-symmetric").unwrap(),
@@ -26,7 +26,7 @@ fn made(count: u32, thread: Option<Thread>) -> Heads {
         member_sizes: vec![Sectors(100 * CHUNK); 4],
     });
     let Ok(Geometry::Parity(map)) = geometry else { panic!("{geometry:?}") };
-    Heads::new(map, vec![true; 4], count, thread)
+    Heads::new(map, in_sync.to_vec(), count, linux, thread)
 }
 
 fn write(heads: &mut Heads, tag: u64, lba: u64, blocks: u64) {
@@ -134,6 +134,55 @@ fn idle_heads_know_their_rows_while_these_are_written_again() {
     heads.unplug(Nanos(0));
     go(&mut heads, &mut pieces);
     assert!(!heads.knows(Sector(0), Sectors(PAGE)));
+}
+
+#[test]
+fn incomplete_rows_wait_while_others_are_read_for_and_go_whole_if_they_are_completed() {
+    let (mut heads, mut pieces) = (made(256, [true; 4], 20626, None), Vec::new());
+    write(&mut heads, 1, 0, CHUNK);
+    assert_eq!(go(&mut heads, &mut pieces), [(0, CHUNK)], "it goes on nowhere");
+    write(&mut heads, 2, CHUNK, CHUNK);
+    write(&mut heads, 3, STRIPE, CHUNK);
+    write(&mut heads, 4, STRIPE + CHUNK, CHUNK);
+    heads.unplug(Nanos(4));
+    assert_eq!((go(&mut heads, &mut pieces), heads.deadline()), (vec![], None));
+    write(&mut heads, 5, STRIPE + 2 * CHUNK, CHUNK);
+    assert_eq!(go(&mut heads, &mut pieces), whole(1));
+    heads.reads_ended(Nanos(5));
+    assert_eq!(go(&mut heads, &mut pieces), []);
+    // What came to the first row while it was under way goes when that is done, and has nothing to wait for.
+    assert_eq!(end(&mut heads, &mut pieces), [1, 3, 4, 5]);
+    assert_eq!(go(&mut heads, &mut pieces), [(CHUNK, CHUNK)]);
+    assert_eq!(end(&mut heads, &mut pieces), [2]);
+}
+
+#[test]
+fn the_next_round_begins_when_the_last_one_has_been_read_for() {
+    let (mut heads, mut pieces) = (made(256, [true; 4], 20626, None), Vec::new());
+    write(&mut heads, 1, 0, PAGE);
+    write(&mut heads, 2, 7 * STRIPE, PAGE);
+    assert_eq!(go(&mut heads, &mut pieces), [(0, PAGE)]);
+    heads.reads_ended(Nanos(3));
+    assert_eq!(go(&mut heads, &mut pieces), [(7 * STRIPE, PAGE)]);
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
+}
+
+#[test]
+fn the_rest_of_a_row_without_parity_is_read_before_it_is_written() {
+    // The parity of the first stripe is on the last member.
+    let without = [true, true, true, false];
+    let (mut heads, mut pieces) = (made(256, without, 20626, None), Vec::new());
+    heads.add(Request { tag: 1, op: Op::Write, lba: CHUNK, blocks: CHUNK }, Nanos(0));
+    let orders = heads.orders();
+    let reads: Vec<_> = orders.iter().map(|order| (order.op, order.lba, order.blocks)).collect();
+    assert_eq!(reads, [(Op::Read, 0, CHUNK), (Op::Read, 2 * CHUNK, CHUNK)]);
+    pieces.extend(orders.iter().map(|order| order.tag));
+    assert_eq!(end(&mut heads, &mut pieces), []);
+    assert_eq!(go(&mut heads, &mut pieces), [(CHUNK, CHUNK)]);
+    assert_eq!(end(&mut heads, &mut pieces), [1]);
+    let (mut older, mut pieces) = (made(256, without, 20625, None), Vec::new());
+    write(&mut older, 1, CHUNK, CHUNK);
+    assert_eq!(go(&mut older, &mut pieces), [(CHUNK, CHUNK)]);
 }
 
 #[test]

@@ -153,12 +153,11 @@ impl Heads {
         }
     }
 
-    /// No member's read is under way: what was to be read is there, and its writes go.
-    pub(in super::super) fn reads_ended(&mut self, now: Nanos) {
-        if let Some(thread) = &mut self.thread {
-            thread.reading.clear();
-            thread.wake(now);
-        }
+    /// What was to be read is there.
+    pub(super) fn has_read(&mut self, now: Nanos) {
+        let thread = self.thread();
+        thread.reading.clear();
+        thread.wake(now);
     }
 
     fn thread(&mut self) -> &mut Thread {
@@ -273,7 +272,7 @@ impl Heads {
         } else if !row.is_known {
             thread.reading.insert(at);
         }
-        row.go();
+        self.go(at);
         self.due.insert(at);
     }
 
