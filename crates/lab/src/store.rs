@@ -15,7 +15,7 @@ mod text;
 
 use crate::LabError;
 use crate::record::{Experiment, Origin, Phase, Run, State, Subject, Workload};
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use rusqlite_migration::{M, Migrations};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -64,7 +64,7 @@ impl Store {
             return refuse(LATER);
         }
         prepare(&db).map_err(|error| bad(path, &error))?;
-        MIGRATIONS.to_latest(&mut db).map_err(|error| bad(path, &error))?;
+        migrate(&mut db).map_err(|error| bad(path, &error))?;
         Ok(Self { db })
     }
 
@@ -241,6 +241,13 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
     // EXTRA also syncs the directory when the journal is deleted, without which a power cut could roll a run back.
     db.pragma_update(None, "synchronous", "extra")?;
     db.pragma_update(None, "foreign_keys", true)
+}
+
+/// Brings a store up to date. Of two processes that find it out of date one waits, and then has nothing left to do.
+fn migrate(db: &mut Connection) -> Result<(), rusqlite_migration::Error> {
+    db.set_transaction_behavior(TransactionBehavior::Immediate);
+    let migrated = MIGRATIONS.to_latest(db);
+    if MIGRATIONS.pending_migrations(db)? == 0 { Ok(()) } else { migrated }
 }
 
 fn bad(path: &Path, error: &impl ToString) -> LabError {

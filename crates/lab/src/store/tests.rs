@@ -131,3 +131,22 @@ fn what_is_no_store_or_a_later_one_is_left_alone() {
 fn the_steps_of_the_schema_are_sound() {
     MIGRATIONS.validate().unwrap();
 }
+
+#[test]
+fn who_find_no_store_at_the_same_time_make_one() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let path = directory.path().join(format!("{round}.sqlite"));
+        let start = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    start.wait();
+                    let mut store = Store::open(&path).unwrap();
+                    store.begin_experiment(&experiment()).unwrap();
+                });
+            }
+        });
+        assert_eq!(Store::open_to_read(&path).unwrap().experiments().unwrap().len(), 4);
+    }
+}
