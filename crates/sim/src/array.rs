@@ -51,9 +51,11 @@ pub struct ArrayVolume {
     /// When the core has done all that it has taken in.
     free_at: Nanos,
     spent: Nanos,
-    /// Of that, in the contexts of those who submitted reads; only md's do so.
+    /// Of that, in the contexts of those who submitted requests; only md's do so.
     called: Nanos,
     calls: bool,
+    /// Copies of each page of a write that its caller makes bios for, besides the first.
+    page_copies: u64,
     now: Nanos,
     inbox: VecDeque<(Nanos, Incoming)>,
     /// Of md's parity levels: what holds writes before the engine has them.
@@ -268,6 +270,12 @@ impl ArrayVolume {
                 Incoming::Request(request, asked) => {
                     if self.calls && request.op == Op::Read && !matches!(asked, Asked::Heads(_)) {
                         self.called += self.call(&request, asked);
+                    }
+                    if matches!(request.op, Op::Write | Op::WriteThrough) {
+                        let copied =
+                            self.prices.page * (self.page_copies * request.blocks.div_ceil(PAGE));
+                        self.called += copied;
+                        clock += copied;
                     }
                     clock += match asked {
                         Asked::Page(_) => self.prices.restored_page(),

@@ -116,6 +116,8 @@ impl ArrayConfig {
     }
 }
 
+/// Until here ext3 and ext4 write by bios of a page, each of which md's RAID1 and RAID10 copy for each member (`bio_clone`).
+const LINUX_2_6_37: u32 = 20637;
 /// From here on md keeps a writer's rows back until it pauses, and its thread goes about as [`heads`](super::heads) says.
 const LINUX_3_6: u32 = 30600;
 
@@ -193,6 +195,12 @@ impl ArrayVolume {
             }
             _ => None,
         };
+        let has_pages = config.md.is_some_and(|linux| linux < LINUX_2_6_37);
+        let page_copies = match &geometry {
+            Geometry::Mirror(_) if has_pages => legs.len() as u64 - 1,
+            Geometry::Raid10(map) if has_pages => u64::from(map.copies()) - 1,
+            _ => 0,
+        };
         let mut supervisor = Supervisor::new(SupervisorConfig {
             geometry: geometry.clone(),
             members: records,
@@ -221,6 +229,7 @@ impl ArrayVolume {
             spent: Nanos::ZERO,
             called: Nanos::ZERO,
             calls: config.md.is_some(),
+            page_copies,
             now: Nanos::ZERO,
             inbox: VecDeque::new(),
             heads,

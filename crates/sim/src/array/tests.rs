@@ -202,6 +202,22 @@ fn md_restores_page_by_page_and_reads_what_is_there_at_once() {
 }
 
 #[test]
+fn md_copies_pages_for_mirrors_in_its_callers_time_while_bios_have_one() {
+    let called = |level, md| {
+        let (mut array, _) = array(level, &["ssd-sata-1tb"; 4], |config| {
+            (config.md, config.page) = (Some(md), Nanos(6_000));
+        });
+        array.submit(Request { tag: 0, op: Op::Write, lba: 0, blocks: 256 }, Nanos::ZERO);
+        assert!(array.poll(Nanos(SECOND)).is_some());
+        array.called()
+    };
+    assert_eq!(called(Level::Raid1, 20636), Nanos(32 * 3 * 6_000));
+    assert_eq!(called(Level::Raid10, 20636), Nanos(32 * 6_000));
+    assert_eq!(called(Level::Raid0, 20636), Nanos::ZERO);
+    assert_eq!(called(Level::Raid1, 20637), Nanos::ZERO);
+}
+
+#[test]
 fn a_stream_to_md_raid5_has_half_the_rate_of_raid0() {
     let rate = |level| {
         let (mut array, _) = array(level, &["hitachi-80"; 4], |config| {
