@@ -30,6 +30,7 @@ use thiserror::Error;
 pub(crate) use arrays::size_text;
 pub(crate) use drives::{processor_named, profile};
 pub(crate) use resolve::listed;
+pub(crate) use resolve::told;
 pub use values::Place;
 pub(crate) use workloads::FILE_BYTES;
 
@@ -485,6 +486,16 @@ pub struct Problem {
     pub text: String,
 }
 
+impl Problem {
+    /// With its place in a file.
+    pub(crate) fn in_file(&self, path: &Path) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}: {}", path.display(), self.text),
+            None => format!("{}: {}", path.display(), self.text),
+        }
+    }
+}
+
 /// A plan that cannot be carried out: everything that is wrong with it.
 #[derive(Debug, Error)]
 pub enum PlanError {
@@ -507,11 +518,7 @@ pub enum PlanError {
 }
 
 fn lines(path: &Path, problems: &[Problem]) -> String {
-    let line = |problem: &Problem| match problem.line {
-        Some(line) => format!("{}:{line}: {}", path.display(), problem.text),
-        None => format!("{}: {}", path.display(), problem.text),
-    };
-    problems.iter().map(line).collect::<Vec<_>>().join("\n")
+    problems.iter().map(|problem| problem.in_file(path)).collect::<Vec<_>>().join("\n")
 }
 
 impl Plan {

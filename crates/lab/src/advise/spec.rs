@@ -3,6 +3,7 @@
 use super::question::PRICES;
 use super::{DISKS_MAX, Disk};
 use crate::LabError;
+use crate::plan::told;
 use lapstrake_model::profile::Profile;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -50,8 +51,8 @@ pub fn disks_of(
     }
     if let Some((path, text)) = file {
         let in_file = |why: String| wrong(format!("{}: {why}", path.display()));
-        let File { disk } = toml::from_str(text)
-            .map_err(|error: toml::de::Error| in_file(error.to_string().trim_end().to_owned()))?;
+        let File { disk } =
+            toml::from_str(text).map_err(|error| wrong(told(text, &error).in_file(path)))?;
         for entry in disk {
             kinds.push(kind(entry, find).map_err(in_file)?);
         }
@@ -169,7 +170,9 @@ mod tests {
             disks_of(&none, file, &find).unwrap_err().to_string()
         };
         let error = wrong("[[disk]]\nprofil = \"x\"");
-        assert!(error.starts_with("f.toml: TOML parse error at line 2"), "{error}");
+        assert!(error.starts_with("f.toml:2: unknown field `profil`"), "{error}");
+        let error = wrong("[[disk]]\nprofile = \"hdd-4tb\"\ncount = \"two\"");
+        assert!(error.starts_with("f.toml:3: the text \"two\" where a whole number"), "{error}");
         let error = wrong("[[disk]]\nprofile = \"nobody\"");
         assert!(error.starts_with("f.toml: no nobody"), "{error}");
         let error = wrong("[[disk]]\nprofile = \"hdd-4tb\"\ncount = 100000");

@@ -68,11 +68,14 @@ fn in_words(message: &str) -> String {
     format!("{found} where {expected} must be")
 }
 
+/// What is wrong with a text that is no TOML, or not what it must be.
+pub(crate) fn told(text: &str, error: &toml::de::Error) -> Problem {
+    let line = error.span().map(|span| line(text, span.start));
+    Problem { line, text: in_words(error.message()).replace('\n', "; ") }
+}
+
 pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
-    let raw: RawPlan = toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| line(text, span.start));
-        vec![Problem { line, text: in_words(error.message()).replace('\n', "; ") }]
-    })?;
+    let raw: RawPlan = toml::from_str(text).map_err(|error| vec![told(text, &error)])?;
     let mut problems = Problems { text, all: Vec::new() };
     let disks = disks(&raw.disk, directory, &mut problems);
     let channels = drives::channels(&raw.channel, &raw.disk, &mut problems);
