@@ -22,7 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use read::{Stored, StoredCase, StoredExperiment};
 
-/// One step for each version; a step that was released is never changed.
+/// One step for each version; a step that was released is never changed. Each must fail where it has been made
+/// ([`migrate`]).
 const STEPS: &[M<'_>] = &[M::up(include_str!("store/schema.sql"))];
 const MIGRATIONS: Migrations<'_> = Migrations::from_slice(STEPS);
 
@@ -243,7 +244,8 @@ fn prepare(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "foreign_keys", true)
 }
 
-/// Brings a store up to date. Of two processes that find it out of date one waits, and then has nothing left to do.
+/// Brings a store up to date. Of two processes that find it out of date the second one waits, makes the steps again, and
+/// fails, which is no error where nothing is pending. Its transactions wait for others from then on.
 fn migrate(db: &mut Connection) -> Result<(), rusqlite_migration::Error> {
     db.set_transaction_behavior(TransactionBehavior::Immediate);
     let migrated = MIGRATIONS.to_latest(db);

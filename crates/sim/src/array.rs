@@ -63,8 +63,6 @@ pub struct ArrayVolume {
     /// Bitmap pages and superblocks on their way, and the flushes before them, for which md's thread waits; and what
     /// came meanwhile.
     meta_writes: usize,
-    /// Members' reads under way.
-    member_reads: usize,
     stalled: VecDeque<(Nanos, Incoming)>,
     /// Reads of md's parity levels, which go chunk by chunk: their tags, and parts left.
     reads: Slab<(u64, usize)>,
@@ -117,7 +115,7 @@ enum Due {
 /// What a member's command is for.
 #[derive(Clone, Copy, Debug)]
 enum Command {
-    Engine { id: IoId, is_read: bool },
+    Engine(IoId),
     DeskFlush(MemberId),
     Meta(WriteId),
 }
@@ -283,16 +281,8 @@ impl ArrayVolume {
                     };
                     self.take_in(request, asked, now);
                 }
-                Incoming::Command(Command::Engine { id, is_read }) => {
+                Incoming::Command(Command::Engine(id)) => {
                     self.shard.handle_completion(now, id, true);
-                    self.member_reads -= usize::from(is_read);
-                    if is_read
-                        && self.member_reads == 0
-                        && let Some(heads) = &mut self.heads
-                    {
-                        heads.reads_ended(at);
-                        self.let_in(at);
-                    }
                 }
                 Incoming::Command(Command::DeskFlush(member)) => {
                     self.desk.flushed(member, true);
@@ -437,21 +427,20 @@ impl ArrayVolume {
             IoKind::Write { fua: true } | IoKind::WriteZeroes { fua: true, .. } => Op::WriteThrough,
             IoKind::Flush | IoKind::Discard => Op::Flush,
         };
-        if op == Op::Read && self.is_in_memory(io) {
-            let command = Command::Engine { id: io.id, is_read: false };
-            self.inbox.push_back((*clock, Incoming::Command(command)));
-            return;
+        let command = Command::Engine(io.id);
+        if op != Op::Flush
+            && let Some(heads) = &mut self.heads
+        {
+            let place = Sector(io.sector.0 - self.data_offsets[usize::from(io.member.0)].0);
+            if op != Op::Read {
+                heads.write_begins(place, io.len, *clock);
+                self.let_in(*clock);
+            } else if heads.knows(place, io.len) {
+                self.inbox.push_back((*clock, Incoming::Command(command)));
+                return;
+            }
         }
-        let is_read = op == Op::Read;
-        self.member_reads += usize::from(is_read);
-        let command = Command::Engine { id: io.id, is_read };
         self.send(io.member, op, io.sector, io.len, command, clock);
-    }
-
-    fn is_in_memory(&self, io: &MemberIo) -> bool {
-        let begin = self.data_offsets[usize::from(io.member.0)];
-        let place = Sector(io.sector.0 - begin.0);
-        self.heads.as_ref().is_some_and(|heads| heads.knows(place, io.len))
     }
 
     fn send(

@@ -170,7 +170,8 @@ impl Scalar for Metadata {
         "a version of superblocks: \"0.90\", \"1.0\", \"1.1\" or \"1.2\", as text";
 
     fn of_text(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| format!("{text:?} is not {}", Self::EXPECTED))
+        let version = Version::ALL.into_iter().find(|version| version.as_str() == text);
+        version.map(Self).ok_or_else(|| format!("{text:?} is not {}", Self::EXPECTED))
     }
 }
 

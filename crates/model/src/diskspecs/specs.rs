@@ -111,7 +111,7 @@ fn caching(specs: &Fields<'_>) -> Result<CachingTable, ImportError> {
     // -1, 0 or 1 in DiskSim; only 1 lets read-ahead push out what was asked for.
     let over_requested = specs.number_or("Read-ahead over requested", 1.0)? == 1.0;
     let mut read_watermark = specs.number_or("High (read) water mark", 0.0)?;
-    // Of a whole segment: more than a read has.
+    // DiskSim's share of a segment: taken for all of the read.
     if read_watermark > 0.0 && !specs.flag_or("Set watermark by reqsize", false)? {
         read_watermark = 1.0;
     }
@@ -147,13 +147,10 @@ fn overheads(specs: &Fields<'_>) -> Result<OverheadTable, ImportError> {
             after_write: or(after_write, after_read),
         })
     };
-    let mut read_hit = pair("Read hit over. after read", "Read hit over. after write")?;
-    if leaves_bus_open(specs)? {
-        // Older than DIXtrac, and not measured back to back: hits after a pause cost what is said of them after reads.
-        read_hit.after_write = read_hit.after_read;
-    }
     Ok(OverheadTable {
-        read_hit,
+        read_hit: pair("Read hit over. after read", "Read hit over. after write")?,
+        // Such files are older than DIXtrac, and were not measured back to back.
+        read_hit_outlasts: leaves_bus_open(specs)?,
         read_miss: pair("Read miss over. after read", "Read miss over. after write")?,
         write_hit: pair("Write hit over. after read", "Write hit over. after write")?,
         write_miss: pair("Write miss over. after read", "Write miss over. after write")?,

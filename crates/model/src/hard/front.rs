@@ -40,7 +40,8 @@ impl HardDisk {
         let (hit, miss) = if self.is_back_to_back(now) {
             (costs.read_hit.get(self.last_was_write), costs.read_miss.get(self.last_was_write))
         } else {
-            (costs.read_hit.get(true), costs.read_miss.least())
+            let is_after_write = self.last_was_write || !costs.read_hit_outlasts;
+            (costs.read_hit.get(is_after_write), costs.read_miss.least())
         };
         let (hit, miss) = (now + hit + costs.data_preparation, now + miss);
         self.last_was_write = false;

@@ -17,7 +17,8 @@ pub enum ReadAhead {
     Cylinder,
     /// Until the segment is full.
     Segment,
-    /// To the end of the track, and of the next one for a reader that came from the track before.
+    /// To the end of the next track: after any read if the buffer is a window, else after one that goes on where an earlier
+    /// one ended.
     NextTrack,
 }
 
@@ -78,6 +79,8 @@ impl Overhead {
 pub struct Overheads {
     /// A read that the buffer answers.
     pub read_hit: Overhead,
+    /// What that is after the last command holds after a pause, too.
+    pub read_hit_outlasts: bool,
     /// A read that needs the arm: before the arm moves.
     pub read_miss: Overhead,
     /// A write that the buffer takes.

@@ -262,12 +262,12 @@ fn what_was_read_is_read_again_from_the_buffer() {
     assert!(again < Nanos(200_000), "{again:?}");
 }
 
-/// Two reads in a row, 100 ms apart, of 64 blocks: what each takes.
-fn two_in_a_row(model: HardDiskModel) -> [Nanos; 2] {
+/// What reads of 64 blocks take, each of which begins 100 ms after the end of the one before.
+fn with_pauses<const N: usize>(model: HardDiskModel, places: [u64; N]) -> [Nanos; N] {
     let (mut disk, mut channel) = (of(model).disk(), Channel::unbounded());
     let mut now = Nanos::ZERO;
-    [0, 1].map(|tag| {
-        let request = Request { tag, op: Op::Read, lba: 1_000_000 + tag * 64, blocks: 64 };
+    places.map(|lba| {
+        let request = Request { tag: 0, op: Op::Read, lba, blocks: 64 };
         disk.submit(request, now, &mut channel);
         let end = loop {
             let next = disk.next_event(&channel).unwrap();
@@ -282,30 +282,45 @@ fn two_in_a_row(model: HardDiskModel) -> [Nanos; 2] {
 }
 
 #[test]
-fn a_window_reads_on_after_any_read_to_the_next_track_and_others_after_one_that_goes_on() {
+fn a_window_reads_on_to_the_next_track_after_any_read_and_others_after_one_that_goes_on() {
     let with = |over_requested| {
         let mut model = hard("seagate-250-x510");
         model.read_ahead = ReadAhead::NextTrack;
         model.read_ahead_over_requested = over_requested;
-        two_in_a_row(model)[1]
+        with_pauses(model, [1_000_000, 1_000_064, 1_000_128]).map(|takes| takes < Nanos(1_000_000))
     };
-    assert!(with(true) < Nanos(1_000_000), "{:?}", with(true));
-    assert!(with(false) > Nanos(2_000_000), "{:?}", with(false));
+    assert_eq!(with(true), [false, true, true]);
+    assert_eq!(with(false), [false, false, true]);
 }
 
 #[test]
 fn data_go_to_the_host_when_their_watermark_is_in_the_buffer() {
-    let takes = |read_watermark| {
+    let takes = |read_watermark, segment_blocks| {
         let mut model = hard("seagate-250-x510");
         // A link as slow as the media, so that it matters when it begins.
         model.block_ps = 8_000_000;
         model.read_watermark = read_watermark;
-        two_in_a_row(model)[0]
+        model.cache.segment_blocks = segment_blocks;
+        with_pauses(model, [1_000_000])[0]
     };
-    let (at_once, half, whole) = (takes(0.0), takes(0.5), takes(1.0));
+    let (at_once, half, whole) = (takes(0.0, 256), takes(0.5, 256), takes(1.0, 256));
     let link = Nanos(64 * 8_000);
     assert!(half.since(at_once) > Nanos(100_000) && half < whole, "{at_once:?}, {half:?}");
     assert!(whole.since(at_once) <= link, "{at_once:?}, {whole:?}");
+    assert_eq!(takes(1.0, 32), half, "of a segment at most");
+}
+
+#[test]
+fn what_a_hit_costs_after_a_pause_is_that_after_a_write_unless_it_outlasts() {
+    let again = |outlasts| {
+        let mut model = hard("seagate-250-x510");
+        let costs = &mut model.overheads;
+        (costs.read_hit.after_read, costs.read_hit.after_write) =
+            (Nanos(1_000_000), Nanos(3_000_000));
+        costs.read_hit_outlasts = outlasts;
+        with_pauses(model, [1_000_000, 1_000_064])[1]
+    };
+    assert_eq!(again(false).since(again(true)), Nanos(2_000_000));
 }
 
 #[test]

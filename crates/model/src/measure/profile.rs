@@ -106,6 +106,7 @@ fn hard(findings: &HardFindings) -> HardDiskProfile {
         overheads: found(
             OverheadTable {
                 read_hit: pair(hit),
+                read_hit_outlasts: false,
                 read_miss: pair(miss),
                 write_hit: pair(hit),
                 write_miss: pair(miss),

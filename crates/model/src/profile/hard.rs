@@ -139,6 +139,9 @@ pub struct OverheadPair {
 pub struct OverheadTable {
     /// A read that the buffer answers.
     pub read_hit: OverheadPair,
+    /// What that is after the last command holds after a pause, too; else what holds is its cost after a write.
+    #[serde(default)]
+    pub read_hit_outlasts: bool,
     /// A read that needs the arm.
     pub read_miss: OverheadPair,
     /// A write that the buffer takes.
@@ -193,7 +196,8 @@ impl HardDiskProfile {
         let write_settle_ns = (self.write_settle.value * 1e6).round() as i64;
         let latency = self.latency;
         // The shortest seek is all settling, and so is a change of head or from writing to reading (whose
-        // heads are not the same, and not over the same track). A skew leaves room for a change of head.
+        // heads are not the same, and not over the same track). A skew leaves room for a change of head and for
+        // settling to write.
         let turn = seek.time(1);
         let skew = rotation.time_of(layout.least_track_skew());
         let room = skew.since(Nanos::from_ms(self.write_settle.value.max(0.0)));
@@ -259,6 +263,7 @@ impl OverheadTable {
         };
         Overheads {
             read_hit: pair(self.read_hit),
+            read_hit_outlasts: self.read_hit_outlasts,
             read_miss: pair(self.read_miss),
             write_hit: pair(self.write_hit),
             write_miss: pair(self.write_miss),

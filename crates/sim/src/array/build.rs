@@ -9,8 +9,7 @@ use lapstrake_engine::{
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
     stripe_cache_members, stripe_cache_pages,
 };
-use lapstrake_geometry::{Geometry, Layout, Level, Sector, Sectors, Slot};
-use lapstrake_metadata::Version;
+use lapstrake_geometry::{Geometry, Layout, Level, Sector, Sectors, Slot, Version};
 use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
 use lapstrake_metadata::create::{
     BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, plan,
@@ -116,7 +115,8 @@ impl ArrayConfig {
     }
 }
 
-/// Until here ext3 and ext4 write by bios of a page, each of which md's RAID1 and RAID10 copy for each member (`bio_clone`).
+/// Until here ext3 and ext4 write by bios of a page, each of which md's RAID1 and RAID10 copy for each member
+/// (`bio_clone`).
 const LINUX_2_6_37: u32 = 20637;
 /// From here on md keeps a writer's rows back until it pauses, and its thread goes about as [`heads`](super::heads) says.
 const LINUX_3_6: u32 = 30600;
@@ -234,7 +234,6 @@ impl ArrayVolume {
             inbox: VecDeque::new(),
             heads,
             meta_writes: 0,
-            member_reads: 0,
             stalled: VecDeque::new(),
             reads: Slab::new(),
             command_ends: vec![(Op::Flush, Sector(0)); data_offsets.len()],

@@ -5,11 +5,11 @@
 //! pauses or finds no head; then md reads what the row lacks and writes it. Who finds no head waits until a quarter of
 //! them is idle. An idle head knows its row until it is taken for another one.
 //!
-//! From Linux 2.6.26 on, which puts incomplete rows on a list of their own, they also wait while others are read for. From
-//! 3.6 on whole rows are plugged too, and what follows is its thread's business ([`Thread`]).
+//! From Linux 2.6.26 on incomplete rows also wait while others are read for (md's do before, too: docs/accuracy.md says why
+//! not here). From 3.6 on whole rows are plugged too, and what follows is its thread's business ([`Thread`]).
 //!
 //! The engine does the reading and writing; what is known here, it has at once. What it does without, md reads all the
-//! same: the rest of a row whose parity is on missing members (from 2.6.26 on: docs/accuracy.md).
+//! same, here from 2.6.26 on: the rest of a row whose parity is on missing members.
 //!
 //! Invariants: writes go in the order in which they came; each page of a write goes to the engine once; a write ends
 //! when all its pages have.
@@ -24,7 +24,7 @@ use std::mem;
 use thread::List;
 pub(super) use thread::Thread;
 
-/// From here on incomplete rows wait on a list of their own (`hold_list`).
+/// From here on md has incomplete rows on a list of their own (`hold_list`).
 const LINUX_2_6_26: u32 = 20626;
 /// How long a writer pauses before what it left incomplete goes (`unplug_delay`), where there is no thread.
 const PLUG: Nanos = Nanos(3_000_000);
@@ -48,12 +48,12 @@ pub(super) struct Heads {
     idle_count: usize,
     /// Incomplete rows whose writer goes on, or that wait for others.
     plugged: BTreeSet<u64>,
-    /// Their writer has paused; they wait for others. Without a thread only, as the next.
+    /// Where there is no thread: their writer has paused, so that they wait for others only.
     is_unplugged: bool,
-    /// Rows that are read for, from Linux 2.6.26 on.
-    reading: BTreeSet<u64>,
-    /// From then on.
-    has_rounds: bool,
+    /// Where there is no thread: rows that are read for.
+    round: BTreeSet<u64>,
+    /// Incomplete rows wait while others are read for, and the rest of a row without parity is read.
+    is_from_2_6_26: bool,
     /// Rows that go to the members.
     due: BTreeSet<u64>,
     /// Writes that wait for heads, and the page at which each goes on.
@@ -89,9 +89,10 @@ struct Row {
 }
 
 impl Row {
-    /// What is to be written goes; or what the row lacks of so many blocks of data is read before, if it is.
+    /// What is to be written goes; or first, of a row that is not known, those of its `read_of` blocks of data that are not
+    /// written.
     fn go(&mut self, read_of: Option<u16>) {
-        debug_assert!(self.going.is_empty(), "what goes is taken before more does");
+        assert!(self.going.is_empty(), "what goes is taken before more does");
         self.has_begun = true;
         let is_dirty = |block: &u16| self.dirty.iter().any(|(dirty, _)| dirty == block);
         let of = if self.is_known { 0 } else { read_of.unwrap_or(0) };
@@ -135,8 +136,8 @@ impl Heads {
             idle_count: 0,
             plugged: BTreeSet::new(),
             is_unplugged: false,
-            reading: BTreeSet::new(),
-            has_rounds: linux >= LINUX_2_6_26,
+            round: BTreeSet::new(),
+            is_from_2_6_26: linux >= LINUX_2_6_26,
             due: BTreeSet::new(),
             waiting: VecDeque::new(),
             is_blocked: false,
@@ -182,12 +183,7 @@ impl Heads {
         self.latest_at = now;
         match &mut self.thread {
             Some(thread) => thread.wake_writer(now, self.is_blocked),
-            None => {
-                self.admit(now);
-                if before.is_none() {
-                    self.unplug(now);
-                }
-            }
+            None => self.admit(now),
         }
     }
 
@@ -222,24 +218,30 @@ impl Heads {
         }
     }
 
-    /// No member's read is under way: what was to be read is there, and its writes go.
-    pub(super) fn reads_ended(&mut self, now: Nanos) {
-        if self.thread.is_some() {
-            self.has_read(now);
-        } else {
-            self.reading.clear();
-            self.read_on();
+    /// A member is written at these sectors from its data offset on: what those rows lacked has been read.
+    pub(super) fn write_begins(&mut self, sector: Sector, len: Sectors, now: Nanos) {
+        for at in sector.0 / PAGE..(sector.0 + len.0).div_ceil(PAGE) {
+            self.end_read(at, now);
+        }
+        self.read_on();
+    }
+
+    /// What a row lacked is there.
+    fn end_read(&mut self, at: u64, now: Nanos) {
+        match &mut self.thread {
+            Some(thread) => thread.end_read(at, now),
+            None => drop(self.round.remove(&at)),
         }
     }
 
     /// Incomplete rows are read for, if it is their turn.
     fn read_on(&mut self) {
-        if !self.is_unplugged || !self.reading.is_empty() {
+        if !self.is_unplugged || !self.round.is_empty() {
             return;
         }
         for at in mem::take(&mut self.plugged) {
-            if self.has_rounds && !self.rows[&at].is_known {
-                self.reading.insert(at);
+            if self.is_from_2_6_26 && !self.rows[&at].is_known {
+                self.round.insert(at);
             }
             self.due.insert(at);
         }
@@ -250,11 +252,11 @@ impl Heads {
         let stripe = StripeNo(at / self.rows_in_chunk());
         let q = self.map.slot_of_q(stripe);
         let mut parity = [Some(self.map.slot_of_p(stripe)), q].into_iter().flatten();
-        let reads = self.has_rounds && !parity.any(|slot| self.in_sync[usize::from(slot.0)]);
+        let reads = self.is_from_2_6_26 && !parity.any(|slot| self.in_sync[usize::from(slot.0)]);
         self.rows.get_mut(&at).expect(HAS_HEAD).go(reads.then(|| self.map.data_disks()));
     }
 
-    /// What goes to the engine now: writes, whose tags name pieces.
+    /// What goes to the engine now, its tags being names of pieces: writes, and reads of what rows without parity lack.
     pub(super) fn orders(&mut self) -> Vec<Request> {
         let mut orders = Vec::new();
         if let Some(thread) = &mut self.thread {
@@ -292,7 +294,7 @@ impl Heads {
             row.busy -= 1;
             row.is_known = true;
             if row.busy == 0 {
-                self.reading.remove(&at);
+                self.end_read(at, now);
                 self.leave(at);
             }
         }
@@ -326,9 +328,14 @@ impl Heads {
 
     /// Writes go into heads while there are some.
     fn admit(&mut self, now: Nanos) {
+        let mut pauses = false;
         while let Some((at, data, write)) = self.next_page(now) {
+            pauses |= !self.writes[write].goes_on;
             self.make_dirty(at, data, write);
         }
+        // The writer of one that goes on nowhere pauses behind it, for all: there is one plug.
+        self.is_unplugged |= pauses;
+        self.read_on();
     }
 
     /// The next page of those that wait has a head: its row, which of its blocks it is, and its write. None, and who

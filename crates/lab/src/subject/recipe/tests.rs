@@ -42,9 +42,10 @@ fn images_of_zeros_need_no_resync_and_given_disks_get_one() {
 
 #[test]
 fn a_member_that_is_out_is_missing_and_one_that_is_rebuilt_is_a_spare() {
-    let array = "level = 5\nmembers = 3\nchunk = \"64K\"\nlayout = \"ls\"\nbitmap = \"internal\"\nbitmap-chunk = \"4M\"";
+    let array = "level = 5\nmembers = 3\nchunk = \"64K\"\nlayout = \"ls\"\nmetadata = \"0.90\"\nbitmap = \"internal\"\n\
+                 bitmap-chunk = \"4M\"";
     let create = "lapstrake create lab --homehost none --run --level raid5 --raid-devices 3 --layout ls --chunk 64 \
-         --bitmap internal --bitmap-chunk 4096";
+         --metadata 0.90 --bitmap internal --bitmap-chunk 4096";
     let out = commands(MADE, &format!("{array}\nstates = {{ missing = \"b\" }}"));
     assert_eq!(
         out,

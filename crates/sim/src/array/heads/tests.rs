@@ -7,26 +7,40 @@ use lapstrake_model::Op;
 const CHUNK: u64 = 2 * PAGE;
 const STRIPE: u64 = 3 * CHUNK;
 
+/// As Linux 2.6.21 has them.
 fn heads(count: u32) -> Heads {
-    made(count, [true; 4], 20621, None)
+    made(Level::Raid5, count, [true; 4], 20621)
 }
 
 /// As Linux 3.6 has them.
 fn threaded(count: u32) -> Heads {
-    made(count, [true; 4], 30600, Some(Thread::new(Nanos(1_000), 0)))
+    made(Level::Raid5, count, [true; 4], 30600)
 }
 
-fn made(count: u32, in_sync: [bool; 4], linux: u32, thread: Option<Thread>) -> Heads {
+fn made(level: Level, count: u32, in_sync: [bool; 4], linux: u32) -> Heads {
     let geometry = Geometry::new(&Config {
-        level: Level::Raid5,
-        layout: Layout::from_name(Level::Raid5, "left-symmetric").unwrap(),
+        level,
+        layout: Layout::from_name(level, "left-symmetric").unwrap(),
         chunk: Sectors(CHUNK),
         raid_disks: 4,
         component: Sectors(100 * CHUNK),
         member_sizes: vec![Sectors(100 * CHUNK); 4],
     });
     let Ok(Geometry::Parity(map)) = geometry else { panic!("{geometry:?}") };
+    let thread = (linux >= 30600).then(|| Thread::new(Nanos(1_000), 0));
     Heads::new(map, in_sync.to_vec(), count, linux, thread)
+}
+
+/// Members' writes of so many rows begin.
+fn begin(heads: &mut Heads, row: u64, rows: u64) {
+    heads.write_begins(Sector(row * PAGE), Sectors(rows * PAGE), Nanos(0));
+}
+
+/// What goes, with its kind.
+fn kinds(heads: &mut Heads, pieces: &mut Vec<u64>) -> Vec<(Op, u64, u64)> {
+    let orders = heads.orders();
+    pieces.extend(orders.iter().map(|order| order.tag));
+    orders.iter().map(|order| (order.op, order.lba, order.blocks)).collect()
 }
 
 fn write(heads: &mut Heads, tag: u64, lba: u64, blocks: u64) {
@@ -138,7 +152,7 @@ fn idle_heads_know_their_rows_while_these_are_written_again() {
 
 #[test]
 fn incomplete_rows_wait_while_others_are_read_for_and_go_whole_if_they_are_completed() {
-    let (mut heads, mut pieces) = (made(256, [true; 4], 20626, None), Vec::new());
+    let (mut heads, mut pieces) = (made(Level::Raid5, 256, [true; 4], 20626), Vec::new());
     write(&mut heads, 1, 0, CHUNK);
     assert_eq!(go(&mut heads, &mut pieces), [(0, CHUNK)], "it goes on nowhere");
     write(&mut heads, 2, CHUNK, CHUNK);
@@ -148,7 +162,7 @@ fn incomplete_rows_wait_while_others_are_read_for_and_go_whole_if_they_are_compl
     assert_eq!((go(&mut heads, &mut pieces), heads.deadline()), (vec![], None));
     write(&mut heads, 5, STRIPE + 2 * CHUNK, CHUNK);
     assert_eq!(go(&mut heads, &mut pieces), whole(1));
-    heads.reads_ended(Nanos(5));
+    begin(&mut heads, 0, 2);
     assert_eq!(go(&mut heads, &mut pieces), []);
     // What came to the first row while it was under way goes when that is done, and has nothing to wait for.
     assert_eq!(end(&mut heads, &mut pieces), [1, 3, 4, 5]);
@@ -158,31 +172,95 @@ fn incomplete_rows_wait_while_others_are_read_for_and_go_whole_if_they_are_compl
 
 #[test]
 fn the_next_round_begins_when_the_last_one_has_been_read_for() {
-    let (mut heads, mut pieces) = (made(256, [true; 4], 20626, None), Vec::new());
+    let (mut heads, mut pieces) = (made(Level::Raid5, 256, [true; 4], 20626), Vec::new());
     write(&mut heads, 1, 0, PAGE);
     write(&mut heads, 2, 7 * STRIPE, PAGE);
     assert_eq!(go(&mut heads, &mut pieces), [(0, PAGE)]);
-    heads.reads_ended(Nanos(3));
+    begin(&mut heads, 0, 1);
     assert_eq!(go(&mut heads, &mut pieces), [(7 * STRIPE, PAGE)]);
     assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
 }
 
 #[test]
-fn the_rest_of_a_row_without_parity_is_read_before_it_is_written() {
-    // The parity of the first stripe is on the last member.
-    let without = [true, true, true, false];
-    let (mut heads, mut pieces) = (made(256, without, 20626, None), Vec::new());
-    heads.add(Request { tag: 1, op: Op::Write, lba: CHUNK, blocks: CHUNK }, Nanos(0));
-    let orders = heads.orders();
-    let reads: Vec<_> = orders.iter().map(|order| (order.op, order.lba, order.blocks)).collect();
-    assert_eq!(reads, [(Op::Read, 0, CHUNK), (Op::Read, 2 * CHUNK, CHUNK)]);
-    pieces.extend(orders.iter().map(|order| order.tag));
+fn a_round_ends_with_rows_that_need_no_read() {
+    // The parity of the first stripe is on the last member; it is read for, and the member of nothing else.
+    let (mut heads, mut pieces) =
+        (made(Level::Raid5, 256, [true, true, true, false], 20626), Vec::new());
+    write(&mut heads, 1, 0, PAGE);
+    write(&mut heads, 2, 7 * STRIPE, PAGE);
+    assert_eq!(kinds(&mut heads, &mut pieces).len(), 2, "what the first lacks");
     assert_eq!(end(&mut heads, &mut pieces), []);
-    assert_eq!(go(&mut heads, &mut pieces), [(CHUNK, CHUNK)]);
+    assert_eq!(go(&mut heads, &mut pieces), [(0, PAGE), (7 * STRIPE, PAGE)]);
+    assert_eq!(end(&mut heads, &mut pieces), [1, 2]);
+}
+
+#[test]
+fn rows_that_are_known_do_not_make_a_round() {
+    let (mut heads, mut pieces) = (made(Level::Raid5, 256, [true; 4], 20626), Vec::new());
+    write(&mut heads, 1, 0, PAGE);
+    go(&mut heads, &mut pieces);
+    begin(&mut heads, 0, 1);
     assert_eq!(end(&mut heads, &mut pieces), [1]);
-    let (mut older, mut pieces) = (made(256, without, 20625, None), Vec::new());
-    write(&mut older, 1, CHUNK, CHUNK);
-    assert_eq!(go(&mut older, &mut pieces), [(CHUNK, CHUNK)]);
+    write(&mut heads, 2, 0, PAGE);
+    write(&mut heads, 3, 7 * STRIPE, PAGE);
+    assert_eq!(go(&mut heads, &mut pieces), [(0, PAGE), (7 * STRIPE, PAGE)]);
+}
+
+#[test]
+fn a_write_that_goes_on_nowhere_ends_the_pause_for_all_even_if_it_waited_for_heads() {
+    for linux in [20621, 20626] {
+        // Two rows a stripe: four heads for two stripes.
+        let (mut heads, mut pieces) = (made(Level::Raid5, 4, [true; 4], linux), Vec::new());
+        write(&mut heads, 1, 0, 2 * STRIPE);
+        assert_eq!(go(&mut heads, &mut pieces).len(), 6);
+        write(&mut heads, 2, 7 * STRIPE, PAGE);
+        assert_eq!(go(&mut heads, &mut pieces), [], "no head");
+        assert_eq!(end(&mut heads, &mut pieces), [1]);
+        assert_eq!(go(&mut heads, &mut pieces), [(7 * STRIPE, PAGE)]);
+        begin(&mut heads, 14, 1);
+        write(&mut heads, 3, 7 * STRIPE + PAGE, PAGE);
+        assert_eq!(go(&mut heads, &mut pieces), [], "it goes on");
+        write(&mut heads, 4, 9 * STRIPE, PAGE);
+        assert_eq!(go(&mut heads, &mut pieces), [(7 * STRIPE + PAGE, PAGE), (9 * STRIPE, PAGE)]);
+    }
+}
+
+#[test]
+fn the_rest_of_a_row_without_parity_is_read_before_it_is_written() {
+    let cases = [
+        // The first stripe has P on the last member, Q on the first.
+        (Level::Raid5, [true, true, true, false], 20625, false),
+        (Level::Raid5, [true, true, true, false], 20626, true),
+        (Level::Raid5, [true, true, true, false], 30600, true),
+        (Level::Raid5, [true, false, true, true], 20626, false),
+        (Level::Raid6, [false, true, true, true], 20626, false),
+        (Level::Raid6, [true, true, true, false], 20626, false),
+        (Level::Raid6, [false, true, true, false], 20626, true),
+    ];
+    for (level, in_sync, linux, reads) in cases {
+        let (mut heads, mut pieces) = (made(level, 256, in_sync, linux), Vec::new());
+        write(&mut heads, 1, CHUNK, CHUNK);
+        let mut gone = Vec::new();
+        while let Some(due) = heads.deadline() {
+            heads.run(due);
+            gone.extend(kinds(&mut heads, &mut pieces));
+        }
+        gone.extend(kinds(&mut heads, &mut pieces));
+        if reads {
+            let rest = if level == Level::Raid5 { vec![0, 2 * CHUNK] } else { vec![0] };
+            let rest: Vec<_> = rest.into_iter().map(|lba| (Op::Read, lba, CHUNK)).collect();
+            assert_eq!(gone, rest, "{level}, {in_sync:?}, {linux}");
+            assert_eq!(end(&mut heads, &mut pieces), []);
+            gone.clear();
+            while let Some(due) = heads.deadline() {
+                heads.run(due);
+                gone.extend(kinds(&mut heads, &mut pieces));
+            }
+            gone.extend(kinds(&mut heads, &mut pieces));
+        }
+        assert_eq!(gone, [(Op::Write, CHUNK, CHUNK)], "{level}, {in_sync:?}, {linux}");
+        assert_eq!(end(&mut heads, &mut pieces), [1]);
+    }
 }
 
 #[test]
@@ -227,7 +305,7 @@ fn rows_that_many_pass_are_read_for_one_by_one_and_others_when_that_is_done() {
     assert_eq!(gone[..2], [(0, CHUNK), (CHUNK, CHUNK)]);
     assert_eq!(gone[2..], [(2 * CHUNK, CHUNK), (STRIPE, CHUNK), (2 * STRIPE, CHUNK)]);
     // A whole row is under way still, and the rest of what is held is first.
-    heads.reads_ended(Nanos(0));
+    begin(&mut heads, 2, 4);
     assert_eq!(wait(&mut heads, &mut pieces), []);
     assert_eq!(end(&mut heads, &mut pieces), [1, 2, 3]);
     assert_eq!(wait(&mut heads, &mut pieces), [(3 * STRIPE, CHUNK)]);

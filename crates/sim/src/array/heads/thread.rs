@@ -96,6 +96,13 @@ impl Thread {
         self.due.get_or_insert(now);
     }
 
+    /// What a row lacked is there.
+    pub(super) fn end_read(&mut self, at: u64, now: Nanos) {
+        if self.reading.remove(&at) && self.reading.is_empty() {
+            self.wake(now);
+        }
+    }
+
     /// There is something to write.
     pub(super) fn wake_writer(&mut self, now: Nanos, is_blocked: bool) {
         if !is_blocked {
@@ -147,17 +154,9 @@ impl Heads {
 
     /// A row that has ended is the thread's, unless the writer has it.
     pub(super) fn hand_back(&mut self, at: u64) {
-        self.thread().reading.remove(&at);
         if !self.plugged.contains(&at) {
             self.put(at, List::Ready);
         }
-    }
-
-    /// What was to be read is there.
-    pub(super) fn has_read(&mut self, now: Nanos) {
-        let thread = self.thread();
-        thread.reading.clear();
-        thread.wake(now);
     }
 
     fn thread(&mut self) -> &mut Thread {
