@@ -86,6 +86,14 @@ pub enum ImportError {
         /// What is there.
         text: String,
     },
+    /// The seek curve ends before it has the points that it says it has.
+    #[error("{file}: it has {found} of the {said} distances that its first line tells of: it is cut off", file = File::Seek)]
+    SeekShort {
+        /// Points that it tells of.
+        said: usize,
+        /// Points that are there.
+        found: usize,
+    },
     /// The layout contradicts itself.
     #[error("the model's layout: {0}")]
     Layout(#[from] LayoutError),
@@ -102,7 +110,7 @@ impl ImportError {
             | Self::Value { file, .. }
             | Self::NotModelled { file, .. } => *file,
             Self::NoSeek { .. } | Self::Layout(_) => File::Model,
-            Self::SeekLine { .. } => File::Seek,
+            Self::SeekLine { .. } | Self::SeekShort { .. } => File::Seek,
         }
     }
 }

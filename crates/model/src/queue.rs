@@ -8,7 +8,8 @@
 //!
 //! Invariants: a request merges only with one of its own direction that begins where it ends or ends
 //! where it begins, up to the largest request; no command is larger; every tag that came is answered once, when
-//! the last piece of it has ended; a flush goes when all before it have ended, and nothing passes it.
+//! the last piece of it has ended; a flush goes when all before it have ended, and nothing passes it or goes beside it
+//! (FLUSH CACHE is no queued command).
 
 use crate::Nanos;
 use crate::request::{Completion, Op, Request};
@@ -51,6 +52,8 @@ pub struct Queued {
     /// With the device, by index.
     sent: Vec<Option<Merged>>,
     sent_count: usize,
+    /// A flush is with the device.
+    is_flushing: bool,
     order: u64,
     /// One past the last block that was sent.
     position: u64,
@@ -99,6 +102,7 @@ impl Queued {
             held: VecDeque::new(),
             sent: Vec::new(),
             sent_count: 0,
+            is_flushing: false,
             order: 0,
             position: 0,
             is_writing: false,
@@ -180,7 +184,7 @@ impl Queued {
             }
             self.plugged_to = None;
         }
-        while self.sent_count < self.config.depth {
+        while self.sent_count < self.config.depth && !self.is_flushing {
             let Some(merged) = self.pick(now).or_else(|| self.next_held()) else { return };
             let free = self.sent.iter().position(Option::is_none);
             let index = free.unwrap_or(self.sent.len());
@@ -188,6 +192,7 @@ impl Queued {
                 self.sent.push(None);
             }
             self.inner.submit(Request { tag: index as u64, ..merged.request }, now);
+            self.is_flushing = merged.request.op == Op::Flush;
             self.sent[index] = Some(merged);
             self.sent_count += 1;
         }
@@ -263,6 +268,7 @@ impl Queued {
             while let Some(done) = self.inner.poll(at) {
                 let merged = self.sent[done.tag as usize].take().expect("it was sent");
                 self.sent_count -= 1;
+                self.is_flushing = false;
                 for tag in merged.tags {
                     self.end(tag, done.at);
                 }

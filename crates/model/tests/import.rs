@@ -157,6 +157,14 @@ fn what_is_missing_or_not_modelled_is_named() {
     assert!(told(&broken, SPECS).starts_with("the model: line 5: "), "{}", told(&broken, SPECS));
     let seek = diskspecs::import(MODEL, Some("Seek distances: 1\n1, x\n"), SPECS).unwrap_err();
     assert!(seek.to_string().contains("line 2"), "{seek}");
+    let short = diskspecs::import(MODEL, Some(&SEEK[..SEEK.len() - 12]), SPECS).unwrap_err();
+    assert_eq!(short, ImportError::SeekShort { said: 6, found: 5 });
+    let hit =
+        SPECS.replace("Write hit over. after read = 0.06", "Write hit over. after read = -0.06");
+    assert_eq!(
+        told(MODEL, &hit),
+        "the disk specs: \"Write hit over. after read\" is -0.06; it must be 0 ms or more"
+    );
 }
 
 /// Numbers that look random and are the same each time (splitmix64).

@@ -107,7 +107,8 @@ fn no_two_drives_of_a_profile_turn_as_one() {
         format!("[[array]]\nsystem = \"disk\"\nname = \"on-{name}\"\nmembers = [\"{name}\"]\n")
     };
     let plan = plan(&format!("{}{}{LOADS}", disk("a"), disk("b")));
-    // Both do the same at the same places.
+    // Both do the same at the same places. In half a second they may write as many blocks.
+    let plan = Plan::parse(&plan.text.replace("500ms", "4s"), Path::new("/")).unwrap();
     let rate = |name| value(&predicted(&plan, &options(1, 1)), name, "random write", "rate").value;
     assert_ne!(rate("on-a"), rate("on-b"));
 }
@@ -326,4 +327,29 @@ fn a_resync_is_told_of_arrays_with_a_bitmap() {
     let time = |array| value(&prediction, array, "resync", "time").value;
     let part = time("raid5-bitmap-internal") / time("raid5-bitmap-none");
     assert!((0.9..1.1).contains(&part), "{part}");
+}
+
+#[test]
+fn a_load_beside_a_rebuild_gets_its_writes_whatever_is_drawn() {
+    let array = "[[array]]\nlevel = 1\nmembers = 2\nstates = [\"rebuilding\"]\n";
+    let load = "[[workload]]\nname = \"write\"\npattern = \"sequential\"\nread = 0.0\nblock = \"64K\"\ndepth = 4\n";
+    let plan = plan(&format!("{array}{load}"));
+    let plan = plan.text.replace("64M", "20G").replace("hitachi-80", "seagate-250-x510");
+    let prediction = predicted(&Plan::parse(&plan, Path::new("/")).unwrap(), &options(6, 2));
+    // Rebuilding gives way, to 1 MB/s.
+    let written = value(&prediction, "raid1", "write", "throughput");
+    assert!(written.low > 70e6, "{written:?}");
+}
+
+#[test]
+fn a_bitmap_at_the_end_of_disks_costs_more_of_a_stream_than_one_at_their_start() {
+    let arrays = "[[array]]\nsystem = \"md\"\nlevel = 5\nmembers = 3\nmetadata = [\"0.90\", \"1.2\"]\nbitmap = \"internal\"\n\
+                  bitmap-chunk = \"4M\"\n";
+    let plan = plan(&format!("{arrays}{LOADS}").replace("read = 0.0\ndepth = 8", "read = 0.0\ndepth = 8\n\
+                  [[workload]]\nname = \"write\"\npattern = \"sequential\"\nread = 0.0\nblock = \"1M\"\ndepth = 4"));
+    let plan = plan.text.replace("\"64M\"", "\"40G\"").replace("500ms", "3s");
+    let prediction = predicted(&Plan::parse(&plan, Path::new("/")).unwrap(), &options(1, 2));
+    let of = |array| value(&prediction, array, "write", "throughput").value;
+    let (end, start) = (of("md-raid5-metadata-0.90"), of("md-raid5-metadata-1.2"));
+    assert!(end < 0.95 * start, "{end} {start}");
 }

@@ -214,10 +214,14 @@ fn root_line(
 
 /// A curve's file: a line with the number of points, then a distance and a time each.
 fn points(text: &str) -> Result<SeekTable, ImportError> {
-    let mut points = Vec::new();
+    let (mut points, mut said) = (Vec::new(), 0);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
-        if line.is_empty() || line.starts_with('#') || line.to_lowercase().starts_with("seek") {
+        if line.to_lowercase().starts_with("seek") {
+            said = line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+            continue;
+        }
+        if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let mut words = line.split([',', ' ', '\t']).filter(|word| !word.is_empty());
@@ -229,6 +233,9 @@ fn points(text: &str) -> Result<SeekTable, ImportError> {
                 return Err(ImportError::SeekLine { line: index + 1, text: line.to_owned() });
             }
         }
+    }
+    if points.len() < said {
+        return Err(ImportError::SeekShort { said, found: points.len() });
     }
     points.sort_by_key(|(distance, _)| *distance);
     points.dedup_by_key(|(distance, _)| *distance);

@@ -137,7 +137,10 @@ fn caching(specs: &Fields<'_>) -> Result<CachingTable, ImportError> {
 fn overheads(specs: &Fields<'_>) -> Result<OverheadTable, ImportError> {
     let scale = specs.number_or("Time scale for overheads", 1.0)?;
     let each = specs.number_or("Per-request overhead time", 0.0)?;
-    let ms = |field| Ok::<_, ImportError>(specs.number_or(field, 0.0)? * scale);
+    let ms = |field| match specs.number_or(field, 0.0)? {
+        ms if ms < 0.0 => Err(specs.wrong(field, ms, "0 ms or more")),
+        ms => Ok(ms * scale),
+    };
     // DIXtrac writes 0 for what it could not tell: a command costs the same after the other kind then.
     let pair = |after_read, after_write| {
         let (after_read, after_write) = (ms(after_read)?, ms(after_write)?);

@@ -1,9 +1,12 @@
 use super::*;
 
 /// A device that takes a millisecond for each request, one after the other, and notes them.
+#[derive(Default)]
 struct Slow {
     free: Nanos,
     done: VecDeque<Completion>,
+    /// The tag of a flush under way.
+    flush: Option<u64>,
     seen: std::rc::Rc<std::cell::RefCell<Vec<(Op, u64, u64)>>>,
 }
 
@@ -12,12 +15,16 @@ impl Volume for Slow {
         1 << 30
     }
     fn submit(&mut self, request: Request, now: Nanos) {
+        assert_eq!(self.flush, None, "nothing goes beside a flush");
+        self.flush = (request.op == Op::Flush).then_some(request.tag);
+        assert!(self.flush.is_none() || self.done.is_empty(), "nor does it go beside anything");
         self.free = self.free.max(now) + Nanos(1_000_000);
         self.seen.borrow_mut().push((request.op, request.lba, request.blocks));
         self.done.push_back(Completion { tag: request.tag, at: self.free });
     }
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.done.front().filter(|done| done.at <= now)?;
+        let done = self.done.front().filter(|done| done.at <= now)?;
+        self.flush = self.flush.filter(|tag| *tag != done.tag);
         self.done.pop_front()
     }
     fn next_event(&self) -> Option<Nanos> {
@@ -30,7 +37,7 @@ impl Volume for Slow {
 
 fn run(requests: &[(Op, u64, u64)], config: QueueConfig) -> (Vec<(Op, u64, u64)>, Vec<u64>) {
     let seen = std::rc::Rc::default();
-    let slow = Slow { free: Nanos::ZERO, done: VecDeque::new(), seen: std::rc::Rc::clone(&seen) };
+    let slow = Slow { seen: std::rc::Rc::clone(&seen), ..Slow::default() };
     let mut queue = Queued::new(Box::new(slow), config);
     for (tag, &(op, lba, blocks)) in requests.iter().enumerate() {
         queue.submit(Request { tag: tag as u64, op, lba, blocks }, Nanos::ZERO);
@@ -70,6 +77,7 @@ fn writes_go_upwards_and_reads_first_in_their_order() {
 
 #[test]
 fn a_flush_waits_for_those_before_it_and_holds_those_after_it() {
+    // `Slow` looks at what goes beside it.
     let requests = [(Op::Write, 0, 8), (Op::Flush, 0, 0), (Op::Write, 8, 8)];
     let (seen, tags) = run(&requests, QueueConfig::QUEUED);
     assert_eq!(seen, [(Op::Write, 0, 8), (Op::Flush, 0, 0), (Op::Write, 8, 8)]);
@@ -87,7 +95,7 @@ fn what_is_larger_than_a_command_goes_in_pieces_and_is_answered_once() {
 #[test]
 fn a_write_below_a_stream_that_goes_up_has_its_turn() {
     let seen = std::rc::Rc::default();
-    let slow = Slow { free: Nanos::ZERO, done: VecDeque::new(), seen: std::rc::Rc::clone(&seen) };
+    let slow = Slow { seen: std::rc::Rc::clone(&seen), ..Slow::default() };
     let mut queue = Queued::new(Box::new(slow), QueueConfig::IDE);
     let submit = |queue: &mut Queued, tag: u64, lba: u64, now| {
         queue.submit(Request { tag, op: Op::Write, lba, blocks: 256 }, now);

@@ -9,7 +9,8 @@
 //! not here). From 3.6 on whole rows are plugged too, and what follows is its thread's business ([`Thread`]).
 //!
 //! The engine does the reading and writing; what is known here, it has at once. What it does without, md reads all the
-//! same, here from 2.6.26 on: the rest of a row whose parity is on missing members.
+//! same: the rest of a row whose parity is on missing members (here from 2.6.26 on: docs/accuracy.md), and until Linux 4.0
+//! of each of RAID6 (it has no other way, `rmw_level`).
 //!
 //! Invariants: writes go in the order in which they came; each page of a write goes to the engine once; a write ends
 //! when all its pages have.
@@ -26,6 +27,8 @@ pub(super) use thread::Thread;
 
 /// From here on md has incomplete rows on a list of their own (`hold_list`).
 const LINUX_2_6_26: u32 = 20626;
+/// From here on RAID6 reads parity to write a part of a row.
+const LINUX_4_1: u32 = 40100;
 /// How long a writer pauses before what it left incomplete goes (`unplug_delay`), where there is no thread.
 const PLUG: Nanos = Nanos(3_000_000);
 /// Writers whose ends are known.
@@ -54,6 +57,8 @@ pub(super) struct Heads {
     round: BTreeSet<u64>,
     /// Incomplete rows wait while others are read for, and the rest of a row without parity is read.
     is_from_2_6_26: bool,
+    /// The rest of incomplete rows is read whatever else is there (RAID6 until Linux 4.0).
+    reads_rest: bool,
     /// Rows that go to the members.
     due: BTreeSet<u64>,
     /// Writes that wait for heads, and the page at which each goes on.
@@ -127,6 +132,7 @@ impl Heads {
         linux: u32,
         thread: Option<Thread>,
     ) -> Self {
+        let reads_rest = map.parity_disks() > 1 && linux < LINUX_4_1;
         Self {
             map,
             in_sync,
@@ -138,6 +144,7 @@ impl Heads {
             is_unplugged: false,
             round: BTreeSet::new(),
             is_from_2_6_26: linux >= LINUX_2_6_26,
+            reads_rest,
             due: BTreeSet::new(),
             waiting: VecDeque::new(),
             is_blocked: false,
@@ -252,7 +259,8 @@ impl Heads {
         let stripe = StripeNo(at / self.rows_in_chunk());
         let q = self.map.slot_of_q(stripe);
         let mut parity = [Some(self.map.slot_of_p(stripe)), q].into_iter().flatten();
-        let reads = self.is_from_2_6_26 && !parity.any(|slot| self.in_sync[usize::from(slot.0)]);
+        let has_parity = parity.any(|slot| self.in_sync[usize::from(slot.0)]);
+        let reads = self.reads_rest || self.is_from_2_6_26 && !has_parity;
         self.rows.get_mut(&at).expect(HAS_HEAD).go(reads.then(|| self.map.data_disks()));
     }
 

@@ -226,16 +226,21 @@ fn a_write_that_goes_on_nowhere_ends_the_pause_for_all_even_if_it_waited_for_hea
 }
 
 #[test]
-fn the_rest_of_a_row_without_parity_is_read_before_it_is_written() {
+fn the_rest_of_a_row_without_parity_and_of_old_raid6_is_read_before_it_is_written() {
     let cases = [
         // The first stripe has P on the last member, Q on the first.
         (Level::Raid5, [true, true, true, false], 20625, false),
         (Level::Raid5, [true, true, true, false], 20626, true),
         (Level::Raid5, [true, true, true, false], 30600, true),
         (Level::Raid5, [true, false, true, true], 20626, false),
-        (Level::Raid6, [false, true, true, true], 20626, false),
-        (Level::Raid6, [true, true, true, false], 20626, false),
-        (Level::Raid6, [false, true, true, false], 20626, true),
+        (Level::Raid6, [false, true, true, true], 40100, false),
+        (Level::Raid6, [true, true, true, false], 40100, false),
+        (Level::Raid6, [false, true, true, false], 40100, true),
+        // Linux 4.0 has no other way.
+        (Level::Raid6, [true; 4], 40000, true),
+        (Level::Raid6, [true; 4], 20621, true),
+        (Level::Raid6, [true; 4], 40100, false),
+        (Level::Raid5, [true; 4], 40000, false),
     ];
     for (level, in_sync, linux, reads) in cases {
         let (mut heads, mut pieces) = (made(level, 256, in_sync, linux), Vec::new());
