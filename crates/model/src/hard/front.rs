@@ -115,8 +115,7 @@ impl HardDisk {
         self.last_was_write = true;
         if is_cached {
             let ready = now + costs.write_hit.get(after_write);
-            // Those that wait for room have the first that there is.
-            if self.stalled.is_empty() && self.cache.has_room(&request.range()) {
+            if self.cache.has_room(&request.range()) {
                 self.take_in(request, ready, channel);
             } else {
                 self.stalled.push_back((request, ready));

@@ -262,21 +262,6 @@ fn what_was_read_is_read_again_from_the_buffer() {
     assert!(again < Nanos(200_000), "{again:?}");
 }
 
-#[test]
-fn a_write_that_waits_for_room_is_passed_by_none() {
-    let mut model = hard("seagate-250-x510");
-    model.cache.dirty_extents_max = 1;
-    // While the first is written, the second has the buffer's one place, the third waits for it, and the fourth would join
-    // the second.
-    let places = [1_000_000, 9_000_000, 5_000_000, 9_000_008];
-    let ended = run(&mut of(model).disk(), 4, Nanos::ZERO, |tag| {
-        let lba = *places.get(tag as usize)?;
-        Some(Request { tag, op: Op::Write, lba, blocks: 8 })
-    });
-    let tags: Vec<u64> = ended.iter().map(|done| done.tag).collect();
-    assert_eq!(tags, [0, 1, 2, 3]);
-}
-
 /// What reads of 64 blocks take, each of which begins 100 ms after the end of the one before.
 fn with_pauses<const N: usize>(model: HardDiskModel, places: [u64; N]) -> [Nanos; N] {
     let (mut disk, mut channel) = (of(model).disk(), Channel::unbounded());
