@@ -237,7 +237,9 @@ impl Heads {
     fn end_read(&mut self, at: u64, now: Nanos) {
         match &mut self.thread {
             Some(thread) => thread.end_read(at, now),
-            None => drop(self.round.remove(&at)),
+            None => {
+                self.round.remove(&at);
+            }
         }
     }
 
