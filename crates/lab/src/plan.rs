@@ -29,8 +29,7 @@ use thiserror::Error;
 
 pub(crate) use arrays::size_text;
 pub(crate) use drives::{processor_named, profile};
-pub(crate) use resolve::listed;
-pub(crate) use resolve::told;
+pub(crate) use resolve::{listed, told};
 pub use values::Place;
 pub(crate) use workloads::FILE_BYTES;
 

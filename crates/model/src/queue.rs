@@ -9,7 +9,7 @@
 //! Invariants: a request merges only with one of its own direction that begins where it ends or ends
 //! where it begins, up to the largest request; no command is larger; every tag that came is answered once, when
 //! the last piece of it has ended; a flush goes when all before it have ended, and nothing passes it or goes beside it
-//! (FLUSH CACHE is no queued command).
+//! (ATA's is no queued command; SCSI's may be, which is not modelled).
 
 use crate::Nanos;
 use crate::request::{Completion, Op, Request};
