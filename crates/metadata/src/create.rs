@@ -112,6 +112,8 @@ pub struct CreateRequest {
     pub size: Option<Sectors>,
     /// Start of the data on each member.
     pub data_offset: Option<Sectors>,
+    /// Bytes, the smallest unit of a request. None: not recorded, which every kernel can start.
+    pub logical_block_size: Option<u32>,
     /// The array's UUID, in the order in which mdadm prints it. None: random.
     pub set_uuid: Option<[u8; 16]>,
     /// The array's name, without host.
@@ -147,6 +149,7 @@ impl CreateRequest {
             write_behind: 0,
             size: None,
             data_offset: None,
+            logical_block_size: None,
             set_uuid: None,
             name: String::new(),
             homehost: None,

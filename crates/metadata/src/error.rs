@@ -58,21 +58,12 @@ pub enum SuperblockError {
         /// Where it was found.
         at: u64,
     },
-    /// Feature bits that md does not know either.
-    #[error("unknown feature bits {bits:#x}")]
-    UnknownFeature {
-        /// The bits.
-        bits: u32,
-    },
     /// Feature bits that exclude each other, or the level.
     #[error("feature bits {feature_map:#x} contradict each other or the level")]
     FeatureConflict {
         /// All feature bits.
         feature_map: u32,
     },
-    /// A field that has to be zero is not; newer kernels keep the logical block size there.
-    #[error("reserved fields are not zero")]
-    Padding,
     /// `data_size` is less than md wants.
     #[error("a data size of {found} sectors is less than any array has")]
     DataSize {

@@ -12,6 +12,7 @@ use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot, size
 
 use crate::v1::{MAX_SECTOR, feature, role};
 use crate::wire::{ByteOrder, Field};
+use crate::unsupported::LOGICAL_BLOCK_MAX;
 use crate::{Device, Role, SuperblockError, Unsupported, Version, ppl, v1, v090};
 
 /// What a superblock begins with, in every version.
@@ -222,8 +223,37 @@ impl Superblock {
         self.has(feature::JOURNAL)
     }
 
-    /// The first feature that cannot be acted upon, if there is one.
+    /// Bytes, the smallest unit of a request to the array; None if the superblock does not say: then it is the largest
+    /// of the members' own.
+    pub fn logical_block_size(&self) -> Option<u32> {
+        match self {
+            Self::V090(_) => None,
+            Self::V1(sb) => Some(sb.logical_block_size).filter(|&bytes| bytes != 0),
+        }
+    }
+
+    /// The first feature that cannot be acted upon, if there is one; what nobody knows comes last.
     pub fn unsupported(&self) -> Option<Unsupported> {
+        self.unsupported_feature().or_else(|| self.unknown())
+    }
+
+    /// What no kernel up to Linux 7.2 would have written.
+    fn unknown(&self) -> Option<Unsupported> {
+        let Self::V1(sb) = self else { return None };
+        let bits = sb.feature_map & !feature::ALL;
+        let block = sb.logical_block_size;
+        if bits != 0 {
+            return Some(Unsupported::UnknownFeatures(bits));
+        }
+        if let Some(first) = sb.unknown_bytes().next() {
+            return Some(Unsupported::UnknownBytes { count: sb.unknown_bytes().count(), first });
+        }
+        let is_possible =
+            block == 0 || block.is_power_of_two() && (512..=LOGICAL_BLOCK_MAX).contains(&block);
+        (!is_possible).then_some(Unsupported::LogicalBlockSize(block))
+    }
+
+    fn unsupported_feature(&self) -> Option<Unsupported> {
         if self.level().is_none() {
             return Some(Unsupported::Level(self.level_md()));
         }

@@ -1,4 +1,5 @@
-//! Features of md that a superblock can ask for and that cannot be acted upon yet.
+//! What a superblock can ask for that cannot be acted upon: features of md that are not supported, and what no md up to
+//! Linux 7.2 and mdadm 4.6 knows.
 
 use thiserror::Error;
 
@@ -27,4 +28,43 @@ pub enum Unsupported {
     /// The array is shared by the nodes of a cluster.
     #[error("the array is clustered, not supported; the kernel's md serves it, in its cluster")]
     Clustered,
+    /// Feature bits that md does not know.
+    #[error("it has the unknown feature bits {0:#x}: {NEWER}")]
+    UnknownFeatures(u32),
+    /// Reserved bytes of the superblock that are not zero.
+    #[error(
+        "{count} reserved bytes of its superblock are not zero, the first at byte {first}: {NEWER}"
+    )]
+    UnknownBytes {
+        /// How many.
+        count: usize,
+        /// The first one's offset from the superblock's start.
+        first: usize,
+    },
+    /// Bytes of a logical block, which no kernel accepts.
+    #[error(
+        "its logical block size is {0}, no power of two from 512 to {LOGICAL_BLOCK_MAX} bytes: {NEWER}"
+    )]
+    LogicalBlockSize(u32),
+}
+
+/// The largest logical block size that a kernel accepts, in bytes: its page, which is 4 KiB on x86 and up to 64 KiB
+/// elsewhere.
+pub const LOGICAL_BLOCK_MAX: u32 = 65536;
+
+/// What an unknown bit or byte means for the user.
+const NEWER: &str = "a feature of a kernel newer than Linux 7.2, or damage; what it changes about the data is not \
+                     known, so nothing is ever written to such a member; --ignore-unknown reads it all the same \
+                     (lapstrake cat, serve --read-only, serve --overlay)";
+
+impl Unsupported {
+    /// Whether it is something that nobody knew when this was written, so that the rest of the superblock may well be
+    /// meant as it reads.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownFeatures(_) | Self::UnknownBytes { .. } | Self::LogicalBlockSize(_)
+        )
+    }
 }

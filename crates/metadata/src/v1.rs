@@ -1,9 +1,9 @@
 //! Superblock 1.x: one format, three places (minor versions 0, 1 and 2).
 //!
-//! Little-endian; 256 fixed bytes, then `max_dev` roles of two bytes. [`Superblock::parse`]
-//! accepts what the kernel's md accepts and nothing else, so that a value of this type is a
-//! superblock whose checksum, place and feature bits were found right. Features that this
-//! crate cannot act upon are not an error here: [`crate::Superblock::unsupported`] names them.
+//! Little-endian; 256 fixed bytes, then `max_dev` roles of two bytes. A value of this type is a superblock whose
+//! checksum, place and sizes [`Superblock::parse`] found right. Features that this crate cannot act upon, and bits and
+//! bytes that no kernel up to Linux 7.2 knows, are no error here, so that all else of the superblock can be shown:
+//! [`crate::Superblock::unsupported`] names them, and encoding keeps them.
 //!
 //! Field names, offsets and meanings: the kernel's `include/uapi/linux/raid/md_p.h`.
 
@@ -50,7 +50,7 @@ pub mod feature {
     pub const MULTIPLE_PPLS: u32 = 2048;
     /// `layout` of a raid0 is valid.
     pub const RAID0_LAYOUT: u32 = 4096;
-    /// Every bit that md knows.
+    /// Every bit that md knows, up to Linux 7.2.
     pub const ALL: u32 = 8191;
 }
 
@@ -149,8 +149,11 @@ on_disk! {
         216 sb_csum: u32,
         /// Entries of `dev_roles` on disk.
         220 max_dev: u32,
-        /// 0.
-        224 pad3: [u8; 32],
+        /// Bytes, the smallest unit of a request; 0: not set. Linux writes it from 6.19 on, and before that refuses
+        /// an array that has it.
+        224 logical_block_size: u32,
+        /// 0 in every kernel up to Linux 7.2.
+        228 pad3: [u8; 28],
         = 256
     }
     beside {
@@ -183,7 +186,7 @@ impl Superblock {
     /// Reads a superblock found at sector `at` of a member, the place that minor version
     /// `minor_version` has there. 4096 bytes always suffice.
     ///
-    /// The checks are md's (`super_1_load`), so what the kernel refuses is an error here.
+    /// The checks are md's (`super_1_load`), save for unknown feature bits and reserved bytes: see the module.
     /// `data_size` is held against the member's size by [`crate::read_at`].
     pub fn parse(bytes: &[u8], minor_version: u8, at: u64) -> Result<Self, SuperblockError> {
         let fixed: &[u8; 256] = bytes
@@ -219,13 +222,6 @@ impl Superblock {
     fn check(&self, at: u64) -> Result<(), SuperblockError> {
         if self.super_offset != at {
             return Err(SuperblockError::SuperOffset { stored: self.super_offset, at });
-        }
-        let unknown = self.feature_map & !feature::ALL;
-        if unknown != 0 {
-            return Err(SuperblockError::UnknownFeature { bits: unknown });
-        }
-        if self.pad0 != 0 || self.pad3 != [0; 32] {
-            return Err(SuperblockError::Padding);
         }
         if Sectors(self.data_size) < Version::V1_0.data_size_min() {
             return Err(SuperblockError::DataSize { found: self.data_size });
@@ -284,6 +280,15 @@ impl Superblock {
     pub fn set_ppl(&mut self, offset: i16, size: u16) {
         let ([a, b], [c, d]) = (offset.to_le_bytes(), size.to_le_bytes());
         self.bitmap_offset = i32::from_le_bytes([a, b, c, d]);
+    }
+
+    /// The offsets, from the superblock's start, of reserved bytes that are not zero: a kernel newer than Linux 7.2 may
+    /// keep something there.
+    pub fn unknown_bytes(&self) -> impl Iterator<Item = usize> + '_ {
+        let reserved = [(12, self.pad0.to_le_bytes().to_vec()), (228, self.pad3.to_vec())];
+        reserved.into_iter().flat_map(|(start, bytes)| {
+            bytes.into_iter().enumerate().filter(|byte| byte.1 != 0).map(move |(i, _)| start + i)
+        })
     }
 
     /// Whether every bit of `bits` (see [`feature`]) is set.

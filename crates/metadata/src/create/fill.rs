@@ -232,7 +232,8 @@ fn template_v1(decided: &Decided<'_>) -> v1::Superblock {
         resync_offset: if numbering.clean { v1::MAX_SECTOR } else { 0 },
         sb_csum: 0,
         max_dev,
-        pad3: [0; 32],
+        logical_block_size: request.logical_block_size.unwrap_or(0),
+        pad3: [0; 28],
         minor_version: match request.version {
             Version::V1_1 => 1,
             Version::V1_2 => 2,

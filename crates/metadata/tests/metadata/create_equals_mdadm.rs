@@ -106,6 +106,7 @@ fn request(case: &Value) -> Option<CreateRequest> {
         write_behind: 0,
         size: sectors("size_kib"),
         data_offset: sectors("data_offset_kib"),
+        logical_block_size: case["logical_block_size"].as_u64().map(|bytes| bytes as u32),
         set_uuid: case["uuid"].as_str().map(|text| {
             let hex = text.replace(':', "");
             core::array::from_fn(|i| u8::from_str_radix(&hex[i * 2..i * 2 + 2], 16).unwrap())

@@ -232,6 +232,7 @@ fn any_request() -> impl Strategy<Value = CreateRequest> {
             write_behind: 0,
             size: size.filter(|_| !plain),
             data_offset: data_offset.filter(|_| !few),
+            logical_block_size: Option::None,
             set_uuid: Option::None,
             name: "a".repeat(usize::from(raid_disks)),
             homehost: clean.then(|| "host".into()),

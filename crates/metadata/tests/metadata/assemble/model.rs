@@ -72,7 +72,8 @@ impl Array {
             resync_offset: v1::MAX_SECTOR,
             sb_csum: 0,
             max_dev: 128,
-            pad3: [0; 32],
+            logical_block_size: 0,
+            pad3: [0; 28],
             minor_version: 2,
             dev_roles,
         })
