@@ -85,6 +85,10 @@ pub struct Args {
     /// Where data begins on each member, a bare number is KiB
     #[arg(long, value_name = "SIZE", value_parser = options::kib)]
     data_offset: Option<u64>,
+    /// Smallest unit of a request to the array: 512 to 4096 bytes. It is recorded, and kernels before
+    /// 6.19 refuse an array that records one [default: not recorded, so that every kernel can start it]
+    #[arg(long, value_name = "SIZE", value_parser = options::bytes)]
+    logical_block_size: Option<u64>,
     /// The array's UUID [default: random]
     #[arg(short, long, value_parser = options::uuid)]
     uuid: Option<[u8; 16]>,
@@ -221,6 +225,7 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
             Some(Size::Max) | None => None,
         },
         data_offset: args.data_offset.map(Sectors::from_bytes),
+        logical_block_size: args.logical_block_size.map(|size| size.try_into().unwrap_or(u32::MAX)),
         uuid: args.uuid,
         assume_clean: args.assume_clean,
         force: args.force,
@@ -389,6 +394,7 @@ fn report(wanted: &NewArray, prepared: &Prepared) -> Value {
         "version": wanted.version.as_str(),
         "level": wanted.level.name(),
         "layout": first.and_then(Superblock::layout).filter(|l| *l != Layout::None).map(|l| l.name().into_owned()),
+        "logical_block_bytes": first.and_then(Superblock::logical_block_size),
         "chunk_bytes": first.map(|sb| sb.chunk().bytes()),
         "raid_devices": wanted.raid_devices,
         "spare_devices": wanted.spares,

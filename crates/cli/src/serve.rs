@@ -131,6 +131,10 @@ pub struct Which {
     /// one, and without it an unclean stop costs a resync of everything
     #[arg(short, long, value_name = "FILE")]
     bitmap: Option<PathBuf>,
+    /// Take members whose superblocks hold bits or bytes that Lapstrake does not know, as if these were not there;
+    /// only where nothing is written to the members. What is read may be wrong
+    #[arg(long)]
+    ignore_unknown: bool,
 }
 
 impl Which {
@@ -140,6 +144,7 @@ impl Which {
             uuid: self.uuid,
             set_name: self.set_name.clone(),
             bitmap_file: self.bitmap.clone(),
+            ignore_unknown: self.ignore_unknown,
             ..OpenRequest::default()
         }
     }
@@ -173,6 +178,12 @@ pub fn run(args: &Args) -> Outcome {
     };
     if let Some((_, place)) = args.nbd.iter().enumerate().find(is_again) {
         return Err(Failure::usage(format!("--nbd {place}: given twice")));
+    }
+    if args.which.ignore_unknown && !args.read_only && args.overlay.is_none() {
+        return Err(Failure::usage(
+            "--ignore-unknown: nothing may be written to members that are not understood: say --read-only, or \
+             --overlay FILE, too",
+        ));
     }
     let request = request(args);
     let opened = patience::telling(&args.members, || open(&request));
@@ -413,6 +424,14 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
                 "lapstrake: the write-intent bitmap of {place} is out of date, since the array was in use \
                  without it: all of it counts as dirty, so a resync that is due goes over everything"
             );
+        }
+        for part in &parts.members {
+            if let Some(what) = part.superblock.unsupported() {
+                errln!(
+                    "lapstrake: {}: {what}: ignored, as was asked; what is read may be wrong",
+                    part.device.spec()
+                );
+            }
         }
         let consequence = match &parts.intent {
             Some(_) => {

@@ -85,12 +85,14 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The largest of the members' logical blocks, bytes: requests must start at and be multiples of it.
-    /// A journal holds blocks of 4 KiB.
+    /// The array's logical block, bytes: requests must start at and be multiples of it. It is what superblocks record,
+    /// or the largest of the members' own if that is more. A journal holds blocks of 4 KiB.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         let members = self.members.iter().map(|member| member.device.block_size());
-        members.chain(self.replays.then_some(BLOCK_BYTES as u32)).max().unwrap_or(512)
+        let recorded = self.members.first().and_then(|m| m.superblock.logical_block_size());
+        let replayed = self.replays.then_some(BLOCK_BYTES as u32);
+        members.chain(recorded).chain(replayed).max().unwrap_or(512)
     }
 
     /// The mark of the members' partial parity logs, if they have some.

@@ -75,6 +75,8 @@ pub struct NewArray {
     pub size: Option<Sectors>,
     /// Start of the data on each member.
     pub data_offset: Option<Sectors>,
+    /// Bytes, the smallest unit of a request; None: not recorded.
+    pub logical_block_size: Option<u32>,
     /// UUID; None: random.
     pub uuid: Option<[u8; 16]>,
     /// The members are in sync already.
@@ -109,6 +111,7 @@ impl NewArray {
             write_mostly: Vec::new(),
             size: None,
             data_offset: None,
+            logical_block_size: None,
             uuid: None,
             assume_clean: false,
             force: false,
@@ -337,6 +340,7 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
         size: Sectors::from_bytes(member.size()),
         device: device_number(&member.spec().path),
         write_mostly: wanted.write_mostly.contains(member.spec()),
+        logical_block_size: member.block_size(),
     };
     CreateRequest {
         level: wanted.level,
@@ -361,6 +365,7 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
         write_behind: wanted.write_behind.unwrap_or(0),
         size: wanted.size,
         data_offset: wanted.data_offset,
+        logical_block_size: wanted.logical_block_size,
         set_uuid: wanted.uuid,
         name: wanted.name.clone(),
         homehost: wanted.homehost.clone(),
@@ -384,7 +389,9 @@ fn device_number(path: &Path) -> (u32, u32) {
 
 fn culprit(wanted: &NewArray, error: &CreateError) -> Option<MemberSpec> {
     match error {
-        CreateError::Member { index, .. } => places(wanted).nth(*index)?.cloned(),
+        CreateError::Member { index, .. } | CreateError::LogicalBlockOfMember { index, .. } => {
+            places(wanted).nth(*index)?.cloned()
+        }
         _ => None,
     }
 }

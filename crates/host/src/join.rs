@@ -60,7 +60,9 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
     }
     let unread = |error| format!("{spec}: cannot read it: {error}; nothing was written");
     let found = probe(&device).map_err(unread)?;
-    let own = found.best().filter(|sb| describes_same(sb, &like));
+    // One that is not understood wholly is as another's: only --force writes over it.
+    let is_own = |sb: &&Superblock| describes_same(sb, &like) && sb.unsupported().is_none();
+    let own = found.best().filter(is_own);
     if how.re_add && own.is_none() {
         return Err(format!("{spec}: holds no superblock of this array; nothing was written"));
     }

@@ -42,6 +42,9 @@ pub struct OpenRequest {
     pub degraded: bool,
     /// With `force`: the array gives up a journal that is missing.
     pub without_journal: bool,
+    /// Take members whose superblocks hold what nobody knows ([`lapstrake_metadata::Unsupported::is_unknown`]). It counts only where nothing
+    /// is written to the members: with `read_only` or an overlay.
+    pub ignore_unknown: bool,
     /// Only members of this array.
     pub uuid: Option<[u8; 16]>,
     /// Only members of arrays of this name.
@@ -285,6 +288,7 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         run: request.degraded,
         uuid: request.uuid,
         name: request.set_name.clone(),
+        ignore_unknown: request.ignore_unknown && read_only,
     };
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let name = |id: usize| names[id].clone();
@@ -547,8 +551,8 @@ fn parts(
     let intent = match freshest {
         Some(sb) => {
             let file = bitmap_file.as_ref();
-            let intent =
-                intent(file, devices, superblocks, sb, assembly, request.read_only, unread_bitmaps);
+            let may_lack = request.read_only || request.ignore_unknown;
+            let intent = intent(file, devices, superblocks, sb, assembly, may_lack, unread_bitmaps);
             if bitmap_file.is_some() { intent.map_err(of_bitmap_file)? } else { intent? }
         }
         None => None,
@@ -609,7 +613,7 @@ fn intent(
     superblocks: &[Option<Superblock>],
     freshest: &Superblock,
     assembly: &Assembly,
-    is_read_only: bool,
+    may_lack: bool,
     unread: &mut Vec<String>,
 ) -> Result<Option<IntentConfig>, OpenArrayError> {
     let check =
@@ -633,7 +637,7 @@ fn intent(
             Some(offset) => {
                 let place = devices[assembly.freshest].spec().to_string();
                 let error = OpenArrayError::Bitmap { place, error: BitmapError::Beyond { offset } };
-                if is_read_only {
+                if may_lack {
                     unread.push(reason(&error));
                     return Ok(None);
                 }
@@ -647,8 +651,8 @@ fn intent(
         Ok((sb, bits, fresh))
     });
     let (mut sb, mut bits, fresh) = match read {
-        // Nothing is written that it would have to tell of.
-        Err(error) if is_read_only && !external => {
+        // Nothing is written to members that it would have to tell of.
+        Err(error) if may_lack && !external => {
             unread.push(reason(&error));
             return Ok(None);
         }

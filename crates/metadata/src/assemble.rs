@@ -78,6 +78,16 @@ pub struct Options {
     pub uuid: Option<[u8; 16]>,
     /// Only members of an array of this name count; the host before the ':' may be left out.
     pub name: Option<String>,
+    /// Take superblocks with bits and bytes that nobody knows as if these were not there
+    /// ([`Unsupported::is_unknown`]). Only where nothing is written to the members.
+    pub ignore_unknown: bool,
+}
+
+impl Options {
+    /// What of a superblock cannot be acted upon, though the user may have asked to pass over it.
+    pub(crate) fn unsupported(&self, sb: &Superblock) -> Option<Unsupported> {
+        sb.unsupported().filter(|what| !(self.ignore_unknown && what.is_unknown()))
+    }
 }
 
 /// What becomes of a candidate.

@@ -33,6 +33,9 @@ pub const MIN_CHUNK: Sectors = Sectors(8);
 /// Smallest size of a component that mdadm takes.
 pub const MIN_SIZE: Sectors = Sectors(8);
 
+/// Logical block sizes in bytes that every kernel from 6.19 on accepts, whatever its page.
+const LOGICAL_BLOCK_SIZES: core::ops::RangeInclusive<u32> = 512..=4096;
+
 /// Which bitmap a new array gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BitmapChoice {
@@ -79,6 +82,8 @@ pub struct NewMember {
     pub device: (u32, u32),
     /// Reads should avoid it (raid1).
     pub write_mostly: bool,
+    /// Bytes, the smallest unit in which it is written; 0 where any will do.
+    pub logical_block_size: u32,
 }
 
 /// The array that is wanted.
@@ -225,6 +230,7 @@ pub fn plan(
     check_policy(request)?;
     check_journal(request)?;
     let chunk = chunk(request)?;
+    check_logical_block(request, chunk)?;
     let layout = layout(request)?;
     let (sizing, data_offset, available) = measure(request, chunk)?;
     let component = component(&sizing, &available)?;
@@ -308,6 +314,29 @@ fn check_counts(request: &CreateRequest) -> Result<(), CreateError> {
     }
     if let (false, Some(index)) = (is_redundant, slots.iter().position(Option::is_none)) {
         return Err(CreateError::MissingNotAllowed { level: *level, index });
+    }
+    Ok(())
+}
+
+fn check_logical_block(request: &CreateRequest, chunk: Sectors) -> Result<(), CreateError> {
+    let Some(found) = request.logical_block_size else { return Ok(()) };
+    if request.version == Version::V090 {
+        return Err(CreateError::LogicalBlockVersion);
+    }
+    if !found.is_power_of_two() || !LOGICAL_BLOCK_SIZES.contains(&found) {
+        return Err(CreateError::LogicalBlock { found });
+    }
+    let members = request.members.iter().chain([&request.journal]).enumerate();
+    for (index, member) in members {
+        let own = member.map_or(0, |member| member.logical_block_size);
+        if own > found {
+            return Err(CreateError::LogicalBlockOfMember { index, own, found });
+        }
+    }
+    let is_whole = |sectors: Sectors| sectors.bytes().is_multiple_of(found.into());
+    let is_chunk_whole = !request.level.is_striped() || is_whole(chunk);
+    if !is_chunk_whole || !request.data_offset.is_none_or(is_whole) {
+        return Err(CreateError::LogicalBlockCut { found });
     }
     Ok(())
 }

@@ -31,5 +31,5 @@ pub use error::SuperblockError;
 pub use lapstrake_geometry::Version;
 pub use role::{Device, Role};
 pub use superblock::{MAGIC, Superblock, read_at, uuid_text};
-pub use unsupported::Unsupported;
+pub use unsupported::{LOGICAL_BLOCK_MAX, Unsupported};
 pub use wire::ByteOrder;

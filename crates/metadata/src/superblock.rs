@@ -12,8 +12,9 @@ use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot, size
 
 use crate::v1::{MAX_SECTOR, feature, role};
 use crate::wire::{ByteOrder, Field};
-use crate::unsupported::LOGICAL_BLOCK_MAX;
-use crate::{Device, Role, SuperblockError, Unsupported, Version, ppl, v1, v090};
+use crate::{
+    Device, LOGICAL_BLOCK_MAX, Role, SuperblockError, Unsupported, Version, ppl, v1, v090,
+};
 
 /// What a superblock begins with, in every version.
 pub const MAGIC: u32 = 0xa92b_4efc;

@@ -1,6 +1,7 @@
 //! What a superblock can ask for that cannot be acted upon: features of md that are not supported, and what no md up to
 //! Linux 7.2 and mdadm 4.6 knows.
 
+use alloc::{format, string::String};
 use thiserror::Error;
 
 /// Why an array (or a member) must be left alone although its superblock is sound.
@@ -29,12 +30,10 @@ pub enum Unsupported {
     #[error("the array is clustered, not supported; the kernel's md serves it, in its cluster")]
     Clustered,
     /// Feature bits that md does not know.
-    #[error("it has the unknown feature bits {0:#x}: {NEWER}")]
+    #[error("unknown feature bits {0:#x}")]
     UnknownFeatures(u32),
     /// Reserved bytes of the superblock that are not zero.
-    #[error(
-        "{count} reserved bytes of its superblock are not zero, the first at byte {first}: {NEWER}"
-    )]
+    #[error("{count} reserved bytes of the superblock are not zero, the first at byte {first}")]
     UnknownBytes {
         /// How many.
         count: usize,
@@ -42,20 +41,13 @@ pub enum Unsupported {
         first: usize,
     },
     /// Bytes of a logical block, which no kernel accepts.
-    #[error(
-        "its logical block size is {0}, no power of two from 512 to {LOGICAL_BLOCK_MAX} bytes: {NEWER}"
-    )]
+    #[error("a logical block size of {0}, no power of two from 512 to {LOGICAL_BLOCK_MAX} bytes")]
     LogicalBlockSize(u32),
 }
 
 /// The largest logical block size that a kernel accepts, in bytes: its page, which is 4 KiB on x86 and up to 64 KiB
 /// elsewhere.
 pub const LOGICAL_BLOCK_MAX: u32 = 65536;
-
-/// What an unknown bit or byte means for the user.
-const NEWER: &str = "a feature of a kernel newer than Linux 7.2, or damage; what it changes about the data is not \
-                     known, so nothing is ever written to such a member; --ignore-unknown reads it all the same \
-                     (lapstrake cat, serve --read-only, serve --overlay)";
 
 impl Unsupported {
     /// Whether it is something that nobody knew when this was written, so that the rest of the superblock may well be
@@ -66,5 +58,18 @@ impl Unsupported {
             self,
             Self::UnknownFeatures(_) | Self::UnknownBytes { .. } | Self::LogicalBlockSize(_)
         )
+    }
+
+    /// It as a clause, with what it means for the user and what to do next where that is not plain.
+    pub(crate) fn describe(&self) -> String {
+        let next = match self.is_unknown() {
+            true => {
+                ": a feature of a kernel newer than Linux 7.2, or damage; what it changes about the data is not known, \
+                 so nothing is ever written to such a member; --ignore-unknown reads it all the same (lapstrake cat, \
+                 serve --read-only, serve --overlay)"
+            }
+            false => "",
+        };
+        format!("{self}{next}")
     }
 }

@@ -638,6 +638,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
             .has_redundancy()
             .then(|| Sectors(asked.sizes.iter().copied().min().unwrap_or_default())),
         data_offset: is_before.then_some(data_offset),
+        logical_block_size: None,
         set_uuid: None,
         name: "fate".into(),
         homehost: None,

@@ -5,7 +5,7 @@ use lapstrake_host::scan::{BitmapLook, Look, LookError};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::bitmap::BitmapError;
 use lapstrake_metadata::detect::Finding;
-use lapstrake_metadata::uuid_text;
+use lapstrake_metadata::{uuid_text, v1};
 
 /// The bitmap: a member's internal one, or what a file holds that is no member.
 pub fn bitmap(look: &Look, superblock: Option<&Superblock>) -> Result<String, LookError> {
@@ -72,8 +72,20 @@ pub fn bad_blocks(look: &Look, superblock: &Superblock) -> Result<String, LookEr
 /// Lines about all that mdadm would not tell; none if there is nothing.
 pub fn others(look: &Look, best: Option<&Superblock>) -> String {
     let mut lines: Vec<String> = Vec::new();
+    if let Some(bytes) = best.and_then(Superblock::logical_block_size) {
+        lines.push(format!(
+            " Logical Block Size : {bytes} bytes (Linux before 6.19 refuses the array)"
+        ));
+    }
     if let Some(what) = best.and_then(Superblock::unsupported) {
         lines.push(format!("    Unsupported : {what}"));
+    }
+    if let Some(Superblock::V1(sb)) = best {
+        let fixed = &sb.encode()[..v1::Superblock::SIZE];
+        let byte = |at: usize| {
+            format!("    Not Known : byte {at:#x} of the superblock is {:#04x}", fixed[at])
+        };
+        lines.extend(sb.unknown_bytes().map(byte));
     }
     if let Some(offset) = best.and_then(Superblock::bitmap_offset_beyond) {
         lines

@@ -44,6 +44,7 @@ fn superblock(sb: &Superblock) -> Value {
         "component_bytes": component_bytes,
         "array_bytes":
             array_bytes(sb.level_md(), sb.layout_md(), sb.raid_disks().into(), component_bytes),
+        "logical_block_bytes": sb.logical_block_size(),
         "data_offset_bytes": sb.data_offset().bytes(),
         "data_bytes": sb.data_size().bytes(),
         "super_offset_bytes": sb.super_sector().bytes(),
@@ -57,12 +58,20 @@ fn superblock(sb: &Superblock) -> Value {
         "slot": slot(sb.role()),
         "roles": (0..sb.table_len()).map(|n| role(sb.role_of(n))).collect::<Vec<_>>(),
         "write_mostly": sb.write_mostly(),
+        "unknown_bytes": unknown_bytes(sb),
         "unsupported": sb.unsupported().map(|what| what.to_string()),
         "fields": match sb {
             Superblock::V1(sb) => fields_v1(sb),
             Superblock::V090(sb) => fields_v090(sb),
         },
     })
+}
+
+/// Reserved bytes that are not zero, with their offsets from the superblock's start.
+fn unknown_bytes(sb: &Superblock) -> Value {
+    let Superblock::V1(sb) = sb else { return json!([]) };
+    let fixed = sb.encode();
+    sb.unknown_bytes().map(|at| json!({ "offset": at, "value": fixed[at] })).collect()
 }
 
 fn role(role: Role) -> String {
@@ -93,7 +102,7 @@ fn fields_v1(sb: &v1::Superblock) -> Value {
         magic major_version minor_version feature_map ctime level layout size chunksize raid_disks
         bitmap_offset new_level reshape_position delta_disks new_layout new_chunk new_offset
         data_offset data_size super_offset recovery_offset dev_number cnt_corrected_read devflags
-        bblog_shift bblog_size bblog_offset utime events resync_offset sb_csum max_dev dev_roles
+        bblog_shift bblog_size bblog_offset utime events resync_offset sb_csum max_dev logical_block_size dev_roles
     }
 }
 

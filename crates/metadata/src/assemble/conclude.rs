@@ -22,13 +22,13 @@ pub fn assemble(
     let freshest = freshest(candidates.iter().filter(is_ours))
         .ok_or(AssembleError::Nothing { candidates: candidates.len() })?;
     let verdicts = candidates.iter().map(|candidate| match is_ours(&candidate) {
-        true => judge(candidate, freshest),
+        true => judge(candidate, freshest, options),
         false => Verdict::Left(Reason::OtherArray {
             uuid: candidate.superblock.set_uuid(),
             name: candidate.superblock.name(),
         }),
     });
-    let mut table = Table::new(freshest, candidates, verdicts.collect())?;
+    let mut table = Table::new(freshest, candidates, verdicts.collect(), options)?;
     let (forced, force_helps) = raise_if_needed(&mut table, options.force);
     table.measure()?;
     Ok(conclude(table, forced, force_helps, options))

@@ -88,9 +88,13 @@ fn calls_failed(sb: &Superblock, other: &Superblock, slot: Slot) -> bool {
 }
 
 /// The verdict on a candidate of the freshest one's array, its rivals not considered.
-pub(super) fn judge(candidate: &Candidate<'_>, freshest: &Candidate<'_>) -> Verdict {
+pub(super) fn judge(
+    candidate: &Candidate<'_>,
+    freshest: &Candidate<'_>,
+    options: &Options,
+) -> Verdict {
     let (sb, fresh) = (candidate.superblock, freshest.superblock);
-    if let Some(reason) = unfit(sb, fresh) {
+    if let Some(reason) = unfit(sb, fresh, options) {
         return Verdict::Left(reason);
     }
     match sb.role() {
@@ -124,11 +128,11 @@ fn in_slot(sb: &Superblock, role: Role) -> Verdict {
 }
 
 /// Why a superblock cannot be of use in any role.
-fn unfit(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
+fn unfit(sb: &Superblock, fresh: &Superblock, options: &Options) -> Option<Reason> {
     if let Some(disagreement) = disagreement(sb, fresh) {
         return Some(disagreement);
     }
-    if let Some(what) = sb.unsupported() {
+    if let Some(what) = options.unsupported(sb) {
         return Some(Reason::Unsupported(what));
     }
     let (found, needed) = (sb.data_size(), fresh.component());

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Slot};
 
-use super::{AssembleError, Candidate, Reason, Refusal, Verdict};
+use super::{AssembleError, Candidate, Options, Reason, Refusal, Verdict};
 use crate::{Superblock, Unsupported};
 
 pub(super) struct Table<'a> {
@@ -26,8 +26,9 @@ impl<'a> Table<'a> {
         freshest: &'a Candidate<'a>,
         candidates: &'a [Candidate<'a>],
         verdicts: Vec<Verdict>,
+        options: &Options,
     ) -> Result<Self, AssembleError> {
-        let config = config(freshest.superblock)
+        let config = config(freshest.superblock, options)
             .map_err(|what| AssembleError::Unsupported { id: freshest.id, what })?;
         let mut table =
             Self { freshest, candidates, verdicts, config, geometry: None, ambiguous: None };
@@ -177,8 +178,8 @@ impl<'a> Table<'a> {
 }
 
 /// The array as `sb` describes it, without the members' sizes.
-fn config(sb: &Superblock) -> Result<Config, Unsupported> {
-    if let Some(what) = sb.unsupported() {
+fn config(sb: &Superblock, options: &Options) -> Result<Config, Unsupported> {
+    if let Some(what) = options.unsupported(sb) {
         return Err(what);
     }
     Ok(Config {

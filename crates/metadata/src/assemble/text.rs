@@ -101,7 +101,7 @@ impl Reason {
             Self::TooSmall { found, needed } => {
                 format!("it has room for {found}, the array uses {needed} of each member")
             }
-            Self::Unsupported(what) => what.to_string(),
+            Self::Unsupported(what) => what.describe(),
         }
     }
 }
@@ -205,7 +205,7 @@ impl AssembleError {
                     each.collect::<Vec<_>>().join("; ")
                 )
             }
-            Self::Unsupported { id, what } => format!("{}: {what}", name(*id)),
+            Self::Unsupported { id, what } => format!("{}: {}", name(*id), what.describe()),
             Self::Geometry { id, error } => {
                 format!("the array as {} describes it: {error}", name(*id))
             }

@@ -57,6 +57,33 @@ pub enum CreateError {
     /// 0.90 has no place for them.
     #[error("metadata 0.90 has no partial parity log; 1.0, 1.1 and 1.2 do")]
     PplVersion,
+    /// 0.90 has no place for it.
+    #[error("metadata 0.90 records no logical block size; 1.0, 1.1 and 1.2 do")]
+    LogicalBlockVersion,
+    /// Not a size that every kernel accepts.
+    #[error("a logical block size of {found} bytes is not possible: 512, 1024, 2048 and 4096 are")]
+    LogicalBlock {
+        /// Bytes asked for.
+        found: u32,
+    },
+    /// A member cannot be written in such units.
+    #[error(
+        "a logical block size of {found} bytes is less than the {own} of a member; at least that much is needed"
+    )]
+    LogicalBlockOfMember {
+        /// The member's index.
+        index: usize,
+        /// The member's own, bytes.
+        own: u32,
+        /// Bytes asked for.
+        found: u32,
+    },
+    /// Chunk and data offset have to hold whole blocks.
+    #[error("chunk and data offset have to be multiples of the logical block size, {found} bytes")]
+    LogicalBlockCut {
+        /// Bytes asked for.
+        found: u32,
+    },
     /// Without redundancy there is nothing to keep right.
     #[error("{level} has no consistency policy")]
     PolicyNotAllowed {

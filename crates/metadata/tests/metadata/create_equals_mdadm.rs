@@ -72,7 +72,7 @@ fn request(case: &Value) -> Option<CreateRequest> {
     let member = |(i, m): (usize, &Value)| {
         let size = Sectors(m["sectors"].as_u64()?);
         // ubda, ubdb, ... have major 98 and 16 minors each; the vectors tell which they were.
-        Some(NewMember { size, device: (0, i as u32), write_mostly: false })
+        Some(NewMember { size, device: (0, i as u32), ..NewMember::default() })
     };
     let layout = case["layout"].as_str();
     let mut given: Vec<_> = members(case).into_iter().enumerate().map(member).collect();

@@ -214,7 +214,7 @@ fn any_request() -> impl Strategy<Value = CreateRequest> {
         let raid_disks = sizes.len() as u16 - spares;
         let member = |size: Option<u64>| {
             let size = Sectors(one_size.or(size)?);
-            Some(NewMember { size, device: (8, 1), write_mostly: force })
+            Some(NewMember { size, device: (8, 1), write_mostly: force, logical_block_size: 0 })
         };
         use BitmapChoice::*;
         CreateRequest {
