@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# judges.sh [newest|trixie]...: unpacks User-Mode Linux and mdadm of other Debian releases, with the libraries they
-# need, below target/judges, for tests that hold Lapstrake against more than the machine's own kernel. Without
-# arguments: newest. Nothing of the system changes, and no root is needed. Does nothing, quickly, when all is there;
-# says aloud what it cannot get, and goes on: tests that need it say so themselves.
+# judges.sh [newest|trixie|lockless]...: makes kernels with mdadm below target/judges, for tests that hold Lapstrake
+# against more than the machine's own md. Without arguments: newest. newest and trixie are User-Mode Linux and mdadm of
+# Debian sid and 13, unpacked with the libraries they need. lockless is built from sid's kernel source, with what
+# Debian's build leaves out; it takes about ten minutes and 2 GB, and its mdadm is newest's. Nothing of the system
+# changes, and no root is needed. Does nothing, quickly, when all is there; says aloud what it cannot get, and goes on:
+# tests that need it say so themselves.
 #
 # tests/kernel/judges.lock pins each package's version and checksum. A version that the mirror no longer has is
 # replaced by the newest, which apt verifies by the release's signature.
@@ -12,16 +14,21 @@ cd "$(dirname "$0")/.."
 pins=$PWD/tests/kernel/judges.lock
 mkdir -p "${CARGO_TARGET_DIR:-target}/judges"
 judges=$(realpath "${CARGO_TARGET_DIR:-target}/judges")
+config=$PWD/tests/kernel/lockless.config
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-declare -A suite_of=([newest]=sid [trixie]=trixie)
+declare -A suite_of=([newest]=sid [trixie]=trixie [lockless]=sid)
 
 say() { echo "judges: $*" >&2; }
 
 # pinned JUDGE: lines of package, version, checksum.
 pinned() { awk -v judge="$1" '$1 == judge { print $2, $3, $4 }' "$pins"; }
 
-# What an unpacked judge was made of, and where: its kernel knows its loader by the absolute path.
-stamp_of() { pinned "$1"; echo "$judges/$1"; }
+# What a judge was made of, and where: its kernel knows its loader by the absolute path.
+stamp_of() {
+    pinned "$1"
+    echo "$judges/$1"
+    [ "$1" != lockless ] || sha256sum <"$config"
+}
 
 # The addresses of the system's own Debian archive, as apt reads them from its sources.
 mirrors() {
@@ -31,11 +38,11 @@ mirrors() {
         sed -nE "s,^'([^']*)/dists/($codename|stable|testing|unstable|sid)/InRelease'.*,\1,p" | sort -u
 }
 
-# apt with package lists of the judge's own.
+# apt_of JUDGE TOOL ...: apt-get or apt-cache, with package lists of the judge's own.
 apt_of() {
-    local lists=$judges/$1/apt
-    shift
-    apt-get -o Dir::Etc::SourceList="$lists/sources.list" -o Dir::Etc::SourceParts=- \
+    local lists=$judges/$1/apt tool=$2
+    shift 2
+    "$tool" -o Dir::Etc::SourceList="$lists/sources.list" -o Dir::Etc::SourceParts=- \
         -o Dir::State="$lists" -o Dir::State::Lists="$lists/lists" -o Dir::Cache="$lists/cache" \
         -o APT::Sandbox::User="" -o Acquire::Languages=none -o APT::Architecture=amd64 "$@"
 }
@@ -47,7 +54,7 @@ update() {
     for mirror in $(mirrors); do
         echo "deb [arch=amd64 signed-by=$keyring] $mirror ${suite_of[$1]} main" >"$lists/sources.list"
         # Without the option a mirror that does not answer is only warned of.
-        apt_of "$1" update -qq -o APT::Update::Error-Mode=any >"$lists/log" 2>&1 && return
+        apt_of "$1" apt-get update -qq -o APT::Update::Error-Mode=any >"$lists/log" 2>&1 && return
     done
     say "cannot get the package lists of ${suite_of[$1]}: $(tail -1 "$lists/log" 2>/dev/null)"
     return 1
@@ -57,13 +64,18 @@ matches() { [ "$(sha256sum <"$1" | cut -d' ' -f1)" = "$2" ]; }
 
 # fetch JUDGE PACKAGE VERSION CHECKSUM: its .deb, in the current directory, which is empty.
 fetch() {
-    if apt_of "$1" download -qq "$2=$3" >/dev/null 2>&1; then
+    local newest=$2
+    if apt_of "$1" apt-get download -qq "$2=$3" >/dev/null 2>&1; then
         matches ./*.deb "$4" && return
         say "$2 $3 is not the package that $pins names: its checksum differs"
         return 1
     fi
-    apt_of "$1" download -qq "$2" >/dev/null 2>&1 || { say "cannot download $2 of $1"; return 1; }
-    say "$1: $2 $3 is no longer to be had; taking $(dpkg-deb -f ./*.deb Version)"
+    # Kernel sources have the version in their name.
+    [[ $2 != linux-source-* ]] ||
+        newest=$(apt_of "$1" apt-cache depends linux-source | sed -n 's/^ *Depends: //p')
+    apt_of "$1" apt-get download -qq "$newest" >/dev/null 2>&1 ||
+        { say "cannot download $newest of $1"; return 1; }
+    say "$1: $2 $3 is no longer to be had; taking $newest $(dpkg-deb -f ./*.deb Version)"
 }
 
 # obtain JUDGE: fills its directory debs, which keeps what is there already.
@@ -98,6 +110,22 @@ unpack() {
     patchelf --set-interpreter "$lib/ld-linux-x86-64.so.2" --set-rpath "$lib" "$root/usr/bin/linux.uml"
 }
 
+# build lockless: makes its kernel of the source package and the checked-in configuration.
+build() {
+    local tree=$judges/$1/part/tree log=$judges/$1/build.log
+    echo "judges: building $1: about ten minutes on two cores"
+    rm -rf "$judges/$1/part"
+    mkdir -p "$tree"
+    dpkg-deb --fsys-tarfile "$judges/$1"/debs/linux-source-*.deb |
+        tar -x --to-stdout --wildcards './usr/src/linux-source-*.tar.xz' |
+        tar -xJ --strip-components=1 -C "$tree" || return
+    cp "$config" "$tree/.config"
+    nice make -C "$tree" ARCH=um olddefconfig >"$log" 2>&1 &&
+        nice make -C "$tree" ARCH=um -j"$(nproc)" linux >>"$log" 2>&1 ||
+        { say "the kernel does not build: $(tail -1 "$log") ($log)"; return 1; }
+    mv "$tree/linux" "$judges/$1/linux"
+}
+
 # make_ready JUDGE: once, however many ask.
 make_ready() {
     local stamp=$judges/$1/stamp
@@ -106,7 +134,9 @@ make_ready() {
     flock 9
     [ -e "$stamp" ] && [ "$(<"$stamp")" = "$(stamp_of "$1")" ] && return
     rm -f "$stamp"
-    obtain "$1" && unpack "$1" || { say "$1 is not there; tests that need it are skipped"; return 0; }
+    local make=unpack
+    [ "$1" != lockless ] || make=build
+    obtain "$1" && "$make" "$1" || { say "$1 is not there; tests that need it are skipped"; return 0; }
     stamp_of "$1" >"$stamp"
     rm -rf "$judges/$1/apt" "$judges/$1/part"
 }

@@ -24,7 +24,7 @@
 //! - the host's files are below `/host`, with the rights of the user who runs the test;
 //! - `insmod /lib/modules/extra/brd.ko rd_nr=4 rd_size=KIB` makes RAM disks.
 //!
-//! It imports nothing of Lapstrake, so that it can judge all of it.
+//! It imports nothing of what it judges.
 
 mod cpio;
 mod guest;
@@ -39,6 +39,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use lapstrake_not_run::not_run;
 
 pub use guest::Guest;
 pub use judge::{Judge, NoJudge};
@@ -245,19 +247,29 @@ impl Kernel {
 /// # Errors
 /// The reason, as a sentence for the user.
 pub fn available(judge: Judge) -> Result<(), Reason> {
-    static VERDICTS: [OnceLock<Result<(), Reason>>; Judge::ALL.len()] =
+    personalities(judge).map(drop)
+}
+
+/// Whether this judge is available and its kernel runs arrays of a level, such as `linear`.
+pub fn has_level(judge: Judge, level: &str) -> bool {
+    personalities(judge).is_ok_and(|words| words.contains(&format!("[{level}]")))
+}
+
+/// The levels that a judge's kernel runs, as the first line of `/proc/mdstat` has them.
+fn personalities(judge: Judge) -> Result<String, Reason> {
+    static VERDICTS: [OnceLock<Result<String, Reason>>; Judge::ALL.len()] =
         [const { OnceLock::new() }; Judge::ALL.len()];
     VERDICTS[judge as usize]
-        .get_or_init(|| match Kernel::of(judge).run("true") {
-            Ok(_) => Ok(()),
+        .get_or_init(|| match Kernel::of(judge).run("head -n 1 /proc/mdstat") {
+            Ok(output) => Ok(output.text()),
             Err(Error::Unavailable(reason)) => Err(reason),
             Err(other) => Err(Reason::NoBoot(other.to_string())),
         })
         .clone()
 }
 
-/// For tests: whether the judge that is [`chosen`](Judge::chosen) is [`available`]; a refusal is also printed as
-/// `NOT RUN: ...`.
+/// For tests: whether the judge that is [`chosen`](Judge::chosen) is [`available`]; a refusal is also said, as
+/// [`not_run`].
 pub fn available_or_say(what: &str) -> bool {
     judge_or_say(Judge::chosen(), what)
 }
@@ -268,18 +280,11 @@ pub fn judges_or_say(what: &str) -> Vec<Judge> {
 }
 
 /// As [`available_or_say`], of this judge.
-///
-/// Cargo shows the output of passing tests only when asked, so the line goes straight to the
-/// terminal's standard error.
 pub fn judge_or_say(judge: Judge, what: &str) -> bool {
     match available(judge) {
         Ok(()) => true,
         Err(reason) => {
-            use io::Write;
-            // Unlike eprintln!, this is not captured by the test harness. One write, on a line
-            // of its own: other tests print meanwhile.
-            let line = format!("\nNOT RUN: {what} (judge {judge}): {reason}\n");
-            let _ = io::stderr().write_all(line.as_bytes());
+            not_run(format_args!("{what} (judge {judge}): {reason}"));
             false
         }
     }
