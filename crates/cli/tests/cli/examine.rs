@@ -10,11 +10,13 @@ fn same_as_mdadm(lab: &Lab, member: &str, what: &str) {
     let Some(theirs) = lab.other(&format!("mdadm --examine {member}")) else { return };
     let ours = lab.run(&format!("examine {member}")).ok();
     // What only Lapstrake says stands at the end.
-    let own = "\n    Unsupported :";
-    let ours = ours.out.split_once(own).map_or(&*ours.out, |(same, _)| same);
+    let mut same = &*ours.out;
+    for own in ["\n Logical Block Size :", "\n    Unsupported :"] {
+        same = same.split_once(own).map_or(same, |(before, _)| before);
+    }
     let theirs = without_device_names(&theirs.ok().out);
-    let differ = theirs.lines().zip(ours.lines()).find(|(theirs, ours)| theirs != ours);
-    assert_eq!(theirs, ours, "{what} {member}: first difference {differ:?}");
+    let differ = theirs.lines().zip(same.lines()).find(|(theirs, ours)| theirs != ours);
+    assert_eq!(theirs, same, "{what} {member}: first difference {differ:?}");
 }
 
 /// mdadm ends a 0.90 member's lines with the name that the member's old number has on this machine.
