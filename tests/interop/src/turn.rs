@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lapstrake_geometry::Level;
 use lapstrake_kernel_md::{Judge, has_level, judges_or_say};
+use lapstrake_not_run::{left_out, not_run};
 
 use crate::case::Case;
 
@@ -28,10 +29,14 @@ pub fn everywhere(cases: &[Case]) -> Vec<Turn> {
 /// Each case before one of the judges, by its digest, and some before all.
 pub fn shared_out(cases: &[Case]) -> Vec<Turn> {
     let all = judges_or_say("interop with the kernel's md");
-    let mut turns = Vec::new();
+    let (mut turns, mut unable) = (Vec::new(), 0);
     for &case in cases {
         let able: Vec<Judge> = all.iter().copied().filter(|&j| lack(j, &case).is_none()).collect();
+        unable += usize::from(able.is_empty() && !all.is_empty());
         turns.extend(chosen(&able, &case).iter().map(|&judge| Turn { judge, case }));
+    }
+    if unable > 0 {
+        not_run(format_args!("{unable} cases of interop: no judge here has a kernel with linear"));
     }
     turns
 }
@@ -65,7 +70,7 @@ fn playable(turns: Vec<Turn>) -> Vec<Turn> {
     });
     let able = able.collect();
     for ((judge, why), count) in lacks {
-        lapstrake_not_run::left_out(format_args!("{count} cases before judge {judge}: {why}"));
+        left_out(format_args!("{count} cases before judge {judge}: {why}"));
     }
     able
 }
