@@ -39,11 +39,11 @@ const LOGICAL_BLOCK_SIZES: core::ops::RangeInclusive<u32> = 512..=4096;
 /// Which bitmap a new array gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BitmapChoice {
-    /// An internal one if a member's component is above 100 GiB.
-    #[default]
-    Default,
     /// None.
+    #[default]
     None,
+    /// An internal one if a member's component is above 100 GiB, as mdadm up to 4.3 chose by itself.
+    IfLarge,
     /// Beside each superblock.
     Internal,
     /// In a file of its own, see [`CreatePlan::bitmap_file`].
@@ -148,7 +148,7 @@ impl CreateRequest {
             version: Version::V1_2,
             chunk: None,
             layout: None,
-            bitmap: BitmapChoice::Default,
+            bitmap: BitmapChoice::None,
             bitmap_chunk: None,
             policy: None,
             write_behind: 0,
@@ -503,12 +503,10 @@ fn component(sizing: &Sizing, available: &[Option<Sectors>]) -> Result<Sectors, 
 fn bitmap_kind(request: &CreateRequest, component: Sectors) -> Result<BitmapChoice, CreateError> {
     let level = request.level;
     match request.bitmap {
-        BitmapChoice::Default if request.policy.is_some() => Ok(BitmapChoice::None),
-        BitmapChoice::Default if request.journal.is_some() => Ok(BitmapChoice::None),
-        BitmapChoice::Default if size::has_bitmap_by_default(level, component) => {
-            Ok(BitmapChoice::Internal)
-        }
-        BitmapChoice::Default | BitmapChoice::None => Ok(BitmapChoice::None),
+        BitmapChoice::IfLarge if request.policy.is_some() => Ok(BitmapChoice::None),
+        BitmapChoice::IfLarge if request.journal.is_some() => Ok(BitmapChoice::None),
+        BitmapChoice::IfLarge if size::is_large(level, component) => Ok(BitmapChoice::Internal),
+        BitmapChoice::IfLarge | BitmapChoice::None => Ok(BitmapChoice::None),
         _ if !level.has_redundancy() => Err(CreateError::BitmapNotAllowed { level }),
         kind => Ok(kind),
     }
