@@ -1,7 +1,7 @@
-//! What a new array's members are to hold: the superblocks and bitmaps that mdadm 4.2 would
+//! What a new array's members are to hold: the superblocks and bitmaps that mdadm 4.6 would
 //! write, before a kernel or an engine has started the array.
 //!
-//! [`plan`] decides and writes nothing. The bytes equal mdadm's (checked against vectors in
+//! [`plan`] decides and writes nothing. The bytes equal mdadm's (checked against vectors of 4.2 and 4.6 in
 //! `tests/vectors`), except where mdadm would make an array that cannot be used: such a request
 //! is an error here. Neither mdadm nor this writes the bad-block log of a new member, for it
 //! counts only once a superblock says that it holds something.

@@ -37,7 +37,7 @@ fn cases() -> Vec<Case> {
         missing: None,
         layout: None,
         chunk_kib: None,
-        bitmap: BitmapChoice::Default,
+        bitmap: BitmapChoice::None,
         assume_clean: false,
     };
     let internal = BitmapChoice::Internal;
