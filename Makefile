@@ -21,10 +21,13 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
-.PHONY: setup build demo test suites commands threads arm lint smoke bench accuracy fuzz soak fmt
+.PHONY: setup judge build demo test suites commands threads arm lint smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
+
+judge: setup ## the newest kernel with all of md, for make soak: ten minutes
+	scripts/judges.sh newest lockless
 
 build: ## the lapstrake command: target/release/lapstrake
 	$(CARGO) build --locked --release --bin lapstrake

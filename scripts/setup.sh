@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 packages=(
     gcc g++ libc6-dev pkg-config ca-certificates curl # the build; g++ for libFuzzer
     user-mode-linux mdadm busybox-static              # the kernel's md, for the interop tests
+    patchelf                                          # that of other Debian releases: scripts/judges.sh
+    make flex bison bc xz-utils                       # a kernel with all of md: make judge
     nbdkit libnbd-bin python3-libnbd qemu-utils       # NBD clients and servers of others
     fuse3 libfuse3-dev util-linux                     # FUSE
     e2fsprogs xfsprogs btrfs-progs                    # filesystems on arrays
@@ -91,3 +93,4 @@ else
     warn "this is no Debian; install what corresponds to: ${packages[*]}"
 fi
 install_rust
+scripts/judges.sh newest

@@ -2,17 +2,20 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use lapstrake_kernel_md::Judge;
+use lapstrake_not_run::not_run;
+
 use crate::Failure;
 use crate::case::{Case, Story};
-use crate::judge::Judge;
+use crate::judge::Player;
 use crate::stage::Stage;
+use crate::turn::Turn;
 use crate::{ext4, ours, story};
 
 /// A guest waits half of its time.
@@ -30,24 +33,23 @@ pub enum Depth {
 
 /// What all guests take from and add to.
 struct Work {
-    ahead: VecDeque<Case>,
+    ahead: VecDeque<Turn>,
     played: usize,
-    failures: Vec<(Case, String)>,
+    failures: Vec<(Turn, String)>,
 }
 
 /// Plays them all; panics with the failures, if there are any.
-pub fn play(mut cases: Vec<Case>, depth: Depth) {
+pub fn play(mut turns: Vec<Turn>, depth: Depth) {
     if let Some(program) = ext4::lacking() {
-        cases.retain(|case| !case.story.has_filesystem());
-        // Past the test harness, which shows the output of passing tests only when asked.
-        let line =
-            format!("\nNOT RUN: interop with ext4: {program} is not installed (e2fsprogs)\n");
-        io::stderr().write_all(line.as_bytes()).ok();
+        turns.retain(|turn| !turn.case.story.has_filesystem());
+        not_run(format_args!("interop with ext4: {program} is not installed (e2fsprogs)"));
     }
-    let (began, total) = (Instant::now(), cases.len());
+    // A guest is of one judge: one after the other, each in the order given.
+    turns.sort_by_key(|turn| turn.judge);
+    let (began, total) = (Instant::now(), turns.len());
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let guests = (cores * GUESTS_PER_CORE).min(GUESTS_MAX).min(total);
-    let work = Mutex::new(Work { ahead: cases.into(), played: 0, failures: Vec::new() });
+    let work = Mutex::new(Work { ahead: turns.into(), played: 0, failures: Vec::new() });
     thread::scope(|scope| {
         for _ in 0..guests {
             scope.spawn(|| attend(&work, total, depth));
@@ -60,13 +62,13 @@ pub fn play(mut cases: Vec<Case>, depth: Depth) {
     assert_eq!(work.played, total, "a guest was lost with its cases");
 }
 
-fn report(failures: &[(Case, String)], total: usize) -> String {
+fn report(failures: &[(Turn, String)], total: usize) -> String {
     let mut text = format!("{} of {total} cases failed:\n", failures.len());
-    for (case, what) in failures {
+    for (Turn { judge, case }, what) in failures {
         let Case { level, layout, chunk, version, members, .. } = case;
         text += &format!(
-            "\n{level}, layout {layout}, chunk {} KiB, metadata {version}, {members} members: \
-             {case}\n{}\nalone: LAPSTRAKE_CASE={case} cargo test -p lapstrake-interop -- each_reads\n",
+            "\n{level}, layout {layout}, chunk {} KiB, metadata {version}, {members} members, judge {judge}: \
+             {case}\n{}\nalone: LAPSTRAKE_JUDGE={judge} LAPSTRAKE_CASE={case} cargo test -p lapstrake-interop -- each_reads\n",
             chunk.0 / 2,
             what.trim_end()
         );
@@ -77,16 +79,16 @@ fn report(failures: &[(Case, String)], total: usize) -> String {
 /// Plays cases on one guest until there are none left.
 fn attend(work: &Mutex<Work>, total: usize, depth: Depth) {
     let lock = || work.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut judge = None;
+    let mut player = None;
     loop {
         // Not in the loop's head: the lock would be held for the whole turn.
-        let Some(case) = lock().ahead.pop_front() else { return };
-        let outcome = play_one(case, &mut judge, depth);
+        let Some(turn) = lock().ahead.pop_front() else { return };
+        let outcome = play_one(turn, &mut player, depth);
         let mut work = lock();
         work.played += 1;
         if let Err(error) = outcome {
-            eprintln!("{case}: {error}");
-            work.failures.push((case, error.to_string()));
+            eprintln!("{}, judge {}: {error}", turn.case, turn.judge);
+            work.failures.push((turn, error.to_string()));
         }
         if work.played.is_multiple_of(50) {
             eprintln!("{} of {total} cases, {} failed", work.played, work.failures.len());
@@ -95,18 +97,19 @@ fn attend(work: &Mutex<Work>, total: usize, depth: Depth) {
 }
 
 /// Plays a case on this guest; after a failure the next case gets a new one.
-fn play_one(case: Case, kept: &mut Option<Judge>, depth: Depth) -> Result<(), Failure> {
-    let mut judge = match kept.take() {
-        Some(judge) => judge,
-        None => Judge::boot()?,
+fn play_one(turn: Turn, kept: &mut Option<Player>, depth: Depth) -> Result<(), Failure> {
+    let Turn { judge, case } = turn;
+    let mut player = match kept.take().filter(|player| player.judge == judge) {
+        Some(player) => player,
+        None => Player::boot(judge)?,
     };
     let began = Instant::now();
     let directory = tempfile::tempdir_in(memory_directory())?;
-    let outcome = Stage::set(case, &mut judge, depth, directory.path())
+    let outcome = Stage::set(case, &mut player, depth, directory.path())
         .and_then(|mut stage| tell(&mut stage).map_err(|error| describe(&stage, &*error)));
-    println!("{case}: {} ms", began.elapsed().as_millis());
+    println!("{case}, judge {judge}: {} ms", began.elapsed().as_millis());
     if outcome.is_ok() {
-        *kept = Some(judge);
+        *kept = Some(player);
     }
     if std::env::var_os("LAPSTRAKE_KEEP").is_some() {
         println!("{case}: files kept in {}", directory.keep().display());
@@ -141,11 +144,11 @@ fn memory_directory() -> &'static Path {
 
 /// Plays a case whose members are changed behind everybody's back, which has to be noticed by
 /// our reading, the kernel's reading and its check.
-pub fn canary() {
+pub fn canary(judge: Judge) {
     let case: Case = "kernel/raid5/left-symmetric/64K/1.2/3".parse().expect("a name");
     let directory = tempfile::tempdir_in(memory_directory()).expect("a directory");
-    let mut judge = Judge::boot().expect("a guest");
-    let stage = Stage::set(case, &mut judge, Depth::Sample, directory.path());
+    let mut player = Player::boot(judge).expect("a guest");
+    let stage = Stage::set(case, &mut player, Depth::Sample, directory.path());
     let mut stage = stage.expect("files");
     let bytes = vec![0; stage.bytes_max() as usize];
     stage.create_by_kernel(bytes).expect("an array");

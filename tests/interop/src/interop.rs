@@ -1,14 +1,14 @@
 //! Lapstrake against the kernel's md: what one makes and writes, the other reads, and the other way
 //! round, over the matrix of levels, layouts, chunks, metadata versions and member counts.
 //!
-//! `cargo test` plays a fixed sample in which every level and layout occurs; all of the matrix,
-//! which takes hours, needs both words of
+//! `cargo test` plays a fixed sample in which every level and layout occurs, each case before the machine's own kernel or
+//! before the newest, a few before both; all of the matrix before every judge, which takes hours, needs both words of
 //!
 //! ```text
 //! LAPSTRAKE_SOAK=1 cargo test --release -p lapstrake-interop -- --include-ignored
 //! ```
 //!
-//! of which `LAPSTRAKE_PART=K/N` plays the K-th of N parts.
+//! of which `LAPSTRAKE_PART=K/N` plays the K-th of N parts. `LAPSTRAKE_JUDGE=NAME` asks one judge alone.
 //!
 //! A case is named by what it is, such as `ours/raid6/ddf-N-continue/64K/1.1/5`, and everything that the
 //! name leaves open (sizes, bytes, which members go missing) is drawn from a digest of the name:
@@ -26,20 +26,18 @@ mod ours;
 mod shape;
 mod stage;
 mod story;
+mod turn;
 
-use lapstrake_kernel_md::available_or_say;
+use lapstrake_kernel_md::judges_or_say;
 
 /// What went wrong, for whoever reads the report.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[test]
 fn each_reads_and_writes_what_the_other_made() {
-    if !available_or_say("interop with the kernel's md") {
-        return;
-    }
     match std::env::var("LAPSTRAKE_CASE") {
-        Ok(name) => farm::play(vec![name.parse().unwrap()], farm::Depth::Everything),
-        Err(_) => farm::play(matrix::sample(), farm::Depth::Sample),
+        Ok(name) => farm::play(turn::everywhere(&[name.parse().unwrap()]), farm::Depth::Everything),
+        Err(_) => farm::play(turn::shared_out(&matrix::sample()), farm::Depth::Sample),
     }
 }
 
@@ -48,8 +46,8 @@ fn each_reads_and_writes_what_the_other_made() {
 fn each_reads_and_writes_what_the_other_made_everywhere() {
     let wanted = std::env::var_os("LAPSTRAKE_SOAK").is_some();
     let alone = std::env::var_os("LAPSTRAKE_CASE").is_some();
-    if wanted && !alone && available_or_say("all of interop with the kernel's md") {
-        farm::play(part(matrix::all()), farm::Depth::Everything);
+    if wanted && !alone {
+        farm::play(turn::everywhere(&part(matrix::all())), farm::Depth::Everything);
     }
 }
 
@@ -65,7 +63,7 @@ fn part(cases: Vec<case::Case>) -> Vec<case::Case> {
 
 #[test]
 fn a_difference_does_not_go_unseen() {
-    if available_or_say("the proof that interop sees differences") {
-        farm::canary();
+    for judge in judges_or_say("the proof that interop sees differences") {
+        farm::canary(judge);
     }
 }

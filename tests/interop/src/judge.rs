@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lapstrake_kernel_md::{Guest, Kernel, WORDS};
+use lapstrake_kernel_md::{Guest, Judge, Kernel, WORDS};
 
 use crate::Failure;
 use crate::case::Case;
@@ -14,18 +14,19 @@ use crate::{ext4, ours};
 
 const POKE_SECTORS_MAX: u64 = 512;
 
-/// A guest that plays one script after the other.
-pub struct Judge {
+/// A judge's guest that plays one script after the other.
+pub struct Player {
+    pub judge: Judge,
     guest: Guest,
 }
 
-impl Judge {
-    pub fn boot() -> Result<Self, Failure> {
-        let mut kernel = Kernel::new().memory_mib(320);
+impl Player {
+    pub fn boot(judge: Judge) -> Result<Self, Failure> {
+        let mut kernel = Kernel::of(judge).memory_mib(320);
         if ext4::lacking().is_none() {
             kernel = kernel.program("mke2fs").program("e2fsck");
         }
-        Ok(Self { guest: kernel.boot()? })
+        Ok(Self { judge, guest: kernel.boot()? })
     }
 
     /// Runs a script; an error unless it succeeds and reads what is expected. Gives what it

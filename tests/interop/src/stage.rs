@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::case::Case;
 use crate::draw::Draw;
 use crate::farm::Depth;
-use crate::judge::{Judge, Script};
+use crate::judge::{Player, Script};
 use crate::ours::{self, Ours};
 use crate::shape::Shape;
 
@@ -26,7 +26,7 @@ const POKES: usize = 12;
 pub struct Stage<'a> {
     pub case: Case,
     pub shape: Shape,
-    pub judge: &'a mut Judge,
+    pub judge: &'a mut Player,
     pub draw: Draw,
     pub depth: Depth,
     pub files: Vec<PathBuf>,
@@ -39,7 +39,7 @@ impl<'a> Stage<'a> {
     /// Makes the members' files.
     pub fn set(
         case: Case,
-        judge: &'a mut Judge,
+        judge: &'a mut Player,
         depth: Depth,
         directory: &'a Path,
     ) -> Result<Self, Failure> {

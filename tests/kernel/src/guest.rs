@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Kernel, Output, initramfs, seccomp};
 
-/// Where Debian's package puts it.
-pub(crate) const UML: &str = "/usr/bin/linux.uml";
 const MARK: &str = "<<kernel-md ";
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -62,7 +60,7 @@ impl Drop for RunDirectory {
 
 impl Guest {
     pub(crate) fn boot(options: &Kernel) -> Result<Self, Error> {
-        let initramfs = initramfs::prepare(&options.programs)?;
+        let initramfs = initramfs::prepare(options.judge, &options.programs)?;
         let directory = RunDirectory::create()?;
         let command = command(options, &initramfs, &directory.0)?;
         let (mut child, answers) = spawn(command)?;
@@ -230,13 +228,13 @@ fn spawn(mut command: Command) -> io::Result<(Child, Receiver<String>)> {
 }
 
 /// Between fork and exec: makes system calls only.
-fn prepare_process() -> io::Result<()> {
+fn prepare_process(small_xstate: bool) -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes plain numbers.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
         return Err(io::Error::last_os_error());
     }
     stay_on_this_cpu();
-    seccomp::refuse_xstate()
+    if small_xstate { seccomp::refuse_xstate() } else { Ok(()) }
 }
 
 /// Keeps the guest, its kernel and its processes, on one CPU: only one of them ever runs, and each of its system
@@ -253,11 +251,11 @@ fn stay_on_this_cpu() {
     }
 }
 
-fn command(options: &Kernel, initramfs: &Path, directory: &Path) -> io::Result<Command> {
+fn command(options: &Kernel, initramfs: &Path, directory: &Path) -> Result<Command, Error> {
     // The guest's command line has no way to write every path, so paths go in as links.
     symlink(initramfs, directory.join("initrd"))?;
     fs::create_dir(directory.join("uml"))?;
-    let mut command = Command::new(UML);
+    let mut command = Command::new(options.judge.kernel()?);
     command
         .current_dir(directory)
         .arg(format!("mem={}M", options.memory_mib))
@@ -268,16 +266,17 @@ fn command(options: &Kernel, initramfs: &Path, directory: &Path) -> io::Result<C
         symlink(std::path::absolute(member)?, directory.join(&name))?;
         command.arg(format!("ubd{index}={name}"));
     }
+    let small_xstate = options.judge.wants_small_xstate()?;
     command
+        .args(small_xstate.then_some(seccomp::GLIBC_TUNABLES))
         .arg(format!("KMD_DIR={}", directory.display()))
-        .arg(seccomp::GLIBC_TUNABLES)
         .env("TMPDIR", memory_directory(options.memory_mib))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .process_group(0);
     // SAFETY: prepare_process makes system calls only, which is allowed after fork.
-    unsafe { command.pre_exec(prepare_process) };
+    unsafe { command.pre_exec(move || prepare_process(small_xstate)) };
     Ok(command)
 }
 

@@ -13,10 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cpio::Archive;
-use crate::{Error, Reason};
+use crate::{Error, Judge};
 
-const MODULES: &str = "/usr/lib/uml/modules";
-/// Loaded at boot, with what they need. The kernel has ext4 built in.
+/// Loaded at boot, with what they need, where the kernel has them as modules. It has ext4 built in.
 const LOADED: [&str; 8] =
     ["md-mod", "linear", "raid0", "raid1", "raid10", "raid456", "faulty", "loop"];
 /// Present, but loaded by the script that wants them, with its own parameters.
@@ -24,44 +23,12 @@ const ON_DEMAND: [&str; 1] = ["brd"];
 const SCRIPTS: [(&str, &str); 2] =
     [("init", include_str!("init.sh")), ("lib/commands.sh", include_str!("commands.sh"))];
 
-/// Finds a program as a shell would, in the system's directories too.
-///
-/// # Errors
-/// [`Reason::Missing`], which names the Debian package.
-pub fn find_program(name: &str, package: &'static str) -> Result<PathBuf, Reason> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(system)
-        .map(|directory| directory.join(name))
-        .find(|candidate| candidate.is_file())
-        .ok_or(Reason::Missing { what: name.to_owned(), package })
-}
-
-/// The directory of the guest kernel's modules.
-///
-/// # Errors
-/// [`Reason::Missing`] where the package is not installed.
-pub fn modules_directory() -> Result<PathBuf, Reason> {
-    let mut versions: Vec<PathBuf> = fs::read_dir(MODULES)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.join("modules.dep").is_file())
-        .collect();
-    versions.sort();
-    versions
-        .pop()
-        .ok_or(Reason::Missing { what: format!("{MODULES}/*"), package: "user-mode-linux" })
-}
-
-/// Gives the path of an initramfs with busybox, mdadm, md and these further programs.
+/// Gives the path of an initramfs with busybox, the judge's mdadm and md, and these further programs.
 ///
 /// # Errors
 /// A missing program, or what the file system reports.
-pub fn prepare(extra: &BTreeSet<String>) -> Result<PathBuf, Error> {
-    let inputs = Inputs::find(extra)?;
+pub fn prepare(judge: Judge, extra: &BTreeSet<String>) -> Result<PathBuf, Error> {
+    let inputs = Inputs::find(judge, extra)?;
     let directory = cache_directory()?;
     let archive = directory.join(format!("{:016x}.cpio", inputs.digest()?));
     if !archive.is_file() {
@@ -75,32 +42,37 @@ pub fn prepare(extra: &BTreeSet<String>) -> Result<PathBuf, Error> {
 struct Inputs {
     busybox: PathBuf,
     programs: BTreeMap<String, PathBuf>,
-    libraries: BTreeSet<PathBuf>,
+    /// By their places in the guest.
+    libraries: BTreeMap<PathBuf, PathBuf>,
     /// In loading order.
     loaded: Vec<PathBuf>,
     on_demand: Vec<PathBuf>,
 }
 
 impl Inputs {
-    fn find(extra: &BTreeSet<String>) -> Result<Self, Error> {
+    fn find(judge: Judge, extra: &BTreeSet<String>) -> Result<Self, Error> {
         let mut programs = BTreeMap::new();
-        programs.insert("mdadm".to_owned(), find_program("mdadm", "mdadm")?);
+        programs.insert("mdadm".to_owned(), judge.program("mdadm", "mdadm")?);
         // Busybox's own shell prefers its applets (mke2fs, say) to any program in the PATH.
-        programs.insert("bash".to_owned(), find_program("bash", "bash")?);
+        programs.insert("bash".to_owned(), judge.program("bash", "bash")?);
         for name in extra {
-            programs.insert(name.clone(), find_program(name, "that has it")?);
+            programs.insert(name.clone(), judge.program(name, "that has it")?);
         }
-        let mut libraries = BTreeSet::new();
+        let mut libraries = BTreeMap::new();
         for path in programs.values() {
-            libraries.extend(libraries_of(path)?);
+            libraries.extend(judge.libraries_of(path)?);
         }
-        let directory = modules_directory()?;
-        let index = fs::read_to_string(directory.join("modules.dep"))?;
+        let directory = judge.modules()?;
+        let index = match &directory {
+            Some(directory) => fs::read_to_string(directory.join("modules.dep"))?,
+            None => String::new(),
+        };
         let list = |names: &[&str]| -> Vec<PathBuf> {
+            let directory = directory.as_deref().unwrap_or(Path::new(""));
             load_order(&index, names).iter().map(|path| directory.join(path)).collect()
         };
         Ok(Self {
-            busybox: find_program("busybox", "busybox-static")?,
+            busybox: judge.program("busybox", "busybox-static")?,
             programs,
             libraries,
             loaded: list(&LOADED),
@@ -113,8 +85,9 @@ impl Inputs {
         SCRIPTS.hash(&mut state);
         include_str!("initramfs.rs").hash(&mut state);
         self.programs.hash(&mut state);
+        self.libraries.hash(&mut state);
         let files = [&self.busybox].into_iter().chain(self.programs.values());
-        let files = files.chain(&self.libraries).chain(&self.loaded).chain(&self.on_demand);
+        let files = files.chain(self.libraries.values()).chain(&self.loaded).chain(&self.on_demand);
         for path in files {
             let facts = fs::metadata(path)?;
             (path, facts.len(), facts.mtime(), facts.mtime_nsec()).hash(&mut state);
@@ -138,8 +111,8 @@ impl Inputs {
         for (name, path) in &self.programs {
             archive.program(&format!("sbin/{name}"), &fs::read(path)?)?;
         }
-        for path in &self.libraries {
-            archive.program(&path.to_string_lossy(), &fs::read(path)?)?;
+        for (place, path) in &self.libraries {
+            archive.program(&place.to_string_lossy(), &fs::read(path)?)?;
         }
         // The shell's glob sorts, so a number keeps the loading order.
         for (number, path) in self.loaded.iter().enumerate() {
@@ -161,14 +134,6 @@ fn applets(busybox: &Path) -> io::Result<Vec<String>> {
     let list = Command::new(busybox).arg("--list").output()?.stdout;
     let names = String::from_utf8_lossy(&list);
     Ok(names.lines().filter(|name| *name != "busybox").map(str::to_owned).collect())
-}
-
-/// The shared libraries of a program, and its loader. A script or static program has none.
-fn libraries_of(program: &Path) -> io::Result<Vec<PathBuf>> {
-    let text = Command::new("ldd").arg(program).output()?.stdout;
-    let text = String::from_utf8_lossy(&text);
-    let paths = text.split_whitespace().filter(|word| word.starts_with('/'));
-    Ok(paths.map(|word| PathBuf::from(word.trim_end_matches(':'))).collect())
 }
 
 /// The files of these modules and of all they need, needed ones first.
@@ -194,9 +159,7 @@ fn load_order<'a>(index: &'a str, names: &[&str]) -> Vec<&'a str> {
 /// Cargo's `target/tmp`, or a private directory in the system's temporary one where that
 /// cannot be written (another user's checkout).
 fn cache_directory() -> io::Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
-    let wanted = target.join("tmp/kernel-md");
+    let wanted = crate::target_directory().join("tmp/kernel-md");
     if fs::create_dir_all(&wanted).is_ok() && crate::may_write(&wanted) {
         return wanted.canonicalize();
     }
@@ -226,11 +189,5 @@ mod tests {
             load_order(index, &["raid456", "raid1"]),
             ["k/md-mod.ko", "k/tx.ko", "k/pq.ko", "k/raid456.ko", "k/raid1.ko"]
         );
-    }
-
-    #[test]
-    fn a_program_that_is_nowhere_names_its_package() {
-        let reason = find_program("no-such-program", "no-package").unwrap_err();
-        assert!(reason.to_string().contains("no-package"), "{reason}");
     }
 }

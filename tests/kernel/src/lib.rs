@@ -24,11 +24,12 @@
 //! - the host's files are below `/host`, with the rights of the user who runs the test;
 //! - `insmod /lib/modules/extra/brd.ko rd_nr=4 rd_size=KIB` makes RAM disks.
 //!
-//! It imports nothing of Lapstrake, so that it can judge all of it.
+//! It imports nothing of what it judges.
 
 mod cpio;
 mod guest;
 mod initramfs;
+mod judge;
 mod seccomp;
 
 use std::collections::BTreeSet;
@@ -39,7 +40,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lapstrake_not_run::not_run;
+
 pub use guest::Guest;
+pub use judge::{Judge, NoJudge};
 
 /// What scripts about one array are written in: put it before a script. It makes functions of bash,
 /// such as `show FILE...`, `settle`, `matches` and `healthy`; the file tells of each.
@@ -61,6 +65,14 @@ pub enum Reason {
         what: String,
         /// The Debian package that holds it.
         package: &'static str,
+    },
+    /// A judge that is not the machine's own is not there.
+    #[error("there is no {what}; `{by}` makes it")]
+    NotUnpacked {
+        /// The program or file.
+        what: String,
+        /// What brings it.
+        by: &'static str,
     },
     /// All is there, but a trial boot failed.
     #[error("user-mode-linux does not run here: {0}")]
@@ -138,6 +150,7 @@ impl fmt::Display for Output {
 /// A guest to be booted.
 #[derive(Debug, Clone)]
 pub struct Kernel {
+    judge: Judge,
     memory_mib: u32,
     timeout: Duration,
     members: Vec<PathBuf>,
@@ -151,14 +164,28 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// A guest with 512 MiB, two minutes for each script, no members, busybox and mdadm.
+    /// A guest of the judge that is [`chosen`](Judge::chosen), with 512 MiB, two minutes for each script, no members,
+    /// busybox and mdadm.
     pub fn new() -> Self {
+        Self::of(Judge::chosen())
+    }
+
+    /// As [`Kernel::new`], of this judge.
+    pub fn of(judge: Judge) -> Self {
         Self {
+            judge,
             memory_mib: 512,
             timeout: Duration::from_secs(120),
             members: Vec::new(),
             programs: BTreeSet::new(),
         }
+    }
+
+    /// Takes another judge.
+    #[must_use]
+    pub fn judge(mut self, judge: Judge) -> Self {
+        self.judge = judge;
+        self
     }
 
     /// Adds a file as the next `/dev/ubdX`.
@@ -198,7 +225,7 @@ impl Kernel {
         if self.members.len() > MEMBERS_MAX {
             return Err(Error::TooManyMembers { found: self.members.len() });
         }
-        installed()?;
+        installed(self.judge)?;
         Guest::boot(self)
     }
 
@@ -214,50 +241,70 @@ impl Kernel {
     }
 }
 
-/// Whether the kernel's md can be run here: all is installed, and a trial boot went well
+/// Whether this judge can be run here: all is installed, and a trial boot went well
 /// (once per process, some seconds).
 ///
 /// # Errors
 /// The reason, as a sentence for the user.
-pub fn available() -> Result<(), Reason> {
-    static VERDICT: OnceLock<Result<(), Reason>> = OnceLock::new();
-    VERDICT
-        .get_or_init(|| match Kernel::new().run("true") {
-            Ok(_) => Ok(()),
+pub fn available(judge: Judge) -> Result<(), Reason> {
+    personalities(judge).map(drop)
+}
+
+/// Whether this judge is available and its kernel runs arrays of a level, such as `linear`.
+pub fn has_level(judge: Judge, level: &str) -> bool {
+    personalities(judge).is_ok_and(|words| words.contains(&format!("[{level}]")))
+}
+
+/// The levels that a judge's kernel runs, as the first line of `/proc/mdstat` has them.
+fn personalities(judge: Judge) -> Result<String, Reason> {
+    static VERDICTS: [OnceLock<Result<String, Reason>>; Judge::ALL.len()] =
+        [const { OnceLock::new() }; Judge::ALL.len()];
+    VERDICTS[judge as usize]
+        .get_or_init(|| match Kernel::of(judge).run("head -n 1 /proc/mdstat") {
+            Ok(output) => Ok(output.text()),
             Err(Error::Unavailable(reason)) => Err(reason),
             Err(other) => Err(Reason::NoBoot(other.to_string())),
         })
         .clone()
 }
 
-/// For tests: [`available`], but a refusal is also printed as `NOT RUN: ...`.
-///
-/// Cargo shows the output of passing tests only when asked, so the line goes straight to the
-/// terminal's standard error.
+/// For tests: whether the judge that is [`chosen`](Judge::chosen) is [`available`]; a refusal is also said, as
+/// [`not_run`].
 pub fn available_or_say(what: &str) -> bool {
-    match available() {
+    judge_or_say(Judge::chosen(), what)
+}
+
+/// For tests: the [`wanted`](Judge::wanted) judges that are [`available`]; of each other one that is said.
+pub fn judges_or_say(what: &str) -> Vec<Judge> {
+    Judge::wanted().into_iter().filter(|judge| judge_or_say(*judge, what)).collect()
+}
+
+/// As [`available_or_say`], of this judge.
+pub fn judge_or_say(judge: Judge, what: &str) -> bool {
+    match available(judge) {
         Ok(()) => true,
         Err(reason) => {
-            use io::Write;
-            // Unlike eprintln!, this is not captured by the test harness. One write, on a line
-            // of its own: other tests print meanwhile.
-            let line = format!("\nNOT RUN: {what}: {reason}\n");
-            let _ = io::stderr().write_all(line.as_bytes());
+            not_run(format_args!("{what} (judge {judge}): {reason}"));
             false
         }
     }
 }
 
-fn installed() -> Result<(), Reason> {
+/// Refuses before anything is built where something is missing.
+fn installed(judge: Judge) -> Result<(), Reason> {
     if cfg!(not(target_arch = "x86_64")) {
         return Err(Reason::Architecture);
     }
-    if !Path::new(guest::UML).is_file() {
-        return Err(Reason::Missing { what: guest::UML.to_owned(), package: "user-mode-linux" });
-    }
-    initramfs::modules_directory()?;
-    initramfs::find_program("busybox", "busybox-static")?;
-    initramfs::find_program("mdadm", "mdadm").map(drop)
+    judge.kernel()?;
+    judge.modules()?;
+    judge.program("busybox", "busybox-static")?;
+    judge.program("mdadm", "mdadm").map(drop)
+}
+
+/// Cargo's.
+fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from)
 }
 
 /// Distinct among all processes of this machine that live at the same time.

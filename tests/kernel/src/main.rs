@@ -7,11 +7,12 @@ use std::time::Duration;
 use lapstrake_kernel_md::{Error, Kernel};
 
 const USAGE: &str = "\
-usage: kernel-md [-x PROGRAM]... [-m MIB] [-t SECONDS] [FILE]... -- 'shell commands'
+usage: kernel-md [-j JUDGE] [-x PROGRAM]... [-m MIB] [-t SECONDS] [FILE]... -- 'shell commands'
 
 Boots user-mode-linux with the FILEs as /dev/ubda, /dev/ubdb, ... and runs the commands as root
 under bash, with busybox's tools and mdadm. The host's files are below /host; `attach PATH...` makes loop
-devices of further ones. -x adds a program. Exits with the commands' status; 99 if
+devices of further ones. -x adds a program. -j, or LAPSTRAKE_JUDGE, chooses whose md it is: own (this
+machine's), newest, trixie or lockless. Exits with the commands' status; 99 if
 the guest gave no answer.";
 
 fn main() -> ExitCode {
@@ -40,6 +41,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<(Kernel, String)
     loop {
         match arguments.next()?.as_str() {
             "--" => break,
+            "-j" => kernel = kernel.judge(arguments.next()?.parse().ok()?),
             "-x" => kernel = kernel.program(&arguments.next()?),
             "-m" => kernel = kernel.memory_mib(arguments.next()?.parse().ok()?),
             "-t" => kernel = kernel.timeout(Duration::from_secs(arguments.next()?.parse().ok()?)),

@@ -1,6 +1,6 @@
-//! Lets user-mode-linux run on CPUs whose extended state is larger than it expects.
+//! Lets user-mode-linux before 6.13 run on CPUs whose extended state is larger than it expects.
 //!
-//! User-mode-linux keeps the vector registers of its processes with
+//! It keeps the vector registers of its processes with
 //! `ptrace(PTRACE_GETREGSET, NT_X86_XSTATE)`, into a buffer whose size was fixed when it was
 //! built (2696 bytes). On CPUs with AMX the state is about 11 KiB; the buffer no longer holds
 //! it, and the guest's processes die at once with "ptrace set regs failed". When the very first
@@ -11,7 +11,8 @@
 //! AVX would find the upper halves changed after a page fault. [`GLIBC_TUNABLES`] therefore
 //! keeps the guest's C library off AVX; nothing else in the guest uses it.
 //!
-//! The fallback behaves the same on every CPU, so it is always installed: one way to test.
+//! The fallback behaves the same on every CPU, so it is always installed: one way to test. From 6.13 on
+//! user-mode-linux asks how large the state is, keeps all of it, and does not boot where it is refused.
 
 use std::io;
 use std::mem::offset_of;

@@ -3,8 +3,9 @@
 use crate::support::LoopDevices;
 use lapstrake_lab::record::{Phase, Run, SubjectKind};
 use lapstrake_lab::store::{Store, Stored};
+use lapstrake_not_run::not_run;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -308,8 +309,7 @@ fn a_disk_of_the_users_is_not_touched_without_leave() {
 fn layers_filesystems_and_nested_arrays_are_measured() {
     let has = |path: &str| Path::new(path).exists();
     if !is_root() || !has("/dev/fuse") || !has("/dev/loop-control") || !has("/sbin/mkfs.ext4") {
-        let why = "NOT RUN: it needs root, /dev/fuse, loop devices and mkfs.ext4";
-        let _ = writeln!(std::io::stderr(), "{why}");
+        not_run("layers: they need root, /dev/fuse, loop devices and mkfs.ext4");
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -431,7 +431,7 @@ fn a_budget_that_is_spent_ends_a_run() {
 #[test]
 fn a_plan_of_which_nothing_can_be_measured_is_an_error() {
     if Path::new("/proc/mdstat").exists() {
-        eprintln!("NOT RUN: this kernel has md");
+        not_run("a plan of nothing that can be measured: this kernel has md");
         return;
     }
     let dir = TempDir::new().unwrap();
@@ -480,8 +480,7 @@ fn a_directory_that_exists_is_measured_and_left_as_it_was() {
 fn is_missing(files: &[&str]) -> bool {
     let missing = files.iter().find(|file| !Path::new(file).exists());
     if let Some(file) = missing {
-        let why = format!("NOT RUN: there is no {file}; `make setup` installs it");
-        let _ = writeln!(std::io::stderr(), "{why}");
+        not_run(format_args!("there is no {file}; `make setup` installs it"));
     }
     missing.is_some()
 }
@@ -490,7 +489,7 @@ fn is_root() -> bool {
     // SAFETY: asks only.
     let is_root = unsafe { libc::geteuid() == 0 };
     if !is_root {
-        let _ = writeln!(std::io::stderr(), "NOT RUN: loop devices and mounts need root");
+        not_run("loop devices and mounts need root");
     }
     is_root
 }
@@ -599,7 +598,7 @@ fn bonnie_is_run_as_a_client_and_its_figures_are_read() {
 #[test]
 fn hdparm_is_run_on_a_block_device() {
     if !is_root() || is_missing(&["/usr/sbin/hdparm", "/dev/loop-control", "/dev/fuse"]) {
-        let _ = writeln!(std::io::stderr(), "NOT RUN: hdparm on an array needs root and these");
+        not_run("hdparm on an array: it needs root and these");
         return;
     }
     let dir = TempDir::new().unwrap();

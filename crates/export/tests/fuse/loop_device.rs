@@ -94,7 +94,7 @@ fn can_loop() -> bool {
     }
     for program in ["losetup", "mkfs.ext4", "e2fsck"] {
         if Command::new(program).arg("--version").output().is_err() {
-            not_run(&format!("{program} is not installed"));
+            not_run(format!("{program} is not installed"));
             return false;
         }
     }
@@ -216,9 +216,9 @@ fn weather(level: Level, servers: &Group, writers: &Group) {
         // The kernel's first interface lets a group fill itself with dirty pages until nothing is
         // left; a kill is its way out, a deadlock would not be.
         assert_eq!(status.signal(), Some(libc::SIGKILL), "{level:?}: dd: {status}");
-        not_run(&format!("{level:?}: the end of a storm in the server's own group: OOM killer"));
+        not_run(format!("{level:?}: the end of a storm in the server's own group: OOM killer"));
         if served.was_killed() {
-            return not_run(&format!("{level:?}: its files: the OOM killer took the server, too"));
+            return not_run(format!("{level:?}: its files: the OOM killer took the server, too"));
         }
     }
     filesystem.end();
@@ -235,7 +235,7 @@ fn a_storm_of_dirty_pages_passes_through_a_server_that_is_short_of_memory_itself
             .and_then(|s| Ok((s, Group::make("writer", LIMIT)?)));
         match groups {
             Ok((servers, writers)) => weather(level, &servers, &writers),
-            Err(error) => return not_run(&format!("no memory-limited control group: {error}")),
+            Err(error) => return not_run(format!("no memory-limited control group: {error}")),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Promise: clients that others wrote find nothing amiss. Each test runs programs against a small
 //! blocking server on a Unix socket; one whose program is not installed says so and passes.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::exports;
 use crate::support::server::Server;
 use lapstrake_export::nbd::Event;
+use lapstrake_not_run::not_run;
 
 /// Runs a program to its end. `None`, said aloud, if it is not installed.
 fn run(program: &str, args: &[&str]) -> Option<Output> {
@@ -15,8 +15,7 @@ fn run(program: &str, args: &[&str]) -> Option<Output> {
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     match Command::new(program).args(args).env("PATH", path).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Past the harness, which keeps the output of tests that pass.
-            let _ = writeln!(std::io::stderr(), "NOT RUN: {program} is not installed");
+            not_run(format_args!("{program} is not installed"));
             None
         }
         Err(error) => panic!("{program}: {error}"),
@@ -218,7 +217,7 @@ fn fio_verifies_what_it_wrote() {
     let server = server();
     let Some(engines) = succeed("fio", &["--enghelp"]) else { return };
     if !engines.contains("nbd") {
-        let _ = writeln!(std::io::stderr(), "NOT RUN: fio lacks its nbd engine");
+        not_run("fio lacks its nbd engine");
         return;
     }
     let uri = format!("--uri={}", server.uri("md0"));

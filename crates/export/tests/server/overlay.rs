@@ -8,7 +8,7 @@ use crate::support::{MIB, Rig, Server, everywhere, start_server, until};
 use lapstrake_device::OverlayError;
 use lapstrake_geometry::Level;
 use lapstrake_host::OpenArrayError;
-use std::io::Write;
+use lapstrake_not_run::not_run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -248,7 +248,7 @@ fn run(program: &str, args: &[&Path]) -> Option<i32> {
     let path = format!("/usr/bin:/usr/sbin:/sbin:{}", std::env::var("PATH").unwrap_or_default());
     match Command::new(program).args(args).env("PATH", path).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            not_run(&format!("{program} is not installed"));
+            not_run(format!("{program} is not installed"));
             None
         }
         Err(error) => panic!("{program}: {error}"),
@@ -260,11 +260,6 @@ fn run(program: &str, args: &[&Path]) -> Option<i32> {
             output.status.code()
         }
     }
-}
-
-/// Past the harness, which keeps the output of tests that pass.
-fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
 }
 
 /// An ext4 of the array's size with files in it; false if it cannot be made here.
@@ -323,7 +318,7 @@ impl Mounted {
         let mut child = match Command::new("nbdfuse").arg(&file).args(filter).spawn() {
             Ok(child) => child,
             Err(error) => {
-                not_run(&format!("nbdfuse: {error}"));
+                not_run(format!("nbdfuse: {error}"));
                 return None;
             }
         };

@@ -38,7 +38,7 @@ impl Page {
     /// Opens a file and waits until it says that it is ready; nothing, said aloud, where there is no Chromium.
     pub fn open(file: &Path, width: u32, height: u32) -> Option<Self> {
         let Some(chromium) = NAMES.into_iter().find_map(program) else {
-            eprintln!("NOT RUN: there is no Chromium here (make setup installs it)");
+            lapstrake_not_run::not_run("there is no Chromium here (make setup installs it)");
             assert!(std::env::var_os("CI").is_none(), "CI must have Chromium");
             return None;
         };

@@ -285,7 +285,7 @@ fn what_the_owners_tools_write_is_found() {
         assert_eq!(kinds, expected, "{tool}");
     }
     if !not_run.is_empty() {
-        eprintln!("NOT RUN: signatures of {}", not_run.join(", "));
+        lapstrake_not_run::not_run(format_args!("signatures of {}", not_run.join(", ")));
     }
 }
 

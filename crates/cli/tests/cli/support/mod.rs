@@ -226,9 +226,7 @@ pub fn soaks(what: &str) -> bool {
 
 /// Says aloud that something was not tested.
 pub fn not_run(what: &str, why: &str) {
-    use std::io::Write;
-    // Unlike eprintln!, this is not captured.
-    let _ = std::io::stderr().write_all(format!("\nNOT RUN: {what}: {why}\n").as_bytes());
+    lapstrake_not_run::not_run(format_args!("{what}: {why}"));
 }
 
 /// Bytes that differ everywhere and from seed to seed: in each sector a number of its own, and a stretch from

@@ -18,6 +18,8 @@ use std::{
 };
 use tempfile::TempDir;
 
+pub use lapstrake_not_run::not_run;
+
 const SERVE: &str = "LAPSTRAKE_TEST_SERVE";
 const READ_ONLY: &str = "LAPSTRAKE_TEST_READ_ONLY";
 const SHARDS: &str = "LAPSTRAKE_TEST_SHARDS";
@@ -25,11 +27,6 @@ const WORD: &str = "served:";
 
 /// The test of this program that serves.
 const SERVER_TEST: &str = "the_server_of_the_other_tests";
-
-/// Says why something was not tested, past the harness, which keeps the output of tests that pass.
-pub fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
-}
 
 /// False, said aloud, where nothing can be mounted.
 pub fn has_fuse() -> bool {

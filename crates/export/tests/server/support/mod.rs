@@ -297,7 +297,7 @@ pub fn backends() -> Vec<Backend> {
     match Queue::new([], Backend::IoUring, 8) {
         Ok(_) => vec![Backend::IoUring, Backend::Threads],
         Err(error) => {
-            eprintln!("NOT RUN on io_uring: {error}");
+            lapstrake_not_run::not_run(format_args!("tests on io_uring: {error}"));
             vec![Backend::Threads]
         }
     }
