@@ -276,7 +276,7 @@ impl Summary<'_> {
             let layout = first.layout().unwrap_or(Layout::None);
             lines.push(match layout {
                 Layout::Raid0(Raid0Layout::Unset) => {
-                    "no layout is recorded for raid0: with these members all are the same".into()
+                    "metadata 0.90 records no layout for raid0".into()
                 }
                 _ => format!("layout defaults to {layout}"),
             });

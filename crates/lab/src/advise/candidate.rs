@@ -95,9 +95,9 @@ impl Array {
 
     /// Whether it is so large that it should have a bitmap.
     fn is_large(&self) -> bool {
-        self.level.zip(self.geometry()).is_some_and(|(level, geometry)| {
-            size::is_large(level, geometry.component())
-        })
+        self.level
+            .zip(self.geometry())
+            .is_some_and(|(level, geometry)| size::is_large(level, geometry.component()))
     }
 
     fn words(&self, disks: &[Disk]) -> String {

@@ -146,13 +146,17 @@ fn differs(mdadm: Mdadm, case: &Value, request: &CreateRequest) -> Option<&'stat
         return Some("mdadm 4.2 records a raid0's layout only where members' sizes differ");
     }
     if mdadm == Mdadm::V4_6 && is_raid0 && request.version == Version::V090 {
-        return Some("mdadm 4.6 takes members of one zone for several if their sizes differ at all");
+        return Some(
+            "mdadm 4.6 takes members of one zone for several if their sizes differ at all",
+        );
     }
     if mdadm == Mdadm::V4_6
         && request.policy == Some(Policy::Ppl)
         && request.version == Version::V1_0
     {
-        return Some("mdadm 4.6 ends half-way where a partial parity log lies before its superblock");
+        return Some(
+            "mdadm 4.6 ends half-way where a partial parity log lies before its superblock",
+        );
     }
     if mdadm == Mdadm::V4_6 && case["bitmap"] == "external" {
         return Some("mdadm 4.6 makes no bitmap in a file, kernels still take one");
