@@ -13,6 +13,8 @@ WITHOUT_IO := advise disk examine generate lab_plans predict scan
 # Those that hold arrays against the kernel's, or measure, but for write_hole and scrub: they take minutes. `make soak`
 # runs them on both back ends.
 JUDGED := bitmaps journal kernel lab_md lab_run members mending replace
+# The command's suites that ask the kernel's md, beside others that do not: they are played before the newest, too.
+KERNELS := bitmaps examine journal kernel lab_md members mending replace scrub write_hole
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
@@ -21,7 +23,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
-.PHONY: setup judge build demo test suites commands threads arm lint smoke bench accuracy fuzz soak fmt
+.PHONY: setup judge build demo test suites commands newest threads arm lint smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -36,11 +38,16 @@ demo: setup ## every level on four disk image files, checked; then the lab's qui
 	$(CARGO) build --locked --release --bin lapstrake --bin lapstrake-demo
 	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
 
+# What could not be tried, one a line: crate lapstrake-not-run.
+test soak: export LAPSTRAKE_NOT_RUN := $(abspath $(or $(CARGO_TARGET_DIR),target))/not-run
+
 test: setup ## every test, within minutes
 	$(CARGO_TEST) --no-run
+	@rm -f $(LAPSTRAKE_NOT_RUN)
 	@echo "The suites run side by side; what they say comes when each has ended."
-	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
-		smoke suites commands threads arm
+	status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+		smoke suites commands newest threads arm || status=$$?; \
+	scripts/not-run.sh $(LAPSTRAKE_NOT_RUN); exit $$status
 
 suites: ## every test but the command's
 	@# The pattern leaves out every program with a name in c: none but cli may have one.
@@ -50,6 +57,9 @@ suites: ## every test but the command's
 
 commands: ## the command's tests
 	$(CARGO_TEST) --test cli
+
+newest: ## the command's tests that ask the kernel's md, before Debian's newest
+	LAPSTRAKE_JUDGE=newest $(CARGO_TEST) --test cli -- $(addsuffix ::,$(KERNELS))
 
 # The other suites run on both back ends by themselves.
 threads: ## as where io_uring is refused: files' tests, and the command's that are not left to the soak
@@ -79,11 +89,18 @@ accuracy: build ## models against what was measured: make accuracy TRACES=DIR CA
 fuzz: ## every fuzz target for FUZZ_SECONDS
 	$(CARGO) xtask fuzz $(FUZZ_SECONDS)
 
-soak: ## the long forms of the tests: hours
+soak: judge ## the long forms of the tests, before every judge: hours
+	scripts/judges.sh trixie
+	rm -f $(LAPSTRAKE_NOT_RUN)
 	LAPSTRAKE_SOAK=1 $(CARGO_TEST) --release -- --include-ignored
+	for judge in newest trixie lockless; do \
+		LAPSTRAKE_SOAK=1 LAPSTRAKE_JUDGE=$$judge $(CARGO_TEST) --release --no-fail-fast --test cli \
+			-- --include-ignored $(addsuffix ::,$(KERNELS)); \
+	done
 	LAPSTRAKE_BACKEND=threads $(CARGO_TEST) --release --no-fail-fast --test cli --test fuse
 	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
 	$(CARGO) xtask mutants
+	scripts/not-run.sh $(LAPSTRAKE_NOT_RUN)
 
 fmt: ## format the sources
 	$(CARGO) fmt --all

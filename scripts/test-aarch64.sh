@@ -6,6 +6,7 @@ target=aarch64-unknown-linux-gnu
 
 not_run() {
     echo "NOT RUN: parity on $target: $1" >&2
+    printf 'test-aarch64.sh\tparity on %s: %s\n' "$target" "$1" >>"${LAPSTRAKE_NOT_RUN:-/dev/null}"
     exit 0
 }
 

@@ -56,7 +56,10 @@ fn programs(package: &Package) -> Vec<Program<'_>> {
         if is_installed(feature) {
             features.push(feature);
         } else {
-            eprintln!("NOT RUN: {} with {feature}: lib{feature} is not installed", package.name);
+            lapstrake_not_run::not_run(format_args!(
+                "{} with {feature}: lib{feature} is not installed",
+                package.name
+            ));
         }
     }
     let targets = package.targets.iter().filter(|target| target.is_kind(TargetKind::Bin));

@@ -26,10 +26,12 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("lapstrake", &["lapstrake-lab", "lapstrake-export"]),
 ];
 
-/// Tools, which nothing of ours imports and which import nothing of ours.
-const TOOLS: [&str; 2] = ["xtask", JUDGE];
+/// Tools, which nothing of ours imports and which import nothing of ours but the list of what is not run.
+const TOOLS: [&str; 3] = ["xtask", JUDGE, NOT_RUN];
 /// The kernel's md for tests; it must not know what it judges, but any crate's tests may ask it.
 const JUDGE: &str = "lapstrake-kernel-md";
+/// Says and records what a test could not try: for the tests of any crate, for ends and for tools.
+const NOT_RUN: &str = "lapstrake-not-run";
 /// Packages below these directories show, measure and test the whole; they may import any crate and
 /// the judge, nothing imports them.
 const ENDS: [&str; 3] = ["benches", "demo", "tests"];
@@ -97,7 +99,11 @@ fn faults(package: &Package) -> Vec<String> {
     let allowed = |import: &Import| {
         let is_crate = row(&import.name).is_some();
         let is_judge = import.name == JUDGE && (import.in_tests_only || package.is_end);
-        is_judge || if package.is_end { is_crate } else { below(name).contains(&*import.name) }
+        let is_list = import.name == NOT_RUN
+            && (import.in_tests_only || package.is_end || TOOLS.contains(&name));
+        is_judge
+            || is_list
+            || if package.is_end { is_crate } else { below(name).contains(&*import.name) }
     };
     let refused = package.imports.iter().filter(|import| !allowed(import));
     refused.map(|import| format!("{name} must not import {}", import.name)).collect()
@@ -166,6 +172,15 @@ mod tests {
         host.imports[0].in_tests_only = true;
         assert!(faults(&host).is_empty());
         assert_eq!(faults(&package(JUDGE, &["lapstrake-metadata"])).len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_run_is_recorded_by_tests_and_tools_only() {
+        let mut host = package("lapstrake-host", &[NOT_RUN]);
+        assert_eq!(faults(&host).len(), 1);
+        host.imports[0].in_tests_only = true;
+        assert!(faults(&host).is_empty());
+        assert!(faults(&package(JUDGE, &[NOT_RUN])).is_empty());
     }
 
     #[test]

@@ -186,7 +186,7 @@ fn main() {
     );
     for &place in plan.places {
         if !Path::new(place.1).is_dir() {
-            println!("NOT RUN: {}: there is no {}", place.0, place.1);
+            lapstrake_not_run::not_run(format_args!("{}: there is no {}", place.0, place.1));
             continue;
         }
         for &level in plan.levels {

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 /// Runs everything; false if a gate was missed.
 fn compare(effort: Effort) -> Result<bool, Failure> {
     if let Some(lack) = lack() {
-        eprintln!("NOT RUN: {lack}");
+        lapstrake_not_run::not_run(&lack);
         return Ok(true);
     }
     let dir = tempfile::Builder::new().prefix("lapstrake-bench-fuse").tempdir_in("/dev/shm")?;

@@ -17,6 +17,7 @@ use array::{Shape, Share, Subject};
 use disks::Disks;
 use kernel::Kernel;
 use lapstrake_geometry::Level;
+use lapstrake_not_run::not_run;
 use std::{process::ExitCode, time::Duration};
 
 const DISK_RATE: u64 = 200_000_000;
@@ -78,7 +79,7 @@ fn on_disks(plan: &Plan, shape: &Shape, report: &mut Report) -> bool {
     let disks = match Disks::limited(shape.members, plan.disk_mib, DISK_RATE) {
         Ok(disks) => disks,
         Err(error) => {
-            println!("NOT RUN: rebuilds of disks with a rate of their own: {error}");
+            not_run(format_args!("rebuilds of disks with a rate of their own: {error}"));
             return false;
         }
     };
@@ -153,7 +154,7 @@ fn main() -> ExitCode {
         in_memory(&plan, shape, &mut kernel, &mut report);
     }
     if let Err(error) = kernel {
-        eprintln!("NOT RUN: rebuilds beside the kernel's md: {error}");
+        not_run(format_args!("rebuilds beside the kernel's md: {error}"));
     }
     if is_gated && !has_disks {
         eprintln!("gates NOT RUN: they need disks with a rate of their own");

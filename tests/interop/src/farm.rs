@@ -58,17 +58,18 @@ pub fn play(mut turns: Vec<Turn>, depth: Depth) {
     let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
     let seconds = began.elapsed().as_secs();
     println!("{} cases in {seconds} s, {} failed", work.played, work.failures.len());
-    assert!(work.failures.is_empty(), "{}", report(&work.failures, total));
+    assert!(work.failures.is_empty(), "{}", report(&work.failures, total, depth));
     assert_eq!(work.played, total, "a guest was lost with its cases");
 }
 
-fn report(failures: &[(Turn, String)], total: usize) -> String {
+fn report(failures: &[(Turn, String)], total: usize, depth: Depth) -> String {
+    let sample = if depth == Depth::Sample { "LAPSTRAKE_SAMPLE=1 " } else { "" };
     let mut text = format!("{} of {total} cases failed:\n", failures.len());
     for (Turn { judge, case }, what) in failures {
         let Case { level, layout, chunk, version, members, .. } = case;
         text += &format!(
             "\n{level}, layout {layout}, chunk {} KiB, metadata {version}, {members} members, judge {judge}: \
-             {case}\n{}\nalone: LAPSTRAKE_JUDGE={judge} LAPSTRAKE_CASE={case} cargo test -p lapstrake-interop -- each_reads\n",
+             {case}\n{}\nalone: {sample}LAPSTRAKE_JUDGE={judge} LAPSTRAKE_CASE={case} cargo test -p lapstrake-interop -- each_reads\n",
             chunk.0 / 2,
             what.trim_end()
         );

@@ -12,7 +12,8 @@
 //!
 //! A case is named by what it is, such as `ours/raid6/ddf-N-continue/64K/1.1/5`, and everything that the
 //! name leaves open (sizes, bytes, which members go missing) is drawn from a digest of the name:
-//! a name alone replays a case, `LAPSTRAKE_CASE=NAME`; `LAPSTRAKE_KEEP=1` then leaves its files.
+//! a name alone replays a case, `LAPSTRAKE_CASE=NAME`, with `LAPSTRAKE_SAMPLE=1` as the sample has it; `LAPSTRAKE_KEEP=1` then leaves its
+//! files.
 
 mod case;
 mod cut;
@@ -36,7 +37,11 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[test]
 fn each_reads_and_writes_what_the_other_made() {
     match std::env::var("LAPSTRAKE_CASE") {
-        Ok(name) => farm::play(turn::everywhere(&[name.parse().unwrap()]), farm::Depth::Everything),
+        Ok(name) => {
+            let sample = std::env::var_os("LAPSTRAKE_SAMPLE").is_some();
+            let depth = if sample { farm::Depth::Sample } else { farm::Depth::Everything };
+            farm::play(turn::everywhere(&[name.parse().unwrap()]), depth);
+        }
         Err(_) => farm::play(turn::shared_out(&matrix::sample()), farm::Depth::Sample),
     }
 }

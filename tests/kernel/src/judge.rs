@@ -174,7 +174,7 @@ impl Judge {
 }
 
 /// Of a kernel release such as `6.1.176`, the first two numbers.
-fn version_of(release: &str) -> (u32, u32) {
+pub(crate) fn version_of(release: &str) -> (u32, u32) {
     let mut numbers = release.split(['.', '-']).map(|word| word.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }

@@ -247,20 +247,25 @@ impl Kernel {
 /// # Errors
 /// The reason, as a sentence for the user.
 pub fn available(judge: Judge) -> Result<(), Reason> {
-    personalities(judge).map(drop)
+    trial(judge).map(drop)
 }
 
 /// Whether this judge is available and its kernel runs arrays of a level, such as `linear`.
 pub fn has_level(judge: Judge, level: &str) -> bool {
-    personalities(judge).is_ok_and(|words| words.contains(&format!("[{level}]")))
+    trial(judge).is_ok_and(|said| said.contains(&format!("[{level}]")))
 }
 
-/// The levels that a judge's kernel runs, as the first line of `/proc/mdstat` has them.
-fn personalities(judge: Judge) -> Result<String, Reason> {
+/// The first two numbers of the judge's kernel release; none where it is not available.
+pub fn release(judge: Judge) -> Option<(u32, u32)> {
+    trial(judge).ok()?.lines().last().map(judge::version_of)
+}
+
+/// What a judge's kernel says of itself: the levels that it runs, as `/proc/mdstat` has them, and its release.
+fn trial(judge: Judge) -> Result<String, Reason> {
     static VERDICTS: [OnceLock<Result<String, Reason>>; Judge::ALL.len()] =
         [const { OnceLock::new() }; Judge::ALL.len()];
     VERDICTS[judge as usize]
-        .get_or_init(|| match Kernel::of(judge).run("head -n 1 /proc/mdstat") {
+        .get_or_init(|| match Kernel::of(judge).run("head -n 1 /proc/mdstat; uname -r") {
             Ok(output) => Ok(output.text()),
             Err(Error::Unavailable(reason)) => Err(reason),
             Err(other) => Err(Reason::NoBoot(other.to_string())),

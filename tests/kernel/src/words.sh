@@ -108,11 +108,14 @@ reach() {
 # thaw: what is frozen goes on.
 thaw() { echo idle >$md/sync_action; }
 
-# part SECTORS: three tenths of it, in whole chunks.
+# part SECTORS: three tenths of it, in whole chunks, and at least one. (A recovery that is stopped before its first sector
+# leaves a recovery offset of 3 in Linux 7.2, which takes its word for "active" for a number of sectors.)
 part() {
     local chunk part=$(($1 * 3 / 10))
     read -r chunk <$md/chunk_size
-    echo $((chunk > 0 ? part - part % (chunk / 512) : part - part % 128))
+    chunk=$((chunk > 0 ? chunk / 512 : 128))
+    part=$((part - part % chunk))
+    echo $((part > 0 ? part : chunk))
 }
 
 # rests: waits until superblocks say clean.
