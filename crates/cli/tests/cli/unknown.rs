@@ -54,7 +54,12 @@ fn what_is_not_known_is_shown_and_read_on_request_only() {
 
         let shown = lab.run("examine m0").ok().out;
         assert!(shown.contains("Raid Level : raid5") && shown.contains(words), "{shown}");
-        assert!(lab.run("scan m0 m1 m2").out.contains(words));
+        let scanned = lab.run("scan m0 m1 m2");
+        assert!(
+            scanned.out.contains(": unsupported\n") && scanned.out.contains(words),
+            "{scanned:?}"
+        );
+        assert_eq!(scanned.code, 3);
         for refused in ["cat -o out m0 m1 m2", "serve m0 m1 m2", "serve --read-only m0 m1 m2"] {
             let ran = lab.run(refused);
             assert_eq!(ran.code, 1, "{ran:?}");
