@@ -276,7 +276,8 @@ impl Summary<'_> {
             let layout = first.layout().unwrap_or(Layout::None);
             lines.push(match layout {
                 Layout::Raid0(Raid0Layout::Unset) => {
-                    "metadata 0.90 records no layout for raid0".into()
+                    "no layout is recorded for raid0 with these options: with these members all are the same"
+                        .into()
                 }
                 _ => format!("layout defaults to {layout}"),
             });

@@ -420,7 +420,8 @@ impl Superblock {
                 Some(&role::FAULTY) => Role::Faulty,
                 Some(&role::JOURNAL) => Role::Journal,
                 Some(&slot) if u32::from(slot) < sb.raid_disks => Role::Active(Slot(slot)),
-                _ => Role::Spare,
+                Some(&role::SPARE) | None => Role::Spare,
+                Some(&word) => Role::Unknown(word),
             },
         }
     }
@@ -449,6 +450,7 @@ impl Superblock {
                     Role::Spare => role::SPARE,
                     Role::Faulty => role::FAULTY,
                     Role::Journal => role::JOURNAL,
+                    Role::Unknown(word) => word,
                 };
             }
         }

@@ -24,13 +24,17 @@ fn array() -> (Lab, Vec<u8>) {
 /// Changes the superblocks of all three members.
 fn change(lab: &Lab, change: impl Fn(&mut v1::Superblock)) {
     for name in ["m0", "m1", "m2"] {
-        let bytes = lab.read(name);
-        let size = lapstrake_geometry::Sectors::from_bytes(bytes.len() as u64);
-        let read = read_at(Version::V1_2, size, &bytes[SUPERBLOCK as usize..][..4096]).unwrap();
-        let Superblock::V1(mut sb) = read else { panic!("version 1.2") };
-        change(&mut sb);
-        lab.write_at(name, SUPERBLOCK, &sb.encode());
+        change_one(lab, name, &change);
     }
+}
+
+fn change_one(lab: &Lab, name: &str, change: impl Fn(&mut v1::Superblock)) {
+    let bytes = lab.read(name);
+    let size = lapstrake_geometry::Sectors::from_bytes(bytes.len() as u64);
+    let read = read_at(Version::V1_2, size, &bytes[SUPERBLOCK as usize..][..4096]).unwrap();
+    let Superblock::V1(mut sb) = read else { panic!("version 1.2") };
+    change(&mut sb);
+    lab.write_at(name, SUPERBLOCK, &sb.encode());
 }
 
 fn members(lab: &Lab) -> [Vec<u8>; 3] {
@@ -117,17 +121,37 @@ fn a_member_that_is_not_understood_does_not_join_unless_forced() {
     lab.run("remove data m2").ok();
     lab.run("add data m3").ok();
     lab.run("wait data").ok();
-    let bytes = lab.read("m2");
-    let size = lapstrake_geometry::Sectors::from_bytes(bytes.len() as u64);
-    let read = read_at(Version::V1_2, size, &bytes[SUPERBLOCK as usize..][..4096]).unwrap();
-    let Superblock::V1(mut sb) = read else { panic!("version 1.2") };
-    sb.feature_map |= 1 << 30;
-    lab.write_at("m2", SUPERBLOCK, &sb.encode());
+    change_one(&lab, "m2", |sb| sb.feature_map |= 1 << 30);
     let before = lab.read("m2");
     let ran = lab.run("add data m2");
     assert!(ran.code == 1 && ran.err.contains("nothing was written"), "{ran:?}");
     assert!(lab.read("m2") == before);
     server.stop();
+}
+
+#[test]
+fn a_member_of_an_unknown_role_is_told_and_never_written() {
+    let (lab, contents) = array();
+    // As a NAS marks a member that it dropped: slot 1, with the highest bit.
+    for name in ["m0", "m1", "m2"] {
+        change_one(&lab, name, |sb| sb.dev_roles[1] = 0x8001);
+    }
+    let before = lab.read("m1");
+    assert!(
+        lab.run("examine m1")
+            .ok()
+            .out
+            .contains("Device Role : unknown role 0x8001 (perhaps slot 1)")
+    );
+    let words = "unknown role 0x8001 (perhaps slot 1)";
+    assert!(lab.run("scan m0 m1 m2").out.contains(words));
+    let ran = lab.run("cat -o out m0 m1 m2").ok();
+    assert!(ran.err.contains(words) && lab.read("out") == contents, "{}", ran.err);
+    let server = lab.serve("--degraded m0 m1 m2");
+    lab.file("zeros", contents.len() as u64);
+    lab.other(&format!("nbdcopy --flush zeros {}", server.uri())).unwrap().ok();
+    server.stop();
+    assert!(lab.read("m1") == before, "a rebuild would have written over its data");
 }
 
 #[test]
