@@ -26,10 +26,9 @@ Exit codes:
 
 /// Make a new array of files or block devices.
 ///
-/// Writes to each member the superblock, bitmap and bad-block log that mdadm 4.2 would, with its
-/// defaults: metadata 1.2, chunks of 512 KiB, left-symmetric or n2, an internal bitmap when more
-/// than 100 GiB of each member are used. Nothing is written before every check on every member
-/// has passed; members that hold anything that is recognised, such as an md superblock, a filesystem,
+/// Writes to each member the superblock, bitmap and bad-block log that mdadm 4.6 would, with its
+/// defaults: metadata 1.2, chunks of 512 KiB, left-symmetric or n2, no write-intent bitmap. Nothing is
+/// written before every check on every member has passed; members that hold anything that is recognised, such as an md superblock, a filesystem,
 /// a partition table, a disk image with a format of its own (qcow2, VMDK) or an overlay of
 /// `serve --overlay`, are refused without --force.
 #[derive(clap::Args)]
@@ -59,7 +58,7 @@ pub struct Args {
     /// Superblock version: 0.90, 1.0, 1.1 or 1.2
     #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
     metadata: Version,
-    /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: as mdadm]
+    /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: none]
     #[arg(short, long, value_name = "internal|none|FILE", value_parser = options::bitmap())]
     bitmap: Option<NewBitmap>,
     /// Device for a journal, which closes the write hole of raid4, 5 and 6
@@ -277,7 +276,8 @@ impl Summary<'_> {
             let layout = first.layout().unwrap_or(Layout::None);
             lines.push(match layout {
                 Layout::Raid0(Raid0Layout::Unset) => {
-                    "no layout is recorded for raid0: with these members all are the same".into()
+                    "no layout is recorded for raid0 with these options: with these members all are the same"
+                        .into()
                 }
                 _ => format!("layout defaults to {layout}"),
             });
@@ -287,9 +287,6 @@ impl Summary<'_> {
         }
         if self.args.size.is_none() && !plan.component.is_zero() {
             lines.push(format!("size set to {}K", plan.component.0 / 2));
-        }
-        if self.args.bitmap.is_none() && first.bitmap_sector().is_some() {
-            lines.push("an internal write-intent bitmap is kept, the array being large".into());
         }
         for member in &plan.members {
             lines.push(format!("{}: {}", self.path(member), place(member)));
@@ -304,6 +301,7 @@ impl Summary<'_> {
             text::human(bytes)
         ));
         lines.extend(self.advice());
+        lines.extend(self.bitmap_advice());
         if !self.records_name() {
             lines.push(
                 "metadata 0.90 records no name: without --name the array goes by its UUID".into(),
@@ -339,6 +337,19 @@ impl Summary<'_> {
         } else {
             None
         }
+    }
+
+    /// What mdadm asks at this place.
+    fn bitmap_advice(&self) -> Option<String> {
+        let is_unsaid = self.args.bitmap.is_none() && self.args.consistency_policy.is_none();
+        let could_have = self.wanted.level.has_redundancy() && self.wanted.journal.is_none();
+        (is_unsaid && could_have).then(|| {
+            format!(
+                "without a write-intent bitmap an unclean stop costs a resync of the whole array; `lapstrake grow {} \
+                 --bitmap internal` adds one while it is served",
+                quoted(&self.wanted.name)
+            )
+        })
     }
 
     fn records_name(&self) -> bool {

@@ -280,6 +280,9 @@ fn service(out: &mut String, view: &View) {
 fn tuning(out: &mut String, view: &View) {
     let tuning = &view.tuning;
     let sectors = tuning.read_ahead_bytes / 512;
+    if view.block_bytes > 512 {
+        line!(out, "Logical Block", "{} bytes are the unit of requests", view.block_bytes);
+    }
     let kib = tuning.read_ahead_bytes >> 10;
     line!(out, "Read Ahead", "{kib}K fits (blockdev --setra {sectors} DEVICE)");
     for device in on_top(view) {

@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Outcome {
     let bitmap = match &args.bitmap {
         NewBitmap::File(path) => options::absolute(path)?,
         NewBitmap::None => "none".into(),
-        NewBitmap::Internal | NewBitmap::Default => "internal".into(),
+        NewBitmap::Internal => "internal".into(),
     };
     if bitmap == "none" && (args.bitmap_chunk.is_some() || args.write_behind.is_some()) {
         return Err(Failure::usage("no bitmap has neither --bitmap-chunk nor --write-behind"));

@@ -25,7 +25,7 @@ Exit codes:
   0  every array that was found is complete (or none was found)
   1  something that was named could not be looked at
   2  usage
-  3  an array is degraded or incomplete";
+  3  an array is degraded, incomplete or unsupported";
 
 /// Find arrays: which members are there, and what they amount to.
 ///
@@ -127,6 +127,7 @@ fn word(standing: Standing) -> &'static str {
         Standing::Complete => "complete",
         Standing::Degraded => "degraded",
         Standing::Incomplete => "incomplete",
+        Standing::Unsupported => "unsupported",
     }
 }
 

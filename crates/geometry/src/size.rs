@@ -31,7 +31,7 @@ const LIMIT_090: Sectors = Sectors(1 << 33);
 const MEBIBYTE: Sectors = Sectors(2048);
 /// RAID1's component is rounded so that the array could become a RAID5 one day.
 const RAID1_ROUNDING: Sectors = Sectors(128);
-/// mdadm adds an internal bitmap to arrays with components above this, 100 GiB.
+/// Arrays with components above this, 100 GiB, are large ([`is_large`]).
 pub const BITMAP_FROM: Sectors = Sectors(100 << 21);
 
 impl Version {
@@ -200,8 +200,9 @@ pub fn sync_size(level: Level, layout: Layout, raid_disks: u16, component: Secto
     }
 }
 
-/// Does mdadm add an internal bitmap to such an array when nothing is said about it?
-pub fn has_bitmap_by_default(level: Level, component: Sectors) -> bool {
+/// Whether a resync of the whole takes so long that mdadm up to 4.3 made an internal bitmap when nothing was said; later
+/// ones ask.
+pub fn is_large(level: Level, component: Sectors) -> bool {
     level.has_redundancy() && component > BITMAP_FROM
 }
 

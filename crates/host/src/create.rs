@@ -27,10 +27,8 @@ use thiserror::Error;
 /// Where an array keeps its write-intent bitmap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NewBitmap {
-    /// As mdadm: internal if the members are large.
-    #[default]
-    Default,
     /// There is none.
+    #[default]
     None,
     /// Beside each superblock.
     Internal,
@@ -104,7 +102,7 @@ impl NewArray {
             version: Version::V1_2,
             chunk: None,
             layout: None,
-            bitmap: NewBitmap::Default,
+            bitmap: NewBitmap::None,
             bitmap_chunk: None,
             policy: None,
             write_behind: None,
@@ -355,7 +353,6 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
         chunk: wanted.chunk,
         layout: wanted.layout,
         bitmap: match wanted.bitmap {
-            NewBitmap::Default => BitmapChoice::Default,
             NewBitmap::None => BitmapChoice::None,
             NewBitmap::Internal => BitmapChoice::Internal,
             NewBitmap::File(_) => BitmapChoice::External,

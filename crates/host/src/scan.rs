@@ -47,6 +47,8 @@ pub enum Standing {
     Degraded,
     /// It cannot be started, or only by --force.
     Incomplete,
+    /// It asks for something that cannot be acted upon.
+    Unsupported,
 }
 
 impl FoundArray {
@@ -59,6 +61,7 @@ impl FoundArray {
                 Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Standing::Degraded,
                 Err(_) => Standing::Incomplete,
             },
+            Err(AssembleError::Unsupported { .. }) => Standing::Unsupported,
             Err(_) => Standing::Incomplete,
         }
     }

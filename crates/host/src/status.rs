@@ -295,7 +295,7 @@ pub struct Detail {
     pub layout: Option<String>,
     /// Bytes; 0 where the level has none.
     pub chunk_bytes: u64,
-    /// The unit of requests, bytes: the largest logical block of a member.
+    /// The array's logical block, bytes: the unit of requests ([`crate::Parts::block_bytes`]).
     pub block_bytes: u32,
     /// Bytes.
     pub array_bytes: u64,

@@ -53,7 +53,7 @@ use alloc::vec::Vec;
 
 use lapstrake_geometry::{Config, Geometry, GeometryError, Sector, Sectors, Slot};
 
-use crate::{Superblock, Unsupported};
+use crate::{Role, Superblock, Unsupported};
 
 pub use absent::record_absent;
 pub use conclude::assemble;
@@ -180,6 +180,13 @@ pub enum Reason {
     NoJournalWanted,
     /// Failed, as its own superblock says.
     Faulty,
+    /// Its superblock gives it a role that md does not know. It may hold a member's data.
+    UnknownRole {
+        /// As stored.
+        role: Role,
+        /// The slot that it may have held.
+        perhaps: Option<Slot>,
+    },
     /// It describes the array otherwise than the freshest superblock.
     Disagrees {
         /// md's name of the field.

@@ -1,7 +1,7 @@
-//! What a new array's members are to hold: the superblocks and bitmaps that mdadm 4.2 would
+//! What a new array's members are to hold: the superblocks and bitmaps that mdadm 4.6 would
 //! write, before a kernel or an engine has started the array.
 //!
-//! [`plan`] decides and writes nothing. The bytes equal mdadm's (checked against vectors in
+//! [`plan`] decides and writes nothing. The bytes equal mdadm's (checked against vectors of 4.2 and 4.6 in
 //! `tests/vectors`), except where mdadm would make an array that cannot be used: such a request
 //! is an error here. Neither mdadm nor this writes the bad-block log of a new member, for it
 //! counts only once a superblock says that it holds something.
@@ -39,11 +39,11 @@ const LOGICAL_BLOCK_SIZES: core::ops::RangeInclusive<u32> = 512..=4096;
 /// Which bitmap a new array gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BitmapChoice {
-    /// An internal one if a member's component is above 100 GiB.
-    #[default]
-    Default,
     /// None.
+    #[default]
     None,
+    /// An internal one if a member's component is above 100 GiB, as mdadm up to 4.3 chose by itself.
+    IfLarge,
     /// Beside each superblock.
     Internal,
     /// In a file of its own, see [`CreatePlan::bitmap_file`].
@@ -148,7 +148,7 @@ impl CreateRequest {
             version: Version::V1_2,
             chunk: None,
             layout: None,
-            bitmap: BitmapChoice::Default,
+            bitmap: BitmapChoice::None,
             bitmap_chunk: None,
             policy: None,
             write_behind: 0,
@@ -503,12 +503,10 @@ fn component(sizing: &Sizing, available: &[Option<Sectors>]) -> Result<Sectors, 
 fn bitmap_kind(request: &CreateRequest, component: Sectors) -> Result<BitmapChoice, CreateError> {
     let level = request.level;
     match request.bitmap {
-        BitmapChoice::Default if request.policy.is_some() => Ok(BitmapChoice::None),
-        BitmapChoice::Default if request.journal.is_some() => Ok(BitmapChoice::None),
-        BitmapChoice::Default if size::has_bitmap_by_default(level, component) => {
-            Ok(BitmapChoice::Internal)
-        }
-        BitmapChoice::Default | BitmapChoice::None => Ok(BitmapChoice::None),
+        BitmapChoice::IfLarge if request.policy.is_some() => Ok(BitmapChoice::None),
+        BitmapChoice::IfLarge if request.journal.is_some() => Ok(BitmapChoice::None),
+        BitmapChoice::IfLarge if size::is_large(level, component) => Ok(BitmapChoice::Internal),
+        BitmapChoice::IfLarge | BitmapChoice::None => Ok(BitmapChoice::None),
         _ if !level.has_redundancy() => Err(CreateError::BitmapNotAllowed { level }),
         kind => Ok(kind),
     }

@@ -16,6 +16,20 @@ pub enum Role {
     Faulty,
     /// The journal.
     Journal,
+    /// None that md writes: neither a slot of the array nor one of the words for the others. The kernel takes such a
+    /// device for a spare, and so writes over it; some NAS mark a member that they dropped in this way.
+    Unknown(u16),
+}
+
+impl Role {
+    /// The slot that an unknown role may stand for: a NAS sets the highest bit beside the slot's number.
+    #[must_use]
+    pub fn perhaps(self, raid_disks: u16) -> Option<Slot> {
+        match self {
+            Self::Unknown(word) => Some(Slot(word & 0x7fff)).filter(|slot| slot.0 < raid_disks),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Role {
@@ -25,6 +39,7 @@ impl fmt::Display for Role {
             Self::Spare => f.pad("spare"),
             Self::Faulty => f.pad("faulty"),
             Self::Journal => f.pad("journal"),
+            Self::Unknown(word) => write!(f, "unknown role {word:#06x}"),
         }
     }
 }

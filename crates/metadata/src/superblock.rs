@@ -224,13 +224,13 @@ impl Superblock {
         self.has(feature::JOURNAL)
     }
 
-    /// Bytes, the smallest unit of a request to the array; None if the superblock does not say: then it is the largest
-    /// of the members' own.
+    /// Bytes, the smallest unit of a request to the array; None if the superblock does not say, or says what no kernel
+    /// accepts: then it is the largest of the members' own.
     pub fn logical_block_size(&self) -> Option<u32> {
-        match self {
-            Self::V090(_) => None,
-            Self::V1(sb) => Some(sb.logical_block_size).filter(|&bytes| bytes != 0),
-        }
+        let Self::V1(sb) = self else { return None };
+        let is_possible =
+            |bytes: &u32| bytes.is_power_of_two() && (512..=LOGICAL_BLOCK_MAX).contains(bytes);
+        Some(sb.logical_block_size).filter(is_possible)
     }
 
     /// The first feature that cannot be acted upon, if there is one; what nobody knows comes last.
@@ -242,16 +242,14 @@ impl Superblock {
     fn unknown(&self) -> Option<Unsupported> {
         let Self::V1(sb) = self else { return None };
         let bits = sb.feature_map & !feature::ALL;
-        let block = sb.logical_block_size;
         if bits != 0 {
             return Some(Unsupported::UnknownFeatures(bits));
         }
         if let Some(first) = sb.unknown_bytes().next() {
             return Some(Unsupported::UnknownBytes { count: sb.unknown_bytes().count(), first });
         }
-        let is_possible =
-            block == 0 || block.is_power_of_two() && (512..=LOGICAL_BLOCK_MAX).contains(&block);
-        (!is_possible).then_some(Unsupported::LogicalBlockSize(block))
+        let is_sound = sb.logical_block_size == 0 || self.logical_block_size().is_some();
+        (!is_sound).then_some(Unsupported::LogicalBlockSize(sb.logical_block_size))
     }
 
     fn unsupported_feature(&self) -> Option<Unsupported> {
@@ -422,7 +420,8 @@ impl Superblock {
                 Some(&role::FAULTY) => Role::Faulty,
                 Some(&role::JOURNAL) => Role::Journal,
                 Some(&slot) if u32::from(slot) < sb.raid_disks => Role::Active(Slot(slot)),
-                _ => Role::Spare,
+                Some(&role::SPARE) | None => Role::Spare,
+                Some(&word) => Role::Unknown(word),
             },
         }
     }
@@ -451,6 +450,7 @@ impl Superblock {
                     Role::Spare => role::SPARE,
                     Role::Faulty => role::FAULTY,
                     Role::Journal => role::JOURNAL,
+                    Role::Unknown(word) => word,
                 };
             }
         }

@@ -305,7 +305,7 @@ impl Superblock {
             Role::Faulty => {
                 Disk { number, raid_disk: number, state: FAULTY | REMOVED, ..Disk::default() }
             }
-            Role::Journal => panic!("0.90 has no journal"),
+            Role::Journal | Role::Unknown(_) => panic!("0.90 has no such role"),
         };
         if number == self.this_disk.number {
             self.this_disk = *disk;
@@ -345,7 +345,7 @@ impl Superblock {
                 Role::Active(Slot(slot)) if holds => {
                     (slot.into(), if device.in_sync { ACTIVE | SYNC } else { ACTIVE })
                 }
-                Role::Journal => panic!("0.90 has no journal"),
+                Role::Journal | Role::Unknown(_) => panic!("0.90 has no such role"),
                 Role::Faulty => (next, FAULTY),
                 Role::Active(_) | Role::Spare => (next, 0),
             };

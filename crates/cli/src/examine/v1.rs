@@ -229,6 +229,11 @@ fn roles(out: &mut String, any: &Superblock, sb: &v1::Superblock) {
         Role::Spare | Role::Faulty => {
             line!(out, "Device Role", "spare");
         }
+        role @ Role::Unknown(_) => {
+            let slot = role.perhaps(any.raid_disks());
+            let slot = slot.map_or_else(String::new, |slot| format!(" (perhaps slot {})", slot.0));
+            line!(out, "Device Role", "{role}{slot}");
+        }
     }
     // While a reshape takes slots away, the superblock counts those that stay.
     let leaving = if sb.has(feature::RESHAPE_ACTIVE) { sb.delta_disks.min(0) } else { 0 };

@@ -23,6 +23,9 @@ pub struct View {
     pub level: String,
     pub layout: Option<String>,
     pub chunk_bytes: u64,
+    /// The unit of requests.
+    #[serde(default)]
+    pub block_bytes: u32,
     pub array_bytes: u64,
     pub component_bytes: u64,
     pub raid_devices: u16,

@@ -31,6 +31,7 @@ mod serve;
 mod slips;
 mod support;
 mod tuning;
+mod unknown;
 mod words;
 mod write_hole;
 

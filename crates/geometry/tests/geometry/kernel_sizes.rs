@@ -173,7 +173,7 @@ fn arrays_have_a_bitmap_if_asked_or_large() {
         let sizing = case.sizing();
         let expected = match case.option("-b") {
             Some(bitmap) => bitmap == "internal",
-            None => !sizing.ppl && size::has_bitmap_by_default(sizing.level, component),
+            None => !sizing.ppl && size::is_large(sizing.level, component),
         };
         let sync_size = Sectors(1);
         let has = |member: &&str| matches!(log(member, sync_size), Log::Bitmap(_));

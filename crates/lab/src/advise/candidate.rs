@@ -93,11 +93,11 @@ impl Array {
         safety::tolerance(self.level, self.layout, self.parts.len())
     }
 
-    /// Whether mdadm gives it a bitmap when nothing is said.
-    fn has_bitmap_by_default(&self) -> bool {
-        self.level.zip(self.geometry()).is_some_and(|(level, geometry)| {
-            size::has_bitmap_by_default(level, geometry.component())
-        })
+    /// Whether it is so large that it should have a bitmap.
+    fn is_large(&self) -> bool {
+        self.level
+            .zip(self.geometry())
+            .is_some_and(|(level, geometry)| size::is_large(level, geometry.component()))
     }
 
     fn words(&self, disks: &[Disk]) -> String {
@@ -151,8 +151,8 @@ impl Array {
         if let Some(chunk) = self.chunk.filter(|_| level.is_striped()) {
             words += &format!(" --chunk {}K", chunk.0 / 2);
         }
-        if no_bitmap && self.has_bitmap_by_default() {
-            words += " --bitmap none";
+        if !no_bitmap && self.is_large() {
+            words += " --bitmap internal";
         }
         for part in self.parts.iter().chain(spare) {
             let disk = &disks[part.disk];
@@ -177,9 +177,9 @@ impl Candidate {
         Self { arrays, join, spare: None, no_bitmap: false }
     }
 
-    /// The same without bitmaps, or with them if it has none; none if mdadm gives it none.
+    /// The same without bitmaps, or with them if it has none; none if it is not large.
     pub(super) fn with_other_bitmap(&self) -> Option<Self> {
-        let has_one = self.arrays.iter().any(Array::has_bitmap_by_default);
+        let has_one = self.arrays.iter().any(Array::is_large);
         has_one.then(|| Self { no_bitmap: !self.no_bitmap, ..self.clone() })
     }
 

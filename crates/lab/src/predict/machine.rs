@@ -469,7 +469,9 @@ impl<'a> Builder<'a> {
             _ if start.resync_from.is_some() => BitmapChoice::None,
             Some("internal") => BitmapChoice::Internal,
             Some(_) => BitmapChoice::None,
-            None => BitmapChoice::Default,
+            // As the mdadm of the time that the plan is of.
+            None if array.kind == SubjectKind::Md => BitmapChoice::IfLarge,
+            None => BitmapChoice::None,
         };
         config.bitmap_chunk = shape.bitmap_chunk.map(|bytes| bytes as u32);
         config.stripe_cache = shape.stripe_cache.unwrap_or(config.stripe_cache);

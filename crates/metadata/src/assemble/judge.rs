@@ -106,6 +106,9 @@ pub(super) fn judge(
         Role::Spare => Verdict::Spare,
         Role::Faulty => Verdict::Left(Reason::Faulty),
         Role::Journal => judge_journal(sb, fresh),
+        role @ Role::Unknown(_) => {
+            Verdict::Left(Reason::UnknownRole { role, perhaps: role.perhaps(fresh.raid_disks()) })
+        }
     }
 }
 

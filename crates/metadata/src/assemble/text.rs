@@ -101,6 +101,14 @@ impl Reason {
             Self::TooSmall { found, needed } => {
                 format!("it has room for {found}, the array uses {needed} of each member")
             }
+            Self::UnknownRole { role, perhaps } => {
+                let slot =
+                    perhaps.map_or_else(String::new, |slot| format!(" (perhaps slot {})", slot.0));
+                format!(
+                    "its superblock gives it the {role}{slot}, which md does not write; it may hold a member's data, so \
+                     it is neither read nor written"
+                )
+            }
             Self::Unsupported(what) => what.describe(),
         }
     }

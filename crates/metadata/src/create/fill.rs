@@ -149,16 +149,6 @@ fn writes(superblock: &Superblock, bitmap: Option<&[u8]>) -> Vec<Write> {
     writes
 }
 
-/// Whether mdadm 4.2 records a raid0's layout: if the members' sizes differ, as it compares
-/// them. (It divides bytes, less a data offset in sectors, by a chunk in sectors.)
-fn records_raid0_layout(decided: &Decided<'_>) -> bool {
-    let offset = decided.request.data_offset.unwrap_or_default().0;
-    let measure = |member: &NewMember| (member.size.bytes() - offset) / decided.chunk.0;
-    let mut sizes = decided.request.members.iter().flatten().map(measure);
-    let first = sizes.next();
-    decided.layout != Layout::Raid0(Raid0Layout::Unset) && sizes.any(|size| Some(size) != first)
-}
-
 /// "host:name" if it fits and the name has no host yet, else what fits of the name.
 fn set_name(request: &CreateRequest) -> [u8; 32] {
     let name = &request.name;
@@ -187,7 +177,9 @@ fn template_v1(decided: &Decided<'_>) -> v1::Superblock {
     if numbering.journal.is_some() {
         feature_map |= feature::JOURNAL;
     }
-    if request.level == Level::Raid0 && records_raid0_layout(decided) {
+    // As mdadm 4.6 on Linux 5.4 and newer; 4.2 does so only where members' sizes differ.
+    let has_layout = decided.layout != Layout::Raid0(Raid0Layout::Unset);
+    if request.level == Level::Raid0 && has_layout {
         feature_map |= feature::RAID0_LAYOUT;
     }
     // Whole sectors for as many as there are, or one more than the highest number.

@@ -1,14 +1,14 @@
-//! A new array's metadata equals what mdadm 4.2 writes, byte by byte.
+//! A new array's metadata equals what mdadm 4.2 and 4.6 write, byte by byte.
 //!
-//! `vectors/create.jsonl` holds, for each request, every byte other than zero that mdadm left
-//! near the start and the end of each member before any kernel started the array (see
+//! `vectors/create-4.2.jsonl` and `create-4.6.jsonl` hold, for each request, every byte other than zero that that mdadm
+//! left near the start and the end of each member before any kernel started the array (see
 //! `vectors/make.py`). The plan for the same request has to give the same bytes, with the
 //! random UUIDs and the time taken from the vector. Requests that mdadm refuses, the plan
 //! refuses; where it deliberately differs, the case is listed in [`differs`] with the reason.
 
 use std::collections::BTreeMap;
 
-use lapstrake_geometry::{Layout, Level, Sectors};
+use lapstrake_geometry::{Layout, Level, Raid0Layout, Sectors};
 use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, Policy, plan};
 use lapstrake_metadata::{Superblock, Version, read_at};
 use serde_json::Value;
@@ -66,7 +66,7 @@ fn members(case: &Value) -> Vec<&Value> {
 }
 
 /// The request, or None if its text is one that a command line would not take.
-fn request(case: &Value) -> Option<CreateRequest> {
+fn request(mdadm: Mdadm, case: &Value) -> Option<CreateRequest> {
     let level = level(case);
     let sectors = |key: &str| case[key].as_u64().map(Sectors::from_kib);
     let member = |(i, m): (usize, &Value)| {
@@ -90,7 +90,9 @@ fn request(case: &Value) -> Option<CreateRequest> {
             None => None,
         },
         bitmap: match case["bitmap"].as_str() {
-            None => BitmapChoice::Default,
+            // mdadm 4.6 asks, and with --run makes none.
+            None if mdadm == Mdadm::V4_2 => BitmapChoice::IfLarge,
+            None => BitmapChoice::None,
             Some("none") => BitmapChoice::None,
             Some("internal") => BitmapChoice::Internal,
             Some("external") => BitmapChoice::External,
@@ -120,8 +122,15 @@ fn request(case: &Value) -> Option<CreateRequest> {
     })
 }
 
+/// The versions of mdadm whose vectors there are.
+#[derive(Clone, Copy, PartialEq)]
+enum Mdadm {
+    V4_2,
+    V4_6,
+}
+
 /// Why the plan for a case is not to equal what mdadm does.
-fn differs(case: &Value, request: &CreateRequest) -> Option<&'static str> {
+fn differs(mdadm: Mdadm, case: &Value, request: &CreateRequest) -> Option<&'static str> {
     let sizes: Vec<_> = request.members.iter().flatten().map(|m| m.size).collect();
     if request.journal.is_some() {
         if case["bitmap"] == "internal" {
@@ -132,7 +141,30 @@ fn differs(case: &Value, request: &CreateRequest) -> Option<&'static str> {
         }
     }
     let is_raid0 = request.level == Level::Raid0;
-    if is_raid0 && request.version == Version::V090 {
+    let has_layout = request.layout != Some(Layout::Raid0(Raid0Layout::Unset));
+    if mdadm == Mdadm::V4_2 && is_raid0 && has_layout {
+        return Some("mdadm 4.2 records a raid0's layout only where members' sizes differ");
+    }
+    if mdadm == Mdadm::V4_6 && is_raid0 && request.version == Version::V090 {
+        return Some(
+            "mdadm 4.6 takes members of one zone for several if their sizes differ at all",
+        );
+    }
+    if mdadm == Mdadm::V4_6
+        && request.policy == Some(Policy::Ppl)
+        && request.version == Version::V1_0
+    {
+        return Some(
+            "mdadm 4.6 ends half-way where a partial parity log lies before its superblock",
+        );
+    }
+    if mdadm == Mdadm::V4_6 && case["bitmap"] == "external" {
+        return Some("mdadm 4.6 makes no bitmap in a file, kernels still take one");
+    }
+    if mdadm == Mdadm::V4_6 && request.policy == Some(Policy::Bitmap) {
+        return Some("mdadm 4.6 takes the policy bitmap for an array that has none");
+    }
+    if mdadm == Mdadm::V4_2 && is_raid0 && request.version == Version::V090 {
         return Some("mdadm 4.2 cannot make a raid0 with 0.90, other versions can");
     }
     if is_raid0 && case["layout"] == "dangerous" && sizes.iter().any(|size| *size != sizes[0]) {
@@ -169,11 +201,11 @@ fn adopt(request: &mut CreateRequest, members: &[Superblock], seq: Option<[u8; 4
 }
 
 /// Compares one case; Err tells a difference that is not meant.
-fn check(case: &Value) -> Result<&'static str, String> {
-    let Some(request) = request(case) else {
+fn check(mdadm: Mdadm, case: &Value) -> Result<&'static str, String> {
+    let Some(request) = request(mdadm, case) else {
         return if case["refused"].is_string() { Ok("refused") } else { Err("no request".into()) };
     };
-    let reason = differs(case, &request);
+    let reason = differs(mdadm, case, &request);
     match (compare(case, request), reason) {
         (Err(_), Some(reason)) => Ok(reason),
         (outcome, _) => outcome,
@@ -197,9 +229,10 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
         .map(|(m, bytes)| {
             let size = m["sectors"].as_u64().unwrap();
             let at = request.version.superblock(Sectors(size)).unwrap().0 * 512;
-            read_at(request.version, Sectors(size), &slice(bytes, at, 4096)).unwrap()
+            read_at(request.version, Sectors(size), &slice(bytes, at, 4096))
         })
-        .collect();
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("mdadm's superblock: {error}"))?;
     // Of the journal, which comes first.
     let seq = request.journal.map(|_| {
         let at = superblocks[0].data_offset().0 * 512;
@@ -278,12 +311,16 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
 
 #[test]
 fn every_request_gives_mdadms_bytes() {
-    let text = include_str!("../vectors/create.jsonl");
+    equal(Mdadm::V4_2, include_str!("../vectors/create-4.2.jsonl"));
+    equal(Mdadm::V4_6, include_str!("../vectors/create-4.6.jsonl"));
+}
+
+fn equal(mdadm: Mdadm, text: &str) {
     let mut outcomes = BTreeMap::<&str, usize>::new();
     let mut failures = vec![];
     for line in text.lines() {
         let case: Value = serde_json::from_str(line).unwrap();
-        match check(&case) {
+        match check(mdadm, &case) {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
             Err(why) => {
                 let mut shown = case.clone();

@@ -226,7 +226,7 @@ fn any_request() -> impl Strategy<Value = CreateRequest> {
             version,
             chunk: chunk.filter(|_| !plain),
             layout: Layout::from_md(level, layout % 0x20000).ok().filter(|_| !few),
-            bitmap: [Default, None, Internal, External][bitmap],
+            bitmap: [IfLarge, None, Internal, External][bitmap],
             bitmap_chunk: bitmap_chunk.filter(|_| !plain),
             policy: few.then_some(Policy::Ppl).filter(|_| bitmap < 2),
             write_behind: 0,

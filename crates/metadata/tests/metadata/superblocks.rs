@@ -214,6 +214,19 @@ fn what_no_kernel_knows_is_named_and_kept() {
 }
 
 #[test]
+fn a_role_that_md_does_not_write_is_no_spares() {
+    let of = |word| v1_with(|sb| (sb.dev_number, sb.dev_roles[1]) = (1, word)).role();
+    assert_eq!(of(v1::role::SPARE), Role::Spare);
+    assert_eq!(of(6), Role::Active(Slot(6)));
+    for (word, slot) in [(7, None), (0x8001, Some(1)), (0x8007, None), (0xff00, None)] {
+        assert_eq!((of(word), of(word).perhaps(7)), (Role::Unknown(word), slot.map(Slot)));
+    }
+    let mut kept = v1_with(|sb| sb.dev_roles[1] = 0x8001);
+    kept.set_role_of(2, Role::Faulty);
+    assert_eq!(kept.role_of(1), Role::Unknown(0x8001));
+}
+
+#[test]
 fn a_logical_block_size_that_a_kernel_records_is_sound() {
     assert_eq!(v1_with(|_| {}).logical_block_size(), None);
     for size in [512, 1024, 2048, 4096, 16384, 65536] {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes create.jsonl: what mdadm writes to new members, before any kernel starts the array.
+"""Makes create-VERSION.jsonl: what mdadm writes to new members, before any kernel starts the array.
 
-    make.py KERNEL_MD [NUMBER...] > create.jsonl
+    make.py KERNEL_MD [NUMBER...] > create-VERSION.jsonl
 
 KERNEL_MD is a command that takes MEMBER_FILE... -- 'shell commands' and runs the commands in a
-guest with the kernel's md, mdadm (4.2 made the vectors kept here) and the members as /dev/ubda,
+guest with the kernel's md, mdadm (4.2 of Debian 12 and 4.6 of sid made the vectors kept here) and the members as /dev/ubda,
 /dev/ubdb, ...; the guest sees the host's files below /host.
 
 With numbers only these batches (see `batches`) are made.

@@ -98,7 +98,7 @@ impl ArrayConfig {
             layout: None,
             chunk: None,
             version: Version::V1_2,
-            bitmap: BitmapChoice::Default,
+            bitmap: BitmapChoice::IfLarge,
             bitmap_chunk: None,
             is_busy: false,
             seats,

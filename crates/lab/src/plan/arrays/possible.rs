@@ -106,7 +106,7 @@ fn md_plan(
         bitmap: match shape.bitmap.as_deref() {
             Some("internal") => BitmapChoice::Internal,
             Some(_) => BitmapChoice::None,
-            None => BitmapChoice::Default,
+            None => BitmapChoice::None,
         },
         version: shape.metadata.unwrap_or(Version::V1_2),
         bitmap_chunk: shape.bitmap_chunk.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
