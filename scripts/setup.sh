@@ -6,13 +6,17 @@ cd "$(dirname "$0")/.."
 
 packages=(
     gcc g++ libc6-dev pkg-config ca-certificates curl # the build; g++ for libFuzzer
+    procps patch git                                  # kill, and patch and git for planted bugs
     user-mode-linux mdadm busybox-static              # the kernel's md, for the interop tests
     patchelf                                          # that of other Debian releases: scripts/judges.sh
     make flex bison bc xz-utils                       # a kernel with all of md: make judge
     nbdkit libnbd-bin python3-libnbd qemu-utils       # NBD clients and servers of others
-    fuse3 libfuse3-dev util-linux                     # FUSE
+    fuse3 libfuse3-dev util-linux mount               # FUSE
     e2fsprogs xfsprogs btrfs-progs                    # filesystems on arrays
-    fio bonnie++ hdparm postgresql                    # clients of the lab (fio: of tests, too)
+    fdisk dosfstools cryptsetup-bin f2fs-tools        # other owners' tools, whose signatures must be found
+    nilfs-tools erofs-utils squashfs-tools genisoimage udftools
+    jfsutils ntfs-3g exfatprogs bcache-tools tar util-linux-extra
+    fio bonnie++ hdparm smartmontools postgresql      # clients of the lab (fio: of tests, too)
     chromium fonts-dejavu-core                        # the lab's HTML report, as a person sees it
     libisal-dev                                       # the parity benchmark's peer
     qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross # parity on ARM

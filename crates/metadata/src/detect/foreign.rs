@@ -198,8 +198,8 @@ const LAST_BLOCK: [(Foreign, u64, &[u8]); 4] = [
     (Foreign::Drbd, 60, &[0x83, 0x74, 0x02, 0x6d]),
 ];
 
-/// The same from the end on: GPT's copy of its header, which outlives the first, disk images whose description is at
-/// their end, and RAID by NVIDIA, LSI and Adaptec.
+/// The same from the end on: GPT's copy of its header, which has to be wiped beside the first, disk images whose
+/// description is at their end (a dynamic VHD begins with a copy of it), and RAID by NVIDIA, LSI and Adaptec.
 const FROM_END: [(Foreign, u64, &[u8]); 7] = [
     (Foreign::Gpt, 512, b"EFI PART"),
     (Foreign::Gpt, 4096, b"EFI PART"),
@@ -268,9 +268,10 @@ pub(super) fn find<E>(
     if mbr(&head) {
         report(Foreign::Mbr, 510);
     }
+    let is_dynamic_vhd = found.contains(&Foreign::Vhd);
     for (kind, from_end, magic) in FROM_END {
         if let Some(at) = size.checked_sub(from_end)
-            && !found.contains(&kind)
+            && !(kind == Foreign::Vhd && is_dynamic_vhd)
             && get(at, magic.len() as u64)? == magic
         {
             report(kind, at);
@@ -465,6 +466,11 @@ mod tests {
         image.extend_from_slice(b"conectix");
         image.resize((1 << 20) + 512, 0);
         assert_eq!(all(&image), [(Foreign::Vhd, 0)], "a dynamic one");
+        let mut image = vec![0; 1 << 20];
+        image[512..520].copy_from_slice(b"EFI PART");
+        image.extend_from_slice(b"EFI PART");
+        image.resize((1 << 20) + 512, 0);
+        assert_eq!(all(&image), [(Foreign::Gpt, 512), (Foreign::Gpt, 1 << 20)], "both, as wipefs");
     }
 
     #[test]
