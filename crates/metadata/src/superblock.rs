@@ -71,6 +71,12 @@ fn sector_from(from: u64, distance: i32) -> Option<Sector> {
     from.checked_add_signed(distance.into()).map(Sector)
 }
 
+/// A checkpoint in the units of 4 KiB in which md syncs. Linux 7.2 may record 3 sectors for a sync that was stopped before
+/// its first: the number by which it tells itself that one runs.
+fn whole_blocks(checkpoint: u64) -> Sector {
+    Sector(checkpoint - checkpoint % 8)
+}
+
 /// A UUID as mdadm prints it: four groups of eight digits.
 #[must_use]
 pub fn uuid_text(uuid: [u8; 16]) -> String {
@@ -321,7 +327,7 @@ impl Superblock {
             _ if self.clean() => None,
             Self::V090(sb) if sb.events == sb.cp_events => Some(Sector(sb.recovery_cp.into())),
             Self::V090(_) => Some(Sector(0)),
-            Self::V1(sb) => Some(Sector(sb.resync_offset)),
+            Self::V1(sb) => Some(whole_blocks(sb.resync_offset)),
         }
     }
 
@@ -358,7 +364,9 @@ impl Superblock {
     /// under recovery. 0.90 cannot tell.
     pub fn recovery_offset(&self) -> Option<Sector> {
         match self {
-            Self::V1(sb) if sb.has(feature::RECOVERY_OFFSET) => Some(Sector(sb.recovery_offset)),
+            Self::V1(sb) if sb.has(feature::RECOVERY_OFFSET) => {
+                Some(whole_blocks(sb.recovery_offset))
+            }
             _ => None,
         }
     }

@@ -44,7 +44,8 @@ fn members(lab: &Lab) -> [Vec<u8>; 3] {
 #[test]
 fn what_is_not_known_is_shown_and_read_on_request_only() {
     let (lab, contents) = array();
-    let kinds: [(fn(&mut v1::Superblock), &str); 3] = [
+    type Spoil = fn(&mut v1::Superblock);
+    let kinds: [(Spoil, &str); 3] = [
         (|sb| sb.feature_map |= 1 << 20, "unknown feature bits 0x100000"),
         (
             |sb| sb.pad3[4] = 9,

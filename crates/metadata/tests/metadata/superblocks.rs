@@ -214,6 +214,16 @@ fn what_no_kernel_knows_is_named_and_kept() {
 }
 
 #[test]
+fn a_checkpoint_of_less_than_a_block_is_none() {
+    // What Linux 7.2 writes where a sync is stopped before its first sector.
+    let superblock = v1_with(|sb| {
+        (sb.feature_map, sb.recovery_offset, sb.resync_offset) = (feature::RECOVERY_OFFSET, 3, 3);
+    });
+    assert_eq!(superblock.recovery_offset(), Some(Sector(0)));
+    assert_eq!(superblock.resync_offset(), Some(Sector(0)));
+}
+
+#[test]
 fn a_role_that_md_does_not_write_is_no_spares() {
     let of = |word| v1_with(|sb| (sb.dev_number, sb.dev_roles[1]) = (1, word)).role();
     assert_eq!(of(v1::role::SPARE), Role::Spare);
