@@ -17,14 +17,14 @@ pub fn exercise(superblock: &Superblock, device: Sectors) {
     ask(&changed);
     changed.set_events(changed.events().wrapping_add(1));
     changed.set_utime(u64::MAX);
-    changed.set_resync_offset(Some(Sector(5)));
+    changed.set_resync_offset(Some(Sector(40)));
     changed.set_events(9);
-    assert_eq!(again(&changed).resync_offset(), Some(Sector(5)));
+    assert_eq!(again(&changed).resync_offset(), Some(Sector(40)));
     changed.set_clean(true);
     assert!(again(&changed).clean());
     changed.set_clean(false);
     assert!(!again(&changed).clean() && changed.resync_offset() == Some(Sector(0)));
-    changed.set_recovery_offset(Some(Sector(7)));
+    changed.set_recovery_offset(Some(Sector(56)));
     changed.set_has_bad_blocks(true);
     let own = changed.dev_number();
     for role in [Role::Active(Slot(0)), Role::Spare, Role::Faulty] {
