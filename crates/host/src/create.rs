@@ -34,6 +34,8 @@ pub enum NewBitmap {
     None,
     /// Beside each superblock.
     Internal,
+    /// Beside each superblock, with a byte to a chunk.
+    Lockless,
     /// In a file, which is made.
     File(PathBuf),
 }
@@ -358,6 +360,7 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
             NewBitmap::Default => BitmapChoice::Default,
             NewBitmap::None => BitmapChoice::None,
             NewBitmap::Internal => BitmapChoice::Internal,
+            NewBitmap::Lockless => BitmapChoice::Lockless,
             NewBitmap::File(_) => BitmapChoice::External,
         },
         bitmap_chunk: wanted.bitmap_chunk,
