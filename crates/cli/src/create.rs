@@ -58,8 +58,9 @@ pub struct Args {
     /// Superblock version: 0.90, 1.0, 1.1 or 1.2
     #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
     metadata: Version,
-    /// Write-intent bitmap: internal, none, or a file to make (its name has a '/') [default: none]
-    #[arg(short, long, value_name = "internal|none|FILE", value_parser = options::bitmap())]
+    /// Write-intent bitmap: internal, lockless (a new array is resynced only where it is written; Linux from 6.18
+    /// on), none, or a file to make (its name has a '/') [default: none]
+    #[arg(short, long, value_name = "internal|lockless|none|FILE", value_parser = options::bitmap())]
     bitmap: Option<NewBitmap>,
     /// Device for a journal, which closes the write hole of raid4, 5 and 6
     #[arg(long, value_name = "DEV")]
@@ -384,6 +385,7 @@ fn report(wanted: &NewArray, prepared: &Prepared) -> Value {
     let first = plan.members.first().map(|member| &member.superblock);
     let bitmap: (Value, Option<Cow<'_, str>>) = match &wanted.bitmap {
         NewBitmap::File(path) => (json!("external"), Some(path.to_string_lossy())),
+        NewBitmap::Lockless => (json!("lockless"), None),
         _ if first.is_some_and(|sb| sb.bitmap_sector().is_some()) => (json!("internal"), None),
         _ => (json!("none"), None),
     };

@@ -48,6 +48,7 @@ pub fn run(args: &Args) -> Outcome {
         NewBitmap::File(path) => options::absolute(path)?,
         NewBitmap::None => "none".into(),
         NewBitmap::Internal => "internal".into(),
+        NewBitmap::Lockless => "lockless".into(),
     };
     if bitmap == "none" && (args.bitmap_chunk.is_some() || args.write_behind.is_some()) {
         return Err(Failure::usage("no bitmap has neither --bitmap-chunk nor --write-behind"));

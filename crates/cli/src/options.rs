@@ -77,8 +77,9 @@ pub fn bitmap() -> impl TypedValueParser<Value = NewBitmap> {
     OsStringValueParser::new().try_map(|text| match text.as_bytes() {
         b"internal" => Ok(NewBitmap::Internal),
         b"none" => Ok(NewBitmap::None),
+        b"lockless" => Ok(NewBitmap::Lockless),
         path if path.contains(&b'/') => Ok(NewBitmap::File(text.into())),
-        _ => Err("say internal, none, or a file's name with a '/' in it"),
+        _ => Err("say internal, lockless, none, or a file's name with a '/' in it"),
     })
 }
 

@@ -97,7 +97,7 @@ impl Shard {
     pub(crate) fn write_behind(&mut self, key: u32, start: u64, end: u64) -> bool {
         let req = &self.reqs[key as usize];
         let RequestKind::Write { buf, fua: false, .. } = req.kind else { return false };
-        let is_whole = (start, end) == (req.start, req.end) && end <= self.in_sync_to.0;
+        let is_whole = (start, end) == (req.start, req.end) && self.is_synced(start..end);
         let is_full = self.behind.ranges.len() >= self.behind.max as usize;
         if !matches!(self.geometry, Geometry::Mirror(_)) || !is_whole || is_full {
             return false;

@@ -15,6 +15,7 @@ use crate::{
     supervisor::{Event, Member, Supervisor},
     types::Time,
 };
+use lapstrake_geometry::Sector;
 use lapstrake_metadata::bitmap;
 
 /// A bitmap that is to be kept from now on.
@@ -54,12 +55,27 @@ impl Supervisor {
         let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();
         let is_logged = |m: &Member| m.superblock.has_journal() || m.superblock.has_ppl();
         let has_use = is_redundant && !self.members.iter().any(is_logged);
-        if !has_use || is_busy || self.stopping || self.broken {
+        // Without it redundancy has to be made right everywhere, which takes all members.
+        let is_last_guide = self.has_unsynced_chunks() && (self.is_degraded() || to.is_some());
+        if !has_use || is_busy || self.stopping || self.broken || is_last_guide {
             return false;
         }
         self.bitmap_change = Some(BitmapChange { to, stage: Stage::Wanted });
         self.act(now);
         true
+    }
+
+    /// Whether a lockless bitmap names chunks whose redundancy may not be right: nothing was ever written there, or a
+    /// resync has yet to come by.
+    #[must_use]
+    pub fn has_unsynced_chunks(&self) -> bool {
+        self.intent.as_ref().is_some_and(Intent::has_unsynced)
+    }
+
+    /// How many chunks of a lockless bitmap are in each state, in the order of [`bitmap::ChunkState::ALL`].
+    #[must_use]
+    pub fn bitmap_states(&self) -> Option<[u64; 8]> {
+        self.intent.as_ref().and_then(Intent::count_states)
     }
 
     /// The bitmap's superblock as it was last changed.
@@ -112,9 +128,15 @@ impl Supervisor {
         let is_at_rest = self.intent.as_ref().is_none_or(Intent::is_at_rest);
         match (change.stage, &mut self.intent) {
             (Stage::Wanted, Some(intent)) => {
+                let leaves_unsynced = intent.has_unsynced();
                 intent.retire();
                 change.stage = Stage::Ending;
                 self.record = true;
+                if leaves_unsynced {
+                    // The superblocks that deny the bitmap say so at once.
+                    self.resync_from = Some(Sector(0));
+                    self.orders.push_back(Order::InSync(Sector(0)));
+                }
             }
             (Stage::Ended, Some(_)) if is_at_rest => {
                 self.intent = None;

@@ -148,11 +148,11 @@ impl Shard {
 
     /// Whether the copies of a run agree: a resync has come by, or none is due.
     fn is_in_sync(&self, homes: &[Home], at: u64, len: u64) -> bool {
-        let bound = match &self.geometry {
-            Geometry::Raid10(_) => at + len,
-            _ => homes.first().map_or(0, |home| home.sector.0 + len),
+        let start = match &self.geometry {
+            Geometry::Raid10(_) => at,
+            _ => homes.first().map_or(0, |home| home.sector.0),
         };
-        bound <= self.in_sync_to.0
+        self.is_synced(start..start + len)
     }
 
     /// Sends what the builder holds as I/Os of this request; none of a read that is declined.

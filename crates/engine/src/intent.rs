@@ -10,8 +10,17 @@
 //! - of a bitmap whose file refused a write no bit is granted any more;
 //! - while a slot lacks a member nothing is cleared, and bits that a past unclean stop left are not before a resync
 //!   has been there.
+//!
+//! A lockless bitmap is kept in the same way, with these differences:
+//! - it tells chunks where nothing was ever written, and members need not agree. The first write there makes the chunk
+//!   one that needs a resync, on any level; parity is made anew there, and one copy read, until that has been;
+//! - so a resync may be due while superblocks call the array clean. It waits for [`LAZY_NS`] after the first of such
+//!   writes;
+//! - a chunk counts as resynced only if the resync began with its first sector after it came to need one, and no slot
+//!   lacked a member; what a recovery did counts for nothing;
+//! - nothing is granted before the states of a first use are stable.
 
-use crate::{messages::Order, types::Time};
+use crate::{chunks::UnsyncedChunks, messages::Order, types::Time};
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -22,18 +31,45 @@ use lapstrake_metadata::bitmap::{Bits, PAGE, Superblock};
 
 /// Sectors of a page of the bitmap's area, the unit in which it is written.
 const PAGE_SECTORS: u64 = 8;
+/// How long a resync of chunks waits that were written for the first time: others may follow.
+const LAZY_NS: u64 = 1_000_000_000;
+
+/// Which chunks a course of action goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guide {
+    /// Those with a set bit.
+    Set,
+    /// Those that need a resync.
+    Needed,
+    /// Those where there is something to keep.
+    Written,
+    /// Those whose redundancy is right.
+    Synced,
+}
 
 /// The bitmap at the array's start.
 #[derive(Clone, Debug)]
 pub struct IntentConfig {
     /// As read; its events are not behind the array's.
     pub superblock: Superblock,
-    /// As read, for all of the array; all set if the bitmap was stale.
+    /// As read, for all of the array; all set if the bitmap was stale. A lockless one's as [`Bits::begin`] or
+    /// [`Bits::first_use`] leaves them.
     pub bits: Bits,
     /// In a file of its own instead of on the members.
     pub external: bool,
-    /// The set bits stand for regions that may differ; they stay until a resync has been there.
+    /// The set bits stand for regions that may differ; they stay until a resync has been there. Those of a lockless
+    /// bitmap do in any case.
     pub bits_need_resync: bool,
+}
+
+impl IntentConfig {
+    /// For [`Shard::with_unsynced`].
+    ///
+    /// [`Shard::with_unsynced`]: crate::Shard::with_unsynced
+    #[must_use]
+    pub fn unsynced(&self) -> Option<UnsyncedChunks> {
+        UnsyncedChunks::of(&self.bits)
+    }
 }
 
 #[derive(Debug)]
@@ -42,6 +78,10 @@ pub(crate) struct Intent {
     bits: Bits,
     external: bool,
     needed: BTreeSet<u64>,
+    /// Of those, where the resync has begun that is under way. Only of a lockless bitmap.
+    syncing: BTreeSet<u64>,
+    /// When a resync of what is needed may begin.
+    lazy_at: Time,
     /// How many shards hold each bit.
     holders: BTreeMap<u64, u32>,
     /// The superblock in page 0 is newer than what was sent.
@@ -78,7 +118,8 @@ enum Usage {
 impl Intent {
     pub(crate) fn new(config: IntentConfig, shards: u32) -> Self {
         let set: BTreeSet<u64> = config.bits.iter_set(0).collect();
-        let needed = if config.bits_need_resync { set.clone() } else { BTreeSet::new() };
+        let is_needed = config.bits_need_resync || config.bits.is_lockless();
+        let needed = if is_needed { set.clone() } else { BTreeSet::new() };
         let holders = set.difference(&needed).map(|&bit| (bit, 0)).collect();
         Self {
             sleep_ns: u64::from(config.superblock.daemon_sleep.max(1)) * 1_000_000_000,
@@ -86,6 +127,8 @@ impl Intent {
             bits: config.bits,
             external: config.external,
             needed,
+            syncing: BTreeSet::new(),
+            lazy_at: Time(0),
             holders,
             superblock_dirty: false,
             wanted: Vec::new(),
@@ -140,6 +183,11 @@ impl Intent {
         self.answers_left == 0 && self.writes_left == 0
     }
 
+    /// Whether states lie over a member's bad-block log, as mdadm 4.6 places it: then it has none.
+    pub(crate) fn covers_log(&self, member: &lapstrake_metadata::Superblock) -> bool {
+        self.is_lockless() && member.is_log_within(self.superblock.image_bytes())
+    }
+
     pub(crate) fn superblock(&self) -> &Superblock {
         &self.superblock
     }
@@ -148,37 +196,103 @@ impl Intent {
         self.external
     }
 
+    pub(crate) fn count_states(&self) -> Option<[u64; 8]> {
+        self.bits.count_states()
+    }
+
     pub(crate) fn count(&self) -> (u64, u64) {
         (self.bits.count_set(), self.bits.count())
     }
 
-    /// Whether a set bit covers any of these sectors.
-    pub(crate) fn is_any_set(&self, start: u64, end: u64) -> bool {
-        let mut covering = self.bits.covering(Sector(start), Sectors(end - start));
-        covering.any(|bit| self.bits.get(bit))
+    pub(crate) fn is_lockless(&self) -> bool {
+        self.bits.is_lockless()
     }
 
-    /// The first sector from `from` on that a set bit covers.
-    pub(crate) fn next_set(&self, from: u64) -> Option<u64> {
+    fn is_guided(&self, bit: u64, guide: Guide) -> bool {
+        match guide {
+            Guide::Set => self.bits.get(bit),
+            Guide::Needed => self.needed.contains(&bit),
+            Guide::Written => self.bits.is_written(bit),
+            Guide::Synced => !self.needed.contains(&bit) && self.bits.is_written(bit),
+        }
+    }
+
+    /// Whether a chunk that the guide names covers any of these sectors.
+    pub(crate) fn is_any(&self, guide: Guide, start: u64, end: u64) -> bool {
+        let mut covering = self.bits.covering(Sector(start), Sectors(end - start));
+        covering.any(|bit| self.is_guided(bit, guide))
+    }
+
+    /// The first sector from `from` on that a chunk covers that the guide names.
+    pub(crate) fn next(&self, guide: Guide, from: u64) -> Option<u64> {
         let chunk = self.bits.chunk().0;
-        let bit = self.bits.iter_set(from / chunk).next()?;
+        let bit = match guide {
+            Guide::Set => self.bits.iter_set(from / chunk).next()?,
+            _ => (from / chunk..self.bits.count()).find(|&bit| self.is_guided(bit, guide))?,
+        };
         Some(from.max(bit * chunk))
     }
 
-    /// Up to where set bits cover all sectors from `from` on; at most `end`.
-    pub(crate) fn set_until(&self, from: u64, end: u64) -> u64 {
+    /// Up to where such chunks cover all sectors from `from` on; at most `end`.
+    pub(crate) fn until(&self, guide: Guide, from: u64, end: u64) -> u64 {
         let chunk = self.bits.chunk().0;
-        let bits = (from / chunk..end.div_ceil(chunk)).find(|&bit| !self.bits.get(bit));
-        bits.map_or(end, |bit| bit * chunk)
+        let mut chunks = from / chunk..end.div_ceil(chunk);
+        chunks.find(|&bit| !self.is_guided(bit, guide)).map_or(end, |bit| bit * chunk)
     }
 
-    /// Set bits stand for nothing any more but writes of late.
+    /// Whether chunks of a lockless bitmap need a resync now.
+    pub(crate) fn is_sync_due(&self, now: Time) -> bool {
+        self.is_lockless() && !self.needed.is_empty() && self.lazy_at <= now
+    }
+
+    /// When they will, if they do not now.
+    pub(crate) fn lazy_deadline(&self, now: Time) -> Option<Time> {
+        let waits = self.is_lockless() && !self.needed.is_empty() && self.lazy_at > now;
+        waits.then_some(self.lazy_at)
+    }
+
+    /// Whether a lockless bitmap knows of chunks whose redundancy may not be right.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        (0..self.bits.count()).any(|bit| !self.bits.is_synced(bit))
+    }
+
+    /// A resync is about to go over these sectors.
+    pub(crate) fn begin_sync(&mut self, start: u64, end: u64) {
+        let chunk = self.bits.chunk().0;
+        if self.is_lockless() {
+            let begun = self.needed.range(start.div_ceil(chunk)..end.div_ceil(chunk));
+            self.syncing.extend(begun);
+        }
+    }
+
+    /// A resync has been everywhere below `done`; `whole`: that is the end of all. What it began before, and is right
+    /// now, is told to shards.
+    pub(crate) fn synced_to(&mut self, done: u64, whole: bool, orders: &mut VecDeque<Order>) {
+        let end = if whole { u64::MAX } else { done / self.bits.chunk().0 };
+        let rest = self.syncing.split_off(&end);
+        for bit in mem::replace(&mut self.syncing, rest) {
+            assert!(self.needed.remove(&bit), "only what needs a resync is resynced");
+            self.holders.entry(bit).or_insert(0);
+            orders.push_back(Order::ChunksSynced(bit, bit));
+        }
+    }
+
+    /// The resync has ended, wherever it has come to. The next one waits a while.
+    pub(crate) fn end_sync(&mut self, now: Time) {
+        self.syncing.clear();
+        self.lazy_at = now.after(LAZY_NS);
+    }
+
+    /// Set bits stand for nothing any more but writes of late. Of a lockless bitmap [`Self::synced_to`] tells that.
     pub(crate) fn resynced(&mut self) {
         self.resynced_to(u64::MAX);
     }
 
     /// Likewise those that cover nothing from this sector on.
     pub(crate) fn resynced_to(&mut self, done: u64) {
+        if self.is_lockless() {
+            return;
+        }
         let rest = self.needed.split_off(&(done / self.bits.chunk().0));
         for bit in mem::replace(&mut self.needed, rest) {
             self.holders.entry(bit).or_insert(0);
@@ -267,13 +381,15 @@ impl Intent {
 
     /// The pages to write now, each with its sector offset in the bitmap's area. Nothing while
     /// the last ones are on their way, or a sweep's answers are.
-    pub(crate) fn pages_to_write(&mut self, now: Time) -> Vec<(Sectors, Vec<u8>)> {
+    pub(crate) fn pages_to_write(&mut self, now: Time, degraded: bool) -> Vec<(Sectors, Vec<u8>)> {
         if self.writes_left > 0 || self.answers_left > 0 || self.is_lost() {
             return Vec::new();
         }
-        for (first, last) in mem::take(&mut self.wanted) {
+        let wanted =
+            if self.bits.is_first_use() { Vec::new() } else { mem::take(&mut self.wanted) };
+        for (first, last) in wanted {
             for bit in first..=last {
-                self.bits.set(bit);
+                self.set_for_write(bit, now, degraded);
                 self.holders.insert(bit, u32::MAX);
             }
             self.granted_next.push((first, last));
@@ -290,6 +406,23 @@ impl Intent {
         }
         self.sent_pages.extend(&pages);
         pages.into_iter().map(|page| self.image(page)).collect()
+    }
+
+    fn set_for_write(&mut self, bit: u64, now: Time, degraded: bool) {
+        if !self.is_lockless() {
+            self.bits.set(bit);
+        } else if !self.bits.is_written(bit) {
+            if self.needed.is_empty() {
+                self.lazy_at = now.after(LAZY_NS);
+            }
+            self.needed.insert(bit);
+            self.bits.set(bit);
+        } else if degraded && !self.bits.get(bit) {
+            // As the kernel has it: who is missing lacks it, and redundancy is right but for that.
+            self.bits.set(bit);
+        } else if !self.bits.get(bit) {
+            self.bits.set_for_write(bit);
+        }
     }
 
     fn image(&mut self, page: usize) -> (Sectors, Vec<u8>) {
@@ -319,6 +452,9 @@ impl Intent {
             self.clearing.clear();
         }
         self.stable_events = self.sent_events.take().or(self.stable_events);
+        if self.bits.is_first_use() && self.bits.dirty_pages().next().is_none() {
+            self.bits.end_first_use();
+        }
         self.grant(orders);
     }
 

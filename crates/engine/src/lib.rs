@@ -73,6 +73,7 @@ mod bad_blocks;
 mod behind;
 mod bitmap_change;
 mod bits;
+mod chunks;
 mod compare;
 mod desk;
 mod direct;
@@ -98,6 +99,7 @@ mod types;
 mod update;
 
 pub use bitmap_change::NewBitmap;
+pub use chunks::UnsyncedChunks;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use desk::Desk;
 pub use guard::Guard;

@@ -27,7 +27,11 @@ impl Supervisor {
             _ => None,
         };
         superblock.set_bitmap_offset(self.bitmap_offset());
-        self.orders.push_back(Order::MemberAdded(MemberConfig { slot: None, ..config }));
+        let has_log = !self.intent.as_ref().is_some_and(|intent| intent.covers_log(&superblock));
+        let bad_blocks = bad_blocks.filter(|_| has_log);
+        let bad_ranges = config.bad_blocks.filter(|_| has_log);
+        let config = MemberConfig { slot: None, bad_blocks: bad_ranges, ..config };
+        self.orders.push_back(Order::MemberAdded(config));
         if let Some(slot) = slot {
             self.orders.push_back(Order::Slotted(id, slot));
         }

@@ -45,6 +45,8 @@ pub enum Order {
     TryIdle(Time),
     /// Bitmap bits `first..=last` are stable.
     BitsSet(u64, u64),
+    /// Redundancy is right in chunks `first..=last` of a lockless bitmap, where it was not.
+    ChunksSynced(u64, u64),
     /// There is another bitmap from now on, with all bits set, or none any more.
     Bitmap(Option<BitmapTerms>),
     /// Give up bits that no write has used since the last sweep; answer with

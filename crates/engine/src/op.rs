@@ -445,9 +445,8 @@ impl Shard {
             return Some(Plan::Bare);
         }
         // Before a resync or a recovery has come by, parity cannot be updated, only made anew.
-        let parity = self.parity();
-        let top = parity.member_sector(op.stripe, Sectors(u64::from(op.lo() + op.height())));
-        let rmw = lost_touched == 0 && top <= self.in_sync_to && kept == op.known;
+        let is_synced = self.is_synced(self.member_range(op));
+        let rmw = lost_touched == 0 && is_synced && kept == op.known;
         match (rmw, lost_other == 0) {
             (true, true) if touched + parities < others => Some(Plan::Rmw),
             (_, true) => Some(Plan::Rcw),
@@ -600,11 +599,30 @@ impl Shard {
                 ios.push((member, smallvec![Piece { buf, len: op.height() * 512 }]));
             }
         }
+        ios.extend(self.restored_unwritten(&self.ops[key as usize]));
         for (member, pieces) in ios {
             self.ops[key as usize].pending += 1;
             let kind = IoKind::Write { fua };
             self.start_io(Owner::Op(key), member, kind, (sector, height), pieces);
         }
+    }
+
+    /// What was restored for members under recovery where redundancy was never right: parity is made for just that,
+    /// and a recovery that passes chunks where nothing was written leaves there what it finds.
+    fn restored_unwritten(&self, op: &Op) -> SmallVec<[(MemberId, Pieces); 2]> {
+        let range = self.member_range(op);
+        if op.plan != Plan::Restore || self.is_synced(range.clone()) {
+            return SmallVec::new();
+        }
+        let untouched = op.lost.iter().filter(|&&data| !op.touches(data as u16));
+        let restored = untouched.filter_map(|&data| {
+            let what = What::Data(data as u16);
+            let member = self.writable(op.stripe, what)?;
+            let buf = op.block(what, &op.slices[0])?;
+            let pieces = smallvec![Piece { buf, len: op.height() * 512 }];
+            (!self.members.is_trusted(member, &range)).then_some((member, pieces))
+        });
+        restored.collect()
     }
 
     fn zero_stripe(&mut self, key: u32) {

@@ -12,8 +12,10 @@
 //! - a member is in sync on record only after its course has ended well;
 //! - a replacement is whole on record before the member whose place it takes is given up.
 
+mod guide;
+
 use crate::{
-    intent::Intent,
+    intent::Guide,
     members::FULLY_TRUSTED,
     messages::Order,
     supervisor::{Event, Member, Standing, Supervisor},
@@ -109,8 +111,8 @@ struct Window {
 struct Course {
     action: SyncAction,
     targets: Vec<MemberId>,
-    /// Only what the bitmap's set bits cover.
-    by_bitmap: bool,
+    /// Only what the bitmap names.
+    by_bitmap: Option<Guide>,
     next: u64,
     end: u64,
     windows: VecDeque<Window>,
@@ -448,6 +450,7 @@ impl Supervisor {
                     }
                 }
             }
+            SyncAction::Resync if course.by_bitmap == Some(Guide::Needed) => self.raise_synced(),
             SyncAction::Resync
                 if self.resync_from.is_some_and(|from| from < done) && self.has_to_compare() =>
             {
@@ -581,7 +584,10 @@ impl Supervisor {
             && needed
             && self.has_to_compare()
         {
-            (SyncAction::Resync, from.0, of_array)
+            // What a lockless bitmap names is all that is left to do, wherever that is.
+            (SyncAction::Resync, if self.has_lockless() { 0 } else { from.0 }, of_array)
+        } else if needed && self.is_lazy_resync_due() {
+            (SyncAction::Resync, 0, of_array)
         } else {
             (self.mending.wanted?, 0, of_array)
         };
@@ -591,18 +597,11 @@ impl Supervisor {
     fn begin_course(&mut self) {
         let Some(NextCourse { action, from, end }) = self.next_course() else { return };
         let targets = self.recovering();
-        if action != SyncAction::Recovery && self.mending.wanted == Some(action) {
+        let by_bitmap = self.guide_of(action, &targets);
+        let is_lazy = by_bitmap == Some(Guide::Needed) && self.resync_from.is_none();
+        if action != SyncAction::Recovery && self.mending.wanted == Some(action) && !is_lazy {
             self.mending.wanted = None;
         }
-        let by_bitmap = self.intent.is_some()
-            && match action {
-                SyncAction::Recovery => {
-                    targets.iter().all(|id| self.members[usize::from(id.0)].by_bitmap)
-                }
-                // A repair that is called a resync goes everywhere.
-                SyncAction::Resync => self.resync_from.is_some(),
-                _ => false,
-            };
         if action != SyncAction::Recovery {
             (self.mending.mismatch_sectors, self.mending.mismatches) = (0, Vec::new());
             self.mending.mismatches_omitted = 0;
@@ -640,6 +639,11 @@ impl Supervisor {
         let pieces = self.pieces(course, start, stop);
         let mending = &mut self.mending;
         let Some(course) = &mut mending.course else { return };
+        if course.action == SyncAction::Resync
+            && let Some(intent) = &mut self.intent
+        {
+            intent.begin_sync(start, stop);
+        }
         let (first, left) = (mending.next_piece, pieces.len() as u32);
         mending.next_piece = first.wrapping_add(left);
         course.next = stop;
@@ -666,28 +670,6 @@ impl Supervisor {
             course.pop_ended();
             self.raise_done();
         }
-    }
-
-    /// The bitmap, if a course goes by it that counts the same sectors.
-    fn guide(&self) -> Option<&Intent> {
-        let course = self.mending.course.as_ref().filter(|course| course.by_bitmap)?;
-        let is_raid10 = matches!(self.geometry, Geometry::Raid10(_));
-        self.intent.as_ref().filter(|_| !is_raid10 || course.action != SyncAction::Recovery)
-    }
-
-    /// The next window begins under a set bit.
-    fn skip_clean(&mut self) {
-        let Some(course) = &self.mending.course else { return };
-        let Some(intent) = self.guide() else { return };
-        let next = intent.next_set(course.next).map_or(course.end, |at| at.min(course.end));
-        if let Some(course) = &mut self.mending.course {
-            course.next = next;
-        }
-    }
-
-    /// Where a window that begins under a set bit ends: at the next clear one, but before `stop`.
-    fn dirty_until(&self, start: u64, stop: u64) -> u64 {
-        self.guide().map_or(stop, |intent| intent.set_until(start, stop))
     }
 
     /// The array ranges of a window, cut at spans: start and length.
@@ -726,7 +708,7 @@ impl Supervisor {
             let (mut at, end) = (start, start + len);
             while at < end {
                 let next = (at - at % self.mending.span).saturating_add(self.mending.span).min(end);
-                if !course.by_bitmap || self.is_dirty(at, next) {
+                if course.by_bitmap.is_none_or(|guide| self.is_dirty(guide, at, next)) {
                     pieces.push((at, next - at));
                 }
                 at = next;
@@ -735,20 +717,18 @@ impl Supervisor {
         pieces
     }
 
-    /// Whether the bitmap says that these array sectors may differ.
-    fn is_dirty(&self, start: u64, end: u64) -> bool {
-        let Some(intent) = &self.intent else { return true };
-        match &self.geometry {
-            Geometry::Parity(parity) => {
-                let at = |sector: u64| sector / parity.stripe_data().0 * parity.chunk().0;
-                intent.is_any_set(at(start), at(end))
-            }
-            _ => intent.is_any_set(start, end),
-        }
-    }
-
     fn end_course(&mut self) {
+        let is_lockless = |course: &Course| course.by_bitmap == Some(Guide::Needed);
+        if self.mending.course.as_ref().is_some_and(is_lockless) {
+            self.raise_synced();
+        }
         let Some(course) = self.mending.course.take() else { return };
+        let is_lazy = course.by_bitmap == Some(Guide::Needed) && self.resync_from.is_none();
+        if course.action == SyncAction::Resync
+            && let Some(intent) = &mut self.intent
+        {
+            intent.end_sync(self.now);
+        }
         // What went on while the last redundancy was lost compared nothing.
         let is_void = course.action == SyncAction::Resync && !self.has_to_compare();
         let is_done = course.done() >= course.end && !is_void;
@@ -773,13 +753,17 @@ impl Supervisor {
                     self.orders.push_back(Order::Trusted(id, FULLY_TRUSTED));
                 }
             }
-            (SyncAction::Resync, SyncEnd::Done) => {
+            (SyncAction::Resync, SyncEnd::Done) if !is_lazy => {
                 self.resync_from = None;
                 self.orders.push_back(Order::InSync(FULLY_TRUSTED));
             }
             (SyncAction::Check | SyncAction::Repair, _) => return,
             (_, SyncEnd::Failed) => self.mending.halted = true,
             _ => {}
+        }
+        // Superblocks never told of it.
+        if is_lazy {
+            return;
         }
         self.record = true;
         if self.resync_from.is_none()

@@ -14,6 +14,7 @@
 use crate::{
     behind::{Behind, Copies},
     bits::Bits,
+    chunks::UnsyncedChunks,
     direct::Builder,
     guard::Guard,
     journal::{JOURNAL_PAGES, Journal, JournalConfig},
@@ -153,6 +154,8 @@ pub struct Shard {
     pub(crate) geometry: Geometry,
     pub(crate) members: Members,
     pub(crate) in_sync_to: Sector,
+    /// Where redundancy is not right, whatever `in_sync_to` says.
+    pub(crate) unsynced: Option<UnsyncedChunks>,
     pub(crate) reqs: Slab<Req>,
     pub(crate) ios: Slab<Io>,
     /// What the supervisor was told is good, and has not answered yet.
@@ -217,6 +220,7 @@ impl Shard {
             logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut held)),
             geometry: config.geometry,
             in_sync_to: config.in_sync_to,
+            unsynced: None,
             reqs: Slab::new(),
             ios: Slab::new(),
             goods: VecDeque::new(),
@@ -345,6 +349,11 @@ impl Shard {
                     bits.set(first, last);
                 }
                 self.retry_gated();
+            }
+            Order::ChunksSynced(first, last) => {
+                if let Some(unsynced) = &mut self.unsynced {
+                    unsynced.synced(first, last);
+                }
             }
             Order::Bitmap(terms) => self.change_bitmap(terms),
             Order::MemberAdded(ref config) => self.members.add(config.clone()),
@@ -577,6 +586,8 @@ impl Shard {
     fn change_bitmap(&mut self, terms: Option<BitmapTerms>) {
         self.behind.set_max(terms.map_or(0, |terms| terms.write_behind));
         self.bits = terms.map(|terms| Bits::new(terms.chunk.0));
+        // A lockless bitmap goes with all redundancy due to be made right, and none comes later.
+        self.unsynced = None;
         for key in self.reqs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             let req = &mut self.reqs[key];
             (req.bits, req.asked) = (None, None);

@@ -501,7 +501,8 @@ impl Supervisor {
         let sweep = self.intent.as_ref().and_then(Intent::deadline);
         let safe = self.safe_at.filter(|_| self.round.is_none());
         let sync = self.mending.deadline(self.now);
-        [safe, sweep, sync].into_iter().flatten().min()
+        let lazy = self.intent.as_ref().and_then(|intent| intent.lazy_deadline(self.now));
+        [safe, sweep, sync, lazy].into_iter().flatten().min()
     }
 
     /// Where a member stands, its slot, and how far its data is right while it recovers.

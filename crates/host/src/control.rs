@@ -569,6 +569,7 @@ fn carry_out(command: &str, request: &Value, served: &Served) -> Result<Value, S
             let place = match text("bitmap")?.as_str() {
                 "none" => BitmapPlace::None,
                 "internal" => BitmapPlace::Internal,
+                "lockless" => BitmapPlace::Lockless,
                 path if path.starts_with('/') => BitmapPlace::File(path.into()),
                 other => {
                     return Err(format!(

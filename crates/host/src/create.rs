@@ -32,6 +32,8 @@ pub enum NewBitmap {
     None,
     /// Beside each superblock.
     Internal,
+    /// Beside each superblock, with a byte to a chunk.
+    Lockless,
     /// In a file, which is made.
     File(PathBuf),
 }
@@ -355,6 +357,7 @@ fn request(wanted: &NewArray, members: &[Option<Arc<Member>>]) -> CreateRequest 
         bitmap: match wanted.bitmap {
             NewBitmap::None => BitmapChoice::None,
             NewBitmap::Internal => BitmapChoice::Internal,
+            NewBitmap::Lockless => BitmapChoice::Lockless,
             NewBitmap::File(_) => BitmapChoice::External,
         },
         bitmap_chunk: wanted.bitmap_chunk,

@@ -159,6 +159,8 @@ pub enum BitmapPlace {
     None,
     /// Beside each superblock.
     Internal,
+    /// Beside each superblock, with a byte to a chunk.
+    Lockless,
     /// In a file of its own, by its absolute path.
     File(PathBuf),
 }

@@ -542,7 +542,7 @@ fn parts(
         .filter_map(|&(slot, id, at)| part(id, Some(slot), at.unwrap_or(FULLY_TRUSTED)));
     let journal = assembly.journal.and_then(|id| part(id, None, Sector(0)));
     let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
-    let members = members.collect::<Result<Vec<Part>, _>>()?;
+    let mut members = members.collect::<Result<Vec<Part>, _>>()?;
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {
         Some(geometry) => geometry.clone(),
@@ -557,6 +557,11 @@ fn parts(
         }
         None => None,
     };
+    if let Some(intent) = intent.as_ref().filter(|intent| intent.bits.is_lockless()) {
+        let size = intent.superblock.image_bytes();
+        let has_no_log = |part: &&mut Part| part.superblock.is_log_within(size);
+        members.iter_mut().filter(has_no_log).for_each(|part| part.bad_blocks = None);
+    }
     let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
     let resync_from = assembly.resync_from;
     let lacks_journal = assembly.lacks_journal;
@@ -593,9 +598,21 @@ pub(crate) fn read_bad_blocks(
     if !superblock.has_bad_blocks() {
         return BadBlocks::new(shift).map(Some).map_err(unusable);
     }
+    if is_log_within_bitmap(device, superblock) {
+        return Err(unusable(BadBlocksError::WithinBitmap));
+    }
     let mut bytes = vec![0; len.bytes() as usize];
     device.read_at(sector.bytes(), &mut bytes).map_err(|source| read_error(device, source))?;
     BadBlocks::parse(&bytes, shift).map(Some).map_err(unusable)
+}
+
+/// Whether states of a lockless bitmap lie where the bad-block log does, as mdadm 4.6 has it.
+fn is_log_within_bitmap(device: &Member, superblock: &Superblock) -> bool {
+    let mut head = [0; bitmap::Superblock::SIZE];
+    let at = superblock.bitmap_sector().map(Sector::bytes);
+    let is_read = at.is_some_and(|at| device.read_at(at, &mut head).is_ok());
+    let found = bitmap::Superblock::parse(&head).ok().filter(|sb| is_read && sb.is_lockless());
+    found.is_some_and(|sb| superblock.is_log_within(sb.image_bytes()))
 }
 
 /// The array's name without its host; an array without a name goes by its UUID.
@@ -660,6 +677,7 @@ fn intent(
     };
     match fresh {
         true => sb.events = sb.events.max(freshest.events()),
+        false if bits.is_lockless() => {}
         false => bits = Bits::new(&sb, true),
     }
     // A member that failed before that was put on record lacks the bits that were set since. So may any
@@ -670,7 +688,8 @@ fn intent(
         };
         match read_bitmap(&devices[id], sector.0 * 512, false, freshest) {
             Ok((its, others))
-                if (its.chunksize, its.sync_size) == (sb.chunksize, sb.sync_size)
+                if (its.version, its.chunksize, its.sync_size)
+                    == (sb.version, sb.chunksize, sb.sync_size)
                     && check(&its).is_ok() =>
             {
                 bits.unite(&others);
@@ -683,6 +702,13 @@ fn intent(
             Err(error) => unread.push(reason(&error)),
         }
         bits = Bits::new(&sb, true);
+    }
+    if bits.is_lockless() {
+        bits.begin(!fresh);
+        // Kernels keep no count of what they cleared: nobody who left before this start can catch up.
+        if bits.is_first_use() || sb.events_cleared == 0 {
+            sb.events_cleared = freshest.events();
+        }
     }
     let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
     Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
@@ -717,9 +743,17 @@ fn read_bitmap(
     }
     // As in the kernel there is a bit for all of the array, whatever the bitmap says of its size.
     sb.sync_size = sb.sync_size.max(superblock.sync_size().0);
+    let beside = match sb.is_lockless() {
+        true if external => return Err(unusable(BitmapError::Version { found: sb.version })),
+        true => superblock.lockless_room(),
+        false => superblock.bitmap_room(),
+    };
     let room = held.min(BITMAP_BYTES_MAX);
-    let found =
-        superblock.bitmap_room().filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));
+    let found = beside.filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));
+    if let Some(first) = sb.begin_use(Sectors(found / 512)) {
+        let bits = Bits::first_use(&sb, first);
+        return Ok((sb, bits));
+    }
     let needed = sb.image_bytes();
     if found < needed {
         return Err(unusable(BitmapError::Truncated { found, needed }));

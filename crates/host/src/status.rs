@@ -322,7 +322,9 @@ pub struct Detail {
     /// Writes that write-mostly members may lag behind.
     pub write_behind: u32,
     /// What a bit of it stands for.
-    pub bitmap_chunk_bytes: Option<u32>,
+    pub bitmap_chunk_bytes: Option<u64>,
+    /// Chunks of a lockless bitmap in each state, in the order of `bitmap::ChunkState::ALL`; none if it is none.
+    pub bitmap_states: Option<[u64; 8]>,
     /// From which byte on a resync is due.
     pub resync_from_bytes: Option<u64>,
     /// What is being mended.

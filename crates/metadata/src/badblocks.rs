@@ -44,6 +44,11 @@ pub enum BadBlocksError {
         /// As stored.
         found: u64,
     },
+    /// mdadm 4.6 places the log within a lockless bitmap, and both were written.
+    #[error(
+        "the bad-block log lies within the lockless bitmap, so that either may have overwritten the other"
+    )]
+    WithinBitmap,
     /// No entry is left for another range: the member has to fail instead.
     #[error("bad-block log is full: {needed} entries needed, {room} possible")]
     Full {

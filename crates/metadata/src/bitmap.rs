@@ -5,10 +5,15 @@
 //! bit says that the chunk may be out of sync. The same image lies near each member's
 //! superblock, or alone in a file.
 //!
-//! Facts: the kernel's `drivers/md/md-bitmap.h` and `md-bitmap.c`.
+//! A lockless bitmap (kernels from 6.18 on) has a byte for each chunk instead, [`ChunkState`], from byte 1024 on, and
+//! its superblock counts a chunk in sectors.
+//!
+//! Facts: the kernel's `drivers/md/md-bitmap.h`, `md-bitmap.c` and `md-llbitmap.c`.
 
 mod bits;
 mod choice;
+mod chunk_state;
+mod lockless;
 
 use alloc::vec::Vec;
 use lapstrake_geometry::Sectors;
@@ -18,6 +23,8 @@ use crate::wire::{ByteOrder, on_disk};
 
 pub use bits::{Bits, PAGE};
 pub use choice::{AddError, Placement, added, external, internal};
+pub use chunk_state::ChunkState;
+pub use lockless::{RESERVED as LOCKLESS_RESERVED, placed as lockless};
 
 /// `magic`: "bitm".
 pub const MAGIC: u32 = 0x6d74_6962;
@@ -25,6 +32,10 @@ pub const MAGIC: u32 = 0x6d74_6962;
 pub const VERSION_HOST_ENDIAN: u32 = 3;
 /// `version` as written today.
 pub const VERSION: u32 = 4;
+/// `version` of a bitmap with a byte to a chunk.
+pub const VERSION_LOCKLESS: u32 = 6;
+/// Where the states of a lockless bitmap begin, in bytes.
+pub const LOCKLESS_START: u64 = 1024;
 /// Largest `write_behind`.
 pub const WRITE_BEHIND_MAX: u32 = 16383;
 /// Seconds between passes that clear bits, by default.
@@ -34,6 +45,14 @@ pub const DAEMON_SLEEP: u32 = 5;
 pub mod state {
     /// The bits are not to be trusted.
     pub const STALE: u32 = 1 << 1;
+    /// A write of it failed.
+    pub const WRITE_ERROR: u32 = 1 << 2;
+    /// Of a lockless bitmap: mdadm has made it, and its states are still to be written.
+    pub const FIRST_USE: u32 = 1 << 3;
+    /// With [`FIRST_USE`]: redundancy is taken to be right.
+    pub const CLEAN: u32 = 1 << 4;
+    /// A kernel's pass over a lockless bitmap took longer than its time.
+    pub const DAEMON_BUSY: u32 = 1 << 5;
     /// The bits are in the order of the machine that wrote them.
     pub const HOST_ENDIAN: u32 = 1 << 15;
 }
@@ -56,7 +75,7 @@ on_disk! {
         40 sync_size: u64,
         /// See [`state`].
         48 state: u32,
-        /// Bytes to a bit, a power of two.
+        /// Bytes to a bit, a power of two; sectors if it is lockless. See [`Superblock::chunk`].
         52 chunksize: u32,
         /// Seconds between passes that clear bits.
         56 daemon_sleep: u32,
@@ -92,7 +111,7 @@ pub enum BitmapError {
         /// As stored.
         found: u32,
     },
-    /// A version that is not supported: 5 is a cluster's, 6 a lockless bitmap.
+    /// A version that is not supported: 5 is a cluster's.
     #[error("bitmap version {found} is not supported")]
     Version {
         /// As stored.
@@ -160,10 +179,13 @@ impl Superblock {
         if sb.magic != MAGIC {
             return Err(BitmapError::Magic { found: sb.magic });
         }
-        if !(VERSION_HOST_ENDIAN..=VERSION).contains(&sb.version) {
+        if !matches!(sb.version, VERSION_HOST_ENDIAN..=VERSION | VERSION_LOCKLESS) {
             return Err(BitmapError::Version { found: sb.version });
         }
-        if sb.chunksize < 512 || !sb.chunksize.is_power_of_two() {
+        // As the kernel does, nothing that is yet to be decided is looked at.
+        let is_decided = !sb.is_first_use();
+        let least = if sb.is_lockless() { 1 } else { 512 };
+        if is_decided && (sb.chunksize < least || !sb.chunksize.is_power_of_two()) {
             return Err(BitmapError::Chunk { found: sb.chunksize });
         }
         if sb.daemon_sleep == 0 {
@@ -181,7 +203,35 @@ impl Superblock {
         if self.uuid != uuid {
             return Err(BitmapError::Uuid { found: self.uuid });
         }
-        Ok(self.events >= events && self.state & state::STALE == 0)
+        if self.is_first_use() {
+            return Ok(true);
+        }
+        let distrusted = match self.is_lockless() {
+            true => state::STALE | state::WRITE_ERROR,
+            false => state::STALE,
+        };
+        Ok(self.events >= events && self.state & distrusted == 0)
+    }
+
+    /// Whether it has a byte to a chunk instead of a bit.
+    pub fn is_lockless(&self) -> bool {
+        self.version == VERSION_LOCKLESS
+    }
+
+    /// Whether it is a lockless bitmap that is still to be decided on: it has no chunk yet, and no states.
+    pub fn is_first_use(&self) -> bool {
+        self.is_lockless() && self.state & state::FIRST_USE != 0
+    }
+
+    /// Sectors to a bit or state.
+    pub fn chunk(&self) -> Sectors {
+        let chunk = u64::from(self.chunksize);
+        Sectors(if self.is_lockless() { chunk } else { chunk / 512 })
+    }
+
+    /// Bytes before the first bit or state.
+    pub fn head_bytes(&self) -> u64 {
+        if self.is_lockless() { LOCKLESS_START } else { Self::SIZE as u64 }
     }
 
     /// The 256 bytes.
@@ -191,19 +241,20 @@ impl Superblock {
         bytes
     }
 
-    /// Number of bits.
+    /// Number of bits or states; none of a lockless bitmap before its first use.
     pub fn bits(&self) -> u64 {
-        self.sync_size.div_ceil(u64::from(self.chunksize) / 512)
+        if self.is_first_use() { 0 } else { self.sync_size.div_ceil(self.chunk().0) }
     }
 
     /// Bytes of superblock and bits together. Hold this against the room that there is before
     /// reading so many: the field it comes from is not checked.
     pub fn image_bytes(&self) -> u64 {
-        Self::SIZE as u64 + self.bits().div_ceil(8)
+        let bits = self.bits();
+        self.head_bytes() + if self.is_lockless() { bits } else { bits.div_ceil(8) }
     }
 
     /// A whole new image, every chunk dirty: superblock and set bits, filled up with ones to
-    /// `bytes`.
+    /// `bytes`; of a lockless bitmap what mdadm writes, whose ones nobody reads before the first use.
     pub fn dirty_image(&self, bytes: usize) -> Vec<u8> {
         let mut image = alloc::vec![0xff; bytes.max(Self::SIZE)];
         image[..Self::SIZE].copy_from_slice(&self.encode());

@@ -46,8 +46,17 @@ pub enum BitmapChoice {
     IfLarge,
     /// Beside each superblock.
     Internal,
+    /// Beside each superblock, with a byte to a chunk.
+    Lockless,
     /// In a file of its own, see [`CreatePlan::bitmap_file`].
     External,
+}
+
+impl BitmapChoice {
+    /// Whether one is asked for.
+    fn is_asked(self) -> bool {
+        !matches!(self, Self::IfLarge | Self::None)
+    }
 }
 
 /// What keeps redundancy right over an unclean stop.
@@ -239,6 +248,7 @@ pub fn plan(
     let sync_size = size::sync_size(request.level, layout, request.raid_disks, component);
     let placement = match bitmap_kind {
         BitmapChoice::Internal => Some(place_bitmap(request, component, sync_size)?),
+        BitmapChoice::Lockless => Some(place_lockless(request, sync_size)?),
         _ => None,
     };
     let log = match placement {
@@ -344,7 +354,7 @@ fn check_logical_block(request: &CreateRequest, chunk: Sectors) -> Result<(), Cr
 fn check_policy(request: &CreateRequest) -> Result<(), CreateError> {
     let CreateRequest { level, version, raid_disks, .. } = *request;
     let Some(policy) = request.policy else { return Ok(()) };
-    let has_bitmap = matches!(request.bitmap, BitmapChoice::Internal | BitmapChoice::External);
+    let has_bitmap = request.bitmap.is_asked();
     let is_ppl = policy == Policy::Ppl;
     if !level.has_redundancy() {
         return Err(CreateError::PolicyNotAllowed { level });
@@ -373,9 +383,7 @@ fn check_journal(request: &CreateRequest) -> Result<(), CreateError> {
         None => Ok(()),
         Some(_) if !level.is_parity() => Err(CreateError::JournalNotAllowed { level }),
         Some(_) if version == Version::V090 => Err(CreateError::JournalNotRecorded),
-        Some(_) if matches!(request.bitmap, BitmapChoice::Internal | BitmapChoice::External) => {
-            Err(CreateError::JournalAndBitmap)
-        }
+        Some(_) if request.bitmap.is_asked() => Err(CreateError::JournalAndBitmap),
         Some(_) => match request.policy {
             Some(policy) => Err(CreateError::JournalAndPolicy { policy: policy.name() }),
             None => Ok(()),
@@ -538,6 +546,17 @@ fn place_bitmap(
         None => CreateError::NoRoomForBitmap { component },
         Some(found) => CreateError::BitmapChunk { found },
     })
+}
+
+/// What mdadm 4.6 takes, and the room that the states will need.
+fn place_lockless(request: &CreateRequest, sync_size: Sectors) -> Result<Placement, CreateError> {
+    if request.version != Version::V1_2 {
+        return Err(CreateError::LocklessVersion { found: request.version });
+    }
+    if request.bitmap_chunk.is_some() {
+        return Err(CreateError::LocklessChunk);
+    }
+    Ok(bitmap::lockless(sync_size))
 }
 
 fn external_bitmap(

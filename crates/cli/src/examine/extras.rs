@@ -3,7 +3,7 @@
 use crate::text;
 use lapstrake_host::scan::{BitmapLook, Look, LookError};
 use lapstrake_metadata::Superblock;
-use lapstrake_metadata::bitmap::BitmapError;
+use lapstrake_metadata::bitmap::{BitmapError, ChunkState, state};
 use lapstrake_metadata::detect::Finding;
 use lapstrake_metadata::{uuid_text, v1};
 
@@ -19,6 +19,8 @@ pub fn bitmap(look: &Look, superblock: Option<&Superblock>) -> Result<String, Lo
     })
 }
 
+/// mdadm 4.6 tells no more of a lockless bitmap than its version. Its lines are those of other bitmaps here, and its
+/// states have the kernel's names.
 fn bitmap_lines(look: &Look, found: &BitmapLook, superblock: Option<&Superblock>) -> String {
     let sb = &found.superblock;
     let uuid = match superblock {
@@ -26,14 +28,20 @@ fn bitmap_lines(look: &Look, found: &BitmapLook, superblock: Option<&Superblock>
         Some(owner @ Superblock::V090(_)) if owner.bitmap_uuid() == sb.uuid => owner.set_uuid(),
         _ => sb.uuid,
     };
-    let state = match sb.state {
+    let state = match sb.state & !state::DAEMON_BUSY {
         0 => "OK",
         2 => "Out of date",
+        _ if sb.is_first_use() && sb.state & state::CLEAN != 0 => "New, all chunks to be clean",
+        _ if sb.is_first_use() => "New, all chunks to be unwritten",
         _ => "Unknown",
     };
     let mode = match sb.write_behind {
         0 => "Normal".to_owned(),
         max => format!("Allow write behind, max {max}"),
+    };
+    let chunk = match sb.is_first_use() {
+        true => "chosen at the first start".to_owned(),
+        false => text::chunk(sb.chunk().bytes()),
     };
     let percent = 100.0 * found.dirty as f64 / found.bits.max(1) as f64;
     let lines = [
@@ -44,7 +52,7 @@ fn bitmap_lines(look: &Look, found: &BitmapLook, superblock: Option<&Superblock>
         ("Events", sb.events.to_string()),
         ("Events Cleared", sb.events_cleared.to_string()),
         ("State", state.to_owned()),
-        ("Chunksize", text::chunk(sb.chunksize.into())),
+        ("Chunksize", chunk),
         ("Daemon", format!("{}s flush period", sb.daemon_sleep)),
         ("Write Mode", mode),
         (
@@ -53,7 +61,28 @@ fn bitmap_lines(look: &Look, found: &BitmapLook, superblock: Option<&Superblock>
         ),
         ("Bitmap", format!("{} bits (chunks), {} dirty ({percent:.1}%)", found.bits, found.dirty)),
     ];
-    lines.into_iter().map(|(label, value)| format!("{label:>16} : {value}\n")).collect()
+    let counts = found.states.filter(|_| found.bits > 0).into_iter().flatten();
+    let states = ChunkState::ALL.into_iter().zip(counts);
+    let states = states.map(|(state, count)| (state_label(state), count.to_string()));
+    lines
+        .into_iter()
+        .chain(states)
+        .map(|(label, value)| format!("{label:>16} : {value}\n"))
+        .collect()
+}
+
+/// The kernel's name of a state, with capitals.
+fn state_label(state: ChunkState) -> &'static str {
+    match state {
+        ChunkState::Unwritten => "Unwritten",
+        ChunkState::Clean => "Clean",
+        ChunkState::Dirty => "Dirty",
+        ChunkState::NeedSync => "Need Sync",
+        ChunkState::Syncing => "Syncing",
+        ChunkState::NeedSyncUnwritten => "Need Sync Unwritten",
+        ChunkState::SyncingUnwritten => "Syncing Unwritten",
+        ChunkState::CleanUnwritten => "Clean Unwritten",
+    }
 }
 
 /// The bad-block log, in the order in which it is stored.

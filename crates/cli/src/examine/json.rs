@@ -4,6 +4,7 @@ use super::NO_SUPERBLOCK;
 use super::v1::{array_bytes, level_name};
 use crate::text;
 use lapstrake_host::scan::{BitmapLook, Look, LookError};
+use lapstrake_metadata::bitmap::ChunkState;
 use lapstrake_metadata::detect::Finding;
 use lapstrake_metadata::{Role, Superblock, v1, v090};
 use serde_json::{Map, Value, json};
@@ -134,16 +135,24 @@ fn bitmap(found: Result<Option<BitmapLook>, LookError>) -> Value {
                 "events": sb.events,
                 "events_cleared": sb.events_cleared,
                 "state": sb.state,
-                "chunk_bytes": sb.chunksize,
+                "chunk_bytes": (!sb.is_first_use()).then(|| sb.chunk().bytes()),
                 "daemon_sleep_seconds": sb.daemon_sleep,
                 "write_behind": sb.write_behind,
                 "sync_bytes": sb.sync_size.saturating_mul(512),
                 "bits": found.bits,
                 "dirty": found.dirty,
+                "lockless": sb.is_lockless(),
+                "states": found.states.map(states),
             })
         }
         Err(error) => json!({ "error": error.to_string() }),
     }
+}
+
+/// How many chunks are in each state, by the kernel's names.
+fn states(counts: [u64; 8]) -> Value {
+    let named = ChunkState::ALL.into_iter().zip(counts);
+    named.map(|(state, count)| (state.name().replace(' ', "_"), json!(count))).collect()
 }
 
 fn bad_blocks(look: &Look, sb: &Superblock) -> Value {

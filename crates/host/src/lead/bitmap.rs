@@ -47,7 +47,22 @@ impl Lead {
         }
         let now = supervisor.bitmap();
         let path = self.bitmap_file.as_ref().map(|file| &file.path);
+        let is_lockless = now.is_some_and(bitmap::Superblock::is_lockless);
+        if wish.place == BitmapPlace::Lockless {
+            return match is_lockless {
+                true if wish.chunk.is_none() && wish.write_behind.is_none() => {
+                    Ok(Answer::AlreadySo)
+                }
+                _ => Err("a lockless bitmap comes with a new array only, as with mdadm; nothing was changed".into()),
+            };
+        }
+        if is_lockless && wish.place != BitmapPlace::None {
+            return Err("the array has a lockless bitmap, which has neither another chunk nor another place; \
+                        take it away first (--bitmap none); nothing was changed"
+                .into());
+        }
         let is_there = match &wish.place {
+            BitmapPlace::Lockless => unreachable!("answered above"),
             BitmapPlace::None => now.is_none(),
             BitmapPlace::Internal => now.is_some() && path.is_none(),
             BitmapPlace::File(wanted) => now.is_some() && path == Some(wanted),
@@ -60,6 +75,11 @@ impl Lead {
             return Ok(Answer::AlreadySo);
         }
         self.may_change_bitmap(core)?;
+        if supervisor.has_unsynced_chunks() && supervisor.is_degraded() {
+            return Err("a member is missing, and only the lockless bitmap knows where redundancy is not right yet; \
+                        nothing was changed; add a member first"
+                .into());
+        }
         let write_behind = wish.write_behind.or(now.map(|sb| sb.write_behind)).unwrap_or(0);
         if write_behind > bitmap::WRITE_BEHIND_MAX {
             let most = bitmap::WRITE_BEHIND_MAX;
@@ -89,7 +109,7 @@ impl Lead {
         )?;
         let told = |why: String| format!("{why}; nothing was changed");
         let chunk_and_offset = match &wish.place {
-            BitmapPlace::None => return Ok(Answer::Bitmap(Box::new(None))),
+            BitmapPlace::None | BitmapPlace::Lockless => return Ok(Answer::Bitmap(Box::new(None))),
             BitmapPlace::Internal => {
                 let place = bitmap::added(members, like.sync_size(), chunk)
                     .map_err(|error| told(error.to_string()))?;
@@ -205,7 +225,7 @@ impl Lead {
         if let Some(file) = self.bitmap_file.take_if(|_| !is_external) {
             core.queue.remove_member(file.device);
         }
-        let chunk = supervisor.bitmap().map(|sb| sb.chunksize / 1024);
+        let chunk = supervisor.bitmap().map(|sb| sb.chunk().bytes() / 1024);
         self.log.say(&match (chunk, &self.bitmap_file) {
             (None, _) => "the array has no write-intent bitmap any more".into(),
             (Some(kib), None) => format!("the write-intent bitmap is internal, {kib}K to a bit"),
@@ -243,7 +263,8 @@ impl Lead {
         let superblock = supervisor.bitmap();
         detail.bitmap_bits = supervisor.bitmap_bits();
         detail.write_behind = superblock.map_or(0, |sb| sb.write_behind);
-        detail.bitmap_chunk_bytes = superblock.map(|sb| sb.chunksize);
+        detail.bitmap_chunk_bytes = superblock.map(|sb| sb.chunk().bytes());
+        detail.bitmap_states = supervisor.bitmap_states();
         let file = self.bitmap_file.as_ref().filter(|_| superblock.is_some());
         detail.bitmap_file = file.map(|file| file.path.display().to_string());
         let place = if file.is_some() { "external" } else { "internal" };

@@ -75,6 +75,8 @@ pub struct BitmapLook {
     pub bits: u64,
     /// Number of set bits.
     pub dirty: u64,
+    /// Chunks of a lockless bitmap in each state, in the order of `bitmap::ChunkState::ALL`.
+    pub states: Option<[u64; 8]>,
 }
 
 /// The bad-block log's entries as they are stored: sector on the member, sectors.
@@ -180,7 +182,12 @@ impl Look {
         }
         let image = self.read(at, found, "the bitmap")?;
         let bits = Bits::from_image(&superblock, &image).map_err(bad)?;
-        Ok(BitmapLook { bits: bits.count(), dirty: bits.count_set(), superblock })
+        Ok(BitmapLook {
+            bits: bits.count(),
+            dirty: bits.count_set(),
+            states: bits.count_states(),
+            superblock,
+        })
     }
 
     /// The entries of the bad-block log; None if there is no log.

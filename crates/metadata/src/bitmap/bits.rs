@@ -1,4 +1,7 @@
-//! The bits of a bitmap, kept as the pages that lie on disk.
+//! The bits of a bitmap, or the states of a lockless one, kept as the pages that lie on disk.
+//!
+//! A state is seen as a bit that is set if the chunk may be out of sync. What a bit cannot say, whether a clear chunk was
+//! ever written, is asked of states alone ([`Bits::is_written`]).
 //!
 //! Invariants: `bytes` is whole pages, less the superblock at the start of the first; only bits
 //! below `count` are ever changed, the rest stays as it was found; a page whose bits changed is
@@ -10,39 +13,79 @@ use core::ops::Range;
 
 use lapstrake_geometry::{Sector, Sectors};
 
-use super::{BitmapError, Superblock};
+use super::{BitmapError, ChunkState, LOCKLESS_START, Superblock, state};
 
 /// Bytes to a page: the unit in which the bitmap is written.
 pub const PAGE: usize = 4096;
 
-/// The bits of one bitmap.
+/// Where in `bytes` the states of a lockless bitmap begin.
+const STATES_AT: usize = LOCKLESS_START as usize - Superblock::SIZE;
+
+/// The bits or states of one bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bits {
     chunk: Sectors,
     count: u64,
+    is_lockless: bool,
+    /// What the superblock says of a lockless bitmap's first use until all states are stable.
+    first_use: u32,
     bytes: Vec<u8>,
     dirty: Vec<bool>,
 }
 
-/// Whole pages for a superblock and `count` bits.
-fn pages_for(count: u64) -> usize {
-    (Superblock::SIZE as u64 + count.div_ceil(8)).div_ceil(PAGE as u64) as usize
-}
-
 impl Bits {
     /// All bits of `sb` set, every page dirty, or clear as on a new array; the rest of the last page is
-    /// filled with the same.
+    /// filled with the same. Of a lockless bitmap all chunks need a resync, or are unwritten.
     ///
     /// The memory is in proportion to [`Superblock::bits`], which the caller has to have held
     /// against the room that the bitmap has.
     pub fn new(sb: &Superblock, set: bool) -> Self {
-        let pages = pages_for(sb.bits());
+        let pages = sb.image_bytes().div_ceil(PAGE as u64) as usize;
+        let fill = match (set, sb.is_lockless()) {
+            (false, _) => 0,
+            (true, false) => 0xff,
+            (true, true) => ChunkState::NeedSync as u8,
+        };
+        let mut bytes = vec![fill; pages * PAGE - Superblock::SIZE];
+        if sb.is_lockless() {
+            bytes[..STATES_AT].fill(0);
+        }
         Self {
-            chunk: Sectors(u64::from(sb.chunksize) / 512),
+            chunk: sb.chunk(),
             count: sb.bits(),
-            bytes: vec![if set { 0xff } else { 0 }; pages * PAGE - Superblock::SIZE],
+            is_lockless: sb.is_lockless(),
+            first_use: 0,
+            bytes,
             dirty: vec![set; pages],
         }
+    }
+
+    /// The states of a lockless bitmap that is used for the first time: unwritten, or clean. `first` is what
+    /// [`Superblock::begin_use`] gave; pages say so until [`Bits::end_first_use`].
+    ///
+    /// # Panics
+    /// If it is no lockless bitmap.
+    pub fn first_use(sb: &Superblock, first: u32) -> Self {
+        assert!(sb.is_lockless(), "only these are decided on at their first use");
+        let mut bits = Self::new(sb, false);
+        if first & state::CLEAN != 0 {
+            let end = STATES_AT + bits.count as usize;
+            bits.bytes[STATES_AT..end].fill(ChunkState::Clean as u8);
+        }
+        bits.first_use = first;
+        bits.dirty.fill(true);
+        bits
+    }
+
+    /// Whether states are stable in part only, so that none may change.
+    pub fn is_first_use(&self) -> bool {
+        self.first_use != 0
+    }
+
+    /// All states are stable, and the superblock is to say so.
+    pub fn end_first_use(&mut self) {
+        self.first_use = 0;
+        self.dirty[0] = true;
     }
 
     /// The bits in `image`, which begins with the superblock `sb`. A last page that is cut off
@@ -52,7 +95,7 @@ impl Bits {
         if found < sb.image_bytes() {
             return Err(BitmapError::Truncated { found, needed: sb.image_bytes() });
         }
-        let mut bits = Self::new(sb, true);
+        let mut bits = Self::new(sb, !sb.is_lockless());
         let stored = &image[Superblock::SIZE..];
         let len = stored.len().min(bits.bytes.len());
         bits.bytes[..len].copy_from_slice(&stored[..len]);
@@ -81,9 +124,80 @@ impl Bits {
         ((bit / 8) as usize, 1 << (bit % 8))
     }
 
+    fn byte_of(&self, bit: u64) -> usize {
+        if self.is_lockless { STATES_AT + bit as usize } else { (bit / 8) as usize }
+    }
+
     /// The page that holds a bit.
-    pub fn page_of(bit: u64) -> usize {
-        (Superblock::SIZE + (bit / 8) as usize) / PAGE
+    pub fn page_of(&self, bit: u64) -> usize {
+        (Superblock::SIZE + self.byte_of(bit)) / PAGE
+    }
+
+    /// Whether there is a state to a chunk.
+    pub fn is_lockless(&self) -> bool {
+        self.is_lockless
+    }
+
+    /// The state of a chunk, of a lockless bitmap; one that no kernel writes counts as in need of a resync.
+    ///
+    /// # Panics
+    /// Here and below if `bit` is not less than [`Bits::count`].
+    pub fn state(&self, bit: u64) -> Option<ChunkState> {
+        assert!(bit < self.count, "state {bit} of {}", self.count);
+        let byte = self.bytes[self.byte_of(bit)];
+        self.is_lockless.then(|| ChunkState::from_byte(byte).unwrap_or(ChunkState::NeedSync))
+    }
+
+    fn put_state(&mut self, bit: u64, state: ChunkState) {
+        assert!(self.is_lockless && bit < self.count, "state {bit} of {}", self.count);
+        let (byte, page) = (self.byte_of(bit), self.page_of(bit));
+        self.dirty[page] |= self.bytes[byte] != state as u8;
+        self.bytes[byte] = state as u8;
+    }
+
+    /// Whether the members hold something there that has to be kept: false of a chunk that a lockless bitmap
+    /// calls unwritten.
+    pub fn is_written(&self, bit: u64) -> bool {
+        self.state(bit).is_none_or(ChunkState::is_written)
+    }
+
+    /// Whether redundancy is right there, but for writes under way, as far as a lockless bitmap tells.
+    pub fn is_synced(&self, bit: u64) -> bool {
+        self.state(bit).is_none_or(ChunkState::is_synced)
+    }
+
+    /// A write is to come under this bit. A lockless bitmap notes whether redundancy is right but for it.
+    pub fn set_for_write(&mut self, bit: u64) {
+        match self.state(bit) {
+            Some(state) if state.is_synced() => self.put_state(bit, ChunkState::Dirty),
+            _ => {
+                self.set(bit);
+            }
+        }
+    }
+
+    /// What the bits count as when an array is started. `is_stale`: it was in use without them.
+    pub fn begin(&mut self, is_stale: bool) {
+        if !self.is_lockless {
+            (0..if is_stale { self.count } else { 0 }).for_each(|bit| {
+                self.set(bit);
+            });
+            return;
+        }
+        for bit in 0..self.count {
+            if let Some(state) = self.state(bit) {
+                self.put_state(bit, state.at_start(is_stale));
+            }
+        }
+    }
+
+    /// How many chunks of a lockless bitmap are in each state, in the order of [`ChunkState::ALL`].
+    pub fn count_states(&self) -> Option<[u64; 8]> {
+        let mut counts = [0; 8];
+        for state in (0..self.count).filter_map(|bit| self.state(bit)) {
+            counts[state as usize] += 1;
+        }
+        self.is_lockless.then_some(counts)
     }
 
     /// Whether the chunk may be out of sync.
@@ -92,33 +206,50 @@ impl Bits {
     /// Here and below if `bit` is not less than [`Bits::count`].
     pub fn get(&self, bit: u64) -> bool {
         assert!(bit < self.count, "bit {bit} of {}", self.count);
+        if let Some(state) = self.state(bit) {
+            return state.is_set();
+        }
         let (byte, mask) = Self::place(bit);
         self.bytes[byte] & mask != 0
     }
 
-    /// Sets a bit; true if it was clear. Its page is then dirty.
+    /// Sets a bit; true if it was clear. Its page is then dirty. A chunk of a lockless bitmap needs a resync then.
     pub fn set(&mut self, bit: u64) -> bool {
         self.put(bit, true)
     }
 
-    /// Clears a bit; true if it was set. Its page is then dirty.
+    /// Clears a bit; true if it was set. Its page is then dirty. A chunk of a lockless bitmap is clean then.
     pub fn clear(&mut self, bit: u64) -> bool {
         self.put(bit, false)
     }
 
     fn put(&mut self, bit: u64, value: bool) -> bool {
         let changes = self.get(bit) != value;
-        if changes {
+        if self.is_lockless {
+            match value {
+                true => self.put_state(bit, ChunkState::NeedSync),
+                false if changes => self.put_state(bit, ChunkState::Clean),
+                false => {}
+            }
+        } else if changes {
             let (byte, mask) = Self::place(bit);
             self.bytes[byte] ^= mask;
-            self.dirty[Self::page_of(bit)] = true;
+            let page = self.page_of(bit);
+            self.dirty[page] = true;
         }
         changes
     }
 
-    /// Sets the bits that another of the same size has.
+    /// Sets the bits that another of the same size has. Chunks of lockless bitmaps that do not agree need a resync.
     pub fn unite(&mut self, other: &Self) {
         let count = self.count;
+        if self.is_lockless {
+            let differs = |bit: &u64| *bit >= other.count || self.state(*bit) != other.state(*bit);
+            let differing: Vec<u64> = (0..count).filter(differs).collect();
+            return differing.into_iter().for_each(|bit| {
+                self.set(bit);
+            });
+        }
         for bit in other.iter_set(0).take_while(|&bit| bit < count) {
             self.set(bit);
         }
@@ -126,6 +257,9 @@ impl Bits {
 
     /// Number of set bits.
     pub fn count_set(&self) -> u64 {
+        if self.is_lockless {
+            return self.iter_set(0).count() as u64;
+        }
         let whole = (self.count / 8) as usize;
         let full: u64 = self.bytes[..whole].iter().map(|b| u64::from(b.count_ones())).sum();
         full + (self.count / 8 * 8..self.count).filter(|&bit| self.get(bit)).count() as u64
@@ -135,6 +269,12 @@ impl Bits {
     pub fn iter_set(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
         let mut bit = from;
         core::iter::from_fn(move || {
+            while self.is_lockless && bit < self.count {
+                bit += 1;
+                if self.get(bit - 1) {
+                    return Some(bit - 1);
+                }
+            }
             while bit < self.count {
                 let byte = self.bytes[(bit / 8) as usize] >> (bit % 8);
                 if byte == 0 {
@@ -178,7 +318,8 @@ impl Bits {
     pub fn encode_page(&self, sb: &Superblock, page: usize, out: &mut [u8; PAGE]) {
         let start = page * PAGE;
         if page == 0 {
-            out[..Superblock::SIZE].copy_from_slice(&sb.encode());
+            let head = Superblock { state: sb.state | self.first_use, ..sb.clone() };
+            out[..Superblock::SIZE].copy_from_slice(&head.encode());
             out[Superblock::SIZE..].copy_from_slice(&self.bytes[..PAGE - Superblock::SIZE]);
         } else {
             out.copy_from_slice(&self.bytes[start - Superblock::SIZE..][..PAGE]);
@@ -212,6 +353,51 @@ mod tests {
         assert!(bits.clear(9));
         assert_eq!(bits.dirty_pages().collect::<Vec<_>>(), [0]);
         assert_eq!(bits.iter_set(0).collect::<Vec<_>>(), [30_720]);
+    }
+
+    #[test]
+    fn a_state_lies_where_the_kernel_puts_it() {
+        // 4,000 chunks of 64 KiB: 3,072 states fill the first page behind 1,024 bytes.
+        let mut sb = Superblock::new_lockless([7; 16], Sectors(512_000), false);
+        assert_eq!((sb.bits(), sb.image_bytes()), (0, 1024), "nothing is decided yet");
+        assert_eq!(sb.begin_use(Sectors(256)), Some(state::FIRST_USE));
+        assert_eq!((sb.chunk(), sb.bits(), sb.daemon_sleep), (Sectors(128), 4000, 30));
+        let mut bits = Bits::first_use(&sb, state::FIRST_USE);
+        assert_eq!(bits.dirty_pages().collect::<Vec<_>>(), [0, 1]);
+        let mut page = [0; PAGE];
+        bits.encode_page(&sb, 0, &mut page);
+        assert_eq!(page[48], 8, "a cut now, and it is the first use again");
+        bits.end_first_use();
+        assert!(!bits.is_synced(0) && !bits.is_written(0) && !bits.get(0));
+        assert!(bits.set(0) && bits.set(3072) && !bits.clear(2) && bits.set(1) && bits.clear(1));
+        bits.set_for_write(1);
+        bits.encode_page(&sb, 0, &mut page);
+        assert_eq!((page[48], &page[1024..1027]), (0, &[3, 2, 0][..]));
+        bits.encode_page(&sb, 1, &mut page);
+        assert_eq!(page[..2], [3, 0]);
+        assert_eq!(bits.iter_set(1).collect::<Vec<_>>(), [1, 3072]);
+        assert_eq!(bits.count_states().unwrap()[..4], [3997, 0, 1, 2]);
+    }
+
+    #[test]
+    fn states_count_at_a_start_as_the_kernel_counts_them() {
+        let mut sb = Superblock::new_lockless([7; 16], Sectors(1024), false);
+        sb.begin_use(Sectors(256));
+        let mut image = sb.dirty_image(1024 + 8);
+        (0..8).for_each(|state| image[1024 + state] = state as u8);
+        for (is_stale, expected) in
+            [(false, [0, 1, 3, 3, 3, 0, 0, 7]), (true, [0, 3, 3, 3, 3, 0, 0, 0])]
+        {
+            let mut bits = Bits::from_image(&sb, &image).unwrap();
+            bits.begin(is_stale);
+            let found: Vec<u8> = (0..8).map(|bit| bits.state(bit).unwrap() as u8).collect();
+            assert_eq!(found, expected, "stale: {is_stale}");
+        }
+        let mut bits = Bits::from_image(&sb, &image).unwrap();
+        let other = Bits::new(&sb, false);
+        bits.unite(&other);
+        let found: Vec<u8> = (0..8).map(|bit| bits.state(bit).unwrap() as u8).collect();
+        assert_eq!(found, [0, 3, 3, 3, 3, 3, 3, 3], "where members do not agree");
     }
 
     #[test]

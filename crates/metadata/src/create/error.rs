@@ -241,6 +241,17 @@ pub enum CreateError {
         /// Bytes asked for.
         found: u32,
     },
+    /// mdadm makes a lockless bitmap beside superblocks 1.2 only.
+    #[error("a lockless bitmap takes superblocks 1.2, not {}", found.as_str())]
+    LocklessVersion {
+        /// As asked for.
+        found: Version,
+    },
+    /// Whoever starts the array first chooses it.
+    #[error(
+        "the chunk of a lockless bitmap cannot be chosen: the first start makes it as small as can be"
+    )]
+    LocklessChunk,
     /// There can be no such bitmap in a file.
     #[error(transparent)]
     Bitmap(AddError),

@@ -9,7 +9,7 @@ use lapstrake_geometry::{Layout, Level, Raid0Layout, Sectors};
 use sha1::{Digest, Sha1};
 
 use super::numbering::Numbered;
-use super::{CreateRequest, Decided, MemberPlan, NewMember, Policy, Write};
+use super::{BitmapChoice, CreateRequest, Decided, MemberPlan, NewMember, Policy, Write};
 use crate::journal::{Meta, Seed};
 use crate::v1::{self, feature};
 use crate::wire::{ByteOrder, Field};
@@ -55,11 +55,19 @@ pub(super) fn members(
         _ => Superblock::V1(template_v1(decided)),
     };
     let bitmap = decided.bitmap.map(|place| {
-        let superblock = bitmap::Superblock {
-            write_behind: request.write_behind,
-            ..bitmap::Superblock::new(bitmap_uuid(decided), sync_size, place.chunk)
+        let uuid = bitmap_uuid(decided);
+        let (new, bytes) = match request.bitmap {
+            // The states come with the first start.
+            BitmapChoice::Lockless => {
+                let clean = request.assume_clean;
+                (bitmap::Superblock::new_lockless(uuid, sync_size, clean), 4096)
+            }
+            _ => {
+                let bytes = place.sectors.bytes() as usize;
+                (bitmap::Superblock::new(uuid, sync_size, place.chunk), bytes)
+            }
         };
-        superblock.dirty_image(place.sectors.bytes() as usize)
+        bitmap::Superblock { write_behind: request.write_behind, ..new }.dirty_image(bytes)
     });
     if let Superblock::V1(sb) = &mut template {
         for device in decided.numbering.devices.iter().flatten() {
