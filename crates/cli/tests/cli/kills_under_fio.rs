@@ -151,7 +151,13 @@ impl Load {
 }
 
 /// How many writes fio had begun when it took its note, which has that behind the head of the file, the number of
-/// completions, the depth and the number of files.
+/// completions, the depth and the number of files. Version 4, of fio 3.39, has one more number before it.
 fn begun(lab: &Lab) -> u64 {
-    u64::from_le_bytes(lab.read(NOTE)[40..48].try_into().unwrap())
+    let note = lab.read(NOTE);
+    let number = |at: usize| u64::from_le_bytes(note[at..at + 8].try_into().unwrap());
+    match number(0) {
+        3 => number(40),
+        4 => number(48),
+        version => panic!("fio's notes are of version {version} now: where has it the number?"),
+    }
 }

@@ -204,6 +204,8 @@ fn weather(level: Level, servers: &Group, writers: &Group) {
         member_bytes: 160 << 20,
         is_dense: true,
         group: Some(servers.0.clone()),
+        // Where temporary files lie in memory, members would take what the server is short of.
+        place: env!("CARGO_TARGET_TMPDIR").into(),
         ..Setup::default()
     };
     let mut served = setup.serve();

@@ -1,6 +1,7 @@
 # Run by nbdsh with SOCKET set: each command, each flag, and requests that libnbd itself
 # would refuse if it were strict.
 import errno
+import re
 
 
 def connect(export="md0", context=True, structured=True):
@@ -18,7 +19,7 @@ def fails(expected, action, said="command failed"):
     try:
         action()
     except nbd.Error as error:
-        assert error.errnum == expected and said in error.string, (error.string, expected)
+        assert error.errnum == expected and re.search(said, error.string), (error.string, expected)
     else:
         raise AssertionError("succeeded")
 
@@ -152,7 +153,8 @@ contexts = []
 c.opt_list_meta_context(lambda name: contexts.append(name))
 assert contexts == ["base:allocation"]
 c.set_export_name("absent")
-fails(errno.ENOENT, c.opt_info, "server replied with error")
+# As libnbd 1.14 and 1.22 have it.
+fails(errno.ENOENT, c.opt_info, "server replied with error|the server has no export")
 c.set_export_name("big-blocks")
 c.opt_info()
 assert c.get_size() == 4 << 20
