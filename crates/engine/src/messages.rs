@@ -25,7 +25,7 @@ impl BitmapTerms {
     #[must_use]
     pub fn of(superblock: &Superblock) -> Self {
         Self {
-            chunk: Sectors(u64::from(superblock.chunksize) / 512),
+            chunk: superblock.chunk(),
             write_behind: superblock.write_behind,
         }
     }
