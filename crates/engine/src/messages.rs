@@ -24,7 +24,10 @@ impl BitmapTerms {
     /// Those of a bitmap.
     #[must_use]
     pub fn of(superblock: &Superblock) -> Self {
-        Self { chunk: superblock.chunk(), write_behind: superblock.write_behind }
+        Self {
+            chunk: superblock.chunk(),
+            write_behind: superblock.write_behind,
+        }
     }
 }
 

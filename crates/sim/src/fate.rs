@@ -11,7 +11,7 @@ use crate::{
     heal::{self, Part},
     life::{End, FileUse, Life, Report, Setup, in_words, new_bitmap, new_file},
     oracle::Oracle,
-    plan::Plan,
+    plan::{Lockless, Plan},
     raw,
 };
 use journal::{Fuse, Halt, Replaying};
@@ -85,6 +85,8 @@ impl<'a> Fate<'a> {
         let mut dice = dice;
         let (disks, geometry, file) = create(plan, &mut dice);
         let rows = raw::rows(&geometry) as usize;
+        let sectors = geometry.array_sectors().0;
+        let oracle = if plan.lockless.is_some() { Oracle::unknown } else { Oracle::new };
         Self {
             options,
             plan,
@@ -92,7 +94,7 @@ impl<'a> Fate<'a> {
             disks,
             names_file: file.is_some(),
             file: file.unwrap_or_else(|| Disk::new(0)),
-            oracle: Oracle::new(geometry.array_sectors().0),
+            oracle: oracle(sectors),
             unsure: vec![false; geometry.array_sectors().0 as usize],
             geometry,
             doubt: vec![false; rows],
@@ -136,6 +138,9 @@ impl<'a> Fate<'a> {
         }
         if started.assembly.degraded > 0 || started.assembly.resync_from.is_some() {
             return Err("redundancy is not whole after all was mended".into());
+        }
+        if started.intent.is_some_and(|i| i.bits.is_lockless() && i.bits.count_set() > 0) {
+            return Err("chunks need a resync after all was mended".into());
         }
         Ok(())
     }
@@ -461,18 +466,26 @@ impl<'a> Fate<'a> {
     ) -> Result<Option<IntentConfig>, String> {
         let external = self.names_file;
         let found = self.bitmap_of(assembly.freshest, superblocks, external)?;
-        let Some((superblock, mut bits)) = found else { return Ok(None) };
+        let Some((mut superblock, mut bits)) = found else { return Ok(None) };
         let of = superblocks[assembly.freshest].as_ref().ok_or("no freshest superblock")?;
         let fresh = superblock.check_array(of.bitmap_uuid(), of.events());
-        if !fresh.map_err(|error| error.to_string())? {
+        let fresh = fresh.map_err(|error| error.to_string())? || bits.is_first_use();
+        if !fresh && !bits.is_lockless() {
             bits = Bits::new(&superblock, true);
         }
-        let shape = |sb: &bitmap::Superblock| (sb.chunksize, sb.sync_size);
+        let shape = |sb: &bitmap::Superblock| (sb.version, sb.chunksize, sb.sync_size);
         for &disk in assembly.members.iter().flatten().filter(|_| !external) {
             match self.bitmap_of(disk, superblocks, false) {
                 Ok(None) => {}
                 Ok(Some((sb, own))) if shape(&sb) == shape(&superblock) => bits.unite(&own),
                 _ => bits = Bits::new(&superblock, true),
+            }
+        }
+        if bits.is_lockless() {
+            bits.begin(!fresh);
+            if bits.is_first_use() {
+                (superblock.events, superblock.events_cleared) = (of.events(), of.events());
+                superblock.daemon_sleep = 1;
             }
         }
         let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
@@ -494,7 +507,11 @@ impl<'a> Fate<'a> {
                 self.disks[disk].bytes(at.0, room.bytes() as usize)
             }
         };
-        let sb = bitmap::Superblock::parse(image).map_err(|error| error.to_string())?;
+        let mut sb = bitmap::Superblock::parse(image).map_err(|error| error.to_string())?;
+        if let Some(first) = sb.begin_use(Sectors((image.len() / SECTOR) as u64)) {
+            let bits = Bits::first_use(&sb, first);
+            return Ok(Some((sb, bits)));
+        }
         let bits = Bits::from_image(&sb, image).map_err(|error| error.to_string())?;
         Ok(Some((sb, bits)))
     }
@@ -510,6 +527,9 @@ impl<'a> Fate<'a> {
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
         for row in raw::mismatches(&self.geometry, &image) {
             if !is_parity && self.oracle.may_be_anything(row) {
+                continue;
+            }
+            if self.is_unsynced(started, row) {
                 continue;
             }
             if started.was_replayed {
@@ -535,6 +555,17 @@ impl<'a> Fate<'a> {
         Ok(())
     }
 
+    /// Whether a lockless bitmap says that redundancy is yet to be made right there, and nothing in the row was written
+    /// that it would have to keep: it is made right for the rows of each write.
+    /// When such a bitmap is taken away superblocks tell of it.
+    fn is_unsynced(&self, started: &Started, row: u64) -> bool {
+        let is_synced = |i: &IntentConfig| i.bits.is_synced(row / i.bits.chunk().0);
+        let is_told = started.intent.as_ref().is_some_and(|i| !is_synced(i))
+            || started.assembly.resync_from.is_some_and(|from| row >= from.0);
+        let mut sectors = raw::sectors_of(&self.geometry, row).into_iter();
+        self.plan.lockless.is_some() && is_told && sectors.all(|s| self.oracle.may_be_anything(s))
+    }
+
     fn heal(&mut self, started: &Started) -> Result<(), String> {
         self.say(|| "redundancy is made whole".into());
         let Started { assembly, superblocks, intent, holes, .. } = started;
@@ -549,7 +580,10 @@ impl<'a> Fate<'a> {
         let image = heal::image(&self.disks, superblocks, &homes, &holes);
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
         let mut left = raw::mismatches(&self.geometry, &image).into_iter();
-        match left.find(|&row| is_parity || !self.oracle.may_be_anything(row)) {
+        let is_whole = |&row: &u64| {
+            !heal::is_unwritten(intent, row) && (is_parity || !self.oracle.may_be_anything(row))
+        };
+        match left.find(is_whole) {
             Some(row) => Err(format!("row {row} differs after all was made whole")),
             None => Ok(()),
         }
@@ -627,10 +661,14 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
         chunk: (asked.level != Level::Raid1).then_some(asked.chunk),
         layout: Some(asked.layout),
         bitmap: match asked.bitmap_chunk.filter(|_| !asked.external) {
+            Some(_) if asked.lockless.is_some() => BitmapChoice::Lockless,
             Some(_) => BitmapChoice::Internal,
             None => BitmapChoice::None,
         },
-        bitmap_chunk: asked.bitmap_chunk.map(|sectors| (sectors * 512) as u32),
+        bitmap_chunk: asked
+            .bitmap_chunk
+            .filter(|_| asked.lockless.is_none())
+            .map(|sectors| (sectors * 512) as u32),
         policy: asked.log.map(|_| Policy::Ppl),
         write_behind: 0,
         size: asked
@@ -665,7 +703,26 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
             sb.events = member.superblock.events();
             // Bits are to be swept in most lives.
             (sb.daemon_sleep, sb.write_behind) = (1, asked.write_behind);
-            write_bitmap(&mut disks[member.index], at.0, &sb);
+            match (asked.lockless, asked.bitmap_chunk) {
+                (Some(Lockless::FirstUse), _) => {
+                    sb.state = bitmap::state::FIRST_USE;
+                    disks[member.index].put(at.0, &[&sb.encode()[..], &[0; 256]].concat());
+                    continue;
+                }
+                (Some(Lockless::Unwritten), Some(chunk)) => {
+                    (sb.state, sb.chunksize) = (0, chunk as u32);
+                    sb.events_cleared = sb.events;
+                }
+                _ => {}
+            }
+            write_bitmap(&mut disks[member.index], at.0, &sb, &Bits::new(&sb, false));
+        }
+    }
+    if asked.lockless.is_some() {
+        let mut beside = dice.beside();
+        for member in &made.members {
+            let first = member.superblock.data_offset().0;
+            fill(&mut disks[member.index], first, &mut beside);
         }
     }
     let like = &made.members[0].superblock;
@@ -674,9 +731,16 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
     (disks, made.geometry, file)
 }
 
-/// A bitmap without a set bit.
-pub(crate) fn write_bitmap(disk: &mut Disk, at: u64, sb: &bitmap::Superblock) {
-    let bits = Bits::new(sb, false);
+/// Nobody's data, which differs from member to member.
+fn fill(disk: &mut Disk, first: u64, dice: &mut Dice) {
+    for sector in first..disk.sectors() {
+        let word = dice.next().to_le_bytes();
+        disk.put(sector, &word.repeat(SECTOR / 8));
+    }
+}
+
+/// A bitmap as it is.
+pub(crate) fn write_bitmap(disk: &mut Disk, at: u64, sb: &bitmap::Superblock, bits: &Bits) {
     let mut page = [0; PAGE];
     for index in 0..bits.pages() {
         bits.encode_page(sb, index, &mut page);

@@ -12,7 +12,11 @@ use crate::{
 };
 use lapstrake_engine::IntentConfig;
 use lapstrake_geometry::{Geometry, Sector, Slot};
-use lapstrake_metadata::{Device, Role, Superblock, assemble::Assembly, bitmap};
+use lapstrake_metadata::{
+    Device, Role, Superblock,
+    assemble::Assembly,
+    bitmap::{self, Bits},
+};
 
 /// What there is to heal.
 pub(crate) struct Part<'a> {
@@ -46,6 +50,11 @@ pub(crate) fn is_dirty(intent: &IntentConfig, row: u64) -> bool {
     intent.bits.get(row / intent.bits.chunk().0)
 }
 
+/// Whether members need not agree on the row, since a lockless bitmap says that nothing was ever written there.
+pub(crate) fn is_unwritten(intent: Option<&IntentConfig>, row: u64) -> bool {
+    intent.is_some_and(|intent| !intent.bits.is_written(row / intent.bits.chunk().0))
+}
+
 /// Resyncs and recovers every slot. `all`: whatever the bitmap says. Gives the disk of each slot.
 pub(crate) fn heal(
     part: &Part<'_>,
@@ -64,8 +73,11 @@ pub(crate) fn heal(
     let known = |row: u64| !all && intent.is_some_and(|intent| !is_dirty(intent, row));
     let is_clean = assembly.resync_from.is_none() && !all;
     // A member that was away and is fresh enough lacks what the bits cover and nothing else.
+    let lockless = intent.is_some_and(|intent| intent.bits.is_lockless());
     let needs = |slot: Slot, row: u64| match assembly.members[slot.index()] {
-        Some(_) => !is_clean && !known(row),
+        _ if is_unwritten(*intent, row) => false,
+        // Superblocks do not tell what a lockless bitmap does.
+        Some(_) => (!is_clean || lockless) && !known(row),
         None => {
             let cleared = intent.map_or(u64::MAX, |intent| intent.superblock.events_cleared);
             let own = sb(home(slot));
@@ -83,6 +95,9 @@ pub(crate) fn heal(
         let image = image(disks, superblocks, &assembly.members, holes);
         for row in 0..raw::rows(geometry) {
             let fresh = |slot, sector| image(slot, sector).filter(|_| !may_lag(slot));
+            if is_unwritten(*intent, row) {
+                continue;
+            }
             let row_cells = raw::expected(geometry, row, &fresh)
                 .or_else(|| raw::expected(geometry, row, &image))
                 .ok_or_else(|| format!("row {row} cannot be recovered"))?;
@@ -151,10 +166,20 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], file: &mut Disk, homes: &
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
         disks[disk].put(sb.super_sector().0, &bytes);
         if let (Some(at), Some(map)) = (sb.bitmap_sector(), &map) {
-            write_bitmap(&mut disks[disk], at.0, map);
+            write_bitmap(&mut disks[disk], at.0, map, &healed(part, map));
         }
     }
     if let Some(map) = map.filter(|_| part.intent.is_some_and(|intent| intent.external)) {
-        write_bitmap(file, 0, &map);
+        write_bitmap(file, 0, &map, &healed(part, &map));
     }
+}
+
+/// What the bitmap says when all is whole: nothing, or which chunks were ever written.
+fn healed(part: &Part<'_>, map: &bitmap::Superblock) -> Bits {
+    let mut bits = part.intent.map_or_else(|| Bits::new(map, false), |intent| intent.bits.clone());
+    let set: Vec<u64> = bits.iter_set(0).collect();
+    set.into_iter().for_each(|bit| {
+        bits.clear(bit);
+    });
+    bits
 }

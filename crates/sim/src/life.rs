@@ -73,8 +73,9 @@ impl Setup {
 
     fn shards(&self, plan: &Plan, members: &[MemberConfig]) -> Vec<Shard> {
         let first = &self.members[0].1.superblock;
+        let unsynced = self.intent.as_ref().and_then(IntentConfig::unsynced);
         let shard = |index: usize| {
-            Shard::new(ShardConfig {
+            let shard = Shard::new(ShardConfig {
                 geometry: self.geometry.clone(),
                 members: members.to_vec(),
                 read_only: false,
@@ -87,7 +88,8 @@ impl Setup {
                 lost: Vec::new(),
                 journal: self.journal,
                 behind_pages: plan.behind_pages,
-            })
+            });
+            shard.with_unsynced(unsynced.clone())
         };
         (0..plan.shards).map(shard).collect()
     }

@@ -72,6 +72,13 @@ impl Oracle {
         Self { sectors: vec![history; sectors as usize], answers: 0, durable: 0 }
     }
 
+    /// An array of which nothing is known.
+    pub(crate) fn unknown(sectors: u64) -> Self {
+        let mut this = Self::new(sectors);
+        (0..sectors).for_each(|sector| this.forget(sector));
+        this
+    }
+
     pub(crate) fn sectors(&self) -> u64 {
         self.sectors.len() as u64
     }

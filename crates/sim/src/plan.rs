@@ -11,6 +11,15 @@ const LOGGED_SPOILS: [u64; 5] = [0, 5, 10, 30, 200];
 /// Sectors of each member's partial parity log.
 const LOGS: [Option<u16>; 5] = [None, Some(32), Some(64), Some(536), Some(2048)];
 
+/// How an array with a lockless bitmap begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lockless {
+    /// As mdadm leaves it.
+    FirstUse,
+    /// Every chunk is unwritten.
+    Unwritten,
+}
+
 /// A configuration drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -28,6 +37,8 @@ pub struct Plan {
     pub version: Version,
     /// Sectors to a bit of the internal bitmap, if there is one.
     pub bitmap_chunk: Option<u64>,
+    /// That bitmap is lockless, and what members hold at first is nobody's data.
+    pub(crate) lockless: Option<Lockless>,
     /// Sectors of each member's partial parity log, if there is one.
     pub log: Option<u16>,
     /// Shards that serve it.
@@ -146,6 +157,7 @@ impl Plan {
             sizes,
             version,
             bitmap_chunk: bitmap.then(|| dice.pick(&[8, 16, 64])),
+            lockless: None,
             log: if logs { dice.pick(&LOGS) } else { None },
             shards: dice.pick(&[1, 1, 2, 3]),
             span_units: dice.between(1..=4),
@@ -188,6 +200,23 @@ impl Plan {
         self.outages = dice.pick(&[0, 0, 1, 3]);
         self.uneven_cuts = dice.one_in(2);
         self.file_fault_every = dice.pick(&[0, 0, 10, 100]);
+        self.be_lockless(dice);
+    }
+
+    /// A lockless bitmap in place of what else keeps redundancy right. Drawn last of all: seeds without are what they
+    /// were before it was drawn.
+    fn be_lockless(&mut self, dice: &mut Dice) {
+        let is_logged = self.journal.is_some() || self.log.is_some();
+        if !self.level.has_redundancy() || is_logged || !dice.one_in(5) {
+            return;
+        }
+        let chunk = dice.pick(&[8, 16, 64]);
+        self.lockless = Some(match dice.one_in(4) {
+            true => Lockless::FirstUse,
+            false => Lockless::Unwritten,
+        });
+        (self.version, self.external) = (Version::V1_2, false);
+        self.bitmap_chunk = Some(self.bitmap_chunk.unwrap_or(chunk));
     }
 
     /// Members of some windows of recovery: few other plans see a checkpoint.
@@ -283,7 +312,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?}, log {:?}, sizes {:?}; {} shards, \
+            "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?} {:?}, log {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
              hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
@@ -295,6 +324,7 @@ impl fmt::Display for Plan {
             self.chunk.0,
             self.version.as_str(),
             self.bitmap_chunk,
+            self.lockless,
             self.log,
             self.sizes,
             self.shards,

@@ -47,6 +47,14 @@ pub(crate) fn lost_sectors(
         .collect()
 }
 
+/// The array sectors of a row.
+pub(crate) fn sectors_of(geometry: &Geometry, row: u64) -> Vec<u64> {
+    match geometry {
+        Geometry::Parity(_) => lost_sectors(geometry, row, |_| true),
+        _ => vec![row],
+    }
+}
+
 /// What all slots of a row should hold, by the data in `image`, or by what is left of it and
 /// parity. None if too little is left.
 pub(crate) fn expected<'a>(

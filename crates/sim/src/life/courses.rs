@@ -5,6 +5,7 @@ use super::{Event, Life, Phase};
 use crate::plan::Plan;
 use lapstrake_engine::{Event as Happened, SyncAction, SyncEnd};
 use lapstrake_geometry::Geometry;
+use lapstrake_metadata::bitmap::ChunkState;
 use std::collections::VecDeque;
 
 /// What is to run at the end of a life that is to converge. A forced start may have left rows that nothing
@@ -90,9 +91,18 @@ impl Life<'_> {
         }
     }
 
+    /// Whether chunks of a lockless bitmap will yet be resynced, or be clean: both take a while.
+    fn has_chunks_to_settle(&self) -> bool {
+        let states = self.supervisor.bitmap_states();
+        let is_set = |(state, &count): (&ChunkState, &u64)| state.is_set() && count > 0;
+        let is_set = states.is_some_and(|counts| ChunkState::ALL.iter().zip(&counts).any(is_set));
+        is_set && !self.supervisor.is_degraded()
+    }
+
     /// Whether members are recovered, redundancy is whole, and a check has said so.
     pub(super) fn is_proven(&mut self) -> bool {
-        let is_mending = self.supervisor.sync_progress(self.now).is_some();
+        let is_mending =
+            self.supervisor.sync_progress(self.now).is_some() || self.has_chunks_to_settle();
         if self.errands_left > 0 || is_mending || !self.supervisor.is_recorded() {
             return false;
         }
