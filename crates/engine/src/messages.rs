@@ -24,10 +24,7 @@ impl BitmapTerms {
     /// Those of a bitmap.
     #[must_use]
     pub fn of(superblock: &Superblock) -> Self {
-        Self {
-            chunk: superblock.chunk(),
-            write_behind: superblock.write_behind,
-        }
+        Self { chunk: superblock.chunk(), write_behind: superblock.write_behind }
     }
 }
 
