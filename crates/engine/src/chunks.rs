@@ -84,7 +84,8 @@ mod tests {
         let mut sb = Superblock::new_lockless([7; 16], Sectors(1280), false);
         sb.begin_use(Sectors(256));
         let mut bits = Bits::new(&sb, false);
-        (bits.set(3), bits.clear(3));
+        bits.set(3);
+        bits.clear(3);
         let mut chunks = UnsyncedChunks::of(&bits).expect("it is lockless");
         assert!(chunks.touches(0..1) && chunks.touches(383..385) && !chunks.touches(384..512));
         chunks.synced(0, 4);
