@@ -607,11 +607,11 @@ impl Shard {
         }
     }
 
-    /// What was restored for members under recovery where redundancy was never right: parity is made for just that,
-    /// and a recovery that passes chunks where nothing was written leaves there what it finds.
+    /// What was restored of members that are there, where redundancy was never right: parity is made for just that.
+    /// Something else may be on them, which a recovery leaves there that passes chunks where nothing was written, or
+    /// which can be read again.
     fn restored_unwritten(&self, op: &Op) -> SmallVec<[(MemberId, Pieces); 2]> {
-        let range = self.member_range(op);
-        if op.plan != Plan::Restore || self.is_synced(range.clone()) {
+        if op.plan != Plan::Restore || self.is_synced(self.member_range(op)) {
             return SmallVec::new();
         }
         let untouched = op.lost.iter().filter(|&&data| !op.touches(data as u16));
@@ -620,7 +620,7 @@ impl Shard {
             let member = self.writable(op.stripe, what)?;
             let buf = op.block(what, &op.slices[0])?;
             let pieces = smallvec![Piece { buf, len: op.height() * 512 }];
-            (!self.members.is_trusted(member, &range)).then_some((member, pieces))
+            Some((member, pieces))
         });
         restored.collect()
     }

@@ -220,6 +220,12 @@ impl<'a> Fate<'a> {
         self.stale.retain(|disk| !report.recovered.contains(disk));
         self.stale.extend(&report.recorded);
         self.was_unlogged |= started.assembly.resync_from.is_some();
+        if report.lost_lockless {
+            // Whatever the bitmap told of is as what a cut leaves: superblocks call for a resync of all.
+            for row in 0..self.doubt.len() {
+                self.doubt[row] |= self.is_never_written(row as u64);
+            }
+        }
         if report.end == End::Stopped && report.is_whole {
             self.made_whole();
         }
@@ -557,13 +563,14 @@ impl<'a> Fate<'a> {
 
     /// Whether a lockless bitmap says that redundancy is yet to be made right there, and nothing in the row was written
     /// that it would have to keep: it is made right for the rows of each write.
-    /// When such a bitmap is taken away superblocks tell of it.
     fn is_unsynced(&self, started: &Started, row: u64) -> bool {
         let is_synced = |i: &IntentConfig| i.bits.is_synced(row / i.bits.chunk().0);
-        let is_told = started.intent.as_ref().is_some_and(|i| !is_synced(i))
-            || started.assembly.resync_from.is_some_and(|from| row >= from.0);
+        started.intent.as_ref().is_some_and(|i| !is_synced(i)) && self.is_never_written(row)
+    }
+
+    fn is_never_written(&self, row: u64) -> bool {
         let mut sectors = raw::sectors_of(&self.geometry, row).into_iter();
-        self.plan.lockless.is_some() && is_told && sectors.all(|s| self.oracle.may_be_anything(s))
+        sectors.all(|sector| self.oracle.may_be_anything(sector))
     }
 
     fn heal(&mut self, started: &Started) -> Result<(), String> {

@@ -139,6 +139,8 @@ pub(crate) struct Report {
     /// Redundancy is whole where members are in sync.
     pub is_whole: bool,
     pub file: FileUse,
+    /// A lockless bitmap was taken away.
+    pub lost_lockless: bool,
 }
 
 #[derive(Debug)]
@@ -295,6 +297,8 @@ pub(crate) struct Life<'a> {
     doomed_at: Option<u64>,
     /// The bitmap's file has refused a write.
     file_failed: bool,
+    /// A lockless bitmap was taken away.
+    lost_lockless: bool,
     /// Members that have been recovered, and how many shards have not heard of it yet.
     unheard: BTreeMap<MemberId, usize>,
     /// Members that have been recovered, which is not on record yet.
@@ -411,6 +415,7 @@ impl<'a> Life<'a> {
             dark: BTreeSet::new(),
             doomed_at: None,
             file_failed: false,
+            lost_lockless: false,
             unheard: whole_replacements(&configs).map(|member| (member, 0)).collect(),
             fresh: BTreeSet::new(),
             hit: BTreeSet::new(),
@@ -478,6 +483,7 @@ impl<'a> Life<'a> {
             was_active: self.was_active,
             is_whole,
             file: self.file_use,
+            lost_lockless: self.lost_lockless,
         }
     }
 

@@ -55,7 +55,9 @@ impl Life<'_> {
         let to = self.draw_bitmap();
         let file = to.as_ref().filter(|to| to.offset.is_none()).map(|to| new_file(&to.superblock));
         let in_words = format!("{:?}", to.as_ref().map(|to| (to.superblock.chunksize, to.offset)));
+        let is_lockless = self.supervisor.bitmap().is_some_and(|sb| sb.is_lockless());
         let is_begun = self.supervisor.handle_bitmap(self.now, to);
+        self.lost_lockless |= is_lockless && is_begun;
         self.say(|| format!("the bitmap is to be {in_words}: {is_begun}"));
         if !is_begun {
             return;
