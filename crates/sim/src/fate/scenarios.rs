@@ -26,6 +26,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         sizes: vec![128; usize::from(disks)],
         version: Version::V1_2,
         bitmap_chunk: None,
+        lockless: None,
         log: None,
         shards: 1,
         span_units: 1,
