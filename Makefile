@@ -93,10 +93,10 @@ soak: judge ## the long forms of the tests, before every judge: hours
 	scripts/judges.sh trixie
 	rm -f $(LAPSTRAKE_NOT_RUN)
 	LAPSTRAKE_SOAK=1 $(CARGO_TEST) --release -- --include-ignored
-	for judge in newest trixie lockless; do \
+	status=0; for judge in newest trixie lockless; do \
 		LAPSTRAKE_SOAK=1 LAPSTRAKE_JUDGE=$$judge $(CARGO_TEST) --release --no-fail-fast --test cli \
-			-- --include-ignored $(addsuffix ::,$(KERNELS)); \
-	done
+			-- --include-ignored $(addsuffix ::,$(KERNELS)) || status=1; \
+	done; exit $$status
 	LAPSTRAKE_BACKEND=threads $(CARGO_TEST) --release --no-fail-fast --test cli --test fuse
 	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
 	$(CARGO) xtask mutants

@@ -245,6 +245,11 @@ impl Intent {
         self.is_lockless() && !self.needed.is_empty() && self.lazy_at <= now
     }
 
+    /// Whether chunks of a lockless bitmap need a resync.
+    pub(crate) fn has_needed(&self) -> bool {
+        self.is_lockless() && !self.needed.is_empty()
+    }
+
     /// When they will, if they do not now.
     pub(crate) fn lazy_deadline(&self, now: Time) -> Option<Time> {
         let waits = self.is_lockless() && !self.needed.is_empty() && self.lazy_at > now;

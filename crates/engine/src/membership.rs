@@ -3,6 +3,7 @@
 //! Invariant: who may hold writes that nobody else has is never taken for one that only missed some.
 
 use crate::{
+    intent::Intent,
     members::MemberConfig,
     messages::Order,
     supervisor::{Added, Member, Standing, Supervisor},
@@ -99,7 +100,9 @@ impl Supervisor {
     /// without it.
     #[must_use]
     pub fn needs_all(&self) -> bool {
-        self.resync_from.is_some() && matches!(self.geometry, Geometry::Parity(_))
+        let names_chunks = self.intent.as_ref().is_some_and(Intent::has_needed);
+        let is_due = self.resync_from.is_some() || names_chunks;
+        is_due && matches!(self.geometry, Geometry::Parity(_))
     }
 
     /// Takes a member out for good. False: it is in use.

@@ -90,7 +90,7 @@ impl Parts {
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         let members = self.members.iter().map(|member| member.device.block_size());
-        let recorded = self.members.first().and_then(|m| m.superblock.logical_block_size());
+        let recorded = self.members.iter().filter_map(|m| m.superblock.logical_block_size());
         let replayed = self.replays.then_some(BLOCK_BYTES as u32);
         members.chain(recorded).chain(replayed).max().unwrap_or(512)
     }

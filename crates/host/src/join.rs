@@ -60,9 +60,18 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
     }
     let unread = |error| format!("{spec}: cannot read it: {error}; nothing was written");
     let found = probe(&device).map_err(unread)?;
-    // One that is not understood wholly is as another's: only --force writes over it.
-    let is_own = |sb: &&Superblock| describes_same(sb, &like) && sb.unsupported().is_none();
-    let own = found.best().filter(is_own);
+    let own = found.best().filter(|sb| describes_same(sb, &like));
+    // It may hold what nobody else has: only --force writes over it.
+    if let Some(strange) = own.filter(|sb| !sb.is_understood() && !how.force) {
+        let what = strange
+            .unsupported()
+            .map_or_else(|| strange.role().to_string(), |what| what.to_string());
+        return Err(format!(
+            "{spec}: its superblock is of this array, but has {what}; it may hold a member's data; nothing was written; \
+             if nobody needs what is there, `add --force` takes it as a new member"
+        ));
+    }
+    let own = own.filter(|sb| sb.is_understood());
     if how.re_add && own.is_none() {
         return Err(format!("{spec}: holds no superblock of this array; nothing was written"));
     }

@@ -16,7 +16,7 @@ use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
 use lapstrake_geometry::{GeometryError, Level, Sector, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
-    ByteOrder, Superblock,
+    ByteOrder, Role, Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
     badblocks::{BadBlocks, BadBlocksError},
     bitmap::{self, BitmapError, Bits},
@@ -305,6 +305,13 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     if let Some(id) = assembly.journal.filter(|_| request.without_journal) {
         return Err(OpenArrayError::JournalIsThere { member: name(id) });
     }
+    let is_strange_journal =
+        |c: &&Candidate<'_>| c.superblock.role() == Role::Journal && !c.superblock.is_understood();
+    if let Some(journal) = candidates.iter().find(is_strange_journal)
+        && request.without_journal
+    {
+        return Err(OpenArrayError::JournalIsThere { member: name(journal.id) });
+    }
     let new_overlay = match new {
         Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
         None => None,
@@ -321,6 +328,13 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let mut unread_bitmaps = Vec::new();
     let mut parts =
         parts(request, &devices, bitmap_file, &superblocks, &assembly, &mut unread_bitmaps)?;
+    if needs_missing(&parts, &assembly) && !request.force {
+        let missing = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
+        let missing = missing.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
+        let refusal = Refusal::DirtyDegraded { missing, run_helps: false };
+        let text = refusal.describe(&name);
+        return Err(OpenArrayError::Refused { refusal, text, report });
+    }
     if !request.read_only {
         let rewritten = |part: &Part| {
             assembly.rewrite.iter().any(|(id, _)| Arc::ptr_eq(&part.device, &devices[*id]))
@@ -339,6 +353,14 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         !is_new && intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     });
     Ok(Opened { parts, assembly, report, stale_bitmap, unread_bitmaps, new_overlay, given_up })
+}
+
+/// Whether a member is missing for the first time while a lockless bitmap names chunks whose parity is not right: what
+/// the member holds there cannot be had without it, though superblocks may call the array clean.
+fn needs_missing(parts: &Parts, assembly: &Assembly) -> bool {
+    let unsynced = parts.intent.as_ref().filter(|intent| intent.bits.is_lockless());
+    let is_parity = assembly.config.level.is_parity();
+    is_parity && assembly.newly_degraded && unsynced.is_some_and(|i| i.bits.count_set() > 0)
 }
 
 fn open_bitmap(path: &Path, access: Access) -> Result<Arc<Member>, OpenArrayError> {
@@ -551,7 +573,8 @@ fn parts(
     let intent = match freshest {
         Some(sb) => {
             let file = bitmap_file.as_ref();
-            let may_lack = request.read_only || request.ignore_unknown;
+            let is_overlaid = request.overlay.is_some();
+            let may_lack = request.read_only || (request.ignore_unknown && is_overlaid);
             let intent = intent(file, devices, superblocks, sb, assembly, may_lack, unread_bitmaps);
             if bitmap_file.is_some() { intent.map_err(of_bitmap_file)? } else { intent? }
         }
@@ -705,6 +728,7 @@ fn intent(
     }
     if bits.is_lockless() {
         bits.begin(!fresh);
+        sb.state &= !bitmap::state::STALE;
         // Kernels keep no count of what they cleared: nobody who left before this start can catch up.
         if bits.is_first_use() || sb.events_cleared == 0 {
             sb.events_cleared = freshest.events();

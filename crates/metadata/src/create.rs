@@ -243,6 +243,11 @@ pub fn plan(
     let layout = layout(request)?;
     let (sizing, data_offset, available) = measure(request, chunk)?;
     let component = component(&sizing, &available)?;
+    if let Some(found) =
+        request.logical_block_size.filter(|&f| !component.bytes().is_multiple_of(f.into()))
+    {
+        return Err(CreateError::LogicalBlockCut { found });
+    }
     let bitmap_kind = bitmap_kind(request, component)?;
     check_behind(request, bitmap_kind)?;
     let sync_size = size::sync_size(request.level, layout, request.raid_disks, component);

@@ -244,6 +244,11 @@ impl Superblock {
         self.unsupported_feature().or_else(|| self.unknown())
     }
 
+    /// Whether all of it is understood, this member's role included: only then may it be written to unasked.
+    pub fn is_understood(&self) -> bool {
+        self.unsupported().is_none() && !matches!(self.role(), Role::Unknown(_))
+    }
+
     /// What no kernel up to Linux 7.2 would have written.
     fn unknown(&self) -> Option<Unsupported> {
         let Self::V1(sb) = self else { return None };

@@ -243,6 +243,7 @@ pub fn export(parts: &Parts, read_only: bool) -> ExportInfo {
     if chunk.is_power_of_two() && (4096..=u64::from(export.max_payload)).contains(&chunk) {
         export.preferred_block = chunk as u32;
     }
+    export.preferred_block = export.preferred_block.max(export.min_block);
     export
 }
 

@@ -80,7 +80,6 @@ fn what_is_not_known_is_shown_and_read_on_request_only() {
         let ran = lab.run("cat --ignore-unknown --overwrite -o out m0 m2 m1").ok();
         assert!(ran.err.contains(words) && lab.read("out") == contents, "{}", ran.err);
         let server = lab.serve("--ignore-unknown --read-only m0 m1 m2");
-        lab.run("cat -o x m0 m1 m2");
         lab.other(&format!("nbdcopy {} seen", server.uri())).unwrap().ok();
         server.stop();
         assert!(lab.read("seen") == contents);
@@ -127,6 +126,7 @@ fn a_member_that_is_not_understood_does_not_join_unless_forced() {
     let ran = lab.run("add data m2");
     assert!(ran.code == 1 && ran.err.contains("nothing was written"), "{ran:?}");
     assert!(lab.read("m2") == before);
+    lab.run("add --force data m2").ok();
     server.stop();
 }
 
@@ -151,8 +151,13 @@ fn a_member_of_an_unknown_role_is_told_and_never_written() {
     let server = lab.serve("--degraded m0 m1 m2");
     lab.file("zeros", contents.len() as u64);
     lab.other(&format!("nbdcopy --flush zeros {}", server.uri())).unwrap().ok();
-    server.stop();
+    for words in ["add data m1", "re-add data m1"] {
+        let ran = lab.run(words);
+        assert!(ran.code != 0 && ran.err.contains("unknown role 0x8001"), "{ran:?}");
+    }
     assert!(lab.read("m1") == before, "a rebuild would have written over its data");
+    lab.run("add --force data m1").ok();
+    server.stop();
 }
 
 #[test]

@@ -78,8 +78,10 @@ pub enum CreateError {
         /// Bytes asked for.
         found: u32,
     },
-    /// Chunk and data offset have to hold whole blocks.
-    #[error("chunk and data offset have to be multiples of the logical block size, {found} bytes")]
+    /// Chunk, data offset and size have to hold whole blocks.
+    #[error(
+        "chunk, data offset and size have to be multiples of the logical block size, {found} bytes"
+    )]
     LogicalBlockCut {
         /// Bytes asked for.
         found: u32,
