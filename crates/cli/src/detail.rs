@@ -227,6 +227,12 @@ fn service(out: &mut String, view: &View) {
     if let Some((dirty, all)) = view.bitmap_bits {
         line!(out, "Bitmap", "{dirty} of {all} chunks dirty");
     }
+    if let Some(counts) = view.bitmap_states {
+        let states = ChunkState::ALL.into_iter().zip(counts).filter(|state| state.1 > 0);
+        let states: Vec<_> =
+            states.map(|(state, count)| format!("{count} {}", state.name())).collect();
+        line!(out, "Lockless Bitmap", "{}", states.join(", "));
+    }
     if view.write_behind > 0 {
         line!(out, "Write Behind", "{} writes at most", view.write_behind);
     }

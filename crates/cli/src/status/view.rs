@@ -34,6 +34,7 @@ pub struct View {
     pub events: u64,
     pub consistency_policy: String,
     pub bitmap_bits: Option<(u64, u64)>,
+    pub bitmap_states: Option<[u64; 8]>,
     pub bitmap_place: Option<String>,
     pub bitmap_file: Option<String>,
     pub write_behind: u32,
