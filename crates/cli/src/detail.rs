@@ -7,6 +7,7 @@ use crate::target::Target;
 use crate::{text, tree};
 use lapstrake_device::harmless;
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
+use lapstrake_metadata::bitmap::ChunkState;
 use std::fmt::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
