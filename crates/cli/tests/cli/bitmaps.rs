@@ -441,17 +441,13 @@ fn a_bitmap_file_without_room_leaves_nothing_behind() {
     let (lab, what) = (Lab::new(&[8; 2]), "a bitmap's file on a full file system");
     lab.run("create data -l1 --assume-clean -b none m0 m1").ok();
     std::fs::create_dir(lab.path("small")).unwrap();
-    let space = "--user --map-root-user --mount";
-    if lab.other(&format!("unshare {space} true")).is_none_or(|ran| ran.code != 0) {
-        return crate::support::not_run(what, "no mounts in a user namespace");
-    }
     let script = format!(
         "mount -t tmpfs -o size=8k none small && head -c 8192 /dev/zero >small/full &&
          exec {} serve --json --name data m0 m1",
         env!("CARGO_BIN_EXE_lapstrake")
     );
-    let mut command = lab.command("unshare");
-    let server = Server::start(command.args(space.split(' ')).args(["sh", "-c", &script]));
+    let Some(mut command) = lab.with_own_mounts(&script, what) else { return };
+    let server = Server::start(&mut command);
     for _ in 0..2 {
         let refused = lab.run("grow data -b ./small/bits");
         assert!(refused.code == 1 && refused.err.contains("No space left"), "{refused:?}");

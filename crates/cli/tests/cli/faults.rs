@@ -107,18 +107,14 @@ fn a_member_without_room_is_put_out_before_a_write_is_answered() {
     let lab = Lab::new(&[0, MEMBER_MIB, MEMBER_MIB]);
     std::fs::write(lab.path("r0"), pattern(1, (MEMBER_MIB * MIB) as usize)).unwrap();
     std::fs::create_dir(lab.path("small")).unwrap();
-    let space = "--user --map-root-user --mount";
-    if lab.other(&format!("unshare {space} true")).is_none_or(|ran| ran.code != 0) {
-        return not_run(what, "no mounts in a user namespace");
-    }
     let lapstrake = env!("CARGO_BIN_EXE_lapstrake");
     let script = format!(
         "mount -t tmpfs -o size=6M none small && truncate -s {MEMBER_MIB}M small/m0 &&
          {lapstrake} create data -l5 -c64 --assume-clean small/m0 m1 m2 >&2 &&
          exec {lapstrake} serve --json --name data small/m0 m1 m2"
     );
-    let mut command = lab.command("unshare");
-    let server = Server::start(command.args(space.split(' ')).args(["sh", "-c", &script]));
+    let Some(mut command) = lab.with_own_mounts(&script, what) else { return };
+    let server = Server::start(&mut command);
     let bytes = pattern(64, server.facts["array_bytes"].as_u64().unwrap() as usize);
     lab.fill(&server, &bytes);
     assert_eq!(state(&lab.detail(), "m0"), "faulty");

@@ -102,6 +102,23 @@ impl Lab {
     }
 
     /// A server, once it says that it serves.
+    /// A shell script with mounts of its own, as whoever runs the test; where that may not be it is said.
+    pub fn with_own_mounts(&self, script: &str, what: &str) -> Option<Command> {
+        // In a chroot nobody has a user namespace, and root needs none.
+        let spaces: [&[&str]; 2] = [&["--user", "--map-root-user", "--mount"], &["--mount"]];
+        let may = |space: &&&[&str]| {
+            let tried = self.command("unshare").args(**space).arg("true").output();
+            tried.is_ok_and(|output| output.status.success())
+        };
+        let Some(space) = spaces.iter().find(may) else {
+            not_run(what, "unshare makes no mounts here, with or without a user namespace");
+            return None;
+        };
+        let mut command = self.command("unshare");
+        command.args(*space).args(["sh", "-c", script]);
+        Some(command)
+    }
+
     pub fn serve(&self, line: &str) -> Server {
         self.serve_with_fault("", line)
     }
