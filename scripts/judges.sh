@@ -75,13 +75,15 @@ fetch() {
         newest=$(apt_of "$1" apt-cache depends linux-source | sed -n 's/^ *Depends: //p')
     apt_of "$1" apt-get download -qq "$newest" >/dev/null 2>&1 ||
         { say "cannot download $newest of $1"; return 1; }
-    say "$1: $2 $3 is no longer to be had; taking $newest $(dpkg-deb -f ./*.deb Version)"
+    echo "$1: $2 $3 is no longer to be had; $newest $(dpkg-deb -f ./*.deb Version) is in its place" \
+        >>"$judges/$1/replaced"
 }
 
 # obtain JUDGE: fills its directory debs, which keeps what is there already.
 obtain() {
     local package version checksum debs=$judges/$1/debs updated=
     mkdir -p "$debs"
+    rm -f "$judges/$1/replaced"
     while read -r package version checksum; do
         [ -e "$debs/$package.deb" ] && matches "$debs/$package.deb" "$checksum" && continue
         [ "$updated" ] || { echo "judges: downloading $1" && update "$1"; } || return
@@ -126,18 +128,25 @@ build() {
     mv "$tree/linux" "$judges/$1/linux"
 }
 
+# say_replaced JUDGE: which packages are not those that are pinned.
+say_replaced() {
+    local line
+    [ ! -e "$judges/$1/replaced" ] || while read -r line; do say "$line"; done <"$judges/$1/replaced"
+}
+
 # make_ready JUDGE: once, however many ask.
 make_ready() {
     local stamp=$judges/$1/stamp
     mkdir -p "$judges/$1"
     exec 9>"$judges/$1/lock"
     flock 9
-    [ -e "$stamp" ] && [ "$(<"$stamp")" = "$(stamp_of "$1")" ] && return
+    [ -e "$stamp" ] && [ "$(<"$stamp")" = "$(stamp_of "$1")" ] && { say_replaced "$1"; return; }
     rm -f "$stamp"
     local make=unpack
     [ "$1" != lockless ] || make=build
     obtain "$1" && "$make" "$1" || { say "$1 is not there; tests that need it are skipped"; return 0; }
     stamp_of "$1" >"$stamp"
+    say_replaced "$1"
     rm -rf "$judges/$1/apt" "$judges/$1/part"
 }
 

@@ -98,6 +98,7 @@ impl World {
             lost: Vec::new(),
             journal: None,
             behind_pages: 0,
+            unsynced: None,
         });
         Self {
             shard,

@@ -5,8 +5,8 @@ use crate::options;
 use crate::patience;
 use crate::text;
 use lapstrake_device::{MemberSpec, OpenError, quoted_path};
-use lapstrake_host::describe;
 use lapstrake_host::scan::{self, Found, FoundArray, Look, LookError, Standing};
+use lapstrake_host::{bitmap_next, describe};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
 use serde_json::{Value, json};
@@ -163,6 +163,13 @@ fn older(array: &FoundArray) -> impl Iterator<Item = (String, u64)> {
 /// Why the array cannot be started as it is.
 fn obstacle(array: &FoundArray) -> Option<String> {
     let name = |id: usize| array.candidates[id].spec().to_string();
+    if let Some((id, error)) = &array.unsupported_bitmap {
+        let next = bitmap_next(error);
+        return Some(format!(
+            "the write-intent bitmap of {} cannot be used: {error}{next}",
+            name(*id)
+        ));
+    }
     match &array.assembly {
         Ok(assembly) => Some(assembly.start.as_ref().err()?.describe(&name)),
         Err(error) => Some(error.describe(&name)),
@@ -181,7 +188,7 @@ fn lacks(array: &FoundArray, may_lack: bool) -> bool {
 }
 
 fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
-    if lacks(array, may_lack) {
+    if lacks(array, may_lack) || array.standing() == Standing::Unsupported {
         return None;
     }
     let option = match &array.assembly.as_ref().ok()?.start {

@@ -6,7 +6,7 @@
 //! disk only after that.
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use lapstrake_geometry::Sectors;
+use lapstrake_geometry::{Geometry, Sector, Sectors};
 
 #[derive(Debug)]
 struct Bit {
@@ -86,6 +86,20 @@ impl Bits {
         });
         idle
     }
+}
+
+/// What a change of these array sectors means in the bitmap's own terms: member sectors, for RAID10 array
+/// sectors.
+pub(crate) fn covered(geometry: &Geometry, (start, end): (u64, u64)) -> (u64, u64) {
+    let Geometry::Parity(parity) = geometry else { return (start, end) };
+    let (first, data, offset) = parity.locate(Sector(start));
+    let (last, last_data, last_offset) = parity.locate(Sector(end - 1));
+    if (first, data) == (last, last_data) {
+        let at = parity.member_sector(first, offset).0;
+        return (at, at + (last_offset.0 - offset.0) + 1);
+    }
+    let begin = parity.member_sector(first, Sectors(0)).0;
+    (begin, parity.member_sector(last, Sectors(0)).0 + parity.chunk().0)
 }
 
 #[cfg(test)]

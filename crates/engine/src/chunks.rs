@@ -60,13 +60,6 @@ impl UnsyncedChunks {
 }
 
 impl Shard {
-    /// The shard of an array with a lockless bitmap: in these chunks redundancy is not right.
-    #[must_use]
-    pub fn with_unsynced(mut self, unsynced: Option<UnsyncedChunks>) -> Self {
-        self.unsynced = unsynced;
-        self
-    }
-
     /// Whether redundancy is right in these member sectors, of RAID10 array sectors, but for writes under way.
     pub(crate) fn is_synced(&self, range: Range<u64>) -> bool {
         let is_unsynced = self.unsynced.as_ref().is_some_and(|u| u.touches(range.clone()));

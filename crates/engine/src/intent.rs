@@ -63,9 +63,7 @@ pub struct IntentConfig {
 }
 
 impl IntentConfig {
-    /// For [`Shard::with_unsynced`].
-    ///
-    /// [`Shard::with_unsynced`]: crate::Shard::with_unsynced
+    /// For [`crate::ShardConfig::unsynced`].
     #[must_use]
     pub fn unsynced(&self) -> Option<UnsyncedChunks> {
         UnsyncedChunks::of(&self.bits)

@@ -761,7 +761,7 @@ impl Supervisor {
             (_, SyncEnd::Failed) => self.mending.halted = true,
             _ => {}
         }
-        // Superblocks never told of it.
+        // What is lazily resynced only the bitmap records: superblocks stay as they are.
         if is_lazy {
             return;
         }

@@ -13,7 +13,7 @@
 
 use crate::{
     behind::{Behind, Copies},
-    bits::Bits,
+    bits::{Bits, covered},
     chunks::UnsyncedChunks,
     direct::Builder,
     guard::Guard,
@@ -68,6 +68,8 @@ pub struct ShardConfig {
     pub journal: Option<JournalConfig>,
     /// Pages before these, for writes that are left behind.
     pub behind_pages: u32,
+    /// Chunks of a lockless bitmap in which redundancy is not right.
+    pub unsynced: Option<UnsyncedChunks>,
 }
 
 /// What a shard has done, in counts that tests and the operator can rely on.
@@ -220,7 +222,7 @@ impl Shard {
             logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut held)),
             geometry: config.geometry,
             in_sync_to: config.in_sync_to,
-            unsynced: None,
+            unsynced: config.unsynced,
             reqs: Slab::new(),
             ios: Slab::new(),
             goods: VecDeque::new(),
@@ -790,18 +792,4 @@ impl Shard {
             self.notices.push_back(Notice::Busy(last));
         }
     }
-}
-
-/// What a change of these array sectors means in the bitmap's own terms: member sectors, for RAID10 array
-/// sectors.
-fn covered(geometry: &Geometry, (start, end): (u64, u64)) -> (u64, u64) {
-    let Geometry::Parity(parity) = geometry else { return (start, end) };
-    let (first, data, offset) = parity.locate(Sector(start));
-    let (last, last_data, last_offset) = parity.locate(Sector(end - 1));
-    if (first, data) == (last, last_data) {
-        let at = parity.member_sector(first, offset).0;
-        return (at, at + (last_offset.0 - offset.0) + 1);
-    }
-    let begin = parity.member_sector(first, Sectors(0)).0;
-    (begin, parity.member_sector(last, Sectors(0)).0 + parity.chunk().0)
 }

@@ -596,7 +596,7 @@ fn shard(
         ..newcomer(&part.device, &part.superblock, part.bad_blocks.as_ref())
     });
     let intent = parts.intent.as_ref().filter(|_| !options.read_only);
-    let shard = Shard::new(ShardConfig {
+    Shard::new(ShardConfig {
         geometry: parts.geometry.clone(),
         members: members.collect(),
         read_only: options.read_only,
@@ -609,8 +609,8 @@ fn shard(
         lost: replayed.lost.clone(),
         journal,
         behind_pages: terms.behind_pages(),
-    });
-    shard.with_unsynced(parts.intent.as_ref().and_then(IntentConfig::unsynced))
+        unsynced: parts.intent.as_ref().and_then(IntentConfig::unsynced),
+    })
 }
 
 /// A member as the engine takes it in, still without a slot.

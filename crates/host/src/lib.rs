@@ -46,7 +46,8 @@ pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Greeter, Settings};
 pub use open::{
-    GivenUp, Line, OpenArrayError, OpenRequest, Opened, describe, open, probe, probe_around,
+    GivenUp, Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, open, probe,
+    probe_around,
 };
 pub use overlay::NewOverlay;
 pub use status::{

@@ -5,6 +5,8 @@
 //! that were forced in, what a journal holds, the rest of a bitmap file's last page) is only decided:
 //! [`crate::Array::start`] does it when it has all that it needs of the system.
 
+mod bitmap;
+
 use crate::array::{Part, Parts};
 use crate::create::Occupied;
 use crate::journal;
@@ -12,14 +14,14 @@ use crate::overlay::{NewOverlay, lay_over};
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
 };
-use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
+use lapstrake_engine::FULLY_TRUSTED;
 use lapstrake_geometry::{GeometryError, Level, Sector, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
-    ByteOrder, Role, Superblock,
+    Role, Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
     badblocks::{BadBlocks, BadBlocksError},
-    bitmap::{self, BitmapError, Bits},
+    bitmap::BitmapError,
     detect::{self, Finding, Findings, Foreign},
 };
 use std::{
@@ -180,8 +182,7 @@ pub enum OpenArrayError {
     Geometry(#[from] GeometryError),
     /// The write-intent bitmap cannot be used.
     #[error(
-        "the write-intent bitmap of {place} cannot be used: {error}; nothing was written; with --read-only, or by \
-         `lapstrake cat`, the array can be read without it"
+        "the write-intent bitmap of {place} cannot be used: {error}; nothing was written{}", bitmap_next(.error)
     )]
     Bitmap {
         /// Where it was read.
@@ -241,6 +242,18 @@ pub enum OpenArrayError {
     /// `LAPSTRAKE_FAULT` is not understood.
     #[error(transparent)]
     Fault(#[from] FaultError),
+}
+
+/// What to do about an internal bitmap that cannot be used, as the rest of a sentence.
+#[must_use]
+pub fn bitmap_next(error: &BitmapError) -> &'static str {
+    match error.is_unknown() {
+        true => {
+            ": a feature of a kernel newer than Linux 7.2, or damage; so nothing is written to members unasked; with \
+             --read-only, by `lapstrake cat`, or with --ignore-unknown --overlay FILE the array can be read without it"
+        }
+        false => "; with --read-only, or by `lapstrake cat`, the array can be read without it",
+    }
 }
 
 /// What is wrong with a bitmap's file, without what helps with an internal bitmap only.
@@ -570,13 +583,14 @@ fn parts(
         Some(geometry) => geometry.clone(),
         None => lapstrake_geometry::Geometry::new(&assembly.config)?,
     };
+    let is_overlaid = request.overlay.is_some();
+    let may_lack = request.read_only || (request.ignore_unknown && is_overlaid);
+    let file = bitmap_file.as_ref();
     let intent = match freshest {
-        Some(sb) => {
-            let file = bitmap_file.as_ref();
-            let is_overlaid = request.overlay.is_some();
-            let may_lack = request.read_only || (request.ignore_unknown && is_overlaid);
-            let intent = intent(file, devices, superblocks, sb, assembly, may_lack, unread_bitmaps);
-            if bitmap_file.is_some() { intent.map_err(of_bitmap_file)? } else { intent? }
+        Some(freshest) => {
+            bitmap::Sources { file, devices, superblocks, assembly, freshest, may_lack }
+                .read(unread_bitmaps)
+                .map_err(|error| if file.is_some() { of_bitmap_file(error) } else { error })?
         }
         None => None,
     };
@@ -621,21 +635,12 @@ pub(crate) fn read_bad_blocks(
     if !superblock.has_bad_blocks() {
         return BadBlocks::new(shift).map(Some).map_err(unusable);
     }
-    if is_log_within_bitmap(device, superblock) {
+    if bitmap::is_log_within_bitmap(device, superblock) {
         return Err(unusable(BadBlocksError::WithinBitmap));
     }
     let mut bytes = vec![0; len.bytes() as usize];
     device.read_at(sector.bytes(), &mut bytes).map_err(|source| read_error(device, source))?;
     BadBlocks::parse(&bytes, shift).map(Some).map_err(unusable)
-}
-
-/// Whether states of a lockless bitmap lie where the bad-block log does, as mdadm 4.6 has it.
-fn is_log_within_bitmap(device: &Member, superblock: &Superblock) -> bool {
-    let mut head = [0; bitmap::Superblock::SIZE];
-    let at = superblock.bitmap_sector().map(Sector::bytes);
-    let is_read = at.is_some_and(|at| device.read_at(at, &mut head).is_ok());
-    let found = bitmap::Superblock::parse(&head).ok().filter(|sb| is_read && sb.is_lockless());
-    found.is_some_and(|sb| superblock.is_log_within(sb.image_bytes()))
 }
 
 /// The array's name without its host; an array without a name goes by its UUID.
@@ -645,151 +650,6 @@ fn own_name(superblock: &Superblock) -> String {
         Some(name) if !name.is_empty() => name.to_owned(),
         _ => uuid_text(superblock.set_uuid()),
     }
-}
-
-fn intent(
-    bitmap_file: Option<&Arc<Member>>,
-    devices: &[Arc<Member>],
-    superblocks: &[Option<Superblock>],
-    freshest: &Superblock,
-    assembly: &Assembly,
-    may_lack: bool,
-    unread: &mut Vec<String>,
-) -> Result<Option<IntentConfig>, OpenArrayError> {
-    let check =
-        |sb: &bitmap::Superblock| sb.check_array(freshest.bitmap_uuid(), assembly.found_events);
-    let sound = |id: &usize| {
-        let sector = superblocks[*id].as_ref().and_then(Superblock::bitmap_sector)?;
-        let read = read_bitmap(&devices[*id], sector.0 * 512, false, freshest).ok()?;
-        check(&read.0).ok().map(|_| (*id, sector))
-    };
-    let (source, start, external) = match (bitmap_file, freshest.bitmap_sector()) {
-        (Some(file), _) => (file, 0, true),
-        (None, Some(sector)) => {
-            // One that is sound, if not the freshest member's: of the others all bits count as set.
-            let others = assembly.members.iter().flatten();
-            let found = sound(&assembly.freshest).or_else(|| others.into_iter().find_map(sound));
-            let (id, sector) = found.unwrap_or((assembly.freshest, sector));
-            (&devices[id], sector.0 * 512, false)
-        }
-        (None, None) => match freshest.bitmap_offset_beyond() {
-            None => return Ok(None),
-            Some(offset) => {
-                let place = devices[assembly.freshest].spec().to_string();
-                let error = OpenArrayError::Bitmap { place, error: BitmapError::Beyond { offset } };
-                if may_lack {
-                    unread.push(reason(&error));
-                    return Ok(None);
-                }
-                return Err(error);
-            }
-        },
-    };
-    let read = read_bitmap(source, start, external, freshest).and_then(|(sb, bits)| {
-        let fresh = check(&sb)
-            .map_err(|error| OpenArrayError::Bitmap { place: source.spec().to_string(), error })?;
-        Ok((sb, bits, fresh))
-    });
-    let (mut sb, mut bits, fresh) = match read {
-        // Nothing is written to members that it would have to tell of.
-        Err(error) if may_lack && !external => {
-            unread.push(reason(&error));
-            return Ok(None);
-        }
-        read => read?,
-    };
-    match fresh {
-        true => sb.events = sb.events.max(freshest.events()),
-        false if bits.is_lockless() => {}
-        false => bits = Bits::new(&sb, true),
-    }
-    // A member that failed before that was put on record lacks the bits that were set since. So may any
-    // but one that cannot be read.
-    for &id in assembly.members.iter().flatten().filter(|_| !external) {
-        let Some(sector) = superblocks[id].as_ref().and_then(Superblock::bitmap_sector) else {
-            continue;
-        };
-        match read_bitmap(&devices[id], sector.0 * 512, false, freshest) {
-            Ok((its, others))
-                if (its.version, its.chunksize, its.sync_size)
-                    == (sb.version, sb.chunksize, sb.sync_size)
-                    && check(&its).is_ok() =>
-            {
-                bits.unite(&others);
-                continue;
-            }
-            Ok(_) => unread.push(format!(
-                "{}: it is of another array, or has another chunk or size",
-                devices[id].spec()
-            )),
-            Err(error) => unread.push(reason(&error)),
-        }
-        bits = Bits::new(&sb, true);
-    }
-    if bits.is_lockless() {
-        bits.begin(!fresh);
-        sb.state &= !bitmap::state::STALE;
-        // Kernels keep no count of what they cleared: nobody who left before this start can catch up.
-        if bits.is_first_use() || sb.events_cleared == 0 {
-            sb.events_cleared = freshest.events();
-        }
-    }
-    let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
-    Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
-}
-
-/// Why a bitmap cannot be used, without what is to be done where there is no other.
-fn reason(error: &OpenArrayError) -> String {
-    match error {
-        OpenArrayError::Bitmap { place, error } => format!("{place}: {error}"),
-        OpenArrayError::Read { member, source } => format!("{member}: cannot read it: {source}"),
-        error => error.to_string(),
-    }
-}
-
-fn read_bitmap(
-    source: &Arc<Member>,
-    start: u64,
-    external: bool,
-    superblock: &Superblock,
-) -> Result<(bitmap::Superblock, Bits), OpenArrayError> {
-    let place = source.spec().to_string();
-    let unusable = |error| OpenArrayError::Bitmap { place: place.clone(), error };
-    let read = |len: u64| {
-        let mut bytes = vec![0; len as usize];
-        source.read_at(start, &mut bytes).map_err(|error| read_error(source, error))?;
-        Ok::<_, OpenArrayError>(bytes)
-    };
-    let held = source.size().saturating_sub(start);
-    let mut sb = bitmap::Superblock::parse(&read(held.min(256))?).map_err(unusable)?;
-    if sb.sync_size == 0 {
-        return Err(OpenArrayError::BitmapSize { place });
-    }
-    // As in the kernel there is a bit for all of the array, whatever the bitmap says of its size.
-    sb.sync_size = sb.sync_size.max(superblock.sync_size().0);
-    let beside = match sb.is_lockless() {
-        true if external => return Err(unusable(BitmapError::Version { found: sb.version })),
-        true => superblock.lockless_room(),
-        false => superblock.bitmap_room(),
-    };
-    let room = held.min(BITMAP_BYTES_MAX);
-    let found = beside.filter(|_| !external).map_or(room, |s| room.min(s.0 * 512));
-    if let Some(first) = sb.begin_use(Sectors(found / 512)) {
-        let bits = Bits::first_use(&sb, first);
-        return Ok((sb, bits));
-    }
-    let needed = sb.image_bytes();
-    if found < needed {
-        return Err(unusable(BitmapError::Truncated { found, needed }));
-    }
-    // Such bits are in the order of the machine that wrote them.
-    let is_turned =
-        sb.version == bitmap::VERSION_HOST_ENDIAN && superblock.byte_order() == ByteOrder::Big;
-    let bits = match is_turned {
-        true => Bits::new(&sb, true),
-        false => Bits::from_image(&sb, &read(needed)?).map_err(unusable)?,
-    };
-    Ok((sb, bits))
 }
 
 #[cfg(test)]

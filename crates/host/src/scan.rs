@@ -9,8 +9,9 @@ mod look;
 use lapstrake_device::MemberSpec;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{
-    AssembleError, Assembly, Candidate, Options, Refusal, assemble,
+    AssembleError, Assembly, Candidate, Options, Refusal, Verdict, assemble,
 };
+use lapstrake_metadata::bitmap::BitmapError;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -36,6 +37,8 @@ pub struct FoundArray {
     pub candidates: Vec<Look>,
     /// What they amount to.
     pub assembly: Result<Assembly, AssembleError>,
+    /// The first candidate of use whose internal bitmap cannot be acted upon, and why.
+    pub unsupported_bitmap: Option<(usize, BitmapError)>,
 }
 
 /// How an array stands.
@@ -56,6 +59,7 @@ impl FoundArray {
     #[must_use]
     pub fn standing(&self) -> Standing {
         match &self.assembly {
+            Ok(_) if self.unsupported_bitmap.is_some() => Standing::Unsupported,
             Ok(assembly) => match &assembly.start {
                 Ok(()) if assembly.degraded == 0 => Standing::Complete,
                 Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Standing::Degraded,
@@ -111,7 +115,12 @@ fn array(uuid: [u8; 16], candidates: Vec<Look>) -> FoundArray {
         .filter_map(|(id, look)| Some(Candidate { id, superblock: look.superblock()? }))
         .collect();
     let assembly = assemble(&superblocks, &Options { uuid: Some(uuid), ..Options::default() });
-    FoundArray { uuid, candidates, assembly }
+    let taken = assembly.iter().flat_map(|assembly| &assembly.verdicts);
+    let mut taken = taken.filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
+    let unsupported_bitmap = taken.find_map(|&(id, _)| {
+        Some((id, candidates[id].unsupported_bitmap(candidates[id].superblock()?)?))
+    });
+    FoundArray { uuid, candidates, assembly, unsupported_bitmap }
 }
 
 /// The block devices of this machine that can hold data, from `/proc/partitions`.

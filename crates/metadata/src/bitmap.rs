@@ -43,6 +43,8 @@ pub const DAEMON_SLEEP: u32 = 5;
 
 /// Bits of `state`.
 pub mod state {
+    /// In use; kernels of old set it.
+    pub const ACTIVE: u32 = 1;
     /// The bits are not to be trusted.
     pub const STALE: u32 = 1 << 1;
     /// A write of it failed.
@@ -53,8 +55,13 @@ pub mod state {
     pub const CLEAN: u32 = 1 << 4;
     /// A kernel's pass over a lockless bitmap took longer than its time.
     pub const DAEMON_BUSY: u32 = 1 << 5;
+    /// A kernel was ending its use of a lockless bitmap.
+    pub const SHUTDOWN: u32 = 1 << 6;
     /// The bits are in the order of the machine that wrote them.
     pub const HOST_ENDIAN: u32 = 1 << 15;
+    /// All of them, as of Linux 7.2.
+    pub const ALL: u32 =
+        ACTIVE | STALE | WRITE_ERROR | FIRST_USE | CLEAN | DAEMON_BUSY | SHUTDOWN | HOST_ENDIAN;
 }
 
 on_disk! {
@@ -111,11 +118,32 @@ pub enum BitmapError {
         /// As stored.
         found: u32,
     },
-    /// A version that is not supported: 5 is a cluster's.
+    /// A cluster's (5), or one that Linux 7.2 does not know.
     #[error("bitmap version {found} is not supported")]
     Version {
         /// As stored.
         found: u32,
+    },
+    /// Bits of `state` that Linux 7.2 does not know.
+    #[error("unknown bits {0:#x} of the bitmap's state")]
+    UnknownState(u32),
+    /// Reserved bytes that are not zero.
+    #[error(
+        "{count} reserved bytes of the bitmap's superblock are not zero, the first at byte {first}"
+    )]
+    UnknownBytes {
+        /// How many.
+        count: usize,
+        /// The first one's offset from the bitmap's start.
+        first: usize,
+    },
+    /// A byte of a lockless bitmap that is no [`ChunkState`].
+    #[error("unknown state {found} of chunk {chunk} of the lockless bitmap")]
+    UnknownChunkState {
+        /// The first such chunk.
+        chunk: u64,
+        /// As stored.
+        found: u8,
     },
     /// The chunk is no power of two of at least 512 bytes.
     #[error("bitmap chunk of {found} bytes")]
@@ -147,6 +175,20 @@ pub enum BitmapError {
         /// As stored.
         found: [u8; 16],
     },
+}
+
+impl BitmapError {
+    /// Whether it is something that nobody knew when this was written, so that nothing may be written over it.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Self::Version { found } => *found > VERSION_LOCKLESS,
+            Self::UnknownState(_) | Self::UnknownBytes { .. } | Self::UnknownChunkState { .. } => {
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Superblock {
@@ -182,10 +224,10 @@ impl Superblock {
         if !matches!(sb.version, VERSION_HOST_ENDIAN..=VERSION | VERSION_LOCKLESS) {
             return Err(BitmapError::Version { found: sb.version });
         }
-        // As the kernel does, nothing that is yet to be decided is looked at.
-        let is_decided = !sb.is_first_use();
+        // The first use chooses the chunk.
+        let has_chunk = !sb.is_first_use();
         let least = if sb.is_lockless() { 1 } else { 512 };
-        if is_decided && (sb.chunksize < least || !sb.chunksize.is_power_of_two()) {
+        if has_chunk && (sb.chunksize < least || !sb.chunksize.is_power_of_two()) {
             return Err(BitmapError::Chunk { found: sb.chunksize });
         }
         if sb.daemon_sleep == 0 {
@@ -211,6 +253,25 @@ impl Superblock {
             false => state::STALE,
         };
         Ok(self.events >= events && self.state & distrusted == 0)
+    }
+
+    /// The offsets, from the bitmap's start, of reserved bytes that are not zero.
+    pub fn unknown_bytes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pad
+            .iter()
+            .enumerate()
+            .filter(|byte| *byte.1 != 0)
+            .map(|(i, _)| Self::SIZE - self.pad.len() + i)
+    }
+
+    /// What no kernel up to Linux 7.2 would have written.
+    pub fn unknown(&self) -> Option<BitmapError> {
+        let bits = self.state & !state::ALL;
+        let bytes = || {
+            let first = self.unknown_bytes().next()?;
+            Some(BitmapError::UnknownBytes { count: self.unknown_bytes().count(), first })
+        };
+        if bits != 0 { Some(BitmapError::UnknownState(bits)) } else { bytes() }
     }
 
     /// Whether it has a byte to a chunk instead of a bit.

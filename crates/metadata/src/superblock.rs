@@ -7,6 +7,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot, size};
 
@@ -249,15 +250,31 @@ impl Superblock {
         self.unsupported().is_none() && !matches!(self.role(), Role::Unknown(_))
     }
 
+    /// The reserved bytes that are not zero, each after its offset from the superblock's start: a kernel newer than
+    /// Linux 7.2 may keep something there.
+    pub fn unknown_bytes(&self) -> Vec<(usize, u8)> {
+        let reserved: Vec<Range<usize>> = match self {
+            Self::V090(_) => v090::reserved().collect(),
+            Self::V1(_) => v1::RESERVED.to_vec(),
+        };
+        let bytes = self.encode();
+        let places = reserved.into_iter().flatten().map(|at| (at, bytes[at]));
+        places.filter(|&(_, byte)| byte != 0).collect()
+    }
+
     /// What no kernel up to Linux 7.2 would have written.
     fn unknown(&self) -> Option<Unsupported> {
-        let Self::V1(sb) = self else { return None };
+        let bytes = self.unknown_bytes();
+        let of_bytes = bytes
+            .first()
+            .map(|&(first, _)| Unsupported::UnknownBytes { count: bytes.len(), first });
+        let Self::V1(sb) = self else { return of_bytes };
         let bits = sb.feature_map & !feature::ALL;
         if bits != 0 {
             return Some(Unsupported::UnknownFeatures(bits));
         }
-        if let Some(first) = sb.unknown_bytes().next() {
-            return Some(Unsupported::UnknownBytes { count: sb.unknown_bytes().count(), first });
+        if of_bytes.is_some() {
+            return of_bytes;
         }
         let is_sound = sb.logical_block_size == 0 || self.logical_block_size().is_some();
         (!is_sound).then_some(Unsupported::LogicalBlockSize(sb.logical_block_size))

@@ -65,8 +65,8 @@ impl Unsupported {
         let next = match self.is_unknown() {
             true => {
                 ": a feature of a kernel newer than Linux 7.2, or damage; what it changes about the data is not known, \
-                 so nothing is ever written to such a member; --ignore-unknown reads it all the same (lapstrake cat, \
-                 serve --read-only, serve --overlay)"
+                 so nothing is written to such a member unless --force replaces it; --ignore-unknown reads it all the \
+                 same (lapstrake cat, serve --read-only, serve --overlay)"
             }
             false => "",
         };

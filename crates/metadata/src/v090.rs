@@ -11,6 +11,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use lapstrake_geometry::Slot;
 
@@ -177,6 +178,13 @@ on_disk! {
         /// Sector where the superblock lies on its member.
         sb_start: u64,
     }
+}
+
+/// The bytes in which every kernel writes zeros.
+pub(crate) fn reserved() -> impl Iterator<Item = Range<usize>> {
+    let of_disk = |i: usize| 512 + i * Disk::SIZE + 20..512 + (i + 1) * Disk::SIZE;
+    // The last one is `this_disk`.
+    [64..128, 200..256, 272..512].into_iter().chain((0..=MAX_DISKS).map(of_disk))
 }
 
 /// md's sum over a 0.90 superblock in byte order `order`, with the checksum itself taken as 0.

@@ -9,6 +9,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use lapstrake_geometry::Sectors;
 
@@ -73,6 +74,9 @@ pub mod devflag {
     /// Do not retry on this member.
     pub const FAILFAST: u8 = 2;
 }
+
+/// The bytes in which every kernel up to Linux 7.2 writes zeros.
+pub(crate) const RESERVED: [Range<usize>; 2] = [12..16, 228..256];
 
 on_disk! {
     /// A superblock of version 1.0, 1.1 or 1.2, as one member holds it.
@@ -280,15 +284,6 @@ impl Superblock {
     pub fn set_ppl(&mut self, offset: i16, size: u16) {
         let ([a, b], [c, d]) = (offset.to_le_bytes(), size.to_le_bytes());
         self.bitmap_offset = i32::from_le_bytes([a, b, c, d]);
-    }
-
-    /// The offsets, from the superblock's start, of reserved bytes that are not zero: a kernel newer than Linux 7.2 may
-    /// keep something there.
-    pub fn unknown_bytes(&self) -> impl Iterator<Item = usize> + '_ {
-        let reserved = [(12, self.pad0.to_le_bytes().to_vec()), (228, self.pad3.to_vec())];
-        reserved.into_iter().flat_map(|(start, bytes)| {
-            bytes.into_iter().enumerate().filter(|byte| byte.1 != 0).map(move |(i, _)| start + i)
-        })
     }
 
     /// Whether every bit of `bits` (see [`feature`]) is set.

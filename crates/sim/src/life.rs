@@ -75,7 +75,7 @@ impl Setup {
         let first = &self.members[0].1.superblock;
         let unsynced = self.intent.as_ref().and_then(IntentConfig::unsynced);
         let shard = |index: usize| {
-            let shard = Shard::new(ShardConfig {
+            Shard::new(ShardConfig {
                 geometry: self.geometry.clone(),
                 members: members.to_vec(),
                 read_only: false,
@@ -88,8 +88,8 @@ impl Setup {
                 lost: Vec::new(),
                 journal: self.journal,
                 behind_pages: plan.behind_pages,
-            });
-            shard.with_unsynced(unsynced.clone())
+                unsynced: unsynced.clone(),
+            })
         };
         (0..plan.shards).map(shard).collect()
     }

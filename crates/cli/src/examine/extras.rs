@@ -3,9 +3,9 @@
 use crate::text;
 use lapstrake_host::scan::{BitmapLook, Look, LookError};
 use lapstrake_metadata::Superblock;
-use lapstrake_metadata::bitmap::{BitmapError, ChunkState, state};
+use lapstrake_metadata::bitmap::{ChunkState, state};
 use lapstrake_metadata::detect::Finding;
-use lapstrake_metadata::{uuid_text, v1};
+use lapstrake_metadata::uuid_text;
 
 /// The bitmap: a member's internal one, or what a file holds that is no member.
 pub fn bitmap(look: &Look, superblock: Option<&Superblock>) -> Result<String, LookError> {
@@ -28,7 +28,7 @@ fn bitmap_lines(look: &Look, found: &BitmapLook, superblock: Option<&Superblock>
         Some(owner @ Superblock::V090(_)) if owner.bitmap_uuid() == sb.uuid => owner.set_uuid(),
         _ => sb.uuid,
     };
-    let state = match sb.state & !state::DAEMON_BUSY {
+    let state = match sb.state & !(state::DAEMON_BUSY | state::SHUTDOWN) {
         0 => "OK",
         2 => "Out of date",
         _ if sb.is_first_use() && sb.state & state::CLEAN != 0 => "New, all chunks to be clean",
@@ -64,9 +64,11 @@ fn bitmap_lines(look: &Look, found: &BitmapLook, superblock: Option<&Superblock>
     let counts = found.states.filter(|_| found.bits > 0).into_iter().flatten();
     let states = ChunkState::ALL.into_iter().zip(counts);
     let states = states.map(|(state, count)| (state_label(state), count.to_string()));
+    let unknown = found.unknown.iter().map(|what| ("Unsupported", what.to_string()));
     lines
         .into_iter()
         .chain(states)
+        .chain(unknown)
         .map(|(label, value)| format!("{label:>16} : {value}\n"))
         .collect()
 }
@@ -109,16 +111,12 @@ pub fn others(look: &Look, best: Option<&Superblock>) -> String {
     if let Some(what) = best.and_then(Superblock::unsupported) {
         lines.push(format!("    Unsupported : {what}"));
     }
-    if let Some(Superblock::V1(sb)) = best {
-        let fixed = &sb.encode()[..v1::Superblock::SIZE];
-        let byte = |at: usize| {
-            format!("    Not Known : byte {at:#x} of the superblock is {:#04x}", fixed[at])
-        };
-        lines.extend(sb.unknown_bytes().map(byte));
-    }
-    if let Some(offset) = best.and_then(Superblock::bitmap_offset_beyond) {
-        lines
-            .push(format!("    Unsupported : internal bitmap: {}", BitmapError::Beyond { offset }));
+    let byte = |(at, byte): (usize, u8)| {
+        format!("    Not Known : byte {at:#x} of the superblock is {byte:#04x}")
+    };
+    lines.extend(best.into_iter().flat_map(Superblock::unknown_bytes).map(byte));
+    if let Some(what) = best.and_then(|sb| look.unsupported_bitmap(sb)) {
+        lines.push(format!("    Unsupported : internal bitmap: {what}"));
     }
     for finding in &look.findings().0 {
         let is_best = matches!(finding, Finding::Md { superblock: Ok(sb), .. } if Some(sb) == best);

@@ -70,9 +70,8 @@ fn superblock(sb: &Superblock) -> Value {
 
 /// Reserved bytes that are not zero, with their offsets from the superblock's start.
 fn unknown_bytes(sb: &Superblock) -> Value {
-    let Superblock::V1(sb) = sb else { return json!([]) };
-    let fixed = sb.encode();
-    sb.unknown_bytes().map(|at| json!({ "offset": at, "value": fixed[at] })).collect()
+    let bytes = sb.unknown_bytes().into_iter();
+    bytes.map(|(at, value)| json!({ "offset": at, "value": value })).collect()
 }
 
 fn role(role: Role) -> String {
@@ -143,6 +142,7 @@ fn bitmap(found: Result<Option<BitmapLook>, LookError>) -> Value {
                 "dirty": found.dirty,
                 "lockless": sb.is_lockless(),
                 "states": found.states.map(states),
+                "unsupported": found.unknown.map(|what| what.to_string()),
             })
         }
         Err(error) => json!({ "error": error.to_string() }),

@@ -101,6 +101,9 @@ fn detail_says_what_mdadm_says_of_the_same_array() {
     let arrays: Vec<&str> = text.split("ARRAY ").skip(1).collect();
     // Not every kernel is built with linear.
     let has_linear = has_level(Judge::chosen(), "linear");
+    if !has_linear {
+        lapstrake_not_run::left_out("details of a linear: the judge's kernel has none");
+    }
     assert_eq!(arrays.len(), if has_linear { 10 } else { 9 }, "{output}");
     for array in arrays {
         let (members, theirs) = array.split_once('\n').unwrap();

@@ -11,8 +11,12 @@ const SUPERBLOCK: u64 = 4096;
 
 /// A RAID5 of three with known contents.
 fn array() -> (Lab, Vec<u8>) {
+    array_with("")
+}
+
+fn array_with(options: &str) -> (Lab, Vec<u8>) {
     let lab = Lab::new(&[24, 24, 24]);
-    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    lab.run(&format!("create data -l5 -c64 --assume-clean {options} m0 m1 m2")).ok();
     let server = lab.serve("m0 m1 m2");
     let contents = pattern(3, server.facts["array_bytes"].as_u64().unwrap() as usize);
     fs::write(lab.path("in"), &contents).unwrap();
@@ -88,6 +92,10 @@ fn what_is_not_known_is_shown_and_read_on_request_only() {
         lab.file("zeros", contents.len() as u64);
         lab.other(&format!("nbdcopy --flush zeros {}", server.uri())).unwrap().ok();
         server.stop();
+        let again = lab.serve("--ignore-unknown --overlay cow m0 m1 m2");
+        lab.other(&format!("nbdcopy {} seen", again.uri())).unwrap().ok();
+        again.stop();
+        assert!(lab.read("seen") == lab.read("zeros"), "what is in the overlay is still there");
         fs::remove_file(lab.path("cow")).unwrap();
         assert!(members(&lab) == before, "nothing may be written to such members");
         change(&lab, |sb| {
@@ -158,6 +166,106 @@ fn a_member_of_an_unknown_role_is_told_and_never_written() {
     assert!(lab.read("m1") == before, "a rebuild would have written over its data");
     lab.run("add --force data m1").ok();
     server.stop();
+}
+
+/// Where the bitmap of a superblock of version 1.2 lies, bytes.
+const BITMAP: u64 = SUPERBLOCK + 4096;
+
+#[test]
+fn a_bitmap_that_is_not_known_is_told_and_not_written_over() {
+    for (bitmap, at, bytes, words) in [
+        ("internal", 4, vec![7, 0], "bitmap version 7 is not supported"),
+        ("internal", 50, vec![0x10], "unknown bits 0x100000 of the bitmap's state"),
+        (
+            "lockless",
+            139,
+            vec![1, 0, 1],
+            "2 reserved bytes of the bitmap's superblock are not zero, the first at byte 139",
+        ),
+        ("lockless", 1029, vec![9], "unknown state 9 of chunk 5 of the lockless bitmap"),
+    ] {
+        let (lab, contents) = array_with(&format!("--bitmap {bitmap}"));
+        // Not the first one's: any copy would be written over.
+        lab.write_at("m1", BITMAP + at, &bytes);
+        let before = members(&lab);
+
+        let shown = lab.run("examine m1").ok().out;
+        assert!(shown.contains(&format!("Unsupported : internal bitmap: {words}")), "{shown}");
+        let scanned = lab.run("scan m0 m1 m2");
+        assert!(
+            scanned.out.contains(": unsupported\n") && scanned.out.contains(words),
+            "{scanned:?}"
+        );
+        assert!(!scanned.out.contains("lapstrake serve m0"), "{scanned:?}");
+        for refused in ["serve m0 m1 m2", "serve --force m0 m1 m2", "serve --overlay cow m0 m1 m2"]
+        {
+            let ran = lab.run(refused);
+            let says = |text: &str| ran.err.contains(text);
+            assert!(
+                ran.code == 1 && says(words) && says("--ignore-unknown") && says("m1"),
+                "{ran:?}"
+            );
+        }
+        lab.run("cat --overwrite -o out m0 m1 m2").ok();
+        assert!(lab.read("out") == contents);
+        let server = lab.serve("--ignore-unknown --overlay cow m0 m1 m2");
+        lab.file("zeros", contents.len() as u64);
+        lab.other(&format!("nbdcopy --flush zeros {}", server.uri())).unwrap().ok();
+        server.stop();
+        assert!(members(&lab) == before, "nothing may be written to such members");
+    }
+}
+
+#[test]
+fn words_of_090_that_are_not_known_are_told() {
+    let lab = Lab::new(&[24, 24]);
+    lab.run("create data -e 0.90 -l1 --assume-clean m0 m1").ok();
+    let bytes = lab.read("m0");
+    let size = lapstrake_geometry::Sectors::from_bytes(bytes.len() as u64);
+    let at = Version::V090.superblock(size).unwrap().bytes();
+    let read = read_at(Version::V090, size, &bytes[at as usize..]).unwrap();
+    let Superblock::V090(mut sb) = read else { panic!("version 0.90") };
+    sb.gstate_creserved[2] = 0x0500;
+    sb.disks[26].reserved[26] = 1;
+    lab.write_at("m0", at, &sb.encode());
+    let before = lab.read("m0");
+    let words = "2 reserved bytes of the superblock are not zero, the first at byte 73";
+    let shown = lab.run("examine m0").ok().out;
+    assert!(
+        shown.contains(words) && shown.contains("byte 0x49 of the superblock is 0x05"),
+        "{shown}"
+    );
+    for refused in ["serve m0 m1", "serve --degraded m0 m1"] {
+        let ran = lab.run(refused);
+        assert!(ran.code == 1 && ran.err.contains(words), "{ran:?}");
+    }
+    lab.run("cat --ignore-unknown -o out m0").ok();
+    let server = lab.serve("--degraded --name data m1");
+    let ran = lab.run("add data m0");
+    assert!(ran.code == 1 && ran.err.contains(words), "{ran:?}");
+    server.stop();
+    assert!(lab.read("m0") == before);
+}
+
+#[test]
+fn a_spare_that_is_not_understood_is_left_alone() {
+    let (lab, _) = array();
+    lab.file("m3", 24 << 20);
+    let server = lab.serve("m0 m1 m2");
+    lab.run("add data m3").ok();
+    server.stop();
+    change_one(&lab, "m3", |sb| sb.feature_map |= 1 << 30);
+    let before = lab.read("m3");
+    let server = lab.serve("m0 m1 m2 m3");
+    lab.run("fail data m0").ok();
+    assert!(lab.detail()["sync"].is_null(), "nobody is there to be rebuilt");
+    server.stop();
+    assert!(lab.read("m3") == before);
+    let made = "create data -l1 --assume-clean m2 m3";
+    let ran = lab.run(made);
+    assert!(ran.code == 1 && ran.err.contains("m3"), "{ran:?}");
+    assert!(lab.read("m3") == before);
+    lab.run(&format!("{made} --force")).ok();
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
 use lapstrake_geometry::{Geometry, Sector};
 
 impl Supervisor {
-    /// The same of a resync that goes by a lockless bitmap.
+    /// Records how far a resync has come that goes by a lockless bitmap.
     pub(super) fn raise_synced(&mut self) {
         let Some(course) = &self.mending.course else { return };
         let (done, is_end) = (course.done(), course.done() >= course.end);

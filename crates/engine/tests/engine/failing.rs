@@ -232,6 +232,7 @@ fn raid5(raid_disks: u16, first: u16, chunk: Sectors, bad: Option<Range<u64>>) -
         lost: Vec::new(),
         journal: None,
         behind_pages: 0,
+        unsynced: None,
     })
 }
 

@@ -51,6 +51,7 @@ fn due_a_resync() -> Shard {
         lost: Vec::new(),
         journal: None,
         behind_pages: 0,
+        unsynced: None,
     })
 }
 

@@ -9,6 +9,7 @@ mod desk;
 mod failing;
 mod holding;
 mod journal;
+mod lockless;
 mod logs;
 mod membership;
 mod mending;

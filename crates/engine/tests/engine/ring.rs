@@ -66,6 +66,7 @@ impl Ring {
                 seq: 5,
             }),
             behind_pages: 0,
+            unsynced: None,
         });
         let mut this = Self { shard, pending: Vec::new(), answers: Vec::new(), told: Vec::new() };
         this.order(&Order::Active);

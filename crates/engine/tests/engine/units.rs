@@ -57,6 +57,7 @@ impl Logged {
             lost: Vec::new(),
             journal: None,
             behind_pages: 0,
+            unsynced: None,
         });
         let (pending, answers, failed) = (Vec::new(), Vec::new(), Vec::new());
         let mut this = Self { shard, pending, answers, failed };

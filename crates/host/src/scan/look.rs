@@ -77,6 +77,8 @@ pub struct BitmapLook {
     pub dirty: u64,
     /// Chunks of a lockless bitmap in each state, in the order of `bitmap::ChunkState::ALL`.
     pub states: Option<[u64; 8]>,
+    /// What of it nobody knows.
+    pub unknown: Option<BitmapError>,
 }
 
 /// The bad-block log's entries as they are stored: sector on the member, sectors.
@@ -163,6 +165,20 @@ impl Look {
         self.bitmap_at(at, room).map(Some)
     }
 
+    /// Why the array that `sb` describes cannot be acted upon because of its internal bitmap: nobody knows what the
+    /// bitmap says, or it has no place. None if it cannot be read.
+    #[must_use]
+    pub fn unsupported_bitmap(&self, sb: &Superblock) -> Option<BitmapError> {
+        match self.bitmap(sb) {
+            Ok(found) => found?.unknown,
+            Err(LookError::Bitmap { source, .. }) => {
+                let is_told = source.is_unknown() || matches!(source, BitmapError::Beyond { .. });
+                Some(source).filter(|_| is_told)
+            }
+            Err(_) => None,
+        }
+    }
+
     /// The bitmap that fills this file or device from its start.
     ///
     /// # Errors
@@ -186,6 +202,7 @@ impl Look {
             bits: bits.count(),
             dirty: bits.count_set(),
             states: bits.count_states(),
+            unknown: superblock.unknown().or_else(|| bits.unknown_state()),
             superblock,
         })
     }

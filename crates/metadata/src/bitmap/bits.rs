@@ -1,7 +1,7 @@
 //! The bits of a bitmap, or the states of a lockless one, kept as the pages that lie on disk.
 //!
-//! A state is seen as a bit that is set if the chunk may be out of sync. What a bit cannot say, whether a clear chunk was
-//! ever written, is asked of states alone ([`Bits::is_written`]).
+//! A state is seen as a bit that is set if the chunk may be out of sync. Only a state says whether a clear chunk was ever
+//! written ([`Bits::is_written`]).
 //!
 //! Invariants: `bytes` is whole pages, less the superblock at the start of the first; only bits
 //! below `count` are ever changed, the rest stays as it was found; a page whose bits changed is
@@ -146,6 +146,14 @@ impl Bits {
         assert!(bit < self.count, "state {bit} of {}", self.count);
         let byte = self.bytes[self.byte_of(bit)];
         self.is_lockless.then(|| ChunkState::from_byte(byte).unwrap_or(ChunkState::NeedSync))
+    }
+
+    /// The first state that no kernel writes.
+    pub fn unknown_state(&self) -> Option<BitmapError> {
+        let stored = |chunk: u64| (chunk, self.bytes[self.byte_of(chunk)]);
+        let mut states = (0..if self.is_lockless { self.count } else { 0 }).map(stored);
+        let (chunk, found) = states.find(|&(_, byte)| ChunkState::from_byte(byte).is_none())?;
+        Some(BitmapError::UnknownChunkState { chunk, found })
     }
 
     fn put_state(&mut self, bit: u64, state: ChunkState) {
@@ -330,6 +338,7 @@ impl Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn sb(sectors: u64, chunk: u32) -> Superblock {
         Superblock::new([7; 16], Sectors(sectors), chunk)
@@ -398,6 +407,68 @@ mod tests {
         bits.unite(&other);
         let found: Vec<u8> = (0..8).map(|bit| bits.state(bit).unwrap() as u8).collect();
         assert_eq!(found, [0, 3, 3, 3, 3, 3, 3, 3], "where members do not agree");
+    }
+
+    #[test]
+    fn what_no_kernel_writes_is_told() {
+        let mut sb = Superblock::new_lockless([7; 16], Sectors(1024), false);
+        sb.begin_use(Sectors(256));
+        let mut image = sb.dirty_image(1024 + 8);
+        image[1024..].copy_from_slice(&[0, 1, 7, 3, 8, 9, 2, 0]);
+        let bits = Bits::from_image(&sb, &image).unwrap();
+        let unknown = BitmapError::UnknownChunkState { chunk: 4, found: 8 };
+        assert_eq!(bits.unknown_state(), Some(unknown));
+        assert_eq!(bits.state(4), Some(ChunkState::NeedSync));
+        assert_eq!(Bits::new(&sb, true).unknown_state(), None);
+        assert_eq!(sb.unknown(), None);
+        sb.pad[3] = 1;
+        let bytes = BitmapError::UnknownBytes { count: 1, first: 139 };
+        assert_eq!(sb.unknown(), Some(bytes));
+        sb.state |= 1 << 20;
+        assert_eq!(sb.unknown(), Some(BitmapError::UnknownState(1 << 20)));
+        let mut head = sb.encode();
+        head[4] = 7;
+        let version = Superblock::parse(&head).unwrap_err();
+        assert!(version.is_unknown() && version == BitmapError::Version { found: 7 });
+        head[4] = 5;
+        assert!(!Superblock::parse(&head).unwrap_err().is_unknown(), "a cluster's is known");
+    }
+
+    proptest! {
+        #[test]
+        fn states_lead_back_to_themselves_and_begin_as_each_by_itself(
+            states in prop::collection::vec(0u8..8, 1..9000), is_stale: bool,
+        ) {
+            let mut sb = Superblock::new_lockless([7; 16], Sectors(128 * states.len() as u64), false);
+            sb.begin_use(Sectors(256));
+            let mut image = vec![0; 1024 + states.len()];
+            image[..Superblock::SIZE].copy_from_slice(&sb.encode());
+            image[1024..].copy_from_slice(&states);
+            let mut bits = Bits::from_image(&sb, &image).unwrap();
+            prop_assert_eq!(bits.dirty_pages().count(), 0);
+            let pages = bits.pages();
+            let written = |bits: &Bits| {
+                let mut page = [0; PAGE];
+                let mut all = Vec::new();
+                for number in 0..pages {
+                    bits.encode_page(&sb, number, &mut page);
+                    all.extend_from_slice(&page);
+                }
+                all
+            };
+            prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
+            bits.begin(is_stale);
+            for (place, state) in image[1024..].iter_mut().zip(&states) {
+                *place = ChunkState::from_byte(*state).unwrap().at_start(is_stale) as u8;
+            }
+            prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
+            let dirty: Vec<usize> = bits.dirty_pages().collect();
+            let changed = |&page: &usize| {
+                let of_page = |i: usize| (1024 + i) / PAGE == page;
+                (0..states.len()).any(|i| of_page(i) && image[1024 + i] != states[i])
+            };
+            prop_assert_eq!(dirty, (0..pages).filter(changed).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use lapstrake_geometry::{Layout, Level, Raid0Layout, Sectors};
+use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors};
 use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, Policy, plan};
-use lapstrake_metadata::{Superblock, Version, read_at};
+use lapstrake_metadata::{Superblock, Version, read_at, v1};
 use serde_json::Value;
 
 /// Bytes other than zero with their offsets, in order.
@@ -129,60 +129,86 @@ enum Mdadm {
     V4_6,
 }
 
+/// How the plan for a case deliberately differs from what mdadm does.
+#[derive(Clone, Copy, PartialEq)]
+enum Differs {
+    /// mdadm makes the array, the plan refuses it.
+    Refused,
+    /// mdadm refuses what the plan makes.
+    Made,
+    /// mdadm leaves a raid0 without a layout, the plan records one; all else is equal.
+    Layout,
+    /// mdadm leaves members without superblocks, the plan makes the array.
+    HalfWay,
+    /// mdadm counts as room for data what lies before the data offset, too.
+    Room,
+}
+
 /// Why the plan for a case is not to equal what mdadm does.
-fn differs(mdadm: Mdadm, case: &Value, request: &CreateRequest) -> Option<&'static str> {
+fn differs(mdadm: Mdadm, case: &Value, request: &CreateRequest) -> Option<(Differs, &'static str)> {
+    use Differs::{HalfWay, Layout as OurLayout, Made, Refused, Room};
     let sizes: Vec<_> = request.members.iter().flatten().map(|m| m.size).collect();
-    if request.journal.is_some() {
-        if case["bitmap"] == "internal" {
-            return Some("no kernel starts an array with both a journal and a bitmap");
-        }
-        if request.version == Version::V090 {
-            return Some("0.90 has no role for a journal");
-        }
-    }
+    let is_uneven = sizes.iter().any(|size| *size != sizes[0]);
+    let is_old = request.version == Version::V090;
     let is_raid0 = request.level == Level::Raid0;
     let has_layout = request.layout != Some(Layout::Raid0(Raid0Layout::Unset));
-    if mdadm == Mdadm::V4_2 && is_raid0 && has_layout {
-        return Some("mdadm 4.2 records a raid0's layout only where members' sizes differ");
-    }
-    if mdadm == Mdadm::V4_6 && is_raid0 && request.version == Version::V090 {
-        return Some(
-            "mdadm 4.6 takes members of one zone for several if their sizes differ at all",
-        );
-    }
-    if mdadm == Mdadm::V4_6
-        && request.policy == Some(Policy::Ppl)
-        && request.version == Version::V1_0
-    {
-        return Some(
-            "mdadm 4.6 ends half-way where a partial parity log lies before its superblock",
-        );
-    }
-    if mdadm == Mdadm::V4_6 && case["bitmap"] == "external" {
-        return Some("mdadm 4.6 makes no bitmap in a file, kernels still take one");
-    }
-    if mdadm == Mdadm::V4_6 && request.policy == Some(Policy::Bitmap) {
-        return Some("mdadm 4.6 takes the policy bitmap for an array that has none");
-    }
-    if mdadm == Mdadm::V4_2 && is_raid0 && request.version == Version::V090 {
-        return Some("mdadm 4.2 cannot make a raid0 with 0.90, other versions can");
-    }
-    if is_raid0 && case["layout"] == "dangerous" && sizes.iter().any(|size| *size != sizes[0]) {
-        return Some("no kernel starts a raid0 of several zones without a layout");
-    }
-    if request.data_offset.is_some() && request.version == Version::V1_0 {
-        return Some("mdadm lets data of 1.0 run into the superblock if a data offset is given");
-    }
-    if request.policy == Some(Policy::Ppl) && request.data_offset == Some(Sectors(1024)) {
-        return Some("mdadm lets a partial parity log run into the data, which no kernel starts");
-    }
-    if request.level == Level::Raid5 && request.chunk == Some(Sectors(10)) {
-        return Some("no kernel runs a raid5 with a chunk that is no power of two");
-    }
-    if request.level == Level::Raid1 && sizes.first() == Some(&Sectors(128)) {
-        return Some("mdadm rounds so small a raid1 down to nothing");
-    }
-    None
+    let is_ppl = request.policy == Some(Policy::Ppl);
+    let is_refused = case["refused"].is_string();
+    let of_any = [
+        (
+            mdadm == Mdadm::V4_6 && is_ppl && request.version == Version::V1_0,
+            (
+                HalfWay,
+                "mdadm 4.6 ends half-way where a partial parity log lies before its superblock",
+            ),
+        ),
+        (
+            request.journal.is_some() && case["bitmap"] == "internal",
+            (Refused, "no kernel starts an array with both a journal and a bitmap"),
+        ),
+        (request.journal.is_some() && is_old, (Refused, "0.90 has no role for a journal")),
+        (
+            request.data_offset.is_some() && request.version == Version::V1_0,
+            (Room, "mdadm does not take a given data offset of 1.0 off the room for data"),
+        ),
+        (
+            is_ppl
+                && request.data_offset == Some(Sectors(1024))
+                && request.version != Version::V1_0,
+            (Refused, "mdadm lets a partial parity log run into the data, which no kernel starts"),
+        ),
+        (
+            request.level == Level::Raid5 && request.chunk == Some(Sectors(10)),
+            (Refused, "no kernel runs a raid5 with a chunk that is no power of two"),
+        ),
+        (
+            request.level == Level::Raid1 && sizes.first() == Some(&Sectors(128)),
+            (Refused, "mdadm rounds so small a raid1 down to nothing"),
+        ),
+    ];
+    let of_4_2 = [
+        (is_raid0 && is_old, (Made, "mdadm 4.2 cannot make a raid0 with 0.90, other versions can")),
+        (
+            is_raid0 && !is_old && has_layout && !is_uneven,
+            (OurLayout, "mdadm 4.2 records a raid0's layout only where members' sizes differ"),
+        ),
+    ];
+    let of_4_6 = [
+        (
+            is_raid0 && is_old && is_refused,
+            (Made, "mdadm 4.6 takes members of one zone for several if their sizes differ at all"),
+        ),
+        (
+            case["bitmap"] == "external",
+            (Made, "mdadm 4.6 makes no bitmap in a file, kernels still take one"),
+        ),
+        (
+            request.policy == Some(Policy::Bitmap) && case["bitmap"] != "internal",
+            (Refused, "mdadm 4.6 takes the policy bitmap for an array that has none"),
+        ),
+    ];
+    let own = if mdadm == Mdadm::V4_2 { &of_4_2[..] } else { &of_4_6[..] };
+    of_any.iter().chain(own).find(|(holds, _)| *holds).map(|(_, differs)| *differs)
 }
 
 /// Takes time and UUIDs from what mdadm wrote, so that only decisions are compared.
@@ -205,25 +231,46 @@ fn check(mdadm: Mdadm, case: &Value) -> Result<&'static str, String> {
     let Some(request) = request(mdadm, case) else {
         return if case["refused"].is_string() { Ok("refused") } else { Err("no request".into()) };
     };
-    let reason = differs(mdadm, case, &request);
-    match (compare(case, request), reason) {
-        (Err(_), Some(reason)) => Ok(reason),
-        (outcome, _) => outcome,
+    let is_made = plan(&request, |bytes| bytes.fill(1)).is_ok();
+    let is_refused = case["refused"].is_string();
+    match differs(mdadm, case, &request) {
+        _ if is_refused && !is_made => Ok("refused"),
+        None => compare(case, request, |_| {}),
+        Some((Differs::Refused, reason)) if !is_made && !is_refused => Ok(reason),
+        Some((Differs::Made, reason)) if is_made && is_refused => Ok(reason),
+        Some((Differs::HalfWay, reason)) if is_made && stored(case, &request).is_err() => {
+            Ok(reason)
+        }
+        Some((Differs::Layout, reason)) if is_made && !is_refused => {
+            compare(case, request, |sb| match sb {
+                Superblock::V1(sb) => sb.feature_map &= !v1::feature::RAID0_LAYOUT,
+                Superblock::V090(_) => {}
+            })
+            .map(|_| reason)
+        }
+        Some((Differs::Room, reason)) if is_made && !is_refused => {
+            let plan = plan(&request, |bytes| bytes.fill(1)).expect("it is made");
+            let ours = plan.members.iter().map(|member| &member.superblock);
+            let theirs = stored(case, &request)?.1;
+            let is_so = ours.zip(&theirs).all(|(ours, theirs)| {
+                let data = (ours.data_offset(), ours.data_offset() + ours.data_size());
+                data == (theirs.data_offset(), Sector(theirs.data_size().0))
+            });
+            if is_so { Ok(reason) } else { Err(format!("not so: {reason}")) }
+        }
+        Some((_, reason)) => {
+            Err(format!("not so: {reason}; we refuse: {}, mdadm refuses: {is_refused}", !is_made))
+        }
     }
 }
 
-fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, String> {
-    if let Some(refusal) = case["refused"].as_str() {
-        return match plan(&request, |bytes| bytes.fill(1)) {
-            Err(_) => Ok("refused"),
-            Ok(_) => Err(format!("mdadm refuses: {refusal}")),
-        };
-    }
+/// What mdadm left on each member, and the superblock in it.
+fn stored(case: &Value, request: &CreateRequest) -> Result<(Vec<Bytes>, Vec<Superblock>), String> {
     let present: Vec<&Value> =
         members(case).into_iter().filter(|member| !member.is_null()).collect();
     let stored: Vec<Bytes> =
         present.iter().map(|m| bytes_of(&m["runs"], &present[0]["runs"])).collect();
-    let superblocks: Vec<Superblock> = present
+    let superblocks = present
         .iter()
         .zip(&stored)
         .map(|(m, bytes)| {
@@ -233,6 +280,19 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
         })
         .collect::<Result<_, _>>()
         .map_err(|error| format!("mdadm's superblock: {error}"))?;
+    Ok((stored, superblocks))
+}
+
+/// Holds the plan's bytes, with the superblocks as `amend` leaves them, against mdadm's.
+fn compare(
+    case: &Value,
+    mut request: CreateRequest,
+    amend: impl Fn(&mut Superblock),
+) -> Result<&'static str, String> {
+    if let Some(refusal) = case["refused"].as_str() {
+        return Err(format!("mdadm refuses: {refusal}"));
+    }
+    let (stored, superblocks) = stored(case, &request)?;
     // Of the journal, which comes first.
     let seq = request.journal.map(|_| {
         let at = superblocks[0].data_offset().0 * 512;
@@ -251,13 +311,15 @@ fn compare(case: &Value, mut request: CreateRequest) -> Result<&'static str, Str
     }
     let mut plan = plan(&request, |bytes| bytes.fill_with(|| random.next().unwrap()))
         .map_err(|error| format!("refused: {error}"))?;
-    if request.journal.is_some() {
-        // mdadm gives the journal, and nobody else, an event at once, and would not assemble it so.
-        let journal = &mut plan.members[0];
-        journal.superblock.set_events(1);
-        let at = journal.superblock.super_sector();
-        let write = journal.writes.iter_mut().find(|write| write.sector == at).unwrap();
-        write.bytes = journal.superblock.encode();
+    for (index, member) in plan.members.iter_mut().enumerate() {
+        amend(&mut member.superblock);
+        if request.journal.is_some() && index == 0 {
+            // mdadm gives the journal, and nobody else, an event at once, and would not assemble it so.
+            member.superblock.set_events(1);
+        }
+        let at = member.superblock.super_sector();
+        let write = member.writes.iter_mut().find(|write| write.sector == at).unwrap();
+        write.bytes = member.superblock.encode();
     }
     for (member, (expected, superblock)) in plan.members.iter().zip(stored.iter().zip(&superblocks))
     {

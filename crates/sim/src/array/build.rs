@@ -185,6 +185,7 @@ impl ArrayVolume {
             lost: Vec::new(),
             journal: None,
             behind_pages: 0,
+            unsynced: None,
         });
         let heads = match (&geometry, config.md) {
             (Geometry::Parity(map), Some(linux)) => {

@@ -57,5 +57,6 @@ fn made<const N: usize>(halves: [Half; N], bitmap: Option<BitmapTerms>, read_onl
         lost: Vec::new(),
         journal: None,
         behind_pages: bitmap.map_or(0, |_| 64),
+        unsynced: None,
     })
 }

@@ -136,6 +136,7 @@ impl World {
             lost: Vec::new(),
             journal: None,
             behind_pages: 0,
+            unsynced: None,
         });
         let sectors = geometry.array_sectors().0 as usize;
         let mut world = Self {
