@@ -37,6 +37,7 @@ const RANGES_MAX: usize = 20;
 
 /// Wait until no recovery, resync, check or repair runs, and tell what the last one came to.
 ///
+/// What was written under a lockless bitmap is resynced a second later; that is waited for, too.
 /// On a terminal it shows how far it is. A check that waits for its part of the day (`lapstrake set NAME
 /// check_window=...`) is waited for. Ranges of the array that do not match are printed, up to
 /// 20, with the member that disagrees, if that can be told; after a repair, those that did not match, and
@@ -102,7 +103,14 @@ fn rest(args: &Args) -> Result<View, Failure> {
         // With the time over there is still time for an answer.
         let view: View =
             serde_json::from_value(args.target.detail(left.map(|left| left.max(LAST)))?)?;
-        let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else { return Ok(view) };
+        let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else {
+            let is_over = left.is_some_and(|left| left.is_zero());
+            if view.is_resync_about_to_begin() && !is_over {
+                std::thread::sleep(PACE);
+                continue;
+            }
+            return Ok(view);
+        };
         bar.set_prefix(format!("{name}: {}", sync.action));
         if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
             bar.suspend(|| errln!("{name}: {} {waits}", sync.action));

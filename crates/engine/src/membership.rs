@@ -3,7 +3,6 @@
 //! Invariant: who may hold writes that nobody else has is never taken for one that only missed some.
 
 use crate::{
-    intent::Intent,
     members::MemberConfig,
     messages::Order,
     supervisor::{Added, Member, Standing, Supervisor},
@@ -100,7 +99,7 @@ impl Supervisor {
     /// without it.
     #[must_use]
     pub fn needs_all(&self) -> bool {
-        let names_chunks = self.intent.as_ref().is_some_and(Intent::has_needed);
+        let names_chunks = self.has_chunks_to_resync();
         let is_due = self.resync_from.is_some() || names_chunks;
         is_due && matches!(self.geometry, Geometry::Parity(_))
     }

@@ -734,7 +734,10 @@ impl Lead {
             Some(SyncAction::Resync) => detail.state.push("resyncing"),
             Some(SyncAction::Check) => detail.state.push("checking"),
             Some(SyncAction::Repair) => detail.state.push("repairing"),
-            None | Some(SyncAction::Rewrite) if detail.resync_from_bytes.is_some() => {
+            None | Some(SyncAction::Rewrite)
+                if detail.resync_from_bytes.is_some()
+                    || self.supervisor.as_ref().is_some_and(Supervisor::has_chunks_to_resync) =>
+            {
                 detail.state.push("resyncing (PENDING)")
             }
             None | Some(SyncAction::Rewrite) => {}

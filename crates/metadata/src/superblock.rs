@@ -349,7 +349,7 @@ impl Superblock {
             _ if self.clean() => None,
             Self::V090(sb) if sb.events == sb.cp_events => Some(Sector(sb.recovery_cp.into())),
             Self::V090(_) => Some(Sector(0)),
-            Self::V1(sb) => Some(whole_blocks(sb.resync_offset)),
+            Self::V1(sb) => Some(whole_blocks(sb.resync_offset).min(Sector(self.sync_size().0))),
         }
     }
 
@@ -383,11 +383,12 @@ impl Superblock {
     }
 
     /// Up to where this member was recovered (from its data offset); None if it is no member
-    /// under recovery. 0.90 cannot tell.
+    /// under recovery. 0.90 cannot tell. A kernel that stops when all is recovered, and the member is not
+    /// called in sync yet, leaves [`MAX_SECTOR`]: that is the end of the data.
     pub fn recovery_offset(&self) -> Option<Sector> {
         match self {
             Self::V1(sb) if sb.has(feature::RECOVERY_OFFSET) => {
-                Some(whole_blocks(sb.recovery_offset))
+                Some(whole_blocks(sb.recovery_offset).min(Sector(sb.data_size)))
             }
             _ => None,
         }

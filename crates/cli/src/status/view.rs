@@ -217,6 +217,13 @@ impl View {
         !self.is("degraded") && !self.is("failed")
     }
 
+    /// Whether a resync will begin by itself: of what was written under a lockless bitmap.
+    pub fn is_resync_about_to_begin(&self) -> bool {
+        let has_failed = self.last_sync.as_ref().is_some_and(|last| last.result == "failed");
+        let is_held = has_failed || self.is("frozen") || self.is("read-only") || !self.is_whole();
+        self.bitmap_states.is_some() && self.is("resyncing (PENDING)") && !is_held
+    }
+
     /// For each slot the member in sync.
     pub fn slots(&self) -> Vec<Option<&MemberView>> {
         let in_sync = |slot| {

@@ -19,6 +19,7 @@ mod lab;
 mod lab_md;
 mod lab_plans;
 mod lab_run;
+mod lockless;
 mod members;
 mod mending;
 mod names;

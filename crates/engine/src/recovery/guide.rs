@@ -39,6 +39,12 @@ impl Supervisor {
         self.intent.as_ref().is_some_and(Intent::is_lockless)
     }
 
+    /// Whether a lockless bitmap names chunks that are still to be resynced.
+    #[must_use]
+    pub fn has_chunks_to_resync(&self) -> bool {
+        self.intent.as_ref().is_some_and(Intent::has_needed)
+    }
+
     /// Whether chunks are to be resynced that were written for the first time, or that the last who served it left so.
     pub(super) fn is_lazy_resync_due(&self) -> bool {
         let is_due = self.intent.as_ref().is_some_and(|intent| intent.is_sync_due(self.now));

@@ -224,6 +224,17 @@ fn a_checkpoint_of_less_than_a_block_is_none() {
 }
 
 #[test]
+fn a_checkpoint_beyond_the_data_is_its_end() {
+    // What Linux leaves where it stops between the end of a recovery and the member's being in sync.
+    let superblock = v1_with(|sb| {
+        (sb.feature_map, sb.recovery_offset) = (feature::RECOVERY_OFFSET, v1::MAX_SECTOR);
+        sb.resync_offset = v1::MAX_SECTOR - 8;
+    });
+    assert_eq!(superblock.recovery_offset(), Some(Sector(superblock.data_size().0)));
+    assert_eq!(superblock.resync_offset(), Some(Sector(superblock.sync_size().0)));
+}
+
+#[test]
 fn a_role_that_md_does_not_write_is_no_spares() {
     let of = |word| v1_with(|sb| (sb.dev_number, sb.dev_roles[1]) = (1, word)).role();
     assert_eq!(of(v1::role::SPARE), Role::Spare);

@@ -110,7 +110,7 @@ impl Md {
 
 /// How one leaves what it was doing. The kernel's power cut takes from the members what was not flushed; ours is a
 /// kill.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     Stopped,
     CutOff,
