@@ -415,7 +415,16 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             errln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    if let Ok(Opened { assembly, parts, stale_bitmap, unread_bitmaps, given_up, .. }) = &opened {
+    if let Ok(Opened {
+        assembly,
+        parts,
+        stale_bitmap,
+        unread_bitmaps,
+        given_up_bitmap,
+        given_up,
+        ..
+    }) = &opened
+    {
         if *stale_bitmap {
             let file = parts.bitmap_file.as_ref();
             let place =
@@ -442,6 +451,15 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         for why in unread_bitmaps {
             errln!(
                 "lapstrake: a member's write-intent bitmap cannot be used: {why}; {consequence}"
+            );
+        }
+        if let Some(why) = given_up_bitmap {
+            errln!(
+                "lapstrake: the write-intent bitmap is given up: {why}; redundancy {}",
+                match assembly.resync_from {
+                    Some(_) => "is made anew everywhere",
+                    None => "is taken to be right, since a member is missing",
+                }
             );
         }
         if assembly.degraded > 0 {

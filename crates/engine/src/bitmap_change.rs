@@ -49,27 +49,20 @@ pub(crate) struct BitmapChange {
 impl Supervisor {
     /// Gives the array another bitmap, or none; [`Event::BitmapChanged`] tells when it has it. False: the
     /// array has no use for one (no redundancy, or a journal or logs instead), members are being mended,
-    /// or another change is under way.
+    /// another change is under way, or a lockless bitmap is to go while members are missing: redundancy has to be made
+    /// right everywhere without it.
     pub fn handle_bitmap(&mut self, now: Time, to: Option<NewBitmap>) -> bool {
         let is_redundant = self.geometry.level().has_redundancy();
         let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();
         let is_logged = |m: &Member| m.superblock.has_journal() || m.superblock.has_ppl();
         let has_use = is_redundant && !self.members.iter().any(is_logged);
-        // Without it redundancy has to be made right everywhere, which takes all members.
-        let is_last_guide = self.has_unsynced_chunks() && (self.is_degraded() || to.is_some());
+        let is_last_guide = self.has_lockless() && (self.is_degraded() || to.is_some());
         if !has_use || is_busy || self.stopping || self.broken || is_last_guide {
             return false;
         }
         self.bitmap_change = Some(BitmapChange { to, stage: Stage::Wanted });
         self.act(now);
         true
-    }
-
-    /// Whether a lockless bitmap names chunks whose redundancy may not be right: nothing was ever written there, or a
-    /// resync has yet to come by.
-    #[must_use]
-    pub fn has_unsynced_chunks(&self) -> bool {
-        self.intent.as_ref().is_some_and(Intent::has_unsynced)
     }
 
     /// How many chunks of a lockless bitmap are in each state, in the order of [`bitmap::ChunkState::ALL`].
@@ -128,12 +121,13 @@ impl Supervisor {
         let is_at_rest = self.intent.as_ref().is_none_or(Intent::is_at_rest);
         match (change.stage, &mut self.intent) {
             (Stage::Wanted, Some(intent)) => {
-                let leaves_unsynced = intent.has_unsynced();
+                let is_lockless = intent.is_lockless();
                 intent.retire();
                 change.stage = Stage::Ending;
                 self.record = true;
-                if leaves_unsynced {
-                    // The superblocks that deny the bitmap say so at once.
+                if is_lockless {
+                    // Also where it calls all chunks clean: on levels with copies kernels say so of what was never
+                    // made equal. The superblocks that deny the bitmap say so at once.
                     self.resync_from = Some(Sector(0));
                     self.orders.push_back(Order::InSync(Sector(0)));
                 }

@@ -57,8 +57,8 @@ pub struct IntentConfig {
     pub bits: Bits,
     /// In a file of its own instead of on the members.
     pub external: bool,
-    /// The set bits stand for regions that may differ; they stay until a resync has been there. Those of a lockless
-    /// bitmap do in any case.
+    /// The set bits stand for regions that may differ; they stay until a resync has been there. A lockless bitmap's
+    /// states say so themselves.
     pub bits_need_resync: bool,
 }
 
@@ -116,8 +116,11 @@ enum Usage {
 impl Intent {
     pub(crate) fn new(config: IntentConfig, shards: u32) -> Self {
         let set: BTreeSet<u64> = config.bits.iter_set(0).collect();
-        let is_needed = config.bits_need_resync || config.bits.is_lockless();
-        let needed = if is_needed { set.clone() } else { BTreeSet::new() };
+        let is_needed = |bit: &u64| match config.bits.is_lockless() {
+            true => config.bits.needs_sync(*bit),
+            false => config.bits_need_resync,
+        };
+        let needed: BTreeSet<u64> = set.iter().copied().filter(is_needed).collect();
         let holders = set.difference(&needed).map(|&bit| (bit, 0)).collect();
         Self {
             sleep_ns: u64::from(config.superblock.daemon_sleep.max(1)) * 1_000_000_000,
@@ -254,11 +257,6 @@ impl Intent {
         waits.then_some(self.lazy_at)
     }
 
-    /// Whether a lockless bitmap knows of chunks whose redundancy may not be right.
-    pub(crate) fn has_unsynced(&self) -> bool {
-        (0..self.bits.count()).any(|bit| !self.bits.is_synced(bit))
-    }
-
     /// A resync is about to go over these sectors.
     pub(crate) fn begin_sync(&mut self, start: u64, end: u64) {
         let chunk = self.bits.chunk().0;
@@ -283,6 +281,8 @@ impl Intent {
     /// The resync has ended, wherever it has come to. The next one waits a while.
     pub(crate) fn end_sync(&mut self, now: Time) {
         self.syncing.clear();
+        let done = self.holders.keys().filter(|bit| !self.needed.contains(bit));
+        done.for_each(|&bit| self.bits.synced(bit));
         self.lazy_at = now.after(LAZY_NS);
     }
 
@@ -384,7 +384,7 @@ impl Intent {
 
     /// The pages to write now, each with its sector offset in the bitmap's area. Nothing while
     /// the last ones are on their way, or a sweep's answers are.
-    pub(crate) fn pages_to_write(&mut self, now: Time, degraded: bool) -> Vec<(Sectors, Vec<u8>)> {
+    pub(crate) fn pages_to_write(&mut self, now: Time) -> Vec<(Sectors, Vec<u8>)> {
         if self.writes_left > 0 || self.answers_left > 0 || self.is_lost() {
             return Vec::new();
         }
@@ -392,7 +392,7 @@ impl Intent {
             if self.bits.is_first_use() { Vec::new() } else { mem::take(&mut self.wanted) };
         for (first, last) in wanted {
             for bit in first..=last {
-                self.set_for_write(bit, now, degraded);
+                self.set_for_write(bit, now);
                 self.holders.insert(bit, u32::MAX);
             }
             self.granted_next.push((first, last));
@@ -411,7 +411,7 @@ impl Intent {
         pages.into_iter().map(|page| self.image(page)).collect()
     }
 
-    fn set_for_write(&mut self, bit: u64, now: Time, degraded: bool) {
+    fn set_for_write(&mut self, bit: u64, now: Time) {
         if !self.is_lockless() {
             self.bits.set(bit);
         } else if !self.bits.is_written(bit) {
@@ -419,9 +419,6 @@ impl Intent {
                 self.lazy_at = now.after(LAZY_NS);
             }
             self.needed.insert(bit);
-            self.bits.set(bit);
-        } else if degraded && !self.bits.get(bit) {
-            // As the kernel has it: who is missing lacks it, and redundancy is right but for that.
             self.bits.set(bit);
         } else if !self.bits.get(bit) {
             self.bits.set_for_write(bit);

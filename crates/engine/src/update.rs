@@ -237,9 +237,8 @@ impl Supervisor {
         if self.broken {
             return;
         }
-        let degraded = self.is_degraded();
         let Some(intent) = &mut self.intent else { return };
-        let pages = intent.pages_to_write(self.now, degraded);
+        let pages = intent.pages_to_write(self.now);
         for (offset, data) in pages {
             let Some(intent) = &mut self.intent else { return };
             let targets: Vec<_> = if intent.is_external() {

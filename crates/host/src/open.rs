@@ -11,17 +11,18 @@ use crate::array::{Part, Parts};
 use crate::create::Occupied;
 use crate::journal;
 use crate::overlay::{NewOverlay, lay_over};
+use bitmap::Sources;
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
 };
-use lapstrake_engine::FULLY_TRUSTED;
+use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
 use lapstrake_geometry::{GeometryError, Level, Sector, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
     Role, Superblock,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
     badblocks::{BadBlocks, BadBlocksError},
-    bitmap::BitmapError,
+    bitmap::{BitmapError, Bits},
     detect::{self, Finding, Findings, Foreign},
 };
 use std::{
@@ -96,6 +97,8 @@ pub struct Opened {
     pub stale_bitmap: bool,
     /// Members whose own bitmaps cannot be used, and why. All bits count as set.
     pub unread_bitmaps: Vec<String>,
+    /// Why the internal bitmap was given up, if it was.
+    pub given_up_bitmap: Option<String>,
     /// The overlay's file, if it was made and is not a passing one.
     pub new_overlay: Option<NewOverlay>,
     /// What came of it, if a journal was to be given up.
@@ -249,10 +252,13 @@ pub enum OpenArrayError {
 pub fn bitmap_next(error: &BitmapError) -> &'static str {
     match error.is_unknown() {
         true => {
-            ": a feature of a kernel newer than Linux 7.2, or damage; so nothing is written to members unasked; with \
-             --read-only, by `lapstrake cat`, or with --ignore-unknown --overlay FILE the array can be read without it"
+            ": a feature of a kernel newer than Linux 7.2, or damage; so nothing is written to members; with --read-only, \
+             by `lapstrake cat`, or with --ignore-unknown --overlay FILE the array can be read without it"
         }
-        false => "; with --read-only, or by `lapstrake cat`, the array can be read without it",
+        false => {
+            "; with --read-only, or by `lapstrake cat`, the array can be read without it; --force gives it up, and makes \
+             redundancy anew everywhere, with --overlay FILE in FILE only"
+        }
     }
 }
 
@@ -339,8 +345,24 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let given_up =
         request.without_journal.then(|| give_up_journal(&mut assembly, &mut superblocks));
     let mut unread_bitmaps = Vec::new();
-    let mut parts =
-        parts(request, &devices, bitmap_file, &superblocks, &assembly, &mut unread_bitmaps)?;
+    let read = Sources {
+        file: bitmap_file.as_ref(),
+        devices: &devices,
+        superblocks: &superblocks,
+        assembly: &assembly,
+        may_lack: request.read_only,
+    }
+    .read(&mut unread_bitmaps);
+    let (intent, given_up_bitmap) = match read {
+        Err(error) if may_give_up_bitmap(request, &assembly, &error) => {
+            give_up(&mut assembly, &mut superblocks, |sb| sb.set_bitmap_offset(None));
+            (None, Some(bitmap::reason(&error)))
+        }
+        Err(error) if bitmap_file.is_some() => return Err(of_bitmap_file(error)),
+        read => (read?, None),
+    };
+    let mut parts = parts(request, &devices, &superblocks, &assembly, intent)?;
+    parts.bitmap_file = bitmap_file;
     if needs_missing(&parts, &assembly) && !request.force {
         let missing = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
         let missing = missing.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
@@ -365,15 +387,35 @@ pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
         let is_new = intent.superblock.events == 0 && sb.events() <= 1;
         !is_new && intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     });
-    Ok(Opened { parts, assembly, report, stale_bitmap, unread_bitmaps, new_overlay, given_up })
+    Ok(Opened {
+        parts,
+        assembly,
+        report,
+        stale_bitmap,
+        unread_bitmaps,
+        given_up_bitmap,
+        new_overlay,
+        given_up,
+    })
 }
 
-/// Whether a member is missing for the first time while a lockless bitmap names chunks whose parity is not right: what
-/// the member holds there cannot be had without it, though superblocks may call the array clean.
+/// Whether the array can go on without an internal bitmap that no member has in order. Of one that nobody knows only an
+/// overlay's array may.
+fn may_give_up_bitmap(request: &OpenRequest, assembly: &Assembly, error: &OpenArrayError) -> bool {
+    let OpenArrayError::Bitmap { error, .. } = error else { return false };
+    let is_whole = assembly.members.iter().all(Option::is_some);
+    let is_overlaid = request.overlay.is_some();
+    let is_asked = request.force || (is_overlaid && is_whole);
+    is_asked && (!error.is_unknown() || (is_overlaid && request.ignore_unknown))
+}
+
+/// Whether a member is missing for the first time while a lockless bitmap names chunks that need a resync: what the
+/// member holds there cannot be had without it, though superblocks may call the array clean.
 fn needs_missing(parts: &Parts, assembly: &Assembly) -> bool {
-    let unsynced = parts.intent.as_ref().filter(|intent| intent.bits.is_lockless());
     let is_parity = assembly.config.level.is_parity();
-    is_parity && assembly.newly_degraded && unsynced.is_some_and(|i| i.bits.count_set() > 0)
+    let lockless = parts.intent.iter().map(|intent| &intent.bits).filter(|bits| bits.is_lockless());
+    let needs_sync = |bits: &Bits| (0..bits.count()).any(|bit| bits.needs_sync(bit));
+    is_parity && assembly.newly_degraded && lockless.into_iter().any(needs_sync)
 }
 
 fn open_bitmap(path: &Path, access: Access) -> Result<Arc<Member>, OpenArrayError> {
@@ -524,20 +566,28 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
     devices.iter().enumerate().map(line).collect()
 }
 
-/// Has the superblocks tell of no journal. What it was writing when it was lost may be on some members
-/// only: redundancy is computed anew where no member is missing; else it is taken to be right, as `force` says.
 fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) -> GivenUp {
     if !assembly.lacks_journal {
         return GivenUp::Nothing;
     }
-    let is_whole = assembly.members.iter().all(Option::is_some);
     assembly.lacks_journal = false;
+    give_up(assembly, superblocks, Superblock::give_up_journal)
+}
+
+/// Has the superblocks no longer tell of a journal or bitmap that is lost. What was being written may be on some members
+/// only: redundancy is computed anew where no member is missing; else it is taken to be right, as `force` says.
+fn give_up(
+    assembly: &mut Assembly,
+    superblocks: &mut [Option<Superblock>],
+    forget: impl Fn(&mut Superblock),
+) -> GivenUp {
+    let is_whole = assembly.members.iter().all(Option::is_some);
     assembly.resync_from = is_whole.then_some(Sector(0));
     let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
     let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken
         .filter_map(|&(id, _)| {
             let mut superblock = superblocks[id].clone()?;
-            superblock.give_up_journal();
+            forget(&mut superblock);
             superblock.set_clean(!is_whole);
             Some((id, superblock))
         })
@@ -557,10 +607,9 @@ fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock
 fn parts(
     request: &OpenRequest,
     devices: &[Arc<Member>],
-    bitmap_file: Option<Arc<Member>>,
     superblocks: &[Option<Superblock>],
     assembly: &Assembly,
-    unread_bitmaps: &mut Vec<String>,
+    intent: Option<IntentConfig>,
 ) -> Result<Parts, OpenArrayError> {
     let part = |id: usize, slot, trusted_to| {
         let superblock = superblocks[id].clone()?;
@@ -583,17 +632,6 @@ fn parts(
         Some(geometry) => geometry.clone(),
         None => lapstrake_geometry::Geometry::new(&assembly.config)?,
     };
-    let is_overlaid = request.overlay.is_some();
-    let may_lack = request.read_only || (request.ignore_unknown && is_overlaid);
-    let file = bitmap_file.as_ref();
-    let intent = match freshest {
-        Some(freshest) => {
-            bitmap::Sources { file, devices, superblocks, assembly, freshest, may_lack }
-                .read(unread_bitmaps)
-                .map_err(|error| if file.is_some() { of_bitmap_file(error) } else { error })?
-        }
-        None => None,
-    };
     if let Some(intent) = intent.as_ref().filter(|intent| intent.bits.is_lockless()) {
         let size = intent.superblock.image_bytes();
         let has_no_log = |part: &&mut Part| part.superblock.is_log_within(size);
@@ -609,7 +647,7 @@ fn parts(
         members,
         resync_from,
         intent,
-        bitmap_file,
+        bitmap_file: None,
         overlay: request.overlay.clone().filter(|_| !request.overlay_is_passing),
         rewrite,
         replays,

@@ -283,6 +283,8 @@ pub struct Assembly {
     pub events: u64,
     /// The same before it was rewritten by force, which may count one: what a bitmap must say.
     pub found_events: u64,
+    /// Whether it said, before it was rewritten by force, that no write was under way.
+    pub found_clean: bool,
     /// Slots without a member in sync.
     pub degraded: u16,
     /// Whether a member is missing that the freshest superblock counts upon.

@@ -124,6 +124,15 @@ pub enum BitmapError {
         /// As stored.
         found: u32,
     },
+    /// States of a lockless bitmap where its superblock was.
+    #[error(
+        "chunk states lie over the lockless bitmap's superblock (version {found:#010x}), as Linux 7.2 writes them where a \
+         logical block has 2048 bytes or more"
+    )]
+    Overwritten {
+        /// The version as stored.
+        found: u32,
+    },
     /// Bits of `state` that Linux 7.2 does not know.
     #[error("unknown bits {0:#x} of the bitmap's state")]
     UnknownState(u32),
@@ -220,6 +229,11 @@ impl Superblock {
         let sb = Self::decode(fixed, ByteOrder::Little);
         if sb.magic != MAGIC {
             return Err(BitmapError::Magic { found: sb.magic });
+        }
+        let [lowest, others @ ..] = sb.version.to_le_bytes();
+        if u32::from(lowest) == VERSION_LOCKLESS && others.iter().all(|byte| (1..8).contains(byte))
+        {
+            return Err(BitmapError::Overwritten { found: sb.version });
         }
         if !matches!(sb.version, VERSION_HOST_ENDIAN..=VERSION | VERSION_LOCKLESS) {
             return Err(BitmapError::Version { found: sb.version });

@@ -619,7 +619,7 @@ fn check_redundancy(request: &CreateRequest, geometry: &Geometry) -> Result<(), 
     Err(CreateError::TooManyMissing { level: request.level, missing })
 }
 
-/// mdadm asks before it wastes more than one percent of a member.
+/// What the user may not want. mdadm asks before it wastes more than one percent of a member.
 fn warnings(
     request: &CreateRequest,
     component: Sectors,
@@ -629,13 +629,19 @@ fn warnings(
         .iter()
         .enumerate()
         .filter_map(|(index, sectors)| sectors.map(|sectors| (sectors, core::cmp::Reverse(index))));
-    match largest.max() {
-        Some((largest, core::cmp::Reverse(index)))
-            if request.level.has_redundancy()
-                && (largest - component).0.saturating_mul(100) > largest.0 =>
-        {
-            [Warning::SizeSpread { index, available: largest, used: component }].into()
-        }
-        _ => Vec::new(),
+    let mut warnings = Vec::new();
+    if let Some((largest, core::cmp::Reverse(index))) = largest.max()
+        && request.level.has_redundancy()
+        && (largest - component).0.saturating_mul(100) > largest.0
+    {
+        warnings.push(Warning::SizeSpread { index, available: largest, used: component });
     }
+    let of_members = request.members.iter().flatten().map(|member| member.logical_block_size);
+    let block = of_members.chain(request.logical_block_size).max();
+    if let Some(bytes) = block.filter(|&bytes| u64::from(bytes) > bitmap::LOCKLESS_START)
+        && request.bitmap == BitmapChoice::Lockless
+    {
+        warnings.push(Warning::LocklessInLargeBlocks { bytes });
+    }
+    warnings
 }

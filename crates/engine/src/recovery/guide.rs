@@ -35,7 +35,9 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn has_lockless(&self) -> bool {
+    /// Whether the array has a lockless bitmap.
+    #[must_use]
+    pub fn has_lockless(&self) -> bool {
         self.intent.as_ref().is_some_and(Intent::is_lockless)
     }
 

@@ -90,6 +90,7 @@ fn a_chunk_that_is_written_for_the_first_time_is_clean_only_after_a_resync() {
         let told = story.take_orders().contains(&Order::ChunksSynced(3, 3));
         assert!(told, "{level}: shards may update its parity now");
         assert_eq!(story.supervisor.resync_from(), None, "superblocks stay as they are");
+        assert_eq!(states(&story), [all - 1, 0, 1, 0], "{level}: nothing is due any more");
         story.wait(60 * SECOND_NS);
         story.notice(Notice::BitsIdle(Vec::new()));
         story.settle();

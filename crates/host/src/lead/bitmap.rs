@@ -75,8 +75,8 @@ impl Lead {
             return Ok(Answer::AlreadySo);
         }
         self.may_change_bitmap(core)?;
-        if supervisor.has_unsynced_chunks() && supervisor.is_degraded() {
-            return Err("a member is missing, and only the lockless bitmap knows where redundancy is not right yet; \
+        if is_lockless && supervisor.is_degraded() {
+            return Err("a member is missing, and without the lockless bitmap all redundancy is to be made right; \
                         nothing was changed; add a member first"
                 .into());
         }

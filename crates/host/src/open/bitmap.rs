@@ -19,7 +19,6 @@ pub(super) struct Sources<'a> {
     /// Of each device.
     pub superblocks: &'a [Option<Superblock>],
     pub assembly: &'a Assembly,
-    pub freshest: &'a Superblock,
     /// Nothing is written to members, so that the array can do without an internal bitmap.
     pub may_lack: bool,
 }
@@ -46,7 +45,7 @@ impl Sources<'_> {
         // `read_from` has held the UUID against the array's.
         let is_fresh = self.check(&sb) == Ok(true);
         match is_fresh {
-            true => sb.events = sb.events.max(self.freshest.events()),
+            true => sb.events = sb.events.max(self.freshest().events()),
             false if bits.is_lockless() => {}
             false => bits = Bits::new(&sb, true),
         }
@@ -54,11 +53,11 @@ impl Sources<'_> {
             self.unite(&sb, &mut bits, unread);
         }
         if bits.is_lockless() {
-            bits.begin(!is_fresh);
+            bits.begin(!is_fresh, self.assembly.found_clean);
             sb.state &= !bitmap::state::STALE;
             // Kernels keep no count of what they cleared: nobody who left before this start can catch up.
             if bits.is_first_use() || sb.events_cleared == 0 {
-                sb.events_cleared = self.freshest.events();
+                sb.events_cleared = self.freshest().events();
             }
         }
         let bits_need_resync = self.assembly.resync_from.is_some() || self.assembly.degraded > 0;
@@ -69,7 +68,7 @@ impl Sources<'_> {
     /// The freshest member's copy, or another that is sound.
     fn read_internal(&self) -> Result<Option<(bitmap::Superblock, Bits)>, OpenArrayError> {
         let freshest = self.assembly.freshest;
-        if let Some(offset) = self.freshest.bitmap_offset_beyond() {
+        if let Some(offset) = self.freshest().bitmap_offset_beyond() {
             let place = self.devices[freshest].spec().to_string();
             return Err(OpenArrayError::Bitmap { place, error: BitmapError::Beyond { offset } });
         }
@@ -120,9 +119,13 @@ impl Sources<'_> {
         Some(self.read_from(&self.devices[id], sector.bytes()))
     }
 
+    fn freshest(&self) -> &Superblock {
+        self.superblocks[self.assembly.freshest].as_ref().expect("it is the freshest")
+    }
+
     /// Whether the bitmap can be trusted.
     fn check(&self, sb: &bitmap::Superblock) -> Result<bool, BitmapError> {
-        sb.check_array(self.freshest.bitmap_uuid(), self.assembly.found_events)
+        sb.check_array(self.freshest().bitmap_uuid(), self.assembly.found_events)
     }
 
     /// This array's bitmap at byte `start` of `source`.
@@ -142,13 +145,13 @@ impl Sources<'_> {
         }
         self.check(&sb).map_err(unusable)?;
         // As in the kernel there is a bit for all of the array, whatever the bitmap says of its size.
-        sb.sync_size = sb.sync_size.max(self.freshest.sync_size().0);
+        sb.sync_size = sb.sync_size.max(self.freshest().sync_size().0);
         let room = held.min(BITMAP_BYTES_MAX);
         let beside = match (self.file, sb.is_lockless()) {
             (Some(_), true) => return Err(unusable(BitmapError::Version { found: sb.version })),
             (Some(_), false) => None,
-            (None, true) => self.freshest.lockless_room(),
-            (None, false) => self.freshest.bitmap_room(),
+            (None, true) => self.freshest().lockless_room(),
+            (None, false) => self.freshest().bitmap_room(),
         };
         let found = beside.map_or(room, |beside| room.min(beside.bytes()));
         if let Some(first) = sb.begin_use(Sectors::from_bytes(found)) {
@@ -161,7 +164,7 @@ impl Sources<'_> {
         }
         // Such bits are in the order of the machine that wrote them.
         let is_turned = sb.version == bitmap::VERSION_HOST_ENDIAN
-            && self.freshest.byte_order() == ByteOrder::Big;
+            && self.freshest().byte_order() == ByteOrder::Big;
         if is_turned {
             let bits = Bits::new(&sb, true);
             return Ok((sb, bits));
@@ -173,7 +176,7 @@ impl Sources<'_> {
 }
 
 /// Why a bitmap cannot be used, without what is to be done where there is no other.
-fn reason(error: &OpenArrayError) -> String {
+pub(super) fn reason(error: &OpenArrayError) -> String {
     match error {
         OpenArrayError::Bitmap { place, error } => format!("{place}: {error}"),
         OpenArrayError::Read { member, source } => format!("{member}: cannot read it: {source}"),

@@ -209,6 +209,7 @@ fn conclude(
         resync_from: sb.resync_offset().filter(|_| needs_resync),
         events: rewrite.first().map_or(sb.events(), |(_, rewritten)| rewritten.events()),
         found_events: sb.events(),
+        found_clean: sb.clean(),
         degraded: count.missing.len() as u16,
         newly_degraded: count.have < count.expected,
         older: older(&table),

@@ -184,8 +184,21 @@ impl Bits {
         }
     }
 
-    /// What the bits count as when an array is started. `is_stale`: it was in use without them.
-    pub fn begin(&mut self, is_stale: bool) {
+    /// Redundancy is right in a chunk that needed a resync.
+    pub fn synced(&mut self, bit: u64) {
+        if matches!(self.state(bit), Some(ChunkState::NeedSync | ChunkState::Syncing)) {
+            self.put_state(bit, ChunkState::Dirty);
+        }
+    }
+
+    /// Whether a chunk of a lockless bitmap needs a resync; of others any that may be out of sync may.
+    pub fn needs_sync(&self, bit: u64) -> bool {
+        self.get(bit) && !self.state(bit).is_some_and(ChunkState::is_synced)
+    }
+
+    /// What the bits count as when an array is started. `is_stale`: it was in use without them. `was_clean`: it was
+    /// stopped with no write under way.
+    pub fn begin(&mut self, is_stale: bool, was_clean: bool) {
         if !self.is_lockless {
             (0..if is_stale { self.count } else { 0 }).for_each(|bit| {
                 self.set(bit);
@@ -194,7 +207,7 @@ impl Bits {
         }
         for bit in 0..self.count {
             if let Some(state) = self.state(bit) {
-                self.put_state(bit, state.at_start(is_stale));
+                self.put_state(bit, state.at_start(is_stale, was_clean));
             }
         }
     }
@@ -394,13 +407,16 @@ mod tests {
         sb.begin_use(Sectors(256));
         let mut image = sb.dirty_image(1024 + 8);
         (0..8).for_each(|state| image[1024 + state] = state as u8);
-        for (is_stale, expected) in
-            [(false, [0, 1, 3, 3, 3, 0, 0, 7]), (true, [0, 3, 3, 3, 3, 0, 0, 0])]
-        {
+        for (is_stale, was_clean, expected) in [
+            (false, false, [0, 1, 3, 3, 3, 0, 0, 7]),
+            (true, false, [0, 3, 3, 3, 3, 0, 0, 0]),
+            (false, true, [0, 1, 2, 3, 3, 0, 0, 7]),
+            (true, true, [0, 3, 3, 3, 3, 0, 0, 0]),
+        ] {
             let mut bits = Bits::from_image(&sb, &image).unwrap();
-            bits.begin(is_stale);
+            bits.begin(is_stale, was_clean);
             let found: Vec<u8> = (0..8).map(|bit| bits.state(bit).unwrap() as u8).collect();
-            assert_eq!(found, expected, "stale: {is_stale}");
+            assert_eq!(found, expected, "stale: {is_stale}, clean: {was_clean}");
         }
         let mut bits = Bits::from_image(&sb, &image).unwrap();
         let other = Bits::new(&sb, false);
@@ -438,6 +454,7 @@ mod tests {
         #[test]
         fn states_lead_back_to_themselves_and_begin_as_each_by_itself(
             states in prop::collection::vec(0u8..8, 1..9000), is_stale: bool,
+            was_clean: bool,
         ) {
             let mut sb = Superblock::new_lockless([7; 16], Sectors(128 * states.len() as u64), false);
             sb.begin_use(Sectors(256));
@@ -457,9 +474,9 @@ mod tests {
                 all
             };
             prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
-            bits.begin(is_stale);
+            bits.begin(is_stale, was_clean);
             for (place, state) in image[1024..].iter_mut().zip(&states) {
-                *place = ChunkState::from_byte(*state).unwrap().at_start(is_stale) as u8;
+                *place = ChunkState::from_byte(*state).unwrap().at_start(is_stale, was_clean) as u8;
             }
             prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
             let dirty: Vec<usize> = bits.dirty_pages().collect();

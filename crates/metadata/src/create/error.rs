@@ -284,4 +284,13 @@ pub enum Warning {
         /// What the array uses.
         used: Sectors,
     },
+    /// A lockless bitmap beside logical blocks in which its superblock and its first states lie together.
+    #[error(
+        "Linux 7.2 writes states over a lockless bitmap's superblock where a logical block has {bytes} bytes, and starts \
+         such an array once only; --bitmap internal has no such fault"
+    )]
+    LocklessInLargeBlocks {
+        /// A logical block.
+        bytes: u32,
+    },
 }
