@@ -40,6 +40,66 @@ const SHAPES: [(&str, &str, u64); 5] = [
     ("-l6 -c64", "m0 m1 m2 m3", DATA),
 ];
 
+/// What a lockless bitmap says after each step of a served array.
+fn chunk_states(lab: &Lab) -> [u64; 8] {
+    serde_json::from_value(lab.detail()["bitmap_states"].clone()).unwrap()
+}
+
+#[test]
+fn a_lockless_array_that_stopped_in_a_recovery_starts_without_what_was_recovered() {
+    let lab = Lab::new(&[24, 24, 24, 24]);
+    lab.run("create data -l5 -c64 --bitmap lockless --assume-clean m0 m1 m2").ok();
+    let contents = pattern(9, 20 << 20);
+    std::fs::write(lab.path("in"), &contents).unwrap();
+    let server = lab.serve("m0 m1 m2");
+    lab.other(&format!("nbdcopy --flush in {}", server.uri())).unwrap().ok();
+    lab.run("fail data m0").ok();
+    lab.other(&format!("nbdcopy --flush in {}", server.uri())).unwrap().ok();
+    lab.run("remove data m0").ok();
+    lab.run("set data sync_speed_min=100 sync_speed_max=100").ok();
+    lab.run("add data m3").ok();
+    server.stop();
+    assert!(lab.run("examine m3").ok().out.contains("Recovery Offset"));
+    let server = lab.serve("--degraded m1 m2");
+    lab.other(&format!("nbdcopy {} seen", server.uri())).unwrap().ok();
+    server.stop();
+    assert!(lab.read("seen")[..contents.len()] == contents);
+}
+
+#[test]
+fn a_chunk_that_was_resynced_needs_no_resync() {
+    let lab = Lab::new(&[24, 24, 24]);
+    lab.run("create data -l5 -c64 --bitmap lockless m0 m1 m2").ok();
+    std::fs::write(lab.path("in"), pattern(9, 4 << 20)).unwrap();
+    let server = lab.serve("m0 m1 m2");
+    lab.other(&format!("nbdcopy --flush in {}", server.uri())).unwrap().ok();
+    lab.run("wait data").ok();
+    let [unwritten, clean, dirty, need_sync, ..] = chunk_states(&lab);
+    assert!(unwritten > 0 && clean + dirty > 0 && need_sync == 0, "{clean} {dirty} {need_sync}");
+    let ran = lab.run("grow data --bitmap none").ok();
+    assert!(ran.out.contains("no write-intent bitmap"), "{ran:?}");
+    lab.run("wait data").ok();
+    assert_eq!(lab.detail()["last_sync"]["action"], "resync");
+    server.stop();
+}
+
+#[test]
+fn without_a_lockless_bitmap_all_is_resynced_though_it_called_all_clean() {
+    let lab = Lab::new(&[24, 24]);
+    lab.run("create data -l1 --bitmap lockless --assume-clean m0 m1").ok();
+    // As a kernel leaves copies that were never made equal.
+    let at = (20 << 20, vec![7; 4096]);
+    lab.write_at("m1", at.0, &at.1);
+    let server = lab.serve("m0 m1");
+    assert_eq!(chunk_states(&lab)[1], chunk_states(&lab).iter().sum::<u64>());
+    lab.run("grow data --bitmap none").ok();
+    lab.run("wait data").ok();
+    assert_eq!(lab.detail()["last_sync"]["action"], "resync");
+    server.stop();
+    let len = at.1.len();
+    assert!(lab.read("m0")[at.0 as usize..][..len] == lab.read("m1")[at.0 as usize..][..len]);
+}
+
 #[test]
 fn the_kernel_goes_by_the_bitmap_that_was_added_here() {
     add_for_the_kernel(&SHAPES[..2]);

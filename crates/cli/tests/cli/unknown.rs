@@ -217,6 +217,43 @@ fn a_bitmap_that_is_not_known_is_told_and_not_written_over() {
 }
 
 #[test]
+fn a_bitmap_that_no_member_has_in_order_is_given_up_when_that_is_forced() {
+    for (bitmap, at, bytes, words) in [
+        ("internal", 0, vec![0; 4], "no bitmap: magic 0x00000000"),
+        // As Linux 7.2 leaves it where logical blocks are large.
+        ("lockless", 5, vec![3, 3, 3], "chunk states lie over the lockless bitmap's superblock"),
+    ] {
+        let (lab, contents) = array_with(&format!("--bitmap {bitmap}"));
+        ["m0", "m1", "m2"].iter().for_each(|name| lab.write_at(name, BITMAP + at, &bytes));
+        let before = members(&lab);
+        let ran = lab.run("serve m0 m1 m2");
+        assert!(ran.code == 1 && ran.err.contains(words) && ran.err.contains("--force"), "{ran:?}");
+        let server = lab.serve("--overlay cow m0 m1 m2");
+        lab.run("wait data").ok();
+        server.stop();
+        assert!(members(&lab) == before);
+        let server = lab.serve("--force m0 m1 m2");
+        lab.run("wait data").ok();
+        let detail = lab.detail();
+        assert_eq!(detail["last_sync"]["action"], "resync", "{detail:#}");
+        assert!(detail["bitmap_place"].is_null());
+        lab.other(&format!("nbdcopy {} seen", server.uri())).unwrap().ok();
+        server.stop();
+        assert!(lab.read("seen") == contents);
+        lab.serve("m0 m1 m2").stop();
+        // Without a member there is nothing to make redundancy of.
+        let (lab, contents) = array_with(&format!("--bitmap {bitmap}"));
+        ["m0", "m2"].iter().for_each(|name| lab.write_at(name, BITMAP + at, &bytes));
+        let ran = lab.run("serve --degraded --overlay cow m0 m2");
+        assert!(ran.code == 1 && ran.err.contains(words), "{ran:?}");
+        let server = lab.serve("--degraded --force m0 m2");
+        lab.other(&format!("nbdcopy {} seen", server.uri())).unwrap().ok();
+        server.stop();
+        assert!(lab.read("seen") == contents);
+    }
+}
+
+#[test]
 fn words_of_090_that_are_not_known_are_told() {
     let lab = Lab::new(&[24, 24]);
     lab.run("create data -e 0.90 -l1 --assume-clean m0 m1").ok();
@@ -293,6 +330,10 @@ fn a_logical_block_size_is_recorded_shown_and_announced() {
     server.stop();
     let told = lab.run("examine --json m2").ok().json();
     assert_eq!(told[0]["superblock"]["logical_block_bytes"], 4096);
+
+    let made = "create data -l5 --bitmap lockless --logical-block-size 4096 --force m0 m1 m2";
+    let warned = lab.run(made).ok().err;
+    assert!(warned.contains("where a logical block has 4096 bytes"), "{warned}");
 
     let made = lab.run("create data -l5 --assume-clean --force --json m0 m1 m2").ok().json();
     assert!(made["logical_block_bytes"].is_null(), "every kernel is to start a default array");
