@@ -11,16 +11,17 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every library crate and the command, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("lapstrake-geometry", &[]),
     ("lapstrake-parity", &[]),
     ("lapstrake-metadata", &["lapstrake-geometry"]),
     ("lapstrake-engine", &["lapstrake-geometry", "lapstrake-parity", "lapstrake-metadata"]),
     ("lapstrake-device", &[]),
-    ("lapstrake-sim", &["lapstrake-engine", "lapstrake-model"]),
+    ("lapstrake-sim", &["lapstrake-array", "lapstrake-model"]),
     ("lapstrake-model", &[]),
     ("lapstrake-stats", &[]),
-    ("lapstrake-host", &["lapstrake-engine", "lapstrake-device"]),
+    ("lapstrake-array", &["lapstrake-engine"]),
+    ("lapstrake-host", &["lapstrake-array", "lapstrake-device"]),
     ("lapstrake-export", &["lapstrake-host"]),
     ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model", "lapstrake-stats"]),
     ("lapstrake", &["lapstrake-lab", "lapstrake-export"]),

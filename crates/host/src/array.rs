@@ -10,16 +10,16 @@ use crate::{
     cache::CacheTerms,
     client::Client,
     core::{Core, CoreParts},
-    deal::Deal,
     journal,
     lead::{CLIENTS_MAX, Lead, mending::check_speed},
     logs::{self, Replayed},
     memory::{Memory, Sizes},
-    message::{Address, Answer, Command, Deleted, Greeter, Message, Parcel, Peer},
+    message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
     status::{Counters, Detail, Log},
 };
+use lapstrake_array::{RoutedRequest, SpanMap};
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
@@ -318,14 +318,14 @@ impl Array {
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &replayed)));
-        let deal = Deal::new(span(&parts.geometry).0);
+        let spans = SpanMap::new(span(&parts.geometry).0);
         let mut lead = Some(Lead::new(
             supervisor,
             facts.clone(),
             counters.clone(),
             log.clone(),
             lead_memory,
-            deal.clone(),
+            spans.clone(),
         ));
         let mut threads = Vec::new();
         for (index, seat) in seats.into_iter().enumerate() {
@@ -344,7 +344,7 @@ impl Array {
                 counters: counters[index].clone(),
                 log: log.clone(),
                 began,
-                deal: deal.clone(),
+                spans: spans.clone(),
                 members: parts.members.len(),
                 queue,
             });
@@ -559,9 +559,9 @@ impl Outsider {
         );
         let (sender, answer) = mpsc::channel();
         let kind = RequestKind::Read(Buf { id: BufId(0), offset: 0 });
-        let parcel =
-            Parcel { kind, memory: Some(Address(to)), sector: offset / 512, len: len / 512 };
-        self.peers[0].send(Message::External { parcel, answer: sender });
+        let (sector, len) = (offset / 512, len / 512);
+        let request = RoutedRequest { kind, memory: Some(Address(to)), sector, len };
+        self.peers[0].send(Message::External { request, answer: sender });
         answer
     }
 }

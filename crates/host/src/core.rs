@@ -1,27 +1,18 @@
-//! One shard's thread without its clients: the engine, the queue, the memory, and the routing of
-//! requests between shards.
-//!
-//! The array's sectors are dealt in spans to the shards that take part; a request that crosses a
-//! span's end is cut. While only one shard has clients it is dealt everything, so that no
-//! request crosses threads. A read is done by the shard whose client it is, and is cut and handed out only
-//! where the engine declines it, or where one shard writes all.
-//!
-//! Invariant: a request's pending entry ends when all its parts have, local or remote.
+//! One shard's thread without its clients: the engine, the queue, the memory, and the router's messages.
 
 use crate::{
     client::Memory as ClientMemory,
-    deal::Deal,
     memory::{Memory, Shelf},
-    message::{Address, Message, Parcel, Peer},
+    message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
     status::{Counters, Log, MemberWork},
 };
+use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
 use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
-    Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Order, Reply, Request,
-    RequestError, RequestId, RequestKind, Shard, Time,
+    Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Order, Request, RequestError,
+    RequestKind, Shard, Time,
 };
-use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
 use std::{
     collections::VecDeque,
@@ -31,20 +22,52 @@ use std::{
     time::Instant,
 };
 
-/// Who waits for a request.
-enum Origin {
+/// Who asked for a request.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    /// A client of this shard, by its key, and the request by the client's name for it.
     Client(usize, u64),
-    Peer(usize, usize),
+    /// A thread that is no shard.
     External(Sender<Result<(), RequestError>>),
 }
 
-struct Pending {
-    from: Origin,
-    /// A read that is done here though not all of it is dealt to this shard: what to ask of the others if it cannot be.
-    foreign: Option<Parcel>,
-    parts: u32,
-    result: Result<(), RequestError>,
-    lent: Option<BufId>,
+/// What the router needs of a shard.
+struct Routing<'a> {
+    engine: &'a mut Shard,
+    memory: &'a mut Memory,
+    now: Time,
+}
+
+impl RouterWorld for Routing<'_> {
+    type Address = Address;
+
+    fn shard(&mut self) -> &mut Shard {
+        self.engine
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn ask(&mut self, request: Request, is_foreign: bool) {
+        match is_foreign {
+            true => self.engine.handle_foreign_read(self.now, request),
+            false => self.engine.handle_request(self.now, request),
+        }
+    }
+
+    fn lend(&mut self, address: Address) -> Buf {
+        Buf { id: self.memory.lend(address.0), offset: 0 }
+    }
+
+    fn unlend(&mut self, buf: Buf) {
+        self.memory.free(buf.id);
+    }
+
+    fn advance(address: Address, sectors: u32) -> Address {
+        // SAFETY: within the request's own memory.
+        Address(unsafe { address.0.add(sectors as usize * 512) })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -126,19 +149,12 @@ pub(crate) struct Core {
     counters: Arc<Counters>,
     log: Log,
     began: Instant,
-    deal: Deal,
+    router: Router<Caller, Address>,
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
     /// Members that are none any more, whose devices are not closed yet.
     removed: Vec<(MemberId, Arc<Member>)>,
-    paused: bool,
-    backlog: VecDeque<(Origin, Parcel)>,
-    /// Reads, which may be of what other shards own, until this one has heard what it has been told by now.
-    unheard: VecDeque<(Origin, Parcel)>,
-    pending: Slab<Pending>,
-    /// Answers that peers have not been sent yet: whose, its key, how it went.
-    late: Vec<(usize, usize, Result<(), RequestError>)>,
     flushing: Slab<IoId>,
     zeroing: Vec<(IoId, usize)>,
     failures: Runs<(usize, i32)>,
@@ -162,13 +178,14 @@ pub(crate) struct CoreParts {
     pub counters: Arc<Counters>,
     pub log: Log,
     pub began: Instant,
-    pub deal: Deal,
+    pub spans: SpanMap,
     /// How many members there are.
     pub members: usize,
 }
 
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Self {
+        let shards = parts.peers.len();
         let this = Self {
             index: parts.index,
             peers: parts.peers,
@@ -184,15 +201,10 @@ impl Core {
             counters: parts.counters,
             log: parts.log,
             began: parts.began,
-            deal: parts.deal,
+            router: Router::new(parts.index, shards, parts.spans),
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
             removed: Vec::new(),
-            paused: false,
-            backlog: VecDeque::new(),
-            unheard: VecDeque::new(),
-            pending: Slab::new(),
-            late: Vec::new(),
             flushing: Slab::new(),
             zeroing: Vec::new(),
             failures: Runs::new(PLACES_NS),
@@ -354,7 +366,9 @@ impl Core {
     ) {
         self.clients[client].busy += 1;
         let memory = buf_of(kind).map(|buf| Address(self.memory.ptr(buf)));
-        self.route(Origin::Client(client, id), Parcel { kind, memory, sector, len });
+        let request = RoutedRequest { kind, memory, sector, len };
+        let (router, mut routing) = self.routing();
+        router.request(&mut routing, Caller::Client(client, id), request, true);
     }
 
     /// # Safety
@@ -388,194 +402,86 @@ impl Core {
         self.freed = true;
     }
 
-    pub(crate) fn external(&mut self, parcel: Parcel, answer: Sender<Result<(), RequestError>>) {
-        self.route(Origin::External(answer), parcel);
+    /// The router, and what it needs of the rest.
+    fn routing(&mut self) -> (&mut Router<Caller, Address>, Routing<'_>) {
+        let now = self.now();
+        let routing = Routing { engine: &mut self.engine, memory: &mut self.memory, now };
+        (&mut self.router, routing)
     }
 
-    /// Work that another shard's client asked for and that is dealt to this one.
-    pub(crate) fn take_over(&mut self, from: usize, key: usize, parcel: Parcel) {
-        self.begin(Origin::Peer(from, key), parcel, vec![(self.index, parcel.sector, parcel.len)]);
+    pub(crate) fn external(
+        &mut self,
+        request: RoutedRequest<Address>,
+        answer: Sender<Result<(), RequestError>>,
+    ) {
+        let (router, mut routing) = self.routing();
+        router.request(&mut routing, Caller::External(answer), request, false);
+    }
+
+    /// Work that another shard's client asked for and that this one owns.
+    pub(crate) fn take_over(&mut self, from: usize, key: usize, request: RoutedRequest<Address>) {
+        let (router, mut routing) = self.routing();
+        router.take_over(&mut routing, from, key, request);
     }
 
     pub(crate) fn peer_replied(&mut self, key: usize, result: Result<(), RequestError>) {
-        self.part_done(key, result);
+        let (router, mut routing) = self.routing();
+        router.peer_replied(&mut routing, key, result);
     }
 
     /// Nothing that was routed from here is still running.
     pub(crate) fn is_paused(&self) -> bool {
-        let is_idle = self.engine.is_sync_idle() && self.engine.is_behind_idle();
-        self.paused
-            && is_idle
-            && self.pending.iter().all(|(_, p)| matches!(p.from, Origin::Peer(..)))
+        self.router.is_paused(&self.engine)
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        self.pending.is_empty()
-            && self.backlog.is_empty()
-            && self.unheard.is_empty()
-            && self.engine.is_quiet()
+        self.router.is_idle() && self.engine.is_quiet()
     }
 
     pub(crate) fn pause(&mut self) {
-        self.paused = true;
-        self.engine.hurry();
+        self.router.pause(&mut self.engine);
     }
 
-    pub(crate) fn deal(&mut self, deal: Deal) {
-        self.deal = deal;
-        self.paused = false;
-        for (from, parcel) in std::mem::take(&mut self.backlog) {
-            self.route(from, parcel);
-        }
+    pub(crate) fn redealt(&mut self, spans: SpanMap) {
+        let (router, mut routing) = self.routing();
+        router.redealt(&mut routing, spans);
     }
 
     /// Whether reads wait until messages have been read: [`Core::start_reads`] is due.
     pub(crate) fn has_unheard(&self) -> bool {
-        !self.unheard.is_empty()
+        self.router.has_unheard()
     }
 
-    /// Begins the reads that waited for that. A client may have asked for one because of an answer, and the answer may
-    /// have been given because of something that this shard had been told, but not read yet (see
-    /// `Shard::handle_foreign_read`).
     pub(crate) fn start_reads(&mut self) {
-        for (from, parcel) in std::mem::take(&mut self.unheard) {
-            self.route_heard(from, parcel);
-        }
+        let (router, mut routing) = self.routing();
+        router.start_reads(&mut routing);
     }
 
-    fn route(&mut self, from: Origin, parcel: Parcel) {
-        if !self.deal.has_one_owner() && matches!(parcel.kind, RequestKind::Read(_)) {
-            return self.unheard.push_back((from, parcel));
-        }
-        self.route_heard(from, parcel);
-    }
-
-    fn route_heard(&mut self, from: Origin, parcel: Parcel) {
-        if self.paused {
-            self.backlog.push_back((from, parcel));
-            return;
-        }
-        let parts = self.parts(&parcel);
-        let is_own = parts.iter().all(|part| part.0 == self.index);
-        // Where there is one writer only it knows what was answered: what is in the journal, or left behind.
-        if is_own || self.deal.has_one_owner() || !matches!(parcel.kind, RequestKind::Read(_)) {
-            return self.begin(from, parcel, parts);
-        }
-        if self.engine.is_read_only() {
-            let all = vec![(self.index, parcel.sector, parcel.len)];
-            return self.begin(from, parcel, all);
-        }
-        // Most reads need nothing of what the owners alone know, and a way there and back costs more than they do.
-        let (key, parcel) = self.admit(from, parcel, 1);
-        self.pending[key].foreign = Some(parcel);
-        let request = engine_request(key, parcel.kind, parcel.sector, parcel.len);
-        self.engine.handle_foreign_read(self.now(), request);
-    }
-
-    /// The engine could not do a read of other shards' sectors.
-    fn ask_owners(&mut self, key: usize) {
-        let parcel = self.pending[key].foreign.take().expect("declined once");
-        if self.paused {
-            // An owner that has said that it waits must not begin to mend: others may own the place when that ends.
-            let pending = self.pending.remove(key);
-            if let Some(id) = pending.lent {
-                self.memory.free(id);
-            }
-            return self.backlog.push_back((pending.from, parcel));
-        }
-        let parts = self.parts(&parcel);
-        self.pending[key].parts = parts.len() as u32;
-        self.hand_out(key, &parcel, parts);
-    }
-
-    /// Who does which part. A flush needs no dealing: it makes durable what was answered, on all
-    /// members, whoever wrote it; but for what others have left behind.
-    fn parts(&self, parcel: &Parcel) -> Vec<(usize, u64, u64)> {
-        let (start, end) = (parcel.sector, parcel.sector.saturating_add(parcel.len));
-        if parcel.kind == RequestKind::Flush {
-            if !self.engine.may_write_behind() {
-                return vec![(self.index, start, parcel.len)];
-            }
-            return (0..self.peers.len()).map(|shard| (shard, start, parcel.len)).collect();
-        }
-        let mut parts = self.deal.parts(start..end);
-        if parts.is_empty() {
-            parts.push((self.index, start, parcel.len));
-        }
-        parts
-    }
-
-    /// See [`Deal::owned`].
+    /// See [`Router::owned`].
     pub(crate) fn owned(&self, at: u64) -> Option<Range<u64>> {
-        self.deal.owned(self.index, at)
+        self.router.owned(at)
     }
 
-    fn begin(&mut self, from: Origin, parcel: Parcel, parts: Vec<(usize, u64, u64)>) {
-        let (key, parcel) = self.admit(from, parcel, parts.len() as u32);
-        self.hand_out(key, &parcel, parts);
-    }
-
-    /// Makes a request's pending entry: its key, and the request with its memory under this shard's name.
-    fn admit(&mut self, from: Origin, parcel: Parcel, parts: u32) -> (usize, Parcel) {
-        let is_lent = !matches!(from, Origin::Client(..));
-        let lent = parcel.memory.filter(|_| is_lent).map(|memory| self.memory.lend(memory.0));
-        let pending = Pending { from, foreign: None, parts, result: Ok(()), lent };
-        let buf = lent.map(|id| Buf { id, offset: 0 });
-        let kind = buf.map_or(parcel.kind, |buf| with_buf(parcel.kind, buf));
-        (self.pending.insert(pending), Parcel { kind, ..parcel })
-    }
-
-    fn hand_out(&mut self, key: usize, parcel: &Parcel, parts: Vec<(usize, u64, u64)>) {
-        let kind = parcel.kind;
-        for (owner, sector, len) in parts {
-            let skip = (sector - parcel.sector) as u32;
-            if owner == self.index {
-                let kind = buf_of(kind).map_or(kind, |b| with_buf(kind, b.advance_sectors(skip)));
-                let request = engine_request(key, kind, sector, len);
-                self.engine.handle_request(self.now(), request);
-            } else {
-                // SAFETY: within the request's own memory.
-                let at = |a: Address| Address(unsafe { a.0.add(skip as usize * 512) });
-                let parcel = Parcel { memory: parcel.memory.map(at), sector, len, ..*parcel };
-                let request = Message::Request { from: self.index, key, parcel };
-                if !self.peers[owner].send(request) {
-                    self.part_done(key, Err(RequestError::Io));
+    /// Sends what the router has for others.
+    fn send_routed(&mut self) {
+        while let Some(outgoing) = self.router.poll() {
+            match outgoing {
+                Outgoing::Request { to, key, request } => {
+                    if !self.peers[to].send(Message::Request { from: self.index, key, request }) {
+                        self.peer_replied(key, Err(RequestError::Io));
+                    }
+                }
+                Outgoing::Reply { to, key, result } => {
+                    self.peers[to].send(Message::Reply { key, result });
+                }
+                Outgoing::Answer { caller: Caller::Client(client, id), result } => {
+                    self.replies.push_back((client, id, result));
+                }
+                Outgoing::Answer { caller: Caller::External(answer), result } => {
+                    // Who has lost interest in it need not be told.
+                    let _ = answer.send(result);
                 }
             }
-        }
-    }
-
-    fn part_done(&mut self, key: usize, result: Result<(), RequestError>) {
-        let pending = &mut self.pending[key];
-        pending.parts -= 1;
-        pending.result = pending.result.and(result);
-        if pending.parts > 0 {
-            return;
-        }
-        let pending = self.pending.remove(key);
-        if let Some(id) = pending.lent {
-            self.memory.free(id);
-        }
-        match pending.from {
-            Origin::Client(client, id) => self.replies.push_back((client, id, pending.result)),
-            Origin::External(answer) => {
-                // Who has lost interest in it need not be told.
-                let _ = answer.send(pending.result);
-            }
-            Origin::Peer(shard, key) => {
-                self.late.push((shard, key, pending.result));
-            }
-        }
-    }
-
-    /// While spans are about to change hands a peer hears nothing before what its requests had mended is done: it
-    /// would say that it waits, and another might write there.
-    fn answer_peers(&mut self) {
-        if self.paused && !self.engine.is_sync_idle() {
-            return;
-        }
-        for (shard, key, result) in self.late.drain(..) {
-            self.peers[shard].send(Message::Reply { key, result });
         }
     }
 
@@ -590,11 +496,18 @@ impl Core {
                     let found = self.memory.compare(&comparison);
                     self.engine.handle_compared(self.now(), comparison.id, &found);
                 }
-                Effect::Reply(Reply { id, result }) => self.part_done(id.0 as usize, result),
-                Effect::Declined(id) => self.ask_owners(id.0 as usize),
+                Effect::Reply(reply) => {
+                    let (router, mut routing) = self.routing();
+                    router.replied(&mut routing, reply);
+                }
+                Effect::Declined(id) => {
+                    let (router, mut routing) = self.routing();
+                    router.declined(&mut routing, id);
+                }
             }
         }
-        self.answer_peers();
+        self.router.answer_peers(&self.engine);
+        self.send_routed();
         while let Some(notice) = self.engine.poll_notice() {
             self.notices.push_back(notice);
         }
@@ -756,22 +669,10 @@ impl Core {
     }
 }
 
-fn engine_request(key: usize, kind: RequestKind, sector: u64, len: u64) -> Request {
-    Request { id: RequestId(key as u64), kind, sector: Sector(sector), len: Sectors(len) }
-}
-
 fn buf_of(kind: RequestKind) -> Option<Buf> {
     match kind {
         RequestKind::Read(buf) | RequestKind::Write { buf, .. } => Some(buf),
         _ => None,
-    }
-}
-
-fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
-    match kind {
-        RequestKind::Read(_) => RequestKind::Read(buf),
-        RequestKind::Write { fua, followed, .. } => RequestKind::Write { buf, fua, followed },
-        other => other,
     }
 }
 

@@ -14,16 +14,16 @@ use crate::{
     array::{Facts, MemberFact},
     client::Client,
     core::{Core, failure},
-    deal::Deal,
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
     status::{self, Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
 use bitmap::BitmapFile;
+use lapstrake_array::{FlushBarrier, Redealing, SpanMap};
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool, overlay::FileLoss};
 use lapstrake_engine::{
-    Desk, Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
+    Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
 };
 use lapstrake_geometry::Slot;
 use slab::Slab;
@@ -105,7 +105,7 @@ pub(crate) struct Lead {
     log: Log,
     pool: Pool,
     work: Slab<Errand>,
-    desk: Desk,
+    flush_barrier: FlushBarrier,
     /// May be written as memory allows.
     ready: VecDeque<MetaWrite>,
     listeners: Vec<Listener>,
@@ -121,8 +121,8 @@ pub(crate) struct Lead {
     homes: Vec<usize>,
     /// Whose requests the first shard takes in.
     outsiders: usize,
-    dealt: Deal,
-    pausing: Option<usize>,
+    spans: SpanMap,
+    redealing: Redealing,
     stop: Stop,
     stop_answers: Vec<Sender<Answer>>,
     broken: bool,
@@ -141,7 +141,7 @@ impl Lead {
         counters: Vec<Arc<Counters>>,
         log: Log,
         pool: Pool,
-        deal: Deal,
+        spans: SpanMap,
     ) -> Self {
         Self {
             homes: vec![0; counters.len()],
@@ -163,7 +163,7 @@ impl Lead {
             log,
             pool,
             work: Slab::new(),
-            desk: Desk::default(),
+            flush_barrier: FlushBarrier::default(),
             ready: VecDeque::new(),
             listeners: Vec::new(),
             refused: Vec::new(),
@@ -171,8 +171,8 @@ impl Lead {
             newcomers: VecDeque::new(),
             check_window: None,
             window_at: None,
-            dealt: deal,
-            pausing: None,
+            spans,
+            redealing: Redealing::default(),
             stop: Stop::No,
             stop_answers: Vec::new(),
             broken: false,
@@ -228,7 +228,7 @@ impl Lead {
     /// Carries out what the supervisor wants.
     pub(crate) fn pump(&mut self, core: &mut Core) {
         let Some(supervisor) = &mut self.supervisor else { return };
-        self.desk.take(supervisor);
+        self.flush_barrier.take(supervisor);
         let mut orders = Vec::new();
         while let Some(order) = supervisor.poll_order() {
             orders.push(order);
@@ -283,11 +283,11 @@ impl Lead {
     }
 
     fn send_waiting(&mut self, core: &mut Core) {
-        if !self.desk.wants_flush() {
+        if !self.flush_barrier.wants_flush() {
             return;
         }
         let members = self.serving(core);
-        self.desk.begin(members.len());
+        self.flush_barrier.begin(members.len());
         for member in members {
             let key = self.work.insert(Errand::Flush { member }) as u32;
             // SAFETY: a flush names no memory.
@@ -314,7 +314,7 @@ impl Lead {
                 if result < 0 {
                     self.say_unflushed(core, member, result);
                 }
-                self.desk.flushed(MemberId(member as u16), result >= 0);
+                self.flush_barrier.flushed(MemberId(member as u16), result >= 0);
                 self.batch_flushed(core);
             }
             Errand::Write { write, buf } => {
@@ -346,7 +346,7 @@ impl Lead {
     fn batch_flushed(&mut self, core: &mut Core) {
         let now = core.now();
         let Some(supervisor) = &mut self.supervisor else { return };
-        if let Some(writes) = self.desk.due(now, supervisor) {
+        if let Some(writes) = self.flush_barrier.due(now, supervisor) {
             self.ready.extend(writes);
             self.write_ready(core);
         }
@@ -516,8 +516,9 @@ impl Lead {
 
     /// Deals the spans to the shards that have clients, if that has changed.
     fn redeal(&mut self, core: &mut Core) {
-        if self.pausing.is_none() && self.stop == Stop::No && self.wanted_deal() != self.dealt {
-            self.pausing = Some(core.peers.len());
+        let is_due = self.stop == Stop::No && self.wanted_spans() != self.spans;
+        if is_due && !self.redealing.is_under_way() {
+            self.redealing.begin(core.peers.len());
             for peer in core.peers.iter() {
                 peer.send(Message::Pause);
             }
@@ -525,25 +526,23 @@ impl Lead {
     }
 
     /// With one writer the first shard is dealt everything. Without clients all are, so that a rebuild has every core.
-    fn wanted_deal(&self) -> Deal {
+    fn wanted_spans(&self) -> SpanMap {
         if self.facts.has_one_writer {
-            return self.dealt.among(vec![0]);
+            return self.spans.among(vec![0]);
         }
         let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.served(i) > 0).collect();
         let all = (0..self.homes.len()).collect();
-        self.dealt.among(if busy.is_empty() { all } else { busy })
+        self.spans.among(if busy.is_empty() { all } else { busy })
     }
 
     pub(crate) fn paused(&mut self, core: &mut Core) {
-        let Some(left) = &mut self.pausing else { return };
-        *left -= 1;
-        if *left == 0 {
+        if self.redealing.paused() {
             // What shards have just told of is heard by all before spans change hands.
             self.pump(core);
-            self.pausing = None;
-            self.dealt = self.wanted_deal();
+            self.redealing.end();
+            self.spans = self.wanted_spans();
             for peer in core.peers.iter() {
-                peer.send(Message::Deal(self.dealt.clone()));
+                peer.send(Message::Redeal(self.spans.clone()));
             }
         }
     }

@@ -18,7 +18,6 @@ mod client;
 pub mod control;
 mod core;
 pub mod create;
-mod deal;
 mod grow;
 mod join;
 mod journal;

@@ -3,12 +3,12 @@
 
 use crate::{
     client::Client,
-    deal::Deal,
     status::{Detail, MemberDetail},
     window::CheckWindow,
 };
+use lapstrake_array::{RoutedRequest, SpanMap};
 use lapstrake_device::{Member, Waker};
-use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, RequestKind, SyncPiece};
+use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, SyncPiece};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use std::{
     os::fd::OwnedFd,
@@ -28,23 +28,13 @@ pub(crate) struct Address(pub *mut u8);
 // SAFETY: the lender keeps it valid and unused until the request that carries it is answered.
 unsafe impl Send for Address {}
 
-/// A request's body on its way between threads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parcel {
-    /// Buffers in it are placeholders for `memory`.
-    pub kind: RequestKind,
-    pub memory: Option<Address>,
-    pub sector: u64,
-    pub len: u64,
-}
-
 pub(crate) enum Message {
     /// Part of a request of another shard, `key` there.
-    Request { from: usize, key: usize, parcel: Parcel },
+    Request { from: usize, key: usize, request: RoutedRequest<Address> },
     /// The end of what [`Message::Request`] asked.
     Reply { key: usize, result: Result<(), RequestError> },
     /// A request from a thread that is no shard.
-    External { parcel: Parcel, answer: Sender<Result<(), RequestError>> },
+    External { request: RoutedRequest<Address>, answer: Sender<Result<(), RequestError>> },
     /// To the lead.
     Notice { notice: Notice },
     /// From the lead.
@@ -78,8 +68,8 @@ pub(crate) enum Message {
     Pause,
     /// To the lead.
     Paused,
-    /// Route again, by this deal.
-    Deal(Deal),
+    /// Route again, by this map.
+    Redeal(SpanMap),
     /// Bid the clients farewell; say [`Message::Quiet`] when they are gone and nothing runs.
     ShutDown,
     /// To the lead.

@@ -183,11 +183,11 @@ impl Runner {
     fn received(&mut self, message: Message) {
         let core = &mut self.core;
         match (message, &mut self.lead) {
-            (Message::Request { from, key, parcel }, _) => core.take_over(from, key, parcel),
+            (Message::Request { from, key, request }, _) => core.take_over(from, key, request),
             (Message::Reply { key, result }, _) => core.peer_replied(key, result),
             // Its receiver hears that nothing will come.
             (Message::External { .. }, _) if self.leaving => {}
-            (Message::External { parcel, answer }, _) => core.external(parcel, answer),
+            (Message::External { request, answer }, _) => core.external(request, answer),
             (Message::Order(order), _) => {
                 let now = core.now();
                 core.engine.handle_order(now, &order);
@@ -205,7 +205,7 @@ impl Runner {
                 core.pause();
                 self.pausing = true;
             }
-            (Message::Deal(deal), _) => core.deal(deal),
+            (Message::Redeal(spans), _) => core.redealt(spans),
             (Message::ShutDown, _) => self.shut_down(),
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),

@@ -27,9 +27,9 @@ pub use pace::{CourseTime, course_time};
 use crate::agenda::Agenda;
 use heads::{Heads, PAGE};
 use lapstrake_engine::{
-    Buf, BufId, Desk, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite,
-    Order, Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor,
-    SyncAction, SyncEnd, SyncProgress, Target, Time, WriteId,
+    Buf, BufId, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite, Order,
+    Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor, SyncAction,
+    SyncEnd, SyncProgress, Target, Time, WriteId,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
@@ -46,7 +46,7 @@ pub struct ArrayVolume {
     members: Vec<Box<dyn Volume>>,
     shard: Shard,
     supervisor: Supervisor,
-    desk: Desk,
+    flush_barrier: FlushBarrier,
     prices: Prices,
     /// When the core has done all that it has taken in.
     free_at: Nanos,
@@ -116,7 +116,7 @@ enum Due {
 #[derive(Clone, Copy, Debug)]
 enum Command {
     Engine(IoId),
-    DeskFlush(MemberId),
+    BarrierFlush(MemberId),
     Meta(WriteId),
 }
 
@@ -259,7 +259,7 @@ impl ArrayVolume {
         let mut front = self.prices.front;
         while let Some((came, incoming)) = self.inbox.pop_front() {
             let is_metadata =
-                matches!(incoming, Incoming::Command(Command::Meta(_) | Command::DeskFlush(_)));
+                matches!(incoming, Incoming::Command(Command::Meta(_) | Command::BarrierFlush(_)));
             if self.meta_writes > 0 && !is_metadata {
                 self.stalled.push_back((came, incoming));
                 continue;
@@ -284,8 +284,8 @@ impl ArrayVolume {
                 Incoming::Command(Command::Engine(id)) => {
                     self.shard.handle_completion(now, id, true);
                 }
-                Incoming::Command(Command::DeskFlush(member)) => {
-                    self.desk.flushed(member, true);
+                Incoming::Command(Command::BarrierFlush(member)) => {
+                    self.flush_barrier.flushed(member, true);
                     self.meta_writes = self.meta_writes.saturating_sub(1);
                 }
                 Incoming::Command(Command::Meta(id)) => {
@@ -506,16 +506,16 @@ impl ArrayVolume {
             self.shard.handle_sync(now, piece);
             was_told = true;
         }
-        self.desk.take(&mut self.supervisor);
-        if self.desk.wants_flush() {
-            self.desk.begin(self.members.len());
+        self.flush_barrier.take(&mut self.supervisor);
+        if self.flush_barrier.wants_flush() {
+            self.flush_barrier.begin(self.members.len());
             for member in (0..self.members.len() as u16).map(MemberId) {
-                let flush = Command::DeskFlush(member);
+                let flush = Command::BarrierFlush(member);
                 self.meta_writes += usize::from(self.heads.is_some());
                 self.send(member, Op::Flush, Sector(0), Sectors(0), flush, clock);
             }
         }
-        for write in self.desk.due(now, &mut self.supervisor).into_iter().flatten() {
+        for write in self.flush_barrier.due(now, &mut self.supervisor).into_iter().flatten() {
             self.write_meta(&write, clock);
         }
         was_told

@@ -30,10 +30,11 @@ use crate::{
     oracle::{Floors, Oracle},
     plan::Plan,
 };
+use lapstrake_array::FlushBarrier;
 use lapstrake_engine::{
-    BitmapTerms, BufId, Desk, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId,
-    MemberIo, MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig,
-    Supervisor, SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
+    BitmapTerms, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
+    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Supervisor,
+    SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
     journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
@@ -267,7 +268,7 @@ pub(crate) struct Life<'a> {
     memory: Memory,
     shards: Vec<Shard>,
     supervisor: Supervisor,
-    desk: Desk,
+    flush_barrier: FlushBarrier,
     now: Time,
     queue: Agenda<Event>,
     /// When the last message on a lane, from one thread to another, is due.
@@ -391,7 +392,7 @@ impl<'a> Life<'a> {
             file,
             file_use: if external { FileUse::InUse } else { FileUse::None },
             geometry: setup.geometry,
-            desk: Desk::default(),
+            flush_barrier: FlushBarrier::default(),
             now: Time(0),
             queue: Agenda::default(),
             lanes: BTreeMap::new(),
@@ -581,7 +582,7 @@ impl<'a> Life<'a> {
             Event::Notice(notice) => self.supervisor.handle_notice(self.now, notice),
             Event::MetaFlush { member, mark, fails } => {
                 let ok = self.flushed(member, mark, fails);
-                self.desk.flushed(member, ok);
+                self.flush_barrier.flushed(member, ok);
             }
             Event::MetaWrite { write, fails } => self.meta_written(&write, fails),
             Event::FinalFlush { member, mark, fails } => {
@@ -596,7 +597,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Carries out what engine and desk want.
+    /// Carries out what shards and supervisor want.
     fn pump(&mut self) -> Result<(), String> {
         for shard in 0..self.shards.len() {
             while let Some(effect) = self.shards[shard].poll_effect() {
@@ -628,7 +629,7 @@ impl<'a> Life<'a> {
             while let Some(event) = self.supervisor.poll_event() {
                 self.heard(event)?;
             }
-            self.desk.take(&mut self.supervisor);
+            self.flush_barrier.take(&mut self.supervisor);
             while let Some(order) = self.supervisor.poll_order() {
                 self.say(|| format!("ordered: {order:?}"));
                 match order {
@@ -667,16 +668,16 @@ impl<'a> Life<'a> {
             }
             let first = &self.shards[0];
             let usable = (0..self.known).map(MemberId);
-            if self.desk.wants_flush() {
+            if self.flush_barrier.wants_flush() {
                 let usable: Vec<MemberId> = usable.filter(|&m| !first.has_failed(m)).collect();
-                self.desk.begin(usable.len());
+                self.flush_barrier.begin(usable.len());
                 for member in usable {
                     let (mark, fails) = self.flush_of(member);
                     let delay = self.io_ns();
                     self.at(delay, Event::MetaFlush { member, mark, fails });
                 }
             }
-            match self.desk.due(self.now, &mut self.supervisor) {
+            match self.flush_barrier.due(self.now, &mut self.supervisor) {
                 // A member could not flush: the supervisor wants something else.
                 Some(writes) if writes.is_empty() => {}
                 writes => {

@@ -5,7 +5,6 @@ mod behind;
 mod bitmap;
 mod courses;
 mod crossing;
-mod desk;
 mod failing;
 mod holding;
 mod journal;

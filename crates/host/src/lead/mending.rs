@@ -31,12 +31,12 @@ impl Lead {
     /// Gives the supervisor's pieces to the shards that own them.
     pub(super) fn send_pieces(&mut self, core: &mut Core) {
         // Owners change; what is left waits until that is settled.
-        if self.pausing.is_some() {
+        if self.redealing.is_under_way() {
             return;
         }
         let Some(supervisor) = &mut self.supervisor else { return };
         while let Some(piece) = supervisor.poll_sync() {
-            let owner = self.dealt.owner(piece.start.0);
+            let owner = self.spans.owner(piece.start.0);
             if owner == core.index {
                 let now = core.now();
                 core.engine.handle_sync(now, piece);

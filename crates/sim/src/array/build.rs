@@ -5,7 +5,7 @@ use super::heads::{Heads, Thread};
 use super::prices::Prices;
 use crate::agenda::Agenda;
 use lapstrake_engine::{
-    BitmapTerms, BufId, Desk, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
+    BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
     stripe_cache_members, stripe_cache_pages,
 };
@@ -219,7 +219,7 @@ impl ArrayVolume {
             members: legs,
             shard,
             supervisor,
-            desk: Desk::default(),
+            flush_barrier: FlushBarrier::default(),
             prices: Prices {
                 processor: config.processor,
                 page: config.page,

@@ -1,54 +1,130 @@
-//! Which shard does what, and how that changes while the array is in use.
-//!
-//! As in the host: every shard is told to send nothing new; each says so when what it sent has ended and it does
-//! nothing of its own; when all have, and everybody has been told what they found out, spans change hands.
+//! Shards' routers in virtual time: what they send each other, and how spans change hands while the array is in use.
 
-use super::{Event, LEAD, Life, Phase, Wish};
-use std::collections::VecDeque;
+use super::{Event, LEAD, Life, Part, Phase};
+use crate::{
+    memory::Memory,
+    oracle::{Floors, Leaves, Oracle},
+};
+use lapstrake_array::{Outgoing, Router, RouterWorld, SpanMap};
+use lapstrake_engine::{Buf, Request, RequestId, RequestKind, Shard, Time};
+use lapstrake_geometry::{Sector, Sectors};
+use std::collections::BTreeMap;
 
-#[derive(Debug, Default)]
-pub(super) struct Dealing {
-    /// Spans go to these shards in turn.
-    among: Vec<usize>,
-    /// What is not sent yet, of each shard that has been told to wait.
-    held: Vec<Option<VecDeque<Wish>>>,
-    /// Shards that have to say that they wait, while that is wanted.
-    left: Option<usize>,
-    /// Those that have said so.
-    said: Vec<bool>,
-    /// Answers that a shard keeps from its peers until what they had mended is done: whose, for whom.
-    late: Vec<(usize, usize, Event)>,
+/// What a router needs of its shard; the oracle hears of each request that comes to an engine.
+pub(super) struct Routing<'a> {
+    index: usize,
+    engine: &'a mut Shard,
+    memory: &'a Memory,
+    oracle: &'a mut Oracle,
+    parts: &'a mut BTreeMap<(usize, u64), Part>,
+    next_id: &'a mut u64,
+    now: Time,
+    trace: bool,
 }
 
-impl Dealing {
-    /// With partial parity logs, which have one writer, the first is dealt everything.
-    pub(super) fn new(shards: usize, has_one_writer: bool) -> Self {
-        let among = if has_one_writer { vec![0] } else { (0..shards).collect() };
-        let held = (0..shards).map(|_| None).collect();
-        Self { among, held, left: None, said: vec![false; shards], late: Vec::new() }
+impl RouterWorld for Routing<'_> {
+    type Address = Buf;
+
+    fn shard(&mut self) -> &mut Shard {
+        self.engine
     }
 
-    /// Spans are about to change hands.
-    pub(super) fn is_changing(&self) -> bool {
-        self.left.is_some()
+    fn now(&self) -> Time {
+        self.now
     }
 
-    /// Whether requests wait for that.
-    pub(super) fn holds_any(&self) -> bool {
-        self.held.iter().flatten().any(|held| !held.is_empty())
+    fn ask(&mut self, request: Request, is_foreign: bool) {
+        let id = *self.next_id;
+        *self.next_id += 1;
+        let (mut floors, mut covers) = (Floors::default(), 0);
+        let Request { kind, sector: Sector(start), len: Sectors(len), .. } = request;
+        match kind {
+            RequestKind::Read(_) => floors = self.oracle.read_comes(start, len),
+            RequestKind::Flush => covers = self.oracle.flush_comes(),
+            RequestKind::Write { buf, .. } => {
+                let head = self.memory.bytes(buf, 8).try_into().expect("eight bytes");
+                let stamp = (u64::from_le_bytes(head) >> 32) as u32;
+                self.oracle.write_comes(id, start, len, Leaves::Stamp(stamp));
+            }
+            RequestKind::WriteZeroes { .. } => {
+                self.oracle.write_comes(id, start, len, Leaves::Stamp(0));
+            }
+            RequestKind::Discard => self.oracle.write_comes(id, start, len, Leaves::Anything),
+        }
+        let part = Part { id, request, floors, covers };
+        let known = self.parts.insert((self.index, request.id.0), part);
+        assert!(known.is_none() || is_same_request(known.as_ref(), &request), "a name is used twice");
+        if self.trace {
+            let of = if is_foreign { " of another shard's" } else { "" };
+            eprintln!("{:>12} shard {} gets {request:?}{of}", self.now.0, self.index);
+        }
+        match is_foreign {
+            true => self.engine.handle_foreign_read(self.now, request),
+            false => self.engine.handle_request(self.now, request),
+        }
     }
 
-    /// Whether several shards own spans.
-    pub(super) fn is_shared(&self) -> bool {
-        self.among.len() > 1
+    fn lend(&mut self, address: Buf) -> Buf {
+        address
     }
 
-    pub(super) fn owner(&self, span: u64) -> usize {
-        self.among[span as usize % self.among.len()]
+    fn unlend(&mut self, _: Buf) {}
+
+    fn advance(address: Buf, sectors: u32) -> Buf {
+        address.advance_sectors(sectors)
     }
 }
 
 impl Life<'_> {
+    /// A shard's router, and what it needs of the rest.
+    pub(super) fn routing(&mut self, index: usize) -> (&mut Router<u64, Buf>, Routing<'_>) {
+        let routing = Routing {
+            index,
+            engine: &mut self.shards[index],
+            memory: &self.memory,
+            oracle: self.oracle,
+            parts: &mut self.parts,
+            next_id: &mut self.next_id,
+            now: self.now,
+            trace: self.trace,
+        };
+        (&mut self.routers[index], routing)
+    }
+
+    /// Sends what a router has for others.
+    pub(super) fn send_routed(&mut self, from: usize) -> Result<(), String> {
+        while let Some(outgoing) = self.routers[from].poll() {
+            match outgoing {
+                Outgoing::Request { to, key, request } => {
+                    self.send(from, to, Event::Part { from, to, key, request });
+                }
+                Outgoing::Reply { to, key, result } => {
+                    self.send(from, to, Event::PartDone { to, key, result });
+                }
+                Outgoing::Answer { caller, .. } => self.client_answered(caller)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has reads begin when the shard has heard what it has been sent by now.
+    pub(super) fn listen(&mut self, shard: usize) {
+        if !self.routers[shard].has_unheard() {
+            return;
+        }
+        let lanes = self.lanes.iter().filter(|(lane, _)| lane.1 == shard);
+        let due = lanes.map(|(_, &last)| last).max().unwrap_or(0).max(self.now.0);
+        self.hears_all_at[shard] = due;
+        self.at(due - self.now.0, Event::Heard(shard));
+    }
+
+    pub(super) fn heard_all(&mut self, shard: usize) {
+        if self.hears_all_at[shard] <= self.now.0 {
+            let (router, mut routing) = self.routing(shard);
+            router.start_reads(&mut routing);
+        }
+    }
+
     pub(super) fn plan_redeals(&mut self) {
         if self.plan.redeals == 0 {
             return;
@@ -62,55 +138,26 @@ impl Life<'_> {
 
     /// Clients have come or gone.
     pub(super) fn redeal(&mut self) {
-        if self.phase != Phase::Load || self.dealing.is_changing() {
+        let is_due = self.phase == Phase::Load && !self.plan.has_one_writer();
+        if !is_due || self.redealing.is_under_way() {
             return;
         }
-        self.dealing.left = Some(self.shards.len());
+        self.redealing.begin(self.shards.len());
         for shard in 0..self.shards.len() {
             self.send(LEAD, shard, Event::Pause(shard));
         }
     }
 
     pub(super) fn pause(&mut self, shard: usize) {
-        self.dealing.held[shard] = Some(VecDeque::new());
-        self.shards[shard].hurry();
-    }
-
-    /// Keeps a request of a shard that waits. False: it may go.
-    pub(super) fn is_held(&mut self, home: usize, wish: &Wish) -> bool {
-        let Some(held) = &mut self.dealing.held[home] else { return false };
-        held.push_back(*wish);
-        true
-    }
-
-    /// Tells a client's shard of its part's end, though not while spans are about to change hands and the part has
-    /// something mended: the client's shard would say that it waits.
-    pub(super) fn tell_end(&mut self, from: usize, to: usize, end: Event) {
-        self.dealing.late.push((from, to, end));
-        self.tell_ends();
-    }
-
-    fn tell_ends(&mut self) {
-        for (from, to, end) in std::mem::take(&mut self.dealing.late) {
-            let waits = self.dealing.held[from].is_some();
-            match from != to && waits && !self.shards[from].is_sync_idle() {
-                true => self.dealing.late.push((from, to, end)),
-                false => self.send(from, to, end),
-            }
-        }
+        self.is_pausing[shard] = true;
+        self.routers[shard].pause(&mut self.shards[shard]);
     }
 
     /// Shards that wait for nothing any more say so.
     pub(super) fn say_paused(&mut self) {
-        self.tell_ends();
         for shard in 0..self.shards.len() {
-            let is_idle = || {
-                let engine = &self.shards[shard];
-                let busy = self.clients.values().any(|client| client.home == shard);
-                !busy && engine.is_sync_idle() && engine.is_behind_idle()
-            };
-            if self.dealing.held[shard].is_some() && !self.dealing.said[shard] && is_idle() {
-                self.dealing.said[shard] = true;
+            if self.is_pausing[shard] && self.routers[shard].is_paused(&self.shards[shard]) {
+                self.is_pausing[shard] = false;
                 self.send(shard, LEAD, Event::Paused);
             }
         }
@@ -118,31 +165,41 @@ impl Life<'_> {
 
     /// A shard waits; if all do, spans change hands.
     pub(super) fn paused(&mut self) -> Result<(), String> {
-        let left = self.dealing.left.as_mut().ok_or("a shard waits that was not told to")?;
-        *left -= 1;
-        if *left > 0 {
+        if !self.redealing.paused() {
             return Ok(());
         }
         // What shards have just told of is heard by all before.
         self.pump_lead()?;
-        self.dealing.left = None;
+        self.redealing.end();
         let all = self.shards.len();
         let mut among: Vec<usize> = (0..all).filter(|_| self.dice.one_in(2)).collect();
         if among.is_empty() {
             among = (0..all).rev().collect();
         }
         self.say(|| format!("spans are dealt to {among:?}"));
-        self.dealing.among = among;
+        self.spans = self.spans.among(among);
         for shard in 0..all {
-            self.send(LEAD, shard, Event::Deal(shard));
+            self.send(LEAD, shard, Event::Redealt(shard, self.spans.clone()));
         }
         Ok(())
     }
 
-    pub(super) fn dealt(&mut self, shard: usize) {
-        self.dealing.said[shard] = false;
-        for wish in self.dealing.held[shard].take().into_iter().flatten() {
-            self.ask_from(shard, wish);
-        }
+    pub(super) fn redealt(&mut self, shard: usize, spans: SpanMap) {
+        let (router, mut routing) = self.routing(shard);
+        router.redealt(&mut routing, spans);
+        self.listen(shard);
     }
+
+    /// The engine could not read what others own.
+    pub(super) fn declined(&mut self, shard: usize, id: RequestId) -> Result<(), String> {
+        self.parts.remove(&(shard, id.0)).ok_or("a request ended twice")?;
+        let (router, mut routing) = self.routing(shard);
+        router.declined(&mut routing, id);
+        Ok(())
+    }
+}
+
+/// A request that crosses several spans of one owner comes in parts of one name.
+fn is_same_request(known: Option<&Part>, request: &Request) -> bool {
+    known.is_some_and(|part| part.request.id == request.id)
 }

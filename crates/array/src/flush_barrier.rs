@@ -1,15 +1,12 @@
-//! The supervisor's metadata writes on their way to the members, as [`MetaWrite`] demands: before a batch of them is
-//! written every member flushes, not only those that it is written to, since it says what is so on all of them.
+//! The flushes before metadata: a superblock or bitmap page says what is so on all members, so before a batch of them is
+//! written every member flushes, not only those that it is written to ([`MetaWrite`]).
 //!
 //! Invariants: while members flush for one batch what comes waits for the next; of a batch for which a member could not
 //! flush nothing is written.
 
-use crate::{
-    supervisor::{MetaWrite, Supervisor},
-    types::{MemberId, Time},
-};
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
+use lapstrake_engine::{MemberId, MetaWrite, Supervisor, Time};
 
 #[derive(Debug)]
 struct Batch {
@@ -25,12 +22,12 @@ struct Batch {
 /// flush to every member in use, says to how many ([`Self::begin`]) and how each ended ([`Self::flushed`]), and
 /// writes what [`Self::due`] gives.
 #[derive(Debug, Default)]
-pub struct Desk {
+pub struct FlushBarrier {
     waiting: VecDeque<MetaWrite>,
     flushing: Option<Batch>,
 }
 
-impl Desk {
+impl FlushBarrier {
     /// Takes in what the supervisor wants written.
     pub fn take(&mut self, supervisor: &mut Supervisor) {
         while let Some(write) = supervisor.poll_write() {
@@ -45,17 +42,21 @@ impl Desk {
     }
 
     /// So many members have been sent a flush.
+    ///
+    /// # Panics
+    /// If they flush for an earlier batch still; [`Self::flushed`] if nobody flushes.
     pub fn begin(&mut self, members: usize) {
+        assert!(self.flushing.is_none(), "one batch at a time");
         let writes = mem::take(&mut self.waiting);
         self.flushing = Some(Batch { writes, left: members, refused: Vec::new() });
     }
 
     /// A member has flushed, or could not.
     pub fn flushed(&mut self, member: MemberId, ok: bool) {
-        if let Some(batch) = &mut self.flushing {
-            batch.left -= 1;
-            batch.refused.extend((!ok).then_some(member));
-        }
+        let batch = self.flushing.as_mut().expect("members flush for a batch");
+        assert!(batch.left > 0, "{member:?} has answered twice");
+        batch.left -= 1;
+        batch.refused.extend((!ok).then_some(member));
     }
 
     /// A batch that every member has answered for: what is to be written now. If one could not flush that is

@@ -1,0 +1,15 @@
+//! All that decides above one shard of an array, and nothing that does: which shard owns which sectors
+//! ([`SpanMap`]), what shards ask of each other ([`Router`]), what has to be flushed before metadata is written
+//! ([`FlushBarrier`]).
+//!
+//! It owns no thread, no clock and no file. The server's threads and the simulated world run the same code.
+#![no_std]
+extern crate alloc;
+
+mod flush_barrier;
+mod router;
+mod span_map;
+
+pub use flush_barrier::FlushBarrier;
+pub use router::{Outgoing, Redealing, RoutedRequest, Router, RouterWorld};
+pub use span_map::SpanMap;

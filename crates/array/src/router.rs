@@ -1,0 +1,447 @@
+//! One shard's part in the protocol between shards: which part of a request is whose, what waits, who is told of the
+//! end.
+//!
+//! A request that crosses a span's end is cut, and its parts go to their owners. A read is done by the shard that was
+//! asked for it, whoever owns the sectors, and goes to the owners only where the engine declines it, or where one shard
+//! writes all. While one shard is dealt everything no request leaves the shard that was asked.
+//!
+//! Invariants:
+//! - a request is answered once, when all its parts have ended, here or elsewhere;
+//! - while paused nothing new begins but parts that peers ask for, and no peer hears of a part's end before what that
+//!   had mended is done: it would say that it waits, and others might own the place then;
+//! - a read of what others own begins only after the shard has heard all that it had been told when the read came.
+
+use crate::SpanMap;
+use alloc::{collections::VecDeque, vec, vec::Vec};
+use core::{mem, ops::Range};
+use lapstrake_engine::{Buf, Reply, Request, RequestError, RequestId, RequestKind, Shard, Time};
+use lapstrake_geometry::{Sector, Sectors};
+use slab::Slab;
+
+/// What a router needs of its shard.
+pub trait RouterWorld {
+    /// A place in memory that every shard can use.
+    type Address: Copy;
+
+    /// The engine.
+    fn shard(&mut self) -> &mut Shard;
+    /// The time now.
+    fn now(&self) -> Time;
+    /// Brings a request to the engine. `is_foreign`: as [`Shard::handle_foreign_read`].
+    fn ask(&mut self, request: Request, is_foreign: bool);
+    /// Gives memory that is not this shard's a name here.
+    fn lend(&mut self, address: Self::Address) -> Buf;
+    /// Takes such a name back.
+    fn unlend(&mut self, buf: Buf);
+    /// The address so many sectors further.
+    fn advance(address: Self::Address, sectors: u32) -> Self::Address;
+}
+
+/// A request, or the part of one that another shard is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct RoutedRequest<A> {
+    /// What is wanted. Unless it comes from a client of this very shard its buffer stands for `memory`.
+    pub kind: RequestKind,
+    /// Where the data is, or goes.
+    pub memory: Option<A>,
+    /// First sector of the array.
+    pub sector: u64,
+    /// Sectors.
+    pub len: u64,
+}
+
+/// Who waits for a request's end.
+#[derive(Debug)]
+enum Origin<C> {
+    Caller(C),
+    Peer { shard: usize, key: usize },
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub enum Outgoing<C, A> {
+    /// To another shard, for its [`Router::take_over`].
+    Request {
+        /// The shard.
+        to: usize,
+        /// To be given back with the end.
+        key: usize,
+        /// The part.
+        request: RoutedRequest<A>,
+    },
+    /// To the shard that asked, for its [`Router::peer_replied`].
+    Reply {
+        /// The shard.
+        to: usize,
+        /// As it was given.
+        key: usize,
+        /// How it went.
+        result: Result<(), RequestError>,
+    },
+    /// To who asked for all of it.
+    Answer {
+        /// As it was given.
+        caller: C,
+        /// How it went.
+        result: Result<(), RequestError>,
+    },
+}
+
+#[derive(Debug)]
+struct Pending<C, A> {
+    origin: Origin<C>,
+    /// A read of sectors that are not all this shard's: what to ask of their owners if the engine declines it.
+    foreign: Option<RoutedRequest<A>>,
+    parts: u32,
+    result: Result<(), RequestError>,
+    lent: Option<Buf>,
+}
+
+/// A request that has not begun, and whether its buffer is this shard's own.
+type Waiting<C, A> = (C, RoutedRequest<A>, bool);
+
+/// See the module's head. `C` names callers, `A` memory.
+#[derive(Debug)]
+pub struct Router<C, A> {
+    index: usize,
+    shards: usize,
+    spans: SpanMap,
+    paused: bool,
+    /// What came while paused.
+    backlog: VecDeque<Waiting<C, A>>,
+    /// Reads, which may be of what others own.
+    unheard: VecDeque<Waiting<C, A>>,
+    pending: Slab<Pending<C, A>>,
+    /// Ends that peers have not been told yet: whose, its key, how it went.
+    late: Vec<(usize, usize, Result<(), RequestError>)>,
+    outgoing: VecDeque<Outgoing<C, A>>,
+}
+
+impl<C, A: Copy> Router<C, A> {
+    /// The router of shard `index` of `shards`.
+    #[must_use]
+    pub fn new(index: usize, shards: usize, spans: SpanMap) -> Self {
+        assert!(index < shards, "shard {index} of {shards}");
+        Self {
+            index,
+            shards,
+            spans,
+            paused: false,
+            backlog: VecDeque::new(),
+            unheard: VecDeque::new(),
+            pending: Slab::new(),
+            late: Vec::new(),
+            outgoing: VecDeque::new(),
+        }
+    }
+
+    /// What is to be sent next.
+    pub fn poll(&mut self) -> Option<Outgoing<C, A>> {
+        self.outgoing.pop_front()
+    }
+
+    /// A request of a caller. `is_own`: its buffer is this shard's own, and is not to be lent.
+    pub fn request<W: RouterWorld<Address = A>>(
+        &mut self,
+        world: &mut W,
+        caller: C,
+        request: RoutedRequest<A>,
+        is_own: bool,
+    ) {
+        if !self.spans.has_one_owner() && matches!(request.kind, RequestKind::Read(_)) {
+            return self.unheard.push_back((caller, request, is_own));
+        }
+        self.route(world, caller, request, is_own);
+    }
+
+    /// Whether reads wait until the shard has read what it was sent: then [`Self::start_reads`] is due.
+    #[must_use]
+    pub fn has_unheard(&self) -> bool {
+        !self.unheard.is_empty()
+    }
+
+    /// Begins the reads that waited for that. A client may have asked for one because of an answer, and the answer may
+    /// have been given because of something that this shard had been told, but not read yet
+    /// ([`Shard::handle_foreign_read`]).
+    pub fn start_reads<W: RouterWorld<Address = A>>(&mut self, world: &mut W) {
+        for (caller, request, is_own) in mem::take(&mut self.unheard) {
+            self.route(world, caller, request, is_own);
+        }
+    }
+
+    fn route<W: RouterWorld<Address = A>>(
+        &mut self,
+        world: &mut W,
+        caller: C,
+        request: RoutedRequest<A>,
+        is_own: bool,
+    ) {
+        if self.paused {
+            return self.backlog.push_back((caller, request, is_own));
+        }
+        let parts = self.parts(world.shard(), &request);
+        let is_all_own = parts.iter().all(|part| part.0 == self.index);
+        let is_read = matches!(request.kind, RequestKind::Read(_));
+        // Where there is one writer only it knows what was answered: what is in the journal, or left behind.
+        if is_all_own || self.spans.has_one_owner() || !is_read {
+            let (key, request) =
+                self.admit(world, Origin::Caller(caller), request, is_own, parts.len());
+            return self.hand_out(world, key, &request, &parts);
+        }
+        let (key, request) = self.admit(world, Origin::Caller(caller), request, is_own, 1);
+        if world.shard().is_read_only() {
+            return self.hand_out(
+                world,
+                key,
+                &request,
+                &[(self.index, request.sector, request.len)],
+            );
+        }
+        // Most reads need nothing of what the owners alone know, and a way there and back costs more than they do.
+        self.pending[key].foreign = Some(request);
+        world.ask(engine_request(key, request.kind, request.sector, request.len), true);
+    }
+
+    /// The engine has declined a read of what others own: their owners are asked.
+    ///
+    /// # Panics
+    /// If it was asked for none by this name.
+    pub fn declined<W: RouterWorld<Address = A>>(&mut self, world: &mut W, id: RequestId) {
+        let key = id.0 as usize;
+        let request = self.pending[key].foreign.take().expect("declined once");
+        if self.paused {
+            // An owner that has said that it waits must not begin to mend: others may own the place when that ends.
+            let pending = self.pending.remove(key);
+            let Origin::Caller(caller) = pending.origin else {
+                unreachable!("peers ask for what is owned here")
+            };
+            let is_own = pending.lent.is_none();
+            if let Some(buf) = pending.lent {
+                world.unlend(buf);
+            }
+            return self.backlog.push_back((caller, request, is_own));
+        }
+        let parts = self.parts(world.shard(), &request);
+        self.pending[key].parts = parts.len() as u32;
+        self.hand_out(world, key, &request, &parts);
+    }
+
+    /// Who does which part. A flush is not cut: it makes durable what was answered, on all members, whoever wrote it;
+    /// but for what others have left behind.
+    fn parts(&self, shard: &Shard, request: &RoutedRequest<A>) -> Vec<(usize, u64, u64)> {
+        let (start, end) = (request.sector, request.sector.saturating_add(request.len));
+        if request.kind == RequestKind::Flush {
+            if !shard.may_write_behind() {
+                return vec![(self.index, start, request.len)];
+            }
+            return (0..self.shards).map(|shard| (shard, start, request.len)).collect();
+        }
+        let mut parts = self.spans.parts(start..end);
+        if parts.is_empty() {
+            parts.push((self.index, start, request.len));
+        }
+        parts
+    }
+
+    /// The first span from `at` on that this shard owns, or what is left of it there; none if it owns nothing.
+    #[must_use]
+    pub fn owned(&self, at: u64) -> Option<Range<u64>> {
+        self.spans.owned(self.index, at)
+    }
+
+    /// A part that shard `from` asks for.
+    pub fn take_over<W: RouterWorld<Address = A>>(
+        &mut self,
+        world: &mut W,
+        from: usize,
+        key: usize,
+        request: RoutedRequest<A>,
+    ) {
+        let parts = [(self.index, request.sector, request.len)];
+        let (key, request) =
+            self.admit(world, Origin::Peer { shard: from, key }, request, false, parts.len());
+        self.hand_out(world, key, &request, &parts);
+    }
+
+    /// Makes a request's entry: its key, and the request with its memory under this shard's name.
+    fn admit<W: RouterWorld<Address = A>>(
+        &mut self,
+        world: &mut W,
+        origin: Origin<C>,
+        request: RoutedRequest<A>,
+        is_own: bool,
+        parts: usize,
+    ) -> (usize, RoutedRequest<A>) {
+        let lent = request.memory.filter(|_| !is_own).map(|memory| world.lend(memory));
+        let kind = lent.map_or(request.kind, |buf| with_buf(request.kind, buf));
+        let pending = Pending { origin, foreign: None, parts: parts as u32, result: Ok(()), lent };
+        (self.pending.insert(pending), RoutedRequest { kind, ..request })
+    }
+
+    fn hand_out<W: RouterWorld<Address = A>>(
+        &mut self,
+        world: &mut W,
+        key: usize,
+        request: &RoutedRequest<A>,
+        parts: &[(usize, u64, u64)],
+    ) {
+        for &(owner, sector, len) in parts {
+            let skip = (sector - request.sector) as u32;
+            if owner == self.index {
+                let kind = at_sector(request.kind, skip);
+                world.ask(engine_request(key, kind, sector, len), false);
+            } else {
+                let memory = request.memory.map(|address| W::advance(address, skip));
+                let request = RoutedRequest { memory, sector, len, ..*request };
+                self.outgoing.push_back(Outgoing::Request { to: owner, key, request });
+            }
+        }
+    }
+
+    /// The engine's answer to a part.
+    pub fn replied<W: RouterWorld<Address = A>>(&mut self, world: &mut W, reply: Reply) {
+        self.part_done(world, reply.id.0 as usize, reply.result);
+    }
+
+    /// A peer's answer to a part, or that it could not be asked.
+    pub fn peer_replied<W: RouterWorld<Address = A>>(
+        &mut self,
+        world: &mut W,
+        key: usize,
+        result: Result<(), RequestError>,
+    ) {
+        self.part_done(world, key, result);
+    }
+
+    fn part_done<W: RouterWorld<Address = A>>(
+        &mut self,
+        world: &mut W,
+        key: usize,
+        result: Result<(), RequestError>,
+    ) {
+        let pending = &mut self.pending[key];
+        assert!(pending.parts > 0, "request {key} ended twice");
+        pending.parts -= 1;
+        pending.result = pending.result.and(result);
+        if pending.parts > 0 {
+            return;
+        }
+        let Pending { origin, result, lent, .. } = self.pending.remove(key);
+        if let Some(buf) = lent {
+            world.unlend(buf);
+        }
+        match origin {
+            Origin::Caller(caller) => {
+                self.outgoing.push_back(Outgoing::Answer { caller, result });
+            }
+            Origin::Peer { shard, key } => self.late.push((shard, key, result)),
+        }
+    }
+
+    /// Tells peers what has ended, if they may hear it. Due when the engine has been drained.
+    pub fn answer_peers(&mut self, shard: &Shard) {
+        if self.paused && !shard.is_sync_idle() {
+            return;
+        }
+        for (to, key, result) in self.late.drain(..) {
+            self.outgoing.push_back(Outgoing::Reply { to, key, result });
+        }
+    }
+
+    /// Nothing new is to begin: spans are about to change hands.
+    pub fn pause(&mut self, shard: &mut Shard) {
+        self.paused = true;
+        shard.hurry();
+    }
+
+    /// Whether nothing that began here, or of the engine's own, is still running after [`Self::pause`].
+    #[must_use]
+    pub fn is_paused(&self, shard: &Shard) -> bool {
+        let is_idle = shard.is_sync_idle() && shard.is_behind_idle();
+        let is_peers = |pending: &Pending<C, A>| matches!(pending.origin, Origin::Peer { .. });
+        self.paused && is_idle && self.pending.iter().all(|(_, pending)| is_peers(pending))
+    }
+
+    /// Spans have changed hands: what waited begins.
+    pub fn redealt<W: RouterWorld<Address = A>>(&mut self, world: &mut W, spans: SpanMap) {
+        self.spans = spans;
+        self.paused = false;
+        for (caller, request, is_own) in mem::take(&mut self.backlog) {
+            self.request(world, caller, request, is_own);
+        }
+    }
+
+    /// Whether no request is here.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.backlog.is_empty() && self.unheard.is_empty()
+    }
+}
+
+/// The coordinator's part in a change of hands: every shard pauses, and says so.
+#[derive(Debug, Default)]
+pub struct Redealing {
+    /// Shards that have to say that they are paused.
+    left: Option<usize>,
+}
+
+impl Redealing {
+    /// So many shards have been told to pause.
+    ///
+    /// # Panics
+    /// If one change is under way.
+    pub fn begin(&mut self, shards: usize) {
+        assert!(self.left.is_none() && shards > 0, "one change of hands at a time");
+        self.left = Some(shards);
+    }
+
+    /// Whether spans are about to change hands: pieces of a sync action wait meanwhile.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// A shard is paused. True: all are, and spans may change hands once all shards have been told what any has told of;
+    /// then it is over ([`Self::end`]).
+    ///
+    /// # Panics
+    /// If no shard was to pause.
+    pub fn paused(&mut self) -> bool {
+        let left = self.left.as_mut().expect("shards pause when they are told to");
+        assert!(*left > 0, "a shard has paused twice");
+        *left -= 1;
+        *left == 0
+    }
+
+    /// Spans have changed hands.
+    ///
+    /// # Panics
+    /// If some shard is not paused.
+    pub fn end(&mut self) {
+        assert_eq!(self.left, Some(0), "stripes would have two owners");
+        self.left = None;
+    }
+}
+
+fn engine_request(key: usize, kind: RequestKind, sector: u64, len: u64) -> Request {
+    Request { id: RequestId(key as u64), kind, sector: Sector(sector), len: Sectors(len) }
+}
+
+fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
+    match kind {
+        RequestKind::Read(_) => RequestKind::Read(buf),
+        RequestKind::Write { fua, followed, .. } => RequestKind::Write { buf, fua, followed },
+        other => other,
+    }
+}
+
+/// The part of a request that begins so many sectors behind its start.
+fn at_sector(kind: RequestKind, sectors: u32) -> RequestKind {
+    match kind {
+        RequestKind::Read(buf) => RequestKind::Read(buf.advance_sectors(sectors)),
+        RequestKind::Write { buf, fua, followed } => {
+            RequestKind::Write { buf: buf.advance_sectors(sectors), fua, followed }
+        }
+        other => other,
+    }
+}
