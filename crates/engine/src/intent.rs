@@ -257,6 +257,11 @@ impl Intent {
         waits.then_some(self.lazy_at)
     }
 
+    /// Whether a lockless bitmap knows of chunks whose redundancy may not be right.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        (0..self.bits.count()).any(|bit| !self.bits.is_synced(bit))
+    }
+
     /// A resync is about to go over these sectors.
     pub(crate) fn begin_sync(&mut self, start: u64, end: u64) {
         let chunk = self.bits.chunk().0;
@@ -281,6 +286,7 @@ impl Intent {
     /// The resync has ended, wherever it has come to. The next one waits a while.
     pub(crate) fn end_sync(&mut self, now: Time) {
         self.syncing.clear();
+        // Now and not as the resync goes on, so that a page is written once.
         let done = self.holders.keys().filter(|bit| !self.needed.contains(bit));
         done.for_each(|&bit| self.bits.synced(bit));
         self.lazy_at = now.after(LAZY_NS);

@@ -148,11 +148,13 @@ impl Bits {
         self.is_lockless.then(|| ChunkState::from_byte(byte).unwrap_or(ChunkState::NeedSync))
     }
 
-    /// The first state that no kernel writes.
+    /// The first state that no kernel writes. What mdadm fills the room for states with (0xff) is none either, but Linux
+    /// 7.2 leaves it behind the states of a smaller array when that grows, and takes it for a need to resync.
     pub fn unknown_state(&self) -> Option<BitmapError> {
         let stored = |chunk: u64| (chunk, self.bytes[self.byte_of(chunk)]);
         let mut states = (0..if self.is_lockless { self.count } else { 0 }).map(stored);
-        let (chunk, found) = states.find(|&(_, byte)| ChunkState::from_byte(byte).is_none())?;
+        let is_unknown = |byte| byte != 0xff && ChunkState::from_byte(byte).is_none();
+        let (chunk, found) = states.find(|&(_, byte)| is_unknown(byte))?;
         Some(BitmapError::UnknownChunkState { chunk, found })
     }
 
@@ -196,9 +198,9 @@ impl Bits {
         self.get(bit) && !self.state(bit).is_some_and(ChunkState::is_synced)
     }
 
-    /// What the bits count as when an array is started. `is_stale`: it was in use without them. `was_clean`: it was
-    /// stopped with no write under way.
-    pub fn begin(&mut self, is_stale: bool, was_clean: bool) {
+    /// What the bits count as when an array is started. `is_stale`: it was in use without them. `dirty_is_synced`:
+    /// as [`ChunkState::at_start`].
+    pub fn begin(&mut self, is_stale: bool, dirty_is_synced: bool) {
         if !self.is_lockless {
             (0..if is_stale { self.count } else { 0 }).for_each(|bit| {
                 self.set(bit);
@@ -207,7 +209,7 @@ impl Bits {
         }
         for bit in 0..self.count {
             if let Some(state) = self.state(bit) {
-                self.put_state(bit, state.at_start(is_stale, was_clean));
+                self.put_state(bit, state.at_start(is_stale, dirty_is_synced));
             }
         }
     }
@@ -407,16 +409,16 @@ mod tests {
         sb.begin_use(Sectors(256));
         let mut image = sb.dirty_image(1024 + 8);
         (0..8).for_each(|state| image[1024 + state] = state as u8);
-        for (is_stale, was_clean, expected) in [
+        for (is_stale, dirty_is_synced, expected) in [
             (false, false, [0, 1, 3, 3, 3, 0, 0, 7]),
             (true, false, [0, 3, 3, 3, 3, 0, 0, 0]),
             (false, true, [0, 1, 2, 3, 3, 0, 0, 7]),
             (true, true, [0, 3, 3, 3, 3, 0, 0, 0]),
         ] {
             let mut bits = Bits::from_image(&sb, &image).unwrap();
-            bits.begin(is_stale, was_clean);
+            bits.begin(is_stale, dirty_is_synced);
             let found: Vec<u8> = (0..8).map(|bit| bits.state(bit).unwrap() as u8).collect();
-            assert_eq!(found, expected, "stale: {is_stale}, clean: {was_clean}");
+            assert_eq!(found, expected, "stale: {is_stale}, synced: {dirty_is_synced}");
         }
         let mut bits = Bits::from_image(&sb, &image).unwrap();
         let other = Bits::new(&sb, false);
@@ -430,7 +432,7 @@ mod tests {
         let mut sb = Superblock::new_lockless([7; 16], Sectors(1024), false);
         sb.begin_use(Sectors(256));
         let mut image = sb.dirty_image(1024 + 8);
-        image[1024..].copy_from_slice(&[0, 1, 7, 3, 8, 9, 2, 0]);
+        image[1024..].copy_from_slice(&[0, 1, 7, 255, 8, 9, 2, 0]);
         let bits = Bits::from_image(&sb, &image).unwrap();
         let unknown = BitmapError::UnknownChunkState { chunk: 4, found: 8 };
         assert_eq!(bits.unknown_state(), Some(unknown));
@@ -454,7 +456,7 @@ mod tests {
         #[test]
         fn states_lead_back_to_themselves_and_begin_as_each_by_itself(
             states in prop::collection::vec(0u8..8, 1..9000), is_stale: bool,
-            was_clean: bool,
+            dirty_is_synced: bool,
         ) {
             let mut sb = Superblock::new_lockless([7; 16], Sectors(128 * states.len() as u64), false);
             sb.begin_use(Sectors(256));
@@ -474,9 +476,9 @@ mod tests {
                 all
             };
             prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
-            bits.begin(is_stale, was_clean);
+            bits.begin(is_stale, dirty_is_synced);
             for (place, state) in image[1024..].iter_mut().zip(&states) {
-                *place = ChunkState::from_byte(*state).unwrap().at_start(is_stale, was_clean) as u8;
+                *place = ChunkState::from_byte(*state).unwrap().at_start(is_stale, dirty_is_synced) as u8;
             }
             prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
             let dirty: Vec<usize> = bits.dirty_pages().collect();
