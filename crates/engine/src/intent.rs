@@ -434,6 +434,9 @@ impl Intent {
     fn image(&mut self, page: usize) -> (Sectors, Vec<u8>) {
         let mut image = [0; PAGE];
         self.bits.encode_page(&self.superblock, page, &mut image);
+        if self.is_lockless() {
+            self.bits.spread_need_sync(page, &mut image);
+        }
         // What fails on a member takes the member out, and on a file the bitmap, so what was sent counts as written.
         self.bits.mark_stable(page);
         (Sectors(page as u64 * PAGE_SECTORS), image.to_vec())

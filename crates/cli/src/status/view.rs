@@ -35,6 +35,7 @@ pub struct View {
     pub consistency_policy: String,
     pub bitmap_bits: Option<(u64, u64)>,
     pub bitmap_states: Option<[u64; 8]>,
+    #[serde(default)]
     pub awaits_lazy_resync: bool,
     pub bitmap_place: Option<String>,
     pub bitmap_file: Option<String>,

@@ -127,7 +127,9 @@ fn members_that_missed_writes_come_back_on_both_sides() {
         );
         std::fs::write(lab.path("in"), pattern(8, 1 << 20)).unwrap();
         md.play(&lab, &members, &script);
-        assert!(lab.read("dump") == contents, "raid{level}");
+        // What was never written cannot be told while a member is missing.
+        let written = 4 << 20;
+        assert!(lab.read("dump")[..written] == contents[..written], "raid{level}");
         let others = members.replace(" m1", "");
         let server = lab.serve_data(&format!("--degraded {others}"));
         lab.run("add data m1").ok();

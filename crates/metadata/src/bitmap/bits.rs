@@ -336,6 +336,22 @@ impl Bits {
         self.dirty[page] = dirty;
     }
 
+    /// Has the states of page `page` in `image` say that unwritten chunks need a resync where one beside them in the same
+    /// 512 bytes does.
+    ///
+    /// Linux 7.2 never leaves both in one block, and makes a mistake where it finds them after a cut: while it resyncs the
+    /// one it begins to call the others in need of a resync, and of the next passes over all but the first 4 KiB.
+    pub fn spread_need_sync(&self, page: usize, image: &mut [u8; PAGE]) {
+        let (needs, unwritten) = (ChunkState::NeedSync as u8, ChunkState::Unwritten as u8);
+        let syncs = |byte: &u8| *byte == needs || *byte == ChunkState::Syncing as u8;
+        let head = if page == 0 { LOCKLESS_START as usize } else { 0 };
+        let end = (LOCKLESS_START + self.count).saturating_sub((page * PAGE) as u64);
+        let states = &mut image[head..PAGE.min(end as usize)];
+        for block in states.chunks_mut(512).filter(|block| block.iter().any(syncs)) {
+            block.iter_mut().filter(|byte| **byte == unwritten).for_each(|byte| *byte = needs);
+        }
+    }
+
     /// Writes page `page` of the image into `out`; the first begins with `sb`. It belongs
     /// `page * PAGE` bytes after the start of the bitmap.
     pub fn encode_page(&self, sb: &Superblock, page: usize, out: &mut [u8; PAGE]) {
@@ -401,6 +417,30 @@ mod tests {
         assert_eq!(page[..2], [3, 0]);
         assert_eq!(bits.iter_set(1).collect::<Vec<_>>(), [1, 3072]);
         assert_eq!(bits.count_states().unwrap()[..4], [3997, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_need_to_resync_spreads_within_its_block() {
+        // 3,072 states in the first page, 28 in the second.
+        let mut sb = Superblock::new_lockless([7; 16], Sectors(3100 * 128), false);
+        sb.begin_use(Sectors(256));
+        let mut bits = Bits::new(&sb, false);
+        (bits.set(600), bits.set(3080), bits.set(5), bits.clear(5));
+        let spread = |number: usize| {
+            let mut page = [0; PAGE];
+            bits.encode_page(&sb, number, &mut page);
+            bits.spread_need_sync(number, &mut page);
+            page
+        };
+        let page = spread(0);
+        assert!(page[1024 + 512..][..512].iter().all(|state| *state == 3));
+        assert_eq!((page[1024 + 511], page[1024 + 1024], page[1024 + 5]), (0, 0, 1));
+        assert_eq!(page[..256], sb.encode());
+        assert!(page[256..1024].iter().all(|byte| *byte == 0));
+        let page = spread(1);
+        assert!(
+            page[..28].iter().all(|state| *state == 3) && page[28..].iter().all(|byte| *byte == 0)
+        );
     }
 
     #[test]
