@@ -37,7 +37,7 @@ const RANGES_MAX: usize = 20;
 
 /// Wait until no recovery, resync, check or repair runs, and tell what the last one came to.
 ///
-/// What was written under a lockless bitmap is resynced a second later; that is waited for, too.
+/// What was written under a lockless bitmap is resynced a second later: if nothing runs, that is waited for.
 /// On a terminal it shows how far it is. A check that waits for its part of the day (`lapstrake set NAME
 /// check_window=...`) is waited for. Ranges of the array that do not match are printed, up to
 /// 20, with the member that disagrees, if that can be told; after a repair, those that did not match, and
@@ -97,27 +97,30 @@ fn rest(args: &Args) -> Result<View, Failure> {
     let bar = ProgressBar::new(1000);
     let style = ProgressStyle::with_template("{prefix} [{bar:20}] {msg}")?.progress_chars("=>.");
     bar.set_style(style);
-    let mut is_told = false;
+    let (mut is_told, mut has_run) = (false, false);
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         // With the time over there is still time for an answer.
         let view: View =
             serde_json::from_value(args.target.detail(left.map(|left| left.max(LAST)))?)?;
+        let left = left.unwrap_or(PACE);
         let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else {
-            let is_over = left.is_some_and(|left| left.is_zero());
-            if view.is_resync_about_to_begin() && !is_over {
-                std::thread::sleep(PACE);
-                continue;
+            if has_run || !view.awaits_lazy_resync {
+                return Ok(view);
             }
-            return Ok(view);
+            if left.is_zero() {
+                return Err(Failure::new(format!("{name}: a resync that is due has not begun")));
+            }
+            std::thread::sleep(PACE.min(left));
+            continue;
         };
+        has_run = true;
         bar.set_prefix(format!("{name}: {}", sync.action));
         if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
             bar.suspend(|| errln!("{name}: {} {waits}", sync.action));
         }
         bar.set_message(progress(&view, sync));
         bar.set_position(sync.per_mille());
-        let left = left.unwrap_or(PACE);
         if left.is_zero() {
             let (action, progress) = (&sync.action, progress(&view, sync));
             let still = if sync.awaits_window { "does not run" } else { "still runs" };

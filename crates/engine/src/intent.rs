@@ -257,6 +257,11 @@ impl Intent {
         waits.then_some(self.lazy_at)
     }
 
+    /// Whether a lockless bitmap knows of chunks whose redundancy may not be right.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        (0..self.bits.count()).any(|bit| !self.bits.is_synced(bit))
+    }
+
     /// A resync is about to go over these sectors.
     pub(crate) fn begin_sync(&mut self, start: u64, end: u64) {
         let chunk = self.bits.chunk().0;
@@ -281,6 +286,7 @@ impl Intent {
     /// The resync has ended, wherever it has come to. The next one waits a while.
     pub(crate) fn end_sync(&mut self, now: Time) {
         self.syncing.clear();
+        // Now and not as the resync goes on, so that a page is written once.
         let done = self.holders.keys().filter(|bit| !self.needed.contains(bit));
         done.for_each(|&bit| self.bits.synced(bit));
         self.lazy_at = now.after(LAZY_NS);
@@ -428,6 +434,9 @@ impl Intent {
     fn image(&mut self, page: usize) -> (Sectors, Vec<u8>) {
         let mut image = [0; PAGE];
         self.bits.encode_page(&self.superblock, page, &mut image);
+        if self.is_lockless() {
+            self.bits.spread_need_sync(page, &mut image);
+        }
         // What fails on a member takes the member out, and on a file the bitmap, so what was sent counts as written.
         self.bits.mark_stable(page);
         (Sectors(page as u64 * PAGE_SECTORS), image.to_vec())

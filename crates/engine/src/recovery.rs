@@ -602,7 +602,8 @@ impl Supervisor {
         if action != SyncAction::Recovery && self.mending.wanted == Some(action) && !is_lazy {
             self.mending.wanted = None;
         }
-        if action != SyncAction::Recovery {
+        // What is resynced lazily is no news to whoever had a check run.
+        if action != SyncAction::Recovery && !is_lazy {
             (self.mending.mismatch_sectors, self.mending.mismatches) = (0, Vec::new());
             self.mending.mismatches_omitted = 0;
         }
@@ -737,7 +738,9 @@ impl Supervisor {
             Some(SyncEnd::Failed) => SyncEnd::Failed,
             _ => SyncEnd::Interrupted,
         };
-        self.mending.last = Some((course.action, end));
+        if !is_lazy || end == SyncEnd::Failed {
+            self.mending.last = Some((course.action, end));
+        }
         self.happened.push_back(Event::SyncEnded(course.action, end));
         match (course.action, end) {
             (SyncAction::Recovery, SyncEnd::Done) => {

@@ -35,6 +35,8 @@ pub struct View {
     pub consistency_policy: String,
     pub bitmap_bits: Option<(u64, u64)>,
     pub bitmap_states: Option<[u64; 8]>,
+    #[serde(default)]
+    pub awaits_lazy_resync: bool,
     pub bitmap_place: Option<String>,
     pub bitmap_file: Option<String>,
     pub write_behind: u32,
@@ -215,13 +217,6 @@ impl View {
     /// Whether the array is neither degraded nor failed.
     pub fn is_whole(&self) -> bool {
         !self.is("degraded") && !self.is("failed")
-    }
-
-    /// Whether a resync will begin by itself: of what was written under a lockless bitmap.
-    pub fn is_resync_about_to_begin(&self) -> bool {
-        let has_failed = self.last_sync.as_ref().is_some_and(|last| last.result == "failed");
-        let is_held = has_failed || self.is("frozen") || self.is("read-only") || !self.is_whole();
-        self.bitmap_states.is_some() && self.is("resyncing (PENDING)") && !is_held
     }
 
     /// For each slot the member in sync.
