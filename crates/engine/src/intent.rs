@@ -114,10 +114,13 @@ enum Usage {
 }
 
 impl Intent {
-    pub(crate) fn new(config: IntentConfig, shards: u32) -> Self {
+    /// `sync_end`: no resync goes over what lies from this sector on, if a chunk does (of RAID10, whose bitmap covers what
+    /// is left of a last row, too).
+    pub(crate) fn new(config: IntentConfig, shards: u32, sync_end: u64) -> Self {
         let set: BTreeSet<u64> = config.bits.iter_set(0).collect();
+        let chunk = config.bits.chunk().0;
         let is_needed = |bit: &u64| match config.bits.is_lockless() {
-            true => config.bits.needs_sync(*bit),
+            true => config.bits.needs_sync(*bit) && *bit * chunk < sync_end,
             false => config.bits_need_resync,
         };
         let needed: BTreeSet<u64> = set.iter().copied().filter(is_needed).collect();
@@ -151,7 +154,7 @@ impl Intent {
     pub(crate) fn added(superblock: Superblock, external: bool, shards: u32) -> Self {
         let bits = Bits::new(&superblock, true);
         let config = IntentConfig { superblock, bits, external, bits_need_resync: true };
-        Self { superblock_dirty: true, usage: Usage::Added, ..Self::new(config, shards) }
+        Self { superblock_dirty: true, usage: Usage::Added, ..Self::new(config, shards, u64::MAX) }
     }
 
     /// Shards have been told of it. `is_whole`: nothing differs but what they are writing.

@@ -295,6 +295,14 @@ impl Mending {
     }
 }
 
+/// Where a resync or check ends: member sectors, for RAID10 array sectors.
+pub(crate) fn sync_end(geometry: &Geometry) -> u64 {
+    match geometry {
+        Geometry::Raid10(raid10) => raid10.array_sectors().0,
+        other => other.component().0,
+    }
+}
+
 impl Supervisor {
     /// The next piece for the shard that owns its array sectors.
     pub fn poll_sync(&mut self) -> Option<SyncPiece> {
@@ -573,10 +581,7 @@ impl Supervisor {
         let targets = self.recovering();
         let needed = !self.mending.halted;
         let of_member = self.geometry.component().0;
-        let of_array = match &self.geometry {
-            Geometry::Raid10(raid10) => raid10.array_sectors().0,
-            _ => of_member,
-        };
+        let of_array = sync_end(&self.geometry);
         let (action, from, end) = if needed && !targets.is_empty() {
             let of = |id: &MemberId| self.members[usize::from(id.0)].recovered_to.0;
             (SyncAction::Recovery, targets.iter().map(of).min().unwrap_or(0), of_member)
