@@ -26,6 +26,7 @@ pub use pace::{CourseTime, course_time};
 
 use crate::agenda::Agenda;
 use heads::{Heads, PAGE};
+use lapstrake_array::FlushBarrier;
 use lapstrake_engine::{
     Buf, BufId, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite, Order,
     Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor, SyncAction,

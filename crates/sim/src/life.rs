@@ -20,7 +20,6 @@ pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
 
 use areas::{bad_ranges, cache_pages, data_area, log_area, span};
-use dealing::Dealing;
 
 use crate::{
     agenda::Agenda,
@@ -30,11 +29,11 @@ use crate::{
     oracle::{Floors, Oracle},
     plan::Plan,
 };
-use lapstrake_array::FlushBarrier;
+use lapstrake_array::{FlushBarrier, Redealing, RoutedRequest, Router, SpanMap};
 use lapstrake_engine::{
-    BitmapTerms, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
-    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, Shard, ShardConfig, Supervisor,
-    SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
+    BitmapTerms, Buf, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
+    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, RequestError, RequestId, Shard,
+    ShardConfig, Supervisor, SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
     journal::{JOURNAL_PAGES, JournalConfig},
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
@@ -166,11 +165,20 @@ enum Event {
     /// A shard does nothing any more.
     Paused,
     /// A shard may go on.
-    Deal(usize),
-    Part(u64),
+    Redealt(usize, SpanMap),
+    /// A shard has heard what it had been sent when a read came.
+    Heard(usize),
+    /// A shard is asked for a part of another's request.
+    Part {
+        from: usize,
+        to: usize,
+        key: usize,
+        request: RoutedRequest<Buf>,
+    },
     PartDone {
-        client: u64,
-        ok: bool,
+        to: usize,
+        key: usize,
+        result: Result<(), RequestError>,
     },
     Io(Box<InFlight>),
     Order(usize, Order),
@@ -223,24 +231,16 @@ pub(crate) struct Wish {
     pub len: u64,
 }
 
-#[derive(Debug)]
-struct Client {
-    parts_left: u32,
-    buf: BufId,
-    home: usize,
-}
-
+/// A part of a request that an engine has.
 #[derive(Debug)]
 struct Part {
-    client: u64,
-    home: usize,
-    shard: usize,
+    /// The router's name for what it is a part of.
+    routed: RequestId,
+    /// By a name of its own.
     request: Request,
     floors: Floors,
     /// What a flush covers.
     covers: u64,
-    /// A read on the client's shard of what others own.
-    is_foreign: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,8 +273,16 @@ pub(crate) struct Life<'a> {
     queue: Agenda<Event>,
     /// When the last message on a lane, from one thread to another, is due.
     lanes: BTreeMap<(usize, usize), u64>,
-    dealing: Dealing,
-    clients: BTreeMap<u64, Client>,
+    routers: Vec<Router<u64, Buf>>,
+    /// Who owns what, as the coordinator has dealt it.
+    spans: SpanMap,
+    redealing: Redealing,
+    /// Shards that have been told to pause, and have not said that they do.
+    is_pausing: Vec<bool>,
+    /// When each shard has heard all that it had been sent when its last read came.
+    hears_all_at: Vec<u64>,
+    /// The memory of each.
+    clients: BTreeMap<u64, BufId>,
     parts: BTreeMap<u64, Part>,
     next_id: u64,
     stamp: u32,
@@ -285,7 +293,6 @@ pub(crate) struct Life<'a> {
     /// What the operator has still to do.
     errands_left: usize,
     sequential: u64,
-    span: u64,
     phase: Phase,
     was_forced: bool,
     returning: Vec<(usize, Superblock)>,
@@ -376,6 +383,8 @@ impl<'a> Life<'a> {
         }
         let pages = setup.scratch_pages(plan) + plan.behind_pages;
         let span = span(plan, &setup.geometry);
+        let owners = if plan.has_one_writer() { vec![0] } else { (0..plan.shards).collect() };
+        let spans = SpanMap::new(span).among(owners);
         let superblocks = || setup.members.iter().map(|(_, record)| &record.superblock);
         let external = setup.intent.as_ref().is_some_and(|intent| intent.external);
         Self {
@@ -396,7 +405,13 @@ impl<'a> Life<'a> {
             now: Time(0),
             queue: Agenda::default(),
             lanes: BTreeMap::new(),
-            dealing: Dealing::new(plan.shards, plan.log.is_some()),
+            routers: (0..plan.shards)
+                .map(|index| Router::new(index, plan.shards, spans.clone()))
+                .collect(),
+            spans,
+            redealing: Redealing::default(),
+            is_pausing: vec![false; plan.shards],
+            hears_all_at: vec![0; plan.shards],
             clients: BTreeMap::new(),
             parts: BTreeMap::new(),
             next_id: 0,
@@ -407,7 +422,6 @@ impl<'a> Life<'a> {
             lingers_until: None,
             errands_left: setup.returning.len(),
             sequential: 0,
-            span,
             phase: Phase::Load,
             was_forced: setup.was_forced,
             returning: setup.returning,
@@ -566,9 +580,16 @@ impl<'a> Life<'a> {
             Event::Redeal => self.redeal(),
             Event::Pause(shard) => self.pause(shard),
             Event::Paused => self.paused()?,
-            Event::Deal(shard) => self.dealt(shard),
-            Event::Part(key) => self.part_comes(key),
-            Event::PartDone { client, ok } => self.part_done(client, ok)?,
+            Event::Redealt(shard, spans) => self.redealt(shard, spans),
+            Event::Heard(shard) => self.heard_all(shard),
+            Event::Part { from, to, key, request } => {
+                let (router, mut routing) = self.routing(to);
+                router.take_over(&mut routing, from, key, request);
+            }
+            Event::PartDone { to, key, result } => {
+                let (router, mut routing) = self.routing(to);
+                router.peer_replied(&mut routing, key, result);
+            }
             Event::Io(io) => self.io_done(&io)?,
             Event::Order(shard, order) => {
                 if let Order::Trusted(member, FULLY_TRUSTED) = order {
@@ -609,10 +630,12 @@ impl<'a> Life<'a> {
                         let found = self.memory.compare(&compare);
                         self.shards[shard].handle_compared(self.now, compare.id, &found);
                     }
-                    Effect::Reply(reply) => self.answered(reply)?,
-                    Effect::Declined(id) => self.declined(id)?,
+                    Effect::Reply(reply) => self.answered(shard, reply)?,
+                    Effect::Declined(id) => self.declined(shard, id)?,
                 }
             }
+            self.routers[shard].answer_peers(&self.shards[shard]);
+            self.send_routed(shard)?;
             while let Some(notice) = self.shards[shard].poll_notice() {
                 self.send(shard, LEAD, Event::Notice(notice));
             }
@@ -660,10 +683,10 @@ impl<'a> Life<'a> {
                     self.send(LEAD, shard, Event::Order(shard, order.clone()));
                 }
             }
-            while !self.dealing.is_changing()
+            while !self.redealing.is_under_way()
                 && let Some(piece) = self.supervisor.poll_sync()
             {
-                let shard = self.dealing.owner(piece.start.0 / self.span);
+                let shard = self.spans.owner(piece.start.0);
                 self.send(LEAD, shard, Event::Sync(shard, piece));
             }
             let first = &self.shards[0];
@@ -704,6 +727,13 @@ impl<'a> Life<'a> {
         is_mending && self.lingers_until > Some(self.now)
     }
 
+    fn is_drained(&self) -> bool {
+        let is_idle = |(router, shard): (&Router<u64, Buf>, &Shard)| {
+            router.is_idle() && shard.is_quiet() && shard.is_sync_idle()
+        };
+        self.routers.iter().zip(&self.shards).all(is_idle)
+    }
+
     /// Goes from serving to stopped, as the host does.
     fn move_on(&mut self) {
         match self.phase {
@@ -723,7 +753,7 @@ impl<'a> Life<'a> {
                     self.shards.iter_mut().for_each(Shard::hurry);
                 }
             }
-            Phase::Draining if self.shards.iter().all(|s| s.is_quiet() && s.is_sync_idle()) => {
+            Phase::Draining if self.is_drained() => {
                 let members = (0..self.disk_of.len() as u16).map(MemberId);
                 let serves = |member: &MemberId| !self.shards[0].has_failed(*member);
                 let members: Vec<MemberId> = members.filter(serves).collect();

@@ -104,6 +104,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether one shard is given all writes: with partial parity logs, a journal, or writes that are left behind.
+    pub(crate) fn has_one_writer(&self) -> bool {
+        self.log.is_some() || self.journal.is_some() || self.behind_pages > 0
+    }
+
     /// The plan of a seed.
     pub(crate) fn draw(dice: &mut Dice) -> Self {
         let mut plan = Self::draw_parts(dice);

@@ -4,6 +4,7 @@ use super::ArrayVolume;
 use super::heads::{Heads, Thread};
 use super::prices::Prices;
 use crate::agenda::Agenda;
+use lapstrake_array::FlushBarrier;
 use lapstrake_engine::{
     BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,

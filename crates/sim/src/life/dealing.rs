@@ -16,7 +16,7 @@ pub(super) struct Routing<'a> {
     engine: &'a mut Shard,
     memory: &'a Memory,
     oracle: &'a mut Oracle,
-    parts: &'a mut BTreeMap<(usize, u64), Part>,
+    parts: &'a mut BTreeMap<u64, Part>,
     next_id: &'a mut u64,
     now: Time,
     trace: bool,
@@ -51,9 +51,10 @@ impl RouterWorld for Routing<'_> {
             }
             RequestKind::Discard => self.oracle.write_comes(id, start, len, Leaves::Anything),
         }
-        let part = Part { id, request, floors, covers };
-        let known = self.parts.insert((self.index, request.id.0), part);
-        assert!(known.is_none() || is_same_request(known.as_ref(), &request), "a name is used twice");
+        // Several pieces of a request have the router's one name.
+        let routed = request.id;
+        let request = Request { id: RequestId(id), ..request };
+        self.parts.insert(id, Part { routed, request, floors, covers });
         if self.trace {
             let of = if is_foreign { " of another shard's" } else { "" };
             eprintln!("{:>12} shard {} gets {request:?}{of}", self.now.0, self.index);
@@ -192,14 +193,9 @@ impl Life<'_> {
 
     /// The engine could not read what others own.
     pub(super) fn declined(&mut self, shard: usize, id: RequestId) -> Result<(), String> {
-        self.parts.remove(&(shard, id.0)).ok_or("a request ended twice")?;
+        let part = self.parts.remove(&id.0).ok_or("a request ended twice")?;
         let (router, mut routing) = self.routing(shard);
-        router.declined(&mut routing, id);
+        router.declined(&mut routing, part.routed);
         Ok(())
     }
-}
-
-/// A request that crosses several spans of one owner comes in parts of one name.
-fn is_same_request(known: Option<&Part>, request: &Request) -> bool {
-    known.is_some_and(|part| part.request.id == request.id)
 }
