@@ -19,7 +19,7 @@
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
 //! A read of what another shard owns may go to [`Shard::handle_foreign_read`] first, if the world keeps what that asks
-//! for; [`Effect::Declined`] sends it to the owner.
+//! for (`lapstrake-array`'s router does); [`Effect::Declined`] sends it to the owner.
 //!
 //! Taking in a batch before draining lets neighbouring writes come together.
 //!
