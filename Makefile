@@ -84,7 +84,9 @@ quick: ## after an edit: make quick CRATE=engine TEST=NAME; all tests without TE
 
 book: ## docs/ as a book: target/book/index.html
 	$(CARGO) xtask check-links
-	$(CARGO) install --quiet --locked --root target/tools --no-default-features --features search mdbook@$(MDBOOK)
+	@# Built once, to write a dozen pages: without optimization that takes a third of the time.
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 $(CARGO) install --quiet --locked --root target/tools \
+		--no-default-features --features search mdbook@$(MDBOOK)
 	target/tools/bin/mdbook build
 
 smoke: ## fuzz targets and benchmarks: do they run at all

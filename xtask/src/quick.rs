@@ -66,7 +66,8 @@ fn named<'a>(crates: &'a [Crate], wanted: &[&str]) -> Result<Vec<&'a Crate>, Err
         let directories = [format!("crates/{word}"), word.trim_end_matches('/').to_owned()];
         let by_directory = crates.iter().find(|one| directories.contains(&one.directory));
         by_directory.or_else(|| crates.iter().find(|one| one.name == word)).ok_or_else(|| {
-            let known: Vec<&str> = crates.iter().map(|one| one.directory.as_str()).collect();
+            let mut known: Vec<&str> = crates.iter().map(|one| one.directory.as_str()).collect();
+            known.sort_unstable();
             Error::Failed(format!("there is no crate {word}; there are {}", known.join(", ")))
         })
     };
@@ -133,7 +134,7 @@ mod tests {
         let error = named(&some(), &["engin"]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "there is no crate engin; there are crates/engine, benches/engine, xtask"
+            "there is no crate engin; there are benches/engine, crates/engine, xtask"
         );
     }
 
