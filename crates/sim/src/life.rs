@@ -231,6 +231,16 @@ pub(crate) struct Wish {
     pub len: u64,
 }
 
+/// Who waits for a request's end.
+#[derive(Debug)]
+struct Client {
+    buf: Buf,
+    sector: u64,
+    len: u64,
+    /// What a read must show at least.
+    read: Option<Floors>,
+}
+
 /// A part of a request that an engine has.
 #[derive(Debug)]
 struct Part {
@@ -238,7 +248,6 @@ struct Part {
     routed: RequestId,
     /// By a name of its own.
     request: Request,
-    floors: Floors,
     /// What a flush covers.
     covers: u64,
 }
@@ -281,8 +290,7 @@ pub(crate) struct Life<'a> {
     is_pausing: Vec<bool>,
     /// When each shard has heard all that it had been sent when its last read came.
     hears_all_at: Vec<u64>,
-    /// The memory of each.
-    clients: BTreeMap<u64, BufId>,
+    clients: BTreeMap<u64, Client>,
     parts: BTreeMap<u64, Part>,
     next_id: u64,
     stamp: u32,

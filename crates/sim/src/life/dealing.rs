@@ -3,14 +3,14 @@
 use super::{Event, LEAD, Life, Part, Phase};
 use crate::{
     memory::Memory,
-    oracle::{Floors, Leaves, Oracle},
+    oracle::{Leaves, Oracle},
 };
 use lapstrake_array::{Outgoing, Router, RouterWorld, SpanMap};
 use lapstrake_engine::{Buf, Request, RequestId, RequestKind, Shard, Time};
 use lapstrake_geometry::{Sector, Sectors};
 use std::collections::BTreeMap;
 
-/// What a router needs of its shard; the oracle hears of each request that comes to an engine.
+/// What a router needs of its shard; the oracle hears of each write and flush that comes to an engine.
 pub(super) struct Routing<'a> {
     index: usize,
     engine: &'a mut Shard,
@@ -36,10 +36,10 @@ impl RouterWorld for Routing<'_> {
     fn ask(&mut self, request: Request, is_foreign: bool) {
         let id = *self.next_id;
         *self.next_id += 1;
-        let (mut floors, mut covers) = (Floors::default(), 0);
+        let mut covers = 0;
         let Request { kind, sector: Sector(start), len: Sectors(len), .. } = request;
         match kind {
-            RequestKind::Read(_) => floors = self.oracle.read_comes(start, len),
+            RequestKind::Read(_) => {}
             RequestKind::Flush => covers = self.oracle.flush_comes(),
             RequestKind::Write { buf, .. } => {
                 let head = self.memory.bytes(buf, 8).try_into().expect("eight bytes");
@@ -54,7 +54,7 @@ impl RouterWorld for Routing<'_> {
         // Several pieces of a request have the router's one name.
         let routed = request.id;
         let request = Request { id: RequestId(id), ..request };
-        self.parts.insert(id, Part { routed, request, floors, covers });
+        self.parts.insert(id, Part { routed, request, covers });
         if self.trace {
             let of = if is_foreign { " of another shard's" } else { "" };
             eprintln!("{:>12} shard {} gets {request:?}{of}", self.now.0, self.index);
@@ -102,7 +102,7 @@ impl Life<'_> {
                 Outgoing::Reply { to, key, result } => {
                     self.send(from, to, Event::PartDone { to, key, result });
                 }
-                Outgoing::Answer { caller, .. } => self.client_answered(caller)?,
+                Outgoing::Answer { caller, result } => self.client_answered(caller, result)?,
             }
         }
         Ok(())

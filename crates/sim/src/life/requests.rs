@@ -1,6 +1,6 @@
 //! What clients ask for, and what becomes of it.
 
-use super::{Ask, Event, Life, Part, Wish};
+use super::{Ask, Client, Event, Life, Part, Wish};
 use crate::{disk::SECTOR, oracle::word};
 use lapstrake_array::RoutedRequest;
 use lapstrake_engine::{Buf, Reply, Request, RequestError, RequestKind};
@@ -73,7 +73,10 @@ impl Life<'_> {
             Ask::Discard => (RequestKind::Discard, None),
             Ask::WriteZeroes { fua, unmap } => (RequestKind::WriteZeroes { fua, unmap }, None),
         };
-        self.clients.insert(client, id);
+        let is_read = matches!(wish.ask, Ask::Read);
+        // From now on what was answered before must show, however long the read waits.
+        let read = is_read.then(|| self.oracle.read_comes(wish.sector, wish.len));
+        self.clients.insert(client, Client { buf, sector: wish.sector, len: wish.len, read });
         let request = RoutedRequest { kind, memory, sector: wish.sector, len: wish.len };
         let (router, mut routing) = self.routing(home);
         router.request(&mut routing, client, request, true);
@@ -100,10 +103,8 @@ impl Life<'_> {
             };
         }
         match kind {
-            RequestKind::Read(buf) => {
-                let bytes = self.memory.bytes(buf, (len * 512) as u32);
-                self.oracle.read_answered(start, &part.floors, bytes)?;
-            }
+            // Its client looks at all of it.
+            RequestKind::Read(_) => {}
             RequestKind::Flush => self.oracle.flush_answered(part.covers),
             RequestKind::Write { fua, .. } | RequestKind::WriteZeroes { fua, .. } => {
                 self.oracle.write_answered(part.request.id.0, start, len, fua)?;
@@ -115,9 +116,18 @@ impl Life<'_> {
         Ok(())
     }
 
-    pub(super) fn client_answered(&mut self, client: u64) -> Result<(), String> {
-        let buf = self.clients.remove(&client).ok_or("an unknown request ended")?;
-        self.memory.give(buf);
+    pub(super) fn client_answered(
+        &mut self,
+        client: u64,
+        result: Result<(), RequestError>,
+    ) -> Result<(), String> {
+        let Client { buf, sector, len, read } =
+            self.clients.remove(&client).ok_or("an unknown request ended")?;
+        if let Some(floors) = read.filter(|_| result.is_ok()) {
+            let bytes = self.memory.bytes(buf, (len * 512) as u32);
+            self.oracle.read_answered(sector, &floors, bytes)?;
+        }
+        self.memory.give(buf.id);
         // Mostly at once; now and then long enough for the array to become clean and for bits to
         // be swept.
         let think_ns = match self.dice.below(24) {
