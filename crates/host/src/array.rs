@@ -477,7 +477,7 @@ impl Handle {
         self.peers[0].send(Message::Welcome(client));
     }
 
-    /// For reads of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
+    /// For requests of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
     /// as one with a client, and without other clients does them alone.
     #[must_use]
     pub fn outsider(&self) -> Outsider {
@@ -553,18 +553,53 @@ impl Outsider {
         offset: u64,
         len: u64,
     ) -> Receiver<Result<(), RequestError>> {
+        self.send(RequestKind::Read(PLACEHOLDER), Some(Address(to)), offset, len)
+    }
+
+    /// Writes; all else as [`Outsider::read`].
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Safety
+    /// As there; it may be read meanwhile.
+    #[must_use]
+    pub unsafe fn write(
+        &self,
+        from: *const u8,
+        offset: u64,
+        len: u64,
+    ) -> Receiver<Result<(), RequestError>> {
+        let kind = RequestKind::Write { buf: PLACEHOLDER, fua: false, followed: false };
+        self.send(kind, Some(Address(from.cast_mut())), offset, len)
+    }
+
+    /// Makes stable what was written and answered.
+    #[must_use]
+    pub fn flush(&self) -> Receiver<Result<(), RequestError>> {
+        self.send(RequestKind::Flush, None, 0, 0)
+    }
+
+    fn send(
+        &self,
+        kind: RequestKind,
+        memory: Option<Address>,
+        offset: u64,
+        len: u64,
+    ) -> Receiver<Result<(), RequestError>> {
         assert!(
             offset.is_multiple_of(512) && len.is_multiple_of(512),
             "{len} bytes at {offset}: not whole sectors"
         );
         let (sender, answer) = mpsc::channel();
-        let kind = RequestKind::Read(Buf { id: BufId(0), offset: 0 });
-        let parcel =
-            Parcel { kind, memory: Some(Address(to)), sector: offset / 512, len: len / 512 };
+        let parcel = Parcel { kind, memory, sector: offset / 512, len: len / 512 };
         self.peers[0].send(Message::External { parcel, answer: sender });
         answer
     }
 }
+
+/// Stands for the memory that a [`Parcel`] names by its address.
+const PLACEHOLDER: Buf = Buf { id: BufId(0), offset: 0 };
 
 impl Drop for Outsider {
     fn drop(&mut self) {

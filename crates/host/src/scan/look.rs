@@ -90,11 +90,18 @@ impl Look {
     /// # Errors
     /// [`LookError`].
     pub fn at(spec: &MemberSpec) -> Result<Self, LookError> {
-        let member = Member::peek(spec)?;
+        Self::of(Member::peek(spec)?)
+    }
+
+    /// Looks at a member that is open.
+    ///
+    /// # Errors
+    /// [`LookError::Read`].
+    pub fn of(member: Member) -> Result<Self, LookError> {
         // Before what they may change is read.
         let writers = member.writers();
-        let failed =
-            |source| LookError::Read { spec: spec.clone(), what: "its superblocks", source };
+        let spec = || member.spec().clone();
+        let failed = |source| LookError::Read { spec: spec(), what: "its superblocks", source };
         let findings = probe_member(&member).map_err(failed)?;
         Ok(Self { member, writers, findings })
     }

@@ -1,0 +1,8 @@
+//! The library's promises, on small arrays of files.
+
+mod control;
+mod hostile;
+mod looking;
+mod reading;
+mod support;
+mod writing;
