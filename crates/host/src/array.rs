@@ -174,6 +174,7 @@ impl Default for Options {
 /// Why an array did not start. [`StartError::Queue`] and [`StartError::System`] come before anything is
 /// written. What the others leave written does no harm, and need not be undone.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// A member refused something that the replay of partial parity logs needs.
     #[error(

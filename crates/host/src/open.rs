@@ -137,6 +137,7 @@ impl GivenUp {
 
 /// Why there is no array. Nothing was written to any device.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum OpenArrayError {
     /// Devices that cannot be opened: each one.
     #[error("{}", join(.0))]

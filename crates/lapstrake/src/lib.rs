@@ -51,7 +51,8 @@
 //!   sought ([`Array::open_readers`]): images in memory, members of an archive.
 //! - Opening for reading never writes to a member. Opening for writing locks the members against other users, and has
 //!   them recorded as in use with the first write; [`Array::close`] records that they are clean.
-//! - Messages of errors name options as the command has them: `--degraded` is [`OpenOptions::degraded`].
+//! - Messages of errors name options as the command has them: `--degraded` is [`OpenOptions::degraded`], the `--force` of
+//!   `create` is [`CreateOptions::overwrite`].
 //! - Nothing is printed. What a running array has to say (a member failed, a recovery began) goes to
 //!   [`OpenOptions::on_message`].
 //! - An open array has threads of its own. Methods block until it is done; they may be called from any thread.
@@ -81,3 +82,12 @@ pub use lapstrake_host::{OpenArrayError, StartError};
 pub use lapstrake_metadata as metadata;
 pub use options::OpenOptions;
 pub use scan::{Candidate, Found, FoundArray, scan, scan_directory};
+
+/// What errors of this crate hold within.
+pub mod cause {
+    pub use lapstrake_device::{
+        FaultError, OpenError as MemberOpenError, OverlayError, QueueError,
+    };
+    pub use lapstrake_host::create::{MakeError, Occupied, PrepareError, WriteError};
+    pub use lapstrake_host::{BareError, Line};
+}

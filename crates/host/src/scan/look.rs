@@ -12,6 +12,7 @@ use thiserror::Error;
 
 /// Why something could not be looked at.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum LookError {
     /// It could not be opened.
     #[error(transparent)]
@@ -68,6 +69,7 @@ pub struct Look {
 
 /// A bitmap and how much of it is dirty.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BitmapLook {
     /// Its superblock.
     pub superblock: bitmap::Superblock,

@@ -79,6 +79,8 @@ fn what_is_not_within_the_array_is_named() {
 
 #[test]
 fn several_threads_read_at_once() {
+    fn may_go_anywhere<T: Send + Sync>() {}
+    may_go_anywhere::<Array>();
     let rig = Rig::full(raid5());
     let array = Array::open_read_only(&rig.members[1..]).unwrap();
     std::thread::scope(|scope| {
