@@ -23,6 +23,14 @@ pub enum OpenError {
         /// Its reason.
         source: io::Error,
     },
+    /// The array was not stopped cleanly and lacks a member, and what its partial parity logs hold could not be brought
+    /// together with the members: what is made of parity could be wrong where it was being written.
+    #[error(
+        "the array was not stopped cleanly and lacks a member, and its partial parity logs were not replayed: what \
+         the member held may come out wrong where it was being written; nothing was written; open copies of the \
+         members that are files, with room for temporary files, or use OpenOptions::force to take the parity as it is"
+    )]
+    LogsNotReplayed,
     /// An overlay, or a bitmap's file, beside readers.
     #[error(
         "members that are readers take neither an overlay nor a bitmap's file; open them without"

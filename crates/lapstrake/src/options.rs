@@ -2,7 +2,7 @@
 
 use crate::{Array, OpenError};
 use lapstrake_device::{Member, MemberSpec, Source};
-use lapstrake_host::{Log, OpenRequest, Options, open, open_members, open_whole};
+use lapstrake_host::{Log, OpenRequest, Opened, Options, open, open_members, open_whole};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -125,12 +125,14 @@ impl OpenOptions {
             true => open_whole(request, |note| (self.on_message)(note)),
             false => open(&request),
         };
-        Array::start(opened?, &self.options(), self.log())
+        let opened = opened?;
+        self.check_logs(&opened)?;
+        Array::start(opened, &self.options(), self.log())
     }
 
     /// Opens for reading the array that these readers hold the members of, each with the name that messages call it by.
-    /// Each is read by one thread at a time, several side by side. A write-back journal that was not emptied, which
-    /// needs a file of its own, is refused.
+    /// Each is read by one thread at a time, several side by side. What a journal or partial parity logs hold and the
+    /// members lack cannot be brought there, so an array that needs it is refused.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -147,9 +149,22 @@ impl OpenOptions {
                 .map_err(|source| OpenError::Reader { name: name.into(), source })
         };
         let members = members.into_iter().map(member).collect::<Result<Vec<_>, _>>()?;
-        let request = OpenRequest { read_only: true, ..self.request.clone() };
-        let opened = open_members(&request, members)?;
-        Array::start(opened, &Options { read_only: true, ..self.options() }, self.log())
+        let mut reading = self.clone();
+        reading.read_only(true);
+        let opened = open_members(&reading.request, members)?;
+        reading.check_logs(&opened)?;
+        Array::start(opened, &reading.options(), reading.log())
+    }
+
+    /// That nothing is read by a parity that the logs would have put right.
+    fn check_logs(&self, opened: &Opened) -> Result<(), OpenError> {
+        let is_replayed = !opened.parts.is_dirty_with_logs()
+            || opened.parts.overlay_is_passing
+            || !self.request.read_only;
+        match is_replayed || opened.assembly.degraded == 0 || self.request.force {
+            true => Ok(()),
+            false => Err(OpenError::LogsNotReplayed),
+        }
     }
 
     fn options(&self) -> Options {

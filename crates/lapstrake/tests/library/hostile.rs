@@ -7,7 +7,7 @@ use lapstrake::{
 use std::io::{Cursor, Read};
 
 /// Where a superblock 1.2 lies, what it takes without roles, and its checksum and count of roles.
-const SUPERBLOCK: usize = 4096;
+pub const SUPERBLOCK: usize = 4096;
 const BARE: usize = 256;
 const CHECKSUM: usize = 216;
 const ROLES: usize = 220;
@@ -29,7 +29,7 @@ fn word(bytes: &[u8]) -> u32 {
 }
 
 /// Makes the checksum fit, or a change would go no further than that.
-fn seal(image: &mut [u8]) {
+pub fn seal(image: &mut [u8]) {
     let roles = word(&image[SUPERBLOCK + ROLES..]) as usize;
     let Some(end) = roles.checked_mul(2).and_then(|len| len.checked_add(SUPERBLOCK + BARE)) else {
         return;

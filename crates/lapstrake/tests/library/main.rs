@@ -2,6 +2,7 @@
 
 mod control;
 mod hostile;
+mod logs;
 mod looking;
 mod reading;
 mod support;
