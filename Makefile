@@ -8,6 +8,8 @@ SHELL := bash
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
 SOAK_FUZZ_SECONDS ?= 600
+# Of the tool that makes the book.
+MDBOOK := 0.5.4
 # The command's suites that serve no array.
 WITHOUT_IO := advise disk examine generate lab_plans predict scan
 # Those that hold arrays against the kernel's, or measure, but for write_hole and scrub: they take minutes. `make soak`
@@ -23,7 +25,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
-.PHONY: setup judge build demo test suites commands newest threads arm lint smoke bench accuracy fuzz soak fmt
+.PHONY: setup judge build demo test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -69,12 +71,23 @@ threads: ## as where io_uring is refused: files' tests, and the command's that a
 arm: ## the parity kernels of ARM, emulated
 	scripts/test-aarch64.sh
 
-lint: ## format, warnings, imports, no_std, documentation
+lint: ## format, warnings, imports, no_std, documentation and its links
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) xtask check-imports
 	$(CARGO) xtask check-nostd
+	$(CARGO) xtask check-links
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps --quiet
+
+quick: ## after an edit: make quick CRATE=engine TEST=NAME; all tests without TEST, what git calls changed without CRATE
+	$(OWN_MOUNTS) $(CARGO) xtask quick $(CRATE) $(addprefix -- ,$(TEST))
+
+book: ## docs/ as a book: target/book/index.html
+	$(CARGO) xtask check-links
+	@# Built once, to write a dozen pages: without optimization that takes a third of the time.
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 $(CARGO) install --quiet --locked --root target/tools \
+		--no-default-features --features search mdbook@$(MDBOOK)
+	target/tools/bin/mdbook build
 
 smoke: ## fuzz targets and benchmarks: do they run at all
 	$(CARGO) xtask fuzz --quick

@@ -4,8 +4,10 @@ mod accuracy;
 mod bench;
 mod fuzz;
 mod imports;
+mod links;
 mod mutants;
 mod nostd;
+mod quick;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -17,9 +19,11 @@ const USAGE: &str = "\
 usage: cargo xtask CHORE
   accuracy CASES                 predict the arrays of published figures (CSV files), beside them
   check-imports                  hold the crates' imports against the allowed arrows
+  check-links                    hold links of Markdown against the files and headings that they name
   check-nostd                    compile the pure crates without the standard library
   fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
   mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice
+  quick [CRATE]... [-- TEST...]  format, lints and tests of these crates (those that differ from the last commit)
   bench [--quick] [PACKAGE]...   run the packages of benches/ (all); --quick: seconds, no gates";
 
 /// Why a chore failed: what to tell the user. Findings have been printed by then.
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["accuracy", directory] => accuracy::run(directory),
         ["check-imports"] => imports::check(),
+        ["check-links"] => links::check(),
         ["check-nostd"] => nostd::check(),
         ["fuzz", "--quick", targets @ ..] => fuzz::run_all(None, targets),
         ["fuzz", seconds, targets @ ..] => match seconds.parse() {
@@ -50,6 +55,7 @@ fn main() -> ExitCode {
             Err(_) => return usage(),
         },
         ["mutants", choice @ ..] => mutants::run(choice),
+        ["quick", arguments @ ..] => quick::check(arguments),
         ["bench", "--quick", packages @ ..] => bench::run_all(true, packages),
         ["bench", packages @ ..] => bench::run_all(false, packages),
         _ => return usage(),

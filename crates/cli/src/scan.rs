@@ -163,7 +163,7 @@ fn older(array: &FoundArray) -> impl Iterator<Item = (String, u64)> {
 /// Why the array cannot be started as it is.
 fn obstacle(array: &FoundArray) -> Option<String> {
     let name = |id: usize| array.candidates[id].spec().to_string();
-    if let Some((id, error)) = &array.unsupported_bitmap {
+    if let Some((id, error)) = &array.unusable_bitmap {
         let next = bitmap_next(error);
         return Some(format!(
             "the write-intent bitmap of {} cannot be used: {error}{next}",
@@ -188,7 +188,7 @@ fn lacks(array: &FoundArray, may_lack: bool) -> bool {
 }
 
 fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
-    if lacks(array, may_lack) || array.standing() == Standing::Unsupported {
+    if lacks(array, may_lack) || array.unusable_bitmap.is_some() {
         return None;
     }
     let option = match &array.assembly.as_ref().ok()?.start {

@@ -458,7 +458,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
                 "lapstrake: the write-intent bitmap is given up: {why}; redundancy {}",
                 match assembly.resync_from {
                     Some(_) => "is made anew everywhere",
-                    None => "is taken to be right, since a member is missing",
+                    None => "is taken to be right, since no member is left to make it of",
                 }
             );
         }

@@ -34,7 +34,7 @@ const RANGES_MAX: usize = 20;
 
 /// Wait until no recovery, resync, check or repair runs, and tell what the last one came to.
 ///
-/// What was written under a lockless bitmap is resynced a second later; that is waited for, too.
+/// What was written under a lockless bitmap is resynced a second later: if nothing runs, that is waited for.
 /// On a terminal it shows how far it is. A check that waits for its part of the day (`lapstrake set NAME
 /// check_window=...`) is waited for. Ranges of the array that do not match are printed, up to
 /// 20, with the member that disagrees, if that can be told; after a repair, those that did not match, and
@@ -91,12 +91,13 @@ fn rest(args: &Args) -> Result<View, Failure> {
     let bar = ProgressBar::new(1000);
     let style = ProgressStyle::with_template("{prefix} [{bar:20}] {msg}")?.progress_chars("=>.");
     bar.set_style(style);
-    let mut is_told = false;
+    let (mut is_told, mut has_run) = (false, false);
     let ask = |limit| -> Result<View, Failure> {
         Ok(serde_json::from_value(args.target.detail(limit)?)?)
     };
     let view = control::wait(args.timeout.map(Duration::from_secs), ask, |view| {
         let Some(sync) = view.running() else { return };
+        has_run = true;
         bar.set_prefix(format!("{name}: {}", sync.action));
         if let Some(waits) = view::waits(view).filter(|_| !mem::replace(&mut is_told, true)) {
             bar.suspend(|| errln!("{name}: {} {waits}", sync.action));
@@ -104,7 +105,12 @@ fn rest(args: &Args) -> Result<View, Failure> {
         bar.set_message(progress(view, sync));
         bar.set_position(sync.per_mille());
     })?;
-    let Some(sync) = view.running() else { return Ok(view) };
+    let Some(sync) = view.running() else {
+        return match view.awaits_lazy_resync && !has_run {
+            true => Err(Failure::new(format!("{name}: a resync that is due has not begun"))),
+            false => Ok(view),
+        };
+    };
     let (action, progress) = (&sync.action, progress(&view, sync));
     let still = if sync.awaits_window { "does not run" } else { "still runs" };
     Err(Failure::new(format!("{name}: {action} {still}: {progress}")))

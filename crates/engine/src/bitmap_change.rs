@@ -49,20 +49,29 @@ pub(crate) struct BitmapChange {
 impl Supervisor {
     /// Gives the array another bitmap, or none; [`Event::BitmapChanged`] tells when it has it. False: the
     /// array has no use for one (no redundancy, or a journal or logs instead), members are being mended,
-    /// another change is under way, or a lockless bitmap is to go while members are missing: redundancy has to be made
-    /// right everywhere without it.
+    /// another change is under way, or a lockless bitmap is to go while members are missing, and redundancy would have
+    /// to be made right everywhere without it.
     pub fn handle_bitmap(&mut self, now: Time, to: Option<NewBitmap>) -> bool {
         let is_redundant = self.geometry.level().has_redundancy();
         let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();
         let is_logged = |m: &Member| m.superblock.has_journal() || m.superblock.has_ppl();
         let has_use = is_redundant && !self.members.iter().any(is_logged);
-        let is_last_guide = self.has_lockless() && (self.is_degraded() || to.is_some());
+        let is_last_guide = self.is_bitmap_last_guide() && (self.is_degraded() || to.is_some());
         if !has_use || is_busy || self.stopping || self.broken || is_last_guide {
             return false;
         }
         self.bitmap_change = Some(BitmapChange { to, stage: Stage::Wanted });
         self.act(now);
         true
+    }
+
+    /// Whether nothing but the lockless bitmap tells where redundancy is not right: where it names such chunks; and on
+    /// levels with copies in any case, since kernels call chunks clean that were never made equal.
+    #[must_use]
+    pub fn is_bitmap_last_guide(&self) -> bool {
+        let is_parity = self.geometry.level().is_parity();
+        let lockless = self.intent.as_ref().filter(|intent| intent.is_lockless());
+        lockless.is_some_and(|intent| !is_parity || intent.has_unsynced())
     }
 
     /// How many chunks of a lockless bitmap are in each state, in the order of [`bitmap::ChunkState::ALL`].
@@ -114,6 +123,7 @@ impl Supervisor {
 
     /// Goes on with a change. Between updates, so that what an update says is of one stage.
     pub(crate) fn change_bitmap(&mut self) {
+        let is_last_guide = self.is_bitmap_last_guide();
         let Some(change) = &mut self.bitmap_change else { return };
         if self.update.is_some() {
             return;
@@ -121,13 +131,11 @@ impl Supervisor {
         let is_at_rest = self.intent.as_ref().is_none_or(Intent::is_at_rest);
         match (change.stage, &mut self.intent) {
             (Stage::Wanted, Some(intent)) => {
-                let is_lockless = intent.is_lockless();
                 intent.retire();
                 change.stage = Stage::Ending;
                 self.record = true;
-                if is_lockless {
-                    // Also where it calls all chunks clean: on levels with copies kernels say so of what was never
-                    // made equal. The superblocks that deny the bitmap say so at once.
+                if is_last_guide {
+                    // The superblocks that deny the bitmap say so at once.
                     self.resync_from = Some(Sector(0));
                     self.orders.push_back(Order::InSync(Sector(0)));
                 }

@@ -114,10 +114,13 @@ enum Usage {
 }
 
 impl Intent {
-    pub(crate) fn new(config: IntentConfig, shards: u32) -> Self {
+    /// `sync_end`: no resync goes over what lies from this sector on, if a chunk does (of RAID10, whose bitmap covers what
+    /// is left of a last row, too).
+    pub(crate) fn new(config: IntentConfig, shards: u32, sync_end: u64) -> Self {
         let set: BTreeSet<u64> = config.bits.iter_set(0).collect();
+        let chunk = config.bits.chunk().0;
         let is_needed = |bit: &u64| match config.bits.is_lockless() {
-            true => config.bits.needs_sync(*bit),
+            true => config.bits.needs_sync(*bit) && *bit * chunk < sync_end,
             false => config.bits_need_resync,
         };
         let needed: BTreeSet<u64> = set.iter().copied().filter(is_needed).collect();
@@ -151,7 +154,7 @@ impl Intent {
     pub(crate) fn added(superblock: Superblock, external: bool, shards: u32) -> Self {
         let bits = Bits::new(&superblock, true);
         let config = IntentConfig { superblock, bits, external, bits_need_resync: true };
-        Self { superblock_dirty: true, usage: Usage::Added, ..Self::new(config, shards) }
+        Self { superblock_dirty: true, usage: Usage::Added, ..Self::new(config, shards, u64::MAX) }
     }
 
     /// Shards have been told of it. `is_whole`: nothing differs but what they are writing.
@@ -257,6 +260,11 @@ impl Intent {
         waits.then_some(self.lazy_at)
     }
 
+    /// Whether a lockless bitmap knows of chunks whose redundancy may not be right.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        (0..self.bits.count()).any(|bit| !self.bits.is_synced(bit))
+    }
+
     /// A resync is about to go over these sectors.
     pub(crate) fn begin_sync(&mut self, start: u64, end: u64) {
         let chunk = self.bits.chunk().0;
@@ -281,6 +289,7 @@ impl Intent {
     /// The resync has ended, wherever it has come to. The next one waits a while.
     pub(crate) fn end_sync(&mut self, now: Time) {
         self.syncing.clear();
+        // Now and not as the resync goes on, so that a page is written once.
         let done = self.holders.keys().filter(|bit| !self.needed.contains(bit));
         done.for_each(|&bit| self.bits.synced(bit));
         self.lazy_at = now.after(LAZY_NS);
@@ -428,6 +437,9 @@ impl Intent {
     fn image(&mut self, page: usize) -> (Sectors, Vec<u8>) {
         let mut image = [0; PAGE];
         self.bits.encode_page(&self.superblock, page, &mut image);
+        if self.is_lockless() {
+            self.bits.spread_need_sync(page, &mut image);
+        }
         // What fails on a member takes the member out, and on a file the bitmap, so what was sent counts as written.
         self.bits.mark_stable(page);
         (Sectors(page as u64 * PAGE_SECTORS), image.to_vec())

@@ -295,6 +295,14 @@ impl Mending {
     }
 }
 
+/// Where a resync or check ends: member sectors, for RAID10 array sectors.
+pub(crate) fn sync_end(geometry: &Geometry) -> u64 {
+    match geometry {
+        Geometry::Raid10(raid10) => raid10.array_sectors().0,
+        other => other.component().0,
+    }
+}
+
 impl Supervisor {
     /// The next piece for the shard that owns its array sectors.
     pub fn poll_sync(&mut self) -> Option<SyncPiece> {
@@ -573,10 +581,7 @@ impl Supervisor {
         let targets = self.recovering();
         let needed = !self.mending.halted;
         let of_member = self.geometry.component().0;
-        let of_array = match &self.geometry {
-            Geometry::Raid10(raid10) => raid10.array_sectors().0,
-            _ => of_member,
-        };
+        let of_array = sync_end(&self.geometry);
         let (action, from, end) = if needed && !targets.is_empty() {
             let of = |id: &MemberId| self.members[usize::from(id.0)].recovered_to.0;
             (SyncAction::Recovery, targets.iter().map(of).min().unwrap_or(0), of_member)
@@ -602,7 +607,8 @@ impl Supervisor {
         if action != SyncAction::Recovery && self.mending.wanted == Some(action) && !is_lazy {
             self.mending.wanted = None;
         }
-        if action != SyncAction::Recovery {
+        // What is resynced lazily is no news to whoever had a check run.
+        if action != SyncAction::Recovery && !is_lazy {
             (self.mending.mismatch_sectors, self.mending.mismatches) = (0, Vec::new());
             self.mending.mismatches_omitted = 0;
         }
@@ -737,7 +743,9 @@ impl Supervisor {
             Some(SyncEnd::Failed) => SyncEnd::Failed,
             _ => SyncEnd::Interrupted,
         };
-        self.mending.last = Some((course.action, end));
+        if !is_lazy || end == SyncEnd::Failed {
+            self.mending.last = Some((course.action, end));
+        }
         self.happened.push_back(Event::SyncEnded(course.action, end));
         match (course.action, end) {
             (SyncAction::Recovery, SyncEnd::Done) => {

@@ -14,7 +14,7 @@ use crate::{
     intent::{Intent, IntentConfig},
     members::FULLY_TRUSTED,
     messages::{Notice, Order},
-    recovery::{Mending, SyncConfig, SyncEnd},
+    recovery::{Mending, SyncConfig, SyncEnd, sync_end},
     sync::SyncAction,
     types::{MemberId, Time},
     update::{Meta, Update},
@@ -267,6 +267,9 @@ impl Supervisor {
             .map(|m| m.superblock.events())
             .any(|count| count != events);
         let mut this = Self {
+            intent: config
+                .intent
+                .map(|intent| Intent::new(intent, config.shards, sync_end(&config.geometry))),
             geometry: config.geometry,
             members,
             shards: config.shards,
@@ -289,7 +292,6 @@ impl Supervisor {
             mending: Mending::new(&config.sync),
             round: None,
             safe_at: None,
-            intent: config.intent.map(|intent| Intent::new(intent, config.shards)),
             bitmap_change: None,
             bitmap_writes: 0,
             orders: VecDeque::new(),

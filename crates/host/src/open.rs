@@ -16,7 +16,7 @@ use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
 };
 use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
-use lapstrake_geometry::{GeometryError, Level, Sector, Sectors};
+use lapstrake_geometry::{Geometry, GeometryError, Level, Sector, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
     Role, Superblock,
@@ -186,19 +186,13 @@ pub enum OpenArrayError {
     Geometry(#[from] GeometryError),
     /// The write-intent bitmap cannot be used.
     #[error(
-        "the write-intent bitmap of {place} cannot be used: {error}; nothing was written{}", bitmap_next(.error)
+        "the write-intent bitmap of {place} cannot be used: {error}{}; nothing was written", bitmap_next(.error)
     )]
     Bitmap {
         /// Where it was read.
         place: String,
         /// What is wrong with it.
         error: BitmapError,
-    },
-    /// The write-intent bitmap covers nothing.
-    #[error("the write-intent bitmap of {place} covers 0 sectors; nothing was written")]
-    BitmapSize {
-        /// Where it was read.
-        place: String,
     },
     /// The file of an external bitmap cannot be used.
     #[error(
@@ -253,12 +247,12 @@ pub enum OpenArrayError {
 pub fn bitmap_next(error: &BitmapError) -> &'static str {
     match error.is_unknown() {
         true => {
-            ": a feature of a kernel newer than Linux 7.2, or damage; so nothing is written to members; with --read-only, \
-             by `lapstrake cat`, or with --ignore-unknown --overlay FILE the array can be read without it"
+            ": a feature of a kernel newer than Linux 7.2, or damage; with --read-only, by `lapstrake cat`, or with \
+             --ignore-unknown --overlay FILE the array can be read without it"
         }
         false => {
-            "; with --read-only, or by `lapstrake cat`, the array can be read without it; --force gives it up, and makes \
-             redundancy anew everywhere, with --overlay FILE in FILE only"
+            "; with --read-only, or by `lapstrake cat`, the array can be read without it; --force gives it up, and makes all \
+             redundancy anew that members are left for, with --overlay FILE in FILE only"
         }
     }
 }
@@ -379,11 +373,11 @@ fn open_devices(
     }
     .read(&mut unread_bitmaps);
     let (intent, given_up_bitmap) = match read {
+        Err(error) if bitmap_file.is_some() => return Err(of_bitmap_file(error)),
         Err(error) if may_give_up_bitmap(request, &assembly, &error) => {
-            give_up(&mut assembly, &mut superblocks, |sb| sb.set_bitmap_offset(None));
+            give_up_bitmap(&mut assembly, &mut superblocks);
             (None, Some(bitmap::reason(&error)))
         }
-        Err(error) if bitmap_file.is_some() => return Err(of_bitmap_file(error)),
         read => (read?, None),
     };
     let mut parts = parts(request, &devices, &superblocks, &assembly, intent)?;
@@ -392,7 +386,10 @@ fn open_devices(
         let missing = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
         let missing = missing.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
         let refusal = Refusal::DirtyDegraded { missing, run_helps: false };
-        let text = refusal.describe(&name);
+        let because =
+            |why: &String| format!("; the lockless bitmap does not tell what is right: {why}");
+        let text =
+            refusal.describe(&name) + &unread_bitmaps.iter().map(because).collect::<String>();
         return Err(OpenArrayError::Refused { refusal, text, report });
     }
     if !request.read_only {
@@ -427,11 +424,17 @@ fn open_devices(
 /// Whether the array can go on without an internal bitmap that no member has in order. Of one that nobody knows only an
 /// overlay's array may.
 fn may_give_up_bitmap(request: &OpenRequest, assembly: &Assembly, error: &OpenArrayError) -> bool {
-    let OpenArrayError::Bitmap { error, .. } = error else { return false };
     let is_whole = assembly.members.iter().all(Option::is_some);
     let is_overlaid = request.overlay.is_some();
-    let is_asked = request.force || (is_overlaid && is_whole);
-    is_asked && (!error.is_unknown() || (is_overlaid && request.ignore_unknown))
+    match error {
+        OpenArrayError::Bitmap { error, .. } if error.is_unknown() => {
+            is_overlaid && request.ignore_unknown
+        }
+        OpenArrayError::Bitmap { .. } | OpenArrayError::Read { .. } => {
+            request.force || (is_overlaid && is_whole)
+        }
+        _ => false,
+    }
 }
 
 /// Whether a member is missing for the first time while a lockless bitmap names chunks that need a resync: what the
@@ -596,24 +599,37 @@ fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock
         return GivenUp::Nothing;
     }
     assembly.lacks_journal = false;
-    give_up(assembly, superblocks, Superblock::give_up_journal)
+    let is_whole = assembly.members.iter().all(Option::is_some);
+    forget(assembly, superblocks, is_whole, Superblock::give_up_journal);
+    if is_whole { GivenUp::Resynced } else { GivenUp::TakenForClean }
 }
 
-/// Has the superblocks no longer tell of a journal or bitmap that is lost. What was being written may be on some members
-/// only: redundancy is computed anew where no member is missing; else it is taken to be right, as `force` says.
-fn give_up(
+/// Has the superblocks no longer tell of an internal bitmap that cannot be used. Redundancy is computed anew wherever some
+/// is left.
+fn give_up_bitmap(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) {
+    let in_sync = assembly.members.iter().flatten().count();
+    let has_redundancy = match &assembly.geometry {
+        Some(Geometry::Parity(parity)) => in_sync > usize::from(parity.data_disks()),
+        _ => true,
+    };
+    forget(assembly, superblocks, has_redundancy, |sb| sb.set_bitmap_offset(None));
+}
+
+/// Has the superblocks no longer tell of what is lost. What was being written may be on some members only: redundancy is
+/// to be computed anew, or is taken to be right, as `force` says.
+fn forget(
     assembly: &mut Assembly,
     superblocks: &mut [Option<Superblock>],
+    resync: bool,
     forget: impl Fn(&mut Superblock),
-) -> GivenUp {
-    let is_whole = assembly.members.iter().all(Option::is_some);
-    assembly.resync_from = is_whole.then_some(Sector(0));
+) {
+    assembly.resync_from = resync.then_some(Sector(0));
     let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
     let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken
         .filter_map(|&(id, _)| {
             let mut superblock = superblocks[id].clone()?;
             forget(&mut superblock);
-            superblock.set_clean(!is_whole);
+            superblock.set_clean(!resync);
             Some((id, superblock))
         })
         .unzip();
@@ -625,7 +641,6 @@ fn give_up(
     for (id, superblock) in &assembly.rewrite {
         superblocks[*id] = Some(superblock.clone());
     }
-    if is_whole { GivenUp::Resynced } else { GivenUp::TakenForClean }
 }
 
 /// The array without what its journal holds.
@@ -655,7 +670,7 @@ fn parts(
     let freshest = superblocks[assembly.freshest].as_ref();
     let geometry = match &assembly.geometry {
         Some(geometry) => geometry.clone(),
-        None => lapstrake_geometry::Geometry::new(&assembly.config)?,
+        None => Geometry::new(&assembly.config)?,
     };
     if let Some(intent) = intent.as_ref().filter(|intent| intent.bits.is_lockless()) {
         let size = intent.superblock.image_bytes();

@@ -37,8 +37,9 @@ pub struct FoundArray {
     pub candidates: Vec<Look>,
     /// What they amount to.
     pub assembly: Result<Assembly, AssembleError>,
-    /// The first candidate of use whose internal bitmap cannot be acted upon, and why.
-    pub unsupported_bitmap: Option<(usize, BitmapError)>,
+    /// Why the array cannot be started with its internal bitmap, and on which candidate that shows: nobody knows what
+    /// the bitmap says, or no candidate's is sound.
+    pub unusable_bitmap: Option<(usize, BitmapError)>,
 }
 
 /// How an array stands.
@@ -59,7 +60,8 @@ impl FoundArray {
     #[must_use]
     pub fn standing(&self) -> Standing {
         match &self.assembly {
-            Ok(_) if self.unsupported_bitmap.is_some() => Standing::Unsupported,
+            Ok(_) if self.has_unknown_bitmap() => Standing::Unsupported,
+            Ok(_) if self.unusable_bitmap.is_some() => Standing::Incomplete,
             Ok(assembly) => match &assembly.start {
                 Ok(()) if assembly.degraded == 0 => Standing::Complete,
                 Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Standing::Degraded,
@@ -68,6 +70,10 @@ impl FoundArray {
             Err(AssembleError::Unsupported { .. }) => Standing::Unsupported,
             Err(_) => Standing::Incomplete,
         }
+    }
+
+    fn has_unknown_bitmap(&self) -> bool {
+        self.unusable_bitmap.as_ref().is_some_and(|(_, error)| error.is_unknown())
     }
 
     /// The superblock that speaks for the array: the freshest if that is known.
@@ -115,12 +121,21 @@ fn array(uuid: [u8; 16], candidates: Vec<Look>) -> FoundArray {
         .filter_map(|(id, look)| Some(Candidate { id, superblock: look.superblock()? }))
         .collect();
     let assembly = assemble(&superblocks, &Options { uuid: Some(uuid), ..Options::default() });
-    let taken = assembly.iter().flat_map(|assembly| &assembly.verdicts);
-    let mut taken = taken.filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
-    let unsupported_bitmap = taken.find_map(|&(id, _)| {
-        Some((id, candidates[id].unsupported_bitmap(candidates[id].superblock()?)?))
+    let unusable_bitmap = assembly.as_ref().ok().and_then(|it| unusable_bitmap(it, &candidates));
+    FoundArray { uuid, candidates, assembly, unusable_bitmap }
+}
+
+fn unusable_bitmap(assembly: &Assembly, candidates: &[Look]) -> Option<(usize, BitmapError)> {
+    let taken = assembly.verdicts.iter().filter(|(_, it)| !matches!(it, Verdict::Left(_)));
+    let copies = taken.filter_map(|&(id, _)| {
+        Some((id, candidates[id].bitmap_error(candidates[id].superblock()?)?))
     });
-    FoundArray { uuid, candidates, assembly, unsupported_bitmap }
+    let (sound, bad): (Vec<_>, Vec<_>) = copies.partition(|(_, error)| error.is_none());
+    let mut bad = bad.into_iter().filter_map(|(id, error)| Some((id, error?)));
+    match sound.is_empty() {
+        true => bad.next(),
+        false => bad.find(|(_, error)| error.is_unknown()),
+    }
 }
 
 /// The block devices of this machine that can hold data, from `/proc/partitions`.

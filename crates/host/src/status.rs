@@ -327,6 +327,8 @@ pub struct Detail {
     pub bitmap_states: Option<[u64; 8]>,
     /// From which byte on a resync is due.
     pub resync_from_bytes: Option<u64>,
+    /// Whether a resync of what was written under a lockless bitmap will begin by itself.
+    pub awaits_lazy_resync: bool,
     /// What is being mended.
     pub sync: Option<SyncDetail>,
     /// How the last mending ended.

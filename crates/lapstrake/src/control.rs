@@ -92,7 +92,7 @@ impl Client {
     /// `on_progress` is told twice a second how it stands while something runs. After `limit`, if there is one, it
     /// tells how the array stands though something runs: [`Detail::is_at_rest`] says whether.
     ///
-    /// What was written under a lockless bitmap is resynced a second later; that is waited for, too.
+    /// What was written under a lockless bitmap is resynced a second later: if nothing runs, that is waited for.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -131,6 +131,7 @@ pub fn wait<E>(
 ) -> Result<Detail, E> {
     // None is never, which a time beyond the clock's end is too.
     let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut has_run = false;
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         // With the time over there is still time for an answer.
@@ -138,9 +139,10 @@ pub fn wait<E>(
         let is_over = left.is_some_and(|left| left.is_zero());
         let runs = detail.running().is_some();
         if runs {
+            has_run = true;
             on_progress(&detail);
         }
-        if is_over || !(runs || detail.is_resync_about_to_begin()) {
+        if is_over || !(runs || !has_run && detail.awaits_lazy_resync) {
             return Ok(detail);
         }
         std::thread::sleep(PACE.min(left.unwrap_or(PACE)));

@@ -124,6 +124,9 @@ pub enum BitmapError {
         /// As stored.
         found: u32,
     },
+    /// It covers nothing.
+    #[error("bitmap of 0 sectors")]
+    Empty,
     /// States of a lockless bitmap where its superblock was.
     #[error(
         "chunk states lie over the lockless bitmap's superblock (version {found:#010x}), as Linux 7.2 writes them where a \

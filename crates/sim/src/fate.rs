@@ -488,7 +488,7 @@ impl<'a> Fate<'a> {
             }
         }
         if bits.is_lockless() {
-            bits.begin(!fresh, assembly.found_clean);
+            bits.begin(!fresh, assembly.found_clean && assembly.config.level.is_parity());
             if bits.is_first_use() {
                 (superblock.events, superblock.events_cleared) = (of.events(), of.events());
                 superblock.daemon_sleep = 1;

@@ -115,7 +115,7 @@ pub fn others(look: &Look, best: Option<&Superblock>) -> String {
         format!("    Not Known : byte {at:#x} of the superblock is {byte:#04x}")
     };
     lines.extend(best.into_iter().flat_map(Superblock::unknown_bytes).map(byte));
-    if let Some(what) = best.and_then(|sb| look.unsupported_bitmap(sb)) {
+    if let Some(what) = best.and_then(|sb| look.bitmap_error(sb)).flatten() {
         lines.push(format!("    Unsupported : internal bitmap: {what}"));
     }
     for finding in &look.findings().0 {

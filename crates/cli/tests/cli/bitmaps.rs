@@ -74,6 +74,11 @@ fn a_chunk_that_was_resynced_needs_no_resync() {
     let server = lab.serve("m0 m1 m2");
     lab.other(&format!("nbdcopy --flush in {}", server.uri())).unwrap().ok();
     lab.run("wait data").ok();
+    assert_eq!(
+        lab.detail()["last_sync"]["action"],
+        "recovery",
+        "what is resynced lazily is no news"
+    );
     let [unwritten, clean, dirty, need_sync, ..] = chunk_states(&lab);
     assert!(unwritten > 0 && clean + dirty > 0 && need_sync == 0, "{clean} {dirty} {need_sync}");
     let ran = lab.run("grow data --bitmap none").ok();

@@ -212,6 +212,8 @@ fn a_bitmap_that_is_not_known_is_told_and_not_written_over() {
         lab.file("zeros", contents.len() as u64);
         lab.other(&format!("nbdcopy --flush zeros {}", server.uri())).unwrap().ok();
         server.stop();
+        let server = lab.serve("--degraded --ignore-unknown --overlay cow3 m0 m1");
+        server.stop();
         assert!(members(&lab) == before, "nothing may be written to such members");
     }
 }
@@ -228,6 +230,8 @@ fn a_bitmap_that_no_member_has_in_order_is_given_up_when_that_is_forced() {
         let before = members(&lab);
         let ran = lab.run("serve m0 m1 m2");
         assert!(ran.code == 1 && ran.err.contains(words) && ran.err.contains("--force"), "{ran:?}");
+        let scanned = lab.run("scan m0 m1 m2").out;
+        assert!(scanned.contains(": incomplete\n") && scanned.contains("--force"), "{scanned}");
         let server = lab.serve("--overlay cow m0 m1 m2");
         lab.run("wait data").ok();
         server.stop();
@@ -241,6 +245,13 @@ fn a_bitmap_that_no_member_has_in_order_is_given_up_when_that_is_forced() {
         server.stop();
         assert!(lab.read("seen") == contents);
         lab.serve("m0 m1 m2").stop();
+        // A file that is no bitmap is nothing to give up.
+        std::fs::write(lab.path("notes"), "not a bitmap").unwrap();
+        for options in ["--force", "--overlay cow2"] {
+            let ran = lab.run(&format!("serve {options} --bitmap notes m0 m1 m2"));
+            assert!(ran.code == 1 && ran.err.contains("notes"), "{ran:?}");
+            assert_eq!(lab.read("notes"), b"not a bitmap");
+        }
         // Without a member there is nothing to make redundancy of.
         let (lab, contents) = array_with(&format!("--bitmap {bitmap}"));
         ["m0", "m2"].iter().for_each(|name| lab.write_at(name, BITMAP + at, &bytes));

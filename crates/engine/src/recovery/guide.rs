@@ -35,10 +35,16 @@ impl Supervisor {
         }
     }
 
-    /// Whether the array has a lockless bitmap.
-    #[must_use]
-    pub fn has_lockless(&self) -> bool {
+    pub(super) fn has_lockless(&self) -> bool {
         self.intent.as_ref().is_some_and(Intent::is_lockless)
+    }
+
+    /// Whether a resync of what was written under a lockless bitmap will begin by itself.
+    #[must_use]
+    pub fn awaits_lazy_resync(&self) -> bool {
+        let is_held = self.mending.halted || self.mending.frozen || self.is_degraded();
+        let is_over = self.stopping || self.broken || self.bitmap_change.is_some();
+        self.has_chunks_to_resync() && self.mending.course.is_none() && !is_held && !is_over
     }
 
     /// Whether a lockless bitmap names chunks that are still to be resynced.

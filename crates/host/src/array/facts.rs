@@ -89,6 +89,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         write_behind: parts.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
         bitmap_chunk_bytes: parts.intent.as_ref().map(|i| i.superblock.chunk().bytes()),
         bitmap_states: parts.intent.as_ref().and_then(|i| i.bits.count_states()),
+        awaits_lazy_resync: false,
         resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
         sync: None,
         last_sync: None,

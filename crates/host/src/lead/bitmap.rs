@@ -75,7 +75,7 @@ impl Lead {
             return Ok(Answer::AlreadySo);
         }
         self.may_change_bitmap(core)?;
-        if is_lockless && supervisor.is_degraded() {
+        if supervisor.is_bitmap_last_guide() && supervisor.is_degraded() {
             return Err("a member is missing, and without the lockless bitmap all redundancy is to be made right; \
                         nothing was changed; add a member first"
                 .into());
@@ -265,6 +265,7 @@ impl Lead {
         detail.write_behind = superblock.map_or(0, |sb| sb.write_behind);
         detail.bitmap_chunk_bytes = superblock.map(|sb| sb.chunk().bytes());
         detail.bitmap_states = supervisor.bitmap_states();
+        detail.awaits_lazy_resync = supervisor.awaits_lazy_resync();
         let file = self.bitmap_file.as_ref().filter(|_| superblock.is_some());
         detail.bitmap_file = file.map(|file| file.path.display().to_string());
         let place = if file.is_some() { "external" } else { "internal" };

@@ -53,7 +53,8 @@ impl Sources<'_> {
             self.unite(&sb, &mut bits, unread);
         }
         if bits.is_lockless() {
-            bits.begin(!is_fresh, self.assembly.found_clean);
+            let is_parity = self.assembly.config.level.is_parity();
+            bits.begin(!is_fresh, is_parity && self.assembly.found_clean);
             sb.state &= !bitmap::state::STALE;
             // Kernels keep no count of what they cleared: nobody who left before this start can catch up.
             if bits.is_first_use() || sb.events_cleared == 0 {
@@ -107,7 +108,12 @@ impl Sources<'_> {
                     unread
                         .push(format!("{}: it has another chunk or size", self.devices[id].spec()));
                 }
-                Some(Err(error)) => unread.push(reason(&error)),
+                Some(Err(error)) => {
+                    unread.push(reason(&error));
+                    if self.may_lack {
+                        continue;
+                    }
+                }
             }
             *bits = Bits::new(sb, true);
         }
@@ -141,7 +147,7 @@ impl Sources<'_> {
         let mut sb = bitmap::Superblock::parse(&read(held.min(256))?).map_err(unusable)?;
         sb.unknown().map_or(Ok(()), Err).map_err(unusable)?;
         if sb.sync_size == 0 {
-            return Err(OpenArrayError::BitmapSize { place });
+            return Err(unusable(BitmapError::Empty));
         }
         self.check(&sb).map_err(unusable)?;
         // As in the kernel there is a bit for all of the array, whatever the bitmap says of its size.

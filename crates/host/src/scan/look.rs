@@ -174,16 +174,14 @@ impl Look {
         self.bitmap_at(at, room).map(Some)
     }
 
-    /// Why the array that `sb` describes cannot be acted upon because of its internal bitmap: nobody knows what the
-    /// bitmap says, or it has no place. None if it cannot be read.
+    /// What is wrong with the internal bitmap of the array that `sb` describes, if something is. None: it has none, or its
+    /// place cannot be read.
     #[must_use]
-    pub fn unsupported_bitmap(&self, sb: &Superblock) -> Option<BitmapError> {
+    pub fn bitmap_error(&self, sb: &Superblock) -> Option<Option<BitmapError>> {
         match self.bitmap(sb) {
-            Ok(found) => found?.unknown,
-            Err(LookError::Bitmap { source, .. }) => {
-                let is_told = source.is_unknown() || matches!(source, BitmapError::Beyond { .. });
-                Some(source).filter(|_| is_told)
-            }
+            Ok(None) => None,
+            Ok(Some(found)) => Some(found.unknown),
+            Err(LookError::Bitmap { source, .. }) => Some(Some(source)),
             Err(_) => None,
         }
     }

@@ -135,6 +135,9 @@ pub struct Detail {
     pub bitmap_bits: Option<(u64, u64)>,
     /// Chunks of a lockless bitmap in each state, in the order of `metadata::bitmap::ChunkState::ALL`.
     pub bitmap_states: Option<[u64; 8]>,
+    /// Whether a resync of what was written under a lockless bitmap will begin by itself.
+    #[serde(default)]
+    pub awaits_lazy_resync: bool,
     /// `internal` or `external`.
     pub bitmap_place: Option<String>,
     /// The file of an external one.
@@ -396,16 +399,7 @@ impl Detail {
     /// Whether no sync action runs, or is about to begin by itself.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.running().is_none() && !self.is_resync_about_to_begin()
-    }
-
-    /// Whether a resync will begin by itself: of what was written under a lockless bitmap.
-    #[must_use]
-    pub fn is_resync_about_to_begin(&self) -> bool {
-        let has_failed =
-            self.last_sync.as_ref().is_some_and(|last| last.result == SyncResult::Failed);
-        let is_held = has_failed || self.is("frozen") || self.is("read-only") || !self.is_whole();
-        self.bitmap_states.is_some() && self.is("resyncing (PENDING)") && !is_held
+        self.running().is_none() && !self.awaits_lazy_resync
     }
 
     /// For each slot the member in sync.

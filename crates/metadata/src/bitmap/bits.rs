@@ -148,11 +148,13 @@ impl Bits {
         self.is_lockless.then(|| ChunkState::from_byte(byte).unwrap_or(ChunkState::NeedSync))
     }
 
-    /// The first state that no kernel writes.
+    /// The first state that no kernel writes. What mdadm fills the room for states with (0xff) is none either, but Linux
+    /// 7.2 leaves it behind the states of a smaller array when that grows, and takes it for a need to resync.
     pub fn unknown_state(&self) -> Option<BitmapError> {
         let stored = |chunk: u64| (chunk, self.bytes[self.byte_of(chunk)]);
         let mut states = (0..if self.is_lockless { self.count } else { 0 }).map(stored);
-        let (chunk, found) = states.find(|&(_, byte)| ChunkState::from_byte(byte).is_none())?;
+        let is_unknown = |byte| byte != 0xff && ChunkState::from_byte(byte).is_none();
+        let (chunk, found) = states.find(|&(_, byte)| is_unknown(byte))?;
         Some(BitmapError::UnknownChunkState { chunk, found })
     }
 
@@ -196,9 +198,9 @@ impl Bits {
         self.get(bit) && !self.state(bit).is_some_and(ChunkState::is_synced)
     }
 
-    /// What the bits count as when an array is started. `is_stale`: it was in use without them. `was_clean`: it was
-    /// stopped with no write under way.
-    pub fn begin(&mut self, is_stale: bool, was_clean: bool) {
+    /// What the bits count as when an array is started. `is_stale`: it was in use without them. `dirty_is_synced`:
+    /// as [`ChunkState::at_start`].
+    pub fn begin(&mut self, is_stale: bool, dirty_is_synced: bool) {
         if !self.is_lockless {
             (0..if is_stale { self.count } else { 0 }).for_each(|bit| {
                 self.set(bit);
@@ -207,7 +209,7 @@ impl Bits {
         }
         for bit in 0..self.count {
             if let Some(state) = self.state(bit) {
-                self.put_state(bit, state.at_start(is_stale, was_clean));
+                self.put_state(bit, state.at_start(is_stale, dirty_is_synced));
             }
         }
     }
@@ -334,6 +336,22 @@ impl Bits {
         self.dirty[page] = dirty;
     }
 
+    /// Has the states of page `page` in `image` say that unwritten chunks need a resync where one beside them in the same
+    /// 512 bytes does.
+    ///
+    /// Linux 7.2 never leaves both in one block, and makes a mistake where it finds them after a cut: while it resyncs the
+    /// one it begins to call the others in need of a resync, and of the next passes over all but the first 4 KiB.
+    pub fn spread_need_sync(&self, page: usize, image: &mut [u8; PAGE]) {
+        let (needs, unwritten) = (ChunkState::NeedSync as u8, ChunkState::Unwritten as u8);
+        let syncs = |byte: &u8| *byte == needs || *byte == ChunkState::Syncing as u8;
+        let head = if page == 0 { LOCKLESS_START as usize } else { 0 };
+        let end = (LOCKLESS_START + self.count).saturating_sub((page * PAGE) as u64);
+        let states = &mut image[head..PAGE.min(end as usize)];
+        for block in states.chunks_mut(512).filter(|block| block.iter().any(syncs)) {
+            block.iter_mut().filter(|byte| **byte == unwritten).for_each(|byte| *byte = needs);
+        }
+    }
+
     /// Writes page `page` of the image into `out`; the first begins with `sb`. It belongs
     /// `page * PAGE` bytes after the start of the bitmap.
     pub fn encode_page(&self, sb: &Superblock, page: usize, out: &mut [u8; PAGE]) {
@@ -402,21 +420,45 @@ mod tests {
     }
 
     #[test]
+    fn a_need_to_resync_spreads_within_its_block() {
+        // 3,072 states in the first page, 28 in the second.
+        let mut sb = Superblock::new_lockless([7; 16], Sectors(3100 * 128), false);
+        sb.begin_use(Sectors(256));
+        let mut bits = Bits::new(&sb, false);
+        (bits.set(600), bits.set(3080), bits.set(5), bits.clear(5));
+        let spread = |number: usize| {
+            let mut page = [0; PAGE];
+            bits.encode_page(&sb, number, &mut page);
+            bits.spread_need_sync(number, &mut page);
+            page
+        };
+        let page = spread(0);
+        assert!(page[1024 + 512..][..512].iter().all(|state| *state == 3));
+        assert_eq!((page[1024 + 511], page[1024 + 1024], page[1024 + 5]), (0, 0, 1));
+        assert_eq!(page[..256], sb.encode());
+        assert!(page[256..1024].iter().all(|byte| *byte == 0));
+        let page = spread(1);
+        assert!(
+            page[..28].iter().all(|state| *state == 3) && page[28..].iter().all(|byte| *byte == 0)
+        );
+    }
+
+    #[test]
     fn states_count_at_a_start_as_the_kernel_counts_them() {
         let mut sb = Superblock::new_lockless([7; 16], Sectors(1024), false);
         sb.begin_use(Sectors(256));
         let mut image = sb.dirty_image(1024 + 8);
         (0..8).for_each(|state| image[1024 + state] = state as u8);
-        for (is_stale, was_clean, expected) in [
+        for (is_stale, dirty_is_synced, expected) in [
             (false, false, [0, 1, 3, 3, 3, 0, 0, 7]),
             (true, false, [0, 3, 3, 3, 3, 0, 0, 0]),
             (false, true, [0, 1, 2, 3, 3, 0, 0, 7]),
             (true, true, [0, 3, 3, 3, 3, 0, 0, 0]),
         ] {
             let mut bits = Bits::from_image(&sb, &image).unwrap();
-            bits.begin(is_stale, was_clean);
+            bits.begin(is_stale, dirty_is_synced);
             let found: Vec<u8> = (0..8).map(|bit| bits.state(bit).unwrap() as u8).collect();
-            assert_eq!(found, expected, "stale: {is_stale}, clean: {was_clean}");
+            assert_eq!(found, expected, "stale: {is_stale}, synced: {dirty_is_synced}");
         }
         let mut bits = Bits::from_image(&sb, &image).unwrap();
         let other = Bits::new(&sb, false);
@@ -430,7 +472,7 @@ mod tests {
         let mut sb = Superblock::new_lockless([7; 16], Sectors(1024), false);
         sb.begin_use(Sectors(256));
         let mut image = sb.dirty_image(1024 + 8);
-        image[1024..].copy_from_slice(&[0, 1, 7, 3, 8, 9, 2, 0]);
+        image[1024..].copy_from_slice(&[0, 1, 7, 255, 8, 9, 2, 0]);
         let bits = Bits::from_image(&sb, &image).unwrap();
         let unknown = BitmapError::UnknownChunkState { chunk: 4, found: 8 };
         assert_eq!(bits.unknown_state(), Some(unknown));
@@ -454,7 +496,7 @@ mod tests {
         #[test]
         fn states_lead_back_to_themselves_and_begin_as_each_by_itself(
             states in prop::collection::vec(0u8..8, 1..9000), is_stale: bool,
-            was_clean: bool,
+            dirty_is_synced: bool,
         ) {
             let mut sb = Superblock::new_lockless([7; 16], Sectors(128 * states.len() as u64), false);
             sb.begin_use(Sectors(256));
@@ -474,9 +516,9 @@ mod tests {
                 all
             };
             prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
-            bits.begin(is_stale, was_clean);
+            bits.begin(is_stale, dirty_is_synced);
             for (place, state) in image[1024..].iter_mut().zip(&states) {
-                *place = ChunkState::from_byte(*state).unwrap().at_start(is_stale, was_clean) as u8;
+                *place = ChunkState::from_byte(*state).unwrap().at_start(is_stale, dirty_is_synced) as u8;
             }
             prop_assert_eq!(&written(&bits)[..image.len()], &image[..]);
             let dirty: Vec<usize> = bits.dirty_pages().collect();

@@ -71,13 +71,13 @@ impl ChunkState {
         !matches!(self, Self::Unwritten | Self::NeedSyncUnwritten | Self::SyncingUnwritten)
     }
 
-    /// What it counts as when an array is started. `is_stale`: the array was in use without this bitmap. `was_clean`:
-    /// it was stopped with no write under way.
+    /// What it counts as when an array is started. `is_stale`: the array was in use without this bitmap. `dirty_is_synced`:
+    /// it was stopped with no write under way, and is of a level with parity, where kernels, too, call a chunk dirty only
+    /// when its redundancy was made right before. (They resync it at a start all the same.)
     #[must_use]
-    pub fn at_start(self, is_stale: bool, was_clean: bool) -> Self {
+    pub fn at_start(self, is_stale: bool, dirty_is_synced: bool) -> Self {
         match self {
-            // The kernel resyncs that, too.
-            Self::Dirty if was_clean && !is_stale => Self::Dirty,
+            Self::Dirty if dirty_is_synced && !is_stale => Self::Dirty,
             Self::Dirty | Self::NeedSync | Self::Syncing => Self::NeedSync,
             Self::Clean if is_stale => Self::NeedSync,
             Self::Clean => Self::Clean,

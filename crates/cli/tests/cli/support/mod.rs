@@ -187,7 +187,8 @@ impl Server {
     }
 
     pub fn uri(&self) -> &str {
-        self.facts["exports"][0].as_str().unwrap()
+        let uri = self.facts["exports"][0].as_str();
+        uri.unwrap_or_else(|| panic!("nothing is exported: {}", self.facts))
     }
 
     pub fn signal(&self, name: &str) {
