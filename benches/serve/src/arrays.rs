@@ -83,7 +83,7 @@ pub(crate) fn lapstrake() -> &'static Path {
         let path = own.with_file_name("lapstrake");
         if !cfg!(debug_assertions) {
             let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-                .args(["build", "--quiet", "--package", "lapstrake", "--release"])
+                .args(["build", "--quiet", "--package", "lapstrake-cli", "--release"])
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
                 .status()
                 .expect("cargo runs");

@@ -8,7 +8,7 @@ use crate::{options, patience, serve};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
-use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options, open};
+use lapstrake_host::{Array, Log, OpenRequest, Options, open_whole};
 use reader::Reader;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -83,7 +83,9 @@ pub fn run(args: &Args) -> Outcome {
         degraded: true,
         ..args.which.request()
     };
-    let opened = patience::telling(&args.members, || open_whole(request));
+    let opened = patience::telling(&args.members, || {
+        open_whole(request, |note| errln!("lapstrake: {note}"))
+    });
     let opened = serve::assembled(opened, true)?;
     let may_be_old = opened.assembly.newly_degraded;
     let log = Log::new(|line| errln!("lapstrake: {line}"));
@@ -142,35 +144,6 @@ fn tell_skipped(skipped: &[Range<u64>]) {
             "lapstrake: and {} more ranges, {bytes} bytes in all; --json lists them",
             skipped.len() - TOLD
         );
-    }
-}
-
-/// What a journal or partial parity logs hold and the members lack is brought there in a passing overlay, which takes
-/// as much room where temporary files go.
-fn open_whole(mut request: OpenRequest) -> Result<Opened, OpenArrayError> {
-    let opened = open(&request);
-    let (holds_news, goes_without) = match &opened {
-        Err(OpenArrayError::JournalHoldsNews { .. }) => (true, false),
-        Err(_) => (false, false),
-        Ok(opened) => (opened.parts.is_dirty_with_logs(), true),
-    };
-    let mut name = [0; 16];
-    if !holds_news || getrandom::fill(&mut name).is_err() {
-        return opened;
-    }
-    // It holds the members' locks; who takes them before us is told of by the second opening.
-    drop(opened);
-    let name = format!("lapstrake-cat-{:032x}", u128::from_ne_bytes(name));
-    request.overlay = Some(std::env::temp_dir().join(name));
-    request.overlay_is_passing = true;
-    match open(&request) {
-        Err(OpenArrayError::Overlay(error)) if goes_without => {
-            errln!(
-                "lapstrake: {error}; what partial parity logs tell is not brought together with the members"
-            );
-            open(&OpenRequest { overlay: None, overlay_is_passing: false, ..request })
-        }
-        opened => opened,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Outcome};
 use crate::on_top::on_top;
-use crate::status::view::{MemberView, View};
+use crate::status::view::{self, MemberState, MemberView, SyncAction, View};
 use crate::target::Target;
 use crate::{text, tree};
 use lapstrake_device::harmless;
@@ -95,11 +95,11 @@ fn identity(out: &mut String, view: &View) {
 }
 
 fn state(out: &mut String, view: &View) {
-    let (faulty, spare) = (view.count("faulty"), view.count("spare"));
-    let rebuilding = view.count("recovering") + view.count("replacement");
+    let (faulty, spare) = (view.count(&MemberState::Faulty), view.count(&MemberState::Spare));
+    let rebuilding = view.count(&MemberState::Recovering) + view.count(&MemberState::Replacement);
     line!(out, "Update Time", "{}", text::time(view.update_time));
     line!(out, "State", "{} ", view.state.join(", "));
-    line!(out, "Active Devices", "{}", view.count("in_sync"));
+    line!(out, "Active Devices", "{}", view.count(&MemberState::InSync));
     line!(out, "Working Devices", "{}", view.members.len() - faulty);
     line!(out, "Failed Devices", "{faulty}");
     line!(out, "Spare Devices", "{}", spare + rebuilding);
@@ -133,12 +133,12 @@ fn shape(out: &mut String, view: &View) {
     line!(out, "Consistency Policy", "{}", view.consistency_policy);
     out.push('\n');
     if let Some(sync) = &view.sync {
-        let what = match &*sync.action {
-            "recovery" => "Rebuild Status",
-            "check" => "Check Status",
+        let what = match sync.action {
+            SyncAction::Recovery => "Rebuild Status",
+            SyncAction::Check => "Check Status",
             _ => "Resync Status",
         };
-        let waits = view.waits().map_or_else(String::new, |waits| format!(", {waits}"));
+        let waits = view::waits(view).map_or_else(String::new, |waits| format!(", {waits}"));
         line!(out, what, "{}% complete{waits}\n", sync.per_mille() / 10);
     }
     if view.version != "0.90" {
@@ -159,16 +159,16 @@ fn shape(out: &mut String, view: &View) {
 fn table(out: &mut String, view: &View) {
     out.push_str("    Number   Major   Minor   RaidDevice State\n");
     for slot in 0..view.raid_devices {
-        let holds = |m: &&MemberView| m.slot == Some(slot) && m.state != "faulty";
+        let holds = |m: &&MemberView| m.slot == Some(slot) && m.state != MemberState::Faulty;
         let mut holders: Vec<&MemberView> = view.members.iter().filter(holds).collect();
-        holders.sort_by_key(|member| member.state == "replacement");
+        holders.sort_by_key(|member| member.state == MemberState::Replacement);
         if holders.is_empty() {
             // As above.
             let _ = writeln!(out, "       -       0        0    {slot:5}      removed");
         }
         holders.into_iter().for_each(|member| row(out, view, member, Some(slot)));
     }
-    let rest = |m: &&MemberView| m.slot.is_none() || m.state == "faulty";
+    let rest = |m: &&MemberView| m.slot.is_none() || m.state == MemberState::Faulty;
     let mut rest = view.members.iter().filter(rest).peekable();
     if rest.peek().is_some() {
         out.push('\n');
@@ -183,10 +183,10 @@ fn row(out: &mut String, view: &View, member: &MemberView, slot: Option<u16>) {
     let rdev = device.map_or(0, |meta| meta.rdev());
     let (major, minor) = (libc::major(rdev), libc::minor(rdev));
     let slot_text = slot.map_or_else(|| "    -".to_owned(), |slot| format!("{slot:5}"));
-    let state = match &*member.state {
-        "in_sync" => "active sync",
-        "recovering" | "replacement" => "spare rebuilding",
-        other => other,
+    let state = match &member.state {
+        MemberState::InSync => "active sync",
+        MemberState::Recovering | MemberState::Replacement => "spare rebuilding",
+        other => other.as_str(),
     };
     let set = slot.and_then(|slot| set_of(view, slot)).unwrap_or_default();
     let mostly = if member.write_mostly { " writemostly" } else { "" };
@@ -319,7 +319,7 @@ mod tests {
             "last_sync": { "action": "check", "result": "interrupted" },
             "mismatch_sectors": 24,
         }));
-        view.members[2].state = "recovering".into();
+        view.members[2].state = MemberState::Recovering;
         let text = lines(&view);
         for part in [
             "\n             State : clean, degraded, recovering \n    Active Devices : 2\n",

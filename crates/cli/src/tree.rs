@@ -164,7 +164,7 @@ fn disk(table: &mut Table, view: &View, member: &MemberView, name: String) {
     table.add_row([
         name,
         "disk".into(),
-        member.state.replace('_', " "),
+        member.state.as_str().replace('_', " "),
         percent.unwrap_or_else(|| "-".into()),
         "-".into(),
         "-".into(),

@@ -1,17 +1,18 @@
 //! `lapstrake wait`.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::status::view::{MemberView, SyncView, View};
+use crate::status::view::{self, MemberView, SyncAction, SyncResult, SyncView, View};
 use crate::target::Target;
 use crate::text;
 use indicatif::{ProgressBar, ProgressStyle};
+use lapstrake::control;
 use lapstrake_device::quoted;
 use lapstrake_geometry::Level;
 use serde_json::json;
 use std::mem;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const HELP: &str = "\
 Examples:
@@ -26,12 +27,8 @@ Exit codes:
   3  the array is degraded, a resync is pending, a check found what does not match, or members have
      bad blocks on record, reads of which fail where no other member has the data";
 
-/// How often the server is asked.
-const PACE: Duration = Duration::from_millis(500);
 /// Reports of all the ranges that are kept are shorter, in bytes.
 const REPORT_MAX: u64 = 16 << 20;
-/// What a server gets for its last answer.
-const LAST: Duration = Duration::from_secs(1);
 /// Ranges that are printed.
 const RANGES_MAX: usize = 20;
 
@@ -90,59 +87,49 @@ pub fn run(args: &Args) -> Outcome {
 /// The array once nothing runs.
 fn rest(args: &Args) -> Result<View, Failure> {
     let name = &args.target.name;
-    let seconds = args.timeout.map(Duration::from_secs);
-    // None is never, which a time beyond the clock's end is too.
-    let end = seconds.and_then(|seconds| Instant::now().checked_add(seconds));
     // Invisible without a terminal; gone when dropped.
     let bar = ProgressBar::new(1000);
     let style = ProgressStyle::with_template("{prefix} [{bar:20}] {msg}")?.progress_chars("=>.");
     bar.set_style(style);
     let (mut is_told, mut has_run) = (false, false);
-    loop {
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        // With the time over there is still time for an answer.
-        let view: View =
-            serde_json::from_value(args.target.detail(left.map(|left| left.max(LAST)))?)?;
-        let left = left.unwrap_or(PACE);
-        let Some(sync) = view.sync.as_ref().filter(|sync| !sync.frozen) else {
-            if has_run || !view.awaits_lazy_resync {
-                return Ok(view);
-            }
-            if left.is_zero() {
-                return Err(Failure::new(format!("{name}: a resync that is due has not begun")));
-            }
-            std::thread::sleep(PACE.min(left));
-            continue;
-        };
+    let ask = |limit| -> Result<View, Failure> {
+        Ok(serde_json::from_value(args.target.detail(limit)?)?)
+    };
+    let view = control::wait(args.timeout.map(Duration::from_secs), ask, |view| {
+        let Some(sync) = view.running() else { return };
         has_run = true;
         bar.set_prefix(format!("{name}: {}", sync.action));
-        if let Some(waits) = view.waits().filter(|_| !mem::replace(&mut is_told, true)) {
+        if let Some(waits) = view::waits(view).filter(|_| !mem::replace(&mut is_told, true)) {
             bar.suspend(|| errln!("{name}: {} {waits}", sync.action));
         }
-        bar.set_message(progress(&view, sync));
+        bar.set_message(progress(view, sync));
         bar.set_position(sync.per_mille());
-        if left.is_zero() {
-            let (action, progress) = (&sync.action, progress(&view, sync));
-            let still = if sync.awaits_window { "does not run" } else { "still runs" };
-            return Err(Failure::new(format!("{name}: {action} {still}: {progress}")));
-        }
-        std::thread::sleep(PACE.min(left));
-    }
+    })?;
+    let Some(sync) = view.running() else {
+        return match view.awaits_lazy_resync && !has_run {
+            true => Err(Failure::new(format!("{name}: a resync that is due has not begun"))),
+            false => Ok(view),
+        };
+    };
+    let (action, progress) = (&sync.action, progress(&view, sync));
+    let still = if sync.awaits_window { "does not run" } else { "still runs" };
+    Err(Failure::new(format!("{name}: {action} {still}: {progress}")))
 }
 
 fn progress(view: &View, sync: &SyncView) -> String {
     let per_mille = sync.per_mille();
-    let pace = view.waits().unwrap_or_else(|| sync.pace());
+    let pace = view::waits(view).unwrap_or_else(|| view::pace(sync));
     format!("{}.{}% {pace}", per_mille / 10, per_mille % 10)
 }
 
 /// Whether what does not match was found by a check, so that it still does not.
 fn has_mismatches(view: &View) -> bool {
-    view.mismatch_sectors > 0 && view.last_sync.as_ref().is_some_and(|last| last.action == "check")
+    view.mismatch_sectors > 0
+        && view.last_sync.as_ref().is_some_and(|last| last.action == SyncAction::Check)
 }
 
 fn exit(view: &View) -> Exit {
-    let is_done = view.last_sync.as_ref().is_none_or(|last| last.result == "done");
+    let is_done = view.last_sync.as_ref().is_none_or(|last| last.result == SyncResult::Done);
     // What is not done now is frozen.
     if view.is("failed") || view.sync.is_some() || !is_done {
         Exit::Failed
@@ -166,13 +153,15 @@ fn told(view: &View) -> String {
     }
     let last = view.last_sync.as_ref().map(|last| format!("{} {}", last.action, last.result));
     let sectors = view.mismatch_sectors;
-    let found = match view.last_sync.as_ref().map(|last| (&*last.action, &*last.result)) {
-        Some(("check", _)) if sectors > 0 => format!(", {sectors} sectors do not match"),
-        Some(("check", "done")) if view.with_bad_blocks().next().is_some() => {
+    let found = match view.last_sync.as_ref().map(|last| (&last.action, &last.result)) {
+        Some((SyncAction::Check, _)) if sectors > 0 => format!(", {sectors} sectors do not match"),
+        Some((SyncAction::Check, SyncResult::Done)) if view.with_bad_blocks().next().is_some() => {
             ", everything that can be read matches".into()
         }
-        Some(("check", "done")) => ", everything matches".into(),
-        Some(("repair", _)) if sectors > 0 => format!(", {sectors} sectors did not match"),
+        Some((SyncAction::Check, SyncResult::Done)) => ", everything matches".into(),
+        Some((SyncAction::Repair, _)) if sectors > 0 => {
+            format!(", {sectors} sectors did not match")
+        }
         _ => String::new(),
     };
     match last {
@@ -189,7 +178,7 @@ fn bad_blocks(view: &View) -> String {
 
 /// Where it does not match, or did not before a repair.
 fn ranges(view: &View) -> String {
-    let is_mended = view.last_sync.as_ref().is_some_and(|last| last.action == "repair");
+    let is_mended = view.last_sync.as_ref().is_some_and(|last| last.action == SyncAction::Repair);
     if !is_mended && !has_mismatches(view) {
         return String::new();
     }
@@ -366,7 +355,7 @@ mod tests {
         view.mismatches_omitted = 7;
         let text = ranges(&view);
         assert!(text.lines().last().unwrap().starts_with("  and 7 ranges that are on no list"));
-        view.last_sync.as_mut().unwrap().action = "repair".into();
+        view.last_sync.as_mut().unwrap().action = SyncAction::Repair;
         let text = ranges(&view);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -383,7 +372,7 @@ mod tests {
         assert!(ranges(&view).contains(": of copies the first was taken to be right"));
         view.mismatches.retain(|range| range.member.is_some());
         assert!(!ranges(&view).contains("md's rule"));
-        view.last_sync.as_mut().unwrap().action = "recovery".into();
+        view.last_sync.as_mut().unwrap().action = SyncAction::Recovery;
         assert_eq!(ranges(&view), "");
     }
 

@@ -1,7 +1,7 @@
 //! Members and the queue that drives them.
 //!
-//! A [`Member`] is a file, a block device, a window of either, memory, or one of these beneath a
-//! copy-on-write [`overlay`]: opened, locked against a
+//! A [`Member`] is a file, a block device, a window of either, memory, anything that can be read and sought
+//! ([`Source`]), or one of the first three beneath a copy-on-write [`overlay`]: opened, locked against a
 //! second user, its alignment and kind known. A [`Queue`] is the one place where a shard waits: member
 //! I/O, client sockets and wake-ups from other threads all complete through it, so that a request is
 //! served from its first byte to its last on one thread. (A hand-over to another thread costs more than
@@ -32,6 +32,7 @@ mod pool;
 mod probe;
 mod queue;
 mod raw;
+mod reader;
 mod ring;
 mod slot;
 mod spec;
@@ -47,5 +48,6 @@ pub use op::{Completion, IoVec, Op};
 pub use pool::{BufId, Pool, PoolStats};
 pub use probe::in_memory_fs;
 pub use queue::{Backend, Queue};
+pub use reader::Source;
 pub use spec::{MemberSpec, harmless, parse_size, quoted, quoted_path};
 pub use waker::Waker;

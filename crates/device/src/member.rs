@@ -1,4 +1,4 @@
-//! A member: an open file or block device, a window of one, memory, or one of these beneath an overlay.
+//! A member: an open file or block device, a window of one, memory, a reader, or a file or device beneath an overlay.
 //!
 //! Invariants: every byte touched lies in `[base, base + size)` of the file; a member that is `direct`
 //! never goes through the page cache (mixing the two on one file is a way to lose writes), so its offsets
@@ -11,6 +11,7 @@ use crate::memory::MemoryStore;
 use crate::op::IoVec;
 use crate::overlay::{self, Task};
 use crate::probe::{self, DevNumber};
+use crate::reader::{ReaderStore, Source};
 use crate::spec::MemberSpec;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -37,6 +38,7 @@ pub(crate) const BOUNCE_ALIGN: usize = 4096;
 enum Store {
     File(File),
     Memory(MemoryStore),
+    Reader(ReaderStore),
     Overlay(overlay::Part),
 }
 
@@ -108,6 +110,17 @@ impl Member {
         let mut member = Self::new(spec, Access::ReadWrite, Store::Memory(store), size);
         member.memory_backed = true;
         member
+    }
+
+    /// A member that is read from `source`, and never written. `name` is what messages call it. Its size is where
+    /// the source ends now.
+    ///
+    /// # Errors
+    /// The source's, of finding its end.
+    pub fn reader(name: &str, source: Box<dyn Source>) -> io::Result<Self> {
+        let (store, size) = ReaderStore::new(source)?;
+        let spec = MemberSpec::whole(name);
+        Ok(Self::new(spec, Access::ReadOnly, Store::Reader(store), size))
     }
 
     /// The writable member that an overlay makes of its base.
@@ -258,7 +271,7 @@ impl Member {
                 self.size = size;
                 return Ok(());
             }
-            Store::Overlay(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Store::Overlay(_) | Store::Reader(_) => return Err(io::ErrorKind::Unsupported.into()),
             Store::Memory(_) => return Ok(()),
         };
         // It may have grown before it was locked.
@@ -322,25 +335,32 @@ impl Member {
         self.spec.offset
     }
 
-    /// -1 for a memory member and beneath an overlay.
+    /// -1 unless it is a file or device itself.
     pub(crate) fn raw_fd(&self) -> RawFd {
         match &self.store {
             Store::File(file) => file.as_raw_fd(),
-            Store::Memory(_) | Store::Overlay(_) => -1,
+            Store::Memory(_) | Store::Reader(_) | Store::Overlay(_) => -1,
         }
     }
 
     pub(crate) fn memory_store(&self) -> Option<&MemoryStore> {
         match &self.store {
             Store::Memory(store) => Some(store),
-            Store::File(_) | Store::Overlay(_) => None,
+            Store::File(_) | Store::Reader(_) | Store::Overlay(_) => None,
+        }
+    }
+
+    pub(crate) fn reader_store(&self) -> Option<&ReaderStore> {
+        match &self.store {
+            Store::Reader(store) => Some(store),
+            Store::File(_) | Store::Memory(_) | Store::Overlay(_) => None,
         }
     }
 
     pub(crate) fn overlay_part(&self) -> Option<&overlay::Part> {
         match &self.store {
             Store::Overlay(part) => Some(part),
-            Store::File(_) | Store::Memory(_) => None,
+            Store::File(_) | Store::Memory(_) | Store::Reader(_) => None,
         }
     }
 
@@ -353,7 +373,7 @@ impl Member {
     pub fn lacks_lock(&self) -> bool {
         match &self.store {
             Store::Overlay(part) => part.base().lacks_lock(),
-            Store::File(_) | Store::Memory(_) => self.lacks_lock,
+            Store::File(_) | Store::Memory(_) | Store::Reader(_) => self.lacks_lock,
         }
     }
 
@@ -362,7 +382,7 @@ impl Member {
         match &self.store {
             Store::File(file) => self.was_linked && probe::link_count(file.as_fd()) == Some(0),
             Store::Overlay(part) => part.base().is_deleted(),
-            Store::Memory(_) => false,
+            Store::Memory(_) | Store::Reader(_) => false,
         }
     }
 
@@ -395,7 +415,7 @@ impl Member {
         let file = match &self.store {
             Store::File(file) if !self.is_block => file,
             Store::Overlay(part) => return part.base().is_short(),
-            Store::File(_) | Store::Memory(_) => return false,
+            Store::File(_) | Store::Memory(_) | Store::Reader(_) => return false,
         };
         let len = if self.memory_backed {
             // A third of the time of asking for it; elsewhere it might wait for a server. The place in the
@@ -429,6 +449,11 @@ impl Member {
                 unsafe { store.read(offset, &[iov]) };
                 return Ok(());
             }
+            Store::Reader(store) => {
+                let iov = IoVec::new(buf.as_mut_ptr(), buf.len());
+                // SAFETY: the vector is the buffer.
+                return result(unsafe { store.read(offset, &[iov]) });
+            }
             Store::Overlay(part) => return self.read_layered(part, offset, buf),
             Store::File(file) => file,
         };
@@ -461,6 +486,7 @@ impl Member {
                 unsafe { store.write(offset, &[iov]) };
                 return Ok(());
             }
+            Store::Reader(_) => unreachable!("a reader is not writable"),
             Store::Overlay(part) => return self.write_layered(part, offset, buf),
             Store::File(file) => file,
         };
@@ -483,7 +509,7 @@ impl Member {
     pub fn sync_all(&self) -> io::Result<()> {
         let flushed = self.suffer(Kind::Flush, 0, 0).and_then(|()| match &self.store {
             Store::File(file) => file.sync_all(),
-            Store::Memory(_) => Ok(()),
+            Store::Memory(_) | Store::Reader(_) => Ok(()),
             // SAFETY: a flush names no memory.
             Store::Overlay(part) => result(unsafe { part.perform(Task::Flush, &[], 0, 0) }),
         });

@@ -381,7 +381,10 @@ impl Queue {
         unsafe {
             match &mut self.driver {
                 Driver::Ring(_)
-                    if matches!(raw, Raw::BlockDiscard { .. } | Raw::Overlay { .. }) =>
+                    if matches!(
+                        raw,
+                        Raw::BlockDiscard { .. } | Raw::Overlay { .. } | Raw::Source { .. }
+                    ) =>
                 {
                     self.helpers.start(key, *raw);
                 }

@@ -5,6 +5,7 @@
 
 use crate::op::IoVec;
 use crate::overlay;
+use crate::reader::ReaderStore;
 use std::os::fd::RawFd;
 
 /// The system takes no more vectors in one call (`UIO_MAXIOV`).
@@ -49,6 +50,13 @@ pub(crate) enum Raw {
         count: usize,
         offset: u64,
         len: u64,
+    },
+    /// By whatever a reader's member is read from; never carried by a ring.
+    Source {
+        store: *const ReaderStore,
+        iov: *const IoVec,
+        count: usize,
+        offset: u64,
     },
     Recv {
         fd: RawFd,
@@ -130,6 +138,9 @@ impl Raw {
                 Raw::Overlay { part, task, iov, count, offset, len } => {
                     let iov = std::slice::from_raw_parts(iov, count);
                     return (*part).perform(task, iov, offset, len);
+                }
+                Raw::Source { store, iov, count, offset } => {
+                    return (*store).read(offset, std::slice::from_raw_parts(iov, count));
                 }
                 Raw::Recv { fd, ptr, len } => libc::recv(fd, ptr.cast(), len, libc::MSG_DONTWAIT),
                 Raw::Send { fd, msg } => {

@@ -323,7 +323,7 @@ fn encode(raw: &Raw, registered: &[Range<usize>]) -> squeue::Entry {
         Raw::Fallocate { fd, mode, offset, len } => {
             opcode::Fallocate::new(types::Fd(fd), len).offset(offset).mode(mode).build()
         }
-        Raw::BlockDiscard { .. } | Raw::Overlay { .. } => {
+        Raw::BlockDiscard { .. } | Raw::Overlay { .. } | Raw::Source { .. } => {
             unreachable!("the queue gives them to a worker")
         }
         Raw::Recv { fd, ptr, len } => {

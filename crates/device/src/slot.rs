@@ -12,6 +12,7 @@ use crate::member::Member;
 use crate::op::IoVec;
 use crate::overlay::{self, Task};
 use crate::raw::{IOV_MAX, Raw};
+use crate::reader::ReaderStore;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -146,7 +147,9 @@ impl Slot {
         if self.fate.is_some() && self.total == 0 {
             return Some(0);
         }
-        if self.work == Work::Flush && member.memory_backed() && member.overlay_part().is_none() {
+        let is_stable = member.memory_backed() && member.overlay_part().is_none()
+            || member.reader_store().is_some();
+        if self.work == Work::Flush && is_stable {
             return Some(0);
         }
         let store = member.memory_store()?;
@@ -182,6 +185,9 @@ impl Slot {
         let member = self.member.as_ref().expect("storage work names a member");
         if let Some(part) = member.overlay_part() {
             return self.overlay_step(part);
+        }
+        if let Some(store) = member.reader_store() {
+            return self.reader_step(store);
         }
         let fd = member.raw_fd();
         let base = member.base();
@@ -231,6 +237,13 @@ impl Slot {
         };
         let (iov, count) = (self.iov.as_ptr(), self.iov.len());
         Raw::Overlay { part, task, iov, count, offset: self.offset, len: self.total }
+    }
+
+    /// All else has been refused: a reader's member takes no writes.
+    fn reader_step(&self, store: &ReaderStore) -> Raw {
+        assert_eq!(self.work, Work::Read, "a reader is only read");
+        let (iov, count) = (self.iov.as_ptr(), self.iov.len());
+        Raw::Source { store, iov, count, offset: self.offset }
     }
 
     fn rest(&self) -> (*const IoVec, usize) {

@@ -112,6 +112,13 @@ fn in_directory(path: &Path) -> Option<PathBuf> {
     Some(absolute.parent()?.canonicalize().ok()?.join(absolute.file_name()?))
 }
 
+/// The whole of what a path names, whatever characters it holds.
+impl<P: Into<PathBuf>> From<P> for MemberSpec {
+    fn from(path: P) -> Self {
+        Self::whole(path)
+    }
+}
+
 impl FromStr for MemberSpec {
     type Err = SpecError;
 

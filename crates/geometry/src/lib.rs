@@ -1,4 +1,6 @@
-//! Where each byte of an md array lives on its members.
+#![doc = include_str!("../README.md")]
+//!
+//! # Parts
 //!
 //! [`Geometry`] is the checked geometry of one array: the map from array addresses to members
 //! ([`Geometry::map`] and [`Parity`]'s functions), the map back ([`Geometry::content`]) and the

@@ -174,6 +174,7 @@ impl Default for Options {
 /// Why an array did not start. [`StartError::Queue`] and [`StartError::System`] come before anything is
 /// written. What the others leave written does no harm, and need not be undone.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// A member refused something that the replay of partial parity logs needs.
     #[error(
@@ -477,7 +478,7 @@ impl Handle {
         self.peers[0].send(Message::Welcome(client));
     }
 
-    /// For reads of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
+    /// For requests of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
     /// as one with a client, and without other clients does them alone.
     #[must_use]
     pub fn outsider(&self) -> Outsider {
@@ -553,18 +554,54 @@ impl Outsider {
         offset: u64,
         len: u64,
     ) -> Receiver<Result<(), RequestError>> {
+        self.send(RequestKind::Read(PLACEHOLDER), Some(Address(to)), offset, len)
+    }
+
+    /// Writes; all else as [`Outsider::read`].
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Safety
+    /// As there; it may be read meanwhile.
+    #[must_use]
+    pub unsafe fn write(
+        &self,
+        from: *const u8,
+        offset: u64,
+        len: u64,
+    ) -> Receiver<Result<(), RequestError>> {
+        let kind = RequestKind::Write { buf: PLACEHOLDER, fua: false, followed: false };
+        self.send(kind, Some(Address(from.cast_mut())), offset, len)
+    }
+
+    /// Makes stable what was written and answered.
+    #[must_use]
+    pub fn flush(&self) -> Receiver<Result<(), RequestError>> {
+        self.send(RequestKind::Flush, None, 0, 0)
+    }
+
+    fn send(
+        &self,
+        kind: RequestKind,
+        memory: Option<Address>,
+        offset: u64,
+        len: u64,
+    ) -> Receiver<Result<(), RequestError>> {
         assert!(
             offset.is_multiple_of(512) && len.is_multiple_of(512),
             "{len} bytes at {offset}: not whole sectors"
         );
         let (sender, answer) = mpsc::channel();
-        let kind = RequestKind::Read(Buf { id: BufId(0), offset: 0 });
         let (sector, len) = (offset / 512, len / 512);
-        let request = RoutedRequest { kind, memory: Some(Address(to)), sector, len };
+        let request = RoutedRequest { kind, memory, sector, len };
         self.peers[0].send(Message::External { request, answer: sender });
         answer
     }
 }
+
+/// Stands for the memory that a [`Parcel`] names by its address.
+const PLACEHOLDER: Buf = Buf { id: BufId(0), offset: 0 };
 
 impl Drop for Outsider {
     fn drop(&mut self) {

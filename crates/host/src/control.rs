@@ -48,6 +48,7 @@ const ADDRESS_MAX: usize = 108;
 
 /// Why there is no control socket, or no answer from one.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ControlError {
     /// Another server has the name.
     #[error(

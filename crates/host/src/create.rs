@@ -123,6 +123,7 @@ impl NewArray {
 
 /// Why an array is not made. Nothing was written.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PrepareError {
     /// Members that cannot be had.
     #[error(transparent)]
@@ -202,6 +203,7 @@ fn at(member: &Option<MemberSpec>) -> String {
 
 /// Why an array is not made, or half.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum MakeError {
     /// It no longer can be. Nothing was written.
     #[error(transparent)]

@@ -31,6 +31,7 @@ mod runner;
 mod runs;
 pub mod scan;
 mod status;
+mod whole;
 mod window;
 pub mod words;
 
@@ -45,10 +46,11 @@ pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Greeter, Settings};
 pub use open::{
-    GivenUp, Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, open, probe,
-    probe_around,
+    GivenUp, Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, open, open_members,
+    probe, probe_around,
 };
 pub use overlay::NewOverlay;
 pub use status::{
     Detail, LastSync, Log, MemberDetail, MemberWork, MemoryUse, Range, SyncDetail, Tuning, Work,
 };
+pub use whole::open_whole;

@@ -137,6 +137,7 @@ impl GivenUp {
 
 /// Why there is no array. Nothing was written to any device.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum OpenArrayError {
     /// Devices that cannot be opened: each one.
     #[error("{}", join(.0))]
@@ -276,9 +277,33 @@ fn join(errors: &[OpenError]) -> String {
 /// # Errors
 /// [`OpenArrayError`].
 pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
+    let devices = open_all(&request.members, access(request))?;
+    open_devices(request, devices)
+}
+
+/// As [`open`], of members that were opened by the caller, for reading only: there is no overlay.
+///
+/// # Errors
+/// [`OpenArrayError`].
+///
+/// # Panics
+/// If the request is not for reading only.
+pub fn open_members(request: &OpenRequest, members: Vec<Member>) -> Result<Opened, OpenArrayError> {
+    assert!(request.read_only && request.overlay.is_none(), "whose writes would go where?");
+    open_devices(request, members.into_iter().map(Arc::new).collect())
+}
+
+fn access(request: &OpenRequest) -> Access {
     let read_only = request.read_only || request.overlay.is_some();
-    let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
-    let mut devices = open_all(&request.members, access)?;
+    if read_only { Access::ReadOnly } else { Access::ReadWrite }
+}
+
+fn open_devices(
+    request: &OpenRequest,
+    mut devices: Vec<Arc<Member>>,
+) -> Result<Opened, OpenArrayError> {
+    let access = access(request);
+    let read_only = access == Access::ReadOnly;
     let bitmap_file = request.bitmap_file.as_ref().map(|path| open_bitmap(path, access));
     let mut bitmap_file = bitmap_file.transpose().map_err(of_bitmap_file)?;
     let mut findings = probe_all(&devices)?;

@@ -1,10 +1,9 @@
-//! md's on-disk metadata: bytes to values and back.
+#![doc = include_str!("../README.md")]
 //!
-//! Superblocks 0.90 and 1.0, 1.1, 1.2, the write-intent bitmap, the bad-block log, the partial parity
-//! log, the journal, and what a new array's should hold. Invariant of the whole crate: parsers are
-//! total. Any bytes give a value or a typed error, and a value that was given encodes to bytes that
+//! # Invariant
+//!
+//! Any bytes give a value or a typed error, and a value that was given encodes to bytes that
 //! parse to it again (but for a checksum of 0.90 that was stored folded).
-//! No I/O happens here.
 #![no_std]
 
 extern crate alloc;

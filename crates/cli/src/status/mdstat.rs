@@ -1,6 +1,6 @@
 //! A stanza of `/proc/mdstat` (the kernel's `md_seq_show` and each level's `status`).
 
-use super::view::{MemberView, SyncView, View};
+use super::view::{self, MemberState, MemberView, SyncAction, SyncView, View};
 use lapstrake_geometry::{FarSets, Layout, Level, Raid10Layout};
 
 /// The stanza of one array, with the empty line after it.
@@ -23,7 +23,7 @@ pub fn stanza(view: &View) -> String {
         version => format!(" super {version}"),
     };
     text += &format!("      {} blocks{superblock}{}\n", view.array_bytes >> 10, shape(view));
-    match (&view.sync, view.waits()) {
+    match (&view.sync, view::waits(view)) {
         (Some(sync), Some(waits)) => {
             text += &format!("      \t{}=DELAYED ({waits})\n", word(sync));
         }
@@ -42,11 +42,11 @@ pub fn stanza(view: &View) -> String {
 
 fn member(member: &MemberView) -> String {
     let mostly = if member.write_mostly { "(W)" } else { "" };
-    let flag = match &*member.state {
-        "faulty" => "(F)",
-        "spare" => "(S)",
-        "journal" => "(J)",
-        "replacement" => "(R)",
+    let flag = match member.state {
+        MemberState::Faulty => "(F)",
+        MemberState::Spare => "(S)",
+        MemberState::Journal => "(J)",
+        MemberState::Replacement => "(R)",
         _ => "",
     };
     let deleted = if member.deleted { "(deleted)" } else { "" };
@@ -55,7 +55,7 @@ fn member(member: &MemberView) -> String {
 
 /// What md calls it.
 fn word(sync: &SyncView) -> &str {
-    if sync.action == "repair" { "resync" } else { &sync.action }
+    if sync.action == SyncAction::Repair { "resync" } else { sync.action.as_str() }
 }
 
 fn progress(sync: &SyncView) -> String {
@@ -64,7 +64,7 @@ fn progress(sync: &SyncView) -> String {
     let bar = format!("[{}>{}]", "=".repeat(cells), ".".repeat(20 - cells));
     let (word, percent) = (word(sync), percent(sync));
     let (done, total) = (sync.done_bytes >> 10, sync.total_bytes >> 10);
-    format!("{bar}  {word} ={percent:>6} ({done}/{total}) {}", sync.pace())
+    format!("{bar}  {word} ={percent:>6} ({done}/{total}) {}", view::pace(sync))
 }
 
 fn percent(sync: &SyncView) -> String {

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 /// Why something could not be looked at.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum LookError {
     /// It could not be opened.
     #[error(transparent)]
@@ -68,6 +69,7 @@ pub struct Look {
 
 /// A bitmap and how much of it is dirty.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BitmapLook {
     /// Its superblock.
     pub superblock: bitmap::Superblock,
@@ -90,11 +92,18 @@ impl Look {
     /// # Errors
     /// [`LookError`].
     pub fn at(spec: &MemberSpec) -> Result<Self, LookError> {
-        let member = Member::peek(spec)?;
+        Self::of(Member::peek(spec)?)
+    }
+
+    /// Looks at a member that is open.
+    ///
+    /// # Errors
+    /// [`LookError::Read`].
+    pub fn of(member: Member) -> Result<Self, LookError> {
         // Before what they may change is read.
         let writers = member.writers();
-        let failed =
-            |source| LookError::Read { spec: spec.clone(), what: "its superblocks", source };
+        let spec = || member.spec().clone();
+        let failed = |source| LookError::Read { spec: spec(), what: "its superblocks", source };
         let findings = probe_member(&member).map_err(failed)?;
         Ok(Self { member, writers, findings })
     }

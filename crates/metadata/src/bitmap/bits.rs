@@ -425,7 +425,10 @@ mod tests {
         let mut sb = Superblock::new_lockless([7; 16], Sectors(3100 * 128), false);
         sb.begin_use(Sectors(256));
         let mut bits = Bits::new(&sb, false);
-        (bits.set(600), bits.set(3080), bits.set(5), bits.clear(5));
+        for bit in [600, 3080, 5] {
+            bits.set(bit);
+        }
+        bits.clear(5);
         let spread = |number: usize| {
             let mut page = [0; PAGE];
             bits.encode_page(&sb, number, &mut page);
