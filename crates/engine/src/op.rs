@@ -607,22 +607,26 @@ impl Shard {
         }
     }
 
-    /// What was restored of members that are there, where redundancy was never right: parity is made for just that.
-    /// Something else may be on them, which a recovery leaves there that passes chunks where nothing was written, or
-    /// which can be read again.
+    /// What was restored or read of members that are there, and is not written, where redundancy was never right: parity
+    /// is made for just that. Something else may be on them, which a recovery leaves there that passes chunks where
+    /// nothing was written, or which can be read again; or on who is to take a member's place, and gets what is written
+    /// to the member.
     fn restored_unwritten(&self, op: &Op) -> SmallVec<[(MemberId, Pieces); 2]> {
-        if op.plan != Plan::Restore || self.is_synced(self.member_range(op)) {
+        if self.is_synced(self.member_range(op)) {
             return SmallVec::new();
         }
-        let untouched = op.lost.iter().filter(|&&data| !op.touches(data as u16));
-        let restored = untouched.filter_map(|&data| {
-            let what = What::Data(data as u16);
+        let untouched = (0..self.parity().data_disks()).filter(|&data| !op.touches(data));
+        let lacking = untouched.filter_map(|data| {
+            let what = What::Data(data);
             let member = self.writable(op.stripe, what)?;
-            let buf = op.block(what, &op.slices[0])?;
+            let is_restored =
+                op.plan == Plan::Restore && op.lost.iter().any(|&lost| lost as u16 == data);
+            let may_differ = is_restored || self.members.replacement_of(member).is_some();
+            let buf = op.block(what, &op.slices[0]).filter(|_| may_differ)?;
             let pieces = smallvec![Piece { buf, len: op.height() * 512 }];
             Some((member, pieces))
         });
-        restored.collect()
+        lacking.collect()
     }
 
     fn zero_stripe(&mut self, key: u32) {
