@@ -335,7 +335,10 @@ impl Shard {
         (op.stage, op.pending) = (Stage::Verifying, 1);
         let op = &self.ops[key as usize];
         let (range, slice) = (self.member_range(op), op.slices[0].clone());
-        for (what, member) in self.recovered_blocks(op) {
+        // Another may have come to its place meanwhile, which was not written.
+        let mended = op.piece().and_then(|piece| self.syncs.member_mended_by(piece));
+        let written = self.recovered_blocks(op);
+        for (what, member) in written.into_iter().filter(|(_, member)| Some(*member) == mended) {
             let op = &mut self.ops[key as usize];
             let Some(buf) = op.block(what, &slice) else { continue };
             op.pending += 1;

@@ -194,6 +194,11 @@ impl Syncs {
         self.pieces.iter().filter_map(|(_, errand)| errand.mends.as_ref())
     }
 
+    /// The member of which a piece writes anew what could not be read.
+    pub(crate) fn member_mended_by(&self, piece: u32) -> Option<MemberId> {
+        self.pieces[piece as usize].mends.as_ref().map(|mends| mends.0)
+    }
+
     pub(crate) fn action(&self, piece: u32) -> SyncAction {
         self.pieces[piece as usize].what.action
     }

@@ -271,10 +271,12 @@ impl Shard {
         let unit = &mut self.syncs.units[key as usize];
         unit.stage = Stage::Verifying;
         let (source, _, buf) = unit.copies[0];
-        let len = unit.len;
+        let (len, piece) = (unit.len, unit.piece);
         let homes = self.geometry.map(Sector(unit.start)).homes;
-        // One after the other would do, but there is hardly ever more than one.
-        for (home, member) in self.copy_targets(key, &homes, Some(source)) {
+        // Another may have come to its place meanwhile, which was not written.
+        let mended = self.syncs.member_mended_by(piece);
+        let written = self.copy_targets(key, &homes, Some(source));
+        for (home, member) in written.into_iter().filter(|(_, member)| Some(*member) == mended) {
             self.syncs.units[key as usize].pending += 1;
             let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
             self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);
