@@ -273,7 +273,7 @@ fn a_raid0_has_a_layout_only_with_the_feature() {
 
 #[test]
 fn a_dirty_array_is_out_of_sync_from_its_start() {
-    for mut superblock in [v1_with(|_| {}), v090_with(|_| {})] {
+    for mut superblock in [v1_with(|sb| sb.size = 8192), v090_with(|_| {})] {
         superblock.set_events(41);
         superblock.set_clean(false);
         assert_eq!((superblock.clean(), superblock.resync_offset()), (false, Some(Sector(0))));
