@@ -14,7 +14,7 @@
 use crate::SpanMap;
 use alloc::{collections::VecDeque, vec, vec::Vec};
 use core::{mem, ops::Range};
-use lapstrake_engine::{Buf, Reply, Request, RequestError, RequestId, RequestKind, Shard, Time};
+use lapstrake_engine::{Buf, Reply, Request, RequestError, RequestId, RequestKind, Shard};
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
 
@@ -25,8 +25,6 @@ pub trait RouterWorld {
 
     /// The engine.
     fn shard(&mut self) -> &mut Shard;
-    /// The time now.
-    fn now(&self) -> Time;
     /// Brings a request to the engine. `is_foreign`: as [`Shard::handle_foreign_read`].
     fn ask(&mut self, request: Request, is_foreign: bool);
     /// Gives memory that is not this shard's a name here.

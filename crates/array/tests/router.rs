@@ -4,7 +4,7 @@
 use lapstrake_array::{Outgoing, Redealing, RoutedRequest, Router, RouterWorld, SpanMap};
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, MemberConfig, Reply, Request, RequestError, RequestId, RequestKind,
-    Shard, ShardConfig, Time,
+    Shard, ShardConfig,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 
@@ -20,9 +20,6 @@ impl RouterWorld for World {
 
     fn shard(&mut self) -> &mut Shard {
         &mut self.shard
-    }
-    fn now(&self) -> Time {
-        Time(0)
     }
     fn ask(&mut self, request: Request, is_foreign: bool) {
         self.asked.push((request, is_foreign));

@@ -600,7 +600,7 @@ impl Outsider {
     }
 }
 
-/// Stands for the memory that a [`Parcel`] names by its address.
+/// Stands for the memory that a [`RoutedRequest`] names by its address.
 const PLACEHOLDER: Buf = Buf { id: BufId(0), offset: 0 };
 
 impl Drop for Outsider {

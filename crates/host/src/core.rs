@@ -45,10 +45,6 @@ impl RouterWorld for Routing<'_> {
         self.engine
     }
 
-    fn now(&self) -> Time {
-        self.now
-    }
-
     fn ask(&mut self, request: Request, is_foreign: bool) {
         match is_foreign {
             true => self.engine.handle_foreign_read(self.now, request),

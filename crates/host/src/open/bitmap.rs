@@ -87,7 +87,10 @@ impl Sources<'_> {
         let verdicts = self.assembly.verdicts.iter();
         let taken = verdicts.filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
         let errors = taken.filter_map(|&(id, _)| self.read_of(id)?.err());
-        let is_unknown = |error: &OpenArrayError| matches!(error, OpenArrayError::Bitmap { error, .. } if error.is_unknown());
+        let is_unknown = |error: &OpenArrayError| match error {
+            OpenArrayError::Bitmap { error, .. } => error.is_unknown(),
+            _ => false,
+        };
         errors.into_iter().find(is_unknown).map_or(Ok(()), Err)
     }
 

@@ -29,10 +29,6 @@ impl RouterWorld for Routing<'_> {
         self.engine
     }
 
-    fn now(&self) -> Time {
-        self.now
-    }
-
     fn ask(&mut self, request: Request, is_foreign: bool) {
         let id = *self.next_id;
         *self.next_id += 1;
