@@ -1,6 +1,6 @@
 //! All that decides above one shard of an array, and nothing that does: which shard owns which sectors
 //! ([`SpanMap`]), what shards ask of each other ([`Router`]), what has to be flushed before metadata is written
-//! ([`FlushBarrier`]).
+//! ([`FlushBarrier`]), what is believed, refused and written before the array serves ([`start`]).
 //!
 //! It owns no thread, no clock and no file. The server's threads and the simulated world run the same code.
 #![no_std]
@@ -9,6 +9,7 @@ extern crate alloc;
 mod flush_barrier;
 mod router;
 mod span_map;
+pub mod start;
 
 pub use flush_barrier::FlushBarrier;
 pub use router::{Outgoing, Redealing, RoutedRequest, Router, RouterWorld};

@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Outcome {
         open_whole(request, |note| errln!("lapstrake: {note}"))
     });
     let opened = serve::assembled(opened, true)?;
-    let may_be_old = opened.assembly.newly_degraded;
+    let may_be_old = opened.parts.plan.assembly.newly_degraded;
     let log = Log::new(|line| errln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };
     let mut held = None;

@@ -200,7 +200,7 @@ pub fn run(args: &Args) -> Outcome {
     let fronts = checked.and_then(|()| Fronts::bind(&places, &name));
     let fronts = fronts
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
-    let read_only = args.read_only || opened.parts.lacks_journal;
+    let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;
     let export = nbd::export(&opened.parts, read_only);
     let prefix = name.clone();
     let log = Log::new(move |line| errln!("lapstrake: {prefix}: {line}"));
@@ -415,16 +415,11 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             errln!("lapstrake: {}: {}", line.member, line.verdict);
         }
     }
-    if let Ok(Opened {
-        assembly,
-        parts,
-        stale_bitmap,
-        unread_bitmaps,
-        given_up_bitmap,
-        given_up,
-        ..
-    }) = &opened
+    if let Ok(Opened { parts, stale_bitmap, unread_bitmaps, given_up_bitmap, given_up, .. }) =
+        &opened
     {
+        let plan = &parts.plan;
+        let assembly = &plan.assembly;
         if *stale_bitmap {
             let file = parts.bitmap_file.as_ref();
             let place =
@@ -434,15 +429,15 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
                  without it: all of it counts as dirty, so a resync that is due goes over everything"
             );
         }
-        for part in &parts.members {
-            if let Some(what) = part.superblock.unsupported() {
+        for member in &plan.members {
+            if let Some(what) = member.superblock().unsupported() {
                 errln!(
                     "lapstrake: {}: {what}: ignored, as was asked; what is read may be wrong",
-                    part.device.spec()
+                    member.device.spec()
                 );
             }
         }
-        let consequence = match &parts.intent {
+        let consequence = match &plan.intent {
             Some(_) => {
                 "all of the others' counts as dirty, so a resync that is due goes over everything"
             }
@@ -480,10 +475,10 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             );
         }
         if let Some(given_up) = given_up {
-            errln!("lapstrake: {}", given_up.describe());
+            errln!("lapstrake: {}", lapstrake_host::describe_given_up(*given_up));
         }
         // What partial parity logs come to is told when they have been read.
-        let is_logged = parts.members.iter().any(|part| part.superblock.ppl().is_some());
+        let is_logged = plan.members.iter().any(|member| member.superblock().ppl().is_some());
         if assembly.resync_from.is_some() && !is_logged {
             errln!(
                 "lapstrake: the array was not stopped cleanly, or its first sync is not done: its \

@@ -4,10 +4,13 @@
 //! ranges that a member could not read, until they have been written anew; what is written to a member is
 //! written to its replacement too.
 
-use crate::types::{MemberId, Time};
+use crate::{
+    supervisor::MemberRecord,
+    types::{MemberId, Time},
+};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::ops::Range;
-use lapstrake_geometry::{Sector, Slot};
+use lapstrake_geometry::{Sector, Sectors, Slot};
 use lapstrake_metadata::ppl::Shape;
 
 /// A member as the engine is told of it at the start.
@@ -28,6 +31,28 @@ pub struct MemberConfig {
     pub bad_blocks: Option<Vec<Range<u64>>>,
     /// Where its partial parity log lies, and its shape; none if the array has no such logs.
     pub log: Option<(Sector, Shape)>,
+}
+
+impl MemberConfig {
+    /// What a shard is told of a member. `rotational`: the device has a moving head.
+    #[must_use]
+    pub fn new(record: &MemberRecord, rotational: bool) -> Self {
+        let superblock = &record.superblock;
+        let from = superblock.data_offset().0;
+        let range = |(start, len): (Sector, Sectors)| {
+            start.0.saturating_sub(from)..(start.0 + len.0).saturating_sub(from)
+        };
+        let ranges = record.bad_blocks.as_ref().map(|bad| bad.iter().map(range));
+        Self {
+            data_offset: superblock.data_offset(),
+            slot: record.slot,
+            trusted_to: record.trusted_to,
+            rotational,
+            write_mostly: superblock.write_mostly(),
+            bad_blocks: ranges.map(|ranges| ranges.filter(|range| !range.is_empty()).collect()),
+            log: superblock.ppl(),
+        }
+    }
 }
 
 /// The bound of a member that is in sync as a whole.

@@ -5,7 +5,7 @@
 use crate::{
     members::MemberConfig,
     messages::Order,
-    supervisor::{Added, Member, Standing, Supervisor},
+    supervisor::{Added, Member, MemberRecord, Standing, Supervisor},
     types::{MemberId, Time},
 };
 use lapstrake_geometry::{Geometry, Sector};
@@ -13,13 +13,13 @@ use lapstrake_metadata::{Role, Superblock, badblocks::BadBlocks};
 
 impl Supervisor {
     /// Takes in a member: one that was in the array and says so itself, or one that nothing is known
-    /// of. Its superblock is written in any case.
+    /// of. Its superblock is written in any case. `rotational`: the device has a moving head.
     pub fn handle_add(
         &mut self,
         now: Time,
         mut superblock: Superblock,
         bad_blocks: Option<BadBlocks>,
-        config: MemberConfig,
+        rotational: bool,
     ) -> (MemberId, Added) {
         let id = MemberId(self.members.len() as u16);
         let slot = match superblock.role() {
@@ -29,9 +29,10 @@ impl Supervisor {
         superblock.set_bitmap_offset(self.bitmap_offset());
         let has_log = !self.intent.as_ref().is_some_and(|intent| intent.covers_log(&superblock));
         let bad_blocks = bad_blocks.filter(|_| has_log);
-        let bad_ranges = config.bad_blocks.filter(|_| has_log);
-        let config = MemberConfig { slot: None, bad_blocks: bad_ranges, ..config };
-        self.orders.push_back(Order::MemberAdded(config));
+        // In no slot before it is told to fill one.
+        let record = MemberRecord { superblock, slot: None, trusted_to: Sector(0), bad_blocks };
+        self.orders.push_back(Order::MemberAdded(MemberConfig::new(&record, rotational)));
+        let MemberRecord { superblock, bad_blocks, .. } = record;
         if let Some(slot) = slot {
             self.orders.push_back(Order::Slotted(id, slot));
         }

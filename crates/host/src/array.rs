@@ -1,36 +1,37 @@
 //! A running array: its threads, and the handle by which others reach it.
 
+mod carry_out;
 mod facts;
 
+use carry_out::carry_out;
 pub(crate) use facts::consistency_policy;
 use facts::facts;
 
 use crate::{
-    bare::{self, BareError},
     cache::CacheTerms,
     client::Client,
     core::{Core, CoreParts},
-    journal,
     lead::{CLIENTS_MAX, Lead, mending::check_speed},
-    logs::{self, Replayed},
     memory::{Memory, Sizes},
     message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
+    start_io::DeviceError,
     status::{Counters, Detail, Log},
 };
-use lapstrake_array::{RoutedRequest, SpanMap};
+use lapstrake_array::{
+    RoutedRequest, SpanMap,
+    start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
+};
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
-    BitmapTerms, Buf, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, RequestError,
-    RequestKind, STRIPE_CACHE_SIZE, Shard, ShardConfig, Supervisor, SupervisorConfig, SyncConfig,
-    SyncSpeed, journal::JournalConfig, span,
+    Buf, BufId, MemberConfig, MemberRecord, RequestError, RequestKind, STRIPE_CACHE_SIZE, Shard,
+    Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, span,
 };
-use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Superblock, badblocks::BadBlocks, journal::BLOCK_BYTES, ppl};
+use lapstrake_geometry::{Geometry, Sectors};
+use lapstrake_metadata::journal::BLOCK_BYTES;
 use std::{
     io,
-    ops::Range,
     os::fd::OwnedFd,
     path::PathBuf,
     sync::{
@@ -42,46 +43,19 @@ use std::{
 };
 use thiserror::Error;
 
-/// A member that an array is started with.
-#[derive(Debug)]
-pub struct Part {
-    /// Open, and locked unless read-only.
-    pub device: Arc<Member>,
-    /// As read from it.
-    pub superblock: Superblock,
-    /// The slot that it serves.
-    pub slot: Option<Slot>,
-    /// Its data is right below this sector; all of it when [`FULLY_TRUSTED`].
-    pub trusted_to: Sector,
-    /// What its bad-block log holds, if it has one.
-    pub bad_blocks: Option<BadBlocks>,
-}
-
 /// All that makes up an array before it is started.
 #[derive(Debug)]
 pub struct Parts {
     /// Its name here.
     pub name: String,
-    /// Its address map.
-    pub geometry: Geometry,
-    /// Its members.
-    pub members: Vec<Part>,
-    /// From where a resync is due.
-    pub resync_from: Option<Sector>,
-    /// Its write-intent bitmap.
-    pub intent: Option<IntentConfig>,
+    /// What it is made of.
+    pub plan: StartPlan<Arc<Member>>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
     /// The file that takes all writes in the members' place, unless it has no name.
     pub overlay: Option<PathBuf>,
-    /// Members whose superblocks are written before anything else is, by index: they were forced in.
-    pub rewrite: Vec<usize>,
-    /// The last of `members` is a journal, which is to be replayed, and written to. Not when nothing may be.
-    pub replays: bool,
     /// All that is written goes to a file without a name, and is gone with the array.
     pub overlay_is_passing: bool,
-    /// It was forced to start without its journal: it takes no writes.
-    pub lacks_journal: bool,
 }
 
 impl Parts {
@@ -89,29 +63,23 @@ impl Parts {
     /// or the largest of the members' own if that is more. A journal holds blocks of 4 KiB.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
-        let members = self.members.iter().map(|member| member.device.block_size());
-        let recorded = self.members.iter().filter_map(|m| m.superblock.logical_block_size());
-        let replayed = self.replays.then_some(BLOCK_BYTES as u32);
+        let members = &self.plan.members;
+        let recorded = members.iter().filter_map(|m| m.superblock().logical_block_size());
+        let replayed = self.plan.replays.then_some(BLOCK_BYTES as u32);
+        let members = members.iter().map(|member| member.device.block_size());
         members.chain(recorded).chain(replayed).max().unwrap_or(512)
-    }
-
-    /// The mark of the members' partial parity logs, if they have some.
-    #[must_use]
-    pub fn log_signature(&self) -> Option<u32> {
-        let superblock = &self.members.first()?.superblock;
-        superblock.has_ppl().then(|| ppl::signature(superblock.set_uuid()))
     }
 
     /// It was not stopped cleanly, and has partial parity logs, which may tell what was being written.
     #[must_use]
     pub fn is_dirty_with_logs(&self) -> bool {
-        self.resync_from.is_some() && self.log_signature().is_some()
+        self.plan.assembly.resync_from.is_some() && self.plan.log_signature().is_some()
     }
 
     /// Bytes that clients can use: the array's, in whole blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.geometry.array_sectors().bytes() / u64::from(self.block_bytes())
+        self.plan.geometry.array_sectors().bytes() / u64::from(self.block_bytes())
             * u64::from(self.block_bytes())
     }
 }
@@ -182,16 +150,16 @@ pub enum StartError {
          data, who is missing, and empty logs; start it again when the cause is gone, or without this member \
          (--degraded)"
     )]
-    Log(#[from] BareError),
+    Log(#[from] DeviceError),
     /// The forced members' superblocks could not be written.
     #[error("{0}; `--force` again resumes")]
-    Force(BareError),
+    Force(DeviceError),
     /// The file of an external bitmap does not become as long as its last page.
     #[error(
         "{0}; without --bitmap the array can be started all the same, and is then resynced as a whole if it was \
          not stopped cleanly"
     )]
-    BitmapFile(BareError),
+    BitmapFile(DeviceError),
     /// What the journal holds cannot be brought to the members.
     #[error(
         "the journal {member} cannot be replayed: {why}; nothing was given up: the journal keeps what it holds, and \
@@ -294,7 +262,7 @@ impl Array {
     /// # Errors
     /// [`StartError`].
     pub fn start(mut parts: Parts, options: &Options, log: Log) -> Result<Self, StartError> {
-        let read_only = options.read_only || parts.lacks_journal;
+        let read_only = options.read_only || parts.plan.assembly.lacks_journal;
         let options = &Options { read_only, ..options.clone() };
         let shards = options.shards.max(1);
         let seats = (0..shards).map(|index| Seat::take(index, &parts, options));
@@ -303,23 +271,22 @@ impl Array {
         if let Some(notice) = seats[0].queue.notice() {
             log.say(notice);
         }
-        for part in parts.members.iter().filter(|part| part.device.lacks_lock()) {
+        let devices = parts.plan.members.iter().map(|member| &member.device);
+        for device in devices.filter(|device| device.lacks_lock()) {
             log.say(&format!(
                 "{}: its file system has no locks, so nothing keeps another server or program from it: see to \
                  it that none uses it",
-                part.device.spec()
+                device.spec()
             ));
         }
-        let journal = commit(&mut parts, read_only, &log)?;
-        let may_write = !read_only || parts.overlay_is_passing;
-        let replayed = logs::settle(&mut parts, may_write, &log)?;
+        let done = carry_out(&mut parts, read_only, &log)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let peers = seats.iter().map(|seat| seat.peer.clone()).collect::<Arc<[Peer]>>();
         let facts = Arc::new(facts(&parts, options));
         let began = Instant::now();
         let supervisor = (!options.read_only)
-            .then(|| Supervisor::new(supervisor(&parts, options, shards, &replayed)));
-        let spans = SpanMap::new(span(&parts.geometry).0);
+            .then(|| Supervisor::new(supervisor(&parts, options, shards, &done)));
+        let spans = SpanMap::new(span(&parts.plan.geometry).0);
         let mut lead = Some(Lead::new(
             supervisor,
             facts.clone(),
@@ -335,18 +302,16 @@ impl Array {
             if let Some(file) = parts.bitmap_file.clone().filter(|_| index == 0) {
                 queue.add_member(file);
             }
-            // A ring has one writer.
-            let journal = journal.filter(|_| index == 0);
             let core = Core::new(CoreParts {
                 index,
-                engine: shard(&parts, options, &replayed, journal, &memory),
+                engine: shard(&parts, options, &done, index, &memory),
                 memory,
                 peers: peers.clone(),
                 counters: counters[index].clone(),
                 log: log.clone(),
                 began,
                 spans: spans.clone(),
-                members: parts.members.len(),
+                members: parts.plan.members.len(),
                 queue,
             });
             let sent = runner.send(Runner::new(core, lead.take(), inbox));
@@ -425,7 +390,7 @@ impl Seat {
             shares: shares(options),
         };
         let memory = Memory::new(&sizes).map_err(refused("memory for buffers"))?;
-        let devices = parts.members.iter().map(|part| part.device.clone());
+        let devices = parts.plan.members.iter().map(|member| member.device.clone());
         let mut queue = Queue::new(devices, options.backend, 256)?;
         // SAFETY: the queue is dropped before the memory: here, in `Seat`, `CoreParts` and `Core`.
         unsafe { queue.register(&[memory.pool()]) };
@@ -442,22 +407,6 @@ impl Seat {
         let thread = thread.map_err(refused("a thread"))?;
         Ok(Self { queue, memory, inbox, peer, runner, thread })
     }
-}
-
-/// Writes what has to be there before anything else is.
-fn commit(
-    parts: &mut Parts,
-    read_only: bool,
-    log: &Log,
-) -> Result<Option<JournalConfig>, StartError> {
-    if let Some(file) = parts.bitmap_file.as_mut().filter(|_| !read_only) {
-        let file = Arc::get_mut(file).expect("nobody else has it yet");
-        bare::whole_pages(file).map_err(StartError::BitmapFile)?;
-    }
-    for &index in &parts.rewrite {
-        bare::write_superblock(&parts.members[index]).map_err(StartError::Force)?;
-    }
-    if parts.replays { journal::bring(&parts.geometry, &mut parts.members, log) } else { Ok(None) }
 }
 
 /// Reaches a running array from any thread.
@@ -622,95 +571,50 @@ pub fn flush_others_last() {
 fn shard(
     parts: &Parts,
     options: &Options,
-    replayed: &Replayed,
-    journal: Option<JournalConfig>,
+    done: &CarriedOut,
+    index: usize,
     memory: &Memory,
 ) -> Shard {
-    let terms = CacheTerms::of(parts);
-    let members = parts.members.iter().map(|part| MemberConfig {
-        slot: part.slot,
-        trusted_to: part.trusted_to,
-        ..newcomer(&part.device, &part.superblock, part.bad_blocks.as_ref())
-    });
-    let intent = parts.intent.as_ref().filter(|_| !options.read_only);
-    Shard::new(ShardConfig {
-        geometry: parts.geometry.clone(),
-        members: members.collect(),
+    let config = |member: &StartMember<Arc<Member>>| {
+        MemberConfig::new(&member.record, member.device.rotational())
+    };
+    let terms = ShardTerms {
+        index,
         read_only: options.read_only,
         block: Sectors(u64::from(parts.block_bytes()) / 512),
-        in_sync_to: parts.resync_from.unwrap_or(FULLY_TRUSTED),
-        bitmap: intent.map(|i| BitmapTerms::of(&i.superblock)),
         scratch: memory.scratch(),
         scratch_pages: memory.cache_pages(),
-        log_signature: parts.log_signature(),
-        lost: replayed.lost.clone(),
-        journal,
-        behind_pages: terms.behind_pages(),
-        unsynced: parts.intent.as_ref().and_then(IntentConfig::unsynced),
-    })
-}
-
-/// A member as the engine takes it in, still without a slot.
-pub(crate) fn newcomer(
-    device: &Member,
-    superblock: &Superblock,
-    bad_blocks: Option<&BadBlocks>,
-) -> MemberConfig {
-    MemberConfig {
-        data_offset: superblock.data_offset(),
-        slot: None,
-        trusted_to: Sector(0),
-        rotational: device.rotational(),
-        write_mostly: superblock.write_mostly(),
-        bad_blocks: bad_ranges(bad_blocks, superblock),
-        log: superblock.ppl(),
-    }
-}
-
-/// A bad-block log as the engine counts: from the data offset.
-fn bad_ranges(bad: Option<&BadBlocks>, superblock: &Superblock) -> Option<Vec<Range<u64>>> {
-    let from = superblock.data_offset().0;
-    let range = |(start, len): (Sector, Sectors)| {
-        start.0.saturating_sub(from)..(start.0 + len.0).saturating_sub(from)
+        behind_pages: CacheTerms::of(parts).behind_pages(),
     };
-    Some(bad?.iter().map(range).filter(|range| !range.is_empty()).collect())
+    let members = parts.plan.members.iter().map(config).collect();
+    Shard::new(parts.plan.shard_config(done, members, &terms))
 }
 
 /// Of what the array uses of the member.
-fn bad_bytes(part: &Part, geometry: &Geometry) -> u64 {
-    let (start, len) = (part.superblock.data_offset(), geometry.component());
-    part.bad_blocks.as_ref().map_or(0, |bad| bad.count_within(start, len).bytes())
+fn bad_bytes(record: &MemberRecord, geometry: &Geometry) -> u64 {
+    let (start, len) = (record.superblock.data_offset(), geometry.component());
+    record.bad_blocks.as_ref().map_or(0, |bad| bad.count_within(start, len).bytes())
 }
 
 fn supervisor(
     parts: &Parts,
     options: &Options,
     shards: usize,
-    replayed: &Replayed,
+    done: &CarriedOut,
 ) -> SupervisorConfig {
-    let members = parts.members.iter().map(|part| MemberRecord {
-        superblock: part.superblock.clone(),
-        slot: part.slot,
-        trusted_to: part.trusted_to,
-        bad_blocks: part.bad_blocks.clone(),
-    });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    SupervisorConfig {
-        geometry: parts.geometry.clone(),
-        members: members.collect(),
-        shards: shards as u32,
-        safe_mode_delay_ns: options.safe_mode_delay_ms.saturating_mul(1_000_000),
-        resync_from: parts.resync_from,
-        was_replayed: replayed.settles,
-        intent: parts.intent.clone(),
-        sync: SyncConfig {
-            speed: SyncSpeed {
-                min: options.sync_speed_min_kib.saturating_mul(2),
-                max: options.sync_speed_max_kib.saturating_mul(2),
-            },
-            frozen: options.frozen,
-            span: span(&parts.geometry),
+    let speed = SyncSpeed {
+        min: options.sync_speed_min_kib.saturating_mul(2),
+        max: options.sync_speed_max_kib.saturating_mul(2),
+    };
+    let span = span(&parts.plan.geometry);
+    parts.plan.supervisor_config(
+        done,
+        &SupervisorTerms {
+            shards,
+            safe_mode_delay_ns: options.safe_mode_delay_ms.saturating_mul(1_000_000),
+            sync: SyncConfig { speed, frozen: options.frozen, span },
+            epoch_s: now.as_secs(),
         },
-        epoch_s: now.as_secs(),
-    }
+    )
 }

@@ -19,12 +19,13 @@ pub(crate) struct CacheTerms {
 
 impl CacheTerms {
     pub(crate) fn of(parts: &Parts) -> Self {
-        let geometry = &parts.geometry;
-        let lags = parts.members.iter().any(|member| member.superblock.write_mostly());
+        let plan = &parts.plan;
+        let geometry = &plan.geometry;
+        let lags = plan.members.iter().any(|member| member.superblock().write_mostly());
         Self {
             members: stripe_cache_members(geometry),
-            has_logs: parts.log_signature().is_some(),
-            has_journal: parts.replays,
+            has_logs: plan.log_signature().is_some(),
+            has_journal: plan.replays,
             has_behind: matches!(geometry, Geometry::Mirror(_)) && lags,
         }
     }

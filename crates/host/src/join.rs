@@ -4,11 +4,12 @@
 use crate::{
     array::Handle,
     create::Occupied,
-    logs::empty_log,
     message::{Addition, Answer, Command},
-    open::{occupied_around, open_all, probe, read_bad_blocks},
+    open::{OpenArrayError, occupied_around, open_all, probe},
+    start_io::Members,
     status::MemberDetail,
 };
+use lapstrake_array::start::{BadBlockLogFault, bad_block_log, empty_log};
 use lapstrake_device::{Access, Member, MemberSpec, overlaps, quoted};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, create::spare};
@@ -106,8 +107,16 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
         Some(own) if catches_up => Box::new(own.clone()),
         _ => Box::new(fresh),
     };
-    let bad_blocks = read_bad_blocks(&device, &superblock).map_err(|error| error.to_string())?;
-    empty_log(&device, &superblock).map_err(|error| format!("{error}; the array is as it was"))?;
+    let bad_blocks =
+        bad_block_log(&Members, &device, &superblock).map_err(|fault| match fault {
+            BadBlockLogFault::Device(error) => format!("{error}; nothing was written"),
+            BadBlockLogFault::Unusable(error) => {
+                let member = spec.to_string();
+                OpenArrayError::BadBlocks { member, error }.to_string()
+            }
+        })?;
+    empty_log(&mut Members, &device, &superblock)
+        .map_err(|error| format!("{error}; the array is as it was"))?;
     let names = spec.names();
     Ok(Addition { device, names, superblock, catches_up, bad_blocks })
 }

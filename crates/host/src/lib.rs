@@ -11,7 +11,6 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod array;
-mod bare;
 mod cache;
 mod child;
 mod client;
@@ -20,9 +19,7 @@ mod core;
 pub mod create;
 mod grow;
 mod join;
-mod journal;
 mod lead;
-mod logs;
 mod memory;
 mod message;
 mod open;
@@ -30,26 +27,28 @@ mod overlay;
 mod runner;
 mod runs;
 pub mod scan;
+mod start_io;
 mod status;
 mod whole;
 mod window;
 pub mod words;
 
-pub use array::{Array, Handle, Options, Outsider, Part, Parts, StartError, flush_others_last};
-pub use bare::BareError;
+pub use array::{Array, Handle, Options, Outsider, Parts, StartError, flush_others_last};
 pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};
 pub use grow::grow_bitmap;
 pub use join::{Join, join};
+pub use lapstrake_array::start::JournalGivenUp;
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Greeter, Settings};
 pub use open::{
-    GivenUp, Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, open, open_members,
-    probe, probe_around,
+    Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, describe_given_up, open,
+    open_members, probe, probe_around,
 };
 pub use overlay::NewOverlay;
+pub use start_io::DeviceError;
 pub use status::{
     Detail, LastSync, Log, MemberDetail, MemberWork, MemoryUse, Range, SyncDetail, Tuning, Work,
 };

@@ -5,24 +5,23 @@
 //! that were forced in, what a journal holds, the rest of a bitmap file's last page) is only decided:
 //! [`crate::Array::start`] does it when it has all that it needs of the system.
 
-mod bitmap;
-
-use crate::array::{Part, Parts};
+use crate::array::Parts;
 use crate::create::Occupied;
-use crate::journal;
 use crate::overlay::{NewOverlay, lay_over};
-use bitmap::Sources;
+use crate::start_io::{DeviceError, Members};
+use lapstrake_array::start::{
+    BitmapFault, JournalGivenUp, Lacking, PlanError, StartPlan, StartRequest,
+};
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
 };
-use lapstrake_engine::{FULLY_TRUSTED, IntentConfig};
-use lapstrake_geometry::{Geometry, GeometryError, Level, Sector, Sectors};
+use lapstrake_geometry::{GeometryError, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
     Role, Superblock,
-    assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict, record_absent},
-    badblocks::{BadBlocks, BadBlocksError},
-    bitmap::{BitmapError, Bits},
+    assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
+    badblocks::BadBlocksError,
+    bitmap::BitmapError,
     detect::{self, Finding, Findings, Foreign},
 };
 use std::{
@@ -75,9 +74,6 @@ pub struct Line {
     pub verdict: String,
 }
 
-/// Most bytes of a bitmap that are read: md's own counters end far below.
-pub(crate) const BITMAP_BYTES_MAX: u64 = 1 << 30;
-
 /// What to do about a journal that cannot be used.
 pub(crate) const JOURNAL_NEXT: &str = "if the journal cannot be mended, leave it out of the members: --force then \
                                        starts the array for reading only, and `lapstrake serve --force \
@@ -89,9 +85,7 @@ pub(crate) const JOURNAL_NEXT: &str = "if the journal cannot be mended, leave it
 pub struct Opened {
     /// For [`crate::Array::start`].
     pub parts: Parts,
-    /// The decision.
-    pub assembly: Assembly,
-    /// The decision in words, a line for each device.
+    /// The assembly's decision in words, a line for each device.
     pub report: Vec<Line>,
     /// The write-intent bitmap is out of date: the array was in use without it. All bits count as set.
     pub stale_bitmap: bool,
@@ -102,35 +96,22 @@ pub struct Opened {
     /// The overlay's file, if it was made and is not a passing one.
     pub new_overlay: Option<NewOverlay>,
     /// What came of it, if a journal was to be given up.
-    pub given_up: Option<GivenUp>,
+    pub given_up: Option<JournalGivenUp>,
 }
 
-/// What came of giving up a journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GivenUp {
-    /// There was none to give up.
-    Nothing,
-    /// It is given up. No slot lacks a member, and all redundancy is made anew.
-    Resynced,
-    /// It is given up. Slots lack members, and redundancy is taken to be right.
-    TakenForClean,
-}
-
-impl GivenUp {
-    /// A sentence for whoever asked for it.
-    #[must_use]
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Nothing => "the array has no journal: --without-journal gave up nothing",
-            Self::Resynced => {
-                "the journal is given up for good: what only it held is gone, and the redundancy is computed \
-                 anew by a resync"
-            }
-            Self::TakenForClean => {
-                "the journal is given up for good: what only it held is gone, and since a member is missing the \
-                 array is taken for clean: in stripes that were being written when it stopped, the missing \
-                 member's data may be wrong"
-            }
+/// A sentence for whoever asked for a journal to be given up.
+#[must_use]
+pub fn describe_given_up(journal: JournalGivenUp) -> &'static str {
+    match journal {
+        JournalGivenUp::Nothing => "the array has no journal: --without-journal gave up nothing",
+        JournalGivenUp::Resynced => {
+            "the journal is given up for good: what only it held is gone, and the redundancy is computed \
+             anew by a resync"
+        }
+        JournalGivenUp::TakenForClean => {
+            "the journal is given up for good: what only it held is gone, and since a member is missing the \
+             array is taken for clean: in stripes that were being written when it stopped, the missing \
+             member's data may be wrong"
         }
     }
 }
@@ -330,7 +311,7 @@ fn open_devices(
     };
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let name = |id: usize| names[id].clone();
-    let mut assembly = assemble::assemble(&candidates, &options).map_err(|error| {
+    let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
         let found = unusable(&devices, &findings);
         let text = format!("{}{found}", error.describe(&name));
         OpenArrayError::Assemble { error, text }
@@ -356,94 +337,96 @@ fn open_devices(
     };
     // Dropped at once, so that nothing stays if we are killed.
     let new_overlay = new_overlay.filter(|_| !request.overlay_is_passing);
-    let mut superblocks: Vec<Option<Superblock>> =
-        findings.iter().map(|found| found.best().cloned()).collect();
-    for (id, superblock) in &assembly.rewrite {
-        superblocks[*id] = Some(superblock.clone());
-    }
-    let given_up =
-        request.without_journal.then(|| give_up_journal(&mut assembly, &mut superblocks));
-    let mut unread_bitmaps = Vec::new();
-    let read = Sources {
-        file: bitmap_file.as_ref(),
+    let superblocks = findings.iter().map(|found| found.best().cloned()).collect();
+    let start = StartRequest {
         devices: &devices,
-        superblocks: &superblocks,
-        assembly: &assembly,
-        may_lack: request.read_only,
-    }
-    .read(&mut unread_bitmaps);
-    let (intent, given_up_bitmap) = match read {
-        Err(error) if bitmap_file.is_some() => return Err(of_bitmap_file(error)),
-        Err(error) if may_give_up_bitmap(request, &assembly, &error) => {
-            give_up_bitmap(&mut assembly, &mut superblocks);
-            (None, Some(bitmap::reason(&error)))
-        }
-        read => (read?, None),
+        bitmap_file: bitmap_file.as_ref(),
+        read_only: request.read_only,
+        is_overlaid: request.overlay.is_some(),
+        force: request.force,
+        ignore_unknown: request.ignore_unknown,
+        gives_up_journal: request.without_journal,
     };
-    let mut parts = parts(request, &devices, &superblocks, &assembly, intent)?;
-    parts.bitmap_file = bitmap_file;
-    if needs_missing(&parts, &assembly) && !request.force {
-        let missing = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
-        let missing = missing.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
-        let refusal = Refusal::DirtyDegraded { missing, run_helps: false };
-        let because =
-            |why: &String| format!("; the lockless bitmap does not tell what is right: {why}");
-        let text =
-            refusal.describe(&name) + &unread_bitmaps.iter().map(because).collect::<String>();
-        return Err(OpenArrayError::Refused { refusal, text, report });
-    }
-    if !request.read_only {
-        let rewritten = |part: &Part| {
-            assembly.rewrite.iter().any(|(id, _)| Arc::ptr_eq(&part.device, &devices[*id]))
-        };
-        parts.rewrite =
-            (0..parts.members.len()).filter(|&i| rewritten(&parts.members[i])).collect();
-    }
-    if assembly.journal.is_some() {
-        let may_write = !request.read_only || request.overlay.is_some();
-        parts.replays = journal::check(&parts.geometry, &mut parts.members, may_write)?;
-    }
-    let stale_bitmap = parts.intent.as_ref().zip(superblocks[assembly.freshest].as_ref());
-    let stale_bitmap = stale_bitmap.is_some_and(|(intent, sb)| {
-        // As mdadm, 0.90 begins with one event of which a new bitmap, all set, does not know.
-        let is_new = intent.superblock.events == 0 && sb.events() <= 1;
-        !is_new && intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
-    });
+    let journal = assembly.journal.map(|id| name(id));
+    let planned = StartPlan::new(&mut Members, &start, assembly, superblocks);
+    let (plan, lacking) = planned.map_err(|error| match error {
+        PlanError::Device(error) => read_refused(error),
+        PlanError::Geometry(error) => OpenArrayError::Geometry(error),
+        PlanError::Bitmap(fault) => bitmap_unusable(fault, &names, bitmap_file.as_deref()),
+        PlanError::UnsyncedDegraded { refusal, unread } => {
+            let because = |why| {
+                format!(
+                    "; the lockless bitmap does not tell what is right: {}",
+                    because(why, &names)
+                )
+            };
+            let text = refusal.describe(&name) + &unread.iter().map(because).collect::<String>();
+            OpenArrayError::Refused { refusal, text, report: report.clone() }
+        }
+        PlanError::BadBlocks { device, error } => {
+            OpenArrayError::BadBlocks { member: name(device), error }
+        }
+        PlanError::JournalHoldsNews => {
+            OpenArrayError::JournalHoldsNews { member: journal.unwrap_or_default() }
+        }
+        PlanError::JournalRoom { .. } | PlanError::Journal(_) => {
+            let why = match error {
+                PlanError::Journal(error) => error.to_string(),
+                error => error.to_string(),
+            };
+            OpenArrayError::Journal { member: journal.unwrap_or_default(), why }
+        }
+    })?;
+    let Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal } = lacking;
+    let told = |faults: &[BitmapFault<DeviceError>]| {
+        faults.iter().map(|fault| because(fault, &names)).collect()
+    };
+    let freshest = findings[plan.assembly.freshest].best();
+    let parts = Parts {
+        name: request.name.clone().or_else(|| freshest.map(own_name)).unwrap_or_default(),
+        plan,
+        overlay: request.overlay.clone().filter(|_| !request.overlay_is_passing),
+        overlay_is_passing: request.overlay_is_passing,
+        bitmap_file,
+    };
     Ok(Opened {
         parts,
-        assembly,
         report,
         stale_bitmap,
-        unread_bitmaps,
-        given_up_bitmap,
+        unread_bitmaps: told(&unread_bitmaps),
+        given_up_bitmap: given_up_bitmap.map(|fault| because(&fault, &names)),
         new_overlay,
-        given_up,
+        given_up: given_up_journal,
     })
 }
 
-/// Whether the array can go on without an internal bitmap that no member has in order. Of one that nobody knows only an
-/// overlay's array may.
-fn may_give_up_bitmap(request: &OpenRequest, assembly: &Assembly, error: &OpenArrayError) -> bool {
-    let is_whole = assembly.members.iter().all(Option::is_some);
-    let is_overlaid = request.overlay.is_some();
-    match error {
-        OpenArrayError::Bitmap { error, .. } if error.is_unknown() => {
-            is_overlaid && request.ignore_unknown
+/// Why a bitmap cannot be used, without what is to be done where there is no other.
+fn because(fault: &BitmapFault<DeviceError>, names: &[String]) -> String {
+    match fault {
+        BitmapFault::Unusable { device: Some(id), error } => format!("{}: {error}", names[*id]),
+        BitmapFault::Differs { device } => format!("{}: {fault}", names[*device]),
+        BitmapFault::Device(DeviceError::At { device, source, .. }) => {
+            format!("{device}: cannot read it: {source}")
         }
-        OpenArrayError::Bitmap { .. } | OpenArrayError::Read { .. } => {
-            request.force || (is_overlaid && is_whole)
-        }
-        _ => false,
+        BitmapFault::Unusable { device: None, .. } | BitmapFault::Device(_) => fault.to_string(),
     }
 }
 
-/// Whether a member is missing for the first time while a lockless bitmap names chunks that need a resync: what the
-/// member holds there cannot be had without it, though superblocks may call the array clean.
-fn needs_missing(parts: &Parts, assembly: &Assembly) -> bool {
-    let is_parity = assembly.config.level.is_parity();
-    let lockless = parts.intent.iter().map(|intent| &intent.bits).filter(|bits| bits.is_lockless());
-    let needs_sync = |bits: &Bits| (0..bits.count()).any(|bit| bits.needs_sync(bit));
-    is_parity && assembly.newly_degraded && lockless.into_iter().any(needs_sync)
+fn bitmap_unusable(
+    fault: BitmapFault<DeviceError>,
+    names: &[String],
+    file: Option<&Member>,
+) -> OpenArrayError {
+    let error = match fault {
+        BitmapFault::Unusable { device, error } => {
+            let file = || file.map_or_else(String::new, |file| file.spec().to_string());
+            let place = device.map_or_else(file, |id| names[id].clone());
+            OpenArrayError::Bitmap { place, error }
+        }
+        BitmapFault::Device(error) => read_refused(error),
+        BitmapFault::Differs { .. } => unreachable!("another copy is believed then"),
+    };
+    if file.is_some() { of_bitmap_file(error) } else { error }
 }
 
 fn open_bitmap(path: &Path, access: Access) -> Result<Arc<Member>, OpenArrayError> {
@@ -544,6 +527,12 @@ pub(crate) fn read_error(device: &Member, source: io::Error) -> OpenArrayError {
     OpenArrayError::Read { member: device.spec().to_string(), source }
 }
 
+/// The same of a device that names itself. Nothing but reads came before.
+fn read_refused(error: DeviceError) -> OpenArrayError {
+    let (DeviceError::At { device, source, .. } | DeviceError::Flush { device, source }) = error;
+    OpenArrayError::Read { member: device, source }
+}
+
 /// What was found instead of usable superblocks.
 fn unusable(devices: &[Arc<Member>], findings: &[Findings]) -> String {
     let mut text = String::new();
@@ -594,133 +583,6 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
     devices.iter().enumerate().map(line).collect()
 }
 
-fn give_up_journal(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) -> GivenUp {
-    if !assembly.lacks_journal {
-        return GivenUp::Nothing;
-    }
-    assembly.lacks_journal = false;
-    let is_whole = assembly.members.iter().all(Option::is_some);
-    forget(assembly, superblocks, is_whole, Superblock::give_up_journal);
-    if is_whole { GivenUp::Resynced } else { GivenUp::TakenForClean }
-}
-
-/// Has the superblocks no longer tell of an internal bitmap that cannot be used. Redundancy is computed anew wherever some
-/// is left.
-fn give_up_bitmap(assembly: &mut Assembly, superblocks: &mut [Option<Superblock>]) {
-    let in_sync = assembly.members.iter().flatten().count();
-    let has_redundancy = match &assembly.geometry {
-        Some(Geometry::Parity(parity)) => in_sync > usize::from(parity.data_disks()),
-        _ => true,
-    };
-    forget(assembly, superblocks, has_redundancy, |sb| sb.set_bitmap_offset(None));
-}
-
-/// Has the superblocks no longer tell of what is lost. What was being written may be on some members only: redundancy is
-/// to be computed anew, or is taken to be right, as `force` says.
-fn forget(
-    assembly: &mut Assembly,
-    superblocks: &mut [Option<Superblock>],
-    resync: bool,
-    forget: impl Fn(&mut Superblock),
-) {
-    assembly.resync_from = resync.then_some(Sector(0));
-    let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
-    let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken
-        .filter_map(|&(id, _)| {
-            let mut superblock = superblocks[id].clone()?;
-            forget(&mut superblock);
-            superblock.set_clean(!resync);
-            Some((id, superblock))
-        })
-        .unzip();
-    // Their redundancy is not computed anew: who is missing must not come back as current.
-    if let Some(recorded) = record_absent(&told.iter().collect::<Vec<_>>()) {
-        told = recorded;
-    }
-    assembly.rewrite = ids.into_iter().zip(told).collect();
-    for (id, superblock) in &assembly.rewrite {
-        superblocks[*id] = Some(superblock.clone());
-    }
-}
-
-/// The array without what its journal holds.
-fn parts(
-    request: &OpenRequest,
-    devices: &[Arc<Member>],
-    superblocks: &[Option<Superblock>],
-    assembly: &Assembly,
-    intent: Option<IntentConfig>,
-) -> Result<Parts, OpenArrayError> {
-    let part = |id: usize, slot, trusted_to| {
-        let superblock = superblocks[id].clone()?;
-        let bad_blocks = read_bad_blocks(&devices[id], &superblock);
-        let device = devices[id].clone();
-        Some(bad_blocks.map(|bad_blocks| Part { device, superblock, slot, trusted_to, bad_blocks }))
-    };
-    let slots = (0u16..).map(lapstrake_geometry::Slot).zip(&assembly.members);
-    let in_sync = slots.filter_map(|(slot, id)| part((*id)?, Some(slot), FULLY_TRUSTED));
-    let recovering = assembly.recovering.iter().filter_map(|r| part(r.1, Some(r.0), r.2));
-    let spares = assembly.spares.iter().filter_map(|&id| part(id, None, Sector(0)));
-    let replacements = assembly.replacements.iter();
-    let replacements = replacements
-        .filter_map(|&(slot, id, at)| part(id, Some(slot), at.unwrap_or(FULLY_TRUSTED)));
-    let journal = assembly.journal.and_then(|id| part(id, None, Sector(0)));
-    let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
-    let mut members = members.collect::<Result<Vec<Part>, _>>()?;
-    let freshest = superblocks[assembly.freshest].as_ref();
-    let geometry = match &assembly.geometry {
-        Some(geometry) => geometry.clone(),
-        None => Geometry::new(&assembly.config)?,
-    };
-    if let Some(intent) = intent.as_ref().filter(|intent| intent.bits.is_lockless()) {
-        let size = intent.superblock.image_bytes();
-        let has_no_log = |part: &&mut Part| part.superblock.is_log_within(size);
-        members.iter_mut().filter(has_no_log).for_each(|part| part.bad_blocks = None);
-    }
-    let name = request.name.clone().unwrap_or_else(|| freshest.map_or_else(String::new, own_name));
-    let resync_from = assembly.resync_from;
-    let lacks_journal = assembly.lacks_journal;
-    let (rewrite, replays) = (Vec::new(), false);
-    Ok(Parts {
-        name,
-        geometry,
-        members,
-        resync_from,
-        intent,
-        bitmap_file: None,
-        overlay: request.overlay.clone().filter(|_| !request.overlay_is_passing),
-        rewrite,
-        replays,
-        overlay_is_passing: request.overlay_is_passing,
-        lacks_journal,
-    })
-}
-
-/// The bad-block log, if there is room for one. As in md a level without redundancy takes no note of what it says.
-pub(crate) fn read_bad_blocks(
-    device: &Member,
-    superblock: &Superblock,
-) -> Result<Option<BadBlocks>, OpenArrayError> {
-    if !superblock.level().is_some_and(Level::has_redundancy) {
-        return Ok(None);
-    }
-    let Some((sector, len)) = superblock.badblock_log() else { return Ok(None) };
-    let unusable = |error| {
-        let member = device.spec().to_string();
-        OpenArrayError::BadBlocks { member, error }
-    };
-    let shift = superblock.badblock_shift();
-    if !superblock.has_bad_blocks() {
-        return BadBlocks::new(shift).map(Some).map_err(unusable);
-    }
-    if bitmap::is_log_within_bitmap(device, superblock) {
-        return Err(unusable(BadBlocksError::WithinBitmap));
-    }
-    let mut bytes = vec![0; len.bytes() as usize];
-    device.read_at(sector.bytes(), &mut bytes).map_err(|source| read_error(device, source))?;
-    BadBlocks::parse(&bytes, shift).map(Some).map_err(unusable)
-}
-
 /// The array's name without its host; an array without a name goes by its UUID.
 fn own_name(superblock: &Superblock) -> String {
     let name = superblock.name();
@@ -757,11 +619,10 @@ mod tests {
         let spoiled = {
             let opened = open(&request).unwrap();
             assert!(opened.unread_bitmaps.is_empty());
-            let id = opened.assembly.freshest;
-            let place = |part: &Part| part.superblock.bitmap_sector().unwrap();
-            let of = |part: &&Part| part.device.spec() == &specs[id];
-            let freshest = opened.parts.members.iter().find(of).unwrap();
-            (id, place(freshest).bytes())
+            let plan = &opened.parts.plan;
+            let id = plan.assembly.freshest;
+            let freshest = plan.members.iter().find(|m| m.device.spec() == &specs[id]).unwrap();
+            (id, freshest.superblock().bitmap_sector().unwrap().bytes())
         };
         let file = File::options().write(true).open(&paths[spoiled.0]).unwrap();
         file.write_all_at(&[0; 256], spoiled.1).unwrap();

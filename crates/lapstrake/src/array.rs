@@ -92,8 +92,10 @@ impl Array {
     }
 
     pub(crate) fn start(opened: Opened, options: &Options, log: Log) -> Result<Self, OpenError> {
-        let Opened { parts, assembly, report, new_overlay, .. } = opened;
-        let (level, unit) = (parts.geometry.level(), parts.block_bytes());
+        let Opened { parts, report, new_overlay, .. } = opened;
+        let (level, unit) = (parts.plan.geometry.level(), parts.block_bytes());
+        let assembly = &parts.plan.assembly;
+        let (is_degraded, may_be_old) = (assembly.degraded > 0, assembly.newly_degraded);
         let running = host::Array::start(parts, options, log)?;
         if let Some(overlay) = new_overlay {
             overlay.keep();
@@ -104,8 +106,8 @@ impl Array {
             running: Some(running),
             blocks: Some(blocks),
             level,
-            is_degraded: assembly.degraded > 0,
-            may_be_old: assembly.newly_degraded,
+            is_degraded,
+            may_be_old,
             members: report.into_iter().map(MemberReport::from).collect(),
             position: 0,
         })

@@ -89,5 +89,5 @@ pub mod cause {
         FaultError, OpenError as MemberOpenError, OverlayError, QueueError,
     };
     pub use lapstrake_host::create::{MakeError, Occupied, PrepareError, WriteError};
-    pub use lapstrake_host::{BareError, Line};
+    pub use lapstrake_host::{DeviceError, Line};
 }

@@ -161,7 +161,7 @@ impl OpenOptions {
         let is_replayed = !opened.parts.is_dirty_with_logs()
             || opened.parts.overlay_is_passing
             || !self.request.read_only;
-        match is_replayed || opened.assembly.degraded == 0 || self.request.force {
+        match is_replayed || opened.parts.plan.assembly.degraded == 0 || self.request.force {
             true => Ok(()),
             false => Err(OpenError::LogsNotReplayed),
         }

@@ -9,24 +9,22 @@ use crate::{
     dice::Dice,
     disk::{Cut, Disk, SECTOR},
     heal::{self, Part},
-    life::{End, FileUse, Life, Report, Setup, in_words, new_bitmap, new_file},
+    life::{End, FileUse, Life, Report, Setup, new_bitmap, new_file},
     oracle::Oracle,
     plan::{Lockless, Plan},
     raw,
 };
-use journal::{Fuse, Halt, Replaying};
-use lapstrake_engine::journal::{JournalConfig, Replayed};
-use lapstrake_engine::{FULLY_TRUSTED, IntentConfig, MemberId, MemberRecord};
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, Version, size::PPL_SPACE};
+use lapstrake_array::start::{CarriedOut, StartPlan};
+use lapstrake_engine::IntentConfig;
+use lapstrake_geometry::{Geometry, Level, Sectors, Slot, Version, size::PPL_SPACE};
 use lapstrake_metadata::{
     Superblock,
-    assemble::{self, Assembly, Candidate, Refusal},
+    assemble::Assembly,
     badblocks::BadBlocks,
     bitmap::{self, Bits, PAGE},
     create::{BitmapChoice, CreateRequest, NewMember, Policy, plan},
-    detect,
-    journal::{Seed, ring},
 };
+pub(crate) use start::DisksAtRest;
 use std::collections::BTreeSet;
 use wear::Holes;
 
@@ -65,19 +63,16 @@ pub(crate) struct Fate<'a> {
 
 /// An array that may be started.
 struct Started {
-    assembly: Assembly,
-    /// As they are to be when it starts.
+    plan: StartPlan<usize>,
+    /// By disk, as they are to be when it starts.
     superblocks: Vec<Option<Superblock>>,
-    intent: Option<IntentConfig>,
     /// By disk.
     logs: Vec<Option<BadBlocks>>,
     holes: Holes,
     /// Slots whose data in rows in doubt is lost by force.
     hole: Vec<Slot>,
-    /// The logs have put redundancy right.
-    was_replayed: bool,
-    /// Once it was replayed.
-    journal: Option<JournalConfig>,
+    /// What was done before it serves.
+    done: CarriedOut,
 }
 
 impl<'a> Fate<'a> {
@@ -126,7 +121,7 @@ impl<'a> Fate<'a> {
             return Ok(());
         }
         // If replacements have all that is there while a slot is empty, who was replaced fills it in one more life.
-        let lives = if started.assembly.replacements.is_empty() { 1 } else { 2 };
+        let lives = if started.plan.assembly.replacements.is_empty() { 1 } else { 2 };
         for _ in 0..lives {
             let mut life = self.life(&started);
             let end = life.run(None)?;
@@ -136,10 +131,10 @@ impl<'a> Fate<'a> {
             self.made_whole();
             started = self.start_for_good()?;
         }
-        if started.assembly.degraded > 0 || started.assembly.resync_from.is_some() {
+        if started.plan.assembly.degraded > 0 || started.plan.assembly.resync_from.is_some() {
             return Err("redundancy is not whole after all was mended".into());
         }
-        if started.intent.is_some_and(|i| i.bits.is_lockless() && i.bits.count_set() > 0) {
+        if started.plan.intent.is_some_and(|i| i.bits.is_lockless() && i.bits.count_set() > 0) {
             return Err("chunks need a resync after all was mended".into());
         }
         Ok(())
@@ -149,22 +144,6 @@ impl<'a> Fate<'a> {
         let mut offered = vec![true; self.disks.len()];
         let started = self.start(&offered)?;
         self.bring_up(started, &mut offered)
-    }
-
-    /// The start is forced if it must be, and what logs or a journal hold comes to the members. Who refuses to be
-    /// written then is left out by the operator.
-    fn bring_up(&mut self, started: Started, offered: &mut [bool]) -> Result<Started, String> {
-        let mut started = started;
-        loop {
-            self.force(&started);
-            let Some(disk) = self.replay(&mut started)? else { break };
-            self.say(|| format!("disk {disk} refuses what is replayed, and is left out"));
-            offered[disk] = false;
-            self.suspect.insert(disk);
-            started = self.start(offered)?;
-        }
-        self.check_redundancy(&started)?;
-        Ok(started)
     }
 
     /// Nothing is in doubt any more.
@@ -183,7 +162,7 @@ impl<'a> Fate<'a> {
             let bound = self.dice.pick(&[50, 500, 3000]);
             self.dice.between(1..=bound)
         });
-        let was_whole = started.assembly.resync_from.is_none() && !self.was_forced;
+        let was_whole = started.plan.assembly.resync_from.is_none() && !self.was_forced;
         let mut life = self.life(&started);
         let end = life.run(cut_after)?;
         let report = life.report(end);
@@ -213,13 +192,13 @@ impl<'a> Fate<'a> {
         self.stamp = report.stamp;
         self.suspect.extend(&report.hit);
         if report.was_active {
-            let Assembly { members, journal, .. } = &started.assembly;
+            let Assembly { members, journal, .. } = &started.plan.assembly;
             let serves = |disk: &usize| members.contains(&Some(*disk)) || *journal == Some(*disk);
             self.stale.extend((0..self.disks.len()).filter(|disk| !serves(disk)));
         }
         self.stale.retain(|disk| !report.recovered.contains(disk));
         self.stale.extend(&report.recorded);
-        self.was_unlogged |= started.assembly.resync_from.is_some();
+        self.was_unlogged |= started.plan.assembly.resync_from.is_some();
         if report.lost_lockless {
             // Whatever the bitmap told of is as what a cut leaves: superblocks call for a resync of all.
             for row in 0..self.doubt.len() {
@@ -241,7 +220,9 @@ impl<'a> Fate<'a> {
         self.file.cut(Cut::Nothing, &mut self.dice);
         self.names_file = match report.file {
             // Who knows of none does not look for one, unless the old one was only forgotten.
-            FileUse::None => self.names_file && started.intent.is_none() && self.dice.one_in(2),
+            FileUse::None => {
+                self.names_file && started.plan.intent.is_none() && self.dice.one_in(2)
+            }
             FileUse::InUse => !self.dice.one_in(8),
             FileUse::Unclear => self.dice.one_in(2),
         };
@@ -272,7 +253,7 @@ impl<'a> Fate<'a> {
             started = self.bring_up(started, &mut offered)?;
         }
         self.say(|| {
-            let Assembly { members, resync_from, .. } = &started.assembly;
+            let Assembly { members, resync_from, .. } = &started.plan.assembly;
             format!("started with {members:?}, resync from {resync_from:?}")
         });
         Ok(started)
@@ -290,12 +271,12 @@ impl<'a> Fate<'a> {
 
     /// A disk that the array can do without at the next start.
     fn draw_away(&mut self, started: &Started) -> Option<usize> {
-        let members = &started.assembly.members;
+        let members = &started.plan.assembly.members;
         let away = self.dice.below(members.len() as u64) as usize;
         let is_dirty_mirror =
-            !self.geometry.level().is_parity() && started.assembly.resync_from.is_some();
+            !self.geometry.level().is_parity() && started.plan.assembly.resync_from.is_some();
         // So are a member and its replacement.
-        let is_dirty_mirror = is_dirty_mirror || !started.assembly.replacements.is_empty();
+        let is_dirty_mirror = is_dirty_mirror || !started.plan.assembly.replacements.is_empty();
         // One of the others may be the freshest then, and know of a failure that this one does not.
         let all_know =
             |slot| started.superblocks.iter().flatten().all(|sb| sb.dev_of_slot(slot).is_some());
@@ -309,223 +290,11 @@ impl<'a> Fate<'a> {
         members[away].filter(|_| survives)
     }
 
-    /// Reads superblocks, assembles, reads the bitmap, as the host does at a start.
-    fn start(&self, offered: &[bool]) -> Result<Started, String> {
-        let mut superblocks: Vec<Option<Superblock>> = Vec::new();
-        for (index, (disk, &offered)) in self.disks.iter().zip(offered).enumerate() {
-            let size = Sectors(disk.sectors());
-            let Ok(findings) = detect::probe(size, |offset, buf| {
-                disk.read_at(offset, buf);
-                Ok::<_, std::convert::Infallible>(())
-            });
-            let found = findings.best();
-            let found = found.ok_or_else(|| format!("disk {index} has lost its superblock"))?;
-            self.say(|| format!("disk {index}: {}", in_words(found)));
-            superblocks.push(offered.then(|| found.clone()));
-        }
-        let (assembly, hole) = self.assemble(&superblocks)?;
-        for (disk, superblock) in &assembly.rewrite {
-            superblocks[*disk] = Some(superblock.clone());
-        }
-        self.check_members(&assembly, offered)?;
-        let intent = self.intent(&assembly, &superblocks)?;
-        let mut logs = Vec::new();
-        for (disk, superblock) in self.disks.iter().zip(&superblocks) {
-            let log = superblock.as_ref().map_or(Ok(None), |sb| wear::read_log(disk, sb))?;
-            logs.push(log);
-        }
-        let holes = Holes::of(&self.disks, &logs);
-        let (was_replayed, journal) = (false, None);
-        let started =
-            Started { assembly, superblocks, intent, logs, holes, hole, was_replayed, journal };
-        Ok(started)
-    }
-
-    /// What logs or a journal hold comes to the members. Gives the disk that refuses to be written, if one does.
-    fn replay(&mut self, started: &mut Started) -> Result<Option<usize>, String> {
-        match self.replay_logs(started) {
-            None => self.replay_journal(started),
-            refusing => Ok(refusing),
-        }
-    }
-
-    /// What the journal holds comes to the members, as the host does it; now and then the power is
-    /// cut in the midst of it.
-    fn replay_journal(&mut self, started: &mut Started) -> Result<Option<usize>, String> {
-        let (Geometry::Parity(parity), Some(disk)) = (&self.geometry, started.assembly.journal)
-        else {
-            return Ok(None);
-        };
-        let parity = parity.clone();
-        let may_cut = self.plan.cut_every > 0;
-        let (done, written) = loop {
-            let is_cut = may_cut && self.dice.one_in(3);
-            let left = is_cut.then(|| {
-                let bound = self.dice.pick(&[3, 30, 300]);
-                self.dice.between(1..=bound)
-            });
-            let work = Replaying::new(&mut self.disks, started, disk, &parity, Fuse(left));
-            match work.replay()? {
-                Ok(done) => break done,
-                Err(halt) => {
-                    self.say(|| format!("the journal is replayed, and then: {halt:?}"));
-                    self.cut_all();
-                    if let Halt::Refused(disk) = halt {
-                        return Ok(Some(disk));
-                    }
-                }
-            }
-        };
-        self.say(|| format!("the journal was replayed: {done:?}"));
-        for (disk, superblock) in written {
-            started.superblocks[disk] = Some(superblock);
-        }
-        let superblock = started.superblocks[disk].as_ref().expect("it was assembled");
-        let (ring, seed) = (ring(superblock.data_size()), Seed::new(superblock.set_uuid()));
-        let Replayed { tail, head, seq, .. } = done;
-        // It is put behind the members when these are known.
-        let member = MemberId(0);
-        started.journal = Some(JournalConfig { member, ring, seed, tail, head, seq });
-        self.disks.iter_mut().for_each(|disk| disk.cut(Cut::Nothing, &mut self.dice));
-        Ok(None)
-    }
-
-    /// The power goes off while nothing is served.
-    fn cut_all(&mut self) {
-        let how = self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors]);
-        self.disks.iter_mut().for_each(|disk| disk.cut(how, &mut self.dice));
-    }
-
-    fn assemble(
-        &self,
-        superblocks: &[Option<Superblock>],
-    ) -> Result<(Assembly, Vec<Slot>), String> {
-        let candidates: Vec<Candidate<'_>> = superblocks
-            .iter()
-            .enumerate()
-            .filter_map(|(id, sb)| Some(Candidate { id, superblock: sb.as_ref()? }))
-            .collect();
-        let mut options = assemble::Options::default();
-        let mut hole = Vec::new();
-        loop {
-            let name = |id: usize| format!("disk {id}");
-            let assembly = assemble::assemble(&candidates, &options)
-                .map_err(|error| format!("no array: {}", error.describe(&name)))?;
-            match &assembly.start {
-                Ok(()) => return Ok((assembly, hole)),
-                Err(Refusal::NewlyDegraded { .. }) if !options.run => options.run = true,
-                Err(Refusal::DirtyDegraded { run_helps: true, .. }) if !options.run => {
-                    options.run = true;
-                }
-                Err(Refusal::DirtyDegraded { missing, .. }) if !options.force => {
-                    options.force = true;
-                    hole.clone_from(missing);
-                }
-                Err(refusal) => {
-                    return Err(format!("no start: {}", refusal.describe(&name)));
-                }
-            }
-        }
-    }
-
-    /// Writes what force changes. What the missing members held in rows in doubt is lost.
-    fn force(&mut self, started: &Started) {
-        for (disk, superblock) in &started.assembly.rewrite {
-            let mut bytes = superblock.encode();
-            bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
-            self.disks[*disk].put(superblock.super_sector().0, &bytes);
-            self.was_forced = true;
-        }
-        for row in (0..self.doubt.len()).filter(|&row| self.doubt[row]) {
-            let is_lost = |slot| started.hole.contains(&slot);
-            for sector in raw::lost_sectors(&self.geometry, row as u64, is_lost) {
-                self.oracle.forget(sector);
-            }
-        }
-        self.lose_unreadable(started);
-    }
-
-    /// Who must serve does, who must not does not.
-    fn check_members(&self, assembly: &Assembly, offered: &[bool]) -> Result<(), String> {
-        if assembly.geometry.as_ref() != Some(&self.geometry) {
-            return Err("the array has changed its geometry".into());
-        }
-        for (disk, &offered) in offered.iter().enumerate() {
-            let serves = assembly.members.contains(&Some(disk)) || assembly.journal == Some(disk);
-            if serves && self.stale.contains(&disk) {
-                return Err(format!("disk {disk} is stale and serves"));
-            }
-            if !serves && offered && !self.suspect.contains(&disk) {
-                return Err(format!("disk {disk} never failed and is left"));
-            }
-        }
-        Ok(())
-    }
-
-    /// The bitmap: what is in the file if that was named, else the union of those of the members in sync,
-    /// as in the host: only of the freshest one's it matters whether it is stale, and all bits are set if
-    /// another's cannot be used.
-    fn intent(
-        &self,
-        assembly: &Assembly,
-        superblocks: &[Option<Superblock>],
-    ) -> Result<Option<IntentConfig>, String> {
-        let external = self.names_file;
-        let found = self.bitmap_of(assembly.freshest, superblocks, external)?;
-        let Some((mut superblock, mut bits)) = found else { return Ok(None) };
-        let of = superblocks[assembly.freshest].as_ref().ok_or("no freshest superblock")?;
-        let fresh = superblock.check_array(of.bitmap_uuid(), of.events());
-        let fresh = fresh.map_err(|error| error.to_string())? || bits.is_first_use();
-        if !fresh && !bits.is_lockless() {
-            bits = Bits::new(&superblock, true);
-        }
-        let shape = |sb: &bitmap::Superblock| (sb.version, sb.chunksize, sb.sync_size);
-        for &disk in assembly.members.iter().flatten().filter(|_| !external) {
-            match self.bitmap_of(disk, superblocks, false) {
-                Ok(None) => {}
-                Ok(Some((sb, own))) if shape(&sb) == shape(&superblock) => bits.unite(&own),
-                _ => bits = Bits::new(&superblock, true),
-            }
-        }
-        if bits.is_lockless() {
-            bits.begin(!fresh, assembly.found_clean && assembly.config.level.is_parity());
-            if bits.is_first_use() {
-                (superblock.events, superblock.events_cleared) = (of.events(), of.events());
-                superblock.daemon_sleep = 1;
-            }
-        }
-        let bits_need_resync = assembly.resync_from.is_some() || assembly.degraded > 0;
-        Ok(Some(IntentConfig { superblock, bits, external, bits_need_resync }))
-    }
-
-    fn bitmap_of(
-        &self,
-        disk: usize,
-        superblocks: &[Option<Superblock>],
-        external: bool,
-    ) -> Result<Option<(bitmap::Superblock, Bits)>, String> {
-        let Some(of) = &superblocks[disk] else { return Ok(None) };
-        let image = match (external, of.bitmap_sector()) {
-            (true, _) => self.file.bytes(0, self.file.sectors() as usize * SECTOR),
-            (false, None) => return Ok(None),
-            (false, Some(at)) => {
-                let room = of.bitmap_room().ok_or("no room for the bitmap")?;
-                self.disks[disk].bytes(at.0, room.bytes() as usize)
-            }
-        };
-        let mut sb = bitmap::Superblock::parse(image).map_err(|error| error.to_string())?;
-        if let Some(first) = sb.begin_use(Sectors((image.len() / SECTOR) as u64)) {
-            let bits = Bits::first_use(&sb, first);
-            return Ok(Some((sb, bits)));
-        }
-        let bits = Bits::from_image(&sb, image).map_err(|error| error.to_string())?;
-        Ok(Some((sb, bits)))
-    }
-
     /// Rows that differ on the members in sync: a cut explains them, and the superblocks or the
     /// bitmap tell of them.
     fn check_redundancy(&self, started: &Started) -> Result<(), String> {
-        let Started { assembly, intent, superblocks, .. } = started;
+        let Started { plan, superblocks, .. } = started;
+        let StartPlan { assembly, intent, .. } = plan;
         if !self.has_redundancy() {
             return Ok(());
         }
@@ -538,7 +307,7 @@ impl<'a> Fate<'a> {
             if self.is_unsynced(started, row) {
                 continue;
             }
-            if started.was_replayed {
+            if started.done.settles {
                 return Err(format!("row {row} differs after the logs were replayed"));
             }
             if assembly.journal.is_some() && !self.was_forced {
@@ -565,7 +334,7 @@ impl<'a> Fate<'a> {
     /// that it would have to keep: it is made right for the rows of each write.
     fn is_unsynced(&self, started: &Started, row: u64) -> bool {
         let is_synced = |i: &IntentConfig| i.bits.is_synced(row / i.bits.chunk().0);
-        started.intent.as_ref().is_some_and(|i| !is_synced(i)) && self.is_never_written(row)
+        started.plan.intent.as_ref().is_some_and(|i| !is_synced(i)) && self.is_never_written(row)
     }
 
     fn is_never_written(&self, row: u64) -> bool {
@@ -575,7 +344,8 @@ impl<'a> Fate<'a> {
 
     fn heal(&mut self, started: &Started) -> Result<(), String> {
         self.say(|| "redundancy is made whole".into());
-        let Started { assembly, superblocks, intent, holes, .. } = started;
+        let Started { plan, superblocks, holes, .. } = started;
+        let StartPlan { assembly, intent, .. } = plan;
         let intent = intent.as_ref();
         let part = Part { geometry: &self.geometry, assembly, superblocks, intent, holes };
         let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
@@ -597,42 +367,16 @@ impl<'a> Fate<'a> {
     }
 
     fn setup(&self, started: &Started) -> Setup {
-        let Started { assembly, superblocks, intent, logs, .. } = started;
-        let record = |disk: usize, slot, trusted_to| {
-            let superblock = superblocks[disk].clone().expect("it was assembled");
-            let bad_blocks = logs[disk].clone();
-            (disk, MemberRecord { superblock, slot, trusted_to, bad_blocks })
-        };
-        let slots = (0..).map(Slot).zip(&assembly.members);
-        let in_sync =
-            slots.filter_map(|(slot, id)| Some(record((*id)?, Some(slot), FULLY_TRUSTED)));
-        let recovering =
-            assembly.recovering.iter().map(|&(slot, id, to)| record(id, Some(slot), to));
-        let replacements = assembly.replacements.iter();
-        let replacements =
-            replacements.map(|&(slot, id, to)| record(id, Some(slot), to.unwrap_or(FULLY_TRUSTED)));
-        let spares = assembly.spares.iter().map(|&id| record(id, None, Sector(0)));
-        let journal = assembly.journal.map(|id| record(id, None, Sector(0)));
-        let members = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
-        let members: Vec<_> = members.collect();
-        let last = MemberId(members.len() as u16 - 1);
-        let absent = |(disk, _): &(usize, Superblock)| members.iter().all(|m| m.0 != *disk);
-        let there = superblocks.iter().enumerate();
+        let is_in = |disk: usize| started.plan.members.iter().any(|m| m.device == disk);
+        let there = started.superblocks.iter().enumerate();
+        let absent = there.filter_map(|(disk, sb)| Some((disk, sb.clone()?)));
         let mut returning: Vec<(usize, Superblock)> =
-            there.filter_map(|(disk, sb)| Some((disk, sb.clone()?))).filter(absent).collect();
+            absent.filter(|(disk, _)| !is_in(*disk)).collect();
         if !self.plan.adds || !self.has_redundancy() {
             returning.clear();
         }
-        Setup {
-            members,
-            returning,
-            was_forced: self.was_forced,
-            geometry: self.geometry.clone(),
-            resync_from: assembly.resync_from,
-            was_replayed: started.was_replayed,
-            intent: intent.clone(),
-            journal: started.journal.map(|journal| JournalConfig { member: last, ..journal }),
-        }
+        let (plan, done) = (started.plan.clone(), started.done.clone());
+        Setup { plan, done, returning, was_forced: self.was_forced }
     }
 }
 
@@ -755,8 +499,7 @@ pub(crate) fn write_bitmap(disk: &mut Disk, at: u64, sb: &bitmap::Superblock, bi
     }
 }
 
-mod journal;
-mod logs;
 #[cfg(test)]
 mod scenarios;
+mod start;
 pub(crate) mod wear;

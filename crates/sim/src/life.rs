@@ -19,7 +19,7 @@ mod words;
 pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
 
-use areas::{bad_ranges, cache_pages, data_area, log_area, span};
+use areas::{cache_pages, data_area, log_area, span};
 
 use crate::{
     agenda::Agenda,
@@ -29,15 +29,17 @@ use crate::{
     oracle::{Floors, Oracle},
     plan::Plan,
 };
-use lapstrake_array::{FlushBarrier, Redealing, RoutedRequest, Router, SpanMap};
-use lapstrake_engine::{
-    BitmapTerms, Buf, BufId, Effect, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberId, MemberIo,
-    MemberRecord, MetaWrite, Notice, Order, PAGE_BYTES, Request, RequestError, RequestId, Shard,
-    ShardConfig, Supervisor, SupervisorConfig, SyncAction, SyncConfig, SyncPiece, SyncSpeed, Time,
-    journal::{JOURNAL_PAGES, JournalConfig},
+use lapstrake_array::{
+    FlushBarrier, Redealing, RoutedRequest, Router, SpanMap,
+    start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
-use lapstrake_geometry::{Geometry, Sector, Sectors};
-use lapstrake_metadata::{Superblock, ppl};
+use lapstrake_engine::{
+    Buf, BufId, Effect, FULLY_TRUSTED, MemberConfig, MemberId, MemberIo, MetaWrite, Notice, Order,
+    PAGE_BYTES, Request, RequestError, RequestId, Shard, Supervisor, SyncAction, SyncConfig,
+    SyncPiece, SyncSpeed, Time, journal::JOURNAL_PAGES,
+};
+use lapstrake_geometry::{Geometry, Sectors};
+use lapstrake_metadata::Superblock;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Seconds since 1970 when virtual time begins.
@@ -47,69 +49,47 @@ const LINGER_NS: u64 = 2_000_000_000;
 /// A life that takes more events than this has got stuck.
 const EVENTS_MAX: u64 = 2_000_000;
 
-/// An array as it was assembled.
+/// An array that is about to run.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    pub geometry: Geometry,
-    /// Each with its disk; indexed by [`MemberId`].
-    pub members: Vec<(usize, MemberRecord)>,
+    pub plan: StartPlan<usize>,
+    pub done: CarriedOut,
     /// Disks that are to be added while it runs, and what they say of themselves.
     pub returning: Vec<(usize, Superblock)>,
     /// A dirty degraded array was forced, so nothing may fail.
     pub was_forced: bool,
-    pub resync_from: Option<Sector>,
-    /// The logs have put redundancy right, which the superblocks do not say yet.
-    pub was_replayed: bool,
-    pub intent: Option<IntentConfig>,
-    /// Replayed; the last of `members`.
-    pub journal: Option<JournalConfig>,
 }
 
 impl Setup {
     /// Pages of each shard's stripe cache and journal.
     fn scratch_pages(&self, plan: &Plan) -> u32 {
-        cache_pages(plan, &self.geometry) + self.journal.map_or(0, |_| JOURNAL_PAGES)
+        cache_pages(plan, &self.plan.geometry) + self.done.journal.map_or(0, |_| JOURNAL_PAGES)
     }
 
     fn shards(&self, plan: &Plan, members: &[MemberConfig]) -> Vec<Shard> {
-        let first = &self.members[0].1.superblock;
-        let unsynced = self.intent.as_ref().and_then(IntentConfig::unsynced);
         let shard = |index: usize| {
-            Shard::new(ShardConfig {
-                geometry: self.geometry.clone(),
-                members: members.to_vec(),
+            let terms = ShardTerms {
+                index,
                 read_only: false,
                 block: Sectors(plan.block()),
-                in_sync_to: self.resync_from.unwrap_or(FULLY_TRUSTED),
-                bitmap: self.intent.as_ref().map(|i| BitmapTerms::of(&i.superblock)),
                 scratch: BufId(index as u32),
                 scratch_pages: self.scratch_pages(plan),
-                log_signature: first.has_ppl().then(|| ppl::signature(first.set_uuid())),
-                lost: Vec::new(),
-                journal: self.journal,
                 behind_pages: plan.behind_pages,
-                unsynced: unsynced.clone(),
-            })
+            };
+            Shard::new(self.plan.shard_config(&self.done, members.to_vec(), &terms))
         };
         (0..plan.shards).map(shard).collect()
     }
 
     fn supervisor(&self, plan: &Plan, span: u64) -> Supervisor {
-        Supervisor::new(SupervisorConfig {
-            geometry: self.geometry.clone(),
-            members: self.members.iter().map(|(_, record)| record.clone()).collect(),
-            shards: plan.shards as u32,
+        let (speed, span) = (SyncSpeed::default(), Sectors(span));
+        let terms = SupervisorTerms {
+            shards: plan.shards,
             safe_mode_delay_ns: plan.safe_mode_delay_ns,
-            resync_from: self.resync_from,
-            was_replayed: self.was_replayed,
-            intent: self.intent.clone(),
+            sync: SyncConfig { speed, frozen: plan.frozen, span },
             epoch_s: EPOCH_S,
-            sync: SyncConfig {
-                speed: SyncSpeed::default(),
-                frozen: plan.frozen,
-                span: Sectors(span),
-            },
-        })
+        };
+        Supervisor::new(self.plan.supervisor_config(&self.done, &terms))
     }
 }
 
@@ -341,18 +321,6 @@ pub(crate) struct Life<'a> {
 /// The supervisor's thread, as the end of a lane; shards are their numbers.
 const LEAD: usize = usize::MAX;
 
-fn member_config(record: &MemberRecord, dice: &mut Dice) -> MemberConfig {
-    MemberConfig {
-        data_offset: record.superblock.data_offset(),
-        slot: record.slot,
-        trusted_to: record.trusted_to,
-        rotational: dice.one_in(2),
-        bad_blocks: bad_ranges(record),
-        write_mostly: record.superblock.write_mostly(),
-        log: record.superblock.ppl(),
-    }
-}
-
 /// Of two members in one slot the first is being replaced.
 fn replaced(configs: &[MemberConfig]) -> impl Iterator<Item = MemberId> {
     let is_replaced = |(index, one): &(usize, &MemberConfig)| {
@@ -382,23 +350,26 @@ impl<'a> Life<'a> {
         first_stamp: u32,
         trace: bool,
     ) -> Self {
-        let configs: Vec<MemberConfig> =
-            setup.members.iter().map(|(_, record)| member_config(record, dice)).collect();
-        for (disk, record) in &setup.members {
+        let members = &setup.plan.members;
+        let configs: Vec<MemberConfig> = members
+            .iter()
+            .map(|member| MemberConfig::new(&member.record, dice.one_in(2)))
+            .collect();
+        for StartMember { device, record } in members {
             if record.slot.is_none() || record.trusted_to != FULLY_TRUSTED {
-                disks[*disk].renew();
+                disks[*device].renew();
             }
         }
         let pages = setup.scratch_pages(plan) + plan.behind_pages;
-        let span = span(plan, &setup.geometry);
+        let span = span(plan, &setup.plan.geometry);
         let owners = if plan.has_one_writer() { vec![0] } else { (0..plan.shards).collect() };
         let spans = SpanMap::new(span).among(owners);
-        let superblocks = || setup.members.iter().map(|(_, record)| &record.superblock);
-        let external = setup.intent.as_ref().is_some_and(|intent| intent.external);
+        let superblocks = || members.iter().map(StartMember::superblock);
+        let external = setup.plan.intent.as_ref().is_some_and(|intent| intent.external);
         Self {
             memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
             shards: setup.shards(plan, &configs),
-            disk_of: setup.members.iter().map(|(disk, _)| *disk).collect(),
+            disk_of: members.iter().map(|member| member.device).collect(),
             data_area: superblocks().map(data_area).collect(),
             log_area: superblocks().map(log_area).collect(),
             supervisor: setup.supervisor(plan, span),
@@ -408,7 +379,7 @@ impl<'a> Life<'a> {
             oracle,
             file,
             file_use: if external { FileUse::InUse } else { FileUse::None },
-            geometry: setup.geometry,
+            geometry: setup.plan.geometry.clone(),
             flush_barrier: FlushBarrier::default(),
             now: Time(0),
             queue: Agenda::default(),

@@ -86,10 +86,11 @@ impl Ours {
             degraded: how.degraded,
             ..OpenRequest::default()
         };
-        let Opened { parts, assembly, report, .. } = lapstrake_host::open(&request)?;
-        let geometry = parts.geometry.clone();
+        let Opened { parts, report, .. } = lapstrake_host::open(&request)?;
+        let geometry = parts.plan.geometry.clone();
         let lines = report.into_iter().map(|line| line.verdict);
-        let verdicts = assembly.verdicts.into_iter().map(|(_, verdict)| verdict).zip(lines);
+        let verdicts = parts.plan.assembly.verdicts.clone();
+        let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict).zip(lines);
         let said = Arc::new(Mutex::new(Vec::new()));
         let ear = said.clone();
         let log = Log::new(move |line| ear.lock().expect("no panic").push(line.to_owned()));

@@ -228,12 +228,12 @@ pub fn without_delay(socket: &OwnedFd) {
 /// The array as an export.
 pub fn export(parts: &Parts, read_only: bool) -> ExportInfo {
     let mut export = ExportInfo::new(&*parts.name, parts.bytes());
-    let members = &parts.members;
-    export.description = format!("{} of {} members", parts.geometry.level(), members.len());
+    let members = &parts.plan.members;
+    export.description = format!("{} of {} members", parts.plan.geometry.level(), members.len());
     export.read_only = read_only;
     export.rotational = members.iter().any(|member| member.device.rotational());
     export.min_block = parts.block_bytes();
-    let chunk = match &parts.geometry {
+    let chunk = match &parts.plan.geometry {
         Geometry::Raid0(raid0) => raid0.chunk().bytes(),
         Geometry::Raid10(raid10) => raid10.chunk().bytes(),
         Geometry::Parity(parity) => parity.chunk().bytes(),

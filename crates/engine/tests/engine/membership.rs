@@ -1,7 +1,7 @@
 //! Promise: who comes back gets only what it has missed if, and only if, that is known; who may hold writes that nobody
 //! else has is not written over.
 
-use crate::story::{SECOND_NS, Said, Story, newcomer, said, supervisor};
+use crate::story::{SECOND_NS, Said, Story, said, supervisor};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector, Slot};
 use lapstrake_metadata::{
@@ -99,10 +99,9 @@ fn who_was_used_alone_may_hold_writes_of_its_own() {
 /// What would be lost: what was written while a member was away and is no more in the bitmap.
 #[test]
 fn who_missed_more_than_the_bitmap_tells_comes_back_as_a_spare() {
-    let (mut story, gone) = without(after_a_sweep(true), SECOND);
+    let mut story = without(after_a_sweep(true), SECOND).0;
     let old = superblock(&Story::new(Level::Raid1, 2, true), SECOND);
-    let config = newcomer(&gone);
-    let (_, added) = story.supervisor.handle_add(story.now, old, None, config);
+    let (_, added) = story.supervisor.handle_add(story.now, old, None, false);
     assert_eq!(added, Added::Spare);
 }
 
@@ -110,8 +109,7 @@ fn who_missed_more_than_the_bitmap_tells_comes_back_as_a_spare() {
 #[test]
 fn a_new_member_has_every_page_of_the_bitmap_before_superblocks_tell_of_it() {
     let (mut story, gone) = without(after_a_sweep(true), SECOND);
-    let config = newcomer(&gone);
-    let (id, added) = story.supervisor.handle_add(story.now, gone, None, config);
+    let (id, added) = story.supervisor.handle_add(story.now, gone, None, false);
     assert_eq!(added, Added::CatchesUp);
     story.drain();
     assert_eq!(story.supervisor.standing(id).0, Standing::Recovering);
@@ -142,8 +140,7 @@ fn who_comes_back_gets_what_bits_are_set_for_and_nothing_else() {
         let missed = [(3, 4), (9, 9)];
         missed.iter().for_each(|&(first, last)| story.wants(first, last));
         story.settle();
-        let config = newcomer(&gone);
-        let (_, added) = story.supervisor.handle_add(story.now, gone, None, config);
+        let (_, added) = story.supervisor.handle_add(story.now, gone, None, false);
         assert_eq!(added, Added::CatchesUp);
         story.drain();
         let mut copied = 0;
@@ -223,21 +220,6 @@ fn a_member_is_replaced_by_the_spare_that_was_named() {
     story.settle();
     let standing = spares.map(|spare| story.supervisor.standing(spare).0);
     assert_eq!(standing, [Standing::Spare, Standing::Replacement]);
-}
-
-/// What would be lost: what shards would read of a slot that the member has not been given yet.
-#[test]
-fn a_new_member_is_in_no_slot_whatever_its_world_says() {
-    let (mut story, gone) = without(after_a_sweep(false), SECOND);
-    let config = MemberConfig { slot: Some(Slot(1)), ..newcomer(&gone) };
-    story.supervisor.handle_add(story.now, gone, None, config);
-    story.drain();
-    let orders = story.take_orders();
-    let added = orders.iter().find_map(|order| match order {
-        Order::MemberAdded(config) => Some(config.slot),
-        _ => None,
-    });
-    assert_eq!(added, Some(None), "{orders:?}");
 }
 
 /// What would be lost: the newest write. When the power goes a member may have it and its replacement not, though the

@@ -300,7 +300,7 @@ fn kill_a_server() {
     assert!(all.iter().all(|sb| !sb.clean() && sb.events() == 1));
     // Complete members: it starts, with a resync due. What was answered was in the system's hands.
     let opened = rig.open(&members).expect("opens");
-    assert!(opened.parts.resync_from.is_some());
+    assert!(opened.parts.plan.assembly.resync_from.is_some());
     drop(opened);
     let again = rig.serve_in(&dir, &members);
     let mut client = again.unix();

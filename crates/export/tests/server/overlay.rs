@@ -236,10 +236,10 @@ fn a_member_that_fails_is_recorded_in_the_overlay_only() {
         assert!(digests(&first.members) == before);
         rig.faults.clear();
         let opened = rig.open(&first.members).expect("opens");
-        assert_eq!(opened.parts.members.len(), 1, "the other is stale, as the overlay says");
+        assert_eq!(opened.parts.plan.members.len(), 1, "the other is stale, as the overlay says");
         drop(opened);
         let opened = base.open(&first.members).expect("opens");
-        assert_eq!(opened.parts.members.len(), 2, "which the members do not know");
+        assert_eq!(opened.parts.plan.members.len(), 2, "which the members do not know");
     });
 }
 

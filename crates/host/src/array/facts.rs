@@ -1,44 +1,44 @@
 //! What is known of an array at its start.
 
-use super::{Facts, MemberFact, Options, Part, Parts, bad_bytes, file_of, shares};
+use super::{Facts, MemberFact, Options, Parts, bad_bytes, file_of, shares};
 use crate::{
     cache::CacheTerms,
     memory,
     status::{Detail, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
 };
-use lapstrake_device::quoted;
+use lapstrake_device::{Member, quoted};
 use lapstrake_engine::FULLY_TRUSTED;
 use lapstrake_geometry::{Geometry, Layout, Sectors};
 use lapstrake_metadata::{Role, Superblock, uuid_text};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// What is known of the members at the start.
 fn member_details(parts: &Parts) -> Vec<MemberDetail> {
-    parts
-        .members
-        .iter()
+    let members = &parts.plan.members;
+    let records = members.iter().map(|member| (&member.device, &member.record));
+    records
         .enumerate()
-        .map(|(index, part)| MemberDetail {
-            path: part.device.spec().to_string(),
-            file: file_of(&part.device),
-            number: part.superblock.dev_number(),
-            slot: part.slot.map(|slot| slot.0),
-            state: match part.slot {
-                None if part.superblock.role() == Role::Journal => "journal",
+        .map(|(index, (device, record))| MemberDetail {
+            path: device.spec().to_string(),
+            file: file_of(device),
+            number: record.superblock.dev_number(),
+            slot: record.slot.map(|slot| slot.0),
+            state: match record.slot {
+                None if record.superblock.role() == Role::Journal => "journal",
                 None => "spare",
-                Some(_) if parts.members[..index].iter().any(|p| p.slot == part.slot) => {
+                Some(_) if members[..index].iter().any(|m| m.record.slot == record.slot) => {
                     "replacement"
                 }
-                Some(_) if part.trusted_to == FULLY_TRUSTED => "in_sync",
+                Some(_) if record.trusted_to == FULLY_TRUSTED => "in_sync",
                 Some(_) => "recovering",
             },
-            recovered_bytes: Some(part.trusted_to)
-                .filter(|&to| part.slot.is_some() && to != FULLY_TRUSTED)
+            recovered_bytes: Some(record.trusted_to)
+                .filter(|&to| record.slot.is_some() && to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
-            bad_block_bytes: bad_bytes(part, &parts.geometry),
-            write_mostly: part.superblock.write_mostly(),
+            bad_block_bytes: bad_bytes(record, &parts.plan.geometry),
+            write_mostly: record.superblock.write_mostly(),
             awaits_replacement: false,
-            direct: part.device.direct(),
+            direct: device.direct(),
             deleted: false,
             work: MemberWork::default(),
         })
@@ -47,8 +47,9 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
 
 /// The array as it is started.
 fn detail(parts: &Parts, options: &Options) -> Detail {
-    let sb = &parts.members[0].superblock;
-    let geometry = &parts.geometry;
+    let plan = &parts.plan;
+    let sb = plan.members[0].superblock();
+    let geometry = &plan.geometry;
     let redundant = geometry.level().has_redundancy();
     let shards = options.shards.max(1);
     let layout = sb.layout().map(|layout| layout.name().into_owned());
@@ -79,18 +80,18 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
             Superblock::V1(_) => None,
         },
         events: sb.events(),
-        consistency_policy: consistency_policy(sb, parts.intent.is_some(), redundant),
-        bitmap_bits: parts.intent.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
-        bitmap_place: parts
+        consistency_policy: consistency_policy(sb, plan.intent.is_some(), redundant),
+        bitmap_bits: plan.intent.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
+        bitmap_place: plan
             .intent
             .as_ref()
             .map(|i| if i.external { "external" } else { "internal" }),
         bitmap_file: parts.bitmap_file.as_deref().map(file_of),
-        write_behind: parts.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
-        bitmap_chunk_bytes: parts.intent.as_ref().map(|i| i.superblock.chunk().bytes()),
-        bitmap_states: parts.intent.as_ref().and_then(|i| i.bits.count_states()),
+        write_behind: plan.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
+        bitmap_chunk_bytes: plan.intent.as_ref().map(|i| i.superblock.chunk().bytes()),
+        bitmap_states: plan.intent.as_ref().and_then(|i| i.bits.count_states()),
         awaits_lazy_resync: false,
-        resync_from_bytes: parts.resync_from.map(|sector| sector.0 * 512),
+        resync_from_bytes: plan.assembly.resync_from.map(|sector| sector.0 * 512),
         sync: None,
         last_sync: None,
         mismatch_sectors: 0,
@@ -121,20 +122,21 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
 
 pub(super) fn facts(parts: &Parts, options: &Options) -> Facts {
     let detail = detail(parts, options);
-    let of = |part: &Part| MemberFact::new(&part.device, part.device.spec().names());
-    let is_mirror = matches!(parts.geometry, Geometry::Mirror(_));
-    let is_logged = parts.log_signature().is_some() || parts.replays;
+    let plan = &parts.plan;
+    let of = |device: &Arc<Member>| MemberFact::new(device, device.spec().names());
+    let is_mirror = matches!(plan.geometry, Geometry::Mirror(_));
+    let is_logged = plan.log_signature().is_some() || plan.replays;
     let cache = CacheTerms::of(parts);
     Facts {
         name: quoted(&parts.name),
         has_control: options.has_control,
-        redundant: parts.geometry.level().has_redundancy(),
+        redundant: plan.geometry.level().has_redundancy(),
         is_logged,
         has_one_writer: is_logged || cache.behind_pages() > 0,
         is_mirror,
         cache,
-        geometry: parts.geometry.clone(),
-        members: parts.members.iter().map(of).collect(),
+        geometry: plan.geometry.clone(),
+        members: plan.members.iter().map(|member| of(&member.device)).collect(),
         detail,
         stopped_clean: OnceLock::new(),
     }

@@ -2,7 +2,6 @@
 
 use super::{Fate, Lead, MemberFact};
 use crate::{
-    array::newcomer,
     core::Core,
     message::{Addition, Answer, Message},
     status::{MemberDetail, MemberWork, Range, SyncDetail},
@@ -581,8 +580,8 @@ impl Lead {
         for peer in core.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
         }
-        let config = newcomer(&device, &superblock, bad_blocks.as_ref());
-        let (id, added) = supervisor.handle_add(now, *superblock, bad_blocks, config);
+        let rotational = device.rotational();
+        let (id, added) = supervisor.handle_add(now, *superblock, bad_blocks, rotational);
         self.members.push(MemberFact::new(&device, names));
         let how = match (added, self.standing(usize::from(id.0))) {
             (Added::CatchesUp, _) => "re-added",

@@ -1,6 +1,7 @@
 //! A look at one member: what it holds, beside its superblock too.
 
-use crate::open::{BITMAP_BYTES_MAX, probe_member};
+use crate::open::probe_member;
+use lapstrake_array::start::BITMAP_BYTES_MAX;
 use lapstrake_device::{Member, MemberSpec, OpenError, overlaps};
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::bitmap::{self, BitmapError, Bits};

@@ -107,16 +107,16 @@ pub(super) fn rewrite(
         |last: bool| holders().filter_map(|(_, i)| i).filter(move |i| forced.contains(i) == last);
     let (ids, mut superblocks): (Vec<usize>, Vec<Superblock>) = in_order(false)
         .chain(in_order(true))
-        .map(|i| (table.candidates[i].id, like(table.candidates[i].superblock, &model)))
+        .map(|i| (table.candidates[i].id, with_state_of(table.candidates[i].superblock, &model)))
         .unzip();
-    if let Some(recorded) = record_absent(&superblocks.iter().collect::<Vec<_>>()) {
-        superblocks = recorded;
+    for (index, recorded) in record_absent(&superblocks.iter().collect::<Vec<_>>()) {
+        superblocks[index] = recorded;
     }
     ids.into_iter().zip(superblocks).collect()
 }
 
 /// `sb` with the table and the state of `model`.
-fn like(sb: &Superblock, model: &Superblock) -> Superblock {
+pub(super) fn with_state_of(sb: &Superblock, model: &Superblock) -> Superblock {
     let mut sb = sb.clone();
     match (&mut sb, model) {
         (Superblock::V090(sb), Superblock::V090(model)) => {

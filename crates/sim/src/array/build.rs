@@ -165,8 +165,9 @@ impl ArrayVolume {
                 Seat::Recovering(leg, from) => (leg, from),
             };
             let member = members.next().expect("a plan for each that is there");
-            configs.push(member_config(member, slot, trusted_to, leg.rotational));
-            records.push(record(member, slot, trusted_to));
+            let record = record(member, slot, trusted_to);
+            configs.push(MemberConfig::new(&record, leg.rotational));
+            records.push(record);
             legs.push(leg.volume);
         }
         let geometry = made.geometry;
@@ -293,23 +294,6 @@ fn intent(made: &CreatePlan, is_busy: bool) -> Option<IntentConfig> {
     superblock.events = first.superblock.events();
     let bits = Bits::new(&superblock, is_busy);
     Some(IntentConfig { superblock, bits, external: false, bits_need_resync: false })
-}
-
-fn member_config(
-    member: &MemberPlan,
-    slot: Slot,
-    trusted_to: Sector,
-    rotational: bool,
-) -> MemberConfig {
-    MemberConfig {
-        data_offset: member.superblock.data_offset(),
-        slot: Some(slot),
-        trusted_to,
-        rotational,
-        write_mostly: false,
-        bad_blocks: None,
-        log: None,
-    }
 }
 
 fn record(member: &MemberPlan, slot: Slot, trusted_to: Sector) -> MemberRecord {

@@ -76,8 +76,8 @@ fn live(
     offered: &[bool],
     story: impl FnOnce(&mut Life<'_>) -> End,
 ) -> Started {
-    let started = ok(fate.start(offered));
-    fate.force(&started);
+    let mut started = ok(fate.start(offered));
+    assert_eq!(ok(fate.carry_out(&mut started, None)), None);
     let mut life = fate.life(&started);
     let end = story(&mut life);
     let report = life.report(end);
@@ -161,9 +161,9 @@ fn legs_of_one_age_answer_alike_after_an_unclean_stop() {
             cut(life, Cut::AnySectors)
         });
         let started = ok(fate.start(&[true; 2]));
-        assert!(started.assembly.resync_from.is_some());
+        assert!(started.plan.assembly.resync_from.is_some());
         differed += {
-            let members = &started.assembly.members;
+            let members = &started.plan.assembly.members;
             let image =
                 crate::heal::image(&fate.disks, &started.superblocks, members, &started.holes);
             raw::mismatches(&fate.geometry, &image).len()
@@ -201,9 +201,9 @@ fn an_array_that_is_due_a_resync_is_never_marked_clean() {
                 life.rest(20_000_000_000).expect("a rest");
                 stop(life)
             });
-            assert!(started.assembly.resync_from.is_some());
+            assert!(started.plan.assembly.resync_from.is_some());
             ok(fate.check_redundancy(&started));
-            if let Some(intent) = started.intent {
+            if let Some(intent) = started.plan.intent {
                 assert!(intent.bits.get(5 / 8), "the bit of a row that may differ");
             }
         }
@@ -319,7 +319,7 @@ fn below_a_checkpoint_everything_is_stable() {
             cut(life, Cut::Nothing)
         });
         let started = ok(fate.start(&[true; 2]));
-        let Some(&(slot, disk, to)) = started.assembly.recovering.first() else { continue };
+        let Some(&(slot, disk, to)) = started.plan.assembly.recovering.first() else { continue };
         checkpoints += u32::from(to.0 > 0);
         let both = [Some(0), Some(1)];
         assert_eq!((slot.index(), disk), (1, 1));
@@ -361,8 +361,8 @@ fn below_the_place_of_a_resync_on_record_redundancy_is_stable() {
                 cut(life, Cut::Nothing)
             });
             let started = ok(fate.start(&offered));
-            let Some(from) = started.assembly.resync_from else { continue };
-            let members = &started.assembly.members;
+            let Some(from) = started.plan.assembly.resync_from else { continue };
+            let members = &started.plan.assembly.members;
             let image =
                 crate::heal::image(&fate.disks, &started.superblocks, members, &started.holes);
             let differ = raw::mismatches(&fate.geometry, &image);

@@ -1,56 +1,12 @@
-//! Bad blocks between two lives: logs as the host reads them at a start, and what cannot be held
-//! against an array some of whose sectors cannot be read.
+//! Bad blocks between two lives: what cannot be held against an array some of whose sectors cannot be read.
 
 use super::{Fate, Started};
-use crate::{
-    disk::{Disk, SECTOR},
-    raw,
-};
+use crate::{disk::Disk, raw};
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
+use lapstrake_metadata::badblocks::BadBlocks;
 
 /// Sectors of a page: what the engine probes, mends and puts on record at once.
 const PAGE_SECTORS: u64 = 8;
-
-/// A member's bad-block log, if it has one, as the host reads it.
-pub(crate) fn read_log(disk: &Disk, superblock: &Superblock) -> Result<Option<BadBlocks>, String> {
-    let Some((at, len)) = superblock.badblock_log() else { return Ok(None) };
-    let shift = superblock.badblock_shift();
-    let log = match superblock.has_bad_blocks() {
-        true => BadBlocks::parse(disk.bytes(at.0, len.0 as usize * SECTOR), shift),
-        false => BadBlocks::new(shift),
-    };
-    log.map(Some).map_err(|error| error.to_string())
-}
-
-/// Reads as the host does for a replay: false if some of it cannot be read, or is on record as bad.
-pub(super) fn read(disk: &Disk, log: &Option<BadBlocks>, sector: u64, buf: &mut [u8]) -> bool {
-    buf.copy_from_slice(disk.bytes(sector, buf.len()));
-    let len = (buf.len() / SECTOR) as u64;
-    let is_on_record = log.as_ref().is_some_and(|log| log.contains(Sector(sector), Sectors(len)));
-    disk.is_readable(sector, len) && !is_on_record
-}
-
-/// Writes as the host does for a replay: what is on record as bad is left out. False: the disk refuses.
-pub(super) fn write(disk: &mut Disk, log: &Option<BadBlocks>, sector: u64, bytes: &[u8]) -> bool {
-    let whole = (Sector(sector), Sectors((bytes.len() / SECTOR) as u64));
-    let good = log.as_ref().map_or(vec![whole], |log| log.good_within(whole.0, whole.1));
-    for (at, len) in good {
-        if disk.refuses(at.0, len.0) {
-            return false;
-        }
-        let from = (at.0 - sector) as usize * SECTOR;
-        disk.write(at.0, bytes[from..][..len.0 as usize * SECTOR].to_vec(), false);
-    }
-    true
-}
-
-/// A log as the engine counts: from the data offset.
-pub(crate) fn ranges(log: &BadBlocks, superblock: &Superblock) -> Vec<std::ops::Range<u64>> {
-    let from = superblock.data_offset().0;
-    let range = |(Sector(at), Sectors(len))| at - from..at + len - from;
-    log.iter().map(range).collect()
-}
 
 /// Sectors of all disks that hold no data.
 pub(crate) struct Holes(Vec<Vec<u64>>);
@@ -94,9 +50,9 @@ impl Fate<'_> {
         if self.plan.journal.is_some() || self.plan.log.is_some() && !self.was_unlogged {
             return;
         }
-        let Started { assembly, superblocks, holes, .. } = started;
+        let Started { plan, superblocks, holes, .. } = started;
         let is_bad = |slot: Slot, sector: Sector| {
-            let Some(disk) = assembly.members[slot.index()] else { return false };
+            let Some(disk) = plan.assembly.members[slot.index()] else { return false };
             let offset = superblocks[disk].as_ref().map_or(0, |sb| sb.data_offset().0);
             // While a long read that failed is tried again page by page, none of it is read there.
             self.disks[disk].bad().next().is_some() || holes.touches_page(disk, offset + sector.0)

@@ -1,10 +1,9 @@
 //! Where a member's data and log are, and what an array of a plan needs and is dealt in.
 
-use crate::{fate::wear::ranges, plan::Plan};
-use lapstrake_engine::{MemberRecord, PAGE_BYTES};
+use crate::plan::Plan;
+use lapstrake_engine::PAGE_BYTES;
 use lapstrake_geometry::Geometry;
 use lapstrake_metadata::Superblock;
-use std::ops::Range;
 
 /// Units of recovery, resync and check that a shard does at a time on levels with copies, and their pages.
 const UNITS_MAX: u32 = 4;
@@ -24,10 +23,6 @@ pub(super) fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
     // An operation that is logged takes one block more, and each log a page.
     let logs = plan.log.map_or(0, |_| chunk_pages + u32::from(geometry.raid_disks()));
     chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops + logs.next_multiple_of(8)
-}
-
-pub(super) fn bad_ranges(record: &MemberRecord) -> Option<Vec<Range<u64>>> {
-    record.bad_blocks.as_ref().map(|log| ranges(log, &record.superblock))
 }
 
 /// First sector of a member's data, and that behind the last.

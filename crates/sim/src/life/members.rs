@@ -7,41 +7,31 @@ use super::{
 };
 use crate::{
     disk::{Disk, SECTOR},
-    fate::wear::{ranges, read_log},
+    fate::DisksAtRest,
 };
-use lapstrake_engine::{IoKind, MemberConfig, MemberId, MemberIo, MetaWrite, Standing, Target};
-use lapstrake_geometry::{Sector, Sectors, Slot};
-use lapstrake_metadata::{Superblock, create::spare, ppl};
+use lapstrake_array::start::{bad_block_log, empty_log};
+use lapstrake_engine::{IoKind, MemberId, MemberIo, MetaWrite, Standing, Target};
+use lapstrake_geometry::{Sectors, Slot};
+use lapstrake_metadata::{Superblock, create::spare};
 use std::collections::BTreeSet;
 
 impl Life<'_> {
-    /// A member is added, as the host does it: it catches up if it can, else it is a spare.
+    /// A member is added: it catches up if it can, else it is a spare.
     pub(super) fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
         self.errands_left -= 1;
         if self.phase != Phase::Load {
             return Ok(());
         }
         let superblock = if self.supervisor.can_catch_up(&own) { own } else { self.spare(disk)? };
-        let log = read_log(&self.disks[disk], &superblock)?;
-        let config = MemberConfig {
-            data_offset: superblock.data_offset(),
-            slot: None,
-            trusted_to: Sector(0),
-            rotational: self.dice.one_in(2),
-            bad_blocks: log.as_ref().map(|log| ranges(log, &superblock)),
-            write_mostly: false,
-            log: superblock.ppl(),
-        };
+        let mut io = DisksAtRest { disks: self.disks, file: self.file, cut_in: None };
+        let log = bad_block_log(&io, &disk, &superblock).map_err(|fault| format!("{fault:?}"))?;
+        empty_log(&mut io, &disk, &superblock).map_err(|halt| format!("{halt:?}"))?;
         self.data_area.push(data_area(&superblock));
         self.log_area.push(log_area(&superblock));
-        if let Some((at, shape)) = superblock.ppl() {
-            // As the host does before it hands the device over.
-            let area = ppl::empty_area(shape, superblock.set_uuid());
-            self.disks[disk].put(at.0, &area);
-        }
         self.disks[disk].renew();
         self.disk_of.push(disk);
-        let (id, added) = self.supervisor.handle_add(self.now, superblock, log, config);
+        let rotational = self.dice.one_in(2);
+        let (id, added) = self.supervisor.handle_add(self.now, superblock, log, rotational);
         self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
         Ok(())
     }

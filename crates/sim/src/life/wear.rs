@@ -1,7 +1,8 @@
 //! Sectors that cannot be read, and what becomes of them. The budget: see the crate's head.
 
 use super::{Event, InFlight, Life, Phase};
-use crate::{disk::Wear, fate::wear::read_log};
+use crate::{disk::Wear, fate::DisksAtRest};
+use lapstrake_array::start::bad_block_log;
 use lapstrake_engine::{IoKind, MemberId, MemberIo, Notice, Standing};
 use lapstrake_geometry::{Content, Sector, Sectors, Slot};
 
@@ -127,7 +128,9 @@ impl Life<'_> {
         };
         let index = usize::from(member.0);
         let (superblock, standing) = self.supervisor.members().nth(index).expect("a member");
-        let log = read_log(&self.disks[self.disk_of[index]], superblock).ok().flatten();
+        let disk = self.disk_of[index];
+        let io = DisksAtRest { disks: self.disks, file: self.file, cut_in: None };
+        let log = bad_block_log(&io, &disk, superblock).ok().flatten();
         let Some(log) = log.filter(|_| standing != Standing::Faulty) else { return };
         let (first, end) = (start.0, start.0 + len.0);
         let is_busy = self.queue.values().any(|event| match event {

@@ -52,19 +52,6 @@ pub fn new_intent(superblock: &Superblock, size: Sectors) -> IntentConfig {
     IntentConfig { superblock, bits, external: false, bits_need_resync: false }
 }
 
-/// A member without a slot, as a shard takes it in.
-pub fn newcomer(superblock: &Superblock) -> MemberConfig {
-    MemberConfig {
-        data_offset: superblock.data_offset(),
-        slot: None,
-        trusted_to: Sector(0),
-        rotational: false,
-        write_mostly: false,
-        bad_blocks: None,
-        log: None,
-    }
-}
-
 impl Story {
     pub fn new(level: Level, members: u16, bitmap: bool) -> Self {
         Self::made(level, members, bitmap, false)
@@ -210,8 +197,7 @@ impl Story {
         let number = members.len() as u32;
         let new = spare(members[0].0, Sectors(1 << 20), number, [number as u8; 16], false);
         let superblock = new.expect("a spare");
-        let config = newcomer(&superblock);
-        let (id, _) = self.supervisor.handle_add(self.now, superblock, None, config);
+        let (id, _) = self.supervisor.handle_add(self.now, superblock, None, false);
         self.drain();
         id
     }

@@ -129,14 +129,14 @@ impl Rig {
         let opened = self.open(members).expect("opens");
         let mut parts = opened.parts;
         let faults = Faults::parse(&self.faults).expect("a fault specification");
-        for part in &mut parts.members {
-            let slot = part.slot.expect("no spares here").0;
+        for member in &mut parts.plan.members {
+            let slot = member.record.slot.expect("no spares here").0;
             let device = std::mem::replace(
-                &mut part.device,
+                &mut member.device,
                 Arc::new(lapstrake_device::Member::memory(4096)),
             );
             let device = Arc::try_unwrap(device).expect("nobody else has it");
-            part.device = Arc::new(device.with_faults(faults.layers(slot.into())));
+            member.device = Arc::new(device.with_faults(faults.layers(slot.into())));
         }
         let options = Options {
             shards: self.shards,

@@ -1,0 +1,121 @@
+//! What a journal holds is brought to the members before anybody is served.
+//!
+//! Where nothing may be written an array starts only if its members hold all that the journal does, as they do after a
+//! clean stop.
+
+use super::{
+    PlanError, StartIo, StartMember, read_data, write_absent, write_data, write_superblock,
+};
+use alloc::{vec, vec::Vec};
+use lapstrake_engine::{
+    MemberId,
+    journal::{self, Disks, JournalConfig, Place, ReplayConfig, ReplayError, Replayed},
+};
+use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
+use lapstrake_metadata::journal::{Seed, ring, ring_min};
+
+/// Whether what the journal, the last of `members`, holds is to be brought to the others, as it is unless nothing may be
+/// written.
+pub(super) fn check<I: StartIo>(
+    io: &mut I,
+    geometry: &Geometry,
+    members: &mut [StartMember<I::Device>],
+    may_write: bool,
+) -> Result<bool, PlanError<I::Error>> {
+    let Geometry::Parity(parity) = geometry else { return Ok(false) };
+    let config = config(parity, members);
+    let (found, needed) = (config.ring, ring_min(parity.raid_disks()));
+    if found < needed {
+        return Err(PlanError::JournalRoom { found, needed });
+    }
+    if may_write {
+        return Ok(true);
+    }
+    match journal::holds_news(&config, &mut Devices { io, members }) {
+        Ok(false) => Ok(false),
+        Ok(true) => Err(PlanError::JournalHoldsNews),
+        Err(error) => Err(PlanError::Journal(error)),
+    }
+}
+
+/// Brings to the members what the journal, the last of them, holds.
+pub(super) fn replay<I: StartIo>(
+    io: &mut I,
+    geometry: &Geometry,
+    members: &mut [StartMember<I::Device>],
+) -> Result<Option<(JournalConfig, Replayed)>, ReplayError<I::Error>> {
+    let Geometry::Parity(parity) = geometry else { return Ok(None) };
+    let member = MemberId(members.len() as u16 - 1);
+    let config = config(parity, members);
+    let replayed = journal::replay(&config, &mut Devices { io, members })?;
+    let Replayed { tail, head, seq, .. } = replayed;
+    let (ring, seed) = (config.ring, config.seed);
+    Ok(Some((JournalConfig { member, ring, seed, tail, head, seq }, replayed)))
+}
+
+fn config<D>(parity: &Parity, members: &[StartMember<D>]) -> ReplayConfig {
+    let mut trusted_to = vec![None; usize::from(parity.raid_disks())];
+    for member in members {
+        if let Some(slot) = member.record.slot {
+            // Replacements come behind those whose places they are to take.
+            trusted_to[slot.index()].get_or_insert(member.record.trusted_to);
+        }
+    }
+    let journal = members.last().expect("the journal is one").superblock();
+    ReplayConfig {
+        parity: parity.clone(),
+        seed: Seed::new(journal.set_uuid()),
+        ring: ring(journal.data_size()),
+        tail: journal.journal_tail(),
+        trusted_to,
+    }
+}
+
+struct Devices<'a, I: StartIo> {
+    io: &'a mut I,
+    /// The journal is the last.
+    members: &'a mut [StartMember<I::Device>],
+}
+
+impl<I: StartIo> Devices<'_, I> {
+    /// By their places in `members`, the one to read from first: the journal; or who serves a slot, and who is to take its
+    /// place.
+    fn at(&self, place: Place) -> Vec<usize> {
+        let is_meant = |&index: &usize| match place {
+            Place::Journal => index + 1 == self.members.len(),
+            Place::Slot(slot) => self.members[index].record.slot == Some(slot),
+        };
+        (0..self.members.len()).filter(is_meant).collect()
+    }
+}
+
+impl<I: StartIo> Disks for Devices<'_, I> {
+    type Error = I::Error;
+
+    fn read_journal(&mut self, sector: Sector, buf: &mut [u8]) -> Result<(), I::Error> {
+        let journal = self.members.last().expect("the journal is one");
+        let at = journal.superblock().data_offset() + (sector - Sector(0));
+        self.io.read(&journal.device, at.bytes(), buf)
+    }
+
+    fn read_slot(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, I::Error> {
+        let first = self.at(Place::Slot(slot))[0];
+        Ok(read_data(self.io, &self.members[first], sector, buf))
+    }
+
+    fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), I::Error> {
+        let mut all = self.at(place).into_iter();
+        all.try_for_each(|index| write_data(self.io, &self.members[index], sector, bytes))
+    }
+
+    fn flush(&mut self, place: Place) -> Result<(), I::Error> {
+        self.at(place).into_iter().try_for_each(|index| self.io.flush(&self.members[index].device))
+    }
+
+    fn set_tail(&mut self, position: u64) -> Result<(), I::Error> {
+        write_absent(self.io, self.members)?;
+        let journal = self.members.last_mut().expect("the journal is one");
+        journal.record.superblock.set_journal_tail(position);
+        write_superblock(self.io, journal)
+    }
+}
