@@ -19,7 +19,7 @@ pub use logs::empty_log;
 use alloc::{vec, vec::Vec};
 use bitmap::BitmapSources;
 use lapstrake_engine::{
-    BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Replay,
+    BitmapConfig, BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, MemberRecord, Replay,
     ShardConfig, SupervisorConfig, SyncConfig,
     journal::{JournalConfig, ReplayError, Replayed},
 };
@@ -187,7 +187,7 @@ pub struct StartPlan<D> {
     /// By [`lapstrake_engine::MemberId`]: members in sync by slot, under recovery, replacements, spares, the journal.
     pub members: Vec<StartMember<D>>,
     /// The write-intent bitmap.
-    pub intent: Option<IntentConfig>,
+    pub bitmap: Option<BitmapConfig>,
     /// The last of `members` is a journal whose content comes to the others first, and that is written to then.
     pub replays: bool,
     /// Members whose superblocks are written before anything else is: they were changed by force.
@@ -273,16 +273,16 @@ impl<D: Clone> StartPlan<D> {
         let mut unread_bitmaps = Vec::new();
         let sources =
             BitmapSources { io: &*io, request, superblocks: &superblocks, assembly: &assembly };
-        let (intent, given_up_bitmap) = match sources.read(&mut unread_bitmaps) {
-            Ok(intent) => (intent, None),
+        let (bitmap, given_up_bitmap) = match sources.read(&mut unread_bitmaps) {
+            Ok(bitmap) => (bitmap, None),
             Err(fault) if give_up::may_lack_bitmap(request, &assembly, &fault) => {
                 give_up::bitmap(&mut assembly, &mut superblocks);
                 (None, Some(fault))
             }
             Err(fault) => return Err(PlanError::Bitmap(fault)),
         };
-        let (members, rewrite) = members(io, request, &assembly, &superblocks, intent.as_ref())?;
-        if !request.force && needs_missing(&assembly, intent.as_ref()) {
+        let (members, rewrite) = members(io, request, &assembly, &superblocks, bitmap.as_ref())?;
+        if !request.force && needs_missing(&assembly, bitmap.as_ref()) {
             let slots = (0..).map(Slot).zip(&assembly.members);
             let missing = slots.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
             let refusal = Refusal::DirtyDegraded { missing, run_helps: false };
@@ -292,7 +292,7 @@ impl<D: Clone> StartPlan<D> {
             Some(geometry) => geometry.clone(),
             None => Geometry::new(&assembly.config)?,
         };
-        let mut plan = Self { assembly, geometry, members, intent, replays: false, rewrite };
+        let mut plan = Self { assembly, geometry, members, bitmap, replays: false, rewrite };
         if plan.assembly.journal.is_some() {
             plan.replays =
                 journal::check(io, &plan.geometry, &mut plan.members, request.may_write())?;
@@ -303,10 +303,10 @@ impl<D: Clone> StartPlan<D> {
 
     fn has_stale_bitmap(&self, superblocks: &[Option<Superblock>]) -> bool {
         let freshest = superblocks[self.assembly.freshest].as_ref();
-        let Some((intent, sb)) = self.intent.as_ref().zip(freshest) else { return false };
+        let Some((bitmap, sb)) = self.bitmap.as_ref().zip(freshest) else { return false };
         // As mdadm, 0.90 begins with one event of which a new bitmap, all set, does not know.
-        let is_new = intent.superblock.events == 0 && sb.events() <= 1;
-        !is_new && intent.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
+        let is_new = bitmap.superblock.events == 0 && sb.events() <= 1;
+        !is_new && bitmap.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     }
 
     /// Writes what has to be written before anybody is served: superblocks that force has changed; then, if
@@ -349,7 +349,7 @@ impl<D: Clone> StartPlan<D> {
         members: Vec<MemberConfig>,
         terms: &ShardTerms,
     ) -> ShardConfig {
-        let intent = self.intent.as_ref();
+        let bitmap = self.bitmap.as_ref();
         // A ring has one writer.
         let journal = done.journal.as_ref().map(|journal| journal.0);
         ShardConfig {
@@ -358,14 +358,14 @@ impl<D: Clone> StartPlan<D> {
             read_only: terms.read_only,
             block: terms.block,
             in_sync_to: self.assembly.resync_from.unwrap_or(FULLY_TRUSTED),
-            bitmap: intent.filter(|_| !terms.read_only).map(|i| BitmapTerms::of(&i.superblock)),
+            bitmap: bitmap.filter(|_| !terms.read_only).map(|i| BitmapTerms::of(&i.superblock)),
             scratch: terms.scratch,
             scratch_pages: terms.scratch_pages,
             log_signature: self.log_signature(),
             lost: done.lost.clone(),
             journal: journal.filter(|_| terms.index == 0),
             behind_pages: terms.behind_pages,
-            unsynced: intent.and_then(IntentConfig::unsynced),
+            unsynced: bitmap.and_then(BitmapConfig::unsynced),
         }
     }
 
@@ -383,7 +383,7 @@ impl<D: Clone> StartPlan<D> {
             safe_mode_delay_ns: terms.safe_mode_delay_ns,
             resync_from: self.assembly.resync_from,
             was_replayed: done.settles,
-            intent: self.intent.clone(),
+            bitmap: self.bitmap.clone(),
             sync: terms.sync,
             epoch_s: terms.epoch_s,
         }
@@ -396,7 +396,7 @@ fn members<I: StartIo>(
     request: &StartRequest<'_, I::Device>,
     assembly: &Assembly,
     superblocks: &[Option<Superblock>],
-    intent: Option<&IntentConfig>,
+    bitmap: Option<&BitmapConfig>,
 ) -> Result<(Vec<StartMember<I::Device>>, Vec<usize>), PlanError<I::Error>> {
     let slots = (0..).map(Slot).zip(&assembly.members);
     let in_sync = slots.filter_map(|(slot, id)| Some(((*id)?, Some(slot), FULLY_TRUSTED)));
@@ -407,8 +407,8 @@ fn members<I: StartIo>(
     let spares = assembly.spares.iter().map(|&id| (id, None, Sector(0)));
     let journal = assembly.journal.map(|id| (id, None, Sector(0)));
     let all = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
-    let lockless = intent.filter(|intent| intent.bits.is_lockless());
-    let states = lockless.map(|intent| intent.superblock.image_bytes());
+    let lockless = bitmap.filter(|bitmap| bitmap.bits.is_lockless());
+    let states = lockless.map(|bitmap| bitmap.superblock.image_bytes());
     let (mut members, mut rewrite) = (vec![], vec![]);
     for (id, slot, trusted_to) in all {
         let device = request.devices[id].clone();
@@ -431,8 +431,8 @@ fn members<I: StartIo>(
 
 /// Whether a member is missing for the first time while a lockless bitmap names chunks that need a resync: what the
 /// member holds there cannot be had without it, though superblocks may call the array clean.
-fn needs_missing(assembly: &Assembly, intent: Option<&IntentConfig>) -> bool {
-    let lockless = intent.map(|intent| &intent.bits).filter(|bits| bits.is_lockless());
+fn needs_missing(assembly: &Assembly, bitmap: Option<&BitmapConfig>) -> bool {
+    let lockless = bitmap.map(|bitmap| &bitmap.bits).filter(|bits| bits.is_lockless());
     let needs_sync = lockless.is_some_and(|bits| (0..bits.count()).any(|bit| bits.needs_sync(bit)));
     assembly.config.level.is_parity() && assembly.newly_degraded && needs_sync
 }

@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Outcome {
     let prediction = predicted(&plan, &options)?;
     let failed = failures(&prediction);
     let runs: usize = prediction.cases.iter().map(|case| case.runs.len()).sum();
-    if failed.len() == runs && prediction.courses.is_empty() {
+    if failed.len() == runs && prediction.syncs.is_empty() {
         let why = failed.join("\n  ");
         return Err(Failure::new(format!("no run succeeded; nothing was kept:\n  {why}")));
     }

@@ -5,7 +5,7 @@ use crate::options;
 use crate::patience;
 use crate::text;
 use lapstrake_device::{MemberSpec, OpenError, quoted_path};
-use lapstrake_host::scan::{self, Found, FoundArray, Look, LookError, Standing};
+use lapstrake_host::scan::{self, Found, FoundArray, Look, LookError, MemberState};
 use lapstrake_host::{bitmap_next, describe};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Outcome {
     for failure in &found.failures {
         errln!("lapstrake: {failure}");
     }
-    let whole = found.arrays.iter().all(|array| array.standing() == Standing::Complete);
+    let whole = found.arrays.iter().all(|array| array.standing() == MemberState::Complete);
     // Without a name given, a device that cannot be read (no rights, no medium, no answer) is no failure.
     Ok(match (whole, found.failures.is_empty() || by_default) {
         (_, false) => Exit::Failed,
@@ -122,12 +122,12 @@ fn members(places: &[OsString]) -> Result<(Vec<Wanted>, Vec<LookError>), Failure
     Ok((members, silent))
 }
 
-fn word(standing: Standing) -> &'static str {
+fn word(standing: MemberState) -> &'static str {
     match standing {
-        Standing::Complete => "complete",
-        Standing::Degraded => "degraded",
-        Standing::Incomplete => "incomplete",
-        Standing::Unsupported => "unsupported",
+        MemberState::Complete => "complete",
+        MemberState::Degraded => "degraded",
+        MemberState::Incomplete => "incomplete",
+        MemberState::Unsupported => "unsupported",
     }
 }
 
@@ -184,7 +184,7 @@ fn users(array: &FoundArray) -> Option<BTreeSet<&String>> {
 
 /// Whether a member of it may be among what could not be looked at, if there is such.
 fn lacks(array: &FoundArray, may_lack: bool) -> bool {
-    may_lack && array.standing() != Standing::Complete
+    may_lack && array.standing() != MemberState::Complete
 }
 
 fn command(array: &FoundArray, may_lack: bool) -> Option<String> {

@@ -437,7 +437,7 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
                 );
             }
         }
-        let consequence = match &plan.intent {
+        let consequence = match &plan.bitmap {
             Some(_) => {
                 "all of the others' counts as dirty, so a resync that is due goes over everything"
             }

@@ -403,7 +403,7 @@ impl Member {
 
     /// Looks whether its file has become shorter: before a write, which would make it longer again, and
     /// after a read, for which one may have done so.
-    pub(crate) fn look(&self) {
+    pub(crate) fn check_truncated(&self) {
         if self.is_short() {
             self.cut_off.store(true, Ordering::Relaxed);
         }
@@ -441,7 +441,7 @@ impl Member {
     /// system's.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.check(offset, buf.len())?;
-        self.suffer(Kind::Read, offset, buf.len())?;
+        self.apply_faults(Kind::Read, offset, buf.len())?;
         let file = match &self.store {
             Store::Memory(store) => {
                 let iov = IoVec::new(buf.as_mut_ptr(), buf.len());
@@ -477,8 +477,8 @@ impl Member {
         if !self.writable() {
             return Err(io::Error::from_raw_os_error(libc::EROFS));
         }
-        self.look();
-        self.suffer(Kind::Write, offset, buf.len())?;
+        self.check_truncated();
+        self.apply_faults(Kind::Write, offset, buf.len())?;
         let file = match &self.store {
             Store::Memory(store) => {
                 let iov = IoVec::new(buf.as_ptr().cast_mut(), buf.len());
@@ -507,7 +507,7 @@ impl Member {
     /// # Errors
     /// The system's.
     pub fn sync_all(&self) -> io::Result<()> {
-        let flushed = self.suffer(Kind::Flush, 0, 0).and_then(|()| match &self.store {
+        let flushed = self.apply_faults(Kind::Flush, 0, 0).and_then(|()| match &self.store {
             Store::File(file) => file.sync_all(),
             Store::Memory(_) | Store::Reader(_) => Ok(()),
             // SAFETY: a flush names no memory.
@@ -559,7 +559,7 @@ impl Member {
     }
 
     /// Fault layers apply to metadata too. A torn transfer fails whole here.
-    fn suffer(&self, kind: Kind, offset: u64, len: usize) -> io::Result<()> {
+    fn apply_faults(&self, kind: Kind, offset: u64, len: usize) -> io::Result<()> {
         let verdict = self.verdict(kind, offset, len as u64);
         if let Some(delay) = verdict.delay {
             std::thread::sleep(delay);

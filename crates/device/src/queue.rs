@@ -242,7 +242,7 @@ impl Queue {
         for (place, member) in self.unsure.drain(..) {
             let at = Arc::as_ptr(&member);
             if looked.replace(at) != Some(at) {
-                member.look();
+                member.check_truncated();
             }
             if member.cut_off.load(Ordering::Relaxed) {
                 self.ready[place].result = -libc::EIO;
@@ -430,7 +430,7 @@ impl Queue {
         }
         if !self.looked.contains(&index) {
             self.looked.push(index);
-            member.look();
+            member.check_truncated();
         }
         Some(member)
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     messages::Order,
-    supervisor::{Event, Loss, Standing, Supervisor, Target},
+    supervisor::{Event, Loss, MemberState, Supervisor, Target},
     types::MemberId,
     update::Meta,
 };
@@ -66,7 +66,7 @@ impl Supervisor {
     #[must_use]
     pub fn backed_by(&self, id: MemberId) -> Option<MemberId> {
         let all = (0..).map(MemberId).zip(&self.members);
-        let others = all.filter(|(other, m)| *other != id && m.standing == Standing::InSync);
+        let others = all.filter(|(other, m)| *other != id && m.standing == MemberState::InSync);
         let is_whole = |other: MemberId| self.bad_sectors(other).is_zero();
         let survives = self.geometry.survives(|slot| {
             others.clone().any(|(other, m)| m.slot == Some(slot) && is_whole(other))

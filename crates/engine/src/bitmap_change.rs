@@ -10,10 +10,10 @@
 //!   no bit of it is cleared before each shard has told of what it was writing when it heard of it.
 
 use crate::{
-    intent::Intent,
     messages::{BitmapTerms, Order},
     supervisor::{Event, Member, Supervisor},
     types::Time,
+    write_intent_bitmap::WriteIntentBitmap,
 };
 use lapstrake_geometry::Sector;
 use lapstrake_metadata::bitmap;
@@ -70,20 +70,20 @@ impl Supervisor {
     #[must_use]
     pub fn is_bitmap_last_guide(&self) -> bool {
         let is_parity = self.geometry.level().is_parity();
-        let lockless = self.intent.as_ref().filter(|intent| intent.is_lockless());
-        lockless.is_some_and(|intent| !is_parity || intent.has_unsynced())
+        let lockless = self.bitmap.as_ref().filter(|bitmap| bitmap.is_lockless());
+        lockless.is_some_and(|bitmap| !is_parity || bitmap.has_unsynced())
     }
 
     /// How many chunks of a lockless bitmap are in each state, in the order of [`bitmap::ChunkState::ALL`].
     #[must_use]
     pub fn bitmap_states(&self) -> Option<[u64; 8]> {
-        self.intent.as_ref().and_then(Intent::count_states)
+        self.bitmap.as_ref().and_then(WriteIntentBitmap::count_states)
     }
 
     /// The bitmap's superblock as it was last changed.
     #[must_use]
     pub fn bitmap(&self) -> Option<&bitmap::Superblock> {
-        self.intent.as_ref().map(Intent::superblock)
+        self.bitmap.as_ref().map(WriteIntentBitmap::superblock)
     }
 
     /// The internal bitmap's place, from each superblock.
@@ -111,8 +111,8 @@ impl Supervisor {
 
     /// The bitmap's file refuses writes. The array goes on without a bitmap, as md's does.
     pub(crate) fn lose_bitmap(&mut self) {
-        let Some(intent) = self.intent.as_mut().filter(|intent| !intent.is_lost()) else { return };
-        intent.lose();
+        let Some(bitmap) = self.bitmap.as_mut().filter(|bitmap| !bitmap.is_lost()) else { return };
+        bitmap.lose();
         // One that is about to end in any case is missed by nobody.
         let is_ending = self.bitmap_change.as_ref().is_some_and(|c| c.stage != Stage::Adding);
         if !is_ending {
@@ -128,10 +128,10 @@ impl Supervisor {
         if self.update.is_some() {
             return;
         }
-        let is_at_rest = self.intent.as_ref().is_none_or(Intent::is_at_rest);
-        match (change.stage, &mut self.intent) {
-            (Stage::Wanted, Some(intent)) => {
-                intent.retire();
+        let is_at_rest = self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_at_rest);
+        match (change.stage, &mut self.bitmap) {
+            (Stage::Wanted, Some(bitmap)) => {
+                bitmap.retire();
                 change.stage = Stage::Ending;
                 self.record = true;
                 if is_last_guide {
@@ -141,7 +141,7 @@ impl Supervisor {
                 }
             }
             (Stage::Ended, Some(_)) if is_at_rest => {
-                self.intent = None;
+                self.bitmap = None;
                 self.set_bitmap_offsets(None);
                 self.orders.push_back(Order::Bitmap(None));
                 self.add_bitmap();
@@ -161,7 +161,7 @@ impl Supervisor {
         superblock.events = self.events;
         // The update that says that it is there brings it down.
         superblock.events_cleared = u64::MAX;
-        self.intent = Some(Intent::added(superblock, offset.is_none(), self.shards));
+        self.bitmap = Some(WriteIntentBitmap::added(superblock, offset.is_none(), self.shards));
         self.set_bitmap_offsets(offset);
         self.record = true;
     }
@@ -169,21 +169,21 @@ impl Supervisor {
     /// An update that began in the present stage is stable on all members.
     pub(crate) fn bitmap_recorded(&mut self) {
         let Some(change) = &mut self.bitmap_change else { return };
-        match (change.stage, &mut self.intent) {
+        match (change.stage, &mut self.bitmap) {
             // An update that only gives all members one count may leave them at the bitmap's own.
-            (Stage::Ending, Some(intent)) if intent.superblock().events < self.events => {
+            (Stage::Ending, Some(bitmap)) if bitmap.superblock().events < self.events => {
                 change.stage = Stage::Ended;
             }
             // The next one counts an event.
             (Stage::Ending, Some(_)) => self.record = true,
-            (Stage::Adding, Some(intent)) => {
-                let terms = BitmapTerms::of(intent.superblock());
+            (Stage::Adding, Some(bitmap)) => {
+                let terms = BitmapTerms::of(bitmap.superblock());
                 self.bitmap_change = None;
                 self.orders.push_back(Order::Bitmap(Some(terms)));
                 self.happened.push_back(Event::BitmapChanged);
                 let is_whole = self.resync_from.is_none() && !self.is_degraded();
-                if let Some(intent) = &mut self.intent {
-                    intent.in_use(is_whole);
+                if let Some(bitmap) = &mut self.bitmap {
+                    bitmap.in_use(is_whole);
                 }
             }
             _ => {}

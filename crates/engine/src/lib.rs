@@ -77,7 +77,6 @@ mod chunks;
 mod compare;
 mod direct;
 mod guard;
-mod intent;
 pub mod journal;
 mod log;
 mod member_io;
@@ -96,12 +95,12 @@ mod supervisor;
 mod sync;
 mod types;
 mod update;
+mod write_intent_bitmap;
 
 pub use bitmap_change::NewBitmap;
 pub use chunks::UnsyncedChunks;
 pub use compare::{CompareId, Comparison, Finding, Suspect};
 pub use guard::Guard;
-pub use intent::IntentConfig;
 pub use members::{FULLY_TRUSTED, MemberConfig};
 pub use messages::{BitmapTerms, Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
@@ -114,8 +113,9 @@ pub use sizes::{
     stripe_cache_pages,
 };
 pub use supervisor::{
-    Added, Event, Loss, MemberRecord, MetaWrite, Standing, Supervisor, SupervisorConfig, Target,
+    Added, Event, Loss, MemberRecord, MemberState, MetaWrite, Supervisor, SupervisorConfig, Target,
     WriteId,
 };
 pub use sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport};
 pub use types::*;
+pub use write_intent_bitmap::BitmapConfig;

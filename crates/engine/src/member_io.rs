@@ -91,7 +91,7 @@ impl Shard {
             Owner::Behind(key) => self.copy_done(key, survived),
             Owner::Op(op) => self.op_io_done(op, ok, survived, read),
             Owner::Unit(unit) => self.unit_io_done(unit, ok, survived, read),
-            Owner::Probe(errand) => self.probed(errand, ok),
+            Owner::Probe(piece) => self.probed(piece, ok),
             Owner::Request(key) if ok || (!read && survived) => self.child_done(key, None),
             Owner::Request(key) if read && survived => self.read_elsewhere(key, &io.pieces),
             Owner::Request(key) => self.child_done(key, Some(RequestError::Io)),

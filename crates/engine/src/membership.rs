@@ -5,7 +5,7 @@
 use crate::{
     members::MemberConfig,
     messages::Order,
-    supervisor::{Added, Member, MemberRecord, Standing, Supervisor},
+    supervisor::{Added, Member, MemberRecord, MemberState, Supervisor},
     types::{MemberId, Time},
 };
 use lapstrake_geometry::{Geometry, Sector};
@@ -27,7 +27,7 @@ impl Supervisor {
             _ => None,
         };
         superblock.set_bitmap_offset(self.bitmap_offset());
-        let has_log = !self.intent.as_ref().is_some_and(|intent| intent.covers_log(&superblock));
+        let has_log = !self.bitmap.as_ref().is_some_and(|bitmap| bitmap.covers_log(&superblock));
         let bad_blocks = bad_blocks.filter(|_| has_log);
         // In no slot before it is told to fill one.
         let record = MemberRecord { superblock, slot: None, trusted_to: Sector(0), bad_blocks };
@@ -39,7 +39,7 @@ impl Supervisor {
         self.members.push(Member {
             superblock,
             slot,
-            standing: if slot.is_some() { Standing::Recovering } else { Standing::Spare },
+            standing: if slot.is_some() { MemberState::Recovering } else { MemberState::Spare },
             recovered_to: Sector(0),
             by_bitmap: slot.is_some(),
             is_to_go: false,
@@ -47,11 +47,11 @@ impl Supervisor {
             log_dirty: true,
             times_bad: 0,
         });
-        if let Some(intent) = &mut self.intent {
-            intent.rewrite();
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.rewrite();
         }
         self.record = true;
-        self.mending.members_changed();
+        self.scheduler.members_changed();
         self.act(now);
         (id, if slot.is_some() { Added::CatchesUp } else { Added::Spare })
     }
@@ -66,7 +66,7 @@ impl Supervisor {
                 && m.superblock.device_uuid() != superblock.device_uuid()
         };
         let in_the_way = |m: &Member| (m.is_present() && m.slot == Some(slot)) || is_namesake(m);
-        let knows = self.intent.as_ref().is_some_and(|i| i.covers(superblock.events()))
+        let knows = self.bitmap.as_ref().is_some_and(|i| i.covers(superblock.events()))
             && superblock.bitmap_offset() == self.bitmap_offset()
             && self.bitmap_change.is_none();
         let whole = superblock.recovery_offset().is_none();
@@ -79,7 +79,8 @@ impl Supervisor {
     fn is_of_another_half(&self, superblock: &Superblock) -> bool {
         let calls_failed = |m: &Member| {
             let its = superblock.role_of(m.superblock.dev_number());
-            m.standing == Standing::InSync && m.slot.is_some_and(|slot| its != Role::Active(slot))
+            m.standing == MemberState::InSync
+                && m.slot.is_some_and(|slot| its != Role::Active(slot))
         };
         superblock.events() > self.events || self.members.iter().any(calls_failed)
     }
@@ -108,10 +109,10 @@ impl Supervisor {
     /// Takes a member out for good. False: it is in use.
     pub fn handle_remove(&mut self, now: Time, member: MemberId) -> bool {
         let entry = &mut self.members[usize::from(member.0)];
-        if !matches!(entry.standing, Standing::Faulty | Standing::Spare) {
-            return entry.standing == Standing::Removed;
+        if !matches!(entry.standing, MemberState::Faulty | MemberState::Spare) {
+            return entry.standing == MemberState::Removed;
         }
-        entry.standing = Standing::Removed;
+        entry.standing = MemberState::Removed;
         self.record = true;
         self.act(now);
         true
@@ -124,15 +125,15 @@ impl Supervisor {
         let standing = |id: MemberId| self.members[usize::from(id.0)].standing;
         let slot = self.members[usize::from(member.0)].slot;
         let is_free = self.replacement_in(slot).is_none();
-        let is_spare = with.is_none_or(|with| standing(with) == Standing::Spare);
-        if standing(member) != Standing::InSync || !is_free || !is_spare {
+        let is_spare = with.is_none_or(|with| standing(with) == MemberState::Spare);
+        if standing(member) != MemberState::InSync || !is_free || !is_spare {
             return false;
         }
         match (with, slot) {
             (Some(with), Some(slot)) => self.give_slot(usize::from(with.0), slot),
             _ => self.members[usize::from(member.0)].is_to_go = true,
         }
-        self.mending.members_changed();
+        self.scheduler.members_changed();
         self.act(now);
         true
     }
@@ -140,7 +141,7 @@ impl Supervisor {
     /// Takes a member out on the operator's word. False: the array needs it.
     pub fn handle_fail(&mut self, now: Time, member: MemberId) -> bool {
         self.now = now;
-        if self.members[usize::from(member.0)].standing == Standing::Journal {
+        if self.members[usize::from(member.0)].standing == MemberState::Journal {
             return false;
         }
         let done = self.fail_if_survivable(member);

@@ -55,7 +55,7 @@ enum Plan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum BlockRole {
     Data(u16),
     P,
     Q,
@@ -65,7 +65,7 @@ enum What {
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    what: What,
+    what: BlockRole,
     buf: Buf,
 }
 
@@ -159,7 +159,7 @@ impl Op {
 
     /// For the log: its partial parity's place and length in sectors, if it has some.
     pub(crate) fn partial(&self) -> Option<(Buf, u32)> {
-        let buf = self.block(What::Partial, &self.slices[0])?;
+        let buf = self.block(BlockRole::Partial, &self.slices[0])?;
         Some((buf, self.height()))
     }
 
@@ -169,12 +169,12 @@ impl Op {
     }
 
     /// Whether a block could be read when the plan was made.
-    fn is_known(&self, what: What) -> bool {
+    fn is_known(&self, what: BlockRole) -> bool {
         match what {
-            What::Data(data) => !self.lost.contains(&usize::from(data)),
-            What::P => self.known.p,
-            What::Q => self.known.q,
-            What::Partial => false,
+            BlockRole::Data(data) => !self.lost.contains(&usize::from(data)),
+            BlockRole::P => self.known.p,
+            BlockRole::Q => self.known.q,
+            BlockRole::Partial => false,
         }
     }
 
@@ -183,7 +183,7 @@ impl Op {
     }
 
     /// The scratch block's memory for a slice.
-    fn block(&self, what: What, slice: &Slice) -> Option<Buf> {
+    fn block(&self, what: BlockRole, slice: &Slice) -> Option<Buf> {
         let block = self.blocks.iter().find(|block| block.what == what)?;
         Some(block.buf.advance_sectors(slice.lo - self.lo()))
     }
@@ -195,17 +195,17 @@ impl Op {
     /// What the chunk held before.
     fn before(&self, slice: &Slice, data: u16) -> Option<Buf> {
         let client = Self::client(slice, data).filter(|_| self.kind == OpKind::Read);
-        client.or_else(|| self.block(What::Data(data), slice))
+        client.or_else(|| self.block(BlockRole::Data(data), slice))
     }
 
     /// What the chunk will hold.
     fn after(&self, slice: &Slice, data: u16) -> Option<Buf> {
-        Self::client(slice, data).or_else(|| self.block(What::Data(data), slice))
+        Self::client(slice, data).or_else(|| self.block(BlockRole::Data(data), slice))
     }
 }
 
 /// Who is there for one operation.
-struct Present {
+struct PresentMembers {
     data: SmallVec<[Option<MemberId>; 16]>,
     p: Option<MemberId>,
     q: Option<MemberId>,
@@ -382,7 +382,7 @@ impl Shard {
         }
     }
 
-    fn present(&self, op: &Op) -> Present {
+    fn present(&self, op: &Op) -> PresentMembers {
         let parity = self.parity();
         let range = self.member_range(op);
         let usable = |slot| self.members.usable(slot, range.clone());
@@ -391,7 +391,7 @@ impl Shard {
             .collect();
         let p = usable(parity.slot_of_p(op.stripe));
         let q = parity.slot_of_q(op.stripe).and_then(usable);
-        Present { data, p, q }
+        PresentMembers { data, p, q }
     }
 
     /// The operation's sectors on every member.
@@ -400,27 +400,27 @@ impl Shard {
         start..start + u64::from(op.height())
     }
 
-    fn slot_of(&self, stripe: StripeNo, what: What) -> Option<Slot> {
+    fn slot_of(&self, stripe: StripeNo, what: BlockRole) -> Option<Slot> {
         match what {
-            What::Data(data) => Some(self.parity().slot_of_data(stripe, data)),
-            What::P => Some(self.parity().slot_of_p(stripe)),
-            What::Q => self.parity().slot_of_q(stripe),
-            What::Partial => None,
+            BlockRole::Data(data) => Some(self.parity().slot_of_data(stripe, data)),
+            BlockRole::P => Some(self.parity().slot_of_p(stripe)),
+            BlockRole::Q => self.parity().slot_of_q(stripe),
+            BlockRole::Partial => None,
         }
     }
 
-    fn writable(&self, stripe: StripeNo, what: What) -> Option<MemberId> {
+    fn writable(&self, stripe: StripeNo, what: BlockRole) -> Option<MemberId> {
         self.members.writable(self.slot_of(stripe, what)?)
     }
 
     /// The parities that are written.
     fn kept(&self, stripe: StripeNo) -> Parities {
         let is_kept = |what| self.writable(stripe, what).is_some();
-        Parities { p: is_kept(What::P), q: is_kept(What::Q) }
+        Parities { p: is_kept(BlockRole::P), q: is_kept(BlockRole::Q) }
     }
 
     /// The cheapest plan that can be; none when too much is lost.
-    fn plan(&self, op: &Op, present: &Present) -> Option<Plan> {
+    fn plan(&self, op: &Op, present: &PresentMembers) -> Option<Plan> {
         let parities = u32::from(present.p.is_some()) + u32::from(present.q.is_some());
         let (mut lost_touched, mut lost_other, mut touched) = (0, 0, 0);
         for (data, member) in present.data.iter().enumerate() {
@@ -470,10 +470,10 @@ impl Shard {
     }
 
     /// Takes scratch for every block that the plan reads, recovers or computes; all or nothing.
-    fn take_blocks(&mut self, op: &mut Op, present: &Present) -> bool {
-        let mut wanted: SmallVec<[What; 8]> = SmallVec::new();
+    fn take_blocks(&mut self, op: &mut Op, present: &PresentMembers) -> bool {
+        let mut wanted: SmallVec<[BlockRole; 8]> = SmallVec::new();
         let read = op.kind == OpKind::Read;
-        let copied: SmallVec<[What; 2]> = match op.plan {
+        let copied: SmallVec<[BlockRole; 2]> = match op.plan {
             Plan::Copy => self.recovered_blocks(op).into_iter().map(|target| target.0).collect(),
             _ => SmallVec::new(),
         };
@@ -486,25 +486,26 @@ impl Shard {
                 // about to be overwritten is not needed.
                 Plan::Restore if op.touches(data) => !read && present.data[data as usize].is_some(),
                 Plan::Restore => !read || present.data[data as usize].is_some(),
-                Plan::Copy => copied.contains(&What::Data(data)),
+                Plan::Copy => copied.contains(&BlockRole::Data(data)),
                 Plan::Compare => true,
             };
             if needed {
-                wanted.push(What::Data(data));
+                wanted.push(BlockRole::Data(data));
             }
         }
         if op.plan != Plan::Bare {
             let kept = match op.kind {
                 OpKind::Read => op.known,
                 OpKind::Write => self.made(op.stripe),
-                _ if op.plan == Plan::Copy => {
-                    Parities { p: copied.contains(&What::P), q: copied.contains(&What::Q) }
-                }
+                _ if op.plan == Plan::Copy => Parities {
+                    p: copied.contains(&BlockRole::P),
+                    q: copied.contains(&BlockRole::Q),
+                },
                 _ => self.kept(op.stripe),
             };
-            wanted.extend(kept.p.then_some(What::P));
-            wanted.extend(kept.q.then_some(What::Q));
-            wanted.extend(op.leaves_partial().then_some(What::Partial));
+            wanted.extend(kept.p.then_some(BlockRole::P));
+            wanted.extend(kept.q.then_some(BlockRole::Q));
+            wanted.extend(op.leaves_partial().then_some(BlockRole::Partial));
         }
         let bytes = op.height() * 512;
         for what in wanted {
@@ -524,7 +525,7 @@ impl Shard {
         }
     }
 
-    fn send_reads(&mut self, key: u32, present: &Present) {
+    fn send_reads(&mut self, key: u32, present: &PresentMembers) {
         let op = &self.ops[key as usize];
         let parities_needed = match op.plan {
             Plan::Full | Plan::Bare | Plan::Rcw => 0,
@@ -549,7 +550,7 @@ impl Shard {
                 ios.push((member, pieces));
             }
         }
-        let parities = [(What::P, present.p), (What::Q, present.q)];
+        let parities = [(BlockRole::P, present.p), (BlockRole::Q, present.q)];
         let there = parities.iter().filter_map(|&(what, member)| Some((what, member?)));
         for (what, member) in there.take(parities_needed) {
             let buf = op.block(what, &op.slices[0]);
@@ -595,7 +596,7 @@ impl Shard {
             }
             ios.push((member, pieces));
         }
-        for what in [What::P, What::Q] {
+        for what in [BlockRole::P, BlockRole::Q] {
             let member = self.writable(op.stripe, what);
             let buf = op.block(what, &op.slices[0]);
             if let (Some(member), Some(buf)) = (member, buf) {
@@ -620,7 +621,7 @@ impl Shard {
         }
         let untouched = (0..self.parity().data_disks()).filter(|&data| !op.touches(data));
         let lacking = untouched.filter_map(|data| {
-            let what = What::Data(data);
+            let what = BlockRole::Data(data);
             let member = self.writable(op.stripe, what)?;
             let is_restored =
                 op.plan == Plan::Restore && op.lost.iter().any(|&lost| lost as u16 == data);

@@ -1,26 +1,26 @@
-//! What an array lacks and how far its mending has come: recovery of members, resync after an
+//! What an array lacks and how far its synchronisation has come: recovery of members, resync after an
 //! unclean stop, check and repair on request.
 //!
-//! One course of action runs at a time; recovery goes before resync, and that before what was asked
-//! for, as in md. A course goes over the array in windows, in order, a few at a time. `done` is where the
+//! One sync action runs at a time; recovery goes before resync, and that before what was asked
+//! for, as in md. A run goes over the array in windows, in order, a few at a time. `done` is where the
 //! first window begins that has not ended: below it all is right, above nothing counts.
 //!
 //! Invariants:
 //! - a slot is given to a spare on record before the spare's recovery begins;
 //! - what superblocks say of `done` was read after the windows below it had ended, and members flush
 //!   before superblocks are written, so a checkpoint is never ahead of stable data;
-//! - a member is in sync on record only after its course has ended well;
+//! - a member is in sync on record only after its run has ended well;
 //! - a replacement is whole on record before the member whose place it takes is given up.
 
 mod guide;
 
 use crate::{
-    intent::Guide,
     members::FULLY_TRUSTED,
     messages::Order,
-    supervisor::{Event, Member, Standing, Supervisor},
+    supervisor::{Event, Member, MemberState, Supervisor},
     sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport},
     types::{MemberId, Time},
+    write_intent_bitmap::Guide,
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
@@ -44,7 +44,7 @@ const MARKS: usize = 10;
 const MARK_NS: u64 = 3_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How a course ended.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncEnd {
     /// It came to its end.
@@ -55,7 +55,7 @@ pub enum SyncEnd {
     Failed,
 }
 
-/// How far a course has come. Sectors of members; of the array for a RAID10 that is not recovering.
+/// How far a run has come. Sectors of members; of the array for a RAID10 that is not recovering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncProgress {
     /// What is done.
@@ -70,7 +70,7 @@ pub struct SyncProgress {
     pub held: bool,
 }
 
-/// Bounds of a course's speed, in sectors a second of each member.
+/// Bounds of a run's speed, in sectors a second of each member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncSpeed {
     /// While there are requests.
@@ -86,7 +86,7 @@ impl Default for SyncSpeed {
     }
 }
 
-/// How courses are to go.
+/// How runs are to go.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncConfig {
     /// Bounds of speed.
@@ -108,7 +108,7 @@ struct Window {
 }
 
 #[derive(Debug)]
-struct Course {
+struct SyncRun {
     action: SyncAction,
     targets: Vec<MemberId>,
     /// Only what the bitmap names.
@@ -123,7 +123,7 @@ struct Course {
     marks: VecDeque<(Time, u64)>,
 }
 
-impl Course {
+impl SyncRun {
     fn done(&self) -> u64 {
         self.windows.front().map_or(self.next, |window| window.start)
     }
@@ -159,16 +159,16 @@ impl Course {
 }
 
 /// What is to be done next.
-struct NextCourse {
+struct NextRun {
     action: SyncAction,
     from: u64,
     end: u64,
 }
 
-/// What the supervisor knows of mending.
+/// What the supervisor knows of synchronisation.
 #[derive(Debug)]
-pub(crate) struct Mending {
-    course: Option<Course>,
+pub(crate) struct SyncScheduler {
+    run: Option<SyncRun>,
     /// Nothing is begun.
     frozen: bool,
     /// No check or repair goes on.
@@ -190,10 +190,10 @@ pub(crate) struct Mending {
     span: u64,
 }
 
-impl Mending {
+impl SyncScheduler {
     pub(crate) fn new(config: &SyncConfig) -> Self {
         Self {
-            course: None,
+            run: None,
             frozen: config.frozen,
             checks_held: false,
             wanted: None,
@@ -218,17 +218,17 @@ impl Mending {
     }
 
     fn interrupt(&mut self) {
-        let Some(course) = &mut self.course else { return };
-        course.ending.get_or_insert(SyncEnd::Interrupted);
+        let Some(run) = &mut self.run else { return };
+        run.ending.get_or_insert(SyncEnd::Interrupted);
         for piece in mem::take(&mut self.pieces) {
-            course.piece_ended(piece.id, false);
+            run.piece_ended(piece.id, false);
         }
     }
 
     /// When the next window may begin, if that is to be waited for.
     pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
-        let course = self.course.as_ref()?;
-        let waits = course.ending.is_none() && course.next < course.end && self.next_at > now;
+        let run = self.run.as_ref()?;
+        let waits = run.ending.is_none() && run.next < run.end && self.next_at > now;
         waits.then_some(self.next_at)
     }
 
@@ -246,20 +246,20 @@ impl Mending {
         let room = MISMATCHES_MAX - self.mismatches.len();
         self.mismatches_omitted += report.mismatches.len().saturating_sub(room) as u64;
         self.mismatches.extend(report.mismatches.into_iter().take(room));
-        let Some(course) = &mut self.course else { return false };
+        let Some(run) = &mut self.run else { return false };
         if !report.ok {
-            course.ending.get_or_insert(SyncEnd::Failed);
+            run.ending.get_or_insert(SyncEnd::Failed);
         }
-        course.piece_ended(report.id, report.ok);
-        let done = course.done();
-        if course.marks.back().is_none_or(|mark| mark.0.after(MARK_NS) <= now) {
-            course.marks.push_back((now, course.worked));
-            if course.marks.len() > MARKS {
-                course.marks.pop_front();
+        run.piece_ended(report.id, report.ok);
+        let done = run.done();
+        if run.marks.back().is_none_or(|mark| mark.0.after(MARK_NS) <= now) {
+            run.marks.push_back((now, run.worked));
+            if run.marks.len() > MARKS {
+                run.marks.pop_front();
             }
         }
-        let (from, at) = course.checkpoint;
-        done - from >= (course.end / CHECKPOINTS).max(1)
+        let (from, at) = run.checkpoint;
+        done - from >= (run.end / CHECKPOINTS).max(1)
             || (done > from && at.after(CHECKPOINT_NS) <= now)
     }
 
@@ -267,19 +267,19 @@ impl Mending {
         self.checks_held && matches!(action, SyncAction::Check | SyncAction::Repair)
     }
 
-    /// The course goes on: the time that it stood still, or had other bounds, says nothing of its speed.
+    /// The run goes on: the time that it stood still, or had other bounds, says nothing of its speed.
     fn go_on(&mut self, now: Time) {
-        if let Some(course) = &mut self.course {
-            course.marks = VecDeque::from([(now, course.worked)]);
+        if let Some(run) = &mut self.run {
+            run.marks = VecDeque::from([(now, run.worked)]);
         }
     }
 
     fn may_begin(&self, now: Time) -> bool {
-        let Some(course) = &self.course else { return false };
+        let Some(run) = &self.run else { return false };
         let at_once = if self.busy_until > now { 1 } else { WINDOWS_MAX };
-        let goes_on = course.ending.is_none() && course.next < course.end;
-        let held = self.frozen || self.holds(course.action);
-        goes_on && course.windows.len() < at_once && self.next_at <= now && !held
+        let goes_on = run.ending.is_none() && run.next < run.end;
+        let held = self.frozen || self.holds(run.action);
+        goes_on && run.windows.len() < at_once && self.next_at <= now && !held
     }
 
     fn pace(&mut self, now: Time, sectors: u64) {
@@ -306,7 +306,7 @@ pub(crate) fn sync_end(geometry: &Geometry) -> u64 {
 impl Supervisor {
     /// The next piece for the shard that owns its array sectors.
     pub fn poll_sync(&mut self) -> Option<SyncPiece> {
-        self.mending.pieces.pop_front()
+        self.scheduler.pieces.pop_front()
     }
 
     /// Begins a check, repair or resync when nothing that is needed runs. False: the array has
@@ -314,97 +314,97 @@ impl Supervisor {
     /// resync.
     pub fn handle_sync(&mut self, now: Time, action: SyncAction) -> bool {
         let possible = self.geometry.level().has_redundancy() && action != SyncAction::Recovery;
-        let is_busy = self.mending.course.is_some() || self.next_course().is_some();
+        let is_busy = self.scheduler.run.is_some() || self.next_run().is_some();
         // It would be over at once, and what is due forgotten.
         let is_void = action == SyncAction::Resync && !self.has_to_compare();
-        if !possible || is_busy || is_void || self.mending.frozen {
+        if !possible || is_busy || is_void || self.scheduler.frozen {
             return false;
         }
-        self.mending.wanted = Some(action);
+        self.scheduler.wanted = Some(action);
         self.act(now);
         true
     }
 
     /// Ends what was asked for, and lets what is needed go on.
     pub fn handle_idle(&mut self, now: Time) {
-        self.mending.frozen = false;
+        self.scheduler.frozen = false;
         self.halt(now);
     }
 
     /// Ends everything, and begins nothing more: the array is about to stop.
     pub fn handle_halt(&mut self, now: Time) {
-        self.mending.frozen = true;
+        self.scheduler.frozen = true;
         self.halt(now);
     }
 
     fn halt(&mut self, now: Time) {
-        self.mending.wanted = None;
-        self.mending.halted = false;
-        self.mending.interrupt();
+        self.scheduler.wanted = None;
+        self.scheduler.halted = false;
+        self.scheduler.interrupt();
         self.act(now);
     }
 
     /// Holds everything where it is until [`Self::handle_resume`] or [`Self::handle_idle`]: a recovery or
     /// resync with its place on record, a check in memory with what it has found.
     pub fn handle_freeze(&mut self, now: Time) {
-        self.mending.frozen = true;
-        let needed = |course: &Course| {
-            course.action == SyncAction::Recovery
-                || (course.action == SyncAction::Resync && self.resync_from.is_some())
+        self.scheduler.frozen = true;
+        let needed = |run: &SyncRun| {
+            run.action == SyncAction::Recovery
+                || (run.action == SyncAction::Resync && self.resync_from.is_some())
         };
-        if self.mending.course.as_ref().is_some_and(needed) {
-            self.mending.interrupt();
+        if self.scheduler.run.as_ref().is_some_and(needed) {
+            self.scheduler.interrupt();
         }
         self.act(now);
     }
 
     /// What was frozen goes on where it was.
     pub fn handle_resume(&mut self, now: Time) {
-        if mem::take(&mut self.mending.frozen) {
-            self.mending.go_on(now);
+        if mem::take(&mut self.scheduler.frozen) {
+            self.scheduler.go_on(now);
         }
-        self.mending.halted = false;
+        self.scheduler.halted = false;
         self.act(now);
     }
 
     /// Holds checks and repairs where they are, or lets them go on; recovery and resync are not held.
     pub fn hold_checks(&mut self, now: Time, held: bool) {
-        if mem::replace(&mut self.mending.checks_held, held) && !held {
-            self.mending.go_on(now);
+        if mem::replace(&mut self.scheduler.checks_held, held) && !held {
+            self.scheduler.go_on(now);
         }
         self.act(now);
     }
 
     /// Changes the bounds of speed.
     pub fn set_sync_speed(&mut self, now: Time, speed: SyncSpeed) {
-        self.mending.speed = speed;
-        self.mending.next_at = now;
-        self.mending.go_on(now);
+        self.scheduler.speed = speed;
+        self.scheduler.next_at = now;
+        self.scheduler.go_on(now);
         self.act(now);
     }
 
     /// The bounds of speed.
     #[must_use]
     pub fn sync_speed(&self) -> SyncSpeed {
-        self.mending.speed
+        self.scheduler.speed
     }
 
     /// What runs or is about to, if anything is.
     #[must_use]
     pub fn sync_progress(&self, now: Time) -> Option<SyncProgress> {
-        let Some(course) = &self.mending.course else {
-            let next = self.next_course().filter(|_| !self.broken)?;
+        let Some(run) = &self.scheduler.run else {
+            let next = self.next_run().filter(|_| !self.broken)?;
             let (done, end) = (Sector(next.from), Sector(next.end));
-            let held = self.mending.holds(next.action);
+            let held = self.scheduler.holds(next.action);
             return Some(SyncProgress { action: next.action, done, end, speed: 0, held });
         };
-        let held = self.mending.holds(course.action);
-        let stands = held || self.mending.frozen;
+        let held = self.scheduler.holds(run.action);
+        let stands = held || self.scheduler.frozen;
         Some(SyncProgress {
-            action: course.action,
-            done: Sector(course.done()),
-            end: Sector(course.end),
-            speed: if stands { 0 } else { course.speed(now) },
+            action: run.action,
+            done: Sector(run.done()),
+            end: Sector(run.end),
+            speed: if stands { 0 } else { run.speed(now) },
             held,
         })
     }
@@ -412,45 +412,45 @@ impl Supervisor {
     /// Whether nothing is begun, though it may be needed.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.mending.frozen
+        self.scheduler.frozen
     }
 
-    /// How the last course ended.
+    /// How the last run ended.
     #[must_use]
     pub fn last_sync(&self) -> Option<(SyncAction, SyncEnd)> {
-        self.mending.last
+        self.scheduler.last
     }
 
-    /// What the last course but a recovery found to differ: sectors as md counts them, and the first
+    /// What the last run but a recovery found to differ: sectors as md counts them, and the first
     /// ranges.
     #[must_use]
     pub fn mismatches(&self) -> (u64, &[Mismatch]) {
-        (self.mending.mismatch_sectors, &self.mending.mismatches)
+        (self.scheduler.mismatch_sectors, &self.scheduler.mismatches)
     }
 
     /// How many ranges it found besides.
     #[must_use]
     pub fn mismatches_omitted(&self) -> u64 {
-        self.mending.mismatches_omitted
+        self.scheduler.mismatches_omitted
     }
 
     /// A shard has ended a piece.
     pub(crate) fn synced(&mut self, report: SyncReport) {
-        let is_due = self.mending.reported(self.now, report);
+        let is_due = self.scheduler.reported(self.now, report);
         self.raise_done();
-        if is_due && let Some(course) = &mut self.mending.course {
-            course.checkpoint = (course.done(), self.now);
-            self.record |= matches!(course.action, SyncAction::Recovery | SyncAction::Resync);
+        if is_due && let Some(run) = &mut self.scheduler.run {
+            run.checkpoint = (run.done(), self.now);
+            self.record |= matches!(run.action, SyncAction::Recovery | SyncAction::Resync);
         }
     }
 
-    /// Tells members and shards how far the course has come.
+    /// Tells members and shards how far the run has come.
     fn raise_done(&mut self) {
-        let Some(course) = &self.mending.course else { return };
-        let done = Sector(course.done());
-        match course.action {
+        let Some(run) = &self.scheduler.run else { return };
+        let done = Sector(run.done());
+        match run.action {
             SyncAction::Recovery => {
-                for &id in &course.targets {
+                for &id in &run.targets {
                     let member = &mut self.members[usize::from(id.0)];
                     if member.is_incomplete() && member.recovered_to < done {
                         member.recovered_to = done;
@@ -458,50 +458,50 @@ impl Supervisor {
                     }
                 }
             }
-            SyncAction::Resync if course.by_bitmap == Some(Guide::Needed) => self.raise_synced(),
+            SyncAction::Resync if run.by_bitmap == Some(Guide::Needed) => self.raise_synced(),
             SyncAction::Resync
                 if self.resync_from.is_some_and(|from| from < done) && self.has_to_compare() =>
             {
                 self.resync_from = Some(done);
                 self.orders.push_back(Order::InSync(done));
                 if !self.is_degraded()
-                    && let Some(intent) = &mut self.intent
+                    && let Some(bitmap) = &mut self.bitmap
                 {
-                    intent.resynced_to(done.0);
+                    bitmap.resynced_to(done.0);
                 }
             }
             _ => {}
         }
     }
 
-    /// Gives empty slots to spares, begins a course, sends windows, ends it.
+    /// Gives empty slots to spares, begins a run, sends windows, ends it.
     pub(crate) fn mend(&mut self) {
-        if self.mending.course.as_ref().is_some_and(Course::is_over) {
-            self.end_course();
+        if self.scheduler.run.as_ref().is_some_and(SyncRun::is_over) {
+            self.end_run();
         }
         if self.broken || self.stopping {
-            return self.mending.interrupt();
+            return self.scheduler.interrupt();
         }
-        if self.mending.course.is_none() && !self.mending.frozen {
+        if self.scheduler.run.is_none() && !self.scheduler.frozen {
             self.fill_slots();
             self.replace_members();
             // What is on record comes first.
             if !self.record && self.update.is_none() {
-                self.begin_course();
+                self.begin_run();
             }
         }
         for _ in 0..WINDOWS_AT_ONCE {
-            if !self.mending.may_begin(self.now) {
+            if !self.scheduler.may_begin(self.now) {
                 break;
             }
             self.begin_window();
         }
-        if self.mending.may_begin(self.now) {
+        if self.scheduler.may_begin(self.now) {
             // The rest of a long way over clean ground.
-            self.mending.next_at = self.now.after(1);
+            self.scheduler.next_at = self.now.after(1);
         }
-        if self.mending.course.as_ref().is_some_and(Course::is_over) {
-            self.end_course();
+        if self.scheduler.run.as_ref().is_some_and(SyncRun::is_over) {
+            self.end_run();
         }
     }
 
@@ -509,7 +509,7 @@ impl Supervisor {
         for slot in (0..self.geometry.raid_disks()).map(Slot) {
             let holds = |m: &Member| {
                 m.slot == Some(slot)
-                    && matches!(m.standing, Standing::InSync | Standing::Recovering)
+                    && matches!(m.standing, MemberState::InSync | MemberState::Recovering)
             };
             if self.members.iter().any(holds) {
                 continue;
@@ -520,19 +520,19 @@ impl Supervisor {
     }
 
     fn spare(&self) -> Option<usize> {
-        self.members.iter().position(|m| m.standing == Standing::Spare)
+        self.members.iter().position(|m| m.standing == MemberState::Spare)
     }
 
     /// Puts a spare into a slot, or beside the member that serves there.
     pub(crate) fn give_slot(&mut self, spare: usize, slot: Slot) {
-        let serves = |m: &Member| m.slot == Some(slot) && m.standing == Standing::InSync;
+        let serves = |m: &Member| m.slot == Some(slot) && m.standing == MemberState::InSync;
         let is_held = self.members.iter().any(serves);
         let member = &mut self.members[spare];
-        member.standing = if is_held { Standing::Replacement } else { Standing::Recovering };
+        member.standing = if is_held { MemberState::Replacement } else { MemberState::Recovering };
         (member.slot, member.recovered_to) = (Some(slot), Sector(0));
         self.orders.push_back(Order::Slotted(MemberId(spare as u16), slot));
         self.record = true;
-        self.mending.halted = false;
+        self.scheduler.halted = false;
     }
 
     /// Gives replacements to members that are to go, and their places to replacements that are whole.
@@ -540,13 +540,13 @@ impl Supervisor {
         for index in 0..self.members.len() {
             let Member { standing, slot, is_to_go, recovered_to, .. } = self.members[index];
             match (standing, slot) {
-                (Standing::InSync, Some(slot)) if is_to_go => {
+                (MemberState::InSync, Some(slot)) if is_to_go => {
                     let Some(spare) = self.spare() else { continue };
                     self.members[index].is_to_go = false;
                     self.give_slot(spare, slot);
                 }
-                (Standing::Replacement, _) if recovered_to == FULLY_TRUSTED && !self.record => {
-                    let serves = |m: &Member| m.slot == slot && m.standing == Standing::InSync;
+                (MemberState::Replacement, _) if recovered_to == FULLY_TRUSTED && !self.record => {
+                    let serves = |m: &Member| m.slot == slot && m.standing == MemberState::InSync;
                     let old = self.members.iter().position(serves);
                     let Some(old) = old.filter(|_| self.update.is_none()) else { continue };
                     let old = MemberId(old as u16);
@@ -564,7 +564,7 @@ impl Supervisor {
         let replaces = self.resync_from.is_none() || !self.has_to_compare();
         let all = self.members.iter().enumerate();
         let recovering = all.filter(|(_, m)| {
-            m.is_incomplete() && (replaces || m.standing != Standing::Replacement)
+            m.is_incomplete() && (replaces || m.standing != MemberState::Replacement)
         });
         recovering.map(|(index, _)| MemberId(index as u16)).collect()
     }
@@ -573,13 +573,13 @@ impl Supervisor {
     /// was lost with the last of it may not fit the rest.
     fn has_to_compare(&self) -> bool {
         let Geometry::Parity(parity) = &self.geometry else { return true };
-        let in_sync = self.members.iter().filter(|member| member.standing == Standing::InSync);
+        let in_sync = self.members.iter().filter(|member| member.standing == MemberState::InSync);
         in_sync.count() > usize::from(parity.data_disks())
     }
 
-    fn next_course(&self) -> Option<NextCourse> {
+    fn next_run(&self) -> Option<NextRun> {
         let targets = self.recovering();
-        let needed = !self.mending.halted;
+        let needed = !self.scheduler.halted;
         let of_member = self.geometry.component().0;
         let of_array = sync_end(&self.geometry);
         let (action, from, end) = if needed && !targets.is_empty() {
@@ -594,25 +594,25 @@ impl Supervisor {
         } else if needed && self.is_lazy_resync_due() {
             (SyncAction::Resync, 0, of_array)
         } else {
-            (self.mending.wanted?, 0, of_array)
+            (self.scheduler.wanted?, 0, of_array)
         };
-        Some(NextCourse { action, from: from.min(end), end })
+        Some(NextRun { action, from: from.min(end), end })
     }
 
-    fn begin_course(&mut self) {
-        let Some(NextCourse { action, from, end }) = self.next_course() else { return };
+    fn begin_run(&mut self) {
+        let Some(NextRun { action, from, end }) = self.next_run() else { return };
         let targets = self.recovering();
         let by_bitmap = self.guide_of(action, &targets);
         let is_lazy = by_bitmap == Some(Guide::Needed) && self.resync_from.is_none();
-        if action != SyncAction::Recovery && self.mending.wanted == Some(action) && !is_lazy {
-            self.mending.wanted = None;
+        if action != SyncAction::Recovery && self.scheduler.wanted == Some(action) && !is_lazy {
+            self.scheduler.wanted = None;
         }
         // What is resynced lazily is no news to whoever had a check run.
         if action != SyncAction::Recovery && !is_lazy {
-            (self.mending.mismatch_sectors, self.mending.mismatches) = (0, Vec::new());
-            self.mending.mismatches_omitted = 0;
+            (self.scheduler.mismatch_sectors, self.scheduler.mismatches) = (0, Vec::new());
+            self.scheduler.mismatches_omitted = 0;
         }
-        self.mending.course = Some(Course {
+        self.scheduler.run = Some(SyncRun {
             action,
             targets: if action == SyncAction::Recovery { targets } else { Vec::new() },
             by_bitmap,
@@ -624,14 +624,14 @@ impl Supervisor {
             worked: 0,
             marks: VecDeque::from([(self.now, 0)]),
         });
-        self.mending.next_at = self.now;
+        self.scheduler.next_at = self.now;
         self.happened.push_back(Event::SyncBegan(action));
     }
 
     fn begin_window(&mut self) {
         self.skip_clean();
-        let Some(course) = &self.mending.course else { return };
-        let (start, end) = (course.next, course.end);
+        let Some(run) = &self.scheduler.run else { return };
+        let (start, end) = (run.next, run.end);
         if start == end {
             return;
         }
@@ -642,44 +642,38 @@ impl Supervisor {
         };
         let height = WINDOW_SECTORS.next_multiple_of(chunk);
         let stop = self.dirty_until(start, (start - start % chunk + height).min(end));
-        let pieces = self.pieces(course, start, stop);
-        let mending = &mut self.mending;
-        let Some(course) = &mut mending.course else { return };
-        if course.action == SyncAction::Resync
-            && let Some(intent) = &mut self.intent
+        let pieces = self.pieces(run, start, stop);
+        let scheduler = &mut self.scheduler;
+        let Some(run) = &mut scheduler.run else { return };
+        if run.action == SyncAction::Resync
+            && let Some(bitmap) = &mut self.bitmap
         {
-            intent.begin_sync(start, stop);
+            bitmap.begin_sync(start, stop);
         }
-        let (first, left) = (mending.next_piece, pieces.len() as u32);
-        mending.next_piece = first.wrapping_add(left);
-        course.next = stop;
-        course.windows.push_back(Window {
-            start,
-            end: stop,
-            left,
-            ok: true,
-            pieces: (first, left),
-        });
+        let (first, left) = (scheduler.next_piece, pieces.len() as u32);
+        scheduler.next_piece = first.wrapping_add(left);
+        run.next = stop;
+        run.windows.push_back(Window { start, end: stop, left, ok: true, pieces: (first, left) });
         let has_work = left > 0;
         for (id, (from, len)) in (0..left).zip(pieces) {
-            mending.pieces.push_back(SyncPiece {
+            scheduler.pieces.push_back(SyncPiece {
                 id: PieceId(first.wrapping_add(id)),
-                action: course.action,
+                action: run.action,
                 start: Sector(from),
                 len: Sectors(len),
                 within: start..stop,
             });
         }
         if has_work {
-            mending.pace(self.now, stop - start);
+            scheduler.pace(self.now, stop - start);
         } else {
-            course.pop_ended();
+            run.pop_ended();
             self.raise_done();
         }
     }
 
     /// The array ranges of a window, cut at spans: start and length.
-    fn pieces(&self, course: &Course, start: u64, stop: u64) -> Vec<(u64, u64)> {
+    fn pieces(&self, run: &SyncRun, start: u64, stop: u64) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         match &self.geometry {
             Geometry::Parity(parity) => {
@@ -691,9 +685,9 @@ impl Supervisor {
                 let first = at(start - start % parity.chunk().0);
                 ranges.push((first, at(stop) - first));
             }
-            Geometry::Raid10(raid10) if course.action == SyncAction::Recovery => {
+            Geometry::Raid10(raid10) if run.action == SyncAction::Recovery => {
                 let chunk = raid10.chunk().0;
-                for &id in &course.targets {
+                for &id in &run.targets {
                     let Some(slot) = self.members[usize::from(id.0)].slot else { continue };
                     let mut at = start;
                     while at < stop {
@@ -713,8 +707,9 @@ impl Supervisor {
         for (start, len) in ranges {
             let (mut at, end) = (start, start + len);
             while at < end {
-                let next = (at - at % self.mending.span).saturating_add(self.mending.span).min(end);
-                if course.by_bitmap.is_none_or(|guide| self.is_dirty(guide, at, next)) {
+                let next =
+                    (at - at % self.scheduler.span).saturating_add(self.scheduler.span).min(end);
+                if run.by_bitmap.is_none_or(|guide| self.is_dirty(guide, at, next)) {
                     pieces.push((at, next - at));
                 }
                 at = next;
@@ -723,40 +718,40 @@ impl Supervisor {
         pieces
     }
 
-    fn end_course(&mut self) {
-        let is_lockless = |course: &Course| course.by_bitmap == Some(Guide::Needed);
-        if self.mending.course.as_ref().is_some_and(is_lockless) {
+    fn end_run(&mut self) {
+        let is_lockless = |run: &SyncRun| run.by_bitmap == Some(Guide::Needed);
+        if self.scheduler.run.as_ref().is_some_and(is_lockless) {
             self.raise_synced();
         }
-        let Some(course) = self.mending.course.take() else { return };
-        let is_lazy = course.by_bitmap == Some(Guide::Needed) && self.resync_from.is_none();
-        if course.action == SyncAction::Resync
-            && let Some(intent) = &mut self.intent
+        let Some(run) = self.scheduler.run.take() else { return };
+        let is_lazy = run.by_bitmap == Some(Guide::Needed) && self.resync_from.is_none();
+        if run.action == SyncAction::Resync
+            && let Some(bitmap) = &mut self.bitmap
         {
-            intent.end_sync(self.now);
+            bitmap.end_sync(self.now);
         }
         // What went on while the last redundancy was lost compared nothing.
-        let is_void = course.action == SyncAction::Resync && !self.has_to_compare();
-        let is_done = course.done() >= course.end && !is_void;
-        let end = match course.ending {
+        let is_void = run.action == SyncAction::Resync && !self.has_to_compare();
+        let is_done = run.done() >= run.end && !is_void;
+        let end = match run.ending {
             _ if is_done => SyncEnd::Done,
             Some(SyncEnd::Failed) => SyncEnd::Failed,
             _ => SyncEnd::Interrupted,
         };
         if !is_lazy || end == SyncEnd::Failed {
-            self.mending.last = Some((course.action, end));
+            self.scheduler.last = Some((run.action, end));
         }
-        self.happened.push_back(Event::SyncEnded(course.action, end));
-        match (course.action, end) {
+        self.happened.push_back(Event::SyncEnded(run.action, end));
+        match (run.action, end) {
             (SyncAction::Recovery, SyncEnd::Done) => {
-                for id in course.targets {
+                for id in run.targets {
                     let member = &mut self.members[usize::from(id.0)];
                     if !member.is_incomplete() {
                         continue;
                     }
                     member.recovered_to = FULLY_TRUSTED;
-                    if member.standing == Standing::Recovering {
-                        member.standing = Standing::InSync;
+                    if member.standing == MemberState::Recovering {
+                        member.standing = MemberState::InSync;
                     }
                     self.orders.push_back(Order::Trusted(id, FULLY_TRUSTED));
                 }
@@ -766,7 +761,7 @@ impl Supervisor {
                 self.orders.push_back(Order::InSync(FULLY_TRUSTED));
             }
             (SyncAction::Check | SyncAction::Repair, _) => return,
-            (_, SyncEnd::Failed) => self.mending.halted = true,
+            (_, SyncEnd::Failed) => self.scheduler.halted = true,
             _ => {}
         }
         // What is lazily resynced only the bitmap records: superblocks stay as they are.
@@ -776,9 +771,9 @@ impl Supervisor {
         self.record = true;
         if self.resync_from.is_none()
             && !self.is_degraded()
-            && let Some(intent) = &mut self.intent
+            && let Some(bitmap) = &mut self.bitmap
         {
-            intent.resynced();
+            bitmap.resynced();
         }
     }
 }

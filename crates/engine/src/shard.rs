@@ -683,11 +683,11 @@ impl Shard {
         matches!(req.kind, RequestKind::Read(_))
             && !req.is_foreign
             && req.retries < RETRIES_MAX
-            && self.syncs.is_mending()
+            && self.syncs.is_repairing()
     }
 
     fn can_retry_reads(&self) -> bool {
-        !self.retried.is_empty() && !self.syncs.is_mending()
+        !self.retried.is_empty() && !self.syncs.is_repairing()
     }
 
     fn retry_reads(&mut self) {

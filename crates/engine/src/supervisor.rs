@@ -11,13 +11,13 @@
 use crate::{
     bad_blocks::BadRange,
     bitmap_change::BitmapChange,
-    intent::{Intent, IntentConfig},
     members::FULLY_TRUSTED,
     messages::{Notice, Order},
-    recovery::{Mending, SyncConfig, SyncEnd, sync_end},
+    recovery::{SyncConfig, SyncEnd, SyncScheduler, sync_end},
     sync::SyncAction,
     types::{MemberId, Time},
     update::{Meta, Update},
+    write_intent_bitmap::{BitmapConfig, WriteIntentBitmap},
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
@@ -54,7 +54,7 @@ pub struct SupervisorConfig {
     /// Logs have put redundancy right, which the superblocks do not say yet.
     pub was_replayed: bool,
     /// The write-intent bitmap, if the array has one.
-    pub intent: Option<IntentConfig>,
+    pub bitmap: Option<BitmapConfig>,
     /// Recovery and resync.
     pub sync: SyncConfig,
     /// Seconds since 1970 at [`Time`] 0, for update times.
@@ -92,7 +92,7 @@ pub struct MetaWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The member failed and is used no more; what it was.
-    MemberFailed(MemberId, Standing),
+    MemberFailed(MemberId, MemberState),
     /// The first member's place was taken by the second; the first is used no more.
     Replaced(MemberId, MemberId),
     /// Every write fails from now on.
@@ -135,7 +135,7 @@ pub enum Loss {
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MemberState {
     /// Complete.
     InSync,
     /// In a slot, to be rebuilt.
@@ -156,7 +156,7 @@ pub enum Standing {
 pub(crate) struct Member {
     pub(crate) superblock: Superblock,
     pub(crate) slot: Option<Slot>,
-    pub(crate) standing: Standing,
+    pub(crate) standing: MemberState,
     /// While it recovers.
     pub(crate) recovered_to: Sector,
     /// What it lacks is under set bits.
@@ -205,10 +205,10 @@ pub struct Supervisor {
     /// Something besides failures is to be put on record.
     pub(crate) record: bool,
     pub(crate) update: Option<Update>,
-    pub(crate) mending: Mending,
+    pub(crate) scheduler: SyncScheduler,
     round: Option<Round>,
     pub(crate) safe_at: Option<Time>,
-    pub(crate) intent: Option<Intent>,
+    pub(crate) bitmap: Option<WriteIntentBitmap>,
     pub(crate) bitmap_change: Option<BitmapChange>,
     pub(crate) bitmap_writes: u64,
     pub(crate) orders: VecDeque<Order>,
@@ -237,11 +237,11 @@ impl Supervisor {
             let is_held = members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
             members.push(Member {
                 standing: match record.slot {
-                    None if record.superblock.role() == Role::Journal => Standing::Journal,
-                    None => Standing::Spare,
-                    Some(_) if is_held => Standing::Replacement,
-                    Some(_) if record.trusted_to == FULLY_TRUSTED => Standing::InSync,
-                    Some(_) => Standing::Recovering,
+                    None if record.superblock.role() == Role::Journal => MemberState::Journal,
+                    None => MemberState::Spare,
+                    Some(_) if is_held => MemberState::Replacement,
+                    Some(_) if record.trusted_to == FULLY_TRUSTED => MemberState::InSync,
+                    Some(_) => MemberState::Recovering,
                 },
                 recovered_to: record.trusted_to,
                 by_bitmap: false,
@@ -260,16 +260,16 @@ impl Supervisor {
             (0..sb.table_len()).filter(is_member).any(|number| !is_there(number))
         };
         let lacks_former = members.iter().any(|m| lists_absent(&m.superblock));
-        let needed = |m: &&Member| matches!(m.standing, Standing::InSync | Standing::Journal);
+        let needed = |m: &&Member| matches!(m.standing, MemberState::InSync | MemberState::Journal);
         let is_uneven = members
             .iter()
             .filter(needed)
             .map(|m| m.superblock.events())
             .any(|count| count != events);
         let mut this = Self {
-            intent: config
-                .intent
-                .map(|intent| Intent::new(intent, config.shards, sync_end(&config.geometry))),
+            bitmap: config.bitmap.map(|bitmap| {
+                WriteIntentBitmap::new(bitmap, config.shards, sync_end(&config.geometry))
+            }),
             geometry: config.geometry,
             members,
             shards: config.shards,
@@ -289,7 +289,7 @@ impl Supervisor {
             unrecorded: Vec::new(),
             record: config.was_replayed,
             update: None,
-            mending: Mending::new(&config.sync),
+            scheduler: SyncScheduler::new(&config.sync),
             round: None,
             safe_at: None,
             bitmap_change: None,
@@ -310,7 +310,7 @@ impl Supervisor {
 
     /// A cut while the bitmap was changed leaves members of which some know of it and some do not.
     fn agree_on_bitmap(&mut self) {
-        let internal = self.intent.as_ref().filter(|intent| !intent.is_external());
+        let internal = self.bitmap.as_ref().filter(|bitmap| !bitmap.is_external());
         let knowing = self.members.iter().filter(|m| m.superblock.bitmap_offset().is_some());
         let freshest = internal.and(knowing.max_by_key(|m| m.superblock.events()));
         let offset = freshest.and_then(|m| m.superblock.bitmap_offset());
@@ -319,8 +319,8 @@ impl Supervisor {
             return;
         }
         self.set_bitmap_offsets(offset);
-        if let Some(intent) = &mut self.intent {
-            intent.rewrite();
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.rewrite();
         }
     }
 
@@ -336,7 +336,7 @@ impl Supervisor {
                 self.give_up(Loss::Data);
             }
             Notice::Synced(report) => self.synced(report),
-            Notice::Reads => self.mending.requests_seen(now),
+            Notice::Reads => self.scheduler.requests_seen(now),
             Notice::Bad(member, start, len) => self.note_bad((member, start, len)),
             Notice::Good(member, start, len) => self.note_good((member, start, len)),
             Notice::Rewritten(member, sector, len) => {
@@ -361,14 +361,14 @@ impl Supervisor {
             Notice::Idle => self.rest_answer(None),
             Notice::Busy(last) => self.rest_answer(Some(last)),
             Notice::BitsWanted(chunk, first, last) => {
-                if let Some(intent) = &mut self.intent {
-                    intent.want(chunk, first, last);
+                if let Some(bitmap) = &mut self.bitmap {
+                    bitmap.want(chunk, first, last);
                 }
             }
             Notice::BitsIdle(bits) => {
                 let clear = !self.is_degraded();
-                if let Some(intent) = &mut self.intent {
-                    intent.given_up(&bits, clear.then_some(self.events));
+                if let Some(bitmap) = &mut self.bitmap {
+                    bitmap.given_up(&bits, clear.then_some(self.events));
                 }
             }
         }
@@ -386,8 +386,8 @@ impl Supervisor {
                 Target::BitmapFile => self.lose_bitmap(),
             }
         }
-        match (meta, &mut self.intent, &mut self.update) {
-            (Meta::Bitmap, Some(intent), _) => intent.page_written(&mut self.orders),
+        match (meta, &mut self.bitmap, &mut self.update) {
+            (Meta::Bitmap, Some(bitmap), _) => bitmap.page_written(&mut self.orders),
             (Meta::Superblock, _, Some(update)) => update.written(ok),
             (Meta::Journal, ..) => self.emptied(ok),
             _ => {}
@@ -406,8 +406,8 @@ impl Supervisor {
         }
         for id in dropped {
             let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { continue };
-            match (meta, target, &mut self.intent, &mut self.update) {
-                (Meta::Bitmap, _, Some(intent), _) => intent.page_dropped(&mut self.orders),
+            match (meta, target, &mut self.bitmap, &mut self.update) {
+                (Meta::Bitmap, _, Some(bitmap), _) => bitmap.page_dropped(&mut self.orders),
                 (Meta::Superblock, _, _, Some(update)) => update.dropped(),
                 (Meta::Journal, ..) => self.journal_end = self.emptying.take(),
                 (Meta::BadBlocks, Target::Member(member), ..) => {
@@ -445,8 +445,8 @@ impl Supervisor {
             let before = Time(now.0.saturating_sub(self.safe_mode_delay_ns));
             self.orders.push_back(Order::TryIdle(before));
         }
-        if let Some(intent) = &mut self.intent {
-            intent.tick(now, &mut self.orders);
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.tick(now, &mut self.orders);
         }
         self.proceed();
     }
@@ -469,8 +469,8 @@ impl Supervisor {
         self.want_active = false;
         self.safe_at = None;
         let clear = !self.is_degraded();
-        if let Some(intent) = &mut self.intent {
-            intent.stop(clear.then_some(self.events));
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.stop(clear.then_some(self.events));
         }
         self.proceed();
     }
@@ -478,7 +478,8 @@ impl Supervisor {
     /// Everything is stable and says clean; the members may be closed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let resting = self.intent.as_ref().is_none_or(Intent::is_quiet) && self.emptying.is_none();
+        let resting =
+            self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_quiet) && self.emptying.is_none();
         self.stopping && (self.broken || (!self.active_on_disk && self.is_recorded() && resting))
     }
 
@@ -500,16 +501,16 @@ impl Supervisor {
     /// When to call [`Self::handle_time`].
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
-        let sweep = self.intent.as_ref().and_then(Intent::deadline);
+        let sweep = self.bitmap.as_ref().and_then(WriteIntentBitmap::deadline);
         let safe = self.safe_at.filter(|_| self.round.is_none());
-        let sync = self.mending.deadline(self.now);
-        let lazy = self.intent.as_ref().and_then(|intent| intent.lazy_deadline(self.now));
+        let sync = self.scheduler.deadline(self.now);
+        let lazy = self.bitmap.as_ref().and_then(|bitmap| bitmap.lazy_deadline(self.now));
         [safe, sweep, sync, lazy].into_iter().flatten().min()
     }
 
     /// Where a member stands, its slot, and how far its data is right while it recovers.
     #[must_use]
-    pub fn standing(&self, member: MemberId) -> (Standing, Option<Slot>, Sector) {
+    pub fn standing(&self, member: MemberId) -> (MemberState, Option<Slot>, Sector) {
         let member = &self.members[usize::from(member.0)];
         (member.standing, member.slot, member.recovered_to)
     }
@@ -534,7 +535,7 @@ impl Supervisor {
     }
 
     /// The members' superblocks as last sent, and where each stands.
-    pub fn members(&self) -> impl Iterator<Item = (&Superblock, Standing)> {
+    pub fn members(&self) -> impl Iterator<Item = (&Superblock, MemberState)> {
         self.members.iter().map(|member| (&member.superblock, member.standing))
     }
 
@@ -547,7 +548,7 @@ impl Supervisor {
     /// Whether a slot lacks a member in sync.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        let in_sync = |member: &&Member| member.standing == Standing::InSync;
+        let in_sync = |member: &&Member| member.standing == MemberState::InSync;
         self.members.iter().filter(in_sync).count() < usize::from(self.geometry.raid_disks())
     }
 
@@ -566,7 +567,7 @@ impl Supervisor {
     /// Dirty and all bits of the write-intent bitmap.
     #[must_use]
     pub fn bitmap_bits(&self) -> Option<(u64, u64)> {
-        self.intent.as_ref().map(Intent::count)
+        self.bitmap.as_ref().map(WriteIntentBitmap::count)
     }
 
     pub(crate) fn fail(&mut self, id: MemberId) {
@@ -575,17 +576,18 @@ impl Supervisor {
             return;
         }
         let slot = member.slot;
-        if mem::replace(&mut member.standing, Standing::Faulty) == Standing::Replacement {
+        if mem::replace(&mut member.standing, MemberState::Faulty) == MemberState::Replacement {
             // Who was to go still is.
-            let serves = |m: &&mut Member| m.standing == Standing::InSync && m.slot == slot;
+            let serves = |m: &&mut Member| m.standing == MemberState::InSync && m.slot == slot;
             self.members.iter_mut().filter(serves).for_each(|m| m.is_to_go = true);
         } else if let Some(replacement) = self.replacement_in(slot) {
             let replacement = &mut self.members[usize::from(replacement.0)];
             let is_whole = replacement.recovered_to == FULLY_TRUSTED;
-            replacement.standing = if is_whole { Standing::InSync } else { Standing::Recovering };
+            replacement.standing =
+                if is_whole { MemberState::InSync } else { MemberState::Recovering };
         }
         self.call_off_step_back();
-        self.mending.members_changed();
+        self.scheduler.members_changed();
         self.unrecorded.push(id);
         self.orders.push_back(Order::MemberFailed(id));
     }
@@ -598,7 +600,7 @@ impl Supervisor {
     /// That it failed goes on no record: it may hold what members lack, and a superblock that calls it failed
     /// would keep it out of the next start.
     fn fail_journal(&mut self, id: MemberId) {
-        self.members[usize::from(id.0)].standing = Standing::Faulty;
+        self.members[usize::from(id.0)].standing = MemberState::Faulty;
         self.give_up(Loss::Journal);
     }
 
@@ -609,7 +611,7 @@ impl Supervisor {
             return;
         }
         let mut members = self.members.iter();
-        let Some(index) = members.position(|m| m.standing == Standing::Journal) else { return };
+        let Some(index) = members.position(|m| m.standing == MemberState::Journal) else { return };
         let Some((position, seq)) = self.journal_end.take() else { return };
         self.emptying = Some((position, seq));
         let superblock = &self.members[index].superblock;
@@ -636,15 +638,15 @@ impl Supervisor {
         if self.out_of_space {
             return false;
         }
-        if member.standing == Standing::Journal {
+        if member.standing == MemberState::Journal {
             self.fail_journal(id);
             return true;
         }
-        let slot = member.slot.filter(|_| member.standing != Standing::Replacement);
+        let slot = member.slot.filter(|_| member.standing != MemberState::Replacement);
         let has = |wanted: Slot| {
             let serves = |m: &Member| match m.standing {
-                Standing::InSync => Some(wanted) != slot,
-                Standing::Replacement => m.recovered_to == FULLY_TRUSTED,
+                MemberState::InSync => Some(wanted) != slot,
+                MemberState::Replacement => m.recovered_to == FULLY_TRUSTED,
                 _ => false,
             };
             self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
@@ -662,7 +664,7 @@ impl Supervisor {
     /// Who is to take the place of a slot's member.
     pub(crate) fn replacement_in(&self, slot: Option<Slot>) -> Option<MemberId> {
         let slot = slot?;
-        let replaces = |m: &Member| m.standing == Standing::Replacement && m.slot == Some(slot);
+        let replaces = |m: &Member| m.standing == MemberState::Replacement && m.slot == Some(slot);
         self.members.iter().position(replaces).map(|index| MemberId(index as u16))
     }
 
@@ -724,24 +726,24 @@ impl Supervisor {
 impl Member {
     /// It takes part, be it as a spare.
     pub(crate) fn is_present(&self) -> bool {
-        !matches!(self.standing, Standing::Faulty | Standing::Removed)
+        !matches!(self.standing, MemberState::Faulty | MemberState::Removed)
     }
 
     /// In a slot, but some data is still to come.
     pub(crate) fn is_incomplete(&self) -> bool {
-        let gets_data = matches!(self.standing, Standing::Recovering | Standing::Replacement);
+        let gets_data = matches!(self.standing, MemberState::Recovering | MemberState::Replacement);
         gets_data && self.recovered_to != FULLY_TRUSTED
     }
 
     /// Its entry in every member's table of devices.
     pub(crate) fn device(&self) -> Device {
         let role = match (self.standing, self.slot) {
-            (Standing::Journal, _) => Role::Journal,
-            (Standing::Faulty, _) => Role::Faulty,
+            (MemberState::Journal, _) => Role::Journal,
+            (MemberState::Faulty, _) => Role::Faulty,
             (_, Some(slot)) => Role::Active(slot),
             (_, None) => Role::Spare,
         };
-        let in_sync = self.standing == Standing::InSync;
+        let in_sync = self.standing == MemberState::InSync;
         Device { number: self.superblock.dev_number(), role, in_sync }
     }
 
@@ -761,11 +763,11 @@ impl Member {
         sb.mark_ppl();
         sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
         // A journal's tail is in the same place.
-        if self.standing != Standing::Journal {
+        if self.standing != MemberState::Journal {
             let is_incomplete = self.is_incomplete();
             let sb = &mut self.superblock;
             sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
-            sb.set_replacement(self.standing == Standing::Replacement);
+            sb.set_replacement(self.standing == MemberState::Replacement);
         }
     }
 }

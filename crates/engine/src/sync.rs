@@ -109,7 +109,7 @@ pub struct SyncReport {
 }
 
 #[derive(Debug)]
-struct Errand {
+struct PieceInProgress {
     what: SyncPiece,
     /// What is not begun yet: member sectors on parity levels, else array sectors.
     rest: Range<u64>,
@@ -131,7 +131,7 @@ enum Probe {
     Done,
 }
 
-impl Errand {
+impl PieceInProgress {
     fn new(what: SyncPiece, rest: Range<u64>) -> Self {
         let report = SyncReport {
             id: what.id,
@@ -168,13 +168,13 @@ impl Errand {
 /// Pieces and units of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Syncs {
-    pieces: Slab<Errand>,
+    pieces: Slab<PieceInProgress>,
     /// Pieces with something left to begin.
     queue: VecDeque<u32>,
     units: Slab<Unit>,
     running: u32,
     /// Pieces that mend a page.
-    mending: u32,
+    repairing: u32,
     /// Requests answered, as of the last report.
     requests_told: u64,
 }
@@ -185,13 +185,13 @@ impl Syncs {
     }
 
     /// Whether pages that could not be read are being tried or written anew.
-    pub(crate) fn is_mending(&self) -> bool {
-        self.mending > 0
+    pub(crate) fn is_repairing(&self) -> bool {
+        self.repairing > 0
     }
 
     /// Whose pages are being mended.
     pub(crate) fn mended(&self) -> impl Iterator<Item = &(MemberId, Range<u64>)> {
-        self.pieces.iter().filter_map(|(_, errand)| errand.mends.as_ref())
+        self.pieces.iter().filter_map(|(_, piece)| piece.mends.as_ref())
     }
 
     /// The member of which a piece writes anew what could not be read.
@@ -219,7 +219,7 @@ impl Shard {
             }
             _ => start..end,
         };
-        let key = self.syncs.pieces.insert(Errand::new(piece, rest)) as u32;
+        let key = self.syncs.pieces.insert(PieceInProgress::new(piece, rest)) as u32;
         self.syncs.queue.push_back(key);
     }
 
@@ -237,7 +237,7 @@ impl Shard {
         if self.syncs.queue.is_empty() || self.syncs.running >= self.units_max() {
             return None;
         }
-        self.syncs.queue.iter().position(|&key| !self.awaits_mending(key))
+        self.syncs.queue.iter().position(|&key| !self.awaits_repair(key))
     }
 
     /// How many units may run at once. Those of levels with copies have all their memory at once, the others wait for it.
@@ -276,9 +276,9 @@ impl Shard {
 
     /// Whether what is to be compared next is about to be readable again: not to compare it would leave it
     /// as it is.
-    fn awaits_mending(&self, key: u32) -> bool {
+    fn awaits_repair(&self, key: u32) -> bool {
         let piece = &self.syncs.pieces[key as usize];
-        if self.syncs.mending == 0 || !compares(piece.what.action) || piece.is_begun() {
+        if self.syncs.repairing == 0 || !compares(piece.what.action) || piece.is_begun() {
             return false;
         }
         let next = piece.next();
@@ -299,9 +299,9 @@ impl Shard {
     fn end_piece_if_done(&mut self, key: u32) {
         let piece = &self.syncs.pieces[key as usize];
         if piece.units == 0 && piece.is_begun() && !self.syncs.queue.contains(&key) {
-            let Errand { mut report, mends, .. } = self.syncs.pieces.remove(key as usize);
+            let PieceInProgress { mut report, mends, .. } = self.syncs.pieces.remove(key as usize);
             if let Some((member, range)) = mends {
-                self.syncs.mending -= 1;
+                self.syncs.repairing -= 1;
                 return self.end_rewrite(member, range, report.ok);
             }
             report.requests = self.stats.requests - self.syncs.requests_told;
@@ -416,18 +416,18 @@ impl Shard {
                 len: Sectors(page),
                 within: at..at + page,
             };
-            let mut errand = Errand::new(what, rest);
-            (errand.mends, errand.probe) = (Some((member, at..at + page)), Probe::Due);
-            let key = self.syncs.pieces.insert(errand) as u32;
+            let mut piece = PieceInProgress::new(what, rest);
+            (piece.mends, piece.probe) = (Some((member, at..at + page)), Probe::Due);
+            let key = self.syncs.pieces.insert(piece) as u32;
             self.syncs.queue.push_front(key);
-            self.syncs.mending += 1;
+            self.syncs.repairing += 1;
             at += page;
         }
     }
 
     fn begin_probe(&mut self, key: u32) {
-        let errand = &mut self.syncs.pieces[key as usize];
-        let Some((member, range)) = errand.mends.clone() else { return };
+        let piece = &mut self.syncs.pieces[key as usize];
+        let Some((member, range)) = piece.mends.clone() else { return };
         if self.members.is_told_in_part(member, &range) {
             return self.probed(key, false);
         }
@@ -436,24 +436,24 @@ impl Shard {
             // It is written anew, be it in vain.
             return self.probed(key, false);
         };
-        errand.probe = Probe::Running(buf);
+        piece.probe = Probe::Running(buf);
         let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
         self.start_io(Owner::Probe(key), member, IoKind::Read, (range.start, len), pieces);
     }
 
     /// Whether a page can be read by itself is known.
     pub(crate) fn probed(&mut self, key: u32, ok: bool) {
-        let errand = &mut self.syncs.pieces[key as usize];
-        let probe = mem::replace(&mut errand.probe, Probe::Done);
-        let Some((member, range)) = errand.mends.clone() else { return };
+        let piece = &mut self.syncs.pieces[key as usize];
+        let probe = mem::replace(&mut piece.probe, Probe::Done);
+        let Some((member, range)) = piece.mends.clone() else { return };
         if let Probe::Running(buf) = probe {
             self.scratch.free(buf, ((range.end - range.start) * 512) as u32);
         }
         let is_told = self.members.is_told_in_part(member, &range);
         // Where nothing may be written it is read from others for the rest of this life.
         if ok || is_told || self.read_only || self.out_of_space {
-            errand.mends = Some((member, range.start..range.start));
-            errand.rest.start = errand.rest.end;
+            piece.mends = Some((member, range.start..range.start));
+            piece.rest.start = piece.rest.end;
             // Of what went on record meanwhile the member lacks the data, though it may be readable again.
             if ok && !is_told {
                 self.members.clear_bad(member, range);
@@ -499,16 +499,16 @@ impl Shard {
     }
 
     /// Has a range of a piece done page by page.
-    pub(crate) fn retry_in_pages(&mut self, piece: u32, range: Range<u64>) {
-        let errand = &mut self.syncs.pieces[piece as usize];
+    pub(crate) fn retry_in_pages(&mut self, key: u32, range: Range<u64>) {
+        let piece = &mut self.syncs.pieces[key as usize];
         let mut at = range.start;
         while at < range.end {
             let page = (PAGE_SECTORS - at % PAGE_SECTORS).min(range.end - at);
-            errand.again.push(at..at + page);
+            piece.again.push(at..at + page);
             at += page;
         }
-        if !self.syncs.queue.contains(&piece) {
-            self.syncs.queue.push_front(piece);
+        if !self.syncs.queue.contains(&key) {
+            self.syncs.queue.push_front(key);
         }
     }
 

@@ -10,10 +10,10 @@
 
 use crate::{
     bad_blocks::BadRange,
-    intent::Intent,
     messages::Order,
-    supervisor::{Loss, Member, MetaWrite, Standing, Supervisor, Target, WriteId},
+    supervisor::{Loss, Member, MemberState, MetaWrite, Supervisor, Target, WriteId},
     types::MemberId,
+    write_intent_bitmap::WriteIntentBitmap,
 };
 use alloc::vec::Vec;
 use core::mem;
@@ -104,15 +104,15 @@ impl Supervisor {
         }
         self.update = Some(update);
         let is_ending = self.is_bitmap_ending();
-        if let Some(intent) = self.intent.as_mut().filter(|_| !is_ending) {
-            intent.array_events(self.events);
+        if let Some(bitmap) = self.bitmap.as_mut().filter(|_| !is_ending) {
+            bitmap.array_events(self.events);
         }
     }
 
     /// Sends what is due of the update: logs, then superblocks, both after the bitmap's page.
     pub(crate) fn send_update(&mut self) {
-        let is_behind = |intent: &Intent| intent.is_behind(self.events);
-        let bitmap_first = !self.is_bitmap_ending() && self.intent.as_ref().is_some_and(is_behind);
+        let is_behind = |bitmap: &WriteIntentBitmap| bitmap.is_behind(self.events);
+        let bitmap_first = !self.is_bitmap_ending() && self.bitmap.as_ref().is_some_and(is_behind);
         let is_due = self.update.as_ref().is_some_and(|update| update.left.is_none());
         // What was given up is not tried again and again.
         if !is_due || bitmap_first || self.broken {
@@ -128,7 +128,7 @@ impl Supervisor {
     fn send_superblocks(&mut self) {
         let Some(update) = &self.update else { return };
         let (active, bare) = (update.active, update.bare);
-        let there = |member: &&Member| member.standing != Standing::Removed;
+        let there = |member: &&Member| member.standing != MemberState::Removed;
         let devices: Vec<_> = self.members.iter().filter(there).map(Member::device).collect();
         let utime = self.epoch_s + self.now.0 / 1_000_000_000;
         // With a journal parity is right also while writes are under way.
@@ -142,15 +142,15 @@ impl Supervisor {
         let (mut left, mut gone) = (0, 0);
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
-            gone += usize::from(member.standing == Standing::Removed);
+            gone += usize::from(member.standing == MemberState::Removed);
             // A spare may sleep through a mere change between clean and active.
-            let asleep = bare && member.standing == Standing::Spare;
+            let asleep = bare && member.standing == MemberState::Spare;
             if !member.is_present() || asleep {
                 continue;
             }
             let own = index - gone;
             member.write_state(self.events, utime, resync, &devices, own);
-            if let Some(position) = tail.filter(|_| member.standing == Standing::Journal) {
+            if let Some(position) = tail.filter(|_| member.standing == MemberState::Journal) {
                 member.superblock.set_journal_tail(position);
             }
             let sector = member.superblock.super_sector();
@@ -237,11 +237,11 @@ impl Supervisor {
         if self.broken {
             return;
         }
-        let Some(intent) = &mut self.intent else { return };
-        let pages = intent.pages_to_write(self.now);
+        let Some(bitmap) = &mut self.bitmap else { return };
+        let pages = bitmap.pages_to_write(self.now);
         for (offset, data) in pages {
-            let Some(intent) = &mut self.intent else { return };
-            let targets: Vec<_> = if intent.is_external() {
+            let Some(bitmap) = &mut self.bitmap else { return };
+            let targets: Vec<_> = if bitmap.is_external() {
                 [(Target::BitmapFile, Sector(0))].to_vec()
             } else {
                 let serving = Member::is_present;
@@ -250,14 +250,14 @@ impl Supervisor {
                 };
                 self.members.iter().enumerate().filter(|e| serving(e.1)).filter_map(place).collect()
             };
-            intent.sent(targets.len() as u32);
+            bitmap.sent(targets.len() as u32);
             self.bitmap_writes += targets.len() as u64;
             for (target, base) in targets {
                 self.send(target, base + offset, data.clone(), Meta::Bitmap);
             }
         }
-        if let Some(intent) = &mut self.intent {
-            intent.grant_if_written(&mut self.orders);
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.grant_if_written(&mut self.orders);
         }
     }
 

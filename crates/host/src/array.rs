@@ -10,12 +10,12 @@ use facts::facts;
 use crate::{
     cache::CacheTerms,
     client::Client,
-    core::{Core, CoreParts},
-    lead::{CLIENTS_MAX, Lead, mending::check_speed},
+    coordinator::{CLIENTS_MAX, Coordinator, mending::check_speed},
     memory::{Memory, Sizes},
     message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
+    shard_runtime::{ShardRuntime, ShardRuntimeParts},
     start_io::DeviceError,
     status::{Counters, Detail, Log},
 };
@@ -265,10 +265,11 @@ impl Array {
         let read_only = options.read_only || parts.plan.assembly.lacks_journal;
         let options = &Options { read_only, ..options.clone() };
         let shards = options.shards.max(1);
-        let seats = (0..shards).map(|index| Seat::take(index, &parts, options));
-        let seats = seats.collect::<Result<Vec<Seat>, _>>()?;
-        let lead_memory = Lead::memory().map_err(refused("memory for superblocks"))?;
-        if let Some(notice) = seats[0].queue.notice() {
+        let resources = (0..shards).map(|index| ShardResources::take(index, &parts, options));
+        let resources = resources.collect::<Result<Vec<ShardResources>, _>>()?;
+        let coordinator_memory =
+            Coordinator::memory().map_err(refused("memory for superblocks"))?;
+        if let Some(notice) = resources[0].queue.notice() {
             log.say(notice);
         }
         let devices = parts.plan.members.iter().map(|member| &member.device);
@@ -281,28 +282,29 @@ impl Array {
         }
         let done = carry_out(&mut parts, read_only, &log)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
-        let peers = seats.iter().map(|seat| seat.peer.clone()).collect::<Arc<[Peer]>>();
+        let peers =
+            resources.iter().map(|resources| resources.peer.clone()).collect::<Arc<[Peer]>>();
         let facts = Arc::new(facts(&parts, options));
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &done)));
         let spans = SpanMap::new(span(&parts.plan.geometry).0);
-        let mut lead = Some(Lead::new(
+        let mut coordinator = Some(Coordinator::new(
             supervisor,
             facts.clone(),
             counters.clone(),
             log.clone(),
-            lead_memory,
+            coordinator_memory,
             spans.clone(),
         ));
         let mut threads = Vec::new();
-        for (index, seat) in seats.into_iter().enumerate() {
-            let Seat { memory, mut queue, inbox, runner, thread, .. } = seat;
-            // Only the lead writes to it.
+        for (index, resources) in resources.into_iter().enumerate() {
+            let ShardResources { memory, mut queue, inbox, runner, thread, .. } = resources;
+            // Only the coordinator writes to it.
             if let Some(file) = parts.bitmap_file.clone().filter(|_| index == 0) {
                 queue.add_member(file);
             }
-            let core = Core::new(CoreParts {
+            let runtime = ShardRuntime::new(ShardRuntimeParts {
                 index,
                 engine: shard(&parts, options, &done, index, &memory),
                 memory,
@@ -314,7 +316,7 @@ impl Array {
                 members: parts.plan.members.len(),
                 queue,
             });
-            let sent = runner.send(Runner::new(core, lead.take(), inbox));
+            let sent = runner.send(Runner::new(runtime, coordinator.take(), inbox));
             sent.unwrap_or_else(|_| unreachable!("its thread waits for it"));
             threads.push(thread);
         }
@@ -368,8 +370,8 @@ fn refused(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 }
 
 /// What a shard needs of the system.
-struct Seat {
-    /// As in `Core`, before `memory`.
+struct ShardResources {
+    /// As in `ShardRuntime`, before `memory`.
     queue: Queue,
     memory: Memory,
     inbox: Receiver<Message>,
@@ -379,7 +381,7 @@ struct Seat {
     thread: JoinHandle<()>,
 }
 
-impl Seat {
+impl ShardResources {
     fn take(index: usize, parts: &Parts, options: &Options) -> Result<Self, StartError> {
         let terms = CacheTerms::of(parts);
         let sizes = Sizes {
@@ -392,7 +394,7 @@ impl Seat {
         let memory = Memory::new(&sizes).map_err(refused("memory for buffers"))?;
         let devices = parts.plan.members.iter().map(|member| member.device.clone());
         let mut queue = Queue::new(devices, options.backend, 256)?;
-        // SAFETY: the queue is dropped before the memory: here, in `Seat`, `CoreParts` and `Core`.
+        // SAFETY: the queue is dropped before the memory: here, in `ShardResources`, `ShardRuntimeParts` and `ShardRuntime`.
         unsafe { queue.register(&[memory.pool()]) };
         let (sender, inbox) = mpsc::channel();
         let peer = Peer { sender, waker: queue.handle() };
@@ -430,9 +432,9 @@ impl Handle {
     /// For requests of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
     /// as one with a client, and without other clients does them alone.
     #[must_use]
-    pub fn outsider(&self) -> Outsider {
-        self.peers[0].send(Message::Outsider { comes: true });
-        Outsider { peers: self.peers.clone() }
+    pub fn array_io(&self) -> ArrayIo {
+        self.peers[0].send(Message::ArrayIo { comes: true });
+        ArrayIo { peers: self.peers.clone() }
     }
 
     /// Everything about the array; none if it has stopped.
@@ -482,12 +484,12 @@ impl Handle {
     }
 }
 
-/// See [`Handle::outsider`].
-pub struct Outsider {
+/// See [`Handle::array_io`].
+pub struct ArrayIo {
     peers: Arc<[Peer]>,
 }
 
-impl Outsider {
+impl ArrayIo {
     /// Reads `len` bytes at `offset`, both multiples of 512. The answer comes to the receiver, which an array that has
     /// stopped closes.
     ///
@@ -506,7 +508,7 @@ impl Outsider {
         self.send(RequestKind::Read(PLACEHOLDER), Some(Address(to)), offset, len)
     }
 
-    /// Writes; all else as [`Outsider::read`].
+    /// Writes; all else as [`ArrayIo::read`].
     ///
     /// # Panics
     /// As there.
@@ -552,9 +554,9 @@ impl Outsider {
 /// Stands for the memory that a [`RoutedRequest`] names by its address.
 const PLACEHOLDER: Buf = Buf { id: BufId(0), offset: 0 };
 
-impl Drop for Outsider {
+impl Drop for ArrayIo {
     fn drop(&mut self) {
-        self.peers[0].send(Message::Outsider { comes: false });
+        self.peers[0].send(Message::ArrayIo { comes: false });
     }
 }
 

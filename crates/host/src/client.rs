@@ -1,7 +1,7 @@
 //! What a front end is to a shard: somebody who lives on the shard's thread, does its own I/O
 //! through the shard's queue, and sends requests to the array.
 
-use crate::core::Core;
+use crate::shard_runtime::ShardRuntime;
 use lapstrake_device::{IoVec, Op};
 use lapstrake_engine::{Buf, RequestError, RequestKind};
 use std::{ops::Range, os::fd::RawFd, time::Instant};
@@ -53,7 +53,7 @@ unsafe impl Send for Memory {}
 /// What a client can do.
 #[derive(Debug)]
 pub struct Context<'a> {
-    pub(crate) core: &'a mut Core,
+    pub(crate) runtime: &'a mut ShardRuntime,
     pub(crate) client: usize,
 }
 
@@ -61,7 +61,7 @@ impl Context<'_> {
     /// Memory for a request, or none while the shard's pool is full: then
     /// [`Client::handle_time`] is called when some was given back.
     pub fn alloc(&mut self, bytes: usize) -> Option<Memory> {
-        self.core.alloc_for(self.client, bytes)
+        self.runtime.alloc_for(self.client, bytes)
     }
 
     /// Names memory of the client's own, for requests.
@@ -70,12 +70,12 @@ impl Context<'_> {
     /// It is page-aligned. Until [`Context::free`] it is valid, for as many bytes as the longest request that names
     /// it has, and nobody else uses it while such a request is on its way.
     pub unsafe fn lend(&mut self, start: *mut u8) -> Memory {
-        self.core.lend_for(self.client, start)
+        self.runtime.lend_for(self.client, start)
     }
 
     /// Gives memory back, after the last use of it.
     pub fn free(&mut self, memory: Memory) {
-        self.core.free(self.client, memory);
+        self.runtime.free(self.client, memory);
     }
 
     /// Sends a request for `len` bytes at `offset`, both multiples of 512. `id` comes back in
@@ -95,7 +95,7 @@ impl Context<'_> {
             offset.is_multiple_of(512) && len.is_multiple_of(512),
             "{len} bytes at {offset}: not whole sectors"
         );
-        self.core.request_from(self.client, id, kind, offset / 512, len / 512);
+        self.runtime.request_from(self.client, id, kind, offset / 512, len / 512);
     }
 
     /// The bytes of the first span from `at` on that this shard owns, or of what is left of it there; none if others
@@ -103,14 +103,14 @@ impl Context<'_> {
     /// name any bytes, but a write of what another shard owns costs two hand-overs between cores.
     #[must_use]
     pub fn owned(&self, at: u64) -> Option<Range<u64>> {
-        let sectors = self.core.owned(at.div_ceil(512))?;
+        let sectors = self.runtime.owned(at.div_ceil(512))?;
         Some(sectors.start.saturating_mul(512)..sectors.end.saturating_mul(512))
     }
 
     /// Whether it is worth finding out if a write is followed by another request.
     #[must_use]
     pub fn joins_writes(&self) -> bool {
-        self.core.engine.joins_writes()
+        self.runtime.engine.joins_writes()
     }
 
     /// Receives up to `len` bytes.
@@ -120,7 +120,7 @@ impl Context<'_> {
     /// descriptor stays open.
     pub unsafe fn recv(&mut self, tag: u32, fd: RawFd, start: *mut u8, len: usize) {
         // SAFETY: passed on to the caller.
-        unsafe { self.core.client_op(self.client, tag, Op::Recv { fd, ptr: start, len }) };
+        unsafe { self.runtime.client_op(self.client, tag, Op::Recv { fd, ptr: start, len }) };
     }
 
     /// Sends; fewer bytes than given may go.
@@ -129,7 +129,7 @@ impl Context<'_> {
     /// As [`Context::recv`].
     pub unsafe fn send(&mut self, tag: u32, fd: RawFd, iov: &[IoVec]) {
         // SAFETY: passed on to the caller.
-        unsafe { self.core.client_op(self.client, tag, Op::Send { fd, iov }) };
+        unsafe { self.runtime.client_op(self.client, tag, Op::Send { fd, iov }) };
     }
 
     /// Waits until a descriptor is readable or hung up.
@@ -138,23 +138,23 @@ impl Context<'_> {
     /// It stays open until the operation has ended.
     pub unsafe fn poll(&mut self, tag: u32, fd: RawFd) {
         // SAFETY: passed on to the caller.
-        unsafe { self.core.client_op(self.client, tag, Op::PollIn { fd }) };
+        unsafe { self.runtime.client_op(self.client, tag, Op::PollIn { fd }) };
     }
 
     /// Tells the operator what became of a client: "`what`: `detail`". If that has just been told of another,
     /// for the same reason, it is counted: "`what` 5 times more: `why`", a while later.
     pub fn complain(&mut self, what: &'static str, why: &'static str, detail: &str) {
-        self.core.complain(what, why, detail);
+        self.runtime.complain(what, why, detail);
     }
 
     /// Ends operations on a descriptor; each still reports.
     pub fn cancel(&mut self, fd: RawFd) {
-        self.core.cancel_fd(fd);
+        self.runtime.cancel_fd(fd);
     }
 
     /// The session is over; it is dropped when its operations and requests have ended.
     pub fn close(&mut self) {
-        self.core.close_client(self.client);
+        self.runtime.close_client(self.client);
     }
 }
 

@@ -5,7 +5,7 @@
 //! client, a FUSE request). The pool is mapped, touched and, where allowed, locked before the
 //! first request, so that serving does not wait for the kernel to find a page.
 //!
-//! Requests find memory on one of two [shelves](Shelf), by their size. What others leave there may be nothing;
+//! Requests find memory on one of two [classes](BufferClass), by their size. What others leave there may be nothing;
 //! then each client still has a [share](SHARE_BYTES) of its own for one small request at a time.
 //!
 //! Invariant: memory behind a handle outlives every effect that names it, since the request
@@ -32,14 +32,14 @@ const SHARE_BYTES: usize = 32 << 10;
 
 /// Where memory for a request comes from. Who waits for that of one waits for nothing on the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shelf {
+pub(crate) enum BufferClass {
     /// The pool.
     Pool,
     /// Mappings of their own, for large requests.
     Mappings,
 }
 
-impl Shelf {
+impl BufferClass {
     pub(crate) const ALL: [Self; 2] = [Self::Pool, Self::Mappings];
 }
 
@@ -143,16 +143,16 @@ impl Memory {
     }
 
     /// Where memory for a request is to be found.
-    pub(crate) fn shelf(&self, bytes: usize) -> Shelf {
+    pub(crate) fn class(&self, bytes: usize) -> BufferClass {
         match bytes <= LARGE_BYTES.min(self.pool.stats().capacity / 4) {
-            true => Shelf::Pool,
-            false => Shelf::Mappings,
+            true => BufferClass::Pool,
+            false => BufferClass::Mappings,
         }
     }
 
     /// Memory for a request, or none while too much is in use.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Option<(BufId, *mut u8)> {
-        if self.shelf(bytes) == Shelf::Pool {
+        if self.class(bytes) == BufferClass::Pool {
             let own = self.pool.alloc(bytes)?;
             let start = self.pool.ptr(own);
             return Some((self.enter(start, Owner::Pool(own)), start));
@@ -177,10 +177,10 @@ impl Memory {
     }
 
     /// Where memory came from that others may have had.
-    pub(crate) fn shelf_of(&self, id: BufId) -> Option<Shelf> {
+    pub(crate) fn class_of(&self, id: BufId) -> Option<BufferClass> {
         match self.lent[id.0 as usize - 1].owner {
-            Owner::Pool(_) => Some(Shelf::Pool),
-            Owner::Mapping(_) => Some(Shelf::Mappings),
+            Owner::Pool(_) => Some(BufferClass::Pool),
+            Owner::Mapping(_) => Some(BufferClass::Mappings),
             Owner::Share(_) | Owner::Lender => None,
         }
     }

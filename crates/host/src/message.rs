@@ -35,50 +35,50 @@ pub(crate) enum Message {
     Reply { key: usize, result: Result<(), RequestError> },
     /// A request from a thread that is no shard.
     External { request: RoutedRequest<Address>, answer: Sender<Result<(), RequestError>> },
-    /// To the lead.
+    /// To the coordinator.
     Notice { notice: Notice },
-    /// From the lead.
+    /// From the coordinator.
     Order(Order),
-    /// From the lead: a piece of a sync action whose sectors are this shard's.
+    /// From the coordinator: a piece of a sync action whose sectors are this shard's.
     Sync(SyncPiece),
-    /// From the lead: give the stripe cache so many pages, which a size comes to, and say
+    /// From the coordinator: give the stripe cache so many pages, which a size comes to, and say
     /// [`Message::CacheResized`].
     StripeCache { size: u32, pages: u32 },
-    /// To the lead: whether it has that size.
+    /// To the coordinator: whether it has that size.
     CacheResized { size: u32, result: Result<(), String> },
-    /// From the lead: the next member's device.
+    /// From the coordinator: the next member's device.
     AddDevice(Arc<Member>),
-    /// From the lead: close the device of a member that is none any more, and say [`Message::DeviceRemoved`].
+    /// From the coordinator: close the device of a member that is none any more, and say [`Message::DeviceRemoved`].
     RemoveDevice(MemberId),
-    /// To the lead: it is closed.
+    /// To the coordinator: it is closed.
     DeviceRemoved(MemberId),
-    /// To the lead: a client to find a shard for.
+    /// To the coordinator: a client to find a shard for.
     Welcome(Box<dyn Client>),
     /// A client to take in.
     Client(Box<dyn Client>),
-    /// To the lead: one client less on a shard.
+    /// To the coordinator: one client less on a shard.
     ClientGone { shard: usize },
     /// Close the client that has shaken hands for longest, or ask the next shard to.
     MakeRoom,
-    /// To the lead: no shard had one to close.
+    /// To the coordinator: no shard had one to close.
     TurnAway,
-    /// To the lead: an [`Outsider`](crate::Outsider) comes, or goes.
-    Outsider { comes: bool },
+    /// To the coordinator: an [`ArrayIo`](crate::ArrayIo) comes, or goes.
+    ArrayIo { comes: bool },
     /// Route nothing new; say [`Message::Paused`] when all that was routed has ended.
     Pause,
-    /// To the lead.
+    /// To the coordinator.
     Paused,
     /// Route again, by this map.
     Redeal(SpanMap),
     /// Bid the clients farewell; say [`Message::Quiet`] when they are gone and nothing runs.
     ShutDown,
-    /// To the lead.
+    /// To the coordinator.
     Quiet,
     /// End the thread.
     Exit,
-    /// To the lead: accept clients here.
+    /// To the coordinator: accept clients here.
     Listen { listener: OwnedFd, greeter: Greeter },
-    /// To the lead.
+    /// To the coordinator.
     Command { command: Command, answer: Sender<Answer> },
 }
 

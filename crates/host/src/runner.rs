@@ -2,10 +2,10 @@
 
 use crate::{
     client::{Client, Context},
-    core::{ClientState, Core, Fed, Token},
-    lead::Lead,
-    memory::Shelf,
+    coordinator::Coordinator,
+    memory::BufferClass,
     message::Message,
+    shard_runtime::{BufferGrant, ClientState, ShardRuntime, Token},
     words,
 };
 use lapstrake_device::Completion;
@@ -35,8 +35,8 @@ const HUNGER: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub(crate) struct Runner {
-    pub core: Core,
-    pub lead: Option<Lead>,
+    pub runtime: ShardRuntime,
+    pub coordinator: Option<Coordinator>,
     pub inbox: Receiver<Message>,
     sessions: Slab<Option<Box<dyn Client>>>,
     /// Clients that got replies in this turn; kept to reuse its memory.
@@ -51,14 +51,18 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(core: Core, lead: Option<Lead>, inbox: Receiver<Message>) -> Self {
+    pub(crate) fn new(
+        runtime: ShardRuntime,
+        coordinator: Option<Coordinator>,
+        inbox: Receiver<Message>,
+    ) -> Self {
         let sessions = Slab::new();
         let (leaving, said_quiet, pausing, ended) = (false, false, false, false);
         let replied = Vec::new();
         let (hoarding, hoarder_closed) = (HOARDING, None);
         Self {
-            core,
-            lead,
+            runtime,
+            coordinator,
             inbox,
             sessions,
             replied,
@@ -74,15 +78,15 @@ impl Runner {
     /// Serves until [`Message::Exit`].
     pub(crate) fn run(mut self) {
         let mut done: Vec<Completion> = Vec::new();
-        if let Some(lead) = &mut self.lead {
-            lead.start(&mut self.core);
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.start(&mut self.runtime);
         }
         self.settle();
         while !self.ended {
             let timeout = self.timeout();
-            if let Err(error) = self.core.queue.wait(&mut done, timeout) {
+            if let Err(error) = self.runtime.queue.wait(&mut done, timeout) {
                 // Without a queue nothing can be said to anybody: members stay marked active.
-                self.core.say(&format!("the I/O queue failed: {error}; the server ends"));
+                self.runtime.say(&format!("the I/O queue failed: {error}; the server ends"));
                 words::finish();
                 std::process::abort();
             }
@@ -92,38 +96,42 @@ impl Runner {
             }
             self.time();
             self.settle();
-            self.core.close_removed();
-            self.core.trim_cache();
-            self.core.publish();
+            self.runtime.close_removed();
+            self.runtime.trim_cache();
+            self.runtime.publish();
         }
-        self.core.tell_more(Time(u64::MAX));
+        self.runtime.tell_more(Time(u64::MAX));
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let engine = self.core.engine.poll_deadline();
-        let lead = self.lead.as_ref().and_then(Lead::deadline);
-        let told = self.core.deadline();
-        let own =
-            engine.into_iter().chain(lead).chain(told).min().map(|time| self.core.instant(time));
+        let engine = self.runtime.engine.poll_deadline();
+        let coordinator = self.coordinator.as_ref().and_then(Coordinator::deadline);
+        let told = self.runtime.deadline();
+        let own = engine
+            .into_iter()
+            .chain(coordinator)
+            .chain(told)
+            .min()
+            .map(|time| self.runtime.instant(time));
         let clients = self.open_sessions().filter_map(|(_, session)| session.deadline());
         let hoarders = self.hoarders().map(|(_, until)| until);
-        let again = self.core.is_short().then(|| Instant::now() + HUNGER);
+        let again = self.runtime.is_short().then(|| Instant::now() + HUNGER);
         let due = clients.chain(own).chain(hoarders).chain(again).min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
     /// Those that are not being closed; who is waits for its operations to end, and for no time.
     fn open_sessions(&self) -> impl Iterator<Item = (usize, &dyn Client)> {
-        let open = self.sessions.iter().filter(|&(key, _)| !self.core.clients[key].closing);
+        let open = self.sessions.iter().filter(|&(key, _)| !self.runtime.clients[key].closing);
         open.filter_map(|(key, session)| Some((key, &**session.as_ref()?)))
     }
 
     /// While somebody lacks memory: who holds some of it and waits for its peer, and until when it may.
     fn hoarders(&self) -> impl Iterator<Item = (usize, Instant)> {
-        let is_short = self.core.is_short();
+        let is_short = self.runtime.is_short();
         let sessions = self.open_sessions().filter(move |_| is_short);
-        sessions.filter(|&(key, _)| self.core.is_in_the_way(key)).filter_map(|(key, session)| {
-            let proven = self.core.clients[key].is_proven;
+        sessions.filter(|&(key, _)| self.runtime.is_in_the_way(key)).filter_map(|(key, session)| {
+            let proven = self.runtime.clients[key].is_proven;
             let patience = if proven { HOARDING } else { self.hoarding };
             Some((key, session.idle_since()? + patience))
         })
@@ -132,15 +140,15 @@ impl Runner {
     fn completed(&mut self, completion: Completion) {
         let result = completion.result;
         match Token::unpack(completion.token) {
-            Token::Engine(id) => self.core.engine_io_done(id, result),
-            Token::Flushing(key) => self.core.flush_done(key, result),
-            Token::Lead(key) => {
-                if let Some(lead) = &mut self.lead {
-                    lead.op_done(&mut self.core, key, result);
+            Token::Engine(id) => self.runtime.engine_io_done(id, result),
+            Token::Flushing(key) => self.runtime.flush_done(key, result),
+            Token::Coordinator(key) => {
+                if let Some(coordinator) = &mut self.coordinator {
+                    coordinator.op_done(&mut self.runtime, key, result);
                 }
             }
             Token::Client { client, tag } => {
-                self.core.clients[client].busy -= 1;
+                self.runtime.clients[client].busy -= 1;
                 self.with(client, |session, cx| session.handle_io(cx, tag, result));
             }
         }
@@ -150,20 +158,20 @@ impl Runner {
         let Some(mut session) = self.sessions.get_mut(client).and_then(Option::take) else {
             return;
         };
-        let closing = self.core.clients[client].closing;
+        let closing = self.runtime.clients[client].closing;
         if !closing {
-            act(&mut *session, &mut Context { core: &mut self.core, client });
+            act(&mut *session, &mut Context { runtime: &mut self.runtime, client });
         }
         self.sessions[client] = Some(session);
         self.drop_if_over(client);
     }
 
     fn drop_if_over(&mut self, client: usize) {
-        let state = &self.core.clients[client];
+        let state = &self.runtime.clients[client];
         if state.closing && state.busy == 0 {
             self.sessions.remove(client);
-            self.core.drop_client(client);
-            self.core.peers[0].send(Message::ClientGone { shard: self.core.index });
+            self.runtime.drop_client(client);
+            self.runtime.peers[0].send(Message::ClientGone { shard: self.runtime.index });
         }
     }
 
@@ -181,60 +189,64 @@ impl Runner {
     }
 
     fn received(&mut self, message: Message) {
-        let core = &mut self.core;
-        match (message, &mut self.lead) {
-            (Message::Request { from, key, request }, _) => core.take_over(from, key, request),
-            (Message::Reply { key, result }, _) => core.peer_replied(key, result),
+        let runtime = &mut self.runtime;
+        match (message, &mut self.coordinator) {
+            (Message::Request { from, key, request }, _) => runtime.take_over(from, key, request),
+            (Message::Reply { key, result }, _) => runtime.peer_replied(key, result),
             // Its receiver hears that nothing will come.
             (Message::External { .. }, _) if self.leaving => {}
-            (Message::External { request, answer }, _) => core.external(request, answer),
+            (Message::External { request, answer }, _) => runtime.external(request, answer),
             (Message::Order(order), _) => {
-                let now = core.now();
-                core.engine.handle_order(now, &order);
+                let now = runtime.now();
+                runtime.engine.handle_order(now, &order);
             }
             (Message::Sync(piece), _) => {
-                let now = core.now();
-                core.engine.handle_sync(now, piece);
+                let now = runtime.now();
+                runtime.engine.handle_sync(now, piece);
             }
-            (Message::StripeCache { size, pages }, _) => core.resize_cache(size, pages),
-            (Message::AddDevice(device), _) => core.add_device(device),
-            (Message::RemoveDevice(member), _) => core.remove_device(member),
+            (Message::StripeCache { size, pages }, _) => runtime.resize_cache(size, pages),
+            (Message::AddDevice(device), _) => runtime.add_device(device),
+            (Message::RemoveDevice(member), _) => runtime.remove_device(member),
             (Message::Client(client), _) => self.welcome(client),
             (Message::MakeRoom, _) => self.make_room(),
             (Message::Pause, _) => {
-                core.pause();
+                runtime.pause();
                 self.pausing = true;
             }
-            (Message::Redeal(spans), _) => core.redealt(spans),
+            (Message::Redeal(spans), _) => runtime.redealt(spans),
             (Message::ShutDown, _) => self.shut_down(),
             (Message::Exit, _) => self.ended = true,
-            (Message::Notice { notice }, Some(lead)) => lead.notice(core, notice),
-            (Message::ClientGone { shard }, Some(lead)) => lead.client_gone(core, shard),
-            (Message::TurnAway, Some(lead)) => lead.turn_away(core),
-            (Message::Outsider { comes }, Some(lead)) => lead.outsider(core, comes),
-            (Message::Welcome(client), Some(lead)) => lead.welcome(core, client),
-            (Message::Paused, Some(lead)) => lead.paused(core),
-            (Message::DeviceRemoved(member), Some(lead)) => lead.device_removed(member),
-            (Message::CacheResized { size, result }, Some(lead)) => {
-                lead.cache_resized(core, size, result);
+            (Message::Notice { notice }, Some(coordinator)) => coordinator.notice(runtime, notice),
+            (Message::ClientGone { shard }, Some(coordinator)) => {
+                coordinator.client_gone(runtime, shard)
             }
-            (Message::Quiet, Some(lead)) => lead.quiet(core),
-            (Message::Listen { listener, greeter }, Some(lead)) => {
-                lead.listen(core, listener, greeter);
+            (Message::TurnAway, Some(coordinator)) => coordinator.turn_away(runtime),
+            (Message::ArrayIo { comes }, Some(coordinator)) => coordinator.array_io(runtime, comes),
+            (Message::Welcome(client), Some(coordinator)) => coordinator.welcome(runtime, client),
+            (Message::Paused, Some(coordinator)) => coordinator.paused(runtime),
+            (Message::DeviceRemoved(member), Some(coordinator)) => {
+                coordinator.device_removed(member)
             }
-            (Message::Command { command, answer }, Some(lead)) => {
-                lead.command(core, command, answer);
+            (Message::CacheResized { size, result }, Some(coordinator)) => {
+                coordinator.cache_resized(runtime, size, result);
             }
-            (_, None) => unreachable!("a message for the lead reached another shard"),
+            (Message::Quiet, Some(coordinator)) => coordinator.quiet(runtime),
+            (Message::Listen { listener, greeter }, Some(coordinator)) => {
+                coordinator.listen(runtime, listener, greeter);
+            }
+            (Message::Command { command, answer }, Some(coordinator)) => {
+                coordinator.command(runtime, command, answer);
+            }
+            (_, None) => unreachable!("a message for the coordinator reached another shard"),
         }
     }
 
     fn welcome(&mut self, client: Box<dyn Client>) {
-        let key = self.core.clients.insert(ClientState::default());
+        let key = self.runtime.clients.insert(ClientState::default());
         let same = self.sessions.insert(Some(client));
         assert_eq!(key, same, "sessions and their states are made and dropped together");
         if self.leaving {
-            self.core.close_client(key);
+            self.runtime.close_client(key);
             return self.drop_if_over(key);
         }
         self.with(key, |session, cx| session.start(cx));
@@ -244,16 +256,16 @@ impl Runner {
         let shaking =
             self.open_sessions().filter_map(|(key, it)| Some((it.handshake_since()?, key)));
         let oldest = shaking.min().filter(|(since, _)| since.elapsed() >= HANDSHAKE_MIN);
-        let next = self.core.index + 1;
+        let next = self.runtime.index + 1;
         match oldest {
             Some((_, client)) => self.with(client, |session, cx| {
                 session.cut_off(cx, "its handshake was not over when another needed its place");
             }),
-            None if next < self.core.peers.len() => {
-                self.core.peers[next].send(Message::MakeRoom);
+            None if next < self.runtime.peers.len() => {
+                self.runtime.peers[next].send(Message::MakeRoom);
             }
             None => {
-                self.core.peers[0].send(Message::TurnAway);
+                self.runtime.peers[0].send(Message::TurnAway);
             }
         }
     }
@@ -267,14 +279,14 @@ impl Runner {
     }
 
     fn time(&mut self) {
-        let now = self.core.now();
-        if self.core.engine.poll_deadline().is_some_and(|due| due <= now) {
-            self.core.engine.handle_time(now);
+        let now = self.runtime.now();
+        if self.runtime.engine.poll_deadline().is_some_and(|due| due <= now) {
+            self.runtime.engine.handle_time(now);
         }
-        if let Some(lead) = &mut self.lead {
-            lead.time(&mut self.core);
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.time(&mut self.runtime);
         }
-        self.core.tell_more(now);
+        self.runtime.tell_more(now);
         if self.open_sessions().any(|(_, session)| session.deadline().is_some()) {
             let now = Instant::now();
             let is_due = |session: &dyn Client| session.deadline().is_some_and(|due| due <= now);
@@ -283,9 +295,9 @@ impl Runner {
                 self.with(client, |session, cx| session.handle_time(cx));
             }
         }
-        if self.core.is_short() {
+        if self.runtime.is_short() {
             // The system may have what it lacked, which nobody here gives back.
-            self.core.freed = true;
+            self.runtime.freed = true;
             self.close_hoarders();
         }
     }
@@ -311,52 +323,52 @@ impl Runner {
     /// Goes on until nothing follows from anything any more.
     fn settle(&mut self) {
         loop {
-            if self.core.has_unheard() {
+            if self.runtime.has_unheard() {
                 self.read_inbox();
-                self.core.start_reads();
+                self.runtime.start_reads();
             }
-            self.core.pump();
-            while let Some(notice) = self.core.notices.pop_front() {
-                match &mut self.lead {
-                    Some(lead) => lead.notice(&mut self.core, notice),
+            self.runtime.pump();
+            while let Some(notice) = self.runtime.notices.pop_front() {
+                match &mut self.coordinator {
+                    Some(coordinator) => coordinator.notice(&mut self.runtime, notice),
                     None => {
-                        self.core.peers[0].send(Message::Notice { notice });
+                        self.runtime.peers[0].send(Message::Notice { notice });
                     }
                 }
             }
-            if let Some(lead) = &mut self.lead {
-                lead.pump(&mut self.core);
+            if let Some(coordinator) = &mut self.coordinator {
+                coordinator.pump(&mut self.runtime);
                 // Its orders may have released replies, which nothing else would bring to light.
-                self.core.pump();
+                self.runtime.pump();
             }
-            let moved = self.deliver_replies() | self.feed_starved();
-            if !moved && self.core.notices.is_empty() && !self.core.has_unheard() {
+            let moved = self.deliver_replies() | self.grant_to_waiters();
+            if !moved && self.runtime.notices.is_empty() && !self.runtime.has_unheard() {
                 break;
             }
         }
-        if self.pausing && self.core.is_paused() {
+        if self.pausing && self.runtime.is_paused() {
             self.pausing = false;
-            self.core.peers[0].send(Message::Paused);
+            self.runtime.peers[0].send(Message::Paused);
         }
         let gone = self.leaving && !self.said_quiet && self.sessions.is_empty();
-        if gone && self.core.is_quiet() {
+        if gone && self.runtime.is_quiet() {
             self.said_quiet = true;
-            self.core.peers[0].send(Message::Quiet);
+            self.runtime.peers[0].send(Message::Quiet);
         } else if gone {
-            self.core.engine.hurry();
-            self.core.pump();
+            self.runtime.engine.hurry();
+            self.runtime.pump();
         }
     }
 
     fn deliver_replies(&mut self) -> bool {
-        if self.core.replies.is_empty() {
+        if self.runtime.replies.is_empty() {
             return false;
         }
         // Whoever hears a reply and asks finds its I/O counted.
-        self.core.publish();
+        self.runtime.publish();
         let mut replied = std::mem::take(&mut self.replied);
-        while let Some((client, id, result)) = self.core.replies.pop_front() {
-            self.core.clients[client].busy -= 1;
+        while let Some((client, id, result)) = self.runtime.replies.pop_front() {
+            self.runtime.clients[client].busy -= 1;
             self.with(client, |session, cx| session.handle_reply(cx, id, result));
             if replied.last() != Some(&client) {
                 replied.push(client);
@@ -371,17 +383,17 @@ impl Runner {
         true
     }
 
-    fn feed_starved(&mut self) -> bool {
-        if !std::mem::take(&mut self.core.freed) || !self.core.is_short() {
+    fn grant_to_waiters(&mut self) -> bool {
+        if !std::mem::take(&mut self.runtime.freed) || !self.runtime.is_short() {
             return false;
         }
-        for shelf in Shelf::ALL {
+        for class in BufferClass::ALL {
             // One piece for each in turn, up to the first who finds too little.
-            while let Some(client) = self.core.next_starved(shelf) {
-                self.core.fed = Some(Fed { client, shelf, got: false });
+            while let Some(client) = self.runtime.next_waiter(class) {
+                self.runtime.grant = Some(BufferGrant { client, class, got: false });
                 self.with(client, |session, cx| session.handle_time(cx));
-                self.core.fed = None;
-                if self.core.is_first_of_starved(shelf, client) {
+                self.runtime.grant = None;
+                if self.runtime.is_first_waiter(class, client) {
                     break;
                 }
             }

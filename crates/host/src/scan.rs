@@ -44,7 +44,7 @@ pub struct FoundArray {
 
 /// How an array stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MemberState {
     /// Every slot has a member in sync.
     Complete,
     /// Its data is there, but not all of its redundancy.
@@ -58,17 +58,17 @@ pub enum Standing {
 impl FoundArray {
     /// How it stands.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> MemberState {
         match &self.assembly {
-            Ok(_) if self.has_unknown_bitmap() => Standing::Unsupported,
-            Ok(_) if self.unusable_bitmap.is_some() => Standing::Incomplete,
+            Ok(_) if self.has_unknown_bitmap() => MemberState::Unsupported,
+            Ok(_) if self.unusable_bitmap.is_some() => MemberState::Incomplete,
             Ok(assembly) => match &assembly.start {
-                Ok(()) if assembly.degraded == 0 => Standing::Complete,
-                Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Standing::Degraded,
-                Err(_) => Standing::Incomplete,
+                Ok(()) if assembly.degraded == 0 => MemberState::Complete,
+                Ok(()) | Err(Refusal::NewlyDegraded { .. }) => MemberState::Degraded,
+                Err(_) => MemberState::Incomplete,
             },
-            Err(AssembleError::Unsupported { .. }) => Standing::Unsupported,
-            Err(_) => Standing::Incomplete,
+            Err(AssembleError::Unsupported { .. }) => MemberState::Unsupported,
+            Err(_) => MemberState::Incomplete,
         }
     }
 

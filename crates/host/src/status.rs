@@ -331,7 +331,7 @@ pub struct Detail {
     pub awaits_lazy_resync: bool,
     /// What is being mended.
     pub sync: Option<SyncDetail>,
-    /// How the last mending ended.
+    /// How the last synchronisation ended.
     pub last_sync: Option<LastSync>,
     /// What the last check, repair or resync found to differ, as md counts it.
     pub mismatch_sectors: u64,

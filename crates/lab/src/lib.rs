@@ -15,10 +15,10 @@ pub mod run;
 pub mod series;
 pub mod store;
 
+mod builtin;
 mod clients;
 mod error;
 mod facts;
-mod like;
 mod safety;
 mod subject;
 mod text_file;

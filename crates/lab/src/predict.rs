@@ -10,7 +10,6 @@
 //! - what is predicted becomes the same records as what is measured, with an origin that says so;
 //! - what cannot be predicted is said with its reason, and never made up.
 
-mod courses;
 pub(crate) mod drive;
 mod fit;
 mod here;
@@ -18,6 +17,7 @@ mod job;
 mod loss;
 mod machine;
 mod metrics;
+mod syncs;
 mod system;
 mod table;
 
@@ -31,7 +31,6 @@ use crate::plan::{Array, Load, Plan, Workload, listed, processor_named, profile}
 use crate::record::{self, Device, Experiment, Facts, Origin, PREDICTED, Run, State, Subject};
 use crate::run::{load_time, subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
-use courses::{CourseJob, courses, untold};
 use fit::unpredictable;
 use here::here;
 use job::{Done, Job, thread_time};
@@ -45,6 +44,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use syncs::{SyncJob, syncs, untold};
 
 /// The profile of disks that the lab would make, where the plan names none.
 pub const DEFAULT_PROFILE: &str = "hdd-4tb";
@@ -94,7 +94,7 @@ pub struct Prediction {
     /// In the plan's order.
     pub cases: Vec<Predicted>,
     /// How long rebuilds and resyncs of the arrays take without a load.
-    pub courses: Vec<Metric>,
+    pub syncs: Vec<Metric>,
     /// How likely arrays are to lose data.
     pub losses: Vec<Metric>,
     /// What to know of it.
@@ -165,40 +165,37 @@ pub fn predict(
             (0..draws).map(move |round| Job { array, state, workload, round })
         })
         .collect();
-    let courses = courses(&cases);
-    let course_jobs: Vec<CourseJob<'_>> = courses
+    let syncs = syncs(&cases);
+    let sync_jobs: Vec<SyncJob<'_>> = syncs
         .iter()
-        .flat_map(|&(array, course)| {
-            (0..draws).map(move |round| CourseJob { array, course, round })
-        })
+        .flat_map(|&(array, sync)| (0..draws).map(move |round| SyncJob { array, sync, round }))
         .collect();
-    let all = jobs.len() + course_jobs.len();
+    let all = jobs.len() + sync_jobs.len();
     let ran = |done: usize| watch(done, all);
     let mut crew = Crew { threads: options.threads, worked: Duration::ZERO };
     let done = crew.work(&jobs, |job| job.run(plan, &drives), &ran);
     let ran = |done: usize| watch(jobs.len() + done, all);
-    let course_done = crew.work(&course_jobs, |job| job.run(plan, &drives), &ran);
-    let loss_jobs = loss::jobs(&cases, &courses, &course_done, draws);
+    let sync_done = crew.work(&sync_jobs, |job| job.run(plan, &drives), &ran);
+    let loss_jobs = loss::jobs(&cases, &syncs, &sync_done, draws);
     let losses = crew.work(&loss_jobs, |job| job.run(plan, &drives), &|_| ());
     let per_array = loss_jobs.chunks(draws as usize).zip(losses.chunks(draws as usize));
     let of_array = |(jobs, done): (&[LossJob<'_>], &[Option<Loss>])| {
         loss::metrics(jobs[0].array, plan.care.years, done)
     };
     let losses = per_array.flat_map(of_array).collect();
-    let lived = course_done.iter().flatten().map(|course| Duration::from_nanos(course.lived.0));
+    let lived = sync_done.iter().flatten().map(|sync| Duration::from_nanos(sync.lived.0));
     let virtual_time = done.iter().map(|done| done.virtual_time).chain(lived).sum();
-    let chunks = course_done.chunks(draws as usize);
-    let timed = courses.iter().copied().zip(chunks);
-    let timed: Vec<Metric> =
-        timed.filter_map(|(course, done)| courses::metric(course, done)).collect();
-    notes.extend(untold(&cases, &courses, &course_done, draws as usize));
+    let chunks = sync_done.chunks(draws as usize);
+    let timed = syncs.iter().copied().zip(chunks);
+    let timed: Vec<Metric> = timed.filter_map(|(sync, done)| syncs::metric(sync, done)).collect();
+    notes.extend(untold(&cases, &syncs, &sync_done, draws as usize));
     let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, &drives, case, runs);
     let cases: Vec<Predicted> =
         cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();
     notes.extend(processor_bound(&cases));
     Ok(Prediction {
         cases,
-        courses: timed,
+        syncs: timed,
         losses,
         notes,
         seed,
@@ -383,7 +380,7 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
         }
     };
     let processor = options.processor.as_ref().or(plan.machine.processor.as_ref());
-    let alone = prediction.courses.iter().chain(&prediction.losses);
+    let alone = prediction.syncs.iter().chain(&prediction.losses);
     let told = |metric: &Metric| {
         let Metric { array, workload, metric: name, .. } = metric;
         (format!("{PREDICTED}{array}: {workload}, {name}"), table::words(metric))

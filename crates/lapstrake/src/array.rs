@@ -100,7 +100,7 @@ impl Array {
         if let Some(overlay) = new_overlay {
             overlay.keep();
         }
-        let blocks = Blocks::new(running.handle().outsider(), unit, running.bytes());
+        let blocks = Blocks::new(running.handle().array_io(), unit, running.bytes());
         Ok(Self {
             facts: running.facts().clone(),
             running: Some(running),

@@ -7,7 +7,7 @@
 //! all others, which else go side by side.
 
 use crate::IoError;
-use lapstrake_host::{Outsider, RequestError};
+use lapstrake_host::{ArrayIo, RequestError};
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -65,7 +65,7 @@ impl Drop for Piece {
 
 /// See the module.
 pub(crate) struct Blocks {
-    array: Outsider,
+    array: ArrayIo,
     /// Bytes of a block.
     unit: u64,
     /// The array's bytes: whole blocks.
@@ -75,7 +75,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub(crate) fn new(array: Outsider, unit: u32, size: u64) -> Self {
+    pub(crate) fn new(array: ArrayIo, unit: u32, size: u64) -> Self {
         let unit = u64::from(unit);
         assert!(unit > 0 && size.is_multiple_of(unit) && (PIECE as u64).is_multiple_of(unit));
         Self { array, unit, size, writes: RwLock::new(()), spare: Mutex::default() }

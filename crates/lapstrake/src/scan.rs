@@ -3,7 +3,7 @@
 use crate::Examination;
 use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Level, Slot};
-use lapstrake_host::scan::{self as host, Look, LookError, Standing};
+use lapstrake_host::scan::{self as host, Look, LookError, MemberState};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{AssembleError, Assembly, Verdict};
 use std::io;
@@ -28,7 +28,7 @@ pub struct FoundArray {
     /// For [`OpenOptions::uuid`](crate::OpenOptions::uuid).
     pub uuid: [u8; 16],
     /// How it stands.
-    pub standing: Standing,
+    pub standing: MemberState,
     /// The name in the superblocks, with its host.
     pub name: String,
     /// The level; None if it is none that is known.

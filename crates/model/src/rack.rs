@@ -34,7 +34,7 @@ pub struct Counts {
 /// Disks and the channels that they are on.
 #[derive(Debug, Default)]
 pub struct Rack {
-    seats: Vec<Seat>,
+    bays: Vec<Bay>,
     channels: Vec<Channel>,
     /// When the first of the disks is due.
     due: Option<Nanos>,
@@ -46,7 +46,7 @@ pub struct Rack {
 }
 
 #[derive(Debug)]
-struct Seat {
+struct Bay {
     disk: Disk,
     blocks: u64,
     channel: usize,
@@ -84,7 +84,7 @@ impl Rack {
 
     /// Adds a disk that has been idle for long, on a channel; its number.
     pub fn add_disk(&mut self, model: &DiskModel, channel: usize) -> usize {
-        self.seats.push(Seat {
+        self.bays.push(Bay {
             disk: model.disk(),
             blocks: model.blocks(),
             channel,
@@ -93,23 +93,23 @@ impl Rack {
             under_way: 0,
             since: Nanos::ZERO,
         });
-        self.seats.len() - 1
+        self.bays.len() - 1
     }
 
     /// What a disk was asked to do until `now`.
     #[must_use]
     pub fn counts(&self, disk: usize, now: Nanos) -> Counts {
-        let seat = &self.seats[disk];
-        let queue_ns = seat.counts.queue_ns + seat.under_way * now.since(seat.since).0;
-        Counts { queue_ns, ..seat.counts }
+        let bay = &self.bays[disk];
+        let queue_ns = bay.counts.queue_ns + bay.under_way * now.since(bay.since).0;
+        Counts { queue_ns, ..bay.counts }
     }
 
     /// Who is on a channel looks again when something happened on it.
     fn look_again(&mut self, channel: usize) {
-        for seat in self.seats.iter_mut().filter(|seat| seat.channel == channel) {
-            seat.due = seat.disk.next_event(&self.channels[channel]);
+        for bay in self.bays.iter_mut().filter(|bay| bay.channel == channel) {
+            bay.due = bay.disk.next_event(&self.channels[channel]);
         }
-        self.due = self.seats.iter().filter_map(|seat| seat.due).min();
+        self.due = self.bays.iter().filter_map(|bay| bay.due).min();
     }
 
     fn submit(&mut self, window: usize, disk: usize, request: Request, now: Nanos) {
@@ -125,20 +125,20 @@ impl Rack {
                 self.flights.len() - 1
             }
         };
-        let seat = &mut self.seats[disk];
-        seat.pass(now);
-        seat.under_way += 1;
+        let bay = &mut self.bays[disk];
+        bay.pass(now);
+        bay.under_way += 1;
         let request = Request { tag: tag as u64, ..request };
-        seat.disk.submit(request, now, &mut self.channels[seat.channel]);
-        let channel = seat.channel;
+        bay.disk.submit(request, now, &mut self.channels[bay.channel]);
+        let channel = bay.channel;
         self.look_again(channel);
     }
 
     /// Carries everything on until `now`, in the order of its happening.
     fn run(&mut self, now: Nanos) {
         while let Some(at) = self.due.filter(|at| *at <= now) {
-            for disk in 0..self.seats.len() {
-                if self.seats[disk].due.is_some_and(|due| due <= at) {
+            for disk in 0..self.bays.len() {
+                if self.bays[disk].due.is_some_and(|due| due <= at) {
                     self.poll_disk(disk, at);
                 }
             }
@@ -146,21 +146,21 @@ impl Rack {
     }
 
     fn poll_disk(&mut self, disk: usize, at: Nanos) {
-        let seat = &mut self.seats[disk];
-        let channel = seat.channel;
-        while let Some(Completion { tag, at }) = seat.disk.poll(at, &mut self.channels[channel]) {
+        let bay = &mut self.bays[disk];
+        let channel = bay.channel;
+        while let Some(Completion { tag, at }) = bay.disk.poll(at, &mut self.channels[channel]) {
             let Flight { window, request } = self.flights[tag as usize];
             self.free.push(tag as usize);
-            seat.pass(at);
-            seat.under_way -= 1;
-            seat.counts.count(&request);
+            bay.pass(at);
+            bay.under_way -= 1;
+            bay.counts.count(&request);
             self.ended[window].push_back(Completion { tag: request.tag, at });
         }
         self.look_again(channel);
     }
 }
 
-impl Seat {
+impl Bay {
     fn pass(&mut self, now: Nanos) {
         self.counts.queue_ns += self.under_way * now.since(self.since).0;
         self.since = self.since.max(now);
@@ -204,7 +204,7 @@ impl Window {
     #[must_use]
     pub fn new(rack: &SharedRack, disk: usize, first: u64, blocks: u64) -> Self {
         let mut inner = rack.borrow_mut();
-        let has = inner.seats[disk].blocks;
+        let has = inner.bays[disk].blocks;
         assert!(first + blocks <= has, "{blocks} blocks from {first} on of a disk of {has}");
         inner.ended.push(VecDeque::new());
         Self { rack: rack.clone(), index: inner.ended.len() - 1, disk, first, blocks }
@@ -213,7 +213,7 @@ impl Window {
     /// All of a disk.
     #[must_use]
     pub fn whole(rack: &SharedRack, disk: usize) -> Self {
-        let blocks = rack.borrow().seats[disk].blocks;
+        let blocks = rack.borrow().bays[disk].blocks;
         Self::new(rack, disk, 0, blocks)
     }
 }
@@ -240,7 +240,7 @@ impl Volume for Window {
         let rack = self.rack.borrow();
         // What other disks do meanwhile is for their own windows to tell.
         let ended = rack.ended[self.index].front().map(|completion| completion.at);
-        ended.or(rack.seats[self.disk].due)
+        ended.or(rack.bays[self.disk].due)
     }
 
     fn cpu(&self) -> Nanos {

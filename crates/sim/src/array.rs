@@ -15,17 +15,16 @@
 //! that fail meanwhile.
 
 mod build;
-mod heads;
 mod pace;
 mod prices;
+mod stripe_cache;
 #[cfg(test)]
 mod tests;
 
-pub use build::{ArrayConfig, ArrayError, Leg, Seat};
-pub use pace::{CourseTime, course_time};
+pub use build::{ArrayConfig, ArrayError, Leg, SlotState};
+pub use pace::{SyncTime, sync_time};
 
 use crate::agenda::Agenda;
-use heads::{Heads, PAGE};
 use lapstrake_array::FlushBarrier;
 use lapstrake_engine::{
     Buf, BufId, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite, Order,
@@ -37,6 +36,7 @@ use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
 use prices::Prices;
 use slab::Slab;
 use std::collections::VecDeque;
+use stripe_cache::{PAGE, StripeCache};
 
 /// Sectors of the largest request that neighbours become (`BLK_DEF_MAX_SECTORS` until Linux 4.2).
 const REQUEST_MAX: u64 = 1024;
@@ -60,7 +60,7 @@ pub struct ArrayVolume {
     now: Nanos,
     inbox: VecDeque<(Nanos, Incoming)>,
     /// Of md's parity levels: what holds writes before the engine has them.
-    heads: Option<Heads>,
+    stripe_cache: Option<StripeCache>,
     /// Bitmap pages and superblocks on their way, and the flushes before them, for which md's thread waits; and what
     /// came meanwhile.
     meta_writes: usize,
@@ -99,7 +99,7 @@ enum Incoming {
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Caller(u64),
-    Heads(u64),
+    StripeCache(u64),
     /// For a part of a read.
     Part(usize),
     /// For a page of a part whose member is missing.
@@ -202,8 +202,8 @@ impl ArrayVolume {
         let waiting = self.inbox.front().map(|(at, _)| *at);
         let core = [waiting, self.timer].into_iter().flatten().min();
         let core = core.map(|at| at.max(self.free_at));
-        let heads = self.heads.as_ref().and_then(Heads::deadline);
-        [agenda, members, core, heads].into_iter().flatten().min().map(|at| at.max(self.now))
+        let stripe_cache = self.stripe_cache.as_ref().and_then(StripeCache::deadline);
+        [agenda, members, core, stripe_cache].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
     fn step(&mut self, at: Nanos) {
@@ -216,9 +216,9 @@ impl ArrayVolume {
                     self.members[usize::from(member.0)].submit(request, at);
                 }
                 Due::Answer(Asked::Caller(tag)) => self.answered.push_back(Completion { tag, at }),
-                Due::Answer(Asked::Heads(piece)) => {
-                    let heads = self.heads.as_mut().expect("it asked");
-                    let ended = heads.ended(piece, at);
+                Due::Answer(Asked::StripeCache(piece)) => {
+                    let stripe_cache = self.stripe_cache.as_mut().expect("it asked");
+                    let ended = stripe_cache.ended(piece, at);
                     self.answered.extend(ended.map(|tag| Completion { tag, at }));
                     self.let_in(at);
                 }
@@ -231,9 +231,10 @@ impl ArrayVolume {
                 }
             }
         }
-        let is_due = |heads: &&mut Heads| heads.deadline().is_some_and(|due| due <= at);
-        if let Some(heads) = self.heads.as_mut().filter(is_due) {
-            heads.run(at);
+        let is_due =
+            |stripe_cache: &&mut StripeCache| stripe_cache.deadline().is_some_and(|due| due <= at);
+        if let Some(stripe_cache) = self.stripe_cache.as_mut().filter(is_due) {
+            stripe_cache.run(at);
             self.let_in(at);
         }
         for (member, due) in self.members.iter_mut().zip(&self.dues) {
@@ -267,7 +268,10 @@ impl ArrayVolume {
             }
             match incoming {
                 Incoming::Request(request, asked) => {
-                    if self.calls && request.op == Op::Read && !matches!(asked, Asked::Heads(_)) {
+                    if self.calls
+                        && request.op == Op::Read
+                        && !matches!(asked, Asked::StripeCache(_))
+                    {
                         self.called += self.call(&request, asked);
                     }
                     if matches!(request.op, Op::Write | Op::WriteThrough) {
@@ -316,8 +320,8 @@ impl ArrayVolume {
 
     /// What the heads let go goes to the core.
     fn let_in(&mut self, at: Nanos) {
-        for piece in self.heads.iter_mut().flat_map(Heads::orders) {
-            self.inbox.push_back((at, Incoming::Request(piece, Asked::Heads(piece.tag))));
+        for piece in self.stripe_cache.iter_mut().flat_map(StripeCache::orders) {
+            self.inbox.push_back((at, Incoming::Request(piece, Asked::StripeCache(piece.tag))));
         }
     }
 
@@ -339,13 +343,13 @@ impl ArrayVolume {
     /// md's read in parts, each within a chunk (`raid5_mergeable_bvec`): what one of them reads to make up for a missing
     /// member, the others read for themselves. That goes through heads, page by page, and is copied out of them.
     fn read_in_parts(&mut self, request: Request, now: Nanos) {
-        let heads = self.heads.as_ref().expect("it is md's");
+        let stripe_cache = self.stripe_cache.as_ref().expect("it is md's");
         let mut parts = Vec::new();
         let (mut lba, end) = (request.lba, request.lba + request.blocks);
         let read = self.reads.vacant_key();
         while lba < end {
-            let is_there = heads.is_there(Sector(lba));
-            let unit = if is_there { heads.chunk() } else { PAGE };
+            let is_there = stripe_cache.is_there(Sector(lba));
+            let unit = if is_there { stripe_cache.chunk() } else { PAGE };
             let blocks = (unit - lba % unit).min(end - lba);
             let asked = if is_there { Asked::Part(read) } else { Asked::Page(read) };
             parts.push((now, Incoming::Request(Request { lba, blocks, ..request }, asked)));
@@ -356,8 +360,8 @@ impl ArrayVolume {
     }
 
     fn unplug(&mut self, at: Nanos) {
-        if let Some(heads) = &mut self.heads {
-            heads.unplug(at);
+        if let Some(stripe_cache) = &mut self.stripe_cache {
+            stripe_cache.unplug(at);
             self.let_in(at);
         }
     }
@@ -392,7 +396,7 @@ impl ArrayVolume {
             while let Some(notice) = self.shard.poll_notice() {
                 self.supervisor.handle_notice(now, notice);
             }
-            let was_told = self.lead(now, clock);
+            let was_told = self.coordinator(now, clock);
             if !was_told {
                 return;
             }
@@ -430,13 +434,13 @@ impl ArrayVolume {
         };
         let command = Command::Engine(io.id);
         if op != Op::Flush
-            && let Some(heads) = &mut self.heads
+            && let Some(stripe_cache) = &mut self.stripe_cache
         {
             let place = Sector(io.sector.0 - self.data_offsets[usize::from(io.member.0)].0);
             if op != Op::Read {
-                heads.write_begins(place, io.len, *clock);
+                stripe_cache.write_begins(place, io.len, *clock);
                 self.let_in(*clock);
-            } else if heads.knows(place, io.len) {
+            } else if stripe_cache.knows(place, io.len) {
                 self.inbox.push_back((*clock, Incoming::Command(command)));
                 return;
             }
@@ -455,10 +459,10 @@ impl ArrayVolume {
     ) {
         // Pages in a row become one request in the member's queue.
         let end = &mut self.command_ends[usize::from(member.0)];
-        let joins = self.heads.is_some() && len.0 <= PAGE && *end == (op, sector);
+        let joins = self.stripe_cache.is_some() && len.0 <= PAGE && *end == (op, sector);
         *end = (op, sector + len);
         *clock += if joins { self.prices.page } else { self.prices.command() };
-        let is_plugged = self.heads.as_ref().is_some_and(Heads::has_thread)
+        let is_plugged = self.stripe_cache.as_ref().is_some_and(StripeCache::has_thread)
             && matches!(op, Op::Read | Op::Write);
         if !is_plugged {
             // It overtakes nothing.
@@ -491,7 +495,7 @@ impl ArrayVolume {
     }
 
     /// Carries out what the supervisor wants. Whether the shard was told something.
-    fn lead(&mut self, now: Time, clock: &mut Nanos) -> bool {
+    fn coordinator(&mut self, now: Time, clock: &mut Nanos) -> bool {
         while let Some(event) = self.supervisor.poll_event() {
             if let Happened::SyncEnded(action, end) = event {
                 self.ended.push((action, end, Nanos(now.0)));
@@ -512,7 +516,7 @@ impl ArrayVolume {
             self.flush_barrier.begin(self.members.len());
             for member in (0..self.members.len() as u16).map(MemberId) {
                 let flush = Command::BarrierFlush(member);
-                self.meta_writes += usize::from(self.heads.is_some());
+                self.meta_writes += usize::from(self.stripe_cache.is_some());
                 self.send(member, Op::Flush, Sector(0), Sectors(0), flush, clock);
             }
         }
@@ -527,7 +531,7 @@ impl ArrayVolume {
             unreachable!("the bitmap is on the members");
         };
         let len = Sectors(write.data.len() as u64 / 512);
-        self.meta_writes += usize::from(self.heads.is_some());
+        self.meta_writes += usize::from(self.stripe_cache.is_some());
         self.send(member, Op::WriteThrough, write.sector, len, Command::Meta(write.id), clock);
     }
 }
@@ -544,9 +548,9 @@ impl Volume for ArrayVolume {
     fn submit(&mut self, request: Request, now: Nanos) {
         self.run(now);
         self.is_settled = false;
-        match (&mut self.heads, request.op) {
-            (Some(heads), Op::Write | Op::WriteThrough) => {
-                heads.add(request, now);
+        match (&mut self.stripe_cache, request.op) {
+            (Some(stripe_cache), Op::Write | Op::WriteThrough) => {
+                stripe_cache.add(request, now);
                 self.let_in(now);
                 return;
             }

@@ -206,29 +206,29 @@ impl Disk {
 
     /// The power is cut.
     pub(crate) fn cut(&mut self, how: Cut, dice: &mut Dice) {
-        let mut fates: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
+        let mut versions_of: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
         for cached in &self.log {
             let keep = !cached.whole || dice.one_in(2);
             for (bytes, sector) in cached.data.chunks(SECTOR).zip(cached.sector..) {
-                let fate = fates.entry(sector).or_default();
+                let versions = versions_of.entry(sector).or_default();
                 if cached.fua || cached.whole && keep {
-                    fate.clear();
+                    versions.clear();
                     let at = sector as usize * SECTOR;
                     self.stable[at..at + SECTOR].copy_from_slice(bytes);
                 } else if keep {
-                    fate.push(bytes);
+                    versions.push(bytes);
                 }
             }
         }
-        for (sector, fate) in fates {
+        for (sector, versions) in versions_of {
             let kept = match how {
                 Cut::Nothing => 0,
-                Cut::Everything => fate.len(),
-                Cut::AnySectors => dice.below(fate.len() as u64 + 1) as usize,
+                Cut::Everything => versions.len(),
+                Cut::AnySectors => dice.below(versions.len() as u64 + 1) as usize,
             };
             if kept > 0 {
                 let at = sector as usize * SECTOR;
-                self.stable[at..at + SECTOR].copy_from_slice(fate[kept - 1]);
+                self.stable[at..at + SECTOR].copy_from_slice(versions[kept - 1]);
             }
         }
         self.log.clear();

@@ -1,4 +1,4 @@
-//! Makes redundancy whole between two lives, on the raw images, as an operator's md elsewhere would:
+//! Makes redundancy whole between two sessions, on the raw images, as an operator's md elsewhere would:
 //! so seeds get far that the engine is not let mend by itself, and what bits and superblocks say is
 //! held against what differs.
 //!
@@ -7,10 +7,10 @@
 
 use crate::{
     disk::{Disk, SECTOR},
-    fate::{wear::Holes, write_bitmap},
+    lifetime::{wear::Holes, write_bitmap},
     raw,
 };
-use lapstrake_engine::IntentConfig;
+use lapstrake_engine::BitmapConfig;
 use lapstrake_geometry::{Geometry, Sector, Slot};
 use lapstrake_metadata::{
     Device, Role, Superblock,
@@ -24,7 +24,7 @@ pub(crate) struct Part<'a> {
     pub assembly: &'a Assembly,
     /// By disk; all are there.
     pub superblocks: &'a [Option<Superblock>],
-    pub intent: Option<&'a IntentConfig>,
+    pub bitmap: Option<&'a BitmapConfig>,
     pub holes: &'a Holes,
 }
 
@@ -46,13 +46,13 @@ pub(crate) fn image<'a>(
 }
 
 /// Whether the bitmap knows that the row may differ.
-pub(crate) fn is_dirty(intent: &IntentConfig, row: u64) -> bool {
-    intent.bits.get(row / intent.bits.chunk().0)
+pub(crate) fn is_dirty(bitmap: &BitmapConfig, row: u64) -> bool {
+    bitmap.bits.get(row / bitmap.bits.chunk().0)
 }
 
 /// Whether members need not agree on the row, since a lockless bitmap says that nothing was ever written there.
-pub(crate) fn is_unwritten(intent: Option<&IntentConfig>, row: u64) -> bool {
-    intent.is_some_and(|intent| !intent.bits.is_written(row / intent.bits.chunk().0))
+pub(crate) fn is_unwritten(bitmap: Option<&BitmapConfig>, row: u64) -> bool {
+    bitmap.is_some_and(|bitmap| !bitmap.bits.is_written(row / bitmap.bits.chunk().0))
 }
 
 /// Resyncs and recovers every slot. `all`: whatever the bitmap says. Gives the disk of each slot.
@@ -62,7 +62,7 @@ pub(crate) fn heal(
     file: &mut Disk,
     all: bool,
 ) -> Result<Vec<Option<usize>>, String> {
-    let Part { geometry, assembly, superblocks, intent, holes } = part;
+    let Part { geometry, assembly, superblocks, bitmap, holes } = part;
     let sb = |disk: usize| superblocks[disk].as_ref().expect("all are there");
     let serves = |disk: usize| assembly.members.contains(&Some(disk));
     let is_free = |disk: &usize| !serves(*disk) && assembly.journal != Some(*disk);
@@ -70,16 +70,16 @@ pub(crate) fn heal(
     let homes: Vec<Option<usize>> =
         assembly.members.iter().map(|m| m.or_else(|| free.next())).collect();
     let home = |slot: Slot| homes[slot.index()].expect("a disk for each slot");
-    let known = |row: u64| !all && intent.is_some_and(|intent| !is_dirty(intent, row));
+    let known = |row: u64| !all && bitmap.is_some_and(|bitmap| !is_dirty(bitmap, row));
     let is_clean = assembly.resync_from.is_none() && !all;
     // A member that was away and is fresh enough lacks what the bits cover and nothing else.
-    let lockless = intent.is_some_and(|intent| intent.bits.is_lockless());
+    let lockless = bitmap.is_some_and(|bitmap| bitmap.bits.is_lockless());
     let needs = |slot: Slot, row: u64| match assembly.members[slot.index()] {
-        _ if is_unwritten(*intent, row) => false,
+        _ if is_unwritten(*bitmap, row) => false,
         // Superblocks do not tell what a lockless bitmap does.
         Some(_) => (!is_clean || lockless) && !known(row),
         None => {
-            let cleared = intent.map_or(u64::MAX, |intent| intent.superblock.events_cleared);
+            let cleared = bitmap.map_or(u64::MAX, |bitmap| bitmap.superblock.events_cleared);
             let own = sb(home(slot));
             let was_whole = own.role() == Role::Active(slot) && own.recovery_offset().is_none();
             !was_whole || own.events() < cleared || !known(row)
@@ -95,7 +95,7 @@ pub(crate) fn heal(
         let image = image(disks, superblocks, &assembly.members, holes);
         for row in 0..raw::rows(geometry) {
             let fresh = |slot, sector| image(slot, sector).filter(|_| !may_lag(slot));
-            if is_unwritten(*intent, row) {
+            if is_unwritten(*bitmap, row) {
                 continue;
             }
             let row_cells = raw::expected(geometry, row, &fresh)
@@ -139,13 +139,13 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], file: &mut Disk, homes: &
         })
         .collect();
     // Others may not have heard of a change.
-    let internal = part.intent.is_some_and(|intent| !intent.external);
+    let internal = part.bitmap.is_some_and(|bitmap| !bitmap.external);
     let freshest = part.superblocks[part.assembly.freshest].as_ref();
     let offset = freshest.and_then(Superblock::bitmap_offset).filter(|_| internal);
-    let map = part.intent.map(|intent| bitmap::Superblock {
+    let map = part.bitmap.map(|bitmap| bitmap::Superblock {
         events,
         events_cleared: events,
-        ..intent.superblock.clone()
+        ..bitmap.superblock.clone()
     });
     for (index, (disk, mut sb)) in homes.into_iter().zip(fresh).enumerate() {
         sb.set_events(events);
@@ -169,14 +169,14 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], file: &mut Disk, homes: &
             write_bitmap(&mut disks[disk], at.0, map, &healed(part, map));
         }
     }
-    if let Some(map) = map.filter(|_| part.intent.is_some_and(|intent| intent.external)) {
+    if let Some(map) = map.filter(|_| part.bitmap.is_some_and(|bitmap| bitmap.external)) {
         write_bitmap(file, 0, &map, &healed(part, &map));
     }
 }
 
 /// What the bitmap says when all is whole: nothing, or which chunks were ever written.
 fn healed(part: &Part<'_>, map: &bitmap::Superblock) -> Bits {
-    let mut bits = part.intent.map_or_else(|| Bits::new(map, false), |intent| intent.bits.clone());
+    let mut bits = part.bitmap.map_or_else(|| Bits::new(map, false), |bitmap| bitmap.bits.clone());
     let set: Vec<u64> = bits.iter_set(0).collect();
     set.into_iter().for_each(|bit| {
         bits.clear(bit);

@@ -1,7 +1,7 @@
 //! The real engine in virtual time, in two worlds: [`mod@array`] runs it on models of disks, which take their time and
-//! hold no data; all else is simulated fate, on seeded disks that hold data and fail.
+//! hold no data; all else is simulation, on seeded disks that hold data and fail.
 //!
-//! # Simulated fate
+//! # The simulation
 //!
 //! A seed draws an array, a load and faults ([`Plan`]); the run is the same whenever the seed is.
 //! Shards, supervisor, superblocks, bitmap and assembly are the real ones; disks, threads, clients
@@ -12,12 +12,12 @@
 //!
 //! Faults stay within what the level survives; whatever goes wrong is then ours.
 //!
-//! - A member fails (one I/O, with or without the member vanishing for the rest of the life) only
+//! - A member fails (one I/O, with or without the member vanishing for the rest of the session) only
 //!   if the level survives it together with all slots that lack a sound member, and only while
 //!   redundancy is whole: not while a resync is due after an unclean stop, and not after a dirty
 //!   degraded array was forced. A recovered member is sound from when every shard has heard of
 //!   it and the superblocks say so.
-//!   At a start a member may be away under the same condition, judged when the life before began,
+//!   At a start a member may be away under the same condition, judged when the session before began,
 //!   and not from a mirror that is dirty: if it then were only read, and the member came back, what
 //!   was read may change. Levels without redundancy get no member faults.
 //! - A failed write leaves any of its sectors written; a failed flush loses any of what was
@@ -55,23 +55,23 @@
 //!
 //! # What it does not do
 //!
-//! Fate measures nothing: its virtual time is for order only.
+//! Lifetime measures nothing: its virtual time is for order only.
 
 pub mod array;
 
 mod agenda;
 mod dice;
 mod disk;
-mod fate;
 mod heal;
-mod life;
+mod lifetime;
 mod memory;
 mod oracle;
 mod plan;
 mod raw;
+mod session;
 
 use dice::Dice;
-use fate::Fate;
+use lifetime::Lifetime;
 use std::fmt;
 
 pub use plan::Plan;
@@ -89,7 +89,7 @@ pub struct Outcome {
     /// Member I/Os, metadata and flushes included.
     pub member_ios: u64,
     /// Starts of the array.
-    pub lives: u64,
+    pub sessions: u64,
     /// Power cuts.
     pub cuts: u64,
 }
@@ -124,6 +124,6 @@ pub fn plan(seed: u64) -> Plan {
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, Failure> {
     let mut dice = Dice::new(seed);
     let plan = Plan::draw(&mut dice);
-    let fate = Fate::new(&plan, dice, options);
-    fate.run().map_err(|error| Failure { seed, plan: plan.to_string(), error })
+    let lifetime = Lifetime::new(&plan, dice, options);
+    lifetime.run().map_err(|error| Failure { seed, plan: plan.to_string(), error })
 }

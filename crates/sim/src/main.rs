@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         match result {
             Ok(outcome) => {
                 total.member_ios += outcome.member_ios;
-                total.lives += outcome.lives;
+                total.sessions += outcome.sessions;
                 total.cuts += outcome.cuts;
             }
             Err(failure) => {
@@ -70,9 +70,9 @@ fn main() -> ExitCode {
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{} seeds, {} lives, {} power cuts, {} member I/Os in {seconds:.1} s: {:.0} a minute",
+        "{} seeds, {} sessions, {} power cuts, {} member I/Os in {seconds:.1} s: {:.0} a minute",
         asked.seeds.end - asked.seeds.start,
-        total.lives,
+        total.sessions,
         total.cuts,
         total.member_ios,
         total.member_ios as f64 / seconds * 60.0,

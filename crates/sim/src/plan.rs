@@ -59,13 +59,13 @@ pub struct Plan {
     pub len_max: u64,
     /// Requests start below this sector most of the time.
     pub hot: u64,
-    /// Requests in each life.
+    /// Requests in each session.
     pub requests: u64,
     /// Starts of the array.
-    pub lives: u32,
+    pub sessions: u32,
     /// One member I/O in so many meets with a fault, while the level survives one; 0: none.
     pub fault_every: u64,
-    /// One life in so many ends with a power cut; 0: none.
+    /// One session in so many ends with a power cut; 0: none.
     pub cut_every: u64,
     /// The engine is told not to resync.
     pub frozen: bool,
@@ -85,15 +85,15 @@ pub struct Plan {
     pub write_behind: u32,
     /// Pages that a shard has for that.
     pub behind_pages: u32,
-    /// How often the bitmap is changed in a life, at most.
+    /// How often the bitmap is changed in a session, at most.
     pub rebitmaps: u64,
     /// One read of a member in so many meets with a sector that cannot be read; 0: none.
     pub spoil_every: u64,
-    /// How often the operator has a check or repair begun, held or ended in a life, at most.
-    pub courses: u64,
-    /// Times that spans change hands in a life, at most.
+    /// How often the operator has a check or repair begun, held or ended in a session, at most.
+    pub sync_runs: u64,
+    /// Times that spans change hands in a session, at most.
     pub redeals: u64,
-    /// Times that members lose power in a life, at most.
+    /// Times that members lose power in a session, at most.
     pub outages: u64,
     /// Each member keeps of its cache what it will when the power is cut, or keeps its power.
     pub uneven_cuts: bool,
@@ -174,7 +174,7 @@ impl Plan {
             len_max: dice.pick(&[1, 8, 16, 48]),
             hot: dice.pick(&[8, 64, 1 << 20]),
             requests: dice.pick(&[10, 40, 100]),
-            lives: dice.between(1..=6) as u32,
+            sessions: dice.between(1..=6) as u32,
             fault_every: dice.pick(&[0, 50, 200, 1000]),
             cut_every: dice.pick(&[0, 1, 1, 2]),
             frozen: dice.one_in(2),
@@ -191,7 +191,7 @@ impl Plan {
             replaces: false,
             journal: None,
             spoil_every: 0,
-            courses: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
+            sync_runs: if level.has_redundancy() { dice.pick(&[0, 0, 2, 6]) } else { 0 },
             redeals: 0,
             outages: 0,
             uneven_cuts: false,
@@ -239,11 +239,11 @@ impl Plan {
         (self.adds, self.heal_every) = (true, dice.pick(&[0, 2]));
     }
 
-    /// The last life: nothing goes wrong any more.
+    /// The last session: nothing goes wrong any more.
     pub(crate) fn at_the_end(&self) -> Self {
         let adds = true;
         let (requests, fault_every, spoil_every, file_fault_every) = (0, 0, 0, 0);
-        let (rebitmaps, courses, redeals, outages) = (0, 0, 0, 0);
+        let (rebitmaps, sync_runs, redeals, outages) = (0, 0, 0, 0);
         let (frozen, replaces, converges) = (false, false, self.level.has_redundancy());
         Self {
             adds,
@@ -251,7 +251,7 @@ impl Plan {
             fault_every,
             spoil_every,
             rebitmaps,
-            courses,
+            sync_runs,
             redeals,
             outages,
             file_fault_every,
@@ -319,9 +319,9 @@ impl fmt::Display for Plan {
             f,
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?} {:?}, log {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
-             hot {}, {} requests; {} lives, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
+             hot {}, {} requests; {} sessions, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
-             behind {} in {} pages; spoils 1/{}, courses {}, \
+             behind {} in {} pages; spoils 1/{}, sync runs {}, \
              redeals {}, outages {}, uneven cuts {}, file faults 1/{}",
             self.level,
             self.layout.name(),
@@ -342,7 +342,7 @@ impl fmt::Display for Plan {
             self.len_max,
             self.hot,
             self.requests,
-            self.lives,
+            self.sessions,
             self.fault_every,
             self.cut_every,
             self.heal_every,
@@ -356,7 +356,7 @@ impl fmt::Display for Plan {
             self.write_behind,
             self.behind_pages,
             self.spoil_every,
-            self.courses,
+            self.sync_runs,
             self.redeals,
             self.outages,
             self.uneven_cuts,

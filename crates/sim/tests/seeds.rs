@@ -10,7 +10,7 @@ fn must_end_well(seed: u64) {
 }
 
 #[test]
-fn a_thousand_fates_end_well() {
+fn a_thousand_lifetimes_end_well() {
     // As many as there is time for where every test runs hundreds of times.
     let seeds = env::var("LAPSTRAKE_SIM_SEEDS").map_or(1000, |n| n.parse().expect("a number"));
     assert!(seeds > 0, "LAPSTRAKE_SIM_SEEDS=0 tests nothing");
@@ -19,7 +19,7 @@ fn a_thousand_fates_end_well() {
 
 /// Of three thousand seeds one in fourteen has them.
 #[test]
-fn fates_of_arrays_with_logs_end_well() {
+fn lifetimes_of_arrays_with_logs_end_well() {
     let seeds: Vec<u64> = (0..3000).filter(|&seed| plan(seed).log.is_some()).collect();
     assert!(seeds.len() > 200, "{} seeds", seeds.len());
     seeds.into_iter().for_each(must_end_well);
@@ -29,7 +29,7 @@ fn fates_of_arrays_with_logs_end_well() {
 /// `LAPSTRAKE_SOAK_SECONDS` (an hour by default) from seed `LAPSTRAKE_SOAK_FROM` on.
 #[test]
 #[ignore = "runs for an hour, or as long as LAPSTRAKE_SOAK_SECONDS says"]
-fn fates_end_well_until_told_to_stop() {
+fn lifetimes_end_well_until_told_to_stop() {
     if env::var_os("LAPSTRAKE_SOAK").is_none() {
         return lapstrake_not_run::left_out("fates until told to stop: LAPSTRAKE_SOAK is not set");
     }

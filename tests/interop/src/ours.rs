@@ -161,7 +161,7 @@ impl Ours {
         let total = self.bytes() as usize;
         let mut pages = vec![Page([0; PAGE]); total.div_ceil(PAGE)];
         let mut bytes = Vec::with_capacity(total);
-        let array = self.array.handle().outsider();
+        let array = self.array.handle().array_io();
         for cut in draw.cuts(self.bytes() / SECTOR) {
             let (offset, len) = (cut.start * SECTOR, (cut.end - cut.start) * SECTOR);
             let memory = pages.as_mut_ptr().cast::<u8>();

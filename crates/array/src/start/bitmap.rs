@@ -2,7 +2,7 @@
 
 use super::{StartIo, StartRequest};
 use alloc::{vec, vec::Vec};
-use lapstrake_engine::IntentConfig;
+use lapstrake_engine::BitmapConfig;
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{
     ByteOrder, Superblock,
@@ -60,7 +60,7 @@ impl<I: StartIo> BitmapSources<'_, I> {
     pub(super) fn read(
         &self,
         unread: &mut Vec<BitmapFault<I::Error>>,
-    ) -> Result<Option<IntentConfig>, BitmapFault<I::Error>> {
+    ) -> Result<Option<BitmapConfig>, BitmapFault<I::Error>> {
         let external = self.request.bitmap_file.is_some();
         let read = match self.request.bitmap_file {
             Some(file) => self.read_from(None, file, 0).map(Some),
@@ -96,7 +96,7 @@ impl<I: StartIo> BitmapSources<'_, I> {
             }
         }
         let bits_need_resync = self.assembly.resync_from.is_some() || self.assembly.degraded > 0;
-        Ok(Some(IntentConfig { superblock: sb, bits, external, bits_need_resync }))
+        Ok(Some(BitmapConfig { superblock: sb, bits, external, bits_need_resync }))
     }
 
     /// The freshest member's copy, or another that is sound.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a block's memory is not freed before the request into it has ended.
 
-use lapstrake_host::{Array, Outsider, RequestError};
+use lapstrake_host::{Array, ArrayIo, RequestError};
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -49,7 +49,7 @@ struct Pending {
 
 /// See the module.
 pub struct Reader {
-    array: Outsider,
+    array: ArrayIo,
     /// Requests are in whole blocks of so many bytes.
     unit: u64,
     /// What is wanted of the array.
@@ -72,7 +72,7 @@ pub type Piece<'a> = Result<(u64, &'a [u8]), (u64, RequestError)>;
 impl Reader {
     /// Reads `len` bytes from `offset`, which lie within the array. `skips`: zeros stand for what cannot be read.
     pub fn new(array: &Array, offset: u64, len: u64, skips: bool) -> Self {
-        let (array, unit) = (array.handle().outsider(), array.facts().block_bytes.into());
+        let (array, unit) = (array.handle().array_io(), array.facts().block_bytes.into());
         let end = offset + len;
         let next = if len > 0 { offset / unit * unit } else { end };
         let (pending, skipped) = (VecDeque::new(), skips.then(Vec::new));

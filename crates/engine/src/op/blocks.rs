@@ -1,6 +1,6 @@
 //! How the blocks of a stripe that are not read are made: parity from data, and what is lost from the rest.
 
-use super::{Op, OpKind, Plan, What};
+use super::{BlockRole, Op, OpKind, Plan};
 use crate::{shard::Shard, stripe::Slice, types::*};
 use lapstrake_geometry::StripeNo;
 use lapstrake_parity as parity;
@@ -34,7 +34,7 @@ impl Shard {
     pub(super) fn make_parity(&self, op: &Op, slice: &Slice) -> Option<Compute> {
         let len = (slice.hi - slice.lo) * 512;
         let disks = self.parity().data_disks();
-        let (p, q) = (op.block(What::P, slice), op.block(What::Q, slice));
+        let (p, q) = (op.block(BlockRole::P, slice), op.block(BlockRole::Q, slice));
         let source = |data| op.after(slice, data);
         let Some(q) = q else {
             let srcs = (0..disks).filter_map(source).collect();
@@ -66,10 +66,10 @@ impl Shard {
             srcs.push(src.buf);
             coefs.extend([parity::gf::exp(exp); 2]);
         }
-        if let Some(dst) = op.block(What::P, slice) {
+        if let Some(dst) = op.block(BlockRole::P, slice) {
             work.push(Compute::XorInto { dst, srcs: srcs.clone(), len });
         }
-        if let Some(dst) = op.block(What::Q, slice) {
+        if let Some(dst) = op.block(BlockRole::Q, slice) {
             work.push(Compute::MulInto { dst, coefs, srcs, len });
         }
     }
@@ -83,8 +83,8 @@ impl Shard {
             .filter_map(|data| op.before(slice, data as u16))
             .collect();
         let mut rows: SmallVec<[Coefs; 2]> = smallvec![SmallVec::from_elem(0, exps.len()); 2];
-        let p = op.block(What::P, slice).filter(|_| op.known.p);
-        let q = op.block(What::Q, slice).filter(|_| op.known.q);
+        let p = op.block(BlockRole::P, slice).filter(|_| op.known.p);
+        let q = op.block(BlockRole::Q, slice).filter(|_| op.known.q);
         let [first, second] = &mut rows[..] else { unreachable!("two rows") };
         let has = (p.is_some(), q.is_some());
         let (by_p, by_q) = parity::recovery::recover_data(&exps, &op.lost, has, [first, second])?;

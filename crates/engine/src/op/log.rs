@@ -1,6 +1,6 @@
 //! What an operation says of itself to a partial parity log or to the journal, before it writes.
 
-use super::{Op, OpKind, Parities, Plan, Stage, What};
+use super::{BlockRole, Op, OpKind, Parities, Plan, Stage};
 use crate::{journal::Row, scratch::PAGE_BYTES, shard::Shard, stripe::Slice, types::*};
 use alloc::vec::Vec;
 use lapstrake_geometry::{Sectors, StripeNo};
@@ -35,7 +35,10 @@ impl Shard {
             Row {
                 data: data.collect(),
                 sector: parity.member_sector(op.stripe, offset).0,
-                parity: [What::P, What::Q].iter().filter_map(|&what| op.block(what, &at)).collect(),
+                parity: [BlockRole::P, BlockRole::Q]
+                    .iter()
+                    .filter_map(|&what| op.block(what, &at))
+                    .collect(),
             }
         };
         let of_slice = |slice| rows(slice).map(move |lo| row(slice, lo));
@@ -47,13 +50,13 @@ impl Shard {
     pub(super) fn log_for(&self, op: &Op) -> Option<MemberId> {
         let is_change = matches!(op.kind, OpKind::Write | OpKind::Zero);
         let is_open = is_change && self.keeps_log();
-        self.writable(op.stripe, What::P).filter(|_| is_open)
+        self.writable(op.stripe, BlockRole::P).filter(|_| is_open)
     }
 
     /// Whether it changes a stripe with parity, and no log is to have it.
     pub(crate) fn is_unlogged(&self, op: &Op) -> bool {
         let is_change = matches!(op.kind, OpKind::Write | OpKind::Zero);
-        is_change && op.log.is_none() && self.writable(op.stripe, What::P).is_some()
+        is_change && op.log.is_none() && self.writable(op.stripe, BlockRole::P).is_some()
     }
 
     /// What a log says of an operation, but for the checksum, and the members that it writes to.
@@ -63,8 +66,8 @@ impl Shard {
             OpKind::Zero => (0, parity.data_disks()),
             _ => (op.slices[0].srcs[0].data, op.slices[0].srcs.len() as u16),
         };
-        let data = (first..first + count).map(What::Data);
-        let members = data.chain([What::P]).filter_map(|what| self.writable(op.stripe, what));
+        let data = (first..first + count).map(BlockRole::Data);
+        let members = data.chain([BlockRole::P]).filter_map(|what| self.writable(op.stripe, what));
         let lo = Sectors(u64::from(op.lo()));
         let entry = Entry {
             data_sector: parity.array_sector(op.stripe, first, lo).0,
@@ -83,7 +86,7 @@ impl Shard {
 
     /// The log that an operation is to have now that a member has failed.
     pub(crate) fn move_log(&mut self, key: u32) -> Option<MemberId> {
-        let log = self.writable(self.ops[key as usize].stripe, What::P);
+        let log = self.writable(self.ops[key as usize].stripe, BlockRole::P);
         self.ops[key as usize].log = log;
         log
     }
@@ -100,7 +103,8 @@ impl Shard {
     /// The part of parity that a write leaves as it is, and parity of that and of the new data.
     pub(super) fn make_partial(&self, op: &Op, slice: &Slice, work: &mut SmallVec<[Compute; 4]>) {
         let len = (slice.hi - slice.lo) * 512;
-        let (Some(p), Some(partial)) = (op.block(What::P, slice), op.block(What::Partial, slice))
+        let (Some(p), Some(partial)) =
+            (op.block(BlockRole::P, slice), op.block(BlockRole::Partial, slice))
         else {
             return;
         };

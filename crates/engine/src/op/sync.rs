@@ -1,6 +1,6 @@
 //! Operations that are units of a recovery, resync, check, repair or rewrite.
 
-use super::{Op, OpKind, Plan, Stage, What};
+use super::{BlockRole, Op, OpKind, Plan, Stage};
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
     member_io::Owner,
@@ -53,8 +53,8 @@ impl Shard {
     /// Whether a member that is trusted there lacks some of the operation's pages.
     fn lacks_pages(&self, op: &Op) -> bool {
         let end = self.member_range(op).end;
-        let data = (0..self.parity().data_disks()).map(What::Data);
-        data.chain([What::P, What::Q]).filter(|&what| !op.is_known(what)).any(|what| {
+        let data = (0..self.parity().data_disks()).map(BlockRole::Data);
+        data.chain([BlockRole::P, BlockRole::Q]).filter(|&what| !op.is_known(what)).any(|what| {
             self.slot_of(op.stripe, what).is_some_and(|slot| self.members.trusted_to(slot).0 >= end)
         })
     }
@@ -76,10 +76,10 @@ impl Shard {
     }
 
     /// What members lack of the operation's range.
-    pub(super) fn recovered_blocks(&self, op: &Op) -> SmallVec<[(What, MemberId); 2]> {
+    pub(super) fn recovered_blocks(&self, op: &Op) -> SmallVec<[(BlockRole, MemberId); 2]> {
         let parity = self.parity();
         let range = self.member_range(op);
-        let all = (0..parity.data_disks()).map(What::Data).chain([What::P, What::Q]);
+        let all = (0..parity.data_disks()).map(BlockRole::Data).chain([BlockRole::P, BlockRole::Q]);
         all.filter_map(|what| {
             let slot = self.slot_of(op.stripe, what)?;
             self.members.lacking(slot, &range).map(|member| (what, member))
@@ -89,7 +89,7 @@ impl Shard {
 
     /// Whether a parity that can be read is what somebody lacks.
     pub(super) fn copies_parity(&self, op: &Op) -> bool {
-        let is_parity = |what| matches!(what, What::P | What::Q);
+        let is_parity = |what| matches!(what, BlockRole::P | BlockRole::Q);
         let targets = self.recovered_blocks(op);
         op.kind == OpKind::Sync && targets.iter().any(|t| is_parity(t.0) && op.is_known(t.0))
     }
@@ -106,7 +106,7 @@ impl Shard {
     pub(super) fn write_block(
         &mut self,
         key: u32,
-        what: What,
+        what: BlockRole,
         member: MemberId,
         (lo, hi): (u32, u32),
     ) {
@@ -128,10 +128,10 @@ impl Shard {
         // What is lost is made from P, with which it agrees; Q may yet differ.
         let restored = self.recover(op, slice);
         let what = Subject::Parity {
-            data: (0..disks).filter_map(|data| op.block(What::Data(data), slice)).collect(),
+            data: (0..disks).filter_map(|data| op.block(BlockRole::Data(data), slice)).collect(),
             coefs: self.exponents(op.stripe).iter().map(|&exp| parity::gf::exp(exp)).collect(),
-            p: op.block(What::P, slice).filter(|_| op.known.p && restored.is_none()),
-            q: op.block(What::Q, slice).filter(|_| op.known.q),
+            p: op.block(BlockRole::P, slice).filter(|_| op.known.p && restored.is_none()),
+            q: op.block(BlockRole::Q, slice).filter(|_| op.known.q),
         };
         let len = op.height() * 512;
         if let Some(work) = restored {
@@ -169,9 +169,9 @@ impl Shard {
         let (len, disks) = ((hi - lo) * 512, self.parity().data_disks());
         let (work, written) = match pages[0].suspect {
             Suspect::Block(wrong) if trusts_parity => {
-                let others = (0..disks).filter(|&data| data != wrong).map(What::Data);
-                let srcs = others.chain([What::P]).filter_map(|what| op.block(what, &slice));
-                let wrong = What::Data(wrong);
+                let others = (0..disks).filter(|&data| data != wrong).map(BlockRole::Data);
+                let srcs = others.chain([BlockRole::P]).filter_map(|what| op.block(what, &slice));
+                let wrong = BlockRole::Data(wrong);
                 let work = op.block(wrong, &slice).map(|dst| Compute::Xor {
                     dst,
                     srcs: srcs.collect(),
@@ -179,7 +179,7 @@ impl Shard {
                 });
                 (work, [Some(wrong), None])
             }
-            _ => (self.make_parity(op, &slice), [Some(What::P), Some(What::Q)]),
+            _ => (self.make_parity(op, &slice), [Some(BlockRole::P), Some(BlockRole::Q)]),
         };
         let stripe = op.stripe;
         if let Some(work) = work {

@@ -1,6 +1,6 @@
-//! What a course of action goes by: which chunks of the bitmap have something to do in it.
+//! What a sync action goes by: which chunks of the bitmap have something to do in it.
 //!
-//! | course | bitmap of bits | lockless |
+//! | run | bitmap of bits | lockless |
 //! |---|---|---|
 //! | recovery of members that only missed some | set | set |
 //! | other recovery | everything | what was ever written |
@@ -8,19 +8,19 @@
 //! | check, repair | everything | where redundancy is right |
 
 use crate::{
-    intent::{Guide, Intent},
     messages::Order,
     supervisor::Supervisor,
     sync::SyncAction,
     types::MemberId,
+    write_intent_bitmap::{Guide, WriteIntentBitmap},
 };
 use lapstrake_geometry::{Geometry, Sector};
 
 impl Supervisor {
     /// Records how far a resync has come that goes by a lockless bitmap.
     pub(super) fn raise_synced(&mut self) {
-        let Some(course) = &self.mending.course else { return };
-        let (done, is_end) = (course.done(), course.done() >= course.end);
+        let Some(run) = &self.scheduler.run else { return };
+        let (done, is_end) = (run.done(), run.done() >= run.end);
         if !self.has_to_compare() {
             return;
         }
@@ -29,48 +29,48 @@ impl Supervisor {
             self.orders.push_back(Order::InSync(Sector(done)));
         }
         if !self.is_degraded()
-            && let Some(intent) = &mut self.intent
+            && let Some(bitmap) = &mut self.bitmap
         {
-            intent.synced_to(done, is_end, &mut self.orders);
+            bitmap.synced_to(done, is_end, &mut self.orders);
         }
     }
 
     pub(super) fn has_lockless(&self) -> bool {
-        self.intent.as_ref().is_some_and(Intent::is_lockless)
+        self.bitmap.as_ref().is_some_and(WriteIntentBitmap::is_lockless)
     }
 
     /// Whether a resync of what was written under a lockless bitmap will begin by itself.
     #[must_use]
     pub fn awaits_lazy_resync(&self) -> bool {
-        let is_held = self.mending.halted || self.mending.frozen || self.is_degraded();
+        let is_held = self.scheduler.halted || self.scheduler.frozen || self.is_degraded();
         let is_over = self.stopping || self.broken || self.bitmap_change.is_some();
-        self.has_chunks_to_resync() && self.mending.course.is_none() && !is_held && !is_over
+        self.has_chunks_to_resync() && self.scheduler.run.is_none() && !is_held && !is_over
     }
 
     /// Whether a lockless bitmap names chunks that are still to be resynced.
     #[must_use]
     pub fn has_chunks_to_resync(&self) -> bool {
-        self.intent.as_ref().is_some_and(Intent::has_needed)
+        self.bitmap.as_ref().is_some_and(WriteIntentBitmap::has_needed)
     }
 
     /// Whether chunks are to be resynced that were written for the first time, or that the last who served it left so.
     pub(super) fn is_lazy_resync_due(&self) -> bool {
-        let is_due = self.intent.as_ref().is_some_and(|intent| intent.is_sync_due(self.now));
+        let is_due = self.bitmap.as_ref().is_some_and(|bitmap| bitmap.is_sync_due(self.now));
         is_due && self.bitmap_change.is_none() && !self.is_degraded()
     }
 
-    /// What a course goes by.
+    /// What a run goes by.
     pub(super) fn guide_of(&self, action: SyncAction, targets: &[MemberId]) -> Option<Guide> {
-        let intent = self.intent.as_ref()?;
+        let bitmap = self.bitmap.as_ref()?;
         let catches_up = |id: &MemberId| self.members[usize::from(id.0)].by_bitmap;
-        let lockless = intent.is_lockless();
+        let lockless = bitmap.is_lockless();
         match action {
             // What is about to go guides nobody: redundancy is to be right everywhere then.
             _ if lockless && self.bitmap_change.is_some() => None,
             SyncAction::Recovery if targets.iter().all(catches_up) => Some(Guide::Set),
             SyncAction::Recovery => lockless.then_some(Guide::Written),
             SyncAction::Resync if lockless => {
-                let is_wanted = self.mending.wanted == Some(action) && !self.is_lazy_resync_due();
+                let is_wanted = self.scheduler.wanted == Some(action) && !self.is_lazy_resync_due();
                 (self.resync_from.is_some() || !is_wanted).then_some(Guide::Needed)
             }
             // A repair that is called a resync goes everywhere.
@@ -80,39 +80,39 @@ impl Supervisor {
         }
     }
 
-    /// The bitmap, if a course goes by it that counts the same sectors.
-    pub(super) fn guide(&self) -> Option<(&Intent, Guide)> {
-        let course = self.mending.course.as_ref()?;
+    /// The bitmap, if a run goes by it that counts the same sectors.
+    pub(super) fn guide(&self) -> Option<(&WriteIntentBitmap, Guide)> {
+        let run = self.scheduler.run.as_ref()?;
         let is_raid10 = matches!(self.geometry, Geometry::Raid10(_));
-        let intent = self.intent.as_ref();
-        let intent = intent.filter(|_| !is_raid10 || course.action != SyncAction::Recovery);
-        intent.zip(course.by_bitmap)
+        let bitmap = self.bitmap.as_ref();
+        let bitmap = bitmap.filter(|_| !is_raid10 || run.action != SyncAction::Recovery);
+        bitmap.zip(run.by_bitmap)
     }
 
     /// The next window begins where the bitmap has something to do.
     pub(super) fn skip_clean(&mut self) {
-        let Some(course) = &self.mending.course else { return };
-        let Some((intent, guide)) = self.guide() else { return };
-        let next = intent.next(guide, course.next).map_or(course.end, |at| at.min(course.end));
-        if let Some(course) = &mut self.mending.course {
-            course.next = next;
+        let Some(run) = &self.scheduler.run else { return };
+        let Some((bitmap, guide)) = self.guide() else { return };
+        let next = bitmap.next(guide, run.next).map_or(run.end, |at| at.min(run.end));
+        if let Some(run) = &mut self.scheduler.run {
+            run.next = next;
         }
     }
 
     /// Where a window ends that begins so: where the bitmap has nothing to do, but before `stop`.
     pub(super) fn dirty_until(&self, start: u64, stop: u64) -> u64 {
-        self.guide().map_or(stop, |(intent, guide)| intent.until(guide, start, stop))
+        self.guide().map_or(stop, |(bitmap, guide)| bitmap.until(guide, start, stop))
     }
 
     /// Whether the bitmap has something to do in these array sectors.
     pub(super) fn is_dirty(&self, guide: Guide, start: u64, end: u64) -> bool {
-        let Some(intent) = &self.intent else { return true };
+        let Some(bitmap) = &self.bitmap else { return true };
         match &self.geometry {
             Geometry::Parity(parity) => {
                 let at = |sector: u64| sector / parity.stripe_data().0 * parity.chunk().0;
-                intent.is_any(guide, at(start), at(end))
+                bitmap.is_any(guide, at(start), at(end))
             }
-            _ => intent.is_any(guide, start, end),
+            _ => bitmap.is_any(guide, start, end),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Promise: a write-intent bitmap comes and goes while the array is served, and at no moment is one trusted that does
 //! not know of every write.
 
-use crate::story::{DELAY_NS, SECOND_NS, Said, Story, new_intent, said, superblocks, supervisor};
+use crate::story::{
+    DELAY_NS, SECOND_NS, Said, Story, new_bitmap_config, said, superblocks, supervisor,
+};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_metadata::bitmap::{self, Bits};
@@ -16,8 +18,8 @@ fn members_that_did_not_hear_of_a_bitmap_change_are_told() {
         if !second_knows {
             records[1].superblock.set_bitmap_offset(None);
         }
-        let intent = new_intent(&records[0].superblock, story.geometry.component());
-        story.supervisor = supervisor(&story.geometry, records, is_kept.then_some(intent), None);
+        let bitmap = new_bitmap_config(&records[0].superblock, story.geometry.component());
+        story.supervisor = supervisor(&story.geometry, records, is_kept.then_some(bitmap), None);
         story.notice(Notice::NeedActive);
         let mut told = Vec::new();
         while !story.pending.is_empty() {
@@ -34,9 +36,9 @@ fn members_that_did_not_hear_of_a_bitmap_change_are_told() {
 /// An active array whose bitmap is in a file.
 fn with_file(level: Level, members: u16) -> Story {
     let mut story = Story::new(level, members, false);
-    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
-    intent.external = true;
-    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), None);
+    let mut bitmap = new_bitmap_config(&story.records()[0].superblock, story.geometry.component());
+    bitmap.external = true;
+    story.supervisor = supervisor(&story.geometry, story.records(), Some(bitmap), None);
     story.activate();
     story
 }
@@ -156,13 +158,14 @@ fn after_an_unclean_stop_what_bits_are_set_for_is_resynced_and_nothing_else() {
         let members = if level == Level::Raid1 { 2 } else { 3 };
         let data_members = u64::from(members) - 1;
         let mut story = Story::new(level, members, true);
-        let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+        let mut bitmap =
+            new_bitmap_config(&story.records()[0].superblock, story.geometry.component());
         for bit in [3, 4, 9] {
-            intent.bits.set(bit);
+            bitmap.bits.set(bit);
         }
-        intent.bits_need_resync = true;
+        bitmap.bits_need_resync = true;
         let start = Some(Sector(0));
-        story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), start);
+        story.supervisor = supervisor(&story.geometry, story.records(), Some(bitmap), start);
         story.supervisor.handle_start(story.now);
         story.drain();
         assert_eq!(story.supervisor.resync_from(), start);
@@ -193,13 +196,14 @@ fn after_an_unclean_stop_what_bits_are_set_for_is_resynced_and_nothing_else() {
 fn bits_are_given_up_where_a_resync_has_been_unless_a_member_is_missing() {
     for (fails, bits_left) in [(false, 1), (true, 3)] {
         let mut story = Story::new(Level::Raid1, 3, true);
-        let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+        let mut bitmap =
+            new_bitmap_config(&story.records()[0].superblock, story.geometry.component());
         for bit in [3, 4, 9] {
-            intent.bits.set(bit);
+            bitmap.bits.set(bit);
         }
-        intent.bits_need_resync = true;
+        bitmap.bits_need_resync = true;
         let start = Some(Sector(0));
-        story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), start);
+        story.supervisor = supervisor(&story.geometry, story.records(), Some(bitmap), start);
         story.supervisor.handle_start(story.now);
         story.drain();
         if fails {
@@ -223,10 +227,10 @@ fn bits_are_given_up_where_a_resync_has_been_unless_a_member_is_missing() {
 #[test]
 fn bits_of_what_a_missing_member_lacked_are_given_up_when_another_has_it() {
     let mut story = Story::new(Level::Raid1, 3, true);
-    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
-    intent.bits.set(3);
+    let mut bitmap = new_bitmap_config(&story.records()[0].superblock, story.geometry.component());
+    bitmap.bits.set(3);
     let records = story.records()[..2].to_vec();
-    story.supervisor = supervisor(&story.geometry, records, Some(intent), None);
+    story.supervisor = supervisor(&story.geometry, records, Some(bitmap), None);
     story.supervisor.handle_start(story.now);
     story.drain();
     story.settle();
@@ -335,8 +339,8 @@ fn a_new_member_gets_every_page() {
     let bits = Bits::new(&superblock, false);
     let pages = bits.pages();
     assert!(pages > 1);
-    let intent = IntentConfig { superblock, bits, external: false, bits_need_resync: false };
-    story.supervisor = supervisor(&story.geometry, records, Some(intent), None);
+    let bitmap = BitmapConfig { superblock, bits, external: false, bits_need_resync: false };
+    story.supervisor = supervisor(&story.geometry, records, Some(bitmap), None);
     let before = story.supervisor.bitmap_writes();
     let spare = story.begin_spare();
     let to_spare = story.pending.iter().filter(|write| write.target == Target::Member(spare));

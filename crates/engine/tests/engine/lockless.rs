@@ -1,7 +1,7 @@
 //! A lockless bitmap: what the supervisor grants, resyncs and clears by it.
 
 use crate::story::{Story, supervisor};
-use lapstrake_engine::{IntentConfig, MetaWrite, Notice, Order};
+use lapstrake_engine::{BitmapConfig, MetaWrite, Notice, Order};
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_metadata::bitmap::{Bits, Superblock};
 
@@ -15,8 +15,8 @@ fn new_array(level: Level) -> Story {
     let mut superblock = Superblock::new_lockless(uuid, size, false);
     let first = superblock.begin_use(Sectors(256)).expect("mdadm has only begun it");
     let bits = Bits::first_use(&superblock, first);
-    let intent = IntentConfig { superblock, bits, external: false, bits_need_resync: false };
-    story.supervisor = supervisor(&story.geometry, records, Some(intent), None);
+    let bitmap = BitmapConfig { superblock, bits, external: false, bits_need_resync: false };
+    story.supervisor = supervisor(&story.geometry, records, Some(bitmap), None);
     story.supervisor.handle_start(story.now);
     story.drain();
     story

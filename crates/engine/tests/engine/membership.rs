@@ -112,7 +112,7 @@ fn a_new_member_has_every_page_of_the_bitmap_before_superblocks_tell_of_it() {
     let (id, added) = story.supervisor.handle_add(story.now, gone, None, false);
     assert_eq!(added, Added::CatchesUp);
     story.drain();
-    assert_eq!(story.supervisor.standing(id).0, Standing::Recovering);
+    assert_eq!(story.supervisor.standing(id).0, MemberState::Recovering);
     let mut pages = 0;
     while !story.pending.is_empty() {
         let write = story.pending.remove(0);
@@ -175,7 +175,8 @@ fn members_in_use_are_neither_removed_nor_replaced_twice() {
     }
     story.drain();
     story.settle();
-    let serving = story.supervisor.members().filter(|(_, standing)| *standing == Standing::InSync);
+    let serving =
+        story.supervisor.members().filter(|(_, standing)| *standing == MemberState::InSync);
     assert!(serving.into_iter().all(|(sb, _)| !matches!(sb.role_of(2), Role::Active(_))));
 }
 
@@ -207,7 +208,7 @@ fn a_whole_replacement_makes_the_last_member_one_that_may_fail() {
     let orders = story.take_orders();
     assert!(orders.contains(&Order::Recorded(SECOND)), "{orders:?}");
     assert!(!orders.contains(&Order::Broken), "{orders:?}");
-    assert_eq!(story.supervisor.standing(spare).0, Standing::InSync);
+    assert_eq!(story.supervisor.standing(spare).0, MemberState::InSync);
 }
 
 /// What would be lost: the operator's choice of the disk that is to stay.
@@ -219,7 +220,7 @@ fn a_member_is_replaced_by_the_spare_that_was_named() {
     story.drain();
     story.settle();
     let standing = spares.map(|spare| story.supervisor.standing(spare).0);
-    assert_eq!(standing, [Standing::Spare, Standing::Replacement]);
+    assert_eq!(standing, [MemberState::Spare, MemberState::Replacement]);
 }
 
 /// What would be lost: the newest write. When the power goes a member may have it and its replacement not, though the
@@ -255,11 +256,11 @@ fn a_member_whose_replacement_fails_gets_the_next_spare() {
     story.drain();
     story.settle();
     let standing = |story: &Story| spares.map(|spare| story.supervisor.standing(spare).0);
-    assert_eq!(standing(&story), [Standing::Replacement, Standing::Spare]);
+    assert_eq!(standing(&story), [MemberState::Replacement, MemberState::Spare]);
     story.notice(Notice::Failed(spares[0]));
     story.sync();
     story.settle();
-    assert_eq!(standing(&story), [Standing::Faulty, Standing::Replacement]);
+    assert_eq!(standing(&story), [MemberState::Faulty, MemberState::Replacement]);
     story.notice(Notice::Failed(spares[1]));
     story.sync();
     story.settle();

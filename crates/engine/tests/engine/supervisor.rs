@@ -406,12 +406,12 @@ fn a_replacement_takes_the_place_of_a_member_that_fails_first() {
     story.settle();
     story.notice(Notice::Failed(MemberId(0)));
     let (standing, slot, _) = story.supervisor.standing(spare);
-    assert_eq!((standing, slot), (Standing::Recovering, Some(Slot(0))));
+    assert_eq!((standing, slot), (MemberState::Recovering, Some(Slot(0))));
     story.settle();
     assert!(story.supervisor.is_degraded());
 }
 
-/// Simulated fate, a seed that dealt spans anew. What would be lost: that one question has one answer. Before the resync
+/// Simulation, a seed that dealt spans anew. What would be lost: that one question has one answer. Before the resync
 /// copies differ, and who replaces the one that is read first may be read last.
 #[test]
 fn a_replacement_waits_for_a_resync_that_is_due() {
@@ -433,7 +433,7 @@ fn a_replacement_waits_for_a_resync_that_is_due() {
     assert_eq!(action, Some(SyncAction::Resync));
 }
 
-/// Simulated fate, seed 8015. What would be lost: what was written while the member was away, if it came
+/// Simulation, seed 8015. What would be lost: what was written while the member was away, if it came
 /// back with as many events as the others and took its slot from who had replaced it.
 #[test]
 fn a_member_that_was_away_while_its_replacement_served_is_behind() {
@@ -638,7 +638,7 @@ fn a_member_that_is_to_be_replaced_says_so_until_there_is_a_spare() {
     assert!(story.supervisor.awaits_replacement(MemberId(1)));
     let spare = story.add_spare();
     story.settle();
-    assert_eq!(story.supervisor.standing(spare).0, Standing::Replacement);
+    assert_eq!(story.supervisor.standing(spare).0, MemberState::Replacement);
 }
 
 /// What would be lost: redundancy of what a resync could not make right, for nobody goes over it again.
@@ -699,7 +699,7 @@ fn without_room_no_member_is_failed_and_superblocks_stay_active() {
     assert!(!story.supervisor.handle_fail(story.now, MemberId(2)));
     let events: Vec<_> = std::iter::from_fn(|| story.supervisor.poll_event()).collect();
     assert_eq!(events, [Event::Broken(Loss::Space)]);
-    assert!(story.supervisor.members().all(|member| member.1 == Standing::InSync));
+    assert!(story.supervisor.members().all(|member| member.1 == MemberState::InSync));
     story.supervisor.handle_stop(story.now);
     story.drain();
     assert!(story.pending.is_empty() && story.supervisor.is_stopped());

@@ -80,16 +80,16 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
             Superblock::V1(_) => None,
         },
         events: sb.events(),
-        consistency_policy: consistency_policy(sb, plan.intent.is_some(), redundant),
-        bitmap_bits: plan.intent.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
+        consistency_policy: consistency_policy(sb, plan.bitmap.is_some(), redundant),
+        bitmap_bits: plan.bitmap.as_ref().map(|i| (i.bits.count_set(), i.bits.count())),
         bitmap_place: plan
-            .intent
+            .bitmap
             .as_ref()
             .map(|i| if i.external { "external" } else { "internal" }),
         bitmap_file: parts.bitmap_file.as_deref().map(file_of),
-        write_behind: plan.intent.as_ref().map_or(0, |i| i.superblock.write_behind),
-        bitmap_chunk_bytes: plan.intent.as_ref().map(|i| i.superblock.chunk().bytes()),
-        bitmap_states: plan.intent.as_ref().and_then(|i| i.bits.count_states()),
+        write_behind: plan.bitmap.as_ref().map_or(0, |i| i.superblock.write_behind),
+        bitmap_chunk_bytes: plan.bitmap.as_ref().map(|i| i.superblock.chunk().bytes()),
+        bitmap_states: plan.bitmap.as_ref().and_then(|i| i.bits.count_states()),
         awaits_lazy_resync: false,
         resync_from_bytes: plan.assembly.resync_from.map(|sector| sector.0 * 512),
         sync: None,

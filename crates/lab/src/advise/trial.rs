@@ -13,7 +13,7 @@ use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::rack::{Rack, SharedRack, Window};
 use lapstrake_model::volume::Handled;
 use lapstrake_model::{Channel, Volume};
-use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, Seat, course_time};
+use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, SlotState, sync_time};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -95,8 +95,8 @@ fn volume(
     }
     let level = if candidate.join == Join::Striped { Level::Raid0 } else { Level::Linear };
     let rotational = question.disks.iter().any(|disk| disk.is_rotational);
-    let seats = volumes.into_iter().map(|volume| Seat::InSync(Leg { volume, rotational }));
-    let config = ArrayConfig::new(level, seats.collect(), question.processor);
+    let slots = volumes.into_iter().map(|volume| SlotState::InSync(Leg { volume, rotational }));
+    let config = ArrayConfig::new(level, slots.collect(), question.processor);
     Ok(Box::new(ArrayVolume::new(config)?))
 }
 
@@ -115,7 +115,7 @@ pub(super) fn rebuild_hours(
         }
         let onto = candidate.spare.unwrap_or(disk);
         let write_cache = question.disks[onto].model.write_cache();
-        let time = course_time(PLACES, write_cache, |from| {
+        let time = sync_time(PLACES, write_cache, |from| {
             let state = State::Rebuilt { lost: disk, onto, from };
             Bench::new(&question.disks, question.seed)
                 .array(candidate, array, level, question, state)
@@ -164,15 +164,15 @@ impl<'a> Bench<'a> {
                 rotational: self.disks[disk].is_rotational,
             };
             match state {
-                State::Without(disk) if disk == part.disk => Seat::Missing,
+                State::Without(disk) if disk == part.disk => SlotState::Missing,
                 State::Rebuilt { lost, onto, from } if lost == part.disk => {
-                    Seat::Recovering(leg(onto), from)
+                    SlotState::Recovering(leg(onto), from)
                 }
-                _ => Seat::InSync(leg(part.disk)),
+                _ => SlotState::InSync(leg(part.disk)),
             }
         };
-        let seats = array.parts.iter().map(seat).collect();
-        let mut config = ArrayConfig::new(level, seats, question.processor);
+        let slots = array.parts.iter().map(seat).collect();
+        let mut config = ArrayConfig::new(level, slots, question.processor);
         (config.layout, config.chunk) = (array.layout, array.chunk);
         if candidate.no_bitmap {
             config.bitmap = BitmapChoice::None;

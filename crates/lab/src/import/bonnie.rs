@@ -4,7 +4,7 @@
 //! It gives the share of a processor that each test took, not whether in user mode or in the kernel: all of it counts as user.
 
 use super::{BadOutput, Told};
-use crate::like::bonnie::BYTE_IO;
+use crate::builtin::bonnie::BYTE_IO;
 use crate::record::{Params, Phase, Unit, Workload};
 use serde_json::json;
 

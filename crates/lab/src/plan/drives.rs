@@ -27,12 +27,12 @@ const RATE_MIN: u64 = 100_000;
 pub(crate) fn named<P>(
     name: &str,
     directory: &Path,
-    builtin: impl Fn(&str) -> Option<Result<P, ProfileError>>,
+    like: impl Fn(&str) -> Option<Result<P, ProfileError>>,
     parse: impl Fn(&str) -> Result<P, ProfileError>,
     known: &[&str],
     command: &str,
 ) -> Result<P, String> {
-    if let Some(profile) = builtin(name) {
+    if let Some(profile) = like(name) {
         return profile.map_err(|error| format!("profile {name}: {error}"));
     }
     let path = directory.join(name);

@@ -3,7 +3,7 @@
 use super::drive;
 use super::machine::{Drives, Machine, Standing};
 use super::system::{self, has_cache};
-use crate::like::hdparm;
+use crate::builtin::hdparm;
 use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Workload};
 use crate::record::{Cpu, CpuTime, Mark, MemberIo, Phase, Run, Size, State};
 use crate::run::{Costs, by_zones, now_ms, phase_of, range};

@@ -1,8 +1,8 @@
 //! How likely each array is to lose data over the years, by its predicted rebuild times.
 
-use super::courses::{Course, CourseDone};
 use super::machine::{Drives, drive_of, layout};
 use super::metrics::{Metric, spread};
+use super::syncs::{SyncKind, SyncResult};
 use super::{Case, Plan};
 use crate::plan::{Array, Leg};
 use crate::record::{State, SubjectKind};
@@ -29,8 +29,8 @@ pub(super) struct LossJob<'a> {
 /// The arrays of which a loss can be told: md's and disks as they are, each once.
 pub(super) fn jobs<'a>(
     cases: &[Case<'a>],
-    courses: &[(&'a Array, Course)],
-    done: &[CourseDone],
+    syncs: &[(&'a Array, SyncKind)],
+    done: &[SyncResult],
     draws: u32,
 ) -> Vec<LossJob<'a>> {
     let mut arrays: Vec<&Array> = Vec::new();
@@ -42,9 +42,9 @@ pub(super) fn jobs<'a>(
         }
     }
     let hours = |round: u32| -> Hours<'a> {
-        let rebuilds = courses.iter().zip(done.chunks(draws as usize));
-        let rebuilds = rebuilds.filter(|((_, course), _)| *course == Course::Rebuild);
-        let time = |((array, _), done): (&(&'a Array, Course), &[CourseDone])| {
+        let rebuilds = syncs.iter().zip(done.chunks(draws as usize));
+        let rebuilds = rebuilds.filter(|((_, sync), _)| *sync == SyncKind::Rebuild);
+        let time = |((array, _), done): (&(&'a Array, SyncKind), &[SyncResult])| {
             let time = done[round as usize].as_ref().ok()?.takes?;
             Some((array.name.as_str(), time.0 as f64 / 3.6e12))
         };

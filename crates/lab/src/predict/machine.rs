@@ -17,7 +17,7 @@ use lapstrake_model::{
     Channel, Completion, ControllerConfig, ControllerUnit, DiskModel, Nanos, Processor,
     ProcessorProfile, Request, UnitLevel, Volume,
 };
-use lapstrake_sim::array::{self, ArrayConfig, ArrayVolume, Seat};
+use lapstrake_sim::array::{self, ArrayConfig, ArrayVolume, SlotState};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -337,12 +337,12 @@ impl Machine {
         Ok(Self { standing: Some(standing), rack, disks, raw_bytes })
     }
 
-    /// An array on its own, with a course that begins at `from`: a rebuild of the members that the state names, else a
+    /// An array on its own, with a sync run that begins at `from`: a rebuild of the members that the state names, else a
     /// resync.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub(super) fn with_course(
+    pub(super) fn with_sync(
         plan: &Plan,
         drives: &Drives,
         array: &Array,
@@ -454,12 +454,12 @@ impl<'a> Builder<'a> {
     fn array(&mut self, array: &Array, state: &State, start: Start) -> Result<ArrayVolume, String> {
         let shape = &array.shape;
         let level = shape.level.ok_or_else(|| format!("{} has no level", array.name))?;
-        let mut seats = Vec::new();
+        let mut slots = Vec::new();
         for leg in &array.members {
-            seats.push(self.seat(leg, state, start)?);
+            slots.push(self.seat(leg, state, start)?);
         }
         let processor = self.drives.processor(self.round);
-        let mut config = ArrayConfig::new(level, seats, processor);
+        let mut config = ArrayConfig::new(level, slots, processor);
         config.resync_from = start.resync_from;
         config.layout = layout(level, shape.layout.as_deref())?;
         config.chunk = shape.chunk.map(|bytes| Sectors(bytes / 512));
@@ -490,17 +490,17 @@ impl<'a> Builder<'a> {
         ArrayVolume::new(config).map_err(|error| format!("{}: {error}", array.name))
     }
 
-    fn seat(&mut self, leg: &Leg, state: &State, start: Start) -> Result<Seat, String> {
+    fn seat(&mut self, leg: &Leg, state: &State, start: Start) -> Result<SlotState, String> {
         let names: &[String] = match state {
             State::Healthy => &[],
             State::Degraded(names) | State::Rebuilding(names) => names,
         };
         let is_out = names.iter().any(|name| name == leg.name());
         if *leg == Leg::Missing || (is_out && matches!(state, State::Degraded(_))) {
-            return Ok(Seat::Missing);
+            return Ok(SlotState::Missing);
         }
         let member = match leg {
-            Leg::Missing => return Ok(Seat::Missing),
+            Leg::Missing => return Ok(SlotState::Missing),
             Leg::Disk(name) => {
                 let (volume, rotational) = self.member(name)?;
                 array::Leg { volume, rotational }
@@ -516,9 +516,9 @@ impl<'a> Builder<'a> {
             }
         };
         Ok(if is_out {
-            Seat::Recovering(member, start.recovery_from)
+            SlotState::Recovering(member, start.recovery_from)
         } else {
-            Seat::InSync(member)
+            SlotState::InSync(member)
         })
     }
 }

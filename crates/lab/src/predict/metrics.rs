@@ -33,7 +33,7 @@ pub struct Metric {
 /// All figures of a prediction, in the plan's order.
 #[must_use]
 pub fn metrics(prediction: &Prediction) -> Vec<Metric> {
-    let alone = prediction.courses.iter().chain(&prediction.losses).cloned();
+    let alone = prediction.syncs.iter().chain(&prediction.losses).cloned();
     prediction.cases.iter().flat_map(of_case).chain(alone).collect()
 }
 

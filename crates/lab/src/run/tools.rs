@@ -2,8 +2,8 @@
 
 use super::live::Live;
 use super::measure::{Measured, phase_of, prepare};
+use crate::builtin::{Bench, bonnie, hdparm, iozone};
 use crate::clients::{self, pgbench};
-use crate::like::{Bench, bonnie, hdparm, iozone};
 use crate::plan::{Like, Program, Workload};
 use crate::subject::Target;
 use crate::workload::drive::{self, Stop};

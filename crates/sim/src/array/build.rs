@@ -1,12 +1,12 @@
 //! From what an array is to be to one that runs: superblocks as `create` makes them, then shard and supervisor.
 
 use super::ArrayVolume;
-use super::heads::{Heads, Thread};
 use super::prices::Prices;
+use super::stripe_cache::{StripeCache, Thread};
 use crate::agenda::Agenda;
 use lapstrake_array::FlushBarrier;
 use lapstrake_engine::{
-    BitmapTerms, BufId, FULLY_TRUSTED, IntentConfig, MemberConfig, MemberRecord, Shard,
+    BitmapConfig, BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, MemberRecord, Shard,
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
     stripe_cache_members, stripe_cache_pages,
 };
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Leg {
 
 /// A slot's state at the start.
 #[derive(Debug)]
-pub enum Seat {
+pub enum SlotState {
     /// Nobody is there.
     Missing,
     /// A member in sync.
@@ -67,7 +67,7 @@ pub struct ArrayConfig {
     /// It is written all over all the time: every bit is set at first. Else every bit is clear.
     pub is_busy: bool,
     /// By slot.
-    pub seats: Vec<Seat>,
+    pub slots: Vec<SlotState>,
     /// Pages for each member.
     pub stripe_cache: u32,
     /// It works as md of this Linux does (2.6.32 is 20632): in its caller's context, and RAID4, 5 and 6 hold all that they
@@ -93,7 +93,7 @@ pub struct ArrayConfig {
 impl ArrayConfig {
     /// An array as `create` makes it and `serve` runs it when nothing is said.
     #[must_use]
-    pub fn new(level: Level, seats: Vec<Seat>, processor: Processor) -> Self {
+    pub fn new(level: Level, slots: Vec<SlotState>, processor: Processor) -> Self {
         Self {
             level,
             layout: None,
@@ -102,7 +102,7 @@ impl ArrayConfig {
             bitmap: BitmapChoice::IfLarge,
             bitmap_chunk: None,
             is_busy: false,
-            seats,
+            slots,
             stripe_cache: 256,
             md: None,
             seed: 0,
@@ -119,7 +119,7 @@ impl ArrayConfig {
 /// Until here ext3 and ext4 write by bios of a page, each of which md's RAID1 and RAID10 copy for each member
 /// (`bio_clone`).
 const LINUX_2_6_37: u32 = 20637;
-/// From here on md keeps a writer's rows back until it pauses, and its thread goes about as [`heads`](super::heads) says.
+/// From here on md keeps a writer's rows back until it pauses, and its thread goes about as [`stripe_cache`](super::heads) says.
 const LINUX_3_6: u32 = 30600;
 
 /// Why there can be no such array.
@@ -147,22 +147,22 @@ impl ArrayVolume {
     /// [`ArrayError`].
     pub fn new(config: ArrayConfig) -> Result<Self, ArrayError> {
         let made = made(&config)?;
-        let slots = config.seats.len();
-        let serves = |slot: Slot| matches!(config.seats[usize::from(slot.0)], Seat::InSync(_));
+        let slots = config.slots.len();
+        let serves = |slot: Slot| matches!(config.slots[usize::from(slot.0)], SlotState::InSync(_));
         let in_sync: Vec<bool> = (0..slots as u16).map(|slot| serves(Slot(slot))).collect();
         let lost = in_sync.iter().filter(|in_sync| !**in_sync).count();
         if lost > 0 && !made.geometry.survives(serves) {
             return Err(ArrayError::Lost { level: config.level, slots, lost });
         }
-        let intent = intent(&made, config.is_busy);
+        let bitmap = bitmap(&made, config.is_busy);
         let is_degraded = lost > 0;
         let (mut legs, mut records, mut configs) = (Vec::new(), Vec::new(), Vec::new());
         let mut members = made.members.iter();
-        for (slot, seat) in (0..).map(Slot).zip(config.seats) {
-            let (leg, trusted_to) = match seat {
-                Seat::Missing => continue,
-                Seat::InSync(leg) => (leg, FULLY_TRUSTED),
-                Seat::Recovering(leg, from) => (leg, from),
+        for (slot, slot_state) in (0..).map(Slot).zip(config.slots) {
+            let (leg, trusted_to) = match slot_state {
+                SlotState::Missing => continue,
+                SlotState::InSync(leg) => (leg, FULLY_TRUSTED),
+                SlotState::Recovering(leg, from) => (leg, from),
             };
             let member = members.next().expect("a plan for each that is there");
             let record = record(member, slot, trusted_to);
@@ -180,7 +180,7 @@ impl ArrayVolume {
             read_only: false,
             block: Sectors(1),
             in_sync_to: config.resync_from.unwrap_or(FULLY_TRUSTED),
-            bitmap: intent.as_ref().map(|intent| BitmapTerms::of(&intent.superblock)),
+            bitmap: bitmap.as_ref().map(|bitmap| BitmapTerms::of(&bitmap.superblock)),
             scratch: BufId(0),
             scratch_pages,
             log_signature: None,
@@ -189,12 +189,12 @@ impl ArrayVolume {
             behind_pages: 0,
             unsynced: None,
         });
-        let heads = match (&geometry, config.md) {
+        let stripe_cache = match (&geometry, config.md) {
             (Geometry::Parity(map), Some(linux)) => {
                 shard.hold_nothing();
                 let thread = || Thread::new(config.page, config.seed);
                 let thread = (linux >= LINUX_3_6).then(thread);
-                Some(Heads::new(map.clone(), in_sync, config.stripe_cache, linux, thread))
+                Some(StripeCache::new(map.clone(), in_sync, config.stripe_cache, linux, thread))
             }
             _ => None,
         };
@@ -211,7 +211,7 @@ impl ArrayVolume {
             safe_mode_delay_ns: SAFE_MODE_DELAY_NS,
             resync_from: config.resync_from,
             was_replayed: false,
-            intent: intent.map(|intent| IntentConfig { bits_need_resync: is_degraded, ..intent }),
+            bitmap: bitmap.map(|bitmap| BitmapConfig { bits_need_resync: is_degraded, ..bitmap }),
             sync: SyncConfig { speed: config.speed, frozen: false, span: span(&geometry) },
             epoch_s: EPOCH_S,
         });
@@ -235,7 +235,7 @@ impl ArrayVolume {
             page_copies,
             now: Nanos::ZERO,
             inbox: VecDeque::new(),
-            heads,
+            stripe_cache,
             meta_writes: 0,
             stalled: VecDeque::new(),
             reads: Slab::new(),
@@ -258,9 +258,9 @@ impl ArrayVolume {
 
 /// What `create` decides.
 fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
-    let member = |seat: &Seat| match seat {
-        Seat::Missing => None,
-        Seat::InSync(leg) | Seat::Recovering(leg, _) => {
+    let member = |slot_state: &SlotState| match slot_state {
+        SlotState::Missing => None,
+        SlotState::InSync(leg) | SlotState::Recovering(leg, _) => {
             Some(NewMember { size: Sectors(leg.volume.blocks()), ..NewMember::default() })
         }
     };
@@ -274,7 +274,7 @@ fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
         assume_clean: true,
         force: true,
         ctime: EPOCH_S,
-        ..CreateRequest::new(config.level, config.seats.iter().map(member).collect())
+        ..CreateRequest::new(config.level, config.slots.iter().map(member).collect())
     };
     let mut next = 0u8;
     plan(&request, |bytes| {
@@ -286,14 +286,14 @@ fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
 }
 
 /// The bitmap of an array that has been in use.
-fn intent(made: &CreatePlan, is_busy: bool) -> Option<IntentConfig> {
+fn bitmap(made: &CreatePlan, is_busy: bool) -> Option<BitmapConfig> {
     let first = made.members.first()?;
     let at = first.superblock.bitmap_sector()?;
     let write = first.writes.iter().find(|write| write.sector == at)?;
     let mut superblock = BitmapSuperblock::parse(&write.bytes).expect("made just now");
     superblock.events = first.superblock.events();
     let bits = Bits::new(&superblock, is_busy);
-    Some(IntentConfig { superblock, bits, external: false, bits_need_resync: false })
+    Some(BitmapConfig { superblock, bits, external: false, bits_need_resync: false })
 }
 
 fn record(member: &MemberPlan, slot: Slot, trusted_to: Sector) -> MemberRecord {

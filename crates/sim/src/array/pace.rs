@@ -7,38 +7,38 @@ use super::ArrayVolume;
 use lapstrake_geometry::Sector;
 use lapstrake_model::{Nanos, Volume};
 
-/// How long a course runs into its stride before its speed is looked at.
+/// How long a sync run runs into its stride before its speed is looked at.
 const RUN_UP: Nanos = Nanos(250_000_000);
 /// How much faster what is read may be than what is written, in bytes a second: where its speed speaks for its part of a
 /// long way, write caches have to be full before.
 const SURPLUS: u64 = 64_000_000;
 /// Over how long its speed is taken.
 const LENGTH: Nanos = Nanos(1_000_000_000);
-/// A course that takes no longer than about this for each place is lived through: behind the middle of the last place
+/// A sync run that takes no longer than about this for each place is lived through: behind the middle of the last place
 /// its speed must be taken before it ends, even if it is a fifth higher there.
 const SHORT_S: f64 = 3.0;
 
-/// A course, timed.
+/// A sync run, timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CourseTime {
+pub struct SyncTime {
     /// What it takes from its beginning to its end; none if there is none, or it does not move.
     pub takes: Option<Nanos>,
     /// What passed of it in the worlds that were made for that.
     pub lived: Nanos,
 }
 
-/// How long the first course of an array takes, by its speed at `places` places (one at least). `make` makes the array
-/// with its course at a sector: 0, and multiples of a mebibyte. `write_cache`: bytes that a member's holds at most.
+/// How long the first sync run of an array takes, by its speed at `places` places (one at least). `make` makes the array
+/// with its sync run at a sector: 0, and multiples of a mebibyte. `write_cache`: bytes that a member's holds at most.
 ///
 /// # Errors
 /// Those of `make`.
-pub fn course_time<E>(
+pub fn sync_time<E>(
     places: u32,
     write_cache: u64,
     mut make: impl FnMut(Sector) -> Result<ArrayVolume, E>,
-) -> Result<CourseTime, E> {
+) -> Result<SyncTime, E> {
     let mut whole = make(Sector(0))?;
-    let mut timed = CourseTime::default();
+    let mut timed = SyncTime::default();
     let Some(end) = whole.progress().map(|progress| progress.end.0 as f64) else {
         return Ok(timed);
     };
@@ -64,19 +64,19 @@ pub fn course_time<E>(
     Ok(timed)
 }
 
-/// A short course, to its end; one that is slower than it seemed, and takes more than `long`, goes on as it went.
-fn lived_through(array: &mut ArrayVolume, end: f64, long: Nanos) -> CourseTime {
+/// A short sync run, to its end; one that is slower than it seemed, and takes more than `long`, goes on as it went.
+fn lived_through(array: &mut ArrayVolume, end: f64, long: Nanos) -> SyncTime {
     let _ = array.poll(long);
     let Some(progress) = array.progress() else {
         let ended = array.ended().first().map(|(_, _, at)| *at);
-        return CourseTime { takes: ended, lived: ended.unwrap_or(long) };
+        return SyncTime { takes: ended, lived: ended.unwrap_or(long) };
     };
     let done = progress.done.0 as f64;
     let takes = (done > 0.0).then(|| Nanos((long.0 as f64 * end / done) as u64));
-    CourseTime { takes, lived: long }
+    SyncTime { takes, lived: long }
 }
 
-/// Sectors a second of an array's course, where it is; none if it ends before.
+/// Sectors a second of an array's sync run, where it is; none if it ends before.
 fn speed(array: &mut ArrayVolume, run_up: Nanos) -> Option<f64> {
     let _ = array.poll(run_up);
     let from = array.progress()?.done.0;

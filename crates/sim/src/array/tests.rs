@@ -49,22 +49,23 @@ fn array(
     change: impl Fn(&mut ArrayConfig),
 ) -> (ArrayVolume, SharedRack) {
     let (rack, legs) = disks(names);
-    let seats = legs.into_iter().map(Seat::InSync).collect();
-    let mut config = ArrayConfig::new(level, seats, processor());
+    let slots = legs.into_iter().map(SlotState::InSync).collect();
+    let mut config = ArrayConfig::new(level, slots, processor());
     config.bitmap = BitmapChoice::None;
     change(&mut config);
     (ArrayVolume::new(config).unwrap(), rack)
 }
 
 fn missing(config: &mut ArrayConfig, slot: usize) {
-    config.seats[slot] = Seat::Missing;
+    config.slots[slot] = SlotState::Missing;
 }
 
 fn recovering(config: &mut ArrayConfig, slot: usize, from: Sector) {
-    let Seat::InSync(leg) = std::mem::replace(&mut config.seats[slot], Seat::Missing) else {
+    let SlotState::InSync(leg) = std::mem::replace(&mut config.slots[slot], SlotState::Missing)
+    else {
         panic!()
     };
-    config.seats[slot] = Seat::Recovering(leg, from);
+    config.slots[slot] = SlotState::Recovering(leg, from);
 }
 
 /// Places as a load takes them.
@@ -310,9 +311,11 @@ fn a_rebuild_ends_and_is_told() {
         leg.volume = small(index);
     }
     let mut legs = legs.into_iter();
-    let seats =
-        vec![Seat::InSync(legs.next().unwrap()), Seat::Recovering(legs.next().unwrap(), Sector(0))];
-    let mut array = ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor())).unwrap();
+    let slots = vec![
+        SlotState::InSync(legs.next().unwrap()),
+        SlotState::Recovering(legs.next().unwrap(), Sector(0)),
+    ];
+    let mut array = ArrayVolume::new(ArrayConfig::new(Level::Raid1, slots, processor())).unwrap();
     assert!(array.poll(Nanos(20 * SECOND)).is_none());
     let [(SyncAction::Recovery, SyncEnd::Done, at)] = array.ended() else {
         panic!("{:?}", array.ended());
@@ -326,12 +329,12 @@ fn a_rebuild_ends_and_is_told() {
 #[test]
 fn more_than_the_level_survives_cannot_be_missing() {
     let (_, legs) = disks(&["ssd-sata-1tb"; 3]);
-    let seats = legs.into_iter().enumerate().map(|(slot, leg)| match slot {
-        0 => Seat::InSync(leg),
-        1 => Seat::Recovering(leg, Sector(0)),
-        _ => Seat::Missing,
+    let slots = legs.into_iter().enumerate().map(|(slot, leg)| match slot {
+        0 => SlotState::InSync(leg),
+        1 => SlotState::Recovering(leg, Sector(0)),
+        _ => SlotState::Missing,
     });
-    let error = ArrayVolume::new(ArrayConfig::new(Level::Raid5, seats.collect(), processor()));
+    let error = ArrayVolume::new(ArrayConfig::new(Level::Raid5, slots.collect(), processor()));
     assert!(matches!(error, Err(ArrayError::Lost { lost: 2, slots: 3, .. })), "{error:?}");
 }
 
@@ -366,12 +369,12 @@ fn arrays_nest() {
     let (_, legs) = disks(&["hitachi-80"; 4]);
     let mut legs = legs.into_iter();
     let mut pair = || {
-        let seats = legs.by_ref().take(2).map(Seat::InSync).collect();
-        let array = ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor())).unwrap();
+        let slots = legs.by_ref().take(2).map(SlotState::InSync).collect();
+        let array = ArrayVolume::new(ArrayConfig::new(Level::Raid1, slots, processor())).unwrap();
         Leg { volume: Box::new(array), rotational: true }
     };
-    let seats = vec![Seat::InSync(pair()), Seat::InSync(pair())];
-    let mut nested = ArrayVolume::new(ArrayConfig::new(Level::Raid0, seats, processor())).unwrap();
+    let slots = vec![SlotState::InSync(pair()), SlotState::InSync(pair())];
+    let mut nested = ArrayVolume::new(ArrayConfig::new(Level::Raid0, slots, processor())).unwrap();
     let (_, mut one) = disks(&["hitachi-80"]);
     let single = stream(&mut *one[0].volume, Op::Write, 8);
     near(stream(&mut nested, Op::Write, 8), 2.0 * single, 0.15);
@@ -385,10 +388,10 @@ fn the_time_of_a_rebuild_by_its_speed_at_places_is_that_which_it_takes() {
         let (rack, _) = disks(&["hitachi-80"; 2]);
         let leg =
             |disk| Leg { volume: Box::new(Window::new(&rack, disk, 0, blocks)), rotational: true };
-        let seats = vec![Seat::InSync(leg(0)), Seat::Recovering(leg(1), from)];
-        ArrayVolume::new(ArrayConfig::new(Level::Raid1, seats, processor()))
+        let slots = vec![SlotState::InSync(leg(0)), SlotState::Recovering(leg(1), from)];
+        ArrayVolume::new(ArrayConfig::new(Level::Raid1, slots, processor()))
     };
-    let told = course_time(3, 0, make).unwrap();
+    let told = sync_time(3, 0, make).unwrap();
     let mut lived = make(Sector(0)).unwrap();
     let _ = lived.poll(Nanos(200 * SECOND));
     let [(_, SyncEnd::Done, at)] = lived.ended() else { panic!("{:?}", lived.ended()) };

@@ -29,7 +29,7 @@ pub enum Said {
 pub fn supervisor(
     geometry: &Geometry,
     members: Vec<MemberRecord>,
-    intent: Option<IntentConfig>,
+    bitmap: Option<BitmapConfig>,
     resync_from: Option<Sector>,
 ) -> Supervisor {
     Supervisor::new(SupervisorConfig {
@@ -39,17 +39,17 @@ pub fn supervisor(
         safe_mode_delay_ns: DELAY_NS,
         resync_from,
         was_replayed: false,
-        intent,
+        bitmap,
         sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(u64::MAX) },
         epoch_s: 1_800_000_000,
     })
 }
 
 /// A bitmap without a set bit.
-pub fn new_intent(superblock: &Superblock, size: Sectors) -> IntentConfig {
+pub fn new_bitmap_config(superblock: &Superblock, size: Sectors) -> BitmapConfig {
     let superblock = bitmap::Superblock::new(superblock.bitmap_uuid(), size, 1 << 20);
     let bits = Bits::new(&superblock, false);
-    IntentConfig { superblock, bits, external: false, bits_need_resync: false }
+    BitmapConfig { superblock, bits, external: false, bits_need_resync: false }
 }
 
 impl Story {
@@ -113,9 +113,9 @@ impl Story {
         };
         let mut records: Vec<_> = made.members.iter().map(record).collect();
         records.sort_by_key(|record| record.slot.map_or(u16::MAX, |slot| slot.0));
-        let intent = bitmap.then(|| new_intent(&records[0].superblock, made.component));
+        let bitmap = bitmap.then(|| new_bitmap_config(&records[0].superblock, made.component));
         let geometry = made.geometry;
-        let supervisor = supervisor(&geometry, records, intent, None);
+        let supervisor = supervisor(&geometry, records, bitmap, None);
         Self { supervisor, geometry, pending: Vec::new(), orders: Vec::new(), now: Time(0) }
     }
 
@@ -231,7 +231,7 @@ impl Story {
             *id == replacement && sb.is_replacement() && sb.recovery_offset().is_none()
         };
         while !superblocks(&self.pending).iter().any(is_whole) {
-            assert!(self.supervisor.standing(replacement).0 == Standing::Replacement);
+            assert!(self.supervisor.standing(replacement).0 == MemberState::Replacement);
             self.sync();
             if !superblocks(&self.pending).iter().any(is_whole) && !self.pending.is_empty() {
                 let write = self.pending.remove(0);

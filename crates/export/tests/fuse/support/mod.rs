@@ -252,7 +252,7 @@ pub fn serve_if_asked() {
     // Small pools: one of the tests limits this process's memory.
     let options = Options { shards, buffer_bytes: 4 << 20, read_only, ..Options::default() };
     let array = Array::start(opened.parts, &options, log.clone()).expect("starts");
-    let _neighbour = (shards > 1).then(|| array.handle().outsider());
+    let _neighbour = (shards > 1).then(|| array.handle().array_io());
     let (bytes, block) = (array.bytes(), array.facts().block_bytes);
     let mounted = Mount::new(array.handle(), bytes, block, read_only, Path::new(file), log);
     let mut mount = match mounted {

@@ -1,4 +1,4 @@
-//! One life of an array: from its start to a clean stop or a power cut, in virtual time.
+//! One session of an array: from its start to a clean stop or a power cut, in virtual time.
 //!
 //! Everything that takes time is an [`Event`] in one queue, ordered by when it is due and then by
 //! when it was put there. Shards, supervisor and clients talk over lanes that delay what they
@@ -6,13 +6,13 @@
 
 mod areas;
 mod bitmap;
-mod courses;
 mod dealing;
 mod members;
 mod power;
 mod requests;
 #[cfg(test)]
 mod scripted;
+mod sync_runs;
 mod wear;
 mod words;
 
@@ -44,9 +44,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Seconds since 1970 when virtual time begins.
 const EPOCH_S: u64 = 1_800_000_000;
-/// How long a life waits for recovery and resync at its end.
+/// How long a session waits for recovery and resync at its end.
 const LINGER_NS: u64 = 2_000_000_000;
-/// A life that takes more events than this has got stuck.
+/// A session that takes more events than this has got stuck.
 const EVENTS_MAX: u64 = 2_000_000;
 
 /// An array that is about to run.
@@ -93,14 +93,14 @@ impl Setup {
     }
 }
 
-/// How a life ended.
+/// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Stopped,
     Cut,
 }
 
-/// What a life leaves behind, beside its disks.
+/// What a session leaves behind, beside its disks.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub end: End,
@@ -137,7 +137,7 @@ enum Event {
     /// The operator changes the bitmap.
     Bitmap,
     /// The operator has a check begun, held or ended.
-    Course,
+    SyncKind,
     /// Spans are to change hands.
     Redeal,
     /// A shard is to send nothing new.
@@ -242,7 +242,7 @@ enum Phase {
 }
 
 /// See the module.
-pub(crate) struct Life<'a> {
+pub(crate) struct Session<'a> {
     plan: &'a Plan,
     dice: &'a mut Dice,
     disks: &'a mut [Disk],
@@ -279,7 +279,7 @@ pub(crate) struct Life<'a> {
     swept: bool,
     lingers_until: Option<Time>,
     /// What the operator has still to do.
-    errands_left: usize,
+    commands_left: usize,
     sequential: u64,
     phase: Phase,
     was_forced: bool,
@@ -289,7 +289,7 @@ pub(crate) struct Life<'a> {
     vanished: BTreeSet<MemberId>,
     /// Those of them that lost power: nothing of them that is on its way does anything.
     dark: BTreeSet<MemberId>,
-    /// More lost power than the level survives: requests may fail, and after so many events the life is over.
+    /// More lost power than the level survives: requests may fail, and after so many events the session is over.
     doomed_at: Option<u64>,
     /// The bitmap's file has refused a write.
     file_failed: bool,
@@ -319,7 +319,7 @@ pub(crate) struct Life<'a> {
 }
 
 /// The supervisor's thread, as the end of a lane; shards are their numbers.
-const LEAD: usize = usize::MAX;
+const COORDINATOR: usize = usize::MAX;
 
 /// Of two members in one slot the first is being replaced.
 fn replaced(configs: &[MemberConfig]) -> impl Iterator<Item = MemberId> {
@@ -338,7 +338,7 @@ fn whole_replacements(configs: &[MemberConfig]) -> impl Iterator<Item = MemberId
     configs.iter().enumerate().filter(is_whole).map(|(index, _)| MemberId(index as u16))
 }
 
-impl<'a> Life<'a> {
+impl<'a> Session<'a> {
     #[allow(clippy::too_many_arguments, reason = "made in one place")]
     pub(crate) fn new(
         plan: &'a Plan,
@@ -365,7 +365,7 @@ impl<'a> Life<'a> {
         let owners = if plan.has_one_writer() { vec![0] } else { (0..plan.shards).collect() };
         let spans = SpanMap::new(span).among(owners);
         let superblocks = || members.iter().map(StartMember::superblock);
-        let external = setup.plan.intent.as_ref().is_some_and(|intent| intent.external);
+        let external = setup.plan.bitmap.as_ref().is_some_and(|bitmap| bitmap.external);
         Self {
             memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
             shards: setup.shards(plan, &configs),
@@ -399,7 +399,7 @@ impl<'a> Life<'a> {
             requests_left: plan.requests,
             swept: false,
             lingers_until: None,
-            errands_left: setup.returning.len(),
+            commands_left: setup.returning.len(),
             sequential: 0,
             phase: Phase::Load,
             was_forced: setup.was_forced,
@@ -418,7 +418,7 @@ impl<'a> Life<'a> {
             recorded: BTreeSet::new(),
             sore: BTreeSet::new(),
             failing_reads: 0,
-            proof: courses::proof(plan, setup.was_forced),
+            proof: sync_runs::proof(plan, setup.was_forced),
             ios: 0,
             events: 0,
             was_active: false,
@@ -440,11 +440,11 @@ impl<'a> Life<'a> {
         }
         if self.plan.replaces && self.dice.one_in(2) {
             let delay = self.dice.below(100_000_000);
-            self.errands_left += 1;
+            self.commands_left += 1;
             self.at(delay, Event::Replace);
         }
         self.plan_bitmaps();
-        self.plan_courses();
+        self.plan_sync_runs();
         self.plan_redeals();
         self.plan_outages();
         self.supervisor.handle_start(self.now);
@@ -503,7 +503,7 @@ impl<'a> Life<'a> {
     /// Sends a message; those on one lane arrive in the order in which they were sent.
     fn send(&mut self, from: usize, to: usize, event: Event) {
         // The first shard and the supervisor share a thread.
-        let is_near = from == to || from.min(to) == 0 && from.max(to) == LEAD;
+        let is_near = from == to || from.min(to) == 0 && from.max(to) == COORDINATOR;
         let ns_max = if is_near { 0 } else { self.plan.message_ns_max };
         let due = self.now.0 + self.dice.between(0..=ns_max);
         let lane = self.lanes.entry((from, to)).or_default();
@@ -555,7 +555,7 @@ impl<'a> Life<'a> {
             Event::Outage => self.outage(),
             Event::PowerBack(disk) => self.power_back(disk)?,
             Event::Bitmap => self.change_bitmap(),
-            Event::Course => self.direct_courses(),
+            Event::SyncKind => self.direct_sync_runs(),
             Event::Redeal => self.redeal(),
             Event::Pause(shard) => self.pause(shard),
             Event::Paused => self.paused()?,
@@ -616,13 +616,13 @@ impl<'a> Life<'a> {
             self.routers[shard].answer_peers(&self.shards[shard]);
             self.send_routed(shard)?;
             while let Some(notice) = self.shards[shard].poll_notice() {
-                self.send(shard, LEAD, Event::Notice(notice));
+                self.send(shard, COORDINATOR, Event::Notice(notice));
             }
         }
-        self.pump_lead()
+        self.pump_coordinator()
     }
 
-    fn pump_lead(&mut self) -> Result<(), String> {
+    fn pump_coordinator(&mut self) -> Result<(), String> {
         self.forget_sores();
         if self.supervisor.is_recorded() {
             self.fresh.clear();
@@ -659,14 +659,14 @@ impl<'a> Life<'a> {
                     _ => {}
                 }
                 for shard in 0..self.shards.len() {
-                    self.send(LEAD, shard, Event::Order(shard, order.clone()));
+                    self.send(COORDINATOR, shard, Event::Order(shard, order.clone()));
                 }
             }
             while !self.redealing.is_under_way()
                 && let Some(piece) = self.supervisor.poll_sync()
             {
                 let shard = self.spans.owner(piece.start.0);
-                self.send(LEAD, shard, Event::Sync(shard, piece));
+                self.send(COORDINATOR, shard, Event::Sync(shard, piece));
             }
             let first = &self.shards[0];
             let usable = (0..self.known).map(MemberId);
@@ -702,7 +702,8 @@ impl<'a> Life<'a> {
             // So that there is an end to it.
             self.at(ns, Event::Submit);
         }
-        let is_mending = self.errands_left > 0 || self.supervisor.sync_progress(self.now).is_some();
+        let is_mending =
+            self.commands_left > 0 || self.supervisor.sync_progress(self.now).is_some();
         is_mending && self.lingers_until > Some(self.now)
     }
 

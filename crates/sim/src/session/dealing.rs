@@ -1,6 +1,6 @@
 //! Shards' routers in virtual time: what they send each other, and how spans change hands while the array is in use.
 
-use super::{Event, LEAD, Life, Part, Phase};
+use super::{COORDINATOR, Event, Part, Phase, Session};
 use crate::{
     memory::Memory,
     oracle::{Leaves, Oracle},
@@ -72,7 +72,7 @@ impl RouterWorld for Routing<'_> {
     }
 }
 
-impl Life<'_> {
+impl Session<'_> {
     /// A shard's router, and what it needs of the rest.
     pub(super) fn routing(&mut self, index: usize) -> (&mut Router<u64, Buf>, Routing<'_>) {
         let routing = Routing {
@@ -141,7 +141,7 @@ impl Life<'_> {
         }
         self.redealing.begin(self.shards.len());
         for shard in 0..self.shards.len() {
-            self.send(LEAD, shard, Event::Pause(shard));
+            self.send(COORDINATOR, shard, Event::Pause(shard));
         }
     }
 
@@ -155,7 +155,7 @@ impl Life<'_> {
         for shard in 0..self.shards.len() {
             if self.is_pausing[shard] && self.routers[shard].is_paused(&self.shards[shard]) {
                 self.is_pausing[shard] = false;
-                self.send(shard, LEAD, Event::Paused);
+                self.send(shard, COORDINATOR, Event::Paused);
             }
         }
     }
@@ -166,7 +166,7 @@ impl Life<'_> {
             return Ok(());
         }
         // What shards have just told of is heard by all before.
-        self.pump_lead()?;
+        self.pump_coordinator()?;
         self.redealing.end();
         let all = self.shards.len();
         let mut among: Vec<usize> = (0..all).filter(|_| self.dice.one_in(2)).collect();
@@ -176,7 +176,7 @@ impl Life<'_> {
         self.say(|| format!("spans are dealt to {among:?}"));
         self.spans = self.spans.among(among);
         for shard in 0..all {
-            self.send(LEAD, shard, Event::Redealt(shard, self.spans.clone()));
+            self.send(COORDINATOR, shard, Event::Redealt(shard, self.spans.clone()));
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
 //! Members that come, their I/O, and its faults.
 
 use super::{
-    Event, InFlight, Life, Phase,
+    Event, InFlight, Phase, Session,
     areas::{data_area, log_area},
     words::said,
 };
 use crate::{
     disk::{Disk, SECTOR},
-    fate::DisksAtRest,
+    lifetime::DisksAtRest,
 };
 use lapstrake_array::start::{bad_block_log, empty_log};
-use lapstrake_engine::{IoKind, MemberId, MemberIo, MetaWrite, Standing, Target};
+use lapstrake_engine::{IoKind, MemberId, MemberIo, MemberState, MetaWrite, Target};
 use lapstrake_geometry::{Sectors, Slot};
 use lapstrake_metadata::{Superblock, create::spare};
 use std::collections::BTreeSet;
 
-impl Life<'_> {
+impl Session<'_> {
     /// A member is added: it catches up if it can, else it is a spare.
     pub(super) fn add(&mut self, disk: usize, own: Superblock) -> Result<(), String> {
-        self.errands_left -= 1;
+        self.commands_left -= 1;
         if self.phase != Phase::Load {
             return Ok(());
         }
@@ -38,15 +38,15 @@ impl Life<'_> {
 
     /// The operator has a member replaced, perhaps by a certain spare.
     pub(super) fn replace(&mut self) {
-        self.errands_left -= 1;
+        self.commands_left -= 1;
         if self.phase != Phase::Load {
             return;
         }
-        let all: Vec<(MemberId, Standing)> =
+        let all: Vec<(MemberId, MemberState)> =
             (0..).map(MemberId).zip(self.supervisor.members().map(|member| member.1)).collect();
         let of = |standing| all.iter().filter(move |m| m.1 == standing).map(|m| m.0);
-        let in_sync: Vec<MemberId> = of(Standing::InSync).collect();
-        let with = of(Standing::Spare).next().filter(|_| self.dice.one_in(2));
+        let in_sync: Vec<MemberId> = of(MemberState::InSync).collect();
+        let with = of(MemberState::Spare).next().filter(|_| self.dice.one_in(2));
         let member = self.dice.pick(&in_sync);
         if self.supervisor.handle_replace(self.now, member, with) {
             self.say(|| format!("{member:?} is to be replaced, by {with:?}"));
@@ -56,7 +56,7 @@ impl Life<'_> {
 
     pub(super) fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
         let members: Vec<_> = self.supervisor.members().collect();
-        let like = members.iter().find(|member| member.1 == Standing::InSync);
+        let like = members.iter().find(|member| member.1 == MemberState::InSync);
         let like = like.ok_or("no member is in sync")?.0;
         let is_taken = |number: &u32| members.iter().any(|member| member.0.dev_number() == *number);
         let number = (u32::from(self.plan.disks)..).find(|number| !is_taken(number)).unwrap_or(0);
@@ -98,7 +98,7 @@ impl Life<'_> {
 
     /// The budget: see the crate's head.
     pub(super) fn may_lose(&self, member: MemberId) -> bool {
-        if self.supervisor.standing(member).0 == Standing::Journal {
+        if self.supervisor.standing(member).0 == MemberState::Journal {
             return false;
         }
         self.may_lose_all(&[member])
@@ -119,7 +119,7 @@ impl Life<'_> {
     pub(super) fn sound_slot(&self, member: MemberId) -> Option<Slot> {
         let (standing, slot, _) = self.supervisor.standing(member);
         let is_heard_of = self.unheard.get(&member).is_none_or(|&left| left == 0);
-        let is_sound = standing == Standing::InSync
+        let is_sound = standing == MemberState::InSync
             && !self.hit.contains(&member)
             && !self.fresh.contains(&member)
             && !self.is_leaving(member)

@@ -14,7 +14,7 @@
 //!
 //! Invariant: a row is idle, plugged, on one list, under way, or done with.
 
-use super::{HAS_HEAD, Heads};
+use super::{HAS_HEAD, StripeCache};
 use crate::dice::Dice;
 use lapstrake_model::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,7 +129,7 @@ impl Thread {
     }
 }
 
-impl Heads {
+impl StripeCache {
     /// The writer and the thread go on, if they are due.
     pub(super) fn run_thread(&mut self, now: Nanos) {
         let is_due = |due: Option<Nanos>| due.is_some_and(|due| due <= now);

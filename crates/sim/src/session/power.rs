@@ -1,16 +1,16 @@
-//! The power goes off: under everything, which ends a life, or under some members, with which the server has to
+//! The power goes off: under everything, which ends a session, or under some members, with which the server has to
 //! live. The budget: see the crate's head.
 
-use super::{End, Event, Life, Phase};
+use super::{End, Event, Phase, Session};
 use crate::disk::Cut;
-use lapstrake_engine::{MemberId, Standing, Target};
+use lapstrake_engine::{MemberId, MemberState, Target};
 use lapstrake_geometry::{Sectors, Slot};
 use lapstrake_metadata::detect;
 
 /// How often the operator looks after a member that has power again.
 const LOOK_NS: u64 = 20_000_000;
 
-impl Life<'_> {
+impl Session<'_> {
     pub(super) fn plan_outages(&mut self) {
         if self.plan.outages == 0 {
             return;
@@ -23,7 +23,7 @@ impl Life<'_> {
     }
 
     /// Members on a shelf of their own lose power: some that the level survives without; more than that, or all,
-    /// which the life does not outlast.
+    /// which the session does not outlast.
     pub(super) fn outage(&mut self) {
         let Some((shelf, is_survived)) = self.draw_shelf() else { return };
         let how = self.draw_kept();
@@ -42,12 +42,12 @@ impl Life<'_> {
             }
             let disk = self.disk_of[usize::from(member.0)];
             let delay = self.dice.below(500_000_000);
-            self.errands_left += 1;
+            self.commands_left += 1;
             self.at(delay, Event::PowerBack(disk));
         }
     }
 
-    /// The life will not last.
+    /// The session will not last.
     pub(super) fn doom(&mut self) {
         let bound = self.dice.pick(&[20, 200, 2000]);
         self.doomed_at = Some(self.events + self.dice.between(1..=bound));
@@ -57,7 +57,7 @@ impl Life<'_> {
     fn draw_shelf(&mut self) -> Option<(Vec<MemberId>, bool)> {
         let is_gone = |member: &MemberId| {
             let standing = self.supervisor.standing(*member).0;
-            matches!(standing, Standing::Faulty | Standing::Removed)
+            matches!(standing, MemberState::Faulty | MemberState::Removed)
                 || self.vanished.contains(member)
         };
         let all = (0..self.disk_of.len() as u16).map(MemberId);
@@ -94,7 +94,7 @@ impl Life<'_> {
     /// Whether the array does without these, of which some may hold nothing yet.
     fn may_spare(&self, members: &[MemberId]) -> bool {
         let is_journal =
-            |&member: &MemberId| self.supervisor.standing(member).0 == Standing::Journal;
+            |&member: &MemberId| self.supervisor.standing(member).0 == MemberState::Journal;
         !members.iter().any(is_journal) && self.may_lose_all(members)
     }
 
@@ -124,12 +124,12 @@ impl Life<'_> {
         let last = (0..self.disk_of.len() as u16).rev().map(MemberId).find(is_it);
         let last = last.ok_or("a disk of no member")?;
         if self.phase != Phase::Load || self.doomed_at.is_some() {
-            self.errands_left -= 1;
+            self.commands_left -= 1;
             return Ok(());
         }
         let is_recorded = self.supervisor.is_recorded();
         match self.supervisor.standing(last).0 {
-            Standing::Removed if is_recorded => {
+            MemberState::Removed if is_recorded => {
                 let size = Sectors(self.disks[disk].sectors());
                 let Ok(found) = detect::probe(size, |offset, buf| {
                     self.disks[disk].read_at(offset, buf);
@@ -138,7 +138,7 @@ impl Life<'_> {
                 let own = found.best().ok_or("no superblock after an outage")?.clone();
                 return self.add(disk, own);
             }
-            Standing::Faulty if is_recorded => _ = self.supervisor.handle_remove(self.now, last),
+            MemberState::Faulty if is_recorded => _ = self.supervisor.handle_remove(self.now, last),
             // Nobody has noticed yet.
             _ => {}
         }
@@ -150,7 +150,7 @@ impl Life<'_> {
         self.dice.pick(&[Cut::Nothing, Cut::Everything, Cut::AnySectors, Cut::AnySectors])
     }
 
-    /// The life ends here.
+    /// The session ends here.
     pub(super) fn cut_now(&mut self) -> End {
         let how = self.draw_kept();
         self.cut(how);

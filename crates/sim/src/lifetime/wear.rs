@@ -1,6 +1,6 @@
-//! Bad blocks between two lives: what cannot be held against an array some of whose sectors cannot be read.
+//! Bad blocks between two sessions: what cannot be held against an array some of whose sectors cannot be read.
 
-use super::{Fate, Started};
+use super::{Lifetime, Started};
 use crate::{disk::Disk, raw};
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::badblocks::BadBlocks;
@@ -42,7 +42,7 @@ impl Holes {
     }
 }
 
-impl Fate<'_> {
+impl Lifetime<'_> {
     /// A write that a cut left in doubt, in a page that some member cannot read, may have lost what that page
     /// holds: on parity levels it is the write hole, and copies may differ. A journal has no such hole, and
     /// logs have one only for what they do not have: what else they lose is for their replay to say.

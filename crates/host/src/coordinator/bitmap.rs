@@ -1,17 +1,17 @@
-//! The lead's part in changes of the write-intent bitmap.
+//! The coordinator's part in changes of the write-intent bitmap.
 
 use super::{
-    Lead,
+    Coordinator,
     mending::{READ_ONLY, action_name},
 };
 use crate::{
     array::consistency_policy,
-    core::Core,
     message::{Answer, BitmapPlace, BitmapWish},
+    shard_runtime::ShardRuntime,
     status::Detail,
 };
 use lapstrake_device::Member;
-use lapstrake_engine::{MemberId, NewBitmap, Standing, Supervisor};
+use lapstrake_engine::{MemberId, MemberState, NewBitmap, Supervisor};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, bitmap};
 use std::{
@@ -31,13 +31,17 @@ pub(super) struct BitmapFile {
 
 /// Superblocks of all who have room for a bitmap of the array.
 fn members(supervisor: &Supervisor) -> Vec<&Superblock> {
-    let is_there = |standing| !matches!(standing, Standing::Faulty | Standing::Removed);
+    let is_there = |standing| !matches!(standing, MemberState::Faulty | MemberState::Removed);
     supervisor.members().filter(|member| is_there(member.1)).map(|member| member.0).collect()
 }
 
-impl Lead {
+impl Coordinator {
     /// Decides what it takes to fulfil a wish.
-    pub(super) fn plan_bitmap(&self, core: &Core, wish: &BitmapWish) -> Result<Answer, String> {
+    pub(super) fn plan_bitmap(
+        &self,
+        runtime: &ShardRuntime,
+        wish: &BitmapWish,
+    ) -> Result<Answer, String> {
         let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
         if !self.facts.redundant {
             return Err(format!(
@@ -74,7 +78,7 @@ impl Lead {
         if is_there && as_wished {
             return Ok(Answer::AlreadySo);
         }
-        self.may_change_bitmap(core)?;
+        self.may_change_bitmap(runtime)?;
         if supervisor.is_bitmap_last_guide() && supervisor.is_degraded() {
             return Err("a member is missing, and without the lockless bitmap all redundancy is to be made right; \
                         nothing was changed; add a member first"
@@ -116,7 +120,7 @@ impl Lead {
                 (place.chunk, Some(place.offset))
             }
             BitmapPlace::File(_) => {
-                self.may_have_file(core)?;
+                self.may_have_file(runtime)?;
                 let chunk = bitmap::external(like.sync_size(), chunk)
                     .map_err(|error| told(error.to_string()))?;
                 (chunk, None)
@@ -128,7 +132,7 @@ impl Lead {
         Ok(Answer::Bitmap(Box::new(Some(NewBitmap { superblock, offset }))))
     }
 
-    fn may_change_bitmap(&self, core: &Core) -> Result<(), String> {
+    fn may_change_bitmap(&self, runtime: &ShardRuntime) -> Result<(), String> {
         if self.broken {
             return Err(self.cannot_change());
         }
@@ -138,7 +142,7 @@ impl Lead {
                     .into(),
             );
         }
-        let progress = self.supervisor.as_ref().and_then(|s| s.sync_progress(core.now()));
+        let progress = self.supervisor.as_ref().and_then(|s| s.sync_progress(runtime.now()));
         progress.map_or(Ok(()), |progress| {
             Err(format!(
                 "the bitmap cannot be changed during a {}; `lapstrake wait {}` waits for its end; \
@@ -150,20 +154,20 @@ impl Lead {
     }
 
     /// Whether an overlay takes the members' writes.
-    pub(super) fn is_overlaid(&self, core: &Core) -> bool {
+    pub(super) fn is_overlaid(&self, runtime: &ShardRuntime) -> bool {
         let ids = (0..self.members.len() as u16).map(MemberId);
-        let mut devices = ids.filter_map(|id| core.queue.member(core.device(id)));
+        let mut devices = ids.filter_map(|id| runtime.queue.member(runtime.device(id)));
         devices.any(|device| device.is_overlaid())
     }
 
-    fn may_have_file(&self, core: &Core) -> Result<(), String> {
+    fn may_have_file(&self, runtime: &ShardRuntime) -> Result<(), String> {
         if let Some(file) = &self.bitmap_file {
             return Err(format!(
                 "the bitmap is in {} now; take it away first (--bitmap none); nothing was changed",
                 file.path.display()
             ));
         }
-        if self.is_overlaid(core) {
+        if self.is_overlaid(runtime) {
             return Err("all writes go to the overlay, and a bitmap's file would be none of it; \
                         nothing was changed"
                 .into());
@@ -174,12 +178,12 @@ impl Lead {
     /// Begins a change that was planned; who asked hears of its end.
     pub(super) fn begin_bitmap(
         &mut self,
-        core: &mut Core,
+        runtime: &mut ShardRuntime,
         to: Option<NewBitmap>,
         file: Option<Arc<Member>>,
         answer: Sender<Answer>,
     ) {
-        let begun = self.try_begin_bitmap(core, to, file);
+        let begun = self.try_begin_bitmap(runtime, to, file);
         match begun {
             Ok(()) => self.bitmap_answer = Some(answer),
             Err(why) => {
@@ -191,12 +195,12 @@ impl Lead {
 
     fn try_begin_bitmap(
         &mut self,
-        core: &mut Core,
+        runtime: &mut ShardRuntime,
         to: Option<NewBitmap>,
         file: Option<Arc<Member>>,
     ) -> Result<(), String> {
-        self.may_change_bitmap(core)?;
-        let now = core.now();
+        self.may_change_bitmap(runtime)?;
+        let now = runtime.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         if let Some(NewBitmap { superblock, offset: Some(offset) }) = &to {
             let size = Sectors(superblock.sync_size);
@@ -212,18 +216,18 @@ impl Lead {
         }
         if let Some(file) = file {
             let path = file.spec().path.clone();
-            let device = core.queue.add_member(file);
+            let device = runtime.queue.add_member(file);
             self.bitmap_file = Some(BitmapFile { device, path, deleted: false });
         }
         Ok(())
     }
 
     /// The bitmap is as it was to be.
-    pub(super) fn bitmap_changed(&mut self, core: &mut Core) {
+    pub(super) fn bitmap_changed(&mut self, runtime: &mut ShardRuntime) {
         let Some(supervisor) = &self.supervisor else { return };
         let is_external = supervisor.bitmap().is_some() && supervisor.bitmap_offset().is_none();
         if let Some(file) = self.bitmap_file.take_if(|_| !is_external) {
-            core.queue.remove_member(file.device);
+            runtime.queue.remove_member(file.device);
         }
         let chunk = supervisor.bitmap().map(|sb| sb.chunk().bytes() / 1024);
         self.log.say(&match (chunk, &self.bitmap_file) {

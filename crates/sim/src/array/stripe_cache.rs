@@ -39,7 +39,7 @@ pub(super) const PAGE: u64 = 8;
 const HAS_HEAD: &str = "it has a head";
 
 /// See the module.
-pub(super) struct Heads {
+pub(super) struct StripeCache {
     map: Parity,
     /// By slot.
     in_sync: Vec<bool>,
@@ -123,7 +123,7 @@ struct Piece {
     pages: u64,
 }
 
-impl Heads {
+impl StripeCache {
     /// As md of this Linux has them; with its thread from 3.6 on.
     pub(super) fn new(
         map: Parity,

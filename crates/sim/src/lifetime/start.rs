@@ -4,11 +4,11 @@
 //! Of arrays with partial parity logs more is held than of others: a dirty one that lacks a member loses of that member
 //! only sectors that were themselves being written.
 
-use super::{Fate, Started, wear::Holes};
+use super::{Lifetime, Started, wear::Holes};
 use crate::{
     disk::{Cut, Disk, SECTOR},
-    life::in_words,
     raw,
+    session::in_words,
 };
 use lapstrake_array::start::{
     CarriedOut, CarryOutError, PlanError, StartIo, StartPlan, StartRequest, bad_block_log,
@@ -105,7 +105,7 @@ impl StartIo for DisksAtRest<'_> {
     }
 }
 
-impl Fate<'_> {
+impl Lifetime<'_> {
     pub(super) fn at_rest(&mut self) -> DisksAtRest<'_> {
         DisksAtRest { disks: &mut self.disks, file: &mut self.file, cut_in: None }
     }
@@ -180,9 +180,9 @@ impl Fate<'_> {
         };
         match StartPlan::new(&mut self.at_rest(), &request, assembly, superblocks.to_vec()) {
             Ok((mut plan, _)) => {
-                if let Some(intent) = plan.intent.as_mut().filter(|i| i.bits.is_first_use()) {
-                    // Bits are to be swept in most lives.
-                    intent.superblock.daemon_sleep = 1;
+                if let Some(bitmap) = plan.bitmap.as_mut().filter(|i| i.bits.is_first_use()) {
+                    // Bits are to be swept in most sessions.
+                    bitmap.superblock.daemon_sleep = 1;
                 }
                 Ok(Ok(plan))
             }

@@ -1,13 +1,13 @@
 //! Ways in which others lost data, each told once by hand.
 
-use super::{Fate, Started};
+use super::{Lifetime, Started};
 use crate::{
     Options,
     dice::Dice,
     disk::Cut,
-    life::{Ask, End, Life, Wish},
     plan::Plan,
     raw,
+    session::{Ask, End, Session, Wish},
 };
 use lapstrake_engine::MemberId;
 use lapstrake_geometry::{Layout, Level, Sector, Sectors, Version};
@@ -38,7 +38,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         len_max: 8,
         hot: 8,
         requests: 0,
-        lives: 1,
+        sessions: 1,
         fault_every: 0,
         cut_every: 0,
         heal_every: 0,
@@ -52,7 +52,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         write_behind: 0,
         behind_pages: 0,
         spoil_every: 0,
-        courses: 0,
+        sync_runs: 0,
         redeals: 0,
         outages: 0,
         uneven_cuts: false,
@@ -61,49 +61,49 @@ fn quiet(level: Level, disks: u16) -> Plan {
     }
 }
 
-fn fate(plan: &Plan, seed: u64) -> Fate<'_> {
+fn lifetime(plan: &Plan, seed: u64) -> Lifetime<'_> {
     const QUIET: &Options = &Options { trace: false };
-    Fate::new(plan, Dice::new(seed), QUIET)
+    Lifetime::new(plan, Dice::new(seed), QUIET)
 }
 
 fn ok<T>(result: Result<T, String>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A life from a start with these disks until `story` has ended it.
+/// A session from a start with these disks until `story` has ended it.
 fn live(
-    fate: &mut Fate<'_>,
+    lifetime: &mut Lifetime<'_>,
     offered: &[bool],
-    story: impl FnOnce(&mut Life<'_>) -> End,
+    story: impl FnOnce(&mut Session<'_>) -> End,
 ) -> Started {
-    let mut started = ok(fate.start(offered));
-    assert_eq!(ok(fate.carry_out(&mut started, None)), None);
-    let mut life = fate.life(&started);
-    let end = story(&mut life);
-    let report = life.report(end);
-    ok(fate.after(&report, &started));
+    let mut started = ok(lifetime.start(offered));
+    assert_eq!(ok(lifetime.carry_out(&mut started, None)), None);
+    let mut session = lifetime.session(&started);
+    let end = story(&mut session);
+    let report = session.report(end);
+    ok(lifetime.after(&report, &started));
     started
 }
 
-fn write(life: &mut Life<'_>, sector: u64, fua: bool) {
-    life.ask(Wish { ask: Ask::Write { fua, followed: false }, sector, len: 1 });
+fn write(session: &mut Session<'_>, sector: u64, fua: bool) {
+    session.ask(Wish { ask: Ask::Write { fua, followed: false }, sector, len: 1 });
 }
 
-fn write_and_settle(life: &mut Life<'_>, sector: u64) {
-    write(life, sector, true);
-    life.settle().expect("a write that ends well");
+fn write_and_settle(session: &mut Session<'_>, sector: u64) {
+    write(session, sector, true);
+    session.settle().expect("a write that ends well");
 }
 
-fn stop(life: &mut Life<'_>) -> End {
-    life.run(None).expect("a clean stop")
+fn stop(session: &mut Session<'_>) -> End {
+    session.run(None).expect("a clean stop")
 }
 
-fn cut(life: &mut Life<'_>, how: Cut) -> End {
-    life.cut(how);
+fn cut(session: &mut Session<'_>, how: Cut) -> End {
+    session.cut(how);
     End::Cut
 }
 
-fn superblocks(fate: &Fate<'_>) -> Vec<Superblock> {
+fn superblocks(lifetime: &Lifetime<'_>) -> Vec<Superblock> {
     let one = |disk: &crate::disk::Disk| {
         let Ok(found) = detect::probe(Sectors(disk.sectors()), |offset, buf| {
             disk.read_at(offset, buf);
@@ -111,7 +111,7 @@ fn superblocks(fate: &Fate<'_>) -> Vec<Superblock> {
         });
         found.best().cloned().expect("a superblock")
     };
-    fate.disks.iter().map(one).collect()
+    lifetime.disks.iter().map(one).collect()
 }
 
 fn verdicts(superblocks: &[Superblock]) -> assemble::Assembly {
@@ -125,23 +125,23 @@ fn verdicts(superblocks: &[Superblock]) -> assemble::Assembly {
 #[test]
 fn a_failure_whose_record_fails_is_on_record_before_the_reply() {
     let plan = quiet(Level::Raid1, 3);
-    let mut fate = fate(&plan, 1);
-    live(&mut fate, &[true; 3], |life| {
-        write_and_settle(life, 5);
-        life.vanish(MemberId(0));
-        write(life, 5, true);
+    let mut lifetime = lifetime(&plan, 1);
+    live(&mut lifetime, &[true; 3], |session| {
+        write_and_settle(session, 5);
+        session.vanish(MemberId(0));
+        write(session, 5, true);
         // The failure of the first is known and about to be recorded on the other two.
-        life.step_until(|life| life.has_failed(MemberId(0))).expect("its failure");
-        life.vanish(MemberId(1));
-        life.settle().expect("an answer");
-        cut(life, Cut::Nothing)
+        session.step_until(|session| session.has_failed(MemberId(0))).expect("its failure");
+        session.vanish(MemberId(1));
+        session.settle().expect("an answer");
+        cut(session, Cut::Nothing)
     });
-    assert_eq!(fate.stale.iter().copied().collect::<Vec<_>>(), [0, 1]);
-    let found = superblocks(&fate);
+    assert_eq!(lifetime.stale.iter().copied().collect::<Vec<_>>(), [0, 1]);
+    let found = superblocks(&lifetime);
     assert_eq!(verdicts(&found).members, [None, None, Some(2)]);
     let without = verdicts(&found[..2]);
     assert!(matches!(without.start, Err(Refusal::NewlyDegraded { .. })), "{:?}", without.start);
-    live(&mut fate, &[true; 3], stop);
+    live(&mut lifetime, &[true; 3], stop);
 }
 
 /// What would be lost: trust. Two legs of one age differ after a cut, and a reader sees now the
@@ -153,28 +153,28 @@ fn legs_of_one_age_answer_alike_after_an_unclean_stop() {
     (plan.depth, plan.safe_mode_delay_ns) = (8, 1_000_000_000);
     let mut differed = 0;
     for seed in 0..20 {
-        let mut fate = fate(&plan, seed);
-        live(&mut fate, &[true; 2], |life| {
-            write_and_settle(life, 5);
-            (0..8).for_each(|sector| write(life, sector, false));
-            life.settle().expect("answers");
-            cut(life, Cut::AnySectors)
+        let mut lifetime = lifetime(&plan, seed);
+        live(&mut lifetime, &[true; 2], |session| {
+            write_and_settle(session, 5);
+            (0..8).for_each(|sector| write(session, sector, false));
+            session.settle().expect("answers");
+            cut(session, Cut::AnySectors)
         });
-        let started = ok(fate.start(&[true; 2]));
+        let started = ok(lifetime.start(&[true; 2]));
         assert!(started.plan.assembly.resync_from.is_some());
         differed += {
             let members = &started.plan.assembly.members;
             let image =
-                crate::heal::image(&fate.disks, &started.superblocks, members, &started.holes);
-            raw::mismatches(&fate.geometry, &image).len()
+                crate::heal::image(&lifetime.disks, &started.superblocks, members, &started.holes);
+            raw::mismatches(&lifetime.geometry, &image).len()
         };
-        live(&mut fate, &[true; 2], |life| {
+        live(&mut lifetime, &[true; 2], |session| {
             // The oracle holds each read against what was read before.
             for _ in 0..20 {
-                life.ask(Wish { ask: Ask::Read, sector: 0, len: 8 });
+                session.ask(Wish { ask: Ask::Read, sector: 0, len: 8 });
             }
-            life.settle().expect("one answer to one question");
-            stop(life)
+            session.settle().expect("one answer to one question");
+            stop(session)
         });
     }
     assert!(differed > 0, "the legs never differed");
@@ -187,24 +187,24 @@ fn an_array_that_is_due_a_resync_is_never_marked_clean() {
     let mut plan = quiet(Level::Raid1, 2);
     for bitmap_chunk in [None, Some(8)] {
         plan.bitmap_chunk = bitmap_chunk;
-        let mut fate = fate(&plan, 3);
-        live(&mut fate, &[true; 2], |life| {
-            write_and_settle(life, 40);
-            write(life, 5, false);
-            life.settle().expect("an answer");
-            cut(life, Cut::AnySectors)
+        let mut lifetime = lifetime(&plan, 3);
+        live(&mut lifetime, &[true; 2], |session| {
+            write_and_settle(session, 40);
+            write(session, 5, false);
+            session.settle().expect("an answer");
+            cut(session, Cut::AnySectors)
         });
         for _ in 0..3 {
-            let started = live(&mut fate, &[true; 2], |life| {
-                write_and_settle(life, 100);
+            let started = live(&mut lifetime, &[true; 2], |session| {
+                write_and_settle(session, 100);
                 // Long enough for a clean mark and for bits to be swept.
-                life.rest(20_000_000_000).expect("a rest");
-                stop(life)
+                session.rest(20_000_000_000).expect("a rest");
+                stop(session)
             });
             assert!(started.plan.assembly.resync_from.is_some());
-            ok(fate.check_redundancy(&started));
-            if let Some(intent) = started.plan.intent {
-                assert!(intent.bits.get(5 / 8), "the bit of a row that may differ");
+            ok(lifetime.check_redundancy(&started));
+            if let Some(bitmap) = started.plan.bitmap {
+                assert!(bitmap.bits.get(5 / 8), "the bit of a row that may differ");
             }
         }
     }
@@ -214,11 +214,11 @@ fn an_array_that_is_due_a_resync_is_never_marked_clean() {
 #[test]
 fn superblocks_of_the_future_are_not_understood() {
     let plan = quiet(Level::Raid5, 3);
-    let fate = fate(&plan, 4);
-    let Superblock::V1(sb) = &superblocks(&fate)[0] else { panic!("version 1.2") };
+    let lifetime = lifetime(&plan, 4);
+    let Superblock::V1(sb) = &superblocks(&lifetime)[0] else { panic!("version 1.2") };
     let parsed = |sb: &lapstrake_metadata::v1::Superblock| {
         let bytes = Superblock::V1(sb.clone()).encode();
-        lapstrake_metadata::read_at(Version::V1_2, Sectors(fate.disks[0].sectors()), &bytes)
+        lapstrake_metadata::read_at(Version::V1_2, Sectors(lifetime.disks[0].sectors()), &bytes)
     };
     let mut known = sb.clone();
     assert!(parsed(&known).is_ok());
@@ -235,18 +235,18 @@ fn no_sector_of_the_array_lies_beyond_the_smallest_leg() {
     for level in [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10] {
         let mut plan = quiet(level, 4);
         plan.sizes = vec![192, 144, 160, 136];
-        let mut fate = fate(&plan, 5);
-        let total = fate.geometry.array_sectors().0;
+        let mut lifetime = lifetime(&plan, 5);
+        let total = lifetime.geometry.array_sectors().0;
         for sector in 0..total {
-            for home in fate.geometry.map(Sector(sector)).homes {
+            for home in lifetime.geometry.map(Sector(sector)).homes {
                 assert!(home.sector.0 < plan.sizes[home.slot.index()], "{level:?}: {home:?}");
             }
         }
-        live(&mut fate, &[true; 4], |life| {
-            write_and_settle(life, total - 1);
-            stop(life)
+        live(&mut lifetime, &[true; 4], |session| {
+            write_and_settle(session, total - 1);
+            stop(session)
         });
-        let mut found = superblocks(&fate);
+        let mut found = superblocks(&lifetime);
         let Superblock::V1(sb) = &mut found[3] else { panic!("version 1.2") };
         sb.data_size = 128;
         let reason = &verdicts(&found).verdicts[3].1;
@@ -258,27 +258,27 @@ fn no_sector_of_the_array_lies_beyond_the_smallest_leg() {
 #[test]
 fn halves_that_were_used_alone_are_not_joined() {
     let plan = quiet(Level::Raid1, 2);
-    let mut fate = fate(&plan, 6);
-    live(&mut fate, &[true; 2], |life| {
-        write_and_settle(life, 1);
-        stop(life)
+    let mut lifetime = lifetime(&plan, 6);
+    live(&mut lifetime, &[true; 2], |session| {
+        write_and_settle(session, 1);
+        stop(session)
     });
-    let whole = fate.disks.clone();
-    live(&mut fate, &[true, false], |life| {
-        write_and_settle(life, 2);
-        stop(life)
+    let whole = lifetime.disks.clone();
+    live(&mut lifetime, &[true, false], |session| {
+        write_and_settle(session, 2);
+        stop(session)
     });
     // The other half never hears of that.
-    fate.disks[1] = whole[1].clone();
-    let first = fate.disks[0].clone();
-    fate.stale.clear();
-    fate.oracle.forget(2);
-    live(&mut fate, &[false, true], |life| {
-        write_and_settle(life, 3);
-        stop(life)
+    lifetime.disks[1] = whole[1].clone();
+    let first = lifetime.disks[0].clone();
+    lifetime.stale.clear();
+    lifetime.oracle.forget(2);
+    live(&mut lifetime, &[false, true], |session| {
+        write_and_settle(session, 3);
+        stop(session)
     });
-    fate.disks[0] = first;
-    let found = superblocks(&fate);
+    lifetime.disks[0] = first;
+    let found = superblocks(&lifetime);
     assert_eq!(found[0].events(), found[1].events(), "neither is behind");
     let assembly = verdicts(&found);
     let serving = assembly.members.iter().flatten().count();
@@ -296,35 +296,36 @@ fn below_a_checkpoint_everything_is_stable() {
     plan.adds = true;
     let mut checkpoints = 0;
     for seed in 0..12 {
-        let mut fate = fate(&plan, seed);
-        live(&mut fate, &[true; 2], stop);
-        live(&mut fate, &[true, false], |life| {
-            life.ask(Wish {
+        let mut lifetime = lifetime(&plan, seed);
+        live(&mut lifetime, &[true; 2], stop);
+        live(&mut lifetime, &[true, false], |session| {
+            session.ask(Wish {
                 ask: Ask::Write { fua: false, followed: false },
                 sector: 0,
                 len: 9_000,
             });
-            life.settle().expect("a write that ends well");
-            stop(life)
+            session.settle().expect("a write that ends well");
+            stop(session)
         });
-        fate.suspect.insert(1);
+        lifetime.suspect.insert(1);
         // The other one comes back, and the power goes in the midst of its recovery.
-        live(&mut fate, &[true; 2], |life| {
-            life.bring_back().expect("the member comes back");
+        live(&mut lifetime, &[true; 2], |session| {
+            session.bring_back().expect("the member comes back");
             let part = 2_000 + 500 * seed;
-            let is_so_far = |life: &Life<'_>| life.recovered_to(MemberId(1)) > part;
-            life.step_until(is_so_far).expect("a recovery");
+            let is_so_far = |session: &Session<'_>| session.recovered_to(MemberId(1)) > part;
+            session.step_until(is_so_far).expect("a recovery");
             // Its place goes on record, and the next windows are under way.
-            life.step_until(|life| life.is_recorded()).expect("a record");
-            cut(life, Cut::Nothing)
+            session.step_until(|session| session.is_recorded()).expect("a record");
+            cut(session, Cut::Nothing)
         });
-        let started = ok(fate.start(&[true; 2]));
+        let started = ok(lifetime.start(&[true; 2]));
         let Some(&(slot, disk, to)) = started.plan.assembly.recovering.first() else { continue };
         checkpoints += u32::from(to.0 > 0);
         let both = [Some(0), Some(1)];
         assert_eq!((slot.index(), disk), (1, 1));
-        let image = crate::heal::image(&fate.disks, &started.superblocks, &both, &started.holes);
-        let wrong = raw::mismatches(&fate.geometry, &image).into_iter().next();
+        let image =
+            crate::heal::image(&lifetime.disks, &started.superblocks, &both, &started.holes);
+        let wrong = raw::mismatches(&lifetime.geometry, &image).into_iter().next();
         assert!(wrong.is_none_or(|row| row >= to.0), "row {wrong:?}, recovered to {to:?}");
     }
     assert!(checkpoints > 6, "only {checkpoints} cuts left a checkpoint");
@@ -343,29 +344,34 @@ fn below_the_place_of_a_resync_on_record_redundancy_is_stable() {
             plan.chunk = Sectors(128);
         }
         for seed in 0..5 {
-            let mut fate = fate(&plan, seed);
+            let mut lifetime = lifetime(&plan, seed);
             let offered = vec![true; usize::from(disks)];
-            let len = fate.geometry.array_sectors().0;
-            live(&mut fate, &offered, |life| {
-                life.ask(Wish { ask: Ask::Write { fua: false, followed: false }, sector: 0, len });
-                life.settle().expect("a write that ends well");
-                cut(life, Cut::AnySectors)
+            let len = lifetime.geometry.array_sectors().0;
+            live(&mut lifetime, &offered, |session| {
+                session.ask(Wish {
+                    ask: Ask::Write { fua: false, followed: false },
+                    sector: 0,
+                    len,
+                });
+                session.settle().expect("a write that ends well");
+                cut(session, Cut::AnySectors)
             });
-            live(&mut fate, &offered, |life| {
-                life.mend().expect("a beginning");
+            live(&mut lifetime, &offered, |session| {
+                session.mend().expect("a beginning");
                 let part = 500 + 1_700 * seed;
-                life.step_until(|life| life.resync_from().is_none_or(|from| from > part))
+                session
+                    .step_until(|session| session.resync_from().is_none_or(|from| from > part))
                     .expect("a resync");
                 // Its place goes on record, and the next windows are under way.
-                life.step_until(|life| life.is_recorded()).expect("a record");
-                cut(life, Cut::Nothing)
+                session.step_until(|session| session.is_recorded()).expect("a record");
+                cut(session, Cut::Nothing)
             });
-            let started = ok(fate.start(&offered));
+            let started = ok(lifetime.start(&offered));
             let Some(from) = started.plan.assembly.resync_from else { continue };
             let members = &started.plan.assembly.members;
             let image =
-                crate::heal::image(&fate.disks, &started.superblocks, members, &started.holes);
-            let differ = raw::mismatches(&fate.geometry, &image);
+                crate::heal::image(&lifetime.disks, &started.superblocks, members, &started.holes);
+            let differ = raw::mismatches(&lifetime.geometry, &image);
             checkpoints += u32::from(from.0 > 0 && !differ.is_empty());
             let wrong = differ.into_iter().next();
             assert!(

@@ -1,15 +1,15 @@
-//! The lead's part in `set`: what can be changed of an array while it is served.
+//! The coordinator's part in `set`: what can be changed of an array while it is served.
 //!
 //! Invariant: what one command asks for is done as a whole or not at all; a stripe cache that one shard has no memory
 //! for stays as it was in all.
 
 use super::{
-    Lead,
+    Coordinator,
     mending::{READ_ONLY, check_speed},
 };
 use crate::{
-    core::Core,
     message::{Answer, Message, Settings},
+    shard_runtime::ShardRuntime,
 };
 use lapstrake_engine::SyncSpeed;
 use std::sync::mpsc::Sender;
@@ -22,12 +22,17 @@ pub(super) struct Resizing {
     refused: Option<String>,
 }
 
-impl Lead {
+impl Coordinator {
     /// Changes settings; the answer comes when it is done.
-    pub(super) fn set(&mut self, core: &mut Core, settings: Settings, answer: Sender<Answer>) {
+    pub(super) fn set(
+        &mut self,
+        runtime: &mut ShardRuntime,
+        settings: Settings,
+        answer: Sender<Answer>,
+    ) {
         let begun = self.check(&settings).and_then(|()| match settings.stripe_cache {
             Some(size) if size != self.cache_size => Ok(size),
-            _ => self.apply(core, &settings).map(|answered| {
+            _ => self.apply(runtime, &settings).map(|answered| {
                 // The asker may have gone.
                 let _ = answer.send(answered);
                 self.cache_size
@@ -40,8 +45,8 @@ impl Lead {
             }
             Ok(size) if size == self.cache_size => {}
             Ok(size) => {
-                self.resize_caches(core, size);
-                let shards_left = core.peers.len();
+                self.resize_caches(runtime, size);
+                let shards_left = runtime.peers.len();
                 self.resizing = Some(Resizing { answer, settings, shards_left, refused: None });
             }
         }
@@ -68,13 +73,13 @@ impl Lead {
     }
 
     /// What needs no memory; all settings as they are then.
-    fn apply(&mut self, core: &Core, settings: &Settings) -> Result<Answer, String> {
-        let now = core.now();
+    fn apply(&mut self, runtime: &ShardRuntime, settings: &Settings) -> Result<Answer, String> {
+        let now = runtime.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let speed = Self::speed(supervisor.sync_speed(), settings);
         supervisor.set_sync_speed(now, speed);
         self.check_window = settings.window.unwrap_or(self.check_window);
-        self.heed_window(core);
+        self.heed_window(runtime);
         Ok(Answer::Settings {
             min: speed.min / 2,
             max: speed.max / 2,
@@ -83,15 +88,20 @@ impl Lead {
         })
     }
 
-    fn resize_caches(&self, core: &Core, size: u32) {
-        for (index, peer) in core.peers.iter().enumerate() {
+    fn resize_caches(&self, runtime: &ShardRuntime, size: u32) {
+        for (index, peer) in runtime.peers.iter().enumerate() {
             let pages = self.facts.cache.pages(size, index == 0);
             peer.send(Message::StripeCache { size, pages });
         }
     }
 
     /// A shard has changed its stripe cache, or could not.
-    pub(crate) fn cache_resized(&mut self, core: &mut Core, size: u32, result: Result<(), String>) {
+    pub(crate) fn cache_resized(
+        &mut self,
+        runtime: &mut ShardRuntime,
+        size: u32,
+        result: Result<(), String>,
+    ) {
         // Of a size that was taken back nothing more is to be told.
         let asked = |resizing: &&mut Resizing| resizing.settings.stripe_cache == Some(size);
         let Some(resizing) = self.resizing.as_mut().filter(asked) else { return };
@@ -104,11 +114,11 @@ impl Lead {
         let done = match refused {
             None => {
                 self.cache_size = settings.stripe_cache.unwrap_or(self.cache_size);
-                self.apply(core, &settings)
+                self.apply(runtime, &settings)
             }
             Some(why) => {
                 // Those that grew shrink again, for which they need nothing.
-                self.resize_caches(core, self.cache_size);
+                self.resize_caches(runtime, self.cache_size);
                 Err(format!("stripe_cache_size: no memory for it: {why}; nothing was changed"))
             }
         };

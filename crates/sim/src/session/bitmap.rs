@@ -1,6 +1,6 @@
 //! The operator changes the write-intent bitmap at moments of the dice's choice.
 
-use super::{Event, Life, Phase};
+use super::{Event, Phase, Session};
 use crate::disk::{Disk, SECTOR};
 use lapstrake_engine::NewBitmap;
 use lapstrake_metadata::{
@@ -8,7 +8,7 @@ use lapstrake_metadata::{
     bitmap::{self, PAGE},
 };
 
-/// What the operator knows of the bitmap's file when a life ends.
+/// What the operator knows of the bitmap's file when a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileUse {
     /// The array has no bitmap in a file.
@@ -23,7 +23,7 @@ pub(crate) enum FileUse {
 pub(crate) fn new_bitmap(like: &Superblock, chunk_sectors: u64, behind: u32) -> bitmap::Superblock {
     let chunk = (chunk_sectors * 512) as u32;
     let mut sb = bitmap::Superblock::new(like.bitmap_uuid(), like.sync_size(), chunk);
-    // Bits are to be swept in most lives.
+    // Bits are to be swept in most sessions.
     (sb.daemon_sleep, sb.write_behind) = (1, behind);
     sb
 }
@@ -36,7 +36,7 @@ pub(crate) fn new_file(sb: &bitmap::Superblock) -> Disk {
     file
 }
 
-impl Life<'_> {
+impl Session<'_> {
     pub(super) fn plan_bitmaps(&mut self) {
         if self.plan.rebitmaps == 0 {
             return;

@@ -1,15 +1,15 @@
-//! The lead's part in members that come and go, and in recovery, resync, check and repair.
+//! The coordinator's part in members that come and go, and in recovery, resync, check and repair.
 
-use super::{Fate, Lead, MemberFact};
+use super::{BadSectorOutcome, Coordinator, MemberFact};
 use crate::{
-    core::Core,
     message::{Addition, Answer, Message},
+    shard_runtime::ShardRuntime,
     status::{MemberDetail, MemberWork, Range, SyncDetail},
     window::CheckWindow,
 };
 use lapstrake_device::harmless;
 use lapstrake_engine::{
-    Added, Event, FULLY_TRUSTED, Loss, MemberId, Mismatch, Standing, SyncAction, SyncEnd, Time,
+    Added, Event, FULLY_TRUSTED, Loss, MemberId, MemberState, Mismatch, SyncAction, SyncEnd, Time,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
@@ -26,9 +26,9 @@ pub(super) struct Removal {
     open: Option<usize>,
 }
 
-impl Lead {
+impl Coordinator {
     /// Gives the supervisor's pieces to the shards that own them.
-    pub(super) fn send_pieces(&mut self, core: &mut Core) {
+    pub(super) fn send_pieces(&mut self, runtime: &mut ShardRuntime) {
         // Owners change; what is left waits until that is settled.
         if self.redealing.is_under_way() {
             return;
@@ -36,20 +36,20 @@ impl Lead {
         let Some(supervisor) = &mut self.supervisor else { return };
         while let Some(piece) = supervisor.poll_sync() {
             let owner = self.spans.owner(piece.start.0);
-            if owner == core.index {
-                let now = core.now();
-                core.engine.handle_sync(now, piece);
+            if owner == runtime.index {
+                let now = runtime.now();
+                runtime.engine.handle_sync(now, piece);
             } else {
-                core.peers[owner].send(Message::Sync(piece));
+                runtime.peers[owner].send(Message::Sync(piece));
             }
         }
     }
 
-    pub(super) fn happened(&mut self, core: &mut Core, event: Event) {
+    pub(super) fn happened(&mut self, runtime: &mut ShardRuntime, event: Event) {
         match event {
             Event::MemberFailed(member, was) => {
                 self.say_failed(member);
-                if was == Standing::InSync {
+                if was == MemberState::InSync {
                     self.say_lost();
                 }
             }
@@ -60,7 +60,7 @@ impl Lead {
             )),
             Event::Broken(loss) => {
                 if loss == Loss::Space {
-                    self.look_for_overlay(core);
+                    self.look_for_overlay(runtime);
                 }
                 (self.broken, self.loss) = (true, Some(loss));
                 self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
@@ -72,7 +72,7 @@ impl Lead {
                 ));
             }
             Event::BadBlocks(member, sector, len) => {
-                if self.is_first(core, member, sector, len, Fate::Bad) {
+                if self.is_first(runtime, member, sector, len, BadSectorOutcome::Bad) {
                     self.log.say(&format!(
                         "{}: {} bytes from byte {} of its data{} can be neither read nor recovered, or \
                          not be written; they went into its bad-block log, and are not used until they \
@@ -85,7 +85,7 @@ impl Lead {
                 }
             }
             Event::Rewritten(member, sector, len) => {
-                if self.is_first(core, member, sector, len, Fate::Rewritten) {
+                if self.is_first(runtime, member, sector, len, BadSectorOutcome::Rewritten) {
                     self.log.say(&format!(
                         "{}: {} bytes from byte {} of its data could not be read; they were written \
                          anew from the other members, and can be read",
@@ -98,30 +98,30 @@ impl Lead {
             Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
             Event::SyncEnded(action, end) => self.say_ended(action, end),
             Event::BitmapLost => self.bitmap_lost(),
-            Event::BitmapChanged => self.bitmap_changed(core),
+            Event::BitmapChanged => self.bitmap_changed(runtime),
         }
     }
 
     /// Whether a place is told of now, not with others near it.
     fn is_first(
         &mut self,
-        core: &Core,
+        runtime: &ShardRuntime,
         member: MemberId,
         sector: Sector,
         len: Sectors,
-        fate: Fate,
+        outcome: BadSectorOutcome,
     ) -> bool {
         let start = sector.0 * 512;
-        self.places.add(core.now(), (usize::from(member.0), fate), start..start + len.bytes())
+        self.places.add(runtime.now(), (usize::from(member.0), outcome), start..start + len.bytes())
     }
 
     /// Tells of more places near one that was told of.
     pub(super) fn tell_places(&mut self, now: Time) {
         for run in self.places.over(now) {
-            let (member, fate) = run.of;
-            let came = match fate {
-                Fate::Rewritten => "written anew",
-                Fate::Bad => "put into its bad-block log",
+            let (member, outcome) = run.of;
+            let came = match outcome {
+                BadSectorOutcome::Rewritten => "written anew",
+                BadSectorOutcome::Bad => "put into its bad-block log",
             };
             self.log.say(&format!(
                 "{}: {came} {}, between bytes {} and {} of its data",
@@ -275,7 +275,7 @@ impl Lead {
 
     pub(super) fn fail(
         &mut self,
-        core: &mut Core,
+        runtime: &mut ShardRuntime,
         name: &str,
         force: bool,
     ) -> Result<MemberDetail, String> {
@@ -283,10 +283,10 @@ impl Lead {
             return Err(self.cannot_change());
         }
         let id = self.find(name)?;
-        let now = core.now();
+        let now = runtime.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let standing = supervisor.standing(MemberId(id as u16)).0;
-        if standing == Standing::InSync && supervisor.needs_all() && !force {
+        if standing == MemberState::InSync && supervisor.needs_all() && !force {
             return Err(format!(
                 "{name} is not failed: a resync is due, and where it has not come to yet, what {name} holds \
                  cannot be had from the others; `lapstrake wait {}` first, or `lapstrake fail --force` if the \
@@ -295,7 +295,7 @@ impl Lead {
             ));
         }
         let worn = supervisor.backed_by(MemberId(id as u16)).filter(|_| !force);
-        if let Some(worn) = worn.filter(|_| standing == Standing::InSync) {
+        if let Some(worn) = worn.filter(|_| standing == MemberState::InSync) {
             let id = usize::from(worn.0);
             let number = self.number_word(id);
             let worn = &self.members[id].path;
@@ -307,7 +307,7 @@ impl Lead {
             ));
         }
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
-            if supervisor.standing(MemberId(id as u16)).0 == Standing::Journal {
+            if supervisor.standing(MemberId(id as u16)).0 == MemberState::Journal {
                 return Err(format!(
                     "{name} is not failed: it is the journal; {}",
                     self.without_journal()
@@ -339,7 +339,7 @@ impl Lead {
     /// Has a member replaced while it serves. Gives the replacement, if there is a spare for it yet.
     pub(super) fn replace(
         &mut self,
-        core: &Core,
+        runtime: &ShardRuntime,
         name: &str,
         with: Option<&str>,
     ) -> Result<Option<MemberDetail>, String> {
@@ -359,13 +359,13 @@ impl Lead {
                  `lapstrake fail` it and `lapstrake add` another; nothing was changed"
             ));
         }
-        if let Some(with) = with.filter(|&with| self.standing(with) != Some(Standing::Spare)) {
+        if let Some(with) = with.filter(|&with| self.standing(with) != Some(MemberState::Spare)) {
             return Err(format!(
                 "{} is no spare; `lapstrake add {} MEMBER` makes one; nothing was changed",
                 self.members[with].path, self.facts.name
             ));
         }
-        let now = core.now();
+        let now = runtime.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let with = with.map(|with| MemberId(with as u16));
         if !supervisor.handle_replace(now, MemberId(id as u16), with) {
@@ -378,7 +378,7 @@ impl Lead {
         let slot = supervisor.standing(MemberId(id as u16)).1;
         let replaces = |&other: &usize| {
             let (standing, its, _) = supervisor.standing(MemberId(other as u16));
-            standing == Standing::Replacement && its == slot
+            standing == MemberState::Replacement && its == slot
         };
         let replacement = (0..self.members.len()).find(replaces);
         Ok(replacement.and_then(|id| self.member_detail(id)))
@@ -393,8 +393,13 @@ impl Lead {
     }
 
     /// Takes members out; the answer comes when they are closed.
-    pub(super) fn remove(&mut self, core: &mut Core, name: &str, answer: Sender<Answer>) {
-        let at_once = match self.take_out(core, name) {
+    pub(super) fn remove(
+        &mut self,
+        runtime: &mut ShardRuntime,
+        name: &str,
+        answer: Sender<Answer>,
+    ) {
+        let at_once = match self.take_out(runtime, name) {
             Ok(members) if !members.is_empty() => {
                 return self.removals.push(Removal { members, answer, open: None });
             }
@@ -405,19 +410,21 @@ impl Lead {
         let _ = answer.send(at_once);
     }
 
-    fn take_out(&mut self, core: &Core, name: &str) -> Result<Vec<MemberId>, String> {
+    fn take_out(&mut self, runtime: &ShardRuntime, name: &str) -> Result<Vec<MemberId>, String> {
         if self.broken {
             return Err(self.cannot_change());
         }
         let ids: Vec<usize> = match name {
             FAILED => (0..self.members.len())
-                .filter(|&id| !self.members[id].gone && self.standing(id) == Some(Standing::Faulty))
+                .filter(|&id| {
+                    !self.members[id].gone && self.standing(id) == Some(MemberState::Faulty)
+                })
                 .collect(),
             name => vec![self.find(name)?],
         };
         let mut removed = Vec::new();
         for id in ids {
-            let now = core.now();
+            let now = runtime.now();
             let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
             let member = MemberId(id as u16);
             if !supervisor.handle_remove(now, member) {
@@ -428,7 +435,7 @@ impl Lead {
                     "faulty members, which alone come in numbers, can be removed"
                 );
                 return Err(match self.standing(id) {
-                    Some(Standing::Journal) => {
+                    Some(MemberState::Journal) => {
                         format!("{path} is the journal; {}", self.without_journal())
                     }
                     _ => format!(
@@ -443,12 +450,12 @@ impl Lead {
     }
 
     /// Closes members that were removed, once that is on record.
-    pub(super) fn close_removed(&mut self, core: &mut Core) {
+    pub(super) fn close_removed(&mut self, runtime: &mut ShardRuntime) {
         let is_recorded = self.supervisor.as_ref().is_some_and(|s| s.is_recorded());
         for removal in self.removals.iter_mut().filter(|it| is_recorded && it.open.is_none()) {
-            removal.open = Some(core.peers.len() * removal.members.len());
+            removal.open = Some(runtime.peers.len() * removal.members.len());
             for &member in &removal.members {
-                for peer in core.peers.iter() {
+                for peer in runtime.peers.iter() {
                     peer.send(Message::RemoveDevice(member));
                 }
             }
@@ -500,11 +507,14 @@ impl Lead {
     }
 
     /// What a new member's superblock is made after, and its number in the table of devices.
-    pub(super) fn template(&self, core: &Core) -> Result<(Box<Superblock>, u32), String> {
+    pub(super) fn template(
+        &self,
+        runtime: &ShardRuntime,
+    ) -> Result<(Box<Superblock>, u32), String> {
         if self.broken {
             return Err(self.cannot_change());
         }
-        if self.is_overlaid(core) {
+        if self.is_overlaid(runtime) {
             return Err("all writes go to the overlay, but what is added would be written itself; nothing was \
                         written; without --overlay, once the evidence is copied, it can be added"
                 .into());
@@ -529,11 +539,11 @@ impl Lead {
             ));
         }
         let members: Vec<_> = supervisor.members().collect();
-        let fresh = members.iter().find(|member| member.1 == Standing::InSync);
+        let fresh = members.iter().find(|member| member.1 == MemberState::InSync);
         let like = fresh.ok_or("no member is in sync; nothing was written")?.0.clone();
         let numbers = u32::from(self.facts.detail.raid_devices)..like.devices_max();
         let taken =
-            members.iter().map(|member| (member.0.dev_number(), member.1 == Standing::Removed));
+            members.iter().map(|member| (member.0.dev_number(), member.1 == MemberState::Removed));
         let number = free_number(numbers, &taken.collect::<Vec<_>>()).ok_or_else(|| {
             format!(
                 "the superblocks' table of devices is full, at {} with the slots; `lapstrake remove {} failed` \
@@ -559,11 +569,15 @@ impl Lead {
     }
 
     /// Takes in a member that was made ready after a look at the array as it was.
-    pub(super) fn add(&mut self, core: &mut Core, addition: Addition) -> Result<Answer, String> {
+    pub(super) fn add(
+        &mut self,
+        runtime: &mut ShardRuntime,
+        addition: Addition,
+    ) -> Result<Answer, String> {
         let Addition { device, names, superblock, catches_up, bad_blocks } = addition;
         // Who has left or come, and a number that was given twice.
-        let (like, number) = self.template(core)?;
-        let now = core.now();
+        let (like, number) = self.template(runtime)?;
+        let now = runtime.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let as_seen = match catches_up {
             true => supervisor.can_catch_up(&superblock),
@@ -576,8 +590,8 @@ impl Lead {
         if !as_seen {
             return Ok(Answer::Outdated);
         }
-        core.add_device(device.clone());
-        for peer in core.peers.iter().skip(1) {
+        runtime.add_device(device.clone());
+        for peer in runtime.peers.iter().skip(1) {
             peer.send(Message::AddDevice(device.clone()));
         }
         let rotational = device.rotational();
@@ -585,7 +599,7 @@ impl Lead {
         self.members.push(MemberFact::new(&device, names));
         let how = match (added, self.standing(usize::from(id.0))) {
             (Added::CatchesUp, _) => "re-added",
-            (Added::Spare, Some(Standing::Recovering)) => "recovery",
+            (Added::Spare, Some(MemberState::Recovering)) => "recovery",
             (Added::Spare, _) => "spare",
         };
         self.log.say(&format!("{} was added ({how})", device.spec()));
@@ -593,8 +607,8 @@ impl Lead {
         Ok(Answer::Added(Box::new(detail), how))
     }
 
-    pub(super) fn sync(&mut self, core: &Core, action: &str) -> Result<(), String> {
-        let now = core.now();
+    pub(super) fn sync(&mut self, runtime: &ShardRuntime, action: &str) -> Result<(), String> {
+        let now = runtime.now();
         let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
         let action = match action {
             "check" => SyncAction::Check,
@@ -654,8 +668,8 @@ impl Lead {
     }
 
     /// Holds a check or repair outside of its part of the day.
-    pub(super) fn heed_window(&mut self, core: &Core) {
-        let now = core.now();
+    pub(super) fn heed_window(&mut self, runtime: &ShardRuntime) {
+        let now = runtime.now();
         let is_open = self.check_window.is_none_or(CheckWindow::is_open);
         self.window_at = self.check_window.map(|_| now.after(WINDOW_LOOK_NS));
         if let Some(supervisor) = &mut self.supervisor {
@@ -663,7 +677,7 @@ impl Lead {
         }
     }
 
-    pub(super) fn standing(&self, id: usize) -> Option<Standing> {
+    pub(super) fn standing(&self, id: usize) -> Option<MemberState> {
         Some(self.supervisor.as_ref()?.standing(MemberId(id as u16)).0)
     }
 
@@ -678,7 +692,7 @@ impl Lead {
             number: superblock.dev_number(),
             slot: slot.map(|slot| slot.0),
             state: super::standing_name(standing),
-            recovered_bytes: matches!(standing, Standing::Recovering | Standing::Replacement)
+            recovered_bytes: matches!(standing, MemberState::Recovering | MemberState::Replacement)
                 .then_some(recovered)
                 .filter(|&to| to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),
@@ -699,8 +713,8 @@ impl Lead {
     }
 
     /// What runs, in the operator's terms.
-    pub(super) fn sync_detail(&self, core: &Core) -> Option<SyncDetail> {
-        let progress = self.supervisor.as_ref()?.sync_progress(core.now())?;
+    pub(super) fn sync_detail(&self, runtime: &ShardRuntime) -> Option<SyncDetail> {
+        let progress = self.supervisor.as_ref()?.sync_progress(runtime.now())?;
         let left = progress.end.0.saturating_sub(progress.done.0);
         Some(SyncDetail {
             action: action_name(progress.action),
@@ -723,8 +737,8 @@ impl Lead {
     }
 
     /// Everything stands still before the end.
-    pub(super) fn freeze(&mut self, core: &Core) {
-        let now = core.now();
+    pub(super) fn freeze(&mut self, runtime: &ShardRuntime) {
+        let now = runtime.now();
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.handle_halt(now);
         }

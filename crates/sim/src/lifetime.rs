@@ -1,4 +1,4 @@
-//! A seed's array through its lives: made, started, cut off, started again.
+//! A seed's array through its sessions: made, started, cut off, started again.
 //!
 //! Held at every start, on the members' raw images: what assembly decides is what faults allow
 //! for, and redundancy is whole but where a cut met writes that were not durable, which the
@@ -9,13 +9,13 @@ use crate::{
     dice::Dice,
     disk::{Cut, Disk, SECTOR},
     heal::{self, Part},
-    life::{End, FileUse, Life, Report, Setup, new_bitmap, new_file},
     oracle::Oracle,
     plan::{Lockless, Plan},
     raw,
+    session::{End, FileUse, Report, Session, Setup, new_bitmap, new_file},
 };
 use lapstrake_array::start::{CarriedOut, StartPlan};
-use lapstrake_engine::IntentConfig;
+use lapstrake_engine::BitmapConfig;
 use lapstrake_geometry::{Geometry, Level, Sectors, Slot, Version, size::PPL_SPACE};
 use lapstrake_metadata::{
     Superblock,
@@ -34,7 +34,7 @@ const DATA_OFFSET: Sectors = Sectors(64);
 const LOGGED_DATA_OFFSET: Sectors = Sectors(2112);
 
 /// See the module.
-pub(crate) struct Fate<'a> {
+pub(crate) struct Lifetime<'a> {
     options: &'a Options,
     plan: &'a Plan,
     dice: Dice,
@@ -75,7 +75,7 @@ struct Started {
     done: CarriedOut,
 }
 
-impl<'a> Fate<'a> {
+impl<'a> Lifetime<'a> {
     pub(crate) fn new(plan: &'a Plan, dice: Dice, options: &'a Options) -> Self {
         let mut dice = dice;
         let (disks, geometry, file) = create(plan, &mut dice);
@@ -104,12 +104,13 @@ impl<'a> Fate<'a> {
 
     pub(crate) fn run(mut self) -> Result<Outcome, String> {
         let mut was_whole = false;
-        for life in 0..self.plan.lives {
-            was_whole = self.live(was_whole).map_err(|error| format!("life {life}: {error}"))?;
+        for session in 0..self.plan.sessions {
+            was_whole =
+                self.live(was_whole).map_err(|error| format!("session {session}: {error}"))?;
         }
         let plan = self.plan.at_the_end();
-        let mut last = Fate { plan: &plan, ..self };
-        last.end().map_err(|error| format!("the last life: {error}"))?;
+        let mut last = Lifetime { plan: &plan, ..self };
+        last.end().map_err(|error| format!("the last session: {error}"))?;
         Ok(last.outcome)
     }
 
@@ -120,12 +121,12 @@ impl<'a> Fate<'a> {
         if !self.has_redundancy() {
             return Ok(());
         }
-        // If replacements have all that is there while a slot is empty, who was replaced fills it in one more life.
-        let lives = if started.plan.assembly.replacements.is_empty() { 1 } else { 2 };
-        for _ in 0..lives {
-            let mut life = self.life(&started);
-            let end = life.run(None)?;
-            let report = life.report(end);
+        // If replacements have all that is there while a slot is empty, who was replaced fills it in one more session.
+        let sessions = if started.plan.assembly.replacements.is_empty() { 1 } else { 2 };
+        for _ in 0..sessions {
+            let mut session = self.session(&started);
+            let end = session.run(None)?;
+            let report = session.report(end);
             self.after(&report, &started)?;
             self.was_forced = false;
             self.made_whole();
@@ -134,7 +135,7 @@ impl<'a> Fate<'a> {
         if started.plan.assembly.degraded > 0 || started.plan.assembly.resync_from.is_some() {
             return Err("redundancy is not whole after all was mended".into());
         }
-        if started.plan.intent.is_some_and(|i| i.bits.is_lockless() && i.bits.count_set() > 0) {
+        if started.plan.bitmap.is_some_and(|i| i.bits.is_lockless() && i.bits.count_set() > 0) {
             return Err("chunks need a resync after all was mended".into());
         }
         Ok(())
@@ -153,7 +154,7 @@ impl<'a> Fate<'a> {
         self.was_unlogged = false;
     }
 
-    /// One life; gives whether its redundancy was whole when it began. `may_leave`: so it was in
+    /// One session; gives whether its redundancy was whole when it began. `may_leave`: so it was in
     /// the one before.
     fn live(&mut self, may_leave: bool) -> Result<bool, String> {
         let started = self.begin(may_leave)?;
@@ -163,16 +164,16 @@ impl<'a> Fate<'a> {
             self.dice.between(1..=bound)
         });
         let was_whole = started.plan.assembly.resync_from.is_none() && !self.was_forced;
-        let mut life = self.life(&started);
-        let end = life.run(cut_after)?;
-        let report = life.report(end);
+        let mut session = self.session(&started);
+        let end = session.run(cut_after)?;
+        let report = session.report(end);
         self.after(&report, &started)?;
         Ok(was_whole)
     }
 
-    fn life(&mut self, started: &Started) -> Life<'_> {
+    fn session(&mut self, started: &Started) -> Session<'_> {
         let setup = self.setup(started);
-        Life::new(
+        Session::new(
             self.plan,
             setup,
             &mut self.dice,
@@ -184,10 +185,10 @@ impl<'a> Fate<'a> {
         )
     }
 
-    /// Takes down how a life ended.
+    /// Takes down how a session ended.
     fn after(&mut self, report: &Report, started: &Started) -> Result<(), String> {
         self.outcome.member_ios += report.ios;
-        self.outcome.lives += 1;
+        self.outcome.sessions += 1;
         self.outcome.cuts += u64::from(report.end == End::Cut);
         self.stamp = report.stamp;
         self.suspect.extend(&report.hit);
@@ -221,7 +222,7 @@ impl<'a> Fate<'a> {
         self.names_file = match report.file {
             // Who knows of none does not look for one, unless the old one was only forgotten.
             FileUse::None => {
-                self.names_file && started.plan.intent.is_none() && self.dice.one_in(2)
+                self.names_file && started.plan.bitmap.is_none() && self.dice.one_in(2)
             }
             FileUse::InUse => !self.dice.one_in(8),
             FileUse::Unclear => self.dice.one_in(2),
@@ -229,7 +230,7 @@ impl<'a> Fate<'a> {
         Ok(())
     }
 
-    /// The start of a life: perhaps without a member, perhaps made whole before.
+    /// The start of a session: perhaps without a member, perhaps made whole before.
     fn begin(&mut self, may_leave: bool) -> Result<Started, String> {
         let mut offered = vec![true; self.disks.len()];
         let mut started = self.start(&offered)?;
@@ -294,7 +295,7 @@ impl<'a> Fate<'a> {
     /// bitmap tell of them.
     fn check_redundancy(&self, started: &Started) -> Result<(), String> {
         let Started { plan, superblocks, .. } = started;
-        let StartPlan { assembly, intent, .. } = plan;
+        let StartPlan { assembly, bitmap, .. } = plan;
         if !self.has_redundancy() {
             return Ok(());
         }
@@ -323,7 +324,7 @@ impl<'a> Fate<'a> {
             if assembly.resync_from.is_none() {
                 return Err(format!("row {row} differs, and the array counts as clean"));
             }
-            if intent.as_ref().is_some_and(|intent| !heal::is_dirty(intent, row)) {
+            if bitmap.as_ref().is_some_and(|bitmap| !heal::is_dirty(bitmap, row)) {
                 return Err(format!("row {row} differs, and its bit is not set"));
             }
         }
@@ -333,8 +334,8 @@ impl<'a> Fate<'a> {
     /// Whether a lockless bitmap says that redundancy is yet to be made right there, and nothing in the row was written
     /// that it would have to keep: it is made right for the rows of each write.
     fn is_unsynced(&self, started: &Started, row: u64) -> bool {
-        let is_synced = |i: &IntentConfig| i.bits.is_synced(row / i.bits.chunk().0);
-        started.plan.intent.as_ref().is_some_and(|i| !is_synced(i)) && self.is_never_written(row)
+        let is_synced = |i: &BitmapConfig| i.bits.is_synced(row / i.bits.chunk().0);
+        started.plan.bitmap.as_ref().is_some_and(|i| !is_synced(i)) && self.is_never_written(row)
     }
 
     fn is_never_written(&self, row: u64) -> bool {
@@ -345,9 +346,9 @@ impl<'a> Fate<'a> {
     fn heal(&mut self, started: &Started) -> Result<(), String> {
         self.say(|| "redundancy is made whole".into());
         let Started { plan, superblocks, holes, .. } = started;
-        let StartPlan { assembly, intent, .. } = plan;
-        let intent = intent.as_ref();
-        let part = Part { geometry: &self.geometry, assembly, superblocks, intent, holes };
+        let StartPlan { assembly, bitmap, .. } = plan;
+        let bitmap = bitmap.as_ref();
+        let part = Part { geometry: &self.geometry, assembly, superblocks, bitmap, holes };
         let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
         self.made_whole();
         self.stale.clear();
@@ -358,7 +359,7 @@ impl<'a> Fate<'a> {
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
         let mut left = raw::mismatches(&self.geometry, &image).into_iter();
         let is_whole = |&row: &u64| {
-            !heal::is_unwritten(intent, row) && (is_parity || !self.oracle.may_be_anything(row))
+            !heal::is_unwritten(bitmap, row) && (is_parity || !self.oracle.may_be_anything(row))
         };
         match left.find(is_whole) {
             Some(row) => Err(format!("row {row} differs after all was made whole")),
@@ -429,7 +430,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
         data_offset: is_before.then_some(data_offset),
         logical_block_size: None,
         set_uuid: None,
-        name: "fate".into(),
+        name: "simulated".into(),
         homehost: None,
         assume_clean: true,
         force: true,
@@ -452,7 +453,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
             let head = disks[member.index].bytes(at.0, bitmap::Superblock::SIZE);
             let mut sb = bitmap::Superblock::parse(head).expect("written just now");
             sb.events = member.superblock.events();
-            // Bits are to be swept in most lives.
+            // Bits are to be swept in most sessions.
             (sb.daemon_sleep, sb.write_behind) = (1, asked.write_behind);
             match (asked.lockless, asked.bitmap_chunk) {
                 (Some(Lockless::FirstUse), _) => {

@@ -1,9 +1,9 @@
-//! What a scenario told by hand does to a life, and asks of it.
+//! What a scenario told by hand does to a session, and asks of it.
 
-use super::{Event, Life};
+use super::{Event, Session};
 use lapstrake_engine::MemberId;
 
-impl Life<'_> {
+impl Session<'_> {
     /// The member answers no more.
     pub(crate) fn vanish(&mut self, member: MemberId) {
         self.vanished.insert(member);
@@ -51,13 +51,13 @@ impl Life<'_> {
     /// Until every request has its answer.
     pub(crate) fn settle(&mut self) -> Result<(), String> {
         self.pump()?;
-        self.step_until(|life| life.clients.is_empty())
+        self.step_until(|session| session.clients.is_empty())
     }
 
     /// Lets time pass.
     pub(crate) fn rest(&mut self, ns: u64) -> Result<(), String> {
         let until = self.now.after(ns);
         self.at(ns, Event::Submit);
-        self.step_until(|life| life.now >= until)
+        self.step_until(|session| session.now >= until)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Memory as ClientMemory,
-    memory::{Memory, Shelf},
+    memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
     status::{Counters, Log, MemberWork},
@@ -78,16 +78,16 @@ pub(crate) struct ClientState {
     /// Its share, while it is in use; also in `memory`.
     share: Option<BufId>,
     /// How much of `memory` is of each shelf.
-    held: [usize; Shelf::ALL.len()],
+    held: [usize; BufferClass::ALL.len()],
     /// It waits for some, and so is among the starved.
-    is_hungry: [bool; Shelf::ALL.len()],
+    is_waiting: [bool; BufferClass::ALL.len()],
 }
 
 /// A client whose turn it is to get memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fed {
+pub(crate) struct BufferGrant {
     pub client: usize,
-    pub shelf: Shelf,
+    pub class: BufferClass,
     /// It got some. It goes before the others once.
     pub got: bool,
 }
@@ -101,8 +101,8 @@ pub(crate) enum Token {
     Client { client: usize, tag: u32 },
     /// The flush after a durable write-zeroes, by its place in `flushing`.
     Flushing(u32),
-    /// The lead's.
-    Lead(u32),
+    /// The coordinator's.
+    Coordinator(u32),
 }
 
 impl Token {
@@ -111,7 +111,7 @@ impl Token {
             Self::Engine(id) => u64::from(id.0),
             Self::Client { client, tag } => 1 << 60 | (client as u64) << 32 | u64::from(tag),
             Self::Flushing(key) => 2 << 60 | u64::from(key),
-            Self::Lead(key) => 3 << 60 | u64::from(key),
+            Self::Coordinator(key) => 3 << 60 | u64::from(key),
         }
     }
 
@@ -121,13 +121,13 @@ impl Token {
             0 => Self::Engine(IoId(low)),
             1 => Self::Client { client: (word >> 32) as usize & 0x0fff_ffff, tag: low },
             2 => Self::Flushing(low),
-            _ => Self::Lead(low),
+            _ => Self::Coordinator(low),
         }
     }
 }
 
 /// See the module.
-pub(crate) struct Core {
+pub(crate) struct ShardRuntime {
     pub index: usize,
     pub peers: Arc<[Peer]>,
     pub engine: Shard,
@@ -138,9 +138,9 @@ pub(crate) struct Core {
     pub replies: VecDeque<(usize, u64, Result<(), RequestError>)>,
     pub notices: VecDeque<Notice>,
     /// Clients that found too little on a shelf, in the order in which they are fed.
-    starved: [VecDeque<usize>; Shelf::ALL.len()],
+    waiters: [VecDeque<usize>; BufferClass::ALL.len()],
     /// The one that is being fed.
-    pub fed: Option<Fed>,
+    pub grant: Option<BufferGrant>,
     pub freed: bool,
     counters: Arc<Counters>,
     log: Log,
@@ -158,13 +158,13 @@ pub(crate) struct Core {
     complaints: Runs<(&'static str, &'static str)>,
 }
 
-impl std::fmt::Debug for Core {
+impl std::fmt::Debug for ShardRuntime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("index", &self.index).finish_non_exhaustive()
+        f.debug_struct("ShardRuntime").field("index", &self.index).finish_non_exhaustive()
     }
 }
 
-pub(crate) struct CoreParts {
+pub(crate) struct ShardRuntimeParts {
     pub index: usize,
     pub peers: Arc<[Peer]>,
     pub engine: Shard,
@@ -179,8 +179,8 @@ pub(crate) struct CoreParts {
     pub members: usize,
 }
 
-impl Core {
-    pub(crate) fn new(parts: CoreParts) -> Self {
+impl ShardRuntime {
+    pub(crate) fn new(parts: ShardRuntimeParts) -> Self {
         let shards = parts.peers.len();
         let this = Self {
             index: parts.index,
@@ -191,8 +191,8 @@ impl Core {
             clients: Slab::new(),
             replies: VecDeque::new(),
             notices: VecDeque::new(),
-            starved: [VecDeque::new(), VecDeque::new()],
-            fed: None,
+            waiters: [VecDeque::new(), VecDeque::new()],
+            grant: None,
             freed: false,
             counters: parts.counters,
             log: parts.log,
@@ -250,33 +250,34 @@ impl Core {
     }
 
     pub(crate) fn alloc_for(&mut self, client: usize, bytes: usize) -> Option<ClientMemory> {
-        let (id, start) = match self.alloc_from_shelf(client, bytes) {
+        let (id, start) = match self.alloc_from_class(client, bytes) {
             Some(memory) => memory,
             None => self.alloc_share(client, bytes)?,
         };
         let state = &mut self.clients[client];
         state.memory.push(id);
-        if let Some(shelf) = self.memory.shelf_of(id) {
-            state.held[shelf as usize] += 1;
+        if let Some(class) = self.memory.class_of(id) {
+            state.held[class as usize] += 1;
         }
         Some(ClientMemory { buf: Buf { id, offset: 0 }, start })
     }
 
     /// In turn: nobody takes what others have waited for, or a busy client would never let an idle one in.
-    fn alloc_from_shelf(&mut self, client: usize, bytes: usize) -> Option<(BufId, *mut u8)> {
-        let shelf = self.memory.shelf(bytes);
-        let turn = self.fed.filter(|fed| fed.client == client && fed.shelf == shelf && !fed.got);
-        let may = turn.is_some() || self.starved[shelf as usize].is_empty();
+    fn alloc_from_class(&mut self, client: usize, bytes: usize) -> Option<(BufId, *mut u8)> {
+        let class = self.memory.class(bytes);
+        let turn =
+            self.grant.filter(|grant| grant.client == client && grant.class == class && !grant.got);
+        let may = turn.is_some() || self.waiters[class as usize].is_empty();
         let memory = if may { self.memory.alloc(bytes) } else { None };
         if memory.is_some() {
-            self.fed = turn.map(|fed| Fed { got: true, ..fed }).or(self.fed);
+            self.grant = turn.map(|grant| BufferGrant { got: true, ..grant }).or(self.grant);
         }
         memory
     }
 
     /// If that is in use, or too small, the client waits for its turn.
     fn alloc_share(&mut self, client: usize, bytes: usize) -> Option<(BufId, *mut u8)> {
-        let shelf = self.memory.shelf(bytes);
+        let class = self.memory.class(bytes);
         let state = &mut self.clients[client];
         if state.share.is_none()
             && let Some((id, start)) = self.memory.alloc_share(bytes)
@@ -284,15 +285,15 @@ impl Core {
             state.share = Some(id);
             return Some((id, start));
         }
-        if !std::mem::replace(&mut state.is_hungry[shelf as usize], true) {
-            let starved = &mut self.starved[shelf as usize];
-            match self.fed {
-                Some(Fed { client: fed, shelf: of, got: false })
-                    if (fed, of) == (client, shelf) =>
+        if !std::mem::replace(&mut state.is_waiting[class as usize], true) {
+            let waiters = &mut self.waiters[class as usize];
+            match self.grant {
+                Some(BufferGrant { client: grant, class: of, got: false })
+                    if (grant, of) == (client, class) =>
                 {
-                    starved.push_front(client);
+                    waiters.push_front(client);
                 }
-                _ => starved.push_back(client),
+                _ => waiters.push_back(client),
             }
         }
         None
@@ -305,13 +306,13 @@ impl Core {
     }
 
     pub(crate) fn free(&mut self, client: usize, memory: ClientMemory) {
-        let (id, shelf) = (memory.buf.id, self.memory.shelf_of(memory.buf.id));
+        let (id, class) = (memory.buf.id, self.memory.class_of(memory.buf.id));
         let state = &mut self.clients[client];
         let at = state.memory.iter().position(|&held| held == id);
         state.memory.swap_remove(at.expect("a client gives back what it was given, once"));
         state.is_proven = true;
-        if let Some(shelf) = shelf {
-            state.held[shelf as usize] -= 1;
+        if let Some(class) = class {
+            state.held[class as usize] -= 1;
         }
         state.share = state.share.filter(|&share| share != id);
         self.memory.free(id);
@@ -327,29 +328,29 @@ impl Core {
 
     /// Whether somebody waits for memory.
     pub(crate) fn is_short(&self) -> bool {
-        self.starved.iter().any(|starved| !starved.is_empty())
+        self.waiters.iter().any(|waiters| !waiters.is_empty())
     }
 
     /// Whether a client holds some for which others wait.
     pub(crate) fn is_in_the_way(&self, client: usize) -> bool {
         let state = &self.clients[client];
-        Shelf::ALL.iter().any(|&shelf| {
+        BufferClass::ALL.iter().any(|&class| {
             let others =
-                self.starved[shelf as usize].len() - usize::from(state.is_hungry[shelf as usize]);
-            state.held[shelf as usize] > 0 && others > 0
+                self.waiters[class as usize].len() - usize::from(state.is_waiting[class as usize]);
+            state.held[class as usize] > 0 && others > 0
         })
     }
 
     /// The next one who waits for memory of a shelf, which waits no more.
-    pub(crate) fn next_starved(&mut self, shelf: Shelf) -> Option<usize> {
-        let client = self.starved[shelf as usize].pop_front()?;
-        self.clients[client].is_hungry[shelf as usize] = false;
+    pub(crate) fn next_waiter(&mut self, class: BufferClass) -> Option<usize> {
+        let client = self.waiters[class as usize].pop_front()?;
+        self.clients[client].is_waiting[class as usize] = false;
         Some(client)
     }
 
     /// Whether this one would be the next.
-    pub(crate) fn is_first_of_starved(&self, shelf: Shelf, client: usize) -> bool {
-        self.starved[shelf as usize].front() == Some(&client)
+    pub(crate) fn is_first_waiter(&self, class: BufferClass, client: usize) -> bool {
+        self.waiters[class as usize].front() == Some(&client)
     }
 
     pub(crate) fn request_from(
@@ -377,9 +378,9 @@ impl Core {
 
     /// # Safety
     /// That of [`Queue::submit`].
-    pub(crate) unsafe fn lead_op(&mut self, key: u32, op: Op<'_>) {
+    pub(crate) unsafe fn coordinator_op(&mut self, key: u32, op: Op<'_>) {
         // SAFETY: passed on to the caller.
-        unsafe { self.queue.submit(Token::Lead(key).pack(), op) };
+        unsafe { self.queue.submit(Token::Coordinator(key).pack(), op) };
     }
 
     pub(crate) fn cancel_fd(&mut self, fd: RawFd) {
@@ -392,8 +393,8 @@ impl Core {
     }
 
     fn forget_hunger(&mut self, client: usize) {
-        self.starved.iter_mut().for_each(|starved| starved.retain(|&other| other != client));
-        self.clients[client].is_hungry = Default::default();
+        self.waiters.iter_mut().for_each(|waiters| waiters.retain(|&other| other != client));
+        self.clients[client].is_waiting = Default::default();
         // Whoever stood behind it may find enough now.
         self.freed = true;
     }
@@ -443,7 +444,7 @@ impl Core {
         router.redealt(&mut routing, spans);
     }
 
-    /// Whether reads wait until messages have been read: [`Core::start_reads`] is due.
+    /// Whether reads wait until messages have been read: [`ShardRuntime::start_reads`] is due.
     pub(crate) fn has_unheard(&self) -> bool {
         self.router.has_unheard()
     }
@@ -618,7 +619,7 @@ impl Core {
         self.engine.handle_completion(self.now(), id, result >= 0);
     }
 
-    /// Gives the stripe cache another size, and tells the lead.
+    /// Gives the stripe cache another size, and tells the coordinator.
     pub(crate) fn resize_cache(&mut self, size: u32, pages: u32) {
         let grows = pages > self.memory.cache_pages();
         let memory = if grows { self.memory.resize_cache(pages) } else { Ok(()) };

@@ -1,56 +1,56 @@
 //! Checks and repairs: begun, held and ended by the operator at moments of the dice's choice, and the
 //! last one, which proves that redundancy is whole.
 
-use super::{Event, Life, Phase};
+use super::{Event, Phase, Session};
 use crate::plan::Plan;
 use lapstrake_engine::{Event as Happened, SyncAction, SyncEnd};
 use lapstrake_geometry::Geometry;
 use lapstrake_metadata::bitmap::ChunkState;
 use std::collections::VecDeque;
 
-/// What is to run at the end of a life that is to converge. A forced start may have left rows that nothing
+/// What is to run at the end of a session that is to converge. A forced start may have left rows that nothing
 /// knows of.
 pub(super) fn proof(plan: &Plan, was_forced: bool) -> VecDeque<SyncAction> {
     let resync = was_forced.then_some(SyncAction::Resync);
     resync.into_iter().chain(plan.converges.then_some(SyncAction::Check)).collect()
 }
 
-impl Life<'_> {
-    pub(super) fn plan_courses(&mut self) {
-        if self.plan.courses == 0 {
+impl Session<'_> {
+    pub(super) fn plan_sync_runs(&mut self) {
+        if self.plan.sync_runs == 0 {
             return;
         }
-        for _ in 0..self.dice.below(self.plan.courses + 1) {
+        for _ in 0..self.dice.below(self.plan.sync_runs + 1) {
             let within = self.dice.pick(&[1_000_000, 100_000_000, 3_000_000_000]);
             let delay = self.dice.below(within);
-            self.at(delay, Event::Course);
+            self.at(delay, Event::SyncKind);
         }
     }
 
     /// The operator's word.
-    pub(super) fn direct_courses(&mut self) {
+    pub(super) fn direct_sync_runs(&mut self) {
         if self.phase != Phase::Load {
             return;
         }
         let word = self.dice.below(8);
         let now = self.now;
         self.say(|| format!("courses: word {word}"));
-        let lead = &mut self.supervisor;
+        let coordinator = &mut self.supervisor;
         if word <= 3 {
             // Frozen it would be refused.
-            lead.handle_resume(now);
+            coordinator.handle_resume(now);
         }
         match word {
-            0..3 => _ = lead.handle_sync(now, SyncAction::Check),
+            0..3 => _ = coordinator.handle_sync(now, SyncAction::Check),
             // Of rows that are in doubt it may make either; the operator has been told.
             3 if self.was_forced => {}
-            3 => _ = lead.handle_sync(now, SyncAction::Repair),
-            4 => lead.handle_freeze(now),
-            5 => lead.handle_resume(now),
-            6 => lead.hold_checks(now, true),
+            3 => _ = coordinator.handle_sync(now, SyncAction::Repair),
+            4 => coordinator.handle_freeze(now),
+            5 => coordinator.handle_resume(now),
+            6 => coordinator.hold_checks(now, true),
             _ => {
-                lead.hold_checks(now, false);
-                lead.handle_idle(now);
+                coordinator.hold_checks(now, false);
+                coordinator.handle_idle(now);
             }
         }
     }
@@ -103,7 +103,7 @@ impl Life<'_> {
     pub(super) fn is_proven(&mut self) -> bool {
         let is_mending =
             self.supervisor.sync_progress(self.now).is_some() || self.has_chunks_to_settle();
-        if self.errands_left > 0 || is_mending || !self.supervisor.is_recorded() {
+        if self.commands_left > 0 || is_mending || !self.supervisor.is_recorded() {
             return false;
         }
         let Some(&action) = self.proof.front() else { return true };

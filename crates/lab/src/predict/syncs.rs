@@ -6,30 +6,30 @@ use crate::plan::{Array, Leg, Plan, listed};
 use crate::record::{State, SubjectKind};
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_model::Nanos;
-use lapstrake_sim::array::{CourseTime, course_time};
+use lapstrake_sim::array::{SyncTime, sync_time};
 
-/// Places at which a course's speed is taken.
+/// Places at which a sync run's speed is taken.
 const PLACES: u32 = 4;
 
 /// What an array does on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum SyncKind {
     /// Its last member is new.
     Rebuild,
     /// All of its redundancy is made anew.
     Resync,
 }
 
-/// A course of an array in one draw.
+/// A sync run of an array in one draw.
 #[derive(Clone, Copy)]
-pub(super) struct CourseJob<'a> {
+pub(super) struct SyncJob<'a> {
     pub array: &'a Array,
-    pub course: Course,
+    pub sync: SyncKind,
     pub round: u32,
 }
 
 /// How long it takes, or why that cannot be told.
-pub(super) type CourseDone = Result<CourseTime, String>;
+pub(super) type SyncResult = Result<SyncTime, String>;
 
 /// An array and those within it.
 fn with_nested(array: &Array) -> Vec<&Array> {
@@ -40,26 +40,26 @@ fn with_nested(array: &Array) -> Vec<&Array> {
     std::iter::once(array).chain(below).collect()
 }
 
-/// The courses of a plan's arrays, and of those within them.
-pub(super) fn courses<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, Course)> {
-    let mut courses: Vec<(&Array, Course)> = Vec::new();
+/// The sync runs of a plan's arrays, and of those within them.
+pub(super) fn syncs<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, SyncKind)> {
+    let mut syncs: Vec<(&Array, SyncKind)> = Vec::new();
     for array in cases.iter().flat_map(|&(array, ..)| with_nested(array)) {
         let is_md = matches!(array.kind, SubjectKind::Lapstrake | SubjectKind::Md);
         let is_redundant = array.shape.level.is_some_and(Level::has_redundancy);
         let is_whole = !array.members.contains(&Leg::Missing);
-        let is_known = courses.iter().any(|(known, _)| known.name == array.name);
+        let is_known = syncs.iter().any(|(known, _)| known.name == array.name);
         if is_md && is_redundant && is_whole && !is_known {
-            courses.extend([(array, Course::Rebuild), (array, Course::Resync)]);
+            syncs.extend([(array, SyncKind::Rebuild), (array, SyncKind::Resync)]);
         }
     }
-    courses
+    syncs
 }
 
-/// Of which arrays with redundancy no rebuild and resync is told, and why; `done` has `draws` of each course.
+/// Of which arrays with redundancy no rebuild and resync is told, and why; `done` has `draws` of each sync run.
 pub(super) fn untold(
     cases: &[Case<'_>],
-    courses: &[(&Array, Course)],
-    done: &[CourseDone],
+    syncs: &[(&Array, SyncKind)],
+    done: &[SyncResult],
     draws: usize,
 ) -> Vec<String> {
     let (mut volumes, mut lacking) = (Vec::new(), Vec::new());
@@ -84,18 +84,18 @@ pub(super) fn untold(
     let mut notes: Vec<String> = Vec::new();
     notes.extend(note(&volumes, "how a controller rebuilds its volumes is its own"));
     notes.extend(note(&lacking, "a member is missing"));
-    for ((array, course), done) in courses.iter().zip(done.chunks(draws)) {
+    for ((array, sync), done) in syncs.iter().zip(done.chunks(draws)) {
         if done.iter().any(|done| done.as_ref().is_ok_and(|time| time.takes.is_some())) {
             continue;
         }
         let why = done.iter().find_map(|done| done.as_ref().err());
         let why = why.map_or("it did not move", String::as_str);
-        notes.push(format!("not predicted: {} of {}: {why}", course.name(), array.name));
+        notes.push(format!("not predicted: {} of {}: {why}", sync.name(), array.name));
     }
     notes
 }
 
-impl Course {
+impl SyncKind {
     /// The state of an array in which it runs.
     fn state(self, array: &Array) -> State {
         let last = array.members.last().map(|leg| leg.name().to_owned());
@@ -113,30 +113,30 @@ impl Course {
     }
 }
 
-impl CourseJob<'_> {
-    pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> CourseDone {
-        let state = self.course.state(self.array);
+impl SyncJob<'_> {
+    pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> SyncResult {
+        let state = self.sync.state(self.array);
         let write_cache = drives.write_cache(plan, &self.array.disks(), self.round);
-        let make = |from| Machine::with_course(plan, drives, self.array, &state, self.round, from);
-        let timed = course_time(PLACES, write_cache, make)?;
-        let target = self.array.members.last().filter(|_| self.course == Course::Rebuild);
+        let make = |from| Machine::with_sync(plan, drives, self.array, &state, self.round, from);
+        let timed = sync_time(PLACES, write_cache, make)?;
+        let target = self.array.members.last().filter(|_| self.sync == SyncKind::Rebuild);
         let (Some(takes), Some(Leg::Disk(name))) = (timed.takes, target) else { return Ok(timed) };
         // Its places were tried with the fast cells of solid-state disks free.
         let component = make(Sector(0))?.geometry().component();
         let least_h = drives.fill_hours(plan, name, component, self.round);
-        Ok(CourseTime { takes: Some(takes.max(Nanos((least_h * 3.6e12) as u64))), ..timed })
+        Ok(SyncTime { takes: Some(takes.max(Nanos((least_h * 3.6e12) as u64))), ..timed })
     }
 }
 
-/// The figures of one array's course.
-pub(super) fn metric((array, course): (&Array, Course), done: &[CourseDone]) -> Option<Metric> {
+/// The figures of one array's sync run.
+pub(super) fn metric((array, sync): (&Array, SyncKind), done: &[SyncResult]) -> Option<Metric> {
     let times = done.iter().filter_map(|done| done.as_ref().ok()?.takes);
     let seconds = times.map(|time| time.0 as f64 / 1e9);
     let [value, low, high] = bar(&seconds.collect::<Vec<_>>())?;
     Some(Metric {
         array: array.name.clone(),
-        state: course.state(array).to_string(),
-        workload: course.name().to_owned(),
+        state: sync.state(array).to_string(),
+        workload: sync.name().to_owned(),
         metric: "time".to_owned(),
         value,
         low,

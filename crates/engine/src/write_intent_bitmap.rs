@@ -34,7 +34,7 @@ const PAGE_SECTORS: u64 = 8;
 /// How long a resync of chunks waits that were written for the first time: others may follow.
 const LAZY_NS: u64 = 1_000_000_000;
 
-/// Which chunks a course of action goes over.
+/// Which chunks a sync action goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guide {
     /// Those with a set bit.
@@ -49,7 +49,7 @@ pub(crate) enum Guide {
 
 /// The bitmap at the array's start.
 #[derive(Clone, Debug)]
-pub struct IntentConfig {
+pub struct BitmapConfig {
     /// As read; its events are not behind the array's.
     pub superblock: Superblock,
     /// As read, for all of the array; all set if the bitmap was stale. A lockless one's as [`Bits::begin`] or
@@ -62,7 +62,7 @@ pub struct IntentConfig {
     pub bits_need_resync: bool,
 }
 
-impl IntentConfig {
+impl BitmapConfig {
     /// For [`crate::ShardConfig::unsynced`].
     #[must_use]
     pub fn unsynced(&self) -> Option<UnsyncedChunks> {
@@ -71,7 +71,7 @@ impl IntentConfig {
 }
 
 #[derive(Debug)]
-pub(crate) struct Intent {
+pub(crate) struct WriteIntentBitmap {
     superblock: Superblock,
     bits: Bits,
     external: bool,
@@ -113,10 +113,10 @@ enum Usage {
     Lost,
 }
 
-impl Intent {
+impl WriteIntentBitmap {
     /// `sync_end`: no resync goes over what lies from this sector on, if a chunk does (of RAID10, whose bitmap covers what
     /// is left of a last row, too).
-    pub(crate) fn new(config: IntentConfig, shards: u32, sync_end: u64) -> Self {
+    pub(crate) fn new(config: BitmapConfig, shards: u32, sync_end: u64) -> Self {
         let set: BTreeSet<u64> = config.bits.iter_set(0).collect();
         let chunk = config.bits.chunk().0;
         let is_needed = |bit: &u64| match config.bits.is_lockless() {
@@ -153,7 +153,7 @@ impl Intent {
     /// A bitmap that is being added: all its bits are set, and stay so until [`Self::in_use`].
     pub(crate) fn added(superblock: Superblock, external: bool, shards: u32) -> Self {
         let bits = Bits::new(&superblock, true);
-        let config = IntentConfig { superblock, bits, external, bits_need_resync: true };
+        let config = BitmapConfig { superblock, bits, external, bits_need_resync: true };
         Self { superblock_dirty: true, usage: Usage::Added, ..Self::new(config, shards, u64::MAX) }
     }
 

@@ -1,7 +1,7 @@
-//! Promise: a course of recovery, resync or check goes as far and as fast as it may, says so on record from time to time,
+//! Promise: a run of recovery, resync or check goes as far and as fast as it may, says so on record from time to time,
 //! and begins anew when members come or go.
 
-use crate::story::{SECOND_NS, Story, new_intent, superblocks, supervisor};
+use crate::story::{SECOND_NS, Story, new_bitmap_config, superblocks, supervisor};
 use lapstrake_engine::*;
 use lapstrake_geometry::{Content, Geometry, Level, Sector, Sectors, Slot};
 
@@ -435,12 +435,12 @@ fn a_recovery_of_copies_goes_on_within_a_chunk() {
 #[test]
 fn what_a_bitmap_spares_a_course_is_no_speed() {
     let mut story = Story::new(Level::Raid1, 2, true);
-    let mut intent = new_intent(&story.records()[0].superblock, story.geometry.component());
+    let mut bitmap = new_bitmap_config(&story.records()[0].superblock, story.geometry.component());
     for bit in [0, 300, 400] {
-        intent.bits.set(bit);
+        bitmap.bits.set(bit);
     }
-    intent.bits_need_resync = true;
-    story.supervisor = supervisor(&story.geometry, story.records(), Some(intent), Some(Sector(0)));
+    bitmap.bits_need_resync = true;
+    story.supervisor = supervisor(&story.geometry, story.records(), Some(bitmap), Some(Sector(0)));
     story.supervisor.handle_start(story.now);
     story.drain();
     let pieces: Vec<SyncPiece> = std::iter::from_fn(|| story.supervisor.poll_sync()).collect();
@@ -463,7 +463,7 @@ fn no_piece_crosses_a_span() {
         safe_mode_delay_ns: SECOND_NS,
         resync_from: Some(Sector(100)),
         was_replayed: false,
-        intent: None,
+        bitmap: None,
         sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(SPAN) },
         epoch_s: 0,
     });

@@ -1,25 +1,25 @@
-//! The lead's part in files of members, of the bitmap and of an overlay that are deleted while they serve. They go on
+//! The coordinator's part in files of members, of the bitmap and of an overlay that are deleted while they serve. They go on
 //! serving, and are gone for good when the server closes them, so that is told while something can still be done. It is
 //! looked for when somebody asks and at the stop.
 
-use super::Lead;
+use super::Coordinator;
 use crate::{
-    core::Core,
     message::{Answer, Deleted},
+    shard_runtime::ShardRuntime,
 };
 use lapstrake_device::overlay::FileLoss;
 use lapstrake_engine::MemberId;
 use lapstrake_geometry::Slot;
 
-impl Lead {
+impl Coordinator {
     /// Looks at every member's file and the bitmap's, and says which are newly seen to be deleted.
-    pub(super) fn look_for_deleted(&mut self, core: &Core) {
+    pub(super) fn look_for_deleted(&mut self, runtime: &ShardRuntime) {
         for id in 0..self.members.len() {
             let part = &self.members[id];
             if part.gone || part.deleted {
                 continue;
             }
-            let device = core.queue.member(core.device(MemberId(id as u16)));
+            let device = runtime.queue.member(runtime.device(MemberId(id as u16)));
             if device.is_none_or(|device| !device.is_deleted()) {
                 continue;
             }
@@ -30,11 +30,11 @@ impl Lead {
                 self.members[id].path
             ));
         }
-        self.look_for_bitmap(core);
-        self.look_for_overlay(core);
+        self.look_for_bitmap(runtime);
+        self.look_for_overlay(runtime);
     }
 
-    pub(super) fn look_for_overlay(&mut self, core: &Core) {
+    pub(super) fn look_for_overlay(&mut self, runtime: &ShardRuntime) {
         let Some(path) = self.facts.detail.overlay.as_ref().filter(|_| self.overlay_loss.is_none())
         else {
             return;
@@ -42,7 +42,7 @@ impl Lead {
         // All members lie beneath one overlay.
         let there = (0..self.members.len()).filter(|&id| !self.members[id].gone);
         let mut devices =
-            there.filter_map(|id| core.queue.member(core.device(MemberId(id as u16))));
+            there.filter_map(|id| runtime.queue.member(runtime.device(MemberId(id as u16))));
         self.overlay_loss = devices.find_map(|device| device.overlay_loss());
         let (what, rest) = match self.overlay_loss {
             Some(FileLoss::Deleted) => ("the overlay's file was deleted", "the array"),
@@ -61,23 +61,23 @@ impl Lead {
         ));
     }
 
-    fn look_for_bitmap(&mut self, core: &Core) {
+    fn look_for_bitmap(&mut self, runtime: &ShardRuntime) {
         let Some(file) = self.bitmap_file.as_mut().filter(|file| !file.deleted) else { return };
-        if core.queue.member(file.device).is_none_or(|device| !device.is_deleted()) {
+        if runtime.queue.member(file.device).is_none_or(|device| !device.is_deleted()) {
             return;
         }
         file.deleted = true;
         let path = file.path.display();
         self.log.say(&format!("{path}: the write-intent bitmap's file was deleted"));
         if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_bitmap_gone(core.now());
+            supervisor.handle_bitmap_gone(runtime.now());
         }
     }
 
     /// Whose files are deleted, and whether the array ends with them.
-    pub(super) fn deleted(&mut self, core: &Core) -> Answer {
-        self.look_for_deleted(core);
-        let members = self.detail(core).members;
+    pub(super) fn deleted(&mut self, runtime: &ShardRuntime) -> Answer {
+        self.look_for_deleted(runtime);
+        let members = self.detail(runtime).members;
         let lost = members.iter().filter(|member| member.deleted && member.state != "faulty");
         let paths = lost.map(|member| member.path.clone()).collect();
         let overlay = self.facts.detail.overlay.clone().filter(|_| self.overlay_loss.is_some());

@@ -1,12 +1,12 @@
 //! Sectors that cannot be read, and what becomes of them. The budget: see the crate's head.
 
-use super::{Event, InFlight, Life, Phase};
-use crate::{disk::Wear, fate::DisksAtRest};
+use super::{Event, InFlight, Phase, Session};
+use crate::{disk::Wear, lifetime::DisksAtRest};
 use lapstrake_array::start::bad_block_log;
-use lapstrake_engine::{IoKind, MemberId, MemberIo, Notice, Standing};
+use lapstrake_engine::{IoKind, MemberId, MemberIo, MemberState, Notice};
 use lapstrake_geometry::{Content, Sector, Sectors, Slot};
 
-impl Life<'_> {
+impl Session<'_> {
     /// Whether all of a member can be read, as far as anybody knows.
     pub(super) fn is_readable(&self, member: MemberId) -> bool {
         let index = usize::from(member.0);
@@ -22,7 +22,7 @@ impl Life<'_> {
         let every = self.plan.spoil_every;
         let (start, end) = self.data_area[usize::from(io.member.0)];
         let is_data = start <= io.sector.0 && io.sector.0 + io.len.0 <= end;
-        let is_in_sync = self.supervisor.standing(io.member).0 == Standing::InSync;
+        let is_in_sync = self.supervisor.standing(io.member).0 == MemberState::InSync;
         if every == 0 || !is_data || !is_in_sync || !self.dice.one_in(every) {
             return false;
         }
@@ -131,7 +131,7 @@ impl Life<'_> {
         let disk = self.disk_of[index];
         let io = DisksAtRest { disks: self.disks, file: self.file, cut_in: None };
         let log = bad_block_log(&io, &disk, superblock).ok().flatten();
-        let Some(log) = log.filter(|_| standing != Standing::Faulty) else { return };
+        let Some(log) = log.filter(|_| standing != MemberState::Faulty) else { return };
         let (first, end) = (start.0, start.0 + len.0);
         let is_busy = self.queue.values().any(|event| match event {
             Event::Io(flight) => touches(&flight.io),

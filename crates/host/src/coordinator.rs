@@ -13,9 +13,9 @@ mod settings;
 use crate::{
     array::{Facts, MemberFact},
     client::Client,
-    core::{Core, failure},
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
+    shard_runtime::{ShardRuntime, failure},
     status::{self, Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
@@ -23,7 +23,7 @@ use bitmap::BitmapFile;
 use lapstrake_array::{FlushBarrier, Redealing, SpanMap};
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool, overlay::FileLoss};
 use lapstrake_engine::{
-    Loss, MemberId, MetaWrite, Notice, Order, Standing, Supervisor, SyncAction, Target, Time,
+    Loss, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncAction, Target, Time,
 };
 use lapstrake_geometry::Slot;
 use slab::Slab;
@@ -47,7 +47,7 @@ const NEWCOMERS_MAX: usize = 16;
 /// How long to wait after the system has refused to accept a client.
 const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 
-enum Errand {
+enum CoordinatorIo {
     /// One of the flushes before a batch of metadata writes.
     Flush {
         member: usize,
@@ -80,13 +80,13 @@ enum Stop {
 
 /// What became of a place of a member that could not be read or written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum BadSectorOutcome {
     Rewritten,
     Bad,
 }
 
 /// See the module.
-pub(crate) struct Lead {
+pub(crate) struct Coordinator {
     supervisor: Option<Supervisor>,
     facts: Arc<Facts>,
     /// All that there have been, indexed by [`MemberId`].
@@ -104,7 +104,7 @@ pub(crate) struct Lead {
     counters: Vec<Arc<Counters>>,
     log: Log,
     pool: Pool,
-    work: Slab<Errand>,
+    work: Slab<CoordinatorIo>,
     flush_barrier: FlushBarrier,
     /// May be written as memory allows.
     ready: VecDeque<MetaWrite>,
@@ -120,7 +120,7 @@ pub(crate) struct Lead {
     /// Clients by shard.
     homes: Vec<usize>,
     /// Whose requests the first shard takes in.
-    outsiders: usize,
+    array_ios: usize,
     spans: SpanMap,
     redealing: Redealing,
     stop: Stop,
@@ -131,10 +131,10 @@ pub(crate) struct Lead {
     /// Members that failed in a read-only array, which has no supervisor to know.
     failed: Vec<MemberId>,
     /// Places of members that could not be read or written, told together.
-    places: Runs<(usize, Fate)>,
+    places: Runs<(usize, BadSectorOutcome)>,
 }
 
-impl Lead {
+impl Coordinator {
     pub(crate) fn new(
         supervisor: Option<Supervisor>,
         facts: Arc<Facts>,
@@ -145,7 +145,7 @@ impl Lead {
     ) -> Self {
         Self {
             homes: vec![0; counters.len()],
-            outsiders: 0,
+            array_ios: 0,
             supervisor,
             members: facts.members.clone(),
             removals: Vec::new(),
@@ -182,7 +182,7 @@ impl Lead {
         }
     }
 
-    /// What [`Lead::new`] takes.
+    /// What [`Coordinator::new`] takes.
     pub(crate) fn memory() -> std::io::Result<Pool> {
         Pool::new(META_BYTES, true)
     }
@@ -193,15 +193,15 @@ impl Lead {
         supervisor.into_iter().chain(self.accept_at).chain(self.window_at).chain(told).min()
     }
 
-    pub(crate) fn notice(&mut self, core: &mut Core, notice: Notice) {
-        let now = core.now();
+    pub(crate) fn notice(&mut self, runtime: &mut ShardRuntime, notice: Notice) {
+        let now = runtime.now();
         match &mut self.supervisor {
             Some(supervisor) => supervisor.handle_notice(now, notice),
             // A read-only array has nobody to record a failure; its shards reject writes.
             None => {
                 if let Notice::Failed(member) = notice {
-                    self.tell(core, &Order::MemberFailed(member));
-                    self.tell(core, &Order::Recorded(member));
+                    self.tell(runtime, &Order::MemberFailed(member));
+                    self.tell(runtime, &Order::Recorded(member));
                     self.say_failed(member);
                     self.failed.push(member);
                 }
@@ -209,24 +209,24 @@ impl Lead {
         }
     }
 
-    pub(crate) fn time(&mut self, core: &mut Core) {
-        let now = core.now();
+    pub(crate) fn time(&mut self, runtime: &mut ShardRuntime) {
+        let now = runtime.now();
         if let Some(supervisor) = &mut self.supervisor
             && supervisor.poll_deadline().is_some_and(|due| due <= now)
         {
             supervisor.handle_time(now);
         }
         if self.accept_at.is_some_and(|at| at <= now) {
-            self.accept_again(core);
+            self.accept_again(runtime);
         }
         if self.window_at.is_some_and(|at| at <= now) {
-            self.heed_window(core);
+            self.heed_window(runtime);
         }
         self.tell_places(now);
     }
 
     /// Carries out what the supervisor wants.
-    pub(crate) fn pump(&mut self, core: &mut Core) {
+    pub(crate) fn pump(&mut self, runtime: &mut ShardRuntime) {
         let Some(supervisor) = &mut self.supervisor else { return };
         self.flush_barrier.take(supervisor);
         let mut orders = Vec::new();
@@ -238,17 +238,17 @@ impl Lead {
             events.push(event);
         }
         for event in events {
-            self.happened(core, event);
+            self.happened(runtime, event);
         }
         for order in orders {
-            self.tell(core, &order);
+            self.tell(runtime, &order);
         }
-        self.send_pieces(core);
-        self.close_removed(core);
-        self.send_waiting(core);
+        self.send_pieces(runtime);
+        self.close_removed(runtime);
+        self.send_waiting(runtime);
         let marked = self.supervisor.as_ref().is_some_and(Supervisor::is_stopped);
         if self.stop == Stop::Marking && marked {
-            self.finish(core);
+            self.finish(runtime);
         }
     }
 
@@ -274,95 +274,100 @@ impl Lead {
         }
     }
 
-    fn tell(&self, core: &mut Core, order: &Order) {
-        for peer in core.peers.iter().skip(1) {
+    fn tell(&self, runtime: &mut ShardRuntime, order: &Order) {
+        for peer in runtime.peers.iter().skip(1) {
             peer.send(Message::Order(order.clone()));
         }
-        let now = core.now();
-        core.engine.handle_order(now, order);
+        let now = runtime.now();
+        runtime.engine.handle_order(now, order);
     }
 
-    fn send_waiting(&mut self, core: &mut Core) {
+    fn send_waiting(&mut self, runtime: &mut ShardRuntime) {
         if !self.flush_barrier.wants_flush() {
             return;
         }
-        let members = self.serving(core);
+        let members = self.serving(runtime);
         self.flush_barrier.begin(members.len());
         for member in members {
-            let key = self.work.insert(Errand::Flush { member }) as u32;
+            let key = self.work.insert(CoordinatorIo::Flush { member }) as u32;
             // SAFETY: a flush names no memory.
             unsafe {
-                core.lead_op(key, Op::Flush { member: core.device(MemberId(member as u16)) })
+                runtime.coordinator_op(
+                    key,
+                    Op::Flush { member: runtime.device(MemberId(member as u16)) },
+                )
             };
         }
-        self.batch_flushed(core);
+        self.batch_flushed(runtime);
     }
 
     /// Members that may be waited for.
-    fn serving(&self, core: &Core) -> Vec<usize> {
+    fn serving(&self, runtime: &ShardRuntime) -> Vec<usize> {
         let serves = |&member: &usize| {
-            !self.members[member].gone && !core.engine.has_failed(MemberId(member as u16))
+            !self.members[member].gone && !runtime.engine.has_failed(MemberId(member as u16))
         };
         (0..self.members.len()).filter(serves).collect()
     }
 
-    pub(crate) fn op_done(&mut self, core: &mut Core, key: u32, result: i32) {
-        let errand = self.work.remove(key as usize);
-        self.heed_room(core, &errand, result);
-        match errand {
-            Errand::Flush { member } => {
+    pub(crate) fn op_done(&mut self, runtime: &mut ShardRuntime, key: u32, result: i32) {
+        let io = self.work.remove(key as usize);
+        self.heed_room(runtime, &io, result);
+        match io {
+            CoordinatorIo::Flush { member } => {
                 if result < 0 {
-                    self.say_unflushed(core, member, result);
+                    self.say_unflushed(runtime, member, result);
                 }
                 self.flush_barrier.flushed(MemberId(member as u16), result >= 0);
-                self.batch_flushed(core);
+                self.batch_flushed(runtime);
             }
-            Errand::Write { write, buf } => {
+            CoordinatorIo::Write { write, buf } => {
                 self.pool.free(buf);
-                self.written(core, &write, result);
-                self.write_ready(core);
+                self.written(runtime, &write, result);
+                self.write_ready(runtime);
             }
-            Errand::Accept { listener } => self.accepted(core, listener, result),
-            Errand::FinalFlush { member } => self.final_flush_done(core, member, result),
+            CoordinatorIo::Accept { listener } => self.accepted(runtime, listener, result),
+            CoordinatorIo::FinalFlush { member } => self.final_flush_done(runtime, member, result),
         }
     }
 
     /// An overlay that takes no more is no failure of the member above it.
-    fn heed_room(&mut self, core: &Core, errand: &Errand, result: i32) {
-        let device = match errand {
-            Errand::Flush { member } | Errand::FinalFlush { member } => {
-                core.device(MemberId(*member as u16))
+    fn heed_room(&mut self, runtime: &ShardRuntime, io: &CoordinatorIo, result: i32) {
+        let device = match io {
+            CoordinatorIo::Flush { member } | CoordinatorIo::FinalFlush { member } => {
+                runtime.device(MemberId(*member as u16))
             }
-            Errand::Write { write, .. } => self.device_of(core, write.target),
-            Errand::Accept { .. } => return,
+            CoordinatorIo::Write { write, .. } => self.device_of(runtime, write.target),
+            CoordinatorIo::Accept { .. } => return,
         };
         if let Some(supervisor) = &mut self.supervisor
-            && core.has_lost_overlay(device, result)
+            && runtime.has_lost_overlay(device, result)
         {
-            supervisor.handle_out_of_space(core.now());
+            supervisor.handle_out_of_space(runtime.now());
         }
     }
 
-    fn batch_flushed(&mut self, core: &mut Core) {
-        let now = core.now();
+    fn batch_flushed(&mut self, runtime: &mut ShardRuntime) {
+        let now = runtime.now();
         let Some(supervisor) = &mut self.supervisor else { return };
         if let Some(writes) = self.flush_barrier.due(now, supervisor) {
             self.ready.extend(writes);
-            self.write_ready(core);
+            self.write_ready(runtime);
         }
     }
 
-    fn say_unflushed(&self, core: &Core, member: usize, result: i32) {
+    fn say_unflushed(&self, runtime: &ShardRuntime, member: usize, result: i32) {
         let error = std::io::Error::from_raw_os_error(-result);
-        let path = self.at_fault(core, Target::Member(MemberId(member as u16)), result);
+        let path = self.at_fault(runtime, Target::Member(MemberId(member as u16)), result);
         self.log.say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
     }
 
     /// The file that an operation of a member or of the bitmap's file failed for so.
-    fn at_fault(&self, core: &Core, target: Target, result: i32) -> &str {
+    fn at_fault(&self, runtime: &ShardRuntime, target: Target, result: i32) -> &str {
         let overlay = self.facts.detail.overlay.as_deref();
         match (overlay, target) {
-            (Some(overlay), _) if core.has_lost_overlay(self.device_of(core, target), result) => {
+            (Some(overlay), _)
+                if runtime.has_lost_overlay(self.device_of(runtime, target), result) =>
+            {
                 overlay
             }
             (_, Target::Member(id)) => &self.members[usize::from(id.0)].path,
@@ -370,9 +375,9 @@ impl Lead {
         }
     }
 
-    fn device_of(&self, core: &Core, target: Target) -> usize {
+    fn device_of(&self, runtime: &ShardRuntime, target: Target) -> usize {
         match target {
-            Target::Member(id) => core.device(id),
+            Target::Member(id) => runtime.device(id),
             Target::BitmapFile => {
                 self.bitmap_file.as_ref().expect("an external bitmap has a file").device
             }
@@ -380,10 +385,10 @@ impl Lead {
     }
 
     /// Writes as much as the memory set aside holds; the rest follows when some of it has ended.
-    fn write_ready(&mut self, core: &mut Core) {
+    fn write_ready(&mut self, runtime: &mut ShardRuntime) {
         while let Some(write) = self.ready.front() {
-            let member = self.device_of(core, write.target);
-            let block = core.queue.member(member).map_or(512, |m| m.block_size() as usize);
+            let member = self.device_of(runtime, write.target);
+            let block = runtime.queue.member(member).map_or(512, |m| m.block_size() as usize);
             let len = write.data.len().next_multiple_of(block);
             let Some(buf) = self.pool.alloc(len) else { return };
             let Some(write) = self.ready.pop_front() else { return };
@@ -395,46 +400,48 @@ impl Lead {
             }
             let iov = [IoVec::new(start, len)];
             let offset = write.sector.0 * 512;
-            let key = self.work.insert(Errand::Write { write, buf }) as u32;
+            let key = self.work.insert(CoordinatorIo::Write { write, buf }) as u32;
             // SAFETY: the run stays ours until the completion.
-            unsafe { core.lead_op(key, Op::Write { member, offset, iov: &iov, fua: true }) };
+            unsafe {
+                runtime.coordinator_op(key, Op::Write { member, offset, iov: &iov, fua: true })
+            };
         }
     }
 
-    fn written(&mut self, core: &mut Core, write: &MetaWrite, result: i32) {
+    fn written(&mut self, runtime: &mut ShardRuntime, write: &MetaWrite, result: i32) {
         if result < 0 {
-            let device = core.queue.member(self.device_of(core, write.target));
+            let device = runtime.queue.member(self.device_of(runtime, write.target));
             let error = device.map_or_else(String::new, |device| failure(device, result));
-            let place = self.at_fault(core, write.target, result);
+            let place = self.at_fault(runtime, write.target, result);
             let offset = write.sector.0 * 512;
             self.log.say(&format!("{place}: metadata at byte {offset} cannot be written: {error}"));
         }
-        let now = core.now();
+        let now = runtime.now();
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.handle_written(now, write.id, result >= 0);
         }
     }
 
-    pub(crate) fn listen(&mut self, core: &mut Core, fd: OwnedFd, greeter: Greeter) {
+    pub(crate) fn listen(&mut self, runtime: &mut ShardRuntime, fd: OwnedFd, greeter: Greeter) {
         self.listeners.push(Listener { fd, greeter });
-        self.accept(core, self.listeners.len() - 1);
+        self.accept(runtime, self.listeners.len() - 1);
     }
 
-    fn accept(&mut self, core: &mut Core, listener: usize) {
+    fn accept(&mut self, runtime: &mut ShardRuntime, listener: usize) {
         let fd = self.listeners[listener].fd.as_raw_fd();
-        let key = self.work.insert(Errand::Accept { listener }) as u32;
+        let key = self.work.insert(CoordinatorIo::Accept { listener }) as u32;
         // SAFETY: the listener is closed after its last completion only.
-        unsafe { core.lead_op(key, Op::Accept { fd }) };
+        unsafe { runtime.coordinator_op(key, Op::Accept { fd }) };
     }
 
-    fn accepted(&mut self, core: &mut Core, listener: usize, result: i32) {
+    fn accepted(&mut self, runtime: &mut ShardRuntime, listener: usize, result: i32) {
         // SAFETY: the completion hands over a new descriptor.
         let socket = (result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(result) });
         if self.stop != Stop::No {
             return;
         }
         match (socket, -result) {
-            (Some(socket), _) => self.greet(core, listener, socket),
+            (Some(socket), _) => self.greet(runtime, listener, socket),
             (None, libc::ECANCELED) => return,
             // The client was gone again before its turn.
             (None, libc::ECONNABORTED | libc::EAGAIN | libc::EINTR) => {}
@@ -442,26 +449,26 @@ impl Lead {
                 // No descriptors or memory: that passes when clients leave, not by asking again.
                 let error = std::io::Error::from_raw_os_error(errno);
                 let detail = error.to_string();
-                core.complain("a client could not be accepted", "the system refuses", &detail);
+                runtime.complain("a client could not be accepted", "the system refuses", &detail);
                 self.refused.push(listener);
-                self.accept_at = Some(core.now().after(ACCEPT_PAUSE_NS));
+                self.accept_at = Some(runtime.now().after(ACCEPT_PAUSE_NS));
                 return;
             }
         }
-        self.accept(core, listener);
+        self.accept(runtime, listener);
     }
 
-    fn greet(&mut self, core: &mut Core, listener: usize, socket: OwnedFd) {
+    fn greet(&mut self, runtime: &mut ShardRuntime, listener: usize, socket: OwnedFd) {
         if self.clients() >= CLIENTS_MAX {
             self.newcomers.push_back((listener, socket));
             if self.newcomers.len() > NEWCOMERS_MAX {
-                return self.turn_away(core);
+                return self.turn_away(runtime);
             }
-            core.peers[0].send(Message::MakeRoom);
+            runtime.peers[0].send(Message::MakeRoom);
             return;
         }
         let client = (self.listeners[listener].greeter)(socket);
-        self.welcome(core, client);
+        self.welcome(runtime, client);
     }
 
     fn clients(&self) -> usize {
@@ -469,57 +476,57 @@ impl Lead {
     }
 
     /// For the first newcomer, unless a client has left since room was asked for.
-    pub(crate) fn turn_away(&mut self, core: &mut Core) {
+    pub(crate) fn turn_away(&mut self, runtime: &mut ShardRuntime) {
         if self.newcomers.pop_front().is_some() {
             let detail = format!("{CLIENTS_MAX} are there already");
-            core.complain("a client was turned away", "too many are there already", &detail);
+            runtime.complain("a client was turned away", "too many are there already", &detail);
         }
     }
 
     /// Gives a client to the shard that has the fewest.
-    pub(crate) fn welcome(&mut self, core: &mut Core, client: Box<dyn Client>) {
+    pub(crate) fn welcome(&mut self, runtime: &mut ShardRuntime, client: Box<dyn Client>) {
         let home = (0..self.homes.len()).min_by_key(|&i| self.served(i)).unwrap_or(0);
         self.homes[home] += 1;
-        core.peers[home].send(Message::Client(client));
-        self.redeal(core);
+        runtime.peers[home].send(Message::Client(client));
+        self.redeal(runtime);
     }
 
-    fn accept_again(&mut self, core: &mut Core) {
+    fn accept_again(&mut self, runtime: &mut ShardRuntime) {
         self.accept_at = None;
         if self.stop == Stop::No {
             for listener in std::mem::take(&mut self.refused) {
-                self.accept(core, listener);
+                self.accept(runtime, listener);
             }
         }
     }
 
-    pub(crate) fn client_gone(&mut self, core: &mut Core, shard: usize) {
+    pub(crate) fn client_gone(&mut self, runtime: &mut ShardRuntime, shard: usize) {
         self.homes[shard] -= 1;
         if let Some((listener, socket)) =
             self.newcomers.pop_front().filter(|_| self.stop == Stop::No)
         {
-            self.greet(core, listener, socket);
+            self.greet(runtime, listener, socket);
         }
-        self.redeal(core);
-        self.accept_again(core);
+        self.redeal(runtime);
+        self.accept_again(runtime);
     }
 
-    pub(crate) fn outsider(&mut self, core: &mut Core, comes: bool) {
-        self.outsiders = if comes { self.outsiders + 1 } else { self.outsiders - 1 };
-        self.redeal(core);
+    pub(crate) fn array_io(&mut self, runtime: &mut ShardRuntime, comes: bool) {
+        self.array_ios = if comes { self.array_ios + 1 } else { self.array_ios - 1 };
+        self.redeal(runtime);
     }
 
     /// How many a shard serves.
     fn served(&self, shard: usize) -> usize {
-        self.homes[shard] + if shard == 0 { self.outsiders } else { 0 }
+        self.homes[shard] + if shard == 0 { self.array_ios } else { 0 }
     }
 
     /// Deals the spans to the shards that have clients, if that has changed.
-    fn redeal(&mut self, core: &mut Core) {
+    fn redeal(&mut self, runtime: &mut ShardRuntime) {
         let is_due = self.stop == Stop::No && self.wanted_spans() != self.spans;
         if is_due && !self.redealing.is_under_way() {
-            self.redealing.begin(core.peers.len());
-            for peer in core.peers.iter() {
+            self.redealing.begin(runtime.peers.len());
+            for peer in runtime.peers.iter() {
                 peer.send(Message::Pause);
             }
         }
@@ -535,28 +542,33 @@ impl Lead {
         self.spans.among(if busy.is_empty() { all } else { busy })
     }
 
-    pub(crate) fn paused(&mut self, core: &mut Core) {
+    pub(crate) fn paused(&mut self, runtime: &mut ShardRuntime) {
         if self.redealing.paused() {
             // What shards have just told of is heard by all before spans change hands.
-            self.pump(core);
+            self.pump(runtime);
             self.redealing.end();
             self.spans = self.wanted_spans();
-            for peer in core.peers.iter() {
+            for peer in runtime.peers.iter() {
                 peer.send(Message::Redeal(self.spans.clone()));
             }
         }
     }
 
     /// Begins what the array needs.
-    pub(crate) fn start(&mut self, core: &mut Core) {
-        let now = core.now();
+    pub(crate) fn start(&mut self, runtime: &mut ShardRuntime) {
+        let now = runtime.now();
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.handle_start(now);
         }
-        self.redeal(core);
+        self.redeal(runtime);
     }
 
-    pub(crate) fn command(&mut self, core: &mut Core, command: Command, answer: Sender<Answer>) {
+    pub(crate) fn command(
+        &mut self,
+        runtime: &mut ShardRuntime,
+        command: Command,
+        answer: Sender<Answer>,
+    ) {
         let asks_only = matches!(command, Command::Detail | Command::Deleted | Command::Stop);
         if self.stop != Stop::No && !asks_only {
             // The asker may have gone.
@@ -565,79 +577,84 @@ impl Lead {
         }
         let done = match command {
             Command::Detail => {
-                self.look_for_deleted(core);
-                Ok(Answer::Detail(Box::new(self.detail(core))))
+                self.look_for_deleted(runtime);
+                Ok(Answer::Detail(Box::new(self.detail(runtime))))
             }
-            Command::Deleted => Ok(self.deleted(core)),
+            Command::Deleted => Ok(self.deleted(runtime)),
             Command::Fail { member, force } => {
-                self.fail(core, &member, force).map(|member| Answer::Member(Box::new(member)))
+                self.fail(runtime, &member, force).map(|member| Answer::Member(Box::new(member)))
             }
             Command::Replace { member, with } => self
-                .replace(core, &member, with.as_deref())
+                .replace(runtime, &member, with.as_deref())
                 .map(|replacement| Answer::Replacement(replacement.map(Box::new))),
-            Command::Remove(name) => return self.remove(core, &name, answer),
+            Command::Remove(name) => return self.remove(runtime, &name, answer),
             Command::Template => {
-                self.template(core).map(|(like, number)| Answer::Template(like, number))
+                self.template(runtime).map(|(like, number)| Answer::Template(like, number))
             }
             Command::CanCatchUp { superblock, force } => {
                 self.can_catch_up(&superblock, force).map(Answer::CanCatchUp)
             }
-            Command::Add(addition) => self.add(core, addition),
-            Command::PlanBitmap(wish) => self.plan_bitmap(core, &wish),
-            Command::ChangeBitmap(to, file) => return self.begin_bitmap(core, *to, file, answer),
-            Command::Sync(action) => self.sync(core, &action).map(|()| Answer::Done),
-            Command::Set(settings) => return self.set(core, settings, answer),
-            Command::Stop => return self.begin_stop(core, answer),
+            Command::Add(addition) => self.add(runtime, addition),
+            Command::PlanBitmap(wish) => self.plan_bitmap(runtime, &wish),
+            Command::ChangeBitmap(to, file) => {
+                return self.begin_bitmap(runtime, *to, file, answer);
+            }
+            Command::Sync(action) => self.sync(runtime, &action).map(|()| Answer::Done),
+            Command::Set(settings) => return self.set(runtime, settings, answer),
+            Command::Stop => return self.begin_stop(runtime, answer),
         };
         // The asker may have gone.
         let _ = answer.send(done.unwrap_or_else(Answer::Refused));
     }
 
-    fn begin_stop(&mut self, core: &mut Core, answer: Sender<Answer>) {
+    fn begin_stop(&mut self, runtime: &mut ShardRuntime, answer: Sender<Answer>) {
         self.stop_answers.push(answer);
         if self.stop != Stop::No {
             return;
         }
-        self.look_for_deleted(core);
-        self.freeze(core);
-        self.stop = Stop::Leaving { shards_left: core.peers.len() };
+        self.look_for_deleted(runtime);
+        self.freeze(runtime);
+        self.stop = Stop::Leaving { shards_left: runtime.peers.len() };
         for listener in &self.listeners {
-            core.cancel_fd(listener.fd.as_raw_fd());
+            runtime.cancel_fd(listener.fd.as_raw_fd());
         }
-        for peer in core.peers.iter() {
+        for peer in runtime.peers.iter() {
             peer.send(Message::ShutDown);
         }
     }
 
     /// A shard has no client and no request any more.
-    pub(crate) fn quiet(&mut self, core: &mut Core) {
+    pub(crate) fn quiet(&mut self, runtime: &mut ShardRuntime) {
         let Stop::Leaving { shards_left } = &mut self.stop else { return };
         *shards_left -= 1;
         if *shards_left > 0 {
             return;
         }
         if self.supervisor.is_none() {
-            return self.finish(core);
+            return self.finish(runtime);
         }
-        let members = self.serving(core);
+        let members = self.serving(runtime);
         self.stop = Stop::Flushing { members_left: members.len() };
         for member in members {
-            let key = self.work.insert(Errand::FinalFlush { member }) as u32;
+            let key = self.work.insert(CoordinatorIo::FinalFlush { member }) as u32;
             // SAFETY: a flush names no memory.
             unsafe {
-                core.lead_op(key, Op::Flush { member: core.device(MemberId(member as u16)) })
+                runtime.coordinator_op(
+                    key,
+                    Op::Flush { member: runtime.device(MemberId(member as u16)) },
+                )
             };
         }
-        self.mark_if_flushed(core);
+        self.mark_if_flushed(runtime);
     }
 
-    fn final_flush_done(&mut self, core: &mut Core, member: usize, result: i32) {
-        let now = core.now();
+    fn final_flush_done(&mut self, runtime: &mut ShardRuntime, member: usize, result: i32) {
+        let now = runtime.now();
         let Some(supervisor) = &mut self.supervisor else { return };
         if result < 0 && !supervisor.handle_fail(now, MemberId(member as u16)) {
             self.broken = true;
             let error = std::io::Error::from_raw_os_error(-result);
-            let path = self.at_fault(core, Target::Member(MemberId(member as u16)), result);
+            let path = self.at_fault(runtime, Target::Member(MemberId(member as u16)), result);
             let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
             self.log.say(&format!(
                 "{path}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend that, \
@@ -647,24 +664,24 @@ impl Lead {
         if let Stop::Flushing { members_left } = &mut self.stop {
             *members_left -= 1;
         }
-        self.mark_if_flushed(core);
+        self.mark_if_flushed(runtime);
     }
 
-    fn mark_if_flushed(&mut self, core: &mut Core) {
+    fn mark_if_flushed(&mut self, runtime: &mut ShardRuntime) {
         if self.stop != (Stop::Flushing { members_left: 0 }) {
             return;
         }
         self.stop = Stop::Marking;
         if self.broken {
-            return self.finish(core);
+            return self.finish(runtime);
         }
-        let now = core.now();
+        let now = runtime.now();
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.handle_stop(now);
         }
     }
 
-    fn finish(&mut self, core: &mut Core) {
+    fn finish(&mut self, runtime: &mut ShardRuntime) {
         self.stop = Stop::Done;
         self.tell_places(Time(u64::MAX));
         self.answer_bitmap(Answer::HalfWay(
@@ -679,12 +696,12 @@ impl Lead {
             // The asker may have gone.
             let _ = answer.send(Answer::Stopped(!self.broken));
         }
-        for peer in core.peers.iter() {
+        for peer in runtime.peers.iter() {
             peer.send(Message::Exit);
         }
     }
 
-    fn detail(&self, core: &Core) -> Detail {
+    fn detail(&self, runtime: &ShardRuntime) -> Detail {
         let mut detail = self.facts.detail.clone();
         detail.overlay_lost = self.overlay_loss.is_some();
         let mut degraded = false;
@@ -695,7 +712,7 @@ impl Lead {
             detail.update_time = times.max().unwrap_or_default();
             detail.events = supervisor.events();
             detail.resync_from_bytes = supervisor.resync_from().map(|sector| sector.0 * 512);
-            detail.sync = self.sync_detail(core);
+            detail.sync = self.sync_detail(runtime);
             let (sectors, mismatches) = supervisor.mismatches();
             (detail.mismatch_sectors, detail.mismatches) = (sectors, self.ranges(mismatches));
             detail.mismatches_omitted = supervisor.mismatches_omitted();
@@ -711,7 +728,7 @@ impl Lead {
             detail.state = vec![if supervisor.is_active() { "active" } else { "clean" }];
         }
         for member in &self.failed {
-            detail.members[usize::from(member.0)].state = standing_name(Standing::Faulty);
+            detail.members[usize::from(member.0)].state = standing_name(MemberState::Faulty);
         }
         if self.supervisor.is_none() {
             for (id, (shown, part)) in detail.members.iter_mut().zip(&self.members).enumerate() {
@@ -727,7 +744,7 @@ impl Lead {
         } else if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");
         }
-        let action = self.supervisor.as_ref().and_then(|s| s.sync_progress(core.now()));
+        let action = self.supervisor.as_ref().and_then(|s| s.sync_progress(runtime.now()));
         match action.map(|progress| progress.action) {
             Some(SyncAction::Recovery) => detail.state.push("recovering"),
             Some(SyncAction::Resync) => detail.state.push("resyncing"),
@@ -749,13 +766,13 @@ impl Lead {
             counters.add_to(&mut work, &mut memory);
         }
         memory.buffers = detail.memory.buffers;
-        memory.locked = core.memory.locked();
+        memory.locked = runtime.memory.locked();
         memory.resident = status::resident();
         work.bitmap_writes = self.supervisor.as_ref().map_or(0, Supervisor::bitmap_writes);
         (detail.work, detail.memory) = (work, memory);
         detail.stripe_cache_size = self.cache_size;
         detail.clients = self.clients();
-        detail.backend = core.queue.backend();
+        detail.backend = runtime.queue.backend();
         detail
     }
 }
@@ -764,14 +781,14 @@ fn in_sync(members: &[MemberDetail]) -> usize {
     members.iter().filter(|member| member.state == "in_sync").count()
 }
 
-pub(crate) fn standing_name(standing: Standing) -> &'static str {
+pub(crate) fn standing_name(standing: MemberState) -> &'static str {
     match standing {
-        Standing::InSync => "in_sync",
-        Standing::Recovering => "recovering",
-        Standing::Replacement => "replacement",
-        Standing::Spare => "spare",
-        Standing::Journal => "journal",
-        Standing::Faulty => "faulty",
-        Standing::Removed => "removed",
+        MemberState::InSync => "in_sync",
+        MemberState::Recovering => "recovering",
+        MemberState::Replacement => "replacement",
+        MemberState::Spare => "spare",
+        MemberState::Journal => "journal",
+        MemberState::Faulty => "faulty",
+        MemberState::Removed => "removed",
     }
 }

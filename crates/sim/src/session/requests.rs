@@ -1,12 +1,12 @@
 //! What clients ask for, and what becomes of it.
 
-use super::{Ask, Client, Event, Life, Part, Wish};
+use super::{Ask, Client, Event, Part, Session, Wish};
 use crate::{disk::SECTOR, oracle::word};
 use lapstrake_array::RoutedRequest;
 use lapstrake_engine::{Buf, Reply, Request, RequestError, RequestKind};
 use lapstrake_geometry::{Sector, Sectors};
 
-impl Life<'_> {
+impl Session<'_> {
     pub(super) fn wishes_left(&self) -> bool {
         !self.script.is_empty() || self.requests_left > 0
     }
