@@ -376,51 +376,6 @@ impl<C, A: Copy> Router<C, A> {
     }
 }
 
-/// The coordinator's part in a change of hands: every shard pauses, and says so.
-#[derive(Debug, Default)]
-pub struct Redealing {
-    /// Shards that have to say that they are paused.
-    left: Option<usize>,
-}
-
-impl Redealing {
-    /// So many shards have been told to pause.
-    ///
-    /// # Panics
-    /// If one change is under way.
-    pub fn begin(&mut self, shards: usize) {
-        assert!(self.left.is_none() && shards > 0, "one change of hands at a time");
-        self.left = Some(shards);
-    }
-
-    /// Whether spans are about to change hands: pieces of a sync action wait meanwhile.
-    #[must_use]
-    pub fn is_under_way(&self) -> bool {
-        self.left.is_some()
-    }
-
-    /// A shard is paused. True: all are, and spans may change hands once all shards have been told what any has told of;
-    /// then it is over ([`Self::end`]).
-    ///
-    /// # Panics
-    /// If no shard was to pause.
-    pub fn paused(&mut self) -> bool {
-        let left = self.left.as_mut().expect("shards pause when they are told to");
-        assert!(*left > 0, "a shard has paused twice");
-        *left -= 1;
-        *left == 0
-    }
-
-    /// Spans have changed hands.
-    ///
-    /// # Panics
-    /// If some shard is not paused.
-    pub fn end(&mut self) {
-        assert_eq!(self.left, Some(0), "stripes would have two owners");
-        self.left = None;
-    }
-}
-
 fn engine_request(key: usize, kind: RequestKind, sector: u64, len: u64) -> Request {
     Request { id: RequestId(key as u64), kind, sector: Sector(sector), len: Sectors(len) }
 }

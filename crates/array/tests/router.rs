@@ -1,7 +1,7 @@
 //! Promise: a request is answered once, when all its parts have ended; what may not begin yet waits; nobody hears of an
 //! end too early.
 
-use lapstrake_array::{Outgoing, Redealing, RoutedRequest, Router, RouterWorld, SpanMap};
+use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, MemberConfig, Reply, Request, RequestError, RequestId, RequestKind,
     Shard, ShardConfig,
@@ -158,15 +158,4 @@ fn while_paused_only_what_peers_ask_for_begins() {
     assert_eq!(outgoing(&mut router), ["shard 1: 8 at 0, memory Some(0)"]);
     router.start_reads(&mut world);
     assert_eq!((world.take_asked(), world.lent), (vec![(8, 8, false)], 1), "it owns that now");
-}
-
-#[test]
-fn spans_change_hands_when_every_shard_is_paused() {
-    let mut redealing = Redealing::default();
-    redealing.begin(2);
-    assert!(!redealing.paused() && redealing.is_under_way());
-    assert!(redealing.paused() && redealing.is_under_way(), "until all have heard of it");
-    redealing.end();
-    assert!(!redealing.is_under_way());
-    assert_eq!(SpanMap::new(8).among(vec![1]).owner(Sector(9).0), 1);
 }

@@ -30,7 +30,7 @@ use crate::{
     plan::Plan,
 };
 use lapstrake_array::{
-    FlushBarrier, Redealing, RoutedRequest, Router, SpanMap,
+    Action, Coordinator, RoutedRequest, Router, SpanMap,
     start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
 use lapstrake_engine::{
@@ -137,7 +137,7 @@ enum Event {
     /// The operator changes the bitmap.
     Bitmap,
     /// The operator has a check begun, held or ended.
-    SyncKind,
+    SyncCommand,
     /// Spans are to change hands.
     Redeal,
     /// A shard is to send nothing new.
@@ -173,6 +173,10 @@ enum Event {
         write: MetaWrite,
         fails: bool,
     },
+    /// A shard is to say when it has nothing to do.
+    ShutDown(usize),
+    /// A shard has nothing to do.
+    Quiet,
     FinalFlush {
         member: MemberId,
         mark: u64,
@@ -235,9 +239,8 @@ struct Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Load,
-    Draining,
-    Flushing { left: usize },
-    Marking,
+    /// All clients have their answers.
+    Stopping,
     Done,
 }
 
@@ -256,18 +259,18 @@ pub(crate) struct Session<'a> {
     log_area: Vec<(u64, u64)>,
     memory: Memory,
     shards: Vec<Shard>,
-    supervisor: Supervisor,
-    flush_barrier: FlushBarrier,
+    coordinator: Coordinator,
     now: Time,
     queue: Agenda<Event>,
     /// When the last message on a lane, from one thread to another, is due.
     lanes: BTreeMap<(usize, usize), u64>,
     routers: Vec<Router<u64, Buf>>,
-    /// Who owns what, as the coordinator has dealt it.
+    /// The array's spans, whoever owns them.
     spans: SpanMap,
-    redealing: Redealing,
     /// Shards that have been told to pause, and have not said that they do.
     is_pausing: Vec<bool>,
+    /// Shards that have been told to shut down, and have not said that they are quiet.
+    is_leaving: Vec<bool>,
     /// When each shard has heard all that it had been sent when its last read came.
     hears_all_at: Vec<u64>,
     clients: BTreeMap<u64, Client>,
@@ -284,8 +287,6 @@ pub(crate) struct Session<'a> {
     phase: Phase,
     was_forced: bool,
     returning: Vec<(usize, Superblock)>,
-    /// Members that the first shard knows.
-    known: u16,
     vanished: BTreeSet<MemberId>,
     /// Those of them that lost power: nothing of them that is on its way does anything.
     dark: BTreeSet<MemberId>,
@@ -372,7 +373,10 @@ impl<'a> Session<'a> {
             disk_of: members.iter().map(|member| member.device).collect(),
             data_area: superblocks().map(data_area).collect(),
             log_area: superblocks().map(log_area).collect(),
-            supervisor: setup.supervisor(plan, span),
+            coordinator: {
+                let supervisor = setup.supervisor(plan, span);
+                Coordinator::new(Some(supervisor), plan.shards, spans.clone())
+            },
             plan,
             dice,
             disks,
@@ -380,7 +384,6 @@ impl<'a> Session<'a> {
             file,
             file_use: if external { FileUse::InUse } else { FileUse::None },
             geometry: setup.plan.geometry.clone(),
-            flush_barrier: FlushBarrier::default(),
             now: Time(0),
             queue: Agenda::default(),
             lanes: BTreeMap::new(),
@@ -388,8 +391,8 @@ impl<'a> Session<'a> {
                 .map(|index| Router::new(index, plan.shards, spans.clone()))
                 .collect(),
             spans,
-            redealing: Redealing::default(),
             is_pausing: vec![false; plan.shards],
+            is_leaving: vec![false; plan.shards],
             hears_all_at: vec![0; plan.shards],
             clients: BTreeMap::new(),
             parts: BTreeMap::new(),
@@ -404,7 +407,6 @@ impl<'a> Session<'a> {
             phase: Phase::Load,
             was_forced: setup.was_forced,
             returning: setup.returning,
-            known: configs.len() as u16,
             vanished: BTreeSet::new(),
             dark: BTreeSet::new(),
             doomed_at: None,
@@ -447,7 +449,7 @@ impl<'a> Session<'a> {
         self.plan_sync_runs();
         self.plan_redeals();
         self.plan_outages();
-        self.supervisor.handle_start(self.now);
+        self.coordinator.start(self.now);
         while self.phase != Phase::Done {
             let is_due = |events: &u64| self.events >= *events;
             if cut_after.iter().chain(&self.doomed_at).any(is_due) {
@@ -518,7 +520,7 @@ impl<'a> Session<'a> {
             return Err(format!("no end after {EVENTS_MAX} events, in {:?}", self.phase));
         }
         let timers = self.shards.iter().map(Shard::poll_deadline);
-        let due = timers.chain([self.supervisor.poll_deadline()]).flatten().min();
+        let due = timers.chain([self.coordinator.poll_deadline()]).flatten().min();
         let next = self.queue.next().map(Time);
         match (due, next) {
             (Some(due), next) if next.is_none_or(|next| due <= next) => {
@@ -528,9 +530,7 @@ impl<'a> Session<'a> {
                         shard.handle_time(self.now);
                     }
                 }
-                if self.supervisor.poll_deadline().is_some_and(|due| due <= self.now) {
-                    self.supervisor.handle_time(self.now);
-                }
+                self.coordinator.handle_time(self.now);
             }
             (_, Some(next)) => {
                 self.now = next;
@@ -543,6 +543,7 @@ impl<'a> Session<'a> {
         }
         self.pump()?;
         self.say_paused();
+        self.say_quiet()?;
         self.move_on();
         Ok(())
     }
@@ -555,10 +556,10 @@ impl<'a> Session<'a> {
             Event::Outage => self.outage(),
             Event::PowerBack(disk) => self.power_back(disk)?,
             Event::Bitmap => self.change_bitmap(),
-            Event::SyncKind => self.direct_sync_runs(),
+            Event::SyncCommand => self.direct_sync_runs(),
             Event::Redeal => self.redeal(),
             Event::Pause(shard) => self.pause(shard),
-            Event::Paused => self.paused()?,
+            Event::Paused => self.coordinator.paused(self.now),
             Event::Redealt(shard, spans) => self.redealt(shard, spans),
             Event::Heard(shard) => self.heard_all(shard),
             Event::Part { from, to, key, request } => {
@@ -575,24 +576,21 @@ impl<'a> Session<'a> {
                     let left = self.unheard.get_mut(&member).ok_or("a word of nobody")?;
                     *left -= 1;
                 }
-                self.known += u16::from(shard == 0 && matches!(order, Order::MemberAdded(_)));
                 self.shards[shard].handle_order(self.now, &order);
             }
             Event::Sync(shard, piece) => self.shards[shard].handle_sync(self.now, piece),
-            Event::Notice(notice) => self.supervisor.handle_notice(self.now, notice),
+            Event::Notice(notice) => self.coordinator.notice(self.now, notice),
             Event::MetaFlush { member, mark, fails } => {
                 let ok = self.flushed(member, mark, fails);
-                self.flush_barrier.flushed(member, ok);
+                self.coordinator.flushed(member, ok);
             }
             Event::MetaWrite { write, fails } => self.meta_written(&write, fails),
             Event::FinalFlush { member, mark, fails } => {
-                if !self.flushed(member, mark, fails) {
-                    self.supervisor.handle_fail(self.now, member);
-                }
-                if let Phase::Flushing { left } = &mut self.phase {
-                    *left -= 1;
-                }
+                let ok = self.flushed(member, mark, fails);
+                self.coordinator.flushed_at_the_end(self.now, member, ok);
             }
+            Event::ShutDown(shard) => self.is_leaving[shard] = true,
+            Event::Quiet => self.coordinator.quiet(self.now),
         }
         Ok(())
     }
@@ -624,70 +622,83 @@ impl<'a> Session<'a> {
 
     fn pump_coordinator(&mut self) -> Result<(), String> {
         self.forget_sores();
-        if self.supervisor.is_recorded() {
+        if self.supervisor().is_recorded() {
             self.fresh.clear();
         }
-        loop {
-            while let Some(event) = self.supervisor.poll_event() {
-                self.heard(event)?;
+        self.coordinator.pump(self.now);
+        while let Some(action) = self.coordinator.poll() {
+            self.act(action)?;
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), String> {
+        match action {
+            Action::Event(event) => self.heard(event)?,
+            Action::Order(order) => {
+                self.ordered(&order)?;
+                self.send_all(|shard| Event::Order(shard, order.clone()));
             }
-            self.flush_barrier.take(&mut self.supervisor);
-            while let Some(order) = self.supervisor.poll_order() {
-                self.say(|| format!("ordered: {order:?}"));
-                match order {
-                    Order::Active => self.was_active = true,
-                    Order::Recorded(member) => {
-                        self.recorded.insert(self.disk_of[usize::from(member.0)]);
-                    }
-                    Order::Trusted(member, FULLY_TRUSTED) => {
-                        self.unheard.insert(member, self.shards.len());
-                        self.fresh.insert(member);
-                        self.recorded.remove(&self.disk_of[usize::from(member.0)]);
-                    }
-                    Order::MemberFailed(member) if self.to_go.contains(&member) => {
-                        self.hit.insert(member);
-                    }
-                    Order::MemberFailed(member) if !self.hit.contains(&member) => {
-                        return Err(format!("{member:?} was dropped without a fault"));
-                    }
-                    Order::BadRecorded(member, start, len) => {
-                        self.recorded_bad(member, start, len);
-                    }
-                    Order::Broken if self.doomed_at.is_none() => {
-                        return Err("the array gave up".into());
-                    }
-                    _ => {}
-                }
-                for shard in 0..self.shards.len() {
-                    self.send(COORDINATOR, shard, Event::Order(shard, order.clone()));
-                }
-            }
-            while !self.redealing.is_under_way()
-                && let Some(piece) = self.supervisor.poll_sync()
-            {
-                let shard = self.spans.owner(piece.start.0);
+            Action::Sync { shard, piece } => {
                 self.send(COORDINATOR, shard, Event::Sync(shard, piece));
             }
-            let first = &self.shards[0];
-            let usable = (0..self.known).map(MemberId);
-            if self.flush_barrier.wants_flush() {
-                let usable: Vec<MemberId> = usable.filter(|&m| !first.has_failed(m)).collect();
-                self.flush_barrier.begin(usable.len());
-                for member in usable {
-                    let (mark, fails) = self.flush_of(member);
-                    let delay = self.io_ns();
-                    self.at(delay, Event::MetaFlush { member, mark, fails });
-                }
+            Action::Flush(member) => {
+                let (mark, fails) = self.flush_of(member);
+                let delay = self.io_ns();
+                self.at(delay, Event::MetaFlush { member, mark, fails });
             }
-            match self.flush_barrier.due(self.now, &mut self.supervisor) {
-                // A member could not flush: the supervisor wants something else.
-                Some(writes) if writes.is_empty() => {}
-                writes => {
-                    writes.into_iter().flatten().for_each(|write| self.start_meta(write));
-                    return Ok(());
-                }
+            Action::Write(write) => self.start_meta(write),
+            Action::Pause => self.send_all(Event::Pause),
+            Action::Redeal(spans) => self.send_all(|shard| Event::Redealt(shard, spans.clone())),
+            Action::ShutDown => self.send_all(Event::ShutDown),
+            Action::FinalFlush(member) => {
+                let (mark, fails) = self.flush_of(member);
+                let delay = self.io_ns();
+                self.at(delay, Event::FinalFlush { member, mark, fails });
             }
+            Action::Stopped { .. } => self.phase = Phase::Done,
         }
+        Ok(())
+    }
+
+    fn send_all(&mut self, event: impl Fn(usize) -> Event) {
+        (0..self.shards.len()).for_each(|shard| self.send(COORDINATOR, shard, event(shard)));
+    }
+
+    /// What an order that is about to be sent means for what may happen.
+    fn ordered(&mut self, order: &Order) -> Result<(), String> {
+        self.say(|| format!("ordered: {order:?}"));
+        match *order {
+            Order::Active => self.was_active = true,
+            Order::Recorded(member) => {
+                self.recorded.insert(self.disk_of[usize::from(member.0)]);
+            }
+            Order::Trusted(member, FULLY_TRUSTED) => {
+                self.unheard.insert(member, self.shards.len());
+                self.fresh.insert(member);
+                self.recorded.remove(&self.disk_of[usize::from(member.0)]);
+            }
+            Order::MemberFailed(member) if self.to_go.contains(&member) => {
+                self.hit.insert(member);
+            }
+            Order::MemberFailed(member) if !self.hit.contains(&member) => {
+                return Err(format!("{member:?} was dropped without a fault"));
+            }
+            Order::BadRecorded(member, start, len) => self.recorded_bad(member, start, len),
+            Order::Broken if self.doomed_at.is_none() => {
+                return Err("the array gave up".into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn supervisor(&self) -> &Supervisor {
+        self.coordinator.supervisor().expect("arrays are written to")
+    }
+
+    fn supervisor_mut(&mut self) -> &mut Supervisor {
+        self.coordinator.supervisor_mut().expect("arrays are written to")
     }
 
     /// Whether the end is put off, since recovery or resync have something to do. Some fail, so not
@@ -703,57 +714,48 @@ impl<'a> Session<'a> {
             self.at(ns, Event::Submit);
         }
         let is_mending =
-            self.commands_left > 0 || self.supervisor.sync_progress(self.now).is_some();
+            self.commands_left > 0 || self.supervisor().sync_progress(self.now).is_some();
         is_mending && self.lingers_until > Some(self.now)
     }
 
-    fn is_drained(&self) -> bool {
-        let is_idle = |(router, shard): (&Router<u64, Buf>, &Shard)| {
-            router.is_idle() && shard.is_quiet() && shard.is_sync_idle()
-        };
-        self.routers.iter().zip(&self.shards).all(is_idle)
+    /// Shards that are to shut down, and have nothing to do any more, say so.
+    fn say_quiet(&mut self) -> Result<(), String> {
+        for shard in 0..self.shards.len() {
+            if !self.is_leaving[shard] {
+                continue;
+            }
+            match self.routers[shard].is_idle() && self.shards[shard].is_quiet() {
+                true => {
+                    self.is_leaving[shard] = false;
+                    self.send(shard, COORDINATOR, Event::Quiet);
+                }
+                false => {
+                    self.shards[shard].hurry();
+                    self.pump()?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Goes from serving to stopped, as the host does.
+    /// Goes from serving to stopping.
     fn move_on(&mut self) {
-        match self.phase {
-            Phase::Load if self.clients.is_empty() && !self.wishes_left() => {
-                if self.lingers() {
-                    return;
-                }
-                if !std::mem::replace(&mut self.swept, true) {
-                    self.read_all();
-                    for _ in 0..self.plan.depth {
-                        self.at(0, Event::Submit);
-                    }
-                } else {
-                    self.phase = Phase::Draining;
-                    self.supervisor.handle_halt(self.now);
-                    self.at(0, Event::Submit);
-                    self.shards.iter_mut().for_each(Shard::hurry);
-                }
-            }
-            Phase::Draining if self.is_drained() => {
-                let members = (0..self.disk_of.len() as u16).map(MemberId);
-                let serves = |member: &MemberId| !self.shards[0].has_failed(*member);
-                let members: Vec<MemberId> = members.filter(serves).collect();
-                self.phase = Phase::Flushing { left: members.len() };
-                // What it wants is carried out with the next event.
-                self.at(0, Event::Submit);
-                for member in members {
-                    let (mark, fails) = self.flush_of(member);
-                    let delay = self.io_ns();
-                    self.at(delay, Event::FinalFlush { member, mark, fails });
-                }
-            }
-            Phase::Flushing { left: 0 } => {
-                self.phase = Phase::Marking;
-                self.supervisor.handle_stop(self.now);
-                // What it wants is carried out with the next event.
+        if self.phase != Phase::Load || !self.clients.is_empty() || self.wishes_left() {
+            return;
+        }
+        if self.lingers() {
+            return;
+        }
+        if !std::mem::replace(&mut self.swept, true) {
+            self.read_all();
+            for _ in 0..self.plan.depth {
                 self.at(0, Event::Submit);
             }
-            Phase::Marking if self.supervisor.is_stopped() => self.phase = Phase::Done,
-            _ => {}
+        } else {
+            self.phase = Phase::Stopping;
+            self.coordinator.begin_stop(self.now);
+            // What it wants is carried out with the next event.
+            self.at(0, Event::Submit);
         }
     }
 }

@@ -55,8 +55,9 @@ impl Session<'_> {
         let to = self.draw_bitmap();
         let file = to.as_ref().filter(|to| to.offset.is_none()).map(|to| new_file(&to.superblock));
         let in_words = format!("{:?}", to.as_ref().map(|to| (to.superblock.chunksize, to.offset)));
-        let is_lockless = self.supervisor.bitmap().is_some_and(|sb| sb.is_lockless());
-        let is_begun = self.supervisor.handle_bitmap(self.now, to);
+        let is_lockless = self.supervisor().bitmap().is_some_and(|sb| sb.is_lockless());
+        let now = self.now;
+        let is_begun = self.supervisor_mut().handle_bitmap(now, to);
         self.lost_lockless |= is_lockless && is_begun;
         self.say(|| format!("the bitmap is to be {in_words}: {is_begun}"));
         if !is_begun {
@@ -75,7 +76,7 @@ impl Session<'_> {
     fn draw_bitmap(&mut self) -> Option<NewBitmap> {
         let chunk = self.dice.pick(&[8, 16, 64]);
         let kind = self.dice.below(3);
-        let members: Vec<&Superblock> = self.supervisor.members().map(|(sb, _)| sb).collect();
+        let members: Vec<&Superblock> = self.supervisor().members().map(|(sb, _)| sb).collect();
         let superblock = new_bitmap(members[0], chunk, self.plan.write_behind);
         let room = bitmap::added(members, superblock_size(&superblock), Some(superblock.chunksize));
         match (kind, room) {
@@ -100,8 +101,8 @@ impl Session<'_> {
     }
 
     pub(super) fn bitmap_changed(&mut self) {
-        let is_there = self.supervisor.bitmap().is_some();
-        let external = is_there && self.supervisor.bitmap_offset().is_none();
+        let is_there = self.supervisor().bitmap().is_some();
+        let external = is_there && self.supervisor().bitmap_offset().is_none();
         self.file_use = match external {
             true => FileUse::InUse,
             // Whoever has not read the log names it still.

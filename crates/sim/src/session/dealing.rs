@@ -136,13 +136,16 @@ impl Session<'_> {
     /// Clients have come or gone.
     pub(super) fn redeal(&mut self) {
         let is_due = self.phase == Phase::Load && !self.plan.has_one_writer();
-        if !is_due || self.redealing.is_under_way() {
+        if !is_due || self.coordinator.is_redealing() {
             return;
         }
-        self.redealing.begin(self.shards.len());
-        for shard in 0..self.shards.len() {
-            self.send(COORDINATOR, shard, Event::Pause(shard));
+        let all = self.shards.len();
+        let mut among: Vec<usize> = (0..all).filter(|_| self.dice.one_in(2)).collect();
+        if among.is_empty() {
+            among = (0..all).rev().collect();
         }
+        self.say(|| format!("spans are to be dealt to {among:?}"));
+        self.coordinator.redeal(self.spans.among(among));
     }
 
     pub(super) fn pause(&mut self, shard: usize) {
@@ -158,27 +161,6 @@ impl Session<'_> {
                 self.send(shard, COORDINATOR, Event::Paused);
             }
         }
-    }
-
-    /// A shard waits; if all do, spans change hands.
-    pub(super) fn paused(&mut self) -> Result<(), String> {
-        if !self.redealing.paused() {
-            return Ok(());
-        }
-        // What shards have just told of is heard by all before.
-        self.pump_coordinator()?;
-        self.redealing.end();
-        let all = self.shards.len();
-        let mut among: Vec<usize> = (0..all).filter(|_| self.dice.one_in(2)).collect();
-        if among.is_empty() {
-            among = (0..all).rev().collect();
-        }
-        self.say(|| format!("spans are dealt to {among:?}"));
-        self.spans = self.spans.among(among);
-        for shard in 0..all {
-            self.send(COORDINATOR, shard, Event::Redealt(shard, self.spans.clone()));
-        }
-        Ok(())
     }
 
     pub(super) fn redealt(&mut self, shard: usize, spans: SpanMap) {

@@ -22,7 +22,7 @@ impl Session<'_> {
         if self.phase != Phase::Load {
             return Ok(());
         }
-        let superblock = if self.supervisor.can_catch_up(&own) { own } else { self.spare(disk)? };
+        let superblock = if self.supervisor().can_catch_up(&own) { own } else { self.spare(disk)? };
         let mut io = DisksAtRest { disks: self.disks, file: self.file, cut_in: None };
         let log = bad_block_log(&io, &disk, &superblock).map_err(|fault| format!("{fault:?}"))?;
         empty_log(&mut io, &disk, &superblock).map_err(|halt| format!("{halt:?}"))?;
@@ -31,7 +31,8 @@ impl Session<'_> {
         self.disks[disk].renew();
         self.disk_of.push(disk);
         let rotational = self.dice.one_in(2);
-        let (id, added) = self.supervisor.handle_add(self.now, superblock, log, rotational);
+        let now = self.now;
+        let (id, added) = self.supervisor_mut().handle_add(now, superblock, log, rotational);
         self.say(|| format!("disk {disk} is added as {id:?}: {added:?}"));
         Ok(())
     }
@@ -43,19 +44,21 @@ impl Session<'_> {
             return;
         }
         let all: Vec<(MemberId, MemberState)> =
-            (0..).map(MemberId).zip(self.supervisor.members().map(|member| member.1)).collect();
+            (0..).map(MemberId).zip(self.supervisor().members().map(|member| member.1)).collect();
         let of = |standing| all.iter().filter(move |m| m.1 == standing).map(|m| m.0);
         let in_sync: Vec<MemberId> = of(MemberState::InSync).collect();
         let with = of(MemberState::Spare).next().filter(|_| self.dice.one_in(2));
         let member = self.dice.pick(&in_sync);
-        if self.supervisor.handle_replace(self.now, member, with) {
+        let now = self.now;
+        if self.supervisor_mut().handle_replace(now, member, with) {
             self.say(|| format!("{member:?} is to be replaced, by {with:?}"));
             self.to_go.insert(member);
         }
     }
 
     pub(super) fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
-        let members: Vec<_> = self.supervisor.members().collect();
+        let supervisor = self.coordinator.supervisor().expect("arrays are written to");
+        let members: Vec<_> = supervisor.members().collect();
         let like = members.iter().find(|member| member.1 == MemberState::InSync);
         let like = like.ok_or("no member is in sync")?.0;
         let is_taken = |number: &u32| members.iter().any(|member| member.0.dev_number() == *number);
@@ -98,7 +101,7 @@ impl Session<'_> {
 
     /// The budget: see the crate's head.
     pub(super) fn may_lose(&self, member: MemberId) -> bool {
-        if self.supervisor.standing(member).0 == MemberState::Journal {
+        if self.supervisor().standing(member).0 == MemberState::Journal {
             return false;
         }
         self.may_lose_all(&[member])
@@ -117,7 +120,7 @@ impl Session<'_> {
 
     /// The slot whose data can be had from a member, as far as anybody knows.
     pub(super) fn sound_slot(&self, member: MemberId) -> Option<Slot> {
-        let (standing, slot, _) = self.supervisor.standing(member);
+        let (standing, slot, _) = self.supervisor().standing(member);
         let is_heard_of = self.unheard.get(&member).is_none_or(|&left| left == 0);
         let is_sound = standing == MemberState::InSync
             && !self.hit.contains(&member)
@@ -130,15 +133,15 @@ impl Session<'_> {
     /// Whether a member goes as soon as it is on record that its replacement is whole: an I/O of the replacement that
     /// is on its way now and fails later finds nobody beside it, as one that begins later does.
     fn is_leaving(&self, member: MemberId) -> bool {
-        let slot = self.supervisor.standing(member).1;
+        let slot = self.supervisor().standing(member).1;
         let mut fresh = self.fresh.iter().filter(|&&other| other != member);
         self.to_go.contains(&member)
-            && fresh.any(|&other| self.supervisor.standing(other).1 == slot)
+            && fresh.any(|&other| self.supervisor().standing(other).1 == slot)
     }
 
     /// Redundancy is not whole.
     pub(super) fn is_frail(&self) -> bool {
-        self.was_forced || self.supervisor.resync_from().is_some()
+        self.was_forced || self.supervisor().resync_from().is_some()
     }
 
     pub(super) fn flush_of(&mut self, member: MemberId) -> (u64, bool) {
@@ -264,7 +267,7 @@ impl Session<'_> {
         } else if !is_in(&self.dark) {
             self.meta_partly(write);
         }
-        self.supervisor.handle_written(self.now, write.id, ok);
+        self.coordinator.written(self.now, write.id, ok);
     }
 
     fn disk_at(&mut self, target: Target) -> &mut Disk {

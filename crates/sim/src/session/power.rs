@@ -56,7 +56,7 @@ impl Session<'_> {
     /// Who is on it, and whether the level survives without them.
     fn draw_shelf(&mut self) -> Option<(Vec<MemberId>, bool)> {
         let is_gone = |member: &MemberId| {
-            let standing = self.supervisor.standing(*member).0;
+            let standing = self.supervisor().standing(*member).0;
             matches!(standing, MemberState::Faulty | MemberState::Removed)
                 || self.vanished.contains(member)
         };
@@ -94,7 +94,7 @@ impl Session<'_> {
     /// Whether the array does without these, of which some may hold nothing yet.
     fn may_spare(&self, members: &[MemberId]) -> bool {
         let is_journal =
-            |&member: &MemberId| self.supervisor.standing(member).0 == MemberState::Journal;
+            |&member: &MemberId| self.supervisor().standing(member).0 == MemberState::Journal;
         !members.iter().any(is_journal) && self.may_lose_all(members)
     }
 
@@ -127,8 +127,8 @@ impl Session<'_> {
             self.commands_left -= 1;
             return Ok(());
         }
-        let is_recorded = self.supervisor.is_recorded();
-        match self.supervisor.standing(last).0 {
+        let is_recorded = self.supervisor().is_recorded();
+        match self.supervisor().standing(last).0 {
             MemberState::Removed if is_recorded => {
                 let size = Sectors(self.disks[disk].sectors());
                 let Ok(found) = detect::probe(size, |offset, buf| {
@@ -138,7 +138,10 @@ impl Session<'_> {
                 let own = found.best().ok_or("no superblock after an outage")?.clone();
                 return self.add(disk, own);
             }
-            MemberState::Faulty if is_recorded => _ = self.supervisor.handle_remove(self.now, last),
+            MemberState::Faulty if is_recorded => {
+                let now = self.now;
+                self.supervisor_mut().handle_remove(now, last);
+            }
             // Nobody has noticed yet.
             _ => {}
         }

@@ -12,7 +12,7 @@ impl Session<'_> {
 
     /// What the array lacks is mended from now on.
     pub(crate) fn mend(&mut self) -> Result<(), String> {
-        self.supervisor.handle_start(self.now);
+        self.coordinator.start(self.now);
         self.pump()
     }
 
@@ -25,16 +25,16 @@ impl Session<'_> {
     }
 
     pub(crate) fn recovered_to(&self, member: MemberId) -> u64 {
-        self.supervisor.standing(member).2.0
+        self.supervisor().standing(member).2.0
     }
 
     /// From where on a resync is due, if one is.
     pub(crate) fn resync_from(&self) -> Option<u64> {
-        self.supervisor.resync_from().map(|from| from.0)
+        self.supervisor().resync_from().map(|from| from.0)
     }
 
     pub(crate) fn is_recorded(&self) -> bool {
-        self.supervisor.is_recorded()
+        self.supervisor().is_recorded()
     }
 
     pub(crate) fn has_failed(&self, member: MemberId) -> bool {

@@ -23,34 +23,35 @@ impl Session<'_> {
         for _ in 0..self.dice.below(self.plan.sync_runs + 1) {
             let within = self.dice.pick(&[1_000_000, 100_000_000, 3_000_000_000]);
             let delay = self.dice.below(within);
-            self.at(delay, Event::SyncKind);
+            self.at(delay, Event::SyncCommand);
         }
     }
 
-    /// The operator's word.
+    /// The operator has a check or repair begun, held or ended.
     pub(super) fn direct_sync_runs(&mut self) {
         if self.phase != Phase::Load {
             return;
         }
         let word = self.dice.below(8);
         let now = self.now;
-        self.say(|| format!("courses: word {word}"));
-        let coordinator = &mut self.supervisor;
+        self.say(|| format!("sync command: {word}"));
+        let was_forced = self.was_forced;
+        let supervisor = self.supervisor_mut();
         if word <= 3 {
             // Frozen it would be refused.
-            coordinator.handle_resume(now);
+            supervisor.handle_resume(now);
         }
         match word {
-            0..3 => _ = coordinator.handle_sync(now, SyncAction::Check),
+            0..3 => _ = supervisor.handle_sync(now, SyncAction::Check),
             // Of rows that are in doubt it may make either; the operator has been told.
-            3 if self.was_forced => {}
-            3 => _ = coordinator.handle_sync(now, SyncAction::Repair),
-            4 => coordinator.handle_freeze(now),
-            5 => coordinator.handle_resume(now),
-            6 => coordinator.hold_checks(now, true),
+            3 if was_forced => {}
+            3 => _ = supervisor.handle_sync(now, SyncAction::Repair),
+            4 => supervisor.handle_freeze(now),
+            5 => supervisor.handle_resume(now),
+            6 => supervisor.hold_checks(now, true),
             _ => {
-                coordinator.hold_checks(now, false);
-                coordinator.handle_idle(now);
+                supervisor.hold_checks(now, false);
+                supervisor.handle_idle(now);
             }
         }
     }
@@ -79,7 +80,7 @@ impl Session<'_> {
         if self.is_frail() {
             return Ok(());
         }
-        let (sectors, found) = self.supervisor.mismatches();
+        let (sectors, found) = self.supervisor().mismatches();
         let is_parity = matches!(self.geometry, Geometry::Parity(_));
         let is_real = |start: u64, len: u64| {
             is_parity || !(start..start + len).any(|sector| self.oracle.may_be_anything(sector))
@@ -93,22 +94,23 @@ impl Session<'_> {
 
     /// Whether chunks of a lockless bitmap will yet be resynced, or be clean: both take a while.
     fn has_chunks_to_settle(&self) -> bool {
-        let states = self.supervisor.bitmap_states();
+        let states = self.supervisor().bitmap_states();
         let is_set = |(state, &count): (&ChunkState, &u64)| state.is_set() && count > 0;
         let is_set = states.is_some_and(|counts| ChunkState::ALL.iter().zip(&counts).any(is_set));
-        is_set && !self.supervisor.is_degraded()
+        is_set && !self.supervisor().is_degraded()
     }
 
     /// Whether members are recovered, redundancy is whole, and a check has said so.
     pub(super) fn is_proven(&mut self) -> bool {
         let is_mending =
-            self.supervisor.sync_progress(self.now).is_some() || self.has_chunks_to_settle();
-        if self.commands_left > 0 || is_mending || !self.supervisor.is_recorded() {
+            self.supervisor().sync_progress(self.now).is_some() || self.has_chunks_to_settle();
+        if self.commands_left > 0 || is_mending || !self.supervisor().is_recorded() {
             return false;
         }
         let Some(&action) = self.proof.front() else { return true };
         // Refused while another that was asked for waits: whatever ends that asks again.
-        if self.supervisor.handle_sync(self.now, action) {
+        let now = self.now;
+        if self.supervisor_mut().handle_sync(now, action) {
             self.proof.pop_front();
             // What it wants is carried out with the next event.
             self.at(0, Event::Submit);

@@ -11,7 +11,7 @@ impl Session<'_> {
     pub(super) fn is_readable(&self, member: MemberId) -> bool {
         let index = usize::from(member.0);
         let is_on_record =
-            self.supervisor.members().nth(index).is_some_and(|m| m.0.has_bad_blocks());
+            self.supervisor().members().nth(index).is_some_and(|m| m.0.has_bad_blocks());
         let nothing_bad = self.disks[self.disk_of[index]].bad().next().is_none();
         nothing_bad && !is_on_record && !self.sore.contains(&member)
     }
@@ -22,7 +22,7 @@ impl Session<'_> {
         let every = self.plan.spoil_every;
         let (start, end) = self.data_area[usize::from(io.member.0)];
         let is_data = start <= io.sector.0 && io.sector.0 + io.len.0 <= end;
-        let is_in_sync = self.supervisor.standing(io.member).0 == MemberState::InSync;
+        let is_in_sync = self.supervisor().standing(io.member).0 == MemberState::InSync;
         if every == 0 || !is_data || !is_in_sync || !self.dice.one_in(every) {
             return false;
         }
@@ -37,7 +37,7 @@ impl Session<'_> {
             return is_spared;
         }
         self.sore.insert(io.member);
-        let mut members = self.supervisor.members();
+        let mut members = self.supervisor().members();
         let has_log =
             members.nth(usize::from(io.member.0)).is_some_and(|m| m.0.badblock_log().is_some());
         drop(members);
@@ -109,7 +109,7 @@ impl Session<'_> {
 
     /// Who could not read once is as good as ever when nothing is left of it to be mended or put on record.
     pub(super) fn forget_sores(&mut self) {
-        if self.sore.is_empty() || self.failing_reads > 0 || !self.supervisor.is_recorded() {
+        if self.sore.is_empty() || self.failing_reads > 0 || !self.supervisor().is_recorded() {
             return;
         }
         let is_told = |event: &Event| matches!(event, Event::Notice(Notice::Bad(..)));
@@ -127,7 +127,8 @@ impl Session<'_> {
             io.member == member && io.sector.0 < range.end && range.start < io.sector.0 + io.len.0
         };
         let index = usize::from(member.0);
-        let (superblock, standing) = self.supervisor.members().nth(index).expect("a member");
+        let supervisor = self.coordinator.supervisor().expect("arrays are written to");
+        let (superblock, standing) = supervisor.members().nth(index).expect("a member");
         let disk = self.disk_of[index];
         let io = DisksAtRest { disks: self.disks, file: self.file, cut_in: None };
         let log = bad_block_log(&io, &disk, superblock).ok().flatten();

@@ -1,0 +1,316 @@
+//! What concerns the array as a whole: what shards notice and the supervisor decides, metadata behind its flushes, pieces of
+//! sync actions to whom they belong, spans that change hands, the order of a stop.
+//!
+//! The world brings what happened, calls [`Coordinator::pump`], and does what [`Coordinator::poll`] gives, in that order.
+//!
+//! Invariants:
+//! - every shard hears every order, in the order in which the supervisor gave them;
+//! - spans change hands only while every shard is paused and has been told what any has told of, so that no stripe ever
+//!   has two owners; no piece of a sync action is sent meanwhile;
+//! - the array is marked clean only after every shard is quiet and every member has flushed.
+
+use crate::{FlushBarrier, SpanMap};
+use alloc::{collections::VecDeque, vec::Vec};
+use lapstrake_engine::{
+    Event, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncPiece, Time, WriteId,
+};
+
+/// What the world is to do next.
+#[derive(Debug)]
+pub enum Action {
+    /// Every shard is to hear this.
+    Order(Order),
+    /// A shard is to do this, which it owns.
+    Sync {
+        /// Which shard.
+        shard: usize,
+        /// What.
+        piece: SyncPiece,
+    },
+    /// Something for the operator to know.
+    Event(Event),
+    /// A member is to flush, for metadata; then [`Coordinator::flushed`].
+    Flush(MemberId),
+    /// Metadata is to be written; then [`Coordinator::written`].
+    Write(MetaWrite),
+    /// Every shard is to begin nothing new, and to say when nothing is under way: [`Coordinator::paused`].
+    Pause,
+    /// Every shard is told who owns what, and goes on.
+    Redeal(SpanMap),
+    /// Every shard is to let its clients go, and to say when it has nothing to do: [`Coordinator::quiet`].
+    ShutDown,
+    /// A member is to flush, after the last write; then [`Coordinator::flushed_at_the_end`].
+    FinalFlush(MemberId),
+    /// It is over. Superblocks say clean, unless something could not be written.
+    Stopped {
+        /// Whether they do.
+        clean: bool,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stop {
+    No,
+    Leaving { shards_left: usize },
+    Flushing { members_left: usize },
+    Marking,
+    Done,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Coordinator {
+    /// None of an array that is only read.
+    supervisor: Option<Supervisor>,
+    flush_barrier: FlushBarrier,
+    shards: usize,
+    /// Who owns what.
+    spans: SpanMap,
+    /// Who is to.
+    wanted_spans: SpanMap,
+    /// While spans are about to change hands: shards that have not paused yet.
+    pausing: Option<usize>,
+    stop: Stop,
+    /// Something could not be written that the array cannot do without.
+    is_broken: bool,
+    actions: VecDeque<Action>,
+}
+
+impl Coordinator {
+    /// For so many shards, which own the spans so. Without a supervisor nothing is ever written.
+    ///
+    /// # Panics
+    /// If there is no shard.
+    #[must_use]
+    pub fn new(supervisor: Option<Supervisor>, shards: usize, spans: SpanMap) -> Self {
+        assert!(shards > 0, "an array has a shard");
+        Self {
+            supervisor,
+            flush_barrier: FlushBarrier::default(),
+            shards,
+            wanted_spans: spans.clone(),
+            spans,
+            pausing: None,
+            stop: Stop::No,
+            is_broken: false,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// The supervisor, unless the array is only read.
+    #[must_use]
+    pub fn supervisor(&self) -> Option<&Supervisor> {
+        self.supervisor.as_ref()
+    }
+
+    /// For commands; [`Self::pump`] brings what follows.
+    pub fn supervisor_mut(&mut self) -> Option<&mut Supervisor> {
+        self.supervisor.as_mut()
+    }
+
+    /// Whether something could not be written that the array cannot do without.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Whether it was told to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stop != Stop::No
+    }
+
+    /// Whether spans are about to change hands.
+    #[must_use]
+    pub fn is_redealing(&self) -> bool {
+        self.pausing.is_some()
+    }
+
+    /// When [`Self::handle_time`] is due.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Time> {
+        self.supervisor.as_ref().and_then(Supervisor::poll_deadline)
+    }
+
+    /// What is to be done next.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Begins what the array needs.
+    pub fn start(&mut self, now: Time) {
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_start(now);
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_time(&mut self, now: Time) {
+        if let Some(supervisor) = &mut self.supervisor
+            && supervisor.poll_deadline().is_some_and(|due| due <= now)
+        {
+            supervisor.handle_time(now);
+        }
+    }
+
+    /// A shard has noticed something.
+    pub fn notice(&mut self, now: Time, notice: Notice) {
+        match (&mut self.supervisor, notice) {
+            (Some(supervisor), notice) => supervisor.handle_notice(now, notice),
+            // Nobody records a failure; shards of an array that is only read have no write to answer.
+            (None, Notice::Failed(member)) => self.actions.extend([
+                Action::Event(Event::MemberFailed(member, MemberState::InSync)),
+                Action::Order(Order::MemberFailed(member)),
+                Action::Order(Order::Recorded(member)),
+            ]),
+            (None, _) => {}
+        }
+    }
+
+    /// A member has flushed, or could not.
+    pub fn flushed(&mut self, member: MemberId, ok: bool) {
+        self.flush_barrier.flushed(member, ok);
+    }
+
+    /// Metadata was written, or could not be.
+    pub fn written(&mut self, now: Time, id: WriteId, ok: bool) {
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_written(now, id, ok);
+        }
+    }
+
+    /// Turns what the supervisor wants into actions.
+    pub fn pump(&mut self, now: Time) {
+        let Some(supervisor) = &mut self.supervisor else { return };
+        loop {
+            while let Some(event) = supervisor.poll_event() {
+                self.is_broken |= matches!(event, Event::Broken(_));
+                self.actions.push_back(Action::Event(event));
+            }
+            self.flush_barrier.take(supervisor);
+            while let Some(order) = supervisor.poll_order() {
+                self.actions.push_back(Action::Order(order));
+            }
+            while self.pausing.is_none()
+                && let Some(piece) = supervisor.poll_sync()
+            {
+                let shard = self.spans.owner(piece.start.0);
+                self.actions.push_back(Action::Sync { shard, piece });
+            }
+            if self.flush_barrier.wants_flush() {
+                let members = present(supervisor);
+                self.flush_barrier.begin(members.len());
+                self.actions.extend(members.into_iter().map(Action::Flush));
+            }
+            match self.flush_barrier.due(now, supervisor) {
+                // A member could not flush: the supervisor wants something else.
+                Some(writes) if writes.is_empty() => {}
+                writes => {
+                    self.actions.extend(writes.into_iter().flatten().map(Action::Write));
+                    break;
+                }
+            }
+        }
+        if self.stop == Stop::Marking && supervisor.is_stopped() {
+            self.finish();
+        }
+    }
+
+    /// Deals the spans anew if others are to own them.
+    pub fn redeal(&mut self, wanted: SpanMap) {
+        self.wanted_spans = wanted;
+        if self.stop == Stop::No && self.pausing.is_none() && self.wanted_spans != self.spans {
+            self.pausing = Some(self.shards);
+            self.actions.push_back(Action::Pause);
+        }
+    }
+
+    /// A shard has paused.
+    ///
+    /// # Panics
+    /// If it was not told to, or has said so before.
+    pub fn paused(&mut self, now: Time) {
+        let left = self.pausing.as_mut().expect("shards pause when they are told to");
+        *left = left.checked_sub(1).expect("a shard pauses once");
+        if *left > 0 {
+            return;
+        }
+        // What shards have just told of is heard by all before spans change hands.
+        self.pump(now);
+        self.pausing = None;
+        self.spans = self.wanted_spans.clone();
+        self.actions.push_back(Action::Redeal(self.spans.clone()));
+    }
+
+    /// Begins to stop. Nothing if it has begun.
+    pub fn begin_stop(&mut self, now: Time) {
+        if self.stop != Stop::No {
+            return;
+        }
+        if let Some(supervisor) = &mut self.supervisor {
+            supervisor.handle_halt(now);
+        }
+        self.stop = Stop::Leaving { shards_left: self.shards };
+        self.actions.push_back(Action::ShutDown);
+    }
+
+    /// A shard has no client and no request any more.
+    ///
+    /// # Panics
+    /// If it was not told to shut down, or has said so before.
+    pub fn quiet(&mut self, now: Time) {
+        let Stop::Leaving { shards_left } = &mut self.stop else {
+            panic!("shards are quiet when they were told to shut down")
+        };
+        *shards_left = shards_left.checked_sub(1).expect("a shard becomes quiet once");
+        if *shards_left > 0 {
+            return;
+        }
+        let Some(supervisor) = &self.supervisor else { return self.finish() };
+        let members = present(supervisor);
+        self.stop = Stop::Flushing { members_left: members.len() };
+        self.actions.extend(members.into_iter().map(Action::FinalFlush));
+        self.mark_if_flushed(now);
+    }
+
+    /// A member has flushed after the last write, or could not. False: it could not, and the array cannot do without it, so
+    /// it stays marked active.
+    ///
+    /// # Panics
+    /// If it was not told to.
+    pub fn flushed_at_the_end(&mut self, now: Time, member: MemberId, ok: bool) -> bool {
+        let Stop::Flushing { members_left } = &mut self.stop else {
+            panic!("members flush when every shard is quiet")
+        };
+        *members_left = members_left.checked_sub(1).expect("a member flushes once");
+        let supervisor = self.supervisor.as_mut().expect("something may have been written");
+        let goes_on = ok || supervisor.handle_fail(now, member);
+        self.is_broken |= !goes_on;
+        self.mark_if_flushed(now);
+        goes_on
+    }
+
+    fn mark_if_flushed(&mut self, now: Time) {
+        if self.stop != (Stop::Flushing { members_left: 0 }) {
+            return;
+        }
+        self.stop = Stop::Marking;
+        match &mut self.supervisor {
+            Some(supervisor) if !self.is_broken => supervisor.handle_stop(now),
+            _ => self.finish(),
+        }
+    }
+
+    fn finish(&mut self) {
+        self.stop = Stop::Done;
+        self.actions.push_back(Action::Stopped { clean: !self.is_broken });
+    }
+}
+
+/// Members that may be waited for.
+fn present(supervisor: &Supervisor) -> Vec<MemberId> {
+    let members = (0..).map(MemberId).zip(supervisor.members());
+    let is_present =
+        |state: MemberState| !matches!(state, MemberState::Faulty | MemberState::Removed);
+    members.filter(|(_, (_, state))| is_present(*state)).map(|(id, _)| id).collect()
+}
