@@ -9,7 +9,7 @@
 //!   has two owners; no piece of a sync action is sent meanwhile;
 //! - the array is marked clean only after every shard is quiet and every member has flushed.
 
-use crate::{FlushBarrier, SpanMap};
+use crate::{SpanMap, flush_barrier::FlushBarrier};
 use alloc::{collections::VecDeque, vec::Vec};
 use lapstrake_engine::{
     Event, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncPiece, Time, WriteId,

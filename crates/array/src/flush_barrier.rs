@@ -22,14 +22,14 @@ struct Batch {
 /// flush to every member in use, says to how many ([`Self::begin`]) and how each ended ([`Self::flushed`]), and
 /// writes what [`Self::due`] gives.
 #[derive(Debug, Default)]
-pub struct FlushBarrier {
+pub(crate) struct FlushBarrier {
     waiting: VecDeque<MetaWrite>,
     flushing: Option<Batch>,
 }
 
 impl FlushBarrier {
     /// Takes in what the supervisor wants written.
-    pub fn take(&mut self, supervisor: &mut Supervisor) {
+    pub(crate) fn take(&mut self, supervisor: &mut Supervisor) {
         while let Some(write) = supervisor.poll_write() {
             self.waiting.push_back(write);
         }
@@ -37,7 +37,7 @@ impl FlushBarrier {
 
     /// Whether members are to flush now.
     #[must_use]
-    pub fn wants_flush(&self) -> bool {
+    pub(crate) fn wants_flush(&self) -> bool {
         !self.waiting.is_empty() && self.flushing.is_none()
     }
 
@@ -45,14 +45,14 @@ impl FlushBarrier {
     ///
     /// # Panics
     /// If they flush for an earlier batch still; [`Self::flushed`] if nobody flushes.
-    pub fn begin(&mut self, members: usize) {
+    pub(crate) fn begin(&mut self, members: usize) {
         assert!(self.flushing.is_none(), "one batch at a time");
         let writes = mem::take(&mut self.waiting);
         self.flushing = Some(Batch { writes, left: members, refused: Vec::new() });
     }
 
     /// A member has flushed, or could not.
-    pub fn flushed(&mut self, member: MemberId, ok: bool) {
+    pub(crate) fn flushed(&mut self, member: MemberId, ok: bool) {
         let batch = self.flushing.as_mut().expect("members flush for a batch");
         assert!(batch.left > 0, "{member:?} has answered twice");
         batch.left -= 1;
@@ -61,7 +61,11 @@ impl FlushBarrier {
 
     /// A batch that every member has answered for: what is to be written now. If one could not flush that is
     /// nothing, and the supervisor, which hears of it, wants something else.
-    pub fn due(&mut self, now: Time, supervisor: &mut Supervisor) -> Option<VecDeque<MetaWrite>> {
+    pub(crate) fn due(
+        &mut self,
+        now: Time,
+        supervisor: &mut Supervisor,
+    ) -> Option<VecDeque<MetaWrite>> {
         let batch = self.flushing.take_if(|batch| batch.left == 0)?;
         if batch.refused.is_empty() {
             return Some(batch.writes);

@@ -1,7 +1,6 @@
 //! All that decides above one shard of an array, and nothing that does: which shard owns which sectors
-//! ([`SpanMap`]), what shards ask of each other ([`Router`]), what concerns all of them ([`Coordinator`]), what has to be
-//! flushed before metadata is written ([`FlushBarrier`]), what is believed, refused and written before the array serves
-//! ([`start`]).
+//! ([`SpanMap`]), what shards ask of each other ([`Router`]), what concerns all of them ([`Coordinator`]), what is
+//! believed, refused and written before the array serves ([`start`]).
 //!
 //! It owns no thread, no clock and no file. The server's threads and the simulated world run the same code.
 #![no_std]
@@ -14,6 +13,5 @@ mod span_map;
 pub mod start;
 
 pub use coordinator::{Action, Coordinator};
-pub use flush_barrier::FlushBarrier;
 pub use router::{Outgoing, RoutedRequest, Router, RouterWorld};
 pub use span_map::SpanMap;

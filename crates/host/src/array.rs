@@ -10,7 +10,7 @@ use facts::facts;
 use crate::{
     cache::CacheTerms,
     client::Client,
-    coordinator::{CLIENTS_MAX, Coordinator, mending::check_speed},
+    coordinator::{CLIENTS_MAX, CoordinatorRuntime, members::check_speed},
     memory::{Memory, Sizes},
     message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
     open::JOURNAL_NEXT,
@@ -268,7 +268,7 @@ impl Array {
         let resources = (0..shards).map(|index| ShardResources::take(index, &parts, options));
         let resources = resources.collect::<Result<Vec<ShardResources>, _>>()?;
         let coordinator_memory =
-            Coordinator::memory().map_err(refused("memory for superblocks"))?;
+            CoordinatorRuntime::memory().map_err(refused("memory for superblocks"))?;
         if let Some(notice) = resources[0].queue.notice() {
             log.say(notice);
         }
@@ -289,7 +289,7 @@ impl Array {
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &done)));
         let spans = SpanMap::new(span(&parts.plan.geometry).0);
-        let mut coordinator = Some(Coordinator::new(
+        let mut coordinator = Some(CoordinatorRuntime::new(
             supervisor,
             facts.clone(),
             counters.clone(),

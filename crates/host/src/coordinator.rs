@@ -1,13 +1,9 @@
-//! The first shard's second job: the supervisor's I/O, new clients, the dealing of the array's
-//! spans, commands, and the order of stopping.
-//!
-//! Invariants:
-//! - spans are dealt anew only while every shard is paused, so no stripe ever has two owners;
-//! - the array is marked clean only after every shard is quiet and every member has flushed.
+//! The first shard's second job: what [`Coordinator`] decides is done here, and it is told what became of it: the
+//! supervisor's I/O, messages to shards; and new clients, commands, words to the operator.
 
 mod bitmap;
 mod deleted;
-pub(crate) mod mending;
+pub(crate) mod members;
 mod settings;
 
 use crate::{
@@ -20,7 +16,7 @@ use crate::{
     window::CheckWindow,
 };
 use bitmap::BitmapFile;
-use lapstrake_array::{FlushBarrier, Redealing, SpanMap};
+use lapstrake_array::{Action, Coordinator, SpanMap};
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool, overlay::FileLoss};
 use lapstrake_engine::{
     Loss, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncAction, Target, Time,
@@ -50,7 +46,7 @@ const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 enum CoordinatorIo {
     /// One of the flushes before a batch of metadata writes.
     Flush {
-        member: usize,
+        member: MemberId,
     },
     Write {
         write: MetaWrite,
@@ -60,22 +56,13 @@ enum CoordinatorIo {
         listener: usize,
     },
     FinalFlush {
-        member: usize,
+        member: MemberId,
     },
 }
 
 struct Listener {
     fd: OwnedFd,
     greeter: Greeter,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Stop {
-    No,
-    Leaving { shards_left: usize },
-    Flushing { members_left: usize },
-    Marking,
-    Done,
 }
 
 /// What became of a place of a member that could not be read or written.
@@ -86,13 +73,13 @@ enum BadSectorOutcome {
 }
 
 /// See the module.
-pub(crate) struct Coordinator {
-    supervisor: Option<Supervisor>,
+pub(crate) struct CoordinatorRuntime {
+    coordinator: Coordinator,
     facts: Arc<Facts>,
     /// All that there have been, indexed by [`MemberId`].
     members: Vec<MemberFact>,
     /// Those that have not been answered.
-    removals: Vec<mending::Removal>,
+    removals: Vec<members::Removal>,
     bitmap_file: Option<BitmapFile>,
     /// The overlay's file was seen to be lost, and that was told.
     overlay_loss: Option<FileLoss>,
@@ -105,7 +92,6 @@ pub(crate) struct Coordinator {
     log: Log,
     pool: Pool,
     work: Slab<CoordinatorIo>,
-    flush_barrier: FlushBarrier,
     /// May be written as memory allows.
     ready: VecDeque<MetaWrite>,
     listeners: Vec<Listener>,
@@ -121,11 +107,9 @@ pub(crate) struct Coordinator {
     homes: Vec<usize>,
     /// Whose requests the first shard takes in.
     array_ios: usize,
+    /// The array's spans, whoever owns them.
     spans: SpanMap,
-    redealing: Redealing,
-    stop: Stop,
     stop_answers: Vec<Sender<Answer>>,
-    broken: bool,
     /// Why, if writes were being answered.
     loss: Option<Loss>,
     /// Members that failed in a read-only array, which has no supervisor to know.
@@ -134,7 +118,7 @@ pub(crate) struct Coordinator {
     places: Runs<(usize, BadSectorOutcome)>,
 }
 
-impl Coordinator {
+impl CoordinatorRuntime {
     pub(crate) fn new(
         supervisor: Option<Supervisor>,
         facts: Arc<Facts>,
@@ -146,7 +130,7 @@ impl Coordinator {
         Self {
             homes: vec![0; counters.len()],
             array_ios: 0,
-            supervisor,
+            coordinator: Coordinator::new(supervisor, counters.len(), spans.clone()),
             members: facts.members.clone(),
             removals: Vec::new(),
             bitmap_file: facts.detail.bitmap_file.as_ref().map(|path| BitmapFile {
@@ -163,7 +147,6 @@ impl Coordinator {
             log,
             pool,
             work: Slab::new(),
-            flush_barrier: FlushBarrier::default(),
             ready: VecDeque::new(),
             listeners: Vec::new(),
             refused: Vec::new(),
@@ -172,50 +155,31 @@ impl Coordinator {
             check_window: None,
             window_at: None,
             spans,
-            redealing: Redealing::default(),
-            stop: Stop::No,
             stop_answers: Vec::new(),
-            broken: false,
             loss: None,
             failed: Vec::new(),
             places: Runs::new(PLACES_NS),
         }
     }
 
-    /// What [`Coordinator::new`] takes.
+    /// What [`CoordinatorRuntime::new`] takes.
     pub(crate) fn memory() -> std::io::Result<Pool> {
         Pool::new(META_BYTES, true)
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let supervisor = self.supervisor.as_ref().and_then(Supervisor::poll_deadline);
+        let array = self.coordinator.poll_deadline();
         let told = self.places.deadline();
-        supervisor.into_iter().chain(self.accept_at).chain(self.window_at).chain(told).min()
+        array.into_iter().chain(self.accept_at).chain(self.window_at).chain(told).min()
     }
 
-    pub(crate) fn notice(&mut self, runtime: &mut ShardRuntime, notice: Notice) {
-        let now = runtime.now();
-        match &mut self.supervisor {
-            Some(supervisor) => supervisor.handle_notice(now, notice),
-            // A read-only array has nobody to record a failure; its shards reject writes.
-            None => {
-                if let Notice::Failed(member) = notice {
-                    self.tell(runtime, &Order::MemberFailed(member));
-                    self.tell(runtime, &Order::Recorded(member));
-                    self.say_failed(member);
-                    self.failed.push(member);
-                }
-            }
-        }
+    pub(crate) fn notice(&mut self, runtime: &ShardRuntime, notice: Notice) {
+        self.coordinator.notice(runtime.now(), notice);
     }
 
     pub(crate) fn time(&mut self, runtime: &mut ShardRuntime) {
         let now = runtime.now();
-        if let Some(supervisor) = &mut self.supervisor
-            && supervisor.poll_deadline().is_some_and(|due| due <= now)
-        {
-            supervisor.handle_time(now);
-        }
+        self.coordinator.handle_time(now);
         if self.accept_at.is_some_and(|at| at <= now) {
             self.accept_again(runtime);
         }
@@ -225,30 +189,37 @@ impl Coordinator {
         self.tell_places(now);
     }
 
-    /// Carries out what the supervisor wants.
+    /// Does what is to be done, until nothing follows from it.
     pub(crate) fn pump(&mut self, runtime: &mut ShardRuntime) {
-        let Some(supervisor) = &mut self.supervisor else { return };
-        self.flush_barrier.take(supervisor);
-        let mut orders = Vec::new();
-        while let Some(order) = supervisor.poll_order() {
-            orders.push(order);
+        self.coordinator.pump(runtime.now());
+        while let Some(action) = self.coordinator.poll() {
+            self.act(runtime, action);
+            self.coordinator.pump(runtime.now());
         }
-        let mut events = Vec::new();
-        while let Some(event) = supervisor.poll_event() {
-            events.push(event);
-        }
-        for event in events {
-            self.happened(runtime, event);
-        }
-        for order in orders {
-            self.tell(runtime, &order);
-        }
-        self.send_pieces(runtime);
         self.close_removed(runtime);
-        self.send_waiting(runtime);
-        let marked = self.supervisor.as_ref().is_some_and(Supervisor::is_stopped);
-        if self.stop == Stop::Marking && marked {
-            self.finish(runtime);
+        self.write_ready(runtime);
+    }
+
+    fn act(&mut self, runtime: &mut ShardRuntime, action: Action) {
+        match action {
+            Action::Event(event) => self.happened(runtime, event),
+            Action::Order(order) => self.tell(runtime, &order),
+            Action::Sync { shard, piece } if shard == runtime.index => {
+                let now = runtime.now();
+                runtime.engine.handle_sync(now, piece);
+            }
+            Action::Sync { shard, piece } => {
+                runtime.peers[shard].send(Message::Sync(piece));
+            }
+            Action::Flush(member) => self.flush(runtime, member, CoordinatorIo::Flush { member }),
+            Action::FinalFlush(member) => {
+                self.flush(runtime, member, CoordinatorIo::FinalFlush { member });
+            }
+            Action::Write(write) => self.ready.push_back(write),
+            Action::Pause => send_all(runtime, || Message::Pause),
+            Action::Redeal(spans) => send_all(runtime, || Message::Redeal(spans.clone())),
+            Action::ShutDown => send_all(runtime, || Message::ShutDown),
+            Action::Stopped { clean } => self.finish(runtime, clean),
         }
     }
 
@@ -265,7 +236,7 @@ impl Coordinator {
 
     /// A member in sync has failed.
     fn say_lost(&self) {
-        if self.supervisor.as_ref().is_some_and(Supervisor::needs_all) {
+        if self.coordinator.supervisor().is_some_and(Supervisor::needs_all) {
             self.log.say(
                 "a resync was under way: where it had not come to, parity may not fit the data, and what the \
                  failed member held there may be lost; the array cannot be started again without --force \
@@ -282,31 +253,10 @@ impl Coordinator {
         runtime.engine.handle_order(now, order);
     }
 
-    fn send_waiting(&mut self, runtime: &mut ShardRuntime) {
-        if !self.flush_barrier.wants_flush() {
-            return;
-        }
-        let members = self.serving(runtime);
-        self.flush_barrier.begin(members.len());
-        for member in members {
-            let key = self.work.insert(CoordinatorIo::Flush { member }) as u32;
-            // SAFETY: a flush names no memory.
-            unsafe {
-                runtime.coordinator_op(
-                    key,
-                    Op::Flush { member: runtime.device(MemberId(member as u16)) },
-                )
-            };
-        }
-        self.batch_flushed(runtime);
-    }
-
-    /// Members that may be waited for.
-    fn serving(&self, runtime: &ShardRuntime) -> Vec<usize> {
-        let serves = |&member: &usize| {
-            !self.members[member].gone && !runtime.engine.has_failed(MemberId(member as u16))
-        };
-        (0..self.members.len()).filter(serves).collect()
+    fn flush(&mut self, runtime: &mut ShardRuntime, member: MemberId, io: CoordinatorIo) {
+        let key = self.work.insert(io) as u32;
+        // SAFETY: a flush names no memory.
+        unsafe { runtime.coordinator_op(key, Op::Flush { member: runtime.device(member) }) };
     }
 
     pub(crate) fn op_done(&mut self, runtime: &mut ShardRuntime, key: u32, result: i32) {
@@ -317,13 +267,11 @@ impl Coordinator {
                 if result < 0 {
                     self.say_unflushed(runtime, member, result);
                 }
-                self.flush_barrier.flushed(MemberId(member as u16), result >= 0);
-                self.batch_flushed(runtime);
+                self.coordinator.flushed(member, result >= 0);
             }
             CoordinatorIo::Write { write, buf } => {
                 self.pool.free(buf);
                 self.written(runtime, &write, result);
-                self.write_ready(runtime);
             }
             CoordinatorIo::Accept { listener } => self.accepted(runtime, listener, result),
             CoordinatorIo::FinalFlush { member } => self.final_flush_done(runtime, member, result),
@@ -334,30 +282,21 @@ impl Coordinator {
     fn heed_room(&mut self, runtime: &ShardRuntime, io: &CoordinatorIo, result: i32) {
         let device = match io {
             CoordinatorIo::Flush { member } | CoordinatorIo::FinalFlush { member } => {
-                runtime.device(MemberId(*member as u16))
+                runtime.device(*member)
             }
             CoordinatorIo::Write { write, .. } => self.device_of(runtime, write.target),
             CoordinatorIo::Accept { .. } => return,
         };
-        if let Some(supervisor) = &mut self.supervisor
+        if let Some(supervisor) = self.coordinator.supervisor_mut()
             && runtime.has_lost_overlay(device, result)
         {
             supervisor.handle_out_of_space(runtime.now());
         }
     }
 
-    fn batch_flushed(&mut self, runtime: &mut ShardRuntime) {
-        let now = runtime.now();
-        let Some(supervisor) = &mut self.supervisor else { return };
-        if let Some(writes) = self.flush_barrier.due(now, supervisor) {
-            self.ready.extend(writes);
-            self.write_ready(runtime);
-        }
-    }
-
-    fn say_unflushed(&self, runtime: &ShardRuntime, member: usize, result: i32) {
+    fn say_unflushed(&self, runtime: &ShardRuntime, member: MemberId, result: i32) {
         let error = std::io::Error::from_raw_os_error(-result);
-        let path = self.at_fault(runtime, Target::Member(MemberId(member as u16)), result);
+        let path = self.at_fault(runtime, Target::Member(member), result);
         self.log.say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
     }
 
@@ -416,10 +355,7 @@ impl Coordinator {
             let offset = write.sector.0 * 512;
             self.log.say(&format!("{place}: metadata at byte {offset} cannot be written: {error}"));
         }
-        let now = runtime.now();
-        if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_written(now, write.id, result >= 0);
-        }
+        self.coordinator.written(runtime.now(), write.id, result >= 0);
     }
 
     pub(crate) fn listen(&mut self, runtime: &mut ShardRuntime, fd: OwnedFd, greeter: Greeter) {
@@ -437,7 +373,7 @@ impl Coordinator {
     fn accepted(&mut self, runtime: &mut ShardRuntime, listener: usize, result: i32) {
         // SAFETY: the completion hands over a new descriptor.
         let socket = (result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(result) });
-        if self.stop != Stop::No {
+        if self.coordinator.is_stopping() {
             return;
         }
         match (socket, -result) {
@@ -488,12 +424,12 @@ impl Coordinator {
         let home = (0..self.homes.len()).min_by_key(|&i| self.served(i)).unwrap_or(0);
         self.homes[home] += 1;
         runtime.peers[home].send(Message::Client(client));
-        self.redeal(runtime);
+        self.redeal();
     }
 
     fn accept_again(&mut self, runtime: &mut ShardRuntime) {
         self.accept_at = None;
-        if self.stop == Stop::No {
+        if !self.coordinator.is_stopping() {
             for listener in std::mem::take(&mut self.refused) {
                 self.accept(runtime, listener);
             }
@@ -503,17 +439,17 @@ impl Coordinator {
     pub(crate) fn client_gone(&mut self, runtime: &mut ShardRuntime, shard: usize) {
         self.homes[shard] -= 1;
         if let Some((listener, socket)) =
-            self.newcomers.pop_front().filter(|_| self.stop == Stop::No)
+            self.newcomers.pop_front().filter(|_| !self.coordinator.is_stopping())
         {
             self.greet(runtime, listener, socket);
         }
-        self.redeal(runtime);
+        self.redeal();
         self.accept_again(runtime);
     }
 
-    pub(crate) fn array_io(&mut self, runtime: &mut ShardRuntime, comes: bool) {
+    pub(crate) fn array_io(&mut self, comes: bool) {
         self.array_ios = if comes { self.array_ios + 1 } else { self.array_ios - 1 };
-        self.redeal(runtime);
+        self.redeal();
     }
 
     /// How many a shard serves.
@@ -522,14 +458,8 @@ impl Coordinator {
     }
 
     /// Deals the spans to the shards that have clients, if that has changed.
-    fn redeal(&mut self, runtime: &mut ShardRuntime) {
-        let is_due = self.stop == Stop::No && self.wanted_spans() != self.spans;
-        if is_due && !self.redealing.is_under_way() {
-            self.redealing.begin(runtime.peers.len());
-            for peer in runtime.peers.iter() {
-                peer.send(Message::Pause);
-            }
-        }
+    fn redeal(&mut self) {
+        self.coordinator.redeal(self.wanted_spans());
     }
 
     /// With one writer the first shard is dealt everything. Without clients all are, so that a rebuild has every core.
@@ -542,25 +472,14 @@ impl Coordinator {
         self.spans.among(if busy.is_empty() { all } else { busy })
     }
 
-    pub(crate) fn paused(&mut self, runtime: &mut ShardRuntime) {
-        if self.redealing.paused() {
-            // What shards have just told of is heard by all before spans change hands.
-            self.pump(runtime);
-            self.redealing.end();
-            self.spans = self.wanted_spans();
-            for peer in runtime.peers.iter() {
-                peer.send(Message::Redeal(self.spans.clone()));
-            }
-        }
+    pub(crate) fn paused(&mut self, runtime: &ShardRuntime) {
+        self.coordinator.paused(runtime.now());
     }
 
     /// Begins what the array needs.
-    pub(crate) fn start(&mut self, runtime: &mut ShardRuntime) {
-        let now = runtime.now();
-        if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_start(now);
-        }
-        self.redeal(runtime);
+    pub(crate) fn start(&mut self, runtime: &ShardRuntime) {
+        self.coordinator.start(runtime.now());
+        self.redeal();
     }
 
     pub(crate) fn command(
@@ -570,7 +489,7 @@ impl Coordinator {
         answer: Sender<Answer>,
     ) {
         let asks_only = matches!(command, Command::Detail | Command::Deleted | Command::Stop);
-        if self.stop != Stop::No && !asks_only {
+        if self.coordinator.is_stopping() && !asks_only {
             // The asker may have gone.
             let _ = answer.send(Answer::Refused(STOPPING.into()));
             return;
@@ -609,80 +528,34 @@ impl Coordinator {
 
     fn begin_stop(&mut self, runtime: &mut ShardRuntime, answer: Sender<Answer>) {
         self.stop_answers.push(answer);
-        if self.stop != Stop::No {
+        if self.coordinator.is_stopping() {
             return;
         }
         self.look_for_deleted(runtime);
-        self.freeze(runtime);
-        self.stop = Stop::Leaving { shards_left: runtime.peers.len() };
+        self.coordinator.begin_stop(runtime.now());
         for listener in &self.listeners {
             runtime.cancel_fd(listener.fd.as_raw_fd());
-        }
-        for peer in runtime.peers.iter() {
-            peer.send(Message::ShutDown);
         }
     }
 
     /// A shard has no client and no request any more.
-    pub(crate) fn quiet(&mut self, runtime: &mut ShardRuntime) {
-        let Stop::Leaving { shards_left } = &mut self.stop else { return };
-        *shards_left -= 1;
-        if *shards_left > 0 {
-            return;
-        }
-        if self.supervisor.is_none() {
-            return self.finish(runtime);
-        }
-        let members = self.serving(runtime);
-        self.stop = Stop::Flushing { members_left: members.len() };
-        for member in members {
-            let key = self.work.insert(CoordinatorIo::FinalFlush { member }) as u32;
-            // SAFETY: a flush names no memory.
-            unsafe {
-                runtime.coordinator_op(
-                    key,
-                    Op::Flush { member: runtime.device(MemberId(member as u16)) },
-                )
-            };
-        }
-        self.mark_if_flushed(runtime);
+    pub(crate) fn quiet(&mut self, runtime: &ShardRuntime) {
+        self.coordinator.quiet(runtime.now());
     }
 
-    fn final_flush_done(&mut self, runtime: &mut ShardRuntime, member: usize, result: i32) {
-        let now = runtime.now();
-        let Some(supervisor) = &mut self.supervisor else { return };
-        if result < 0 && !supervisor.handle_fail(now, MemberId(member as u16)) {
-            self.broken = true;
+    fn final_flush_done(&mut self, runtime: &ShardRuntime, member: MemberId, result: i32) {
+        if !self.coordinator.flushed_at_the_end(runtime.now(), member, result >= 0) {
             let error = std::io::Error::from_raw_os_error(-result);
-            let path = self.at_fault(runtime, Target::Member(MemberId(member as u16)), result);
+            let path = self.at_fault(runtime, Target::Member(member), result);
             let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
             self.log.say(&format!(
                 "{path}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend that, \
                  then serve the array again and look at what was written last"
             ));
         }
-        if let Stop::Flushing { members_left } = &mut self.stop {
-            *members_left -= 1;
-        }
-        self.mark_if_flushed(runtime);
     }
 
-    fn mark_if_flushed(&mut self, runtime: &mut ShardRuntime) {
-        if self.stop != (Stop::Flushing { members_left: 0 }) {
-            return;
-        }
-        self.stop = Stop::Marking;
-        if self.broken {
-            return self.finish(runtime);
-        }
-        let now = runtime.now();
-        if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_stop(now);
-        }
-    }
-
-    fn finish(&mut self, runtime: &mut ShardRuntime) {
-        self.stop = Stop::Done;
+    fn finish(&mut self, runtime: &mut ShardRuntime, clean: bool) {
         self.tell_places(Time(u64::MAX));
         self.answer_bitmap(Answer::HalfWay(
             "the array was stopped before the bitmap was changed: it is the old one, none or the new one at the \
@@ -691,21 +564,19 @@ impl Coordinator {
         ));
         self.end_removals();
         // Once only.
-        let _ = self.facts.stopped_clean.set(!self.broken);
+        let _ = self.facts.stopped_clean.set(clean);
         for answer in self.stop_answers.drain(..) {
             // The asker may have gone.
-            let _ = answer.send(Answer::Stopped(!self.broken));
+            let _ = answer.send(Answer::Stopped(clean));
         }
-        for peer in runtime.peers.iter() {
-            peer.send(Message::Exit);
-        }
+        send_all(runtime, || Message::Exit);
     }
 
     fn detail(&self, runtime: &ShardRuntime) -> Detail {
         let mut detail = self.facts.detail.clone();
         detail.overlay_lost = self.overlay_loss.is_some();
         let mut degraded = false;
-        if let Some(supervisor) = &self.supervisor {
+        if let Some(supervisor) = self.coordinator.supervisor() {
             let there = (0..self.members.len()).filter(|&id| !self.members[id].gone);
             detail.members = there.filter_map(|id| self.member_detail(id)).collect();
             let times = supervisor.members().map(|(sb, _)| sb.utime().0);
@@ -717,8 +588,8 @@ impl Coordinator {
             (detail.mismatch_sectors, detail.mismatches) = (sectors, self.ranges(mismatches));
             detail.mismatches_omitted = supervisor.mismatches_omitted();
             detail.last_sync = supervisor.last_sync().map(|(action, end)| LastSync {
-                action: mending::action_name(action),
-                result: mending::end_name(end),
+                action: members::action_name(action),
+                result: members::end_name(end),
             });
             let speed = supervisor.sync_speed();
             (detail.sync_speed_min_kib, detail.sync_speed_max_kib) = (speed.min / 2, speed.max / 2);
@@ -730,7 +601,7 @@ impl Coordinator {
         for member in &self.failed {
             detail.members[usize::from(member.0)].state = standing_name(MemberState::Faulty);
         }
-        if self.supervisor.is_none() {
+        if self.coordinator.supervisor().is_none() {
             for (id, (shown, part)) in detail.members.iter_mut().zip(&self.members).enumerate() {
                 (shown.deleted, shown.work) = (part.deleted, self.member_work(id));
             }
@@ -739,12 +610,12 @@ impl Coordinator {
             let mut members = detail.members.iter();
             members.any(|member| member.slot == Some(slot.0) && member.state == "in_sync")
         };
-        if self.broken || !self.facts.geometry.survives(holds) {
+        if self.coordinator.is_broken() || !self.facts.geometry.survives(holds) {
             detail.state.push("failed");
         } else if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push("degraded");
         }
-        let action = self.supervisor.as_ref().and_then(|s| s.sync_progress(runtime.now()));
+        let action = self.coordinator.supervisor().and_then(|s| s.sync_progress(runtime.now()));
         match action.map(|progress| progress.action) {
             Some(SyncAction::Recovery) => detail.state.push("recovering"),
             Some(SyncAction::Resync) => detail.state.push("resyncing"),
@@ -752,13 +623,16 @@ impl Coordinator {
             Some(SyncAction::Repair) => detail.state.push("repairing"),
             None | Some(SyncAction::Rewrite)
                 if detail.resync_from_bytes.is_some()
-                    || self.supervisor.as_ref().is_some_and(Supervisor::has_chunks_to_resync) =>
+                    || self
+                        .coordinator
+                        .supervisor()
+                        .is_some_and(Supervisor::has_chunks_to_resync) =>
             {
                 detail.state.push("resyncing (PENDING)")
             }
             None | Some(SyncAction::Rewrite) => {}
         }
-        if self.supervisor.as_ref().is_some_and(Supervisor::is_frozen) {
+        if self.coordinator.supervisor().is_some_and(Supervisor::is_frozen) {
             detail.state.push("frozen");
         }
         let (mut work, mut memory) = (Work::default(), MemoryUse::default());
@@ -768,12 +642,18 @@ impl Coordinator {
         memory.buffers = detail.memory.buffers;
         memory.locked = runtime.memory.locked();
         memory.resident = status::resident();
-        work.bitmap_writes = self.supervisor.as_ref().map_or(0, Supervisor::bitmap_writes);
+        work.bitmap_writes = self.coordinator.supervisor().map_or(0, Supervisor::bitmap_writes);
         (detail.work, detail.memory) = (work, memory);
         detail.stripe_cache_size = self.cache_size;
         detail.clients = self.clients();
         detail.backend = runtime.queue.backend();
         detail
+    }
+}
+
+fn send_all(runtime: &ShardRuntime, message: impl Fn() -> Message) {
+    for peer in runtime.peers.iter() {
+        peer.send(message());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Client, Context},
-    coordinator::Coordinator,
+    coordinator::CoordinatorRuntime,
     memory::BufferClass,
     message::Message,
     shard_runtime::{BufferGrant, ClientState, ShardRuntime, Token},
@@ -36,7 +36,7 @@ const HUNGER: Duration = Duration::from_millis(500);
 /// See the module.
 pub(crate) struct Runner {
     pub runtime: ShardRuntime,
-    pub coordinator: Option<Coordinator>,
+    pub coordinator: Option<CoordinatorRuntime>,
     pub inbox: Receiver<Message>,
     sessions: Slab<Option<Box<dyn Client>>>,
     /// Clients that got replies in this turn; kept to reuse its memory.
@@ -53,7 +53,7 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn new(
         runtime: ShardRuntime,
-        coordinator: Option<Coordinator>,
+        coordinator: Option<CoordinatorRuntime>,
         inbox: Receiver<Message>,
     ) -> Self {
         let sessions = Slab::new();
@@ -105,7 +105,7 @@ impl Runner {
 
     fn timeout(&self) -> Option<Duration> {
         let engine = self.runtime.engine.poll_deadline();
-        let coordinator = self.coordinator.as_ref().and_then(Coordinator::deadline);
+        let coordinator = self.coordinator.as_ref().and_then(CoordinatorRuntime::deadline);
         let told = self.runtime.deadline();
         let own = engine
             .into_iter()
@@ -221,7 +221,7 @@ impl Runner {
                 coordinator.client_gone(runtime, shard)
             }
             (Message::TurnAway, Some(coordinator)) => coordinator.turn_away(runtime),
-            (Message::ArrayIo { comes }, Some(coordinator)) => coordinator.array_io(runtime, comes),
+            (Message::ArrayIo { comes }, Some(coordinator)) => coordinator.array_io(comes),
             (Message::Welcome(client), Some(coordinator)) => coordinator.welcome(runtime, client),
             (Message::Paused, Some(coordinator)) => coordinator.paused(runtime),
             (Message::DeviceRemoved(member), Some(coordinator)) => {

@@ -25,11 +25,11 @@ pub use build::{ArrayConfig, ArrayError, Leg, SlotState};
 pub use pace::{SyncTime, sync_time};
 
 use crate::agenda::Agenda;
-use lapstrake_array::FlushBarrier;
+use lapstrake_array::{Action, Coordinator};
 use lapstrake_engine::{
     Buf, BufId, Effect, Event as Happened, IoId, IoKind, MemberId, MemberIo, MetaWrite, Order,
-    Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, Supervisor, SyncAction,
-    SyncEnd, SyncProgress, Target, Time, WriteId,
+    Reply, Request as EngineRequest, RequestId, RequestKind, Shard, Stats, SyncAction, SyncEnd,
+    SyncProgress, Target, Time, WriteId,
 };
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 use lapstrake_model::{Completion, Nanos, Op, Request, Volume};
@@ -46,8 +46,7 @@ pub struct ArrayVolume {
     geometry: Geometry,
     members: Vec<Box<dyn Volume>>,
     shard: Shard,
-    supervisor: Supervisor,
-    flush_barrier: FlushBarrier,
+    coordinator: Coordinator,
     prices: Prices,
     /// When the core has done all that it has taken in.
     free_at: Nanos,
@@ -140,7 +139,7 @@ impl ArrayVolume {
     /// How far a recovery or resync has come, while one runs.
     #[must_use]
     pub fn progress(&self) -> Option<SyncProgress> {
-        self.supervisor.sync_progress(time(self.now))
+        self.coordinator.supervisor()?.sync_progress(time(self.now))
     }
 
     /// Recoveries and resyncs that have ended, how, and when.
@@ -152,7 +151,8 @@ impl ArrayVolume {
     /// Begins a check, repair or resync. False if something runs already.
     pub fn begin(&mut self, action: SyncAction, now: Nanos) -> bool {
         self.run(now);
-        let is_begun = self.supervisor.handle_sync(time(now), action);
+        let supervisor = self.coordinator.supervisor_mut();
+        let is_begun = supervisor.is_some_and(|s| s.handle_sync(time(now), action));
         self.work(now);
         self.is_settled = false;
         is_begun
@@ -290,11 +290,11 @@ impl ArrayVolume {
                     self.shard.handle_completion(now, id, true);
                 }
                 Incoming::Command(Command::BarrierFlush(member)) => {
-                    self.flush_barrier.flushed(member, true);
+                    self.coordinator.flushed(member, true);
                     self.meta_writes = self.meta_writes.saturating_sub(1);
                 }
                 Incoming::Command(Command::Meta(id)) => {
-                    self.supervisor.handle_written(now, id, true);
+                    self.coordinator.written(now, id, true);
                     self.meta_writes = self.meta_writes.saturating_sub(1);
                     if self.meta_writes == 0 {
                         // It came before what is in the inbox still.
@@ -307,14 +307,12 @@ impl ArrayVolume {
         if self.shard.poll_deadline().is_some_and(|due| due <= now) {
             self.shard.handle_time(now);
         }
-        if self.supervisor.poll_deadline().is_some_and(|due| due <= now) {
-            self.supervisor.handle_time(now);
-        }
+        self.coordinator.handle_time(now);
         self.settle(now, &mut clock);
         self.unplug_commands(clock);
         self.spent += clock.since(at);
         self.free_at = clock;
-        let timers = [self.shard.poll_deadline(), self.supervisor.poll_deadline()];
+        let timers = [self.shard.poll_deadline(), self.coordinator.poll_deadline()];
         self.timer = timers.into_iter().flatten().map(|at| Nanos(at.0)).min();
     }
 
@@ -394,9 +392,9 @@ impl ArrayVolume {
                 self.carry_out(effect, now, clock);
             }
             while let Some(notice) = self.shard.poll_notice() {
-                self.supervisor.handle_notice(now, notice);
+                self.coordinator.notice(now, notice);
             }
-            let was_told = self.coordinator(now, clock);
+            let was_told = self.pump(now, clock);
             if !was_told {
                 return;
             }
@@ -494,34 +492,33 @@ impl ArrayVolume {
         }
     }
 
-    /// Carries out what the supervisor wants. Whether the shard was told something.
-    fn coordinator(&mut self, now: Time, clock: &mut Nanos) -> bool {
-        while let Some(event) = self.supervisor.poll_event() {
-            if let Happened::SyncEnded(action, end) = event {
-                self.ended.push((action, end, Nanos(now.0)));
-            }
-        }
+    /// Does what the coordinator wants. Whether the shard was told something.
+    fn pump(&mut self, now: Time, clock: &mut Nanos) -> bool {
         let mut was_told = false;
-        while let Some(order) = self.supervisor.poll_order() {
-            assert_ne!(order, Order::Broken, "no member fails here");
-            self.shard.handle_order(now, &order);
-            was_told = true;
-        }
-        while let Some(piece) = self.supervisor.poll_sync() {
-            self.shard.handle_sync(now, piece);
-            was_told = true;
-        }
-        self.flush_barrier.take(&mut self.supervisor);
-        if self.flush_barrier.wants_flush() {
-            self.flush_barrier.begin(self.members.len());
-            for member in (0..self.members.len() as u16).map(MemberId) {
-                let flush = Command::BarrierFlush(member);
-                self.meta_writes += usize::from(self.stripe_cache.is_some());
-                self.send(member, Op::Flush, Sector(0), Sectors(0), flush, clock);
+        self.coordinator.pump(now);
+        while let Some(action) = self.coordinator.poll() {
+            match action {
+                Action::Event(Happened::SyncEnded(action, end)) => {
+                    self.ended.push((action, end, Nanos(now.0)));
+                }
+                Action::Event(_) => {}
+                Action::Order(order) => {
+                    assert_ne!(order, Order::Broken, "no member fails here");
+                    self.shard.handle_order(now, &order);
+                    was_told = true;
+                }
+                Action::Sync { piece, .. } => {
+                    self.shard.handle_sync(now, piece);
+                    was_told = true;
+                }
+                Action::Flush(member) => {
+                    let flush = Command::BarrierFlush(member);
+                    self.meta_writes += usize::from(self.stripe_cache.is_some());
+                    self.send(member, Op::Flush, Sector(0), Sectors(0), flush, clock);
+                }
+                Action::Write(write) => self.write_meta(&write, clock),
+                action => unreachable!("one shard serves for ever: {action:?}"),
             }
-        }
-        for write in self.flush_barrier.due(now, &mut self.supervisor).into_iter().flatten() {
-            self.write_meta(&write, clock);
         }
         was_told
     }

@@ -1,8 +1,8 @@
 //! The coordinator's part in changes of the write-intent bitmap.
 
 use super::{
-    Coordinator,
-    mending::{READ_ONLY, action_name},
+    CoordinatorRuntime,
+    members::{READ_ONLY, action_name},
 };
 use crate::{
     array::consistency_policy,
@@ -35,14 +35,14 @@ fn members(supervisor: &Supervisor) -> Vec<&Superblock> {
     supervisor.members().filter(|member| is_there(member.1)).map(|member| member.0).collect()
 }
 
-impl Coordinator {
+impl CoordinatorRuntime {
     /// Decides what it takes to fulfil a wish.
     pub(super) fn plan_bitmap(
         &self,
         runtime: &ShardRuntime,
         wish: &BitmapWish,
     ) -> Result<Answer, String> {
-        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
         if !self.facts.redundant {
             return Err(format!(
                 "a {} array has no use for a write-intent bitmap; nothing was changed",
@@ -133,16 +133,16 @@ impl Coordinator {
     }
 
     fn may_change_bitmap(&self, runtime: &ShardRuntime) -> Result<(), String> {
-        if self.broken {
+        if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
-        if self.supervisor.as_ref().is_some_and(Supervisor::is_changing_bitmap) {
+        if self.coordinator.supervisor().is_some_and(Supervisor::is_changing_bitmap) {
             return Err(
                 "the bitmap is being changed or given up just now; nothing was changed; try again"
                     .into(),
             );
         }
-        let progress = self.supervisor.as_ref().and_then(|s| s.sync_progress(runtime.now()));
+        let progress = self.coordinator.supervisor().and_then(|s| s.sync_progress(runtime.now()));
         progress.map_or(Ok(()), |progress| {
             Err(format!(
                 "the bitmap cannot be changed during a {}; `lapstrake wait {}` waits for its end; \
@@ -201,7 +201,7 @@ impl Coordinator {
     ) -> Result<(), String> {
         self.may_change_bitmap(runtime)?;
         let now = runtime.now();
-        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
         if let Some(NewBitmap { superblock, offset: Some(offset) }) = &to {
             let size = Sectors(superblock.sync_size);
             let place = bitmap::added(members(supervisor), size, Some(superblock.chunksize));
@@ -224,7 +224,7 @@ impl Coordinator {
 
     /// The bitmap is as it was to be.
     pub(super) fn bitmap_changed(&mut self, runtime: &mut ShardRuntime) {
-        let Some(supervisor) = &self.supervisor else { return };
+        let Some(supervisor) = self.coordinator.supervisor() else { return };
         let is_external = supervisor.bitmap().is_some() && supervisor.bitmap_offset().is_none();
         if let Some(file) = self.bitmap_file.take_if(|_| !is_external) {
             runtime.queue.remove_member(file.device);

@@ -2,7 +2,7 @@
 //! serving, and are gone for good when the server closes them, so that is told while something can still be done. It is
 //! looked for when somebody asks and at the stop.
 
-use super::Coordinator;
+use super::CoordinatorRuntime;
 use crate::{
     message::{Answer, Deleted},
     shard_runtime::ShardRuntime,
@@ -11,7 +11,7 @@ use lapstrake_device::overlay::FileLoss;
 use lapstrake_engine::MemberId;
 use lapstrake_geometry::Slot;
 
-impl Coordinator {
+impl CoordinatorRuntime {
     /// Looks at every member's file and the bitmap's, and says which are newly seen to be deleted.
     pub(super) fn look_for_deleted(&mut self, runtime: &ShardRuntime) {
         for id in 0..self.members.len() {
@@ -69,7 +69,7 @@ impl Coordinator {
         file.deleted = true;
         let path = file.path.display();
         self.log.say(&format!("{path}: the write-intent bitmap's file was deleted"));
-        if let Some(supervisor) = &mut self.supervisor {
+        if let Some(supervisor) = self.coordinator.supervisor_mut() {
             supervisor.handle_bitmap_gone(runtime.now());
         }
     }

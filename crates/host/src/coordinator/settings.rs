@@ -4,8 +4,8 @@
 //! for stays as it was in all.
 
 use super::{
-    Coordinator,
-    mending::{READ_ONLY, check_speed},
+    CoordinatorRuntime,
+    members::{READ_ONLY, check_speed},
 };
 use crate::{
     message::{Answer, Message, Settings},
@@ -22,7 +22,7 @@ pub(super) struct Resizing {
     refused: Option<String>,
 }
 
-impl Coordinator {
+impl CoordinatorRuntime {
     /// Changes settings; the answer comes when it is done.
     pub(super) fn set(
         &mut self,
@@ -53,7 +53,7 @@ impl Coordinator {
     }
 
     fn check(&self, settings: &Settings) -> Result<(), String> {
-        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
         let speed = Self::speed(supervisor.sync_speed(), settings);
         let (min, max) = (speed.min / 2, speed.max / 2);
         check_speed(min, max).map_err(|why| format!("{why}; nothing was changed"))?;
@@ -75,7 +75,7 @@ impl Coordinator {
     /// What needs no memory; all settings as they are then.
     fn apply(&mut self, runtime: &ShardRuntime, settings: &Settings) -> Result<Answer, String> {
         let now = runtime.now();
-        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
         let speed = Self::speed(supervisor.sync_speed(), settings);
         supervisor.set_sync_speed(now, speed);
         self.check_window = settings.window.unwrap_or(self.check_window);

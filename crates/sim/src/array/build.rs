@@ -4,7 +4,7 @@ use super::ArrayVolume;
 use super::prices::Prices;
 use super::stripe_cache::{StripeCache, Thread};
 use crate::agenda::Agenda;
-use lapstrake_array::FlushBarrier;
+use lapstrake_array::{Coordinator, SpanMap};
 use lapstrake_engine::{
     BitmapConfig, BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, MemberRecord, Shard,
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
@@ -204,7 +204,7 @@ impl ArrayVolume {
             Geometry::Raid10(map) if has_pages => u64::from(map.copies()) - 1,
             _ => 0,
         };
-        let mut supervisor = Supervisor::new(SupervisorConfig {
+        let supervisor = Supervisor::new(SupervisorConfig {
             geometry: geometry.clone(),
             members: records,
             shards: 1,
@@ -215,13 +215,14 @@ impl ArrayVolume {
             sync: SyncConfig { speed: config.speed, frozen: false, span: span(&geometry) },
             epoch_s: EPOCH_S,
         });
-        supervisor.handle_start(Time(0));
+        let spans = SpanMap::new(span(&geometry).0);
+        let mut coordinator = Coordinator::new(Some(supervisor), 1, spans);
+        coordinator.start(Time(0));
         let mut array = Self {
             geometry,
             members: legs,
             shard,
-            supervisor,
-            flush_barrier: FlushBarrier::default(),
+            coordinator,
             prices: Prices {
                 processor: config.processor,
                 page: config.page,

@@ -298,6 +298,10 @@ impl Lifetime<'_> {
     /// What missing members held in rows in doubt is lost by force.
     fn lose_by_force(&mut self, started: &Started) {
         self.was_forced |= !started.plan.assembly.rewrite.is_empty();
+        if self.was_forced {
+            // Nor may a member be lost whose bad sectors no write mends: what it holds in rows in doubt cannot be recovered.
+            self.disks.iter_mut().for_each(Disk::renew);
+        }
         for row in (0..self.doubt.len()).filter(|&row| self.doubt[row]) {
             let is_lost = |slot| started.hole.contains(&slot);
             for sector in raw::lost_sectors(&self.geometry, row as u64, is_lost) {

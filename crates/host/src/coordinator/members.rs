@@ -1,6 +1,6 @@
 //! The coordinator's part in members that come and go, and in recovery, resync, check and repair.
 
-use super::{BadSectorOutcome, Coordinator, MemberFact};
+use super::{BadSectorOutcome, CoordinatorRuntime, MemberFact};
 use crate::{
     message::{Addition, Answer, Message},
     shard_runtime::ShardRuntime,
@@ -26,29 +26,14 @@ pub(super) struct Removal {
     open: Option<usize>,
 }
 
-impl Coordinator {
-    /// Gives the supervisor's pieces to the shards that own them.
-    pub(super) fn send_pieces(&mut self, runtime: &mut ShardRuntime) {
-        // Owners change; what is left waits until that is settled.
-        if self.redealing.is_under_way() {
-            return;
-        }
-        let Some(supervisor) = &mut self.supervisor else { return };
-        while let Some(piece) = supervisor.poll_sync() {
-            let owner = self.spans.owner(piece.start.0);
-            if owner == runtime.index {
-                let now = runtime.now();
-                runtime.engine.handle_sync(now, piece);
-            } else {
-                runtime.peers[owner].send(Message::Sync(piece));
-            }
-        }
-    }
-
+impl CoordinatorRuntime {
     pub(super) fn happened(&mut self, runtime: &mut ShardRuntime, event: Event) {
         match event {
             Event::MemberFailed(member, was) => {
                 self.say_failed(member);
+                if self.coordinator.supervisor().is_none() {
+                    self.failed.push(member);
+                }
                 if was == MemberState::InSync {
                     self.say_lost();
                 }
@@ -62,7 +47,7 @@ impl Coordinator {
                 if loss == Loss::Space {
                     self.look_for_overlay(runtime);
                 }
-                (self.broken, self.loss) = (true, Some(loss));
+                self.loss = Some(loss);
                 self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
                 self.lose_removals();
                 self.log.say(&format!(
@@ -135,13 +120,13 @@ impl Coordinator {
 
     /// Where a member's sectors are in the array, if that is one place.
     fn in_array(&self, member: MemberId, sector: Sector, len: Sectors) -> String {
-        let start = self.supervisor.as_ref().and_then(|s| s.array_start(member, sector, len));
+        let start = self.coordinator.supervisor().and_then(|s| s.array_start(member, sector, len));
         start.map_or_else(String::new, |at| format!(" (byte {} of the array)", at.0 * 512))
     }
 
     fn say_ended(&self, action: SyncAction, end: SyncEnd) {
         let name = action_name(action);
-        let sectors = self.supervisor.as_ref().map_or(0, |s| s.mismatches().0);
+        let sectors = self.coordinator.supervisor().map_or(0, |s| s.mismatches().0);
         self.log.say(&match (end, action) {
             (SyncEnd::Done, SyncAction::Check | SyncAction::Repair) => {
                 format!("{name} is done: {sectors} sectors differed (mismatch_cnt)")
@@ -270,7 +255,7 @@ impl Coordinator {
     }
 
     fn number(&self, id: usize) -> Option<u32> {
-        Some(self.supervisor.as_ref()?.members().nth(id)?.0.dev_number())
+        Some(self.coordinator.supervisor()?.members().nth(id)?.0.dev_number())
     }
 
     pub(super) fn fail(
@@ -279,12 +264,12 @@ impl Coordinator {
         name: &str,
         force: bool,
     ) -> Result<MemberDetail, String> {
-        if self.broken {
+        if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         let id = self.find(name)?;
         let now = runtime.now();
-        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
         let standing = supervisor.standing(MemberId(id as u16)).0;
         if standing == MemberState::InSync && supervisor.needs_all() && !force {
             return Err(format!(
@@ -343,7 +328,7 @@ impl Coordinator {
         name: &str,
         with: Option<&str>,
     ) -> Result<Option<MemberDetail>, String> {
-        if self.broken {
+        if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         let (id, with) = (self.find(name)?, with.map(|with| self.find(with)).transpose()?);
@@ -366,7 +351,7 @@ impl Coordinator {
             ));
         }
         let now = runtime.now();
-        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
         let with = with.map(|with| MemberId(with as u16));
         if !supervisor.handle_replace(now, MemberId(id as u16), with) {
             return Err(format!(
@@ -411,7 +396,7 @@ impl Coordinator {
     }
 
     fn take_out(&mut self, runtime: &ShardRuntime, name: &str) -> Result<Vec<MemberId>, String> {
-        if self.broken {
+        if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         let ids: Vec<usize> = match name {
@@ -425,7 +410,7 @@ impl Coordinator {
         let mut removed = Vec::new();
         for id in ids {
             let now = runtime.now();
-            let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+            let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
             let member = MemberId(id as u16);
             if !supervisor.handle_remove(now, member) {
                 let (path, array) = (&self.members[id].path, &self.facts.name);
@@ -451,7 +436,7 @@ impl Coordinator {
 
     /// Closes members that were removed, once that is on record.
     pub(super) fn close_removed(&mut self, runtime: &mut ShardRuntime) {
-        let is_recorded = self.supervisor.as_ref().is_some_and(|s| s.is_recorded());
+        let is_recorded = self.coordinator.supervisor().is_some_and(|s| s.is_recorded());
         for removal in self.removals.iter_mut().filter(|it| is_recorded && it.open.is_none()) {
             removal.open = Some(runtime.peers.len() * removal.members.len());
             for &member in &removal.members {
@@ -493,7 +478,7 @@ impl Coordinator {
 
     /// All is closed with the array.
     pub(super) fn end_removals(&mut self) {
-        if self.broken {
+        if self.coordinator.is_broken() {
             self.lose_removals();
         }
         for removal in std::mem::take(&mut self.removals) {
@@ -511,7 +496,7 @@ impl Coordinator {
         &self,
         runtime: &ShardRuntime,
     ) -> Result<(Box<Superblock>, u32), String> {
-        if self.broken {
+        if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         if self.is_overlaid(runtime) {
@@ -519,7 +504,7 @@ impl Coordinator {
                         written; without --overlay, once the evidence is copied, it can be added"
                 .into());
         }
-        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
         // Where it goes is known to those who were members at its beginning.
         if supervisor.is_changing_bitmap() {
             return Err("the bitmap is being changed; nothing was written; try again".into());
@@ -557,7 +542,7 @@ impl Coordinator {
 
     /// Whether a former member can be taken back as what it was. An error if it is not to be taken at all.
     pub(super) fn can_catch_up(&self, own: &Superblock, force: bool) -> Result<bool, String> {
-        let supervisor = self.supervisor.as_ref().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
         if !force && supervisor.may_hold_writes_of_its_own(own) {
             return Err(
                 "was used without members that serve now, and may hold writes that nobody else has; copy what \
@@ -578,7 +563,7 @@ impl Coordinator {
         // Who has left or come, and a number that was given twice.
         let (like, number) = self.template(runtime)?;
         let now = runtime.now();
-        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
         let as_seen = match catches_up {
             true => supervisor.can_catch_up(&superblock),
             // Another bitmap may lie over what was to be its data.
@@ -609,7 +594,8 @@ impl Coordinator {
 
     pub(super) fn sync(&mut self, runtime: &ShardRuntime, action: &str) -> Result<(), String> {
         let now = runtime.now();
-        let supervisor = self.supervisor.as_mut().ok_or(READ_ONLY)?;
+        let is_broken = self.coordinator.is_broken();
+        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
         let action = match action {
             "check" => SyncAction::Check,
             "repair" => SyncAction::Repair,
@@ -639,7 +625,7 @@ impl Coordinator {
                 self.facts.detail.level
             ));
         }
-        if self.broken {
+        if is_broken {
             return Err(self.cannot_change());
         }
         if supervisor.is_frozen() {
@@ -672,17 +658,17 @@ impl Coordinator {
         let now = runtime.now();
         let is_open = self.check_window.is_none_or(CheckWindow::is_open);
         self.window_at = self.check_window.map(|_| now.after(WINDOW_LOOK_NS));
-        if let Some(supervisor) = &mut self.supervisor {
+        if let Some(supervisor) = self.coordinator.supervisor_mut() {
             supervisor.hold_checks(now, !is_open);
         }
     }
 
     pub(super) fn standing(&self, id: usize) -> Option<MemberState> {
-        Some(self.supervisor.as_ref()?.standing(MemberId(id as u16)).0)
+        Some(self.coordinator.supervisor()?.standing(MemberId(id as u16)).0)
     }
 
     pub(super) fn member_detail(&self, id: usize) -> Option<MemberDetail> {
-        let supervisor = self.supervisor.as_ref()?;
+        let supervisor = self.coordinator.supervisor()?;
         let superblock = supervisor.members().nth(id)?.0;
         let (standing, slot, recovered) = supervisor.standing(MemberId(id as u16));
         let part = &self.members[id];
@@ -714,7 +700,7 @@ impl Coordinator {
 
     /// What runs, in the operator's terms.
     pub(super) fn sync_detail(&self, runtime: &ShardRuntime) -> Option<SyncDetail> {
-        let progress = self.supervisor.as_ref()?.sync_progress(runtime.now())?;
+        let progress = self.coordinator.supervisor()?.sync_progress(runtime.now())?;
         let left = progress.end.0.saturating_sub(progress.done.0);
         Some(SyncDetail {
             action: action_name(progress.action),
@@ -722,7 +708,7 @@ impl Coordinator {
             total_bytes: progress.end.0 * 512,
             speed_bytes: progress.speed * 512,
             finish_s: (progress.speed > 0).then(|| left.div_ceil(progress.speed)),
-            frozen: self.supervisor.as_ref()?.is_frozen(),
+            frozen: self.coordinator.supervisor()?.is_frozen(),
             awaits_window: progress.held,
         })
     }
@@ -734,14 +720,6 @@ impl Coordinator {
             member: mismatch.member.map(|id| self.members[usize::from(id.0)].path.clone()),
         };
         mismatches.iter().map(range).collect()
-    }
-
-    /// Everything stands still before the end.
-    pub(super) fn freeze(&mut self, runtime: &ShardRuntime) {
-        let now = runtime.now();
-        if let Some(supervisor) = &mut self.supervisor {
-            supervisor.handle_halt(now);
-        }
     }
 }
 
