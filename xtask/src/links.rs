@@ -1,4 +1,5 @@
-//! Holds the links of the project's own Markdown against what they lead to: files, and headings within files.
+//! Holds the links of the project's own Markdown against what they lead to: files, and headings within files; and what it
+//! names of the sources (`crates/a/src/b.rs`, `crates/a/src/b.rs: Type::function`) against these.
 //!
 //! Links to elsewhere are not followed, so no network is needed. Pages of the book (`docs/`) link to each other alone,
 //! since the book holds nothing else, and its table of contents (`docs/SUMMARY.md`) names each of them. Anchors
@@ -21,6 +22,8 @@ struct Page {
     /// Of its headings.
     anchors: BTreeSet<String>,
     links: Vec<Link>,
+    /// Files of the sources, and functions in them.
+    sources: Vec<Link>,
 }
 
 #[derive(Debug)]
@@ -36,7 +39,8 @@ struct Link {
 /// If there was a fault, or a page could not be read.
 pub fn check() -> Result<(), Error> {
     let pages = pages(root())?;
-    let faults = faults(&pages, |path| root().join(path).exists());
+    let mut faults = faults(&pages, |path| root().join(path).exists());
+    faults.extend(unknown_sources(&pages, |path| fs::read_to_string(root().join(path)).ok()));
     for fault in &faults {
         eprintln!("check-links: {fault}");
     }
@@ -77,9 +81,14 @@ fn parse(text: &str) -> Page {
                 let anchor = anchor(&heading.take().expect("a heading began"));
                 page.anchors.insert(unused(anchor, &page.anchors));
             }
-            Event::Text(text) | Event::Code(text) => {
-                if let Some(heading) = &mut heading {
-                    heading.push_str(&text);
+            Event::Text(words) => {
+                heading.iter_mut().for_each(|heading| heading.push_str(&words));
+            }
+            Event::Code(code) => {
+                heading.iter_mut().for_each(|heading| heading.push_str(&code));
+                if code.starts_with("crates/") && code.contains(".rs") {
+                    let line = 1 + text[..range.start].matches('\n').count();
+                    page.sources.push(Link { line, to: code.into_string() });
                 }
             }
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
@@ -166,6 +175,33 @@ fn target(from: &Path, to: &str) -> Option<PathBuf> {
     Some(target)
 }
 
+/// What pages name of the sources that is not there. `read` gives a file's text.
+fn unknown_sources(
+    pages: &BTreeMap<PathBuf, Page>,
+    read: impl Fn(&Path) -> Option<String>,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (path, page) in pages {
+        for Link { line, to } in &page.sources {
+            let (file, function) = to.split_once(": ").unwrap_or((to, ""));
+            let name = function.rsplit("::").next().unwrap_or_default();
+            let why = match read(Path::new(file)) {
+                None => "there is no such file",
+                Some(text) if !name.is_empty() && !has_function(&text, name) => {
+                    "the file has no such function"
+                }
+                Some(_) => continue,
+            };
+            faults.push(format!("{}:{line}: {to}: {why}", path.display()));
+        }
+    }
+    faults
+}
+
+fn has_function(text: &str, name: &str) -> bool {
+    ['(', '<'].iter().any(|after| text.contains(&format!("fn {name}{after}")))
+}
+
 fn missing_in_summary(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
     let summary = Path::new(SUMMARY);
     let links = pages.get(summary).map_or(&[][..], |page| &page.links);
@@ -248,10 +284,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_named_of_the_sources_is_there() {
+        let page = "`crates/a.rs` `crates/a.rs: A::b`\n\n| `crates/a.rs: c` |\n|---|\n| `crates/d.rs: e` |\n";
+        let pages = BTreeMap::from([(PathBuf::from("docs/p.md"), parse(page))]);
+        let text = |path: &Path| (path == Path::new("crates/a.rs")).then(|| "fn b<T>()".into());
+        assert_eq!(
+            unknown_sources(&pages, text),
+            [
+                "docs/p.md:3: crates/a.rs: c: the file has no such function",
+                "docs/p.md:5: crates/d.rs: e: there is no such file",
+            ]
+        );
+    }
+
+    #[test]
     fn this_project_obeys() {
         let pages = pages(root()).unwrap();
         assert!(pages.contains_key(Path::new("README.md")));
         let found = faults(&pages, |path| root().join(path).exists());
         assert_eq!(found, Vec::<String>::new());
+        let read = |path: &Path| fs::read_to_string(root().join(path)).ok();
+        assert_eq!(unknown_sources(&pages, read), Vec::<String>::new());
     }
 }

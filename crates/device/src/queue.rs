@@ -336,7 +336,7 @@ impl Queue {
 
     fn finish(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
-        let result = slot.outcome(slot.fate.map_or(result, |errno| -errno));
+        let result = slot.outcome(slot.injected.map_or(result, |errno| -errno));
         let member = slot.member.take();
         if let Some(member) =
             member.filter(|it| slot.work == Work::Read && result > 0 && it.grows())
@@ -499,12 +499,12 @@ impl Queue {
         match verdict.outcome {
             Outcome::Pass => {}
             Outcome::Fail(errno) => {
-                // Ended by `run` through the slot's fate, after the delay if there is one.
-                slot.fate = Some(errno);
+                // Ended by `run` through what was injected into the slot, after the delay if there is one.
+                slot.injected = Some(errno);
                 slot.total = 0;
             }
             Outcome::Torn { keep, errno } => {
-                slot.fate = Some(errno);
+                slot.injected = Some(errno);
                 slot.truncate(keep);
             }
         }

@@ -82,7 +82,7 @@ pub(crate) struct Slot {
     /// Its end was asked for: an error of any kind means cancelled.
     pub(crate) cancelled: bool,
     /// An injected error that replaces the result.
-    pub(crate) fate: Option<i32>,
+    pub(crate) injected: Option<i32>,
 }
 
 // SAFETY: the pointers (vectors, message header) are only carried; who may use them is settled by the
@@ -108,7 +108,7 @@ impl Slot {
             polling: false,
             copying: false,
             cancelled: false,
-            fate: None,
+            injected: None,
         })
     }
 
@@ -126,7 +126,7 @@ impl Slot {
         self.polling = false;
         self.copying = false;
         self.cancelled = false;
-        self.fate = None;
+        self.injected = None;
     }
 
     /// Keeps the first `keep` bytes of what is to be moved.
@@ -144,7 +144,7 @@ impl Slot {
     /// fault left nothing of.
     pub(crate) fn perform_in_memory(&mut self) -> Option<i32> {
         let member = self.member.as_ref()?;
-        if self.fate.is_some() && self.total == 0 {
+        if self.injected.is_some() && self.total == 0 {
             return Some(0);
         }
         let is_stable = member.memory_backed() && member.overlay_part().is_none()

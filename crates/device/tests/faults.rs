@@ -67,7 +67,7 @@ fn a_delayed_operation_lets_others_pass() {
 }
 
 /// What would be lost: the system tells of a failed flush once. Another shard's flush, which then succeeds,
-/// would vouch for what is gone (simulated fate, seed 19563).
+/// would vouch for what is gone (the simulation, seed 19563).
 #[test]
 fn after_a_flush_that_failed_none_succeeds() {
     everywhere(|dir, backend| {
