@@ -173,6 +173,16 @@ impl Shard {
         pieces: Pieces,
     ) {
         let read = kind == IoKind::Read;
+        assert!(
+            read || !self.members.has_failed(member),
+            "{member:?} has failed, and gets a {kind:?}"
+        );
+        if let Owner::Request(key) = owner
+            && kind != IoKind::Read
+            && kind != IoKind::Flush
+        {
+            self.assert_may_write(key);
+        }
         if read {
             self.members.read_started(member, sector + Sectors(len));
             self.stats.member_reads += 1;

@@ -25,7 +25,7 @@ mod sync;
 use crate::{
     member_io::Owner,
     shard::Shard,
-    stripe::{Slice, Slices, requests_of},
+    stripe::{Slice, Slices, StripePart, requests_of},
     sync::{SyncAction, Syncs},
     types::*,
 };
@@ -179,7 +179,7 @@ impl Op {
     }
 
     fn touches(&self, data: u16) -> bool {
-        self.slices[0].srcs.iter().any(|src| src.data == data)
+        self.slices[0].srcs.iter().any(|src| src.part == StripePart::Data(data))
     }
 
     /// The scratch block's memory for a slice.
@@ -189,7 +189,7 @@ impl Op {
     }
 
     fn client(slice: &Slice, data: u16) -> Option<Buf> {
-        slice.srcs.iter().find(|src| src.data == data).map(|src| src.buf)
+        slice.srcs.iter().find(|src| src.part == StripePart::Data(data)).map(|src| src.buf)
     }
 
     /// What the chunk held before.
@@ -565,6 +565,9 @@ impl Shard {
 
     fn send_writes(&mut self, key: u32) {
         let op = &self.ops[key as usize];
+        if matches!(op.kind, OpKind::Write | OpKind::Zero) {
+            requests_of(&op.slices).into_iter().for_each(|req| self.assert_may_write(req));
+        }
         match op.kind {
             OpKind::Sync => return self.send_recovered(key),
             OpKind::Zero => return self.zero_stripe(key),
@@ -585,12 +588,12 @@ impl Shard {
         let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req as usize].fua());
         let mut ios: SmallVec<[(MemberId, Pieces); 8]> = SmallVec::new();
         for src in &op.slices[0].srcs {
-            let slot = self.parity().slot_of_data(op.stripe, src.data);
+            let slot = self.parity().slot_of_data(op.stripe, src.part.data());
             let Some(member) = self.members.writable(slot) else { continue };
             let mut pieces = Pieces::new();
             for slice in &op.slices {
                 let len = (slice.hi - slice.lo) * 512;
-                if let Some(buf) = Op::client(slice, src.data) {
+                if let Some(buf) = Op::client(slice, src.part.data()) {
                     crate::direct::push_piece(&mut pieces, Piece { buf, len });
                 }
             }

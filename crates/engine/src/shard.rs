@@ -583,6 +583,15 @@ impl Shard {
         self.advance(key);
     }
 
+    /// Order that holds, points 1 and 6: superblocks say active, and the request's bits are stable, before a write of it is
+    /// sent.
+    pub(crate) fn assert_may_write(&self, key: u32) {
+        let is_asleep = matches!(self.gate, Gate::Idle | Gate::Asked);
+        assert!(!is_asleep, "a write while superblocks say clean");
+        let has_bits = self.bits.is_none() || self.reqs[key as usize].bits.is_some();
+        assert!(has_bits, "a write before its bits are stable");
+    }
+
     /// Writes on their way hold their bits of a new bitmap, too, so that none is cleared under them; those
     /// that wait for bits ask anew.
     fn change_bitmap(&mut self, terms: Option<BitmapTerms>) {
@@ -736,6 +745,7 @@ impl Shard {
 
     fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
         let mut req = self.reqs.remove(key as usize);
+        assert_eq!(req.pending, 0, "a request ends when nothing of it is under way");
         if req.is_foreign && result.is_err() {
             self.effects.push_back(Effect::Declined(req.id));
             return;

@@ -39,16 +39,32 @@ const HOLD_NS_SLOW: u64 = 100_000_000;
 const STREAMS: usize = 8;
 /// So many writes of a writer are not held after one was held in vain.
 const REST: u32 = 16;
-/// Marks a fragment that zeroes its whole stripe.
-const WHOLE_STRIPE: u16 = u16::MAX;
-/// Marks a unit of a sync action, whose piece stands in the place of a request.
-const SYNC: u16 = u16::MAX - 1;
+
+/// What of its stripe a fragment is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StripePart {
+    /// A range of this data chunk.
+    Data(u16),
+    /// Rows of all chunks, for a unit of a sync action; its piece stands in the place of a request.
+    Rows,
+    /// All of it, which is to be zeroed.
+    Whole,
+}
+
+impl StripePart {
+    /// The data chunk's index.
+    pub(crate) fn data(self) -> u16 {
+        match self {
+            Self::Data(data) => data,
+            Self::Rows | Self::Whole => unreachable!("it is of no one chunk"),
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frag {
     pub req: u32,
-    /// Index of the data chunk.
-    pub data: u16,
+    pub part: StripePart,
     /// Height range in the chunk, sectors.
     pub lo: u32,
     pub hi: u32,
@@ -61,13 +77,13 @@ pub(crate) struct Frag {
 pub(crate) struct Slice {
     pub lo: u32,
     pub hi: u32,
-    /// Sorted by data index.
+    /// Sorted by part.
     pub srcs: SmallVec<[Src; 4]>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Src {
-    pub data: u16,
+    pub part: StripePart,
     pub req: u32,
     pub buf: Buf,
 }
@@ -186,7 +202,9 @@ impl Stripes {
 
     pub(crate) fn unlock(&mut self, number: u64, lo: u32) {
         let Some(stripe) = self.open.get_mut(&number) else { return };
+        let before = stripe.locks.len();
         stripe.locks.retain(|lock| lock.0 != lo);
+        assert_eq!(stripe.locks.len() + 1, before, "rows of stripe {number} are unlocked once");
         if stripe.frags.is_empty() && stripe.locks.is_empty() {
             self.open.remove(&number);
         } else if !stripe.frags.is_empty() && stripe.held.is_none() {
@@ -272,7 +290,7 @@ impl Shard {
             // What the journal holds of the stripe would come back over zeros that it knows nothing of.
             let at_once = zeroes && self.journal.is_none();
             if at_once && data == 0 && offset.0 == 0 && left >= stripe_data {
-                self.add_frag(key, stripe, (WHOLE_STRIPE, 0, chunk as u32), Buf::ZERO, true);
+                self.add_frag(key, stripe, (StripePart::Whole, 0, chunk as u32), Buf::ZERO, true);
                 self.stripes.queue(stripe.0);
                 at += stripe_data;
                 continue;
@@ -321,7 +339,7 @@ impl Shard {
         write: bool,
     ) {
         let (lo, hi) = (offset.0 as u32, (offset.0 + len) as u32);
-        self.add_frag(key, stripe, (data, lo, hi), buf, write);
+        self.add_frag(key, stripe, (StripePart::Data(data), lo, hi), buf, write);
         if !write {
             self.stripes.queue(stripe.0);
         }
@@ -331,18 +349,18 @@ impl Shard {
         &mut self,
         req: u32,
         stripe: StripeNo,
-        (data, lo, hi): (u16, u32, u32),
+        (part, lo, hi): (StripePart, u32, u32),
         buf: Buf,
         write: bool,
     ) {
         self.reqs[req as usize].pending += 1;
         let stripe = self.stripes.open.entry(stripe.0).or_default();
-        stripe.frags.push(Frag { req, data, lo, hi, buf, write });
+        stripe.frags.push(Frag { req, part, lo, hi, buf, write });
     }
 
     /// Adds a unit of a sync action.
     pub(crate) fn add_sync_frag(&mut self, piece: u32, stripe: StripeNo, (lo, hi): (u32, u32)) {
-        let frag = Frag { req: piece, data: SYNC, lo, hi, buf: Buf::ZERO, write: true };
+        let frag = Frag { req: piece, part: StripePart::Rows, lo, hi, buf: Buf::ZERO, write: true };
         self.stripes.open.entry(stripe.0).or_default().frags.push(frag);
         self.stripes.queue(stripe.0);
     }
@@ -443,19 +461,22 @@ impl Shard {
         stripe.queued = false;
         stripe.held = None;
         let frags = mem::take(&mut stripe.frags);
-        let whole = |frag: &&Frag| frag.data == WHOLE_STRIPE;
+        let whole = |frag: &&Frag| frag.part == StripePart::Whole;
         for frag in frags.iter().filter(whole) {
-            let src = Src { data: WHOLE_STRIPE, req: frag.req, buf: frag.buf };
+            let src = Src { part: frag.part, req: frag.req, buf: frag.buf };
             let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
             self.start_group(number, OpKind::Zero, SmallVec::from_elem(slice, 1));
         }
-        for frag in frags.iter().filter(|frag| frag.data == SYNC) {
-            let src = Src { data: SYNC, req: frag.req, buf: frag.buf };
+        for frag in frags.iter().filter(|frag| frag.part == StripePart::Rows) {
+            let src = Src { part: frag.part, req: frag.req, buf: frag.buf };
             let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
             self.start_group(number, OpKind::Sync, SmallVec::from_elem(slice, 1));
         }
-        let mut writes: SmallVec<[Frag; 8]> =
-            frags.iter().filter(|f| f.write && f.data < SYNC).copied().collect();
+        let mut writes: SmallVec<[Frag; 8]> = frags
+            .iter()
+            .filter(|f| f.write && matches!(f.part, StripePart::Data(_)))
+            .copied()
+            .collect();
         self.start_groups(number, OpKind::Write, &mut writes);
         // Reads may overlap each other, so each request's go by themselves.
         let reads: SmallVec<[Frag; 8]> = frags.iter().filter(|f| !f.write).copied().collect();
@@ -487,7 +508,7 @@ impl Shard {
     fn sweep(&mut self, number: u64, frags: &mut SmallVec<[Frag; 8]>) -> SmallVec<[Slices; 4]> {
         let mut groups: SmallVec<[Slices; 4]> = SmallVec::new();
         let height_max = self.height_max();
-        frags.sort_unstable_by_key(|frag| (frag.data, frag.lo));
+        frags.sort_unstable_by_key(|frag| (frag.part, frag.lo));
         let mut edges: SmallVec<[u32; 16]> = frags.iter().flat_map(|f| [f.lo, f.hi]).collect();
         let cuts = self.cuts(number, frags);
         edges.extend_from_slice(&cuts);
@@ -543,7 +564,7 @@ impl Shard {
     fn slice(&mut self, lo: u32, hi: u32, frags: &[Frag]) -> Slice {
         let srcs = frags.iter().map(|frag| {
             self.reqs[frag.req as usize].pending += 1;
-            Src { data: frag.data, req: frag.req, buf: frag.buf.advance_sectors(lo - frag.lo) }
+            Src { part: frag.part, req: frag.req, buf: frag.buf.advance_sectors(lo - frag.lo) }
         });
         Slice { lo, hi, srcs: srcs.collect() }
     }
@@ -583,7 +604,7 @@ impl Shard {
         for slice in slices {
             stripe.frags.extend(slice.srcs.iter().map(|src| Frag {
                 req: src.req,
-                data: src.data,
+                part: src.part,
                 lo: slice.lo,
                 hi: slice.hi,
                 buf: src.buf,
@@ -602,15 +623,15 @@ fn joins(group: &Slices, lo: u32, frags: &[Frag]) -> bool {
     let last = &group[group.len() - 1];
     last.hi == lo
         && last.srcs.len() == frags.len()
-        && last.srcs.iter().zip(frags).all(|(src, frag)| src.data == frag.data)
+        && last.srcs.iter().zip(frags).all(|(src, frag)| src.part == frag.part)
 }
 
 /// Splits a group into such as touch data chunks that follow each other.
 fn runs(group: Slices) -> SmallVec<[Slices; 1]> {
-    let touched = group[0].srcs.iter().map(|src| src.data).collect::<SmallVec<[u16; 16]>>();
+    let touched = group[0].srcs.iter().map(|src| src.part.data()).collect::<SmallVec<[u16; 16]>>();
     let follows = |&a: &u16, &b: &u16| a + 1 == b;
     let run = |run: &[u16]| {
-        let is_in = |src: &&Src| run.contains(&src.data);
+        let is_in = |src: &&Src| run.contains(&src.part.data());
         let part = |slice: &Slice| Slice {
             srcs: slice.srcs.iter().filter(is_in).copied().collect(),
             ..*slice

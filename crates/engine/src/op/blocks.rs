@@ -61,8 +61,8 @@ impl Shard {
         let mut srcs = Bufs::new();
         let mut coefs = Coefs::new();
         for src in &slice.srcs {
-            let exp = self.parity().q_exponent(op.stripe, src.data);
-            srcs.extend(op.before(slice, src.data));
+            let exp = self.parity().q_exponent(op.stripe, src.part.data());
+            srcs.extend(op.before(slice, src.part.data()));
             srcs.push(src.buf);
             coefs.extend([parity::gf::exp(exp); 2]);
         }

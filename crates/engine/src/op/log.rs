@@ -29,7 +29,7 @@ impl Shard {
             let at = Slice { lo, hi: lo + page, srcs: SmallVec::new() };
             let offset = Sectors(u64::from(lo));
             let data = slice.srcs.iter().map(|src| {
-                let sector = parity.array_sector(op.stripe, src.data, offset);
+                let sector = parity.array_sector(op.stripe, src.part.data(), offset);
                 (sector.0, src.buf.advance_sectors(lo - slice.lo))
             });
             Row {
@@ -64,7 +64,7 @@ impl Shard {
         let (op, parity) = (&self.ops[key as usize], self.parity());
         let (first, count) = match op.kind {
             OpKind::Zero => (0, parity.data_disks()),
-            _ => (op.slices[0].srcs[0].data, op.slices[0].srcs.len() as u16),
+            _ => (op.slices[0].srcs[0].part.data(), op.slices[0].srcs.len() as u16),
         };
         let data = (first..first + count).map(BlockRole::Data);
         let members = data.chain([BlockRole::P]).filter_map(|what| self.writable(op.stripe, what));
