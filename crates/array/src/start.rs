@@ -14,6 +14,7 @@ mod logs;
 pub use bad_blocks::{BadBlockLogFault, bad_block_log};
 pub use bitmap::{BITMAP_BYTES_MAX, BitmapFault};
 pub use give_up::JournalGivenUp;
+pub use journal::JournalFault;
 pub use logs::empty_log;
 
 use alloc::{vec, vec::Vec};
@@ -147,20 +148,14 @@ pub enum PlanError<E> {
         /// What is wrong with it.
         error: BadBlocksError,
     },
-    /// The journal's device is too small.
-    #[error("the journal holds {found}, at least {needed} are needed")]
-    JournalRoom {
-        /// What it has.
-        found: Sectors,
-        /// What an array of so many members needs.
-        needed: Sectors,
+    /// The journal cannot be used.
+    #[error("the journal on device {device} cannot be replayed: {fault}")]
+    Journal {
+        /// The device, by its id.
+        device: usize,
+        /// What is wrong with it.
+        fault: JournalFault<E>,
     },
-    /// The journal cannot be read.
-    #[error("the journal cannot be replayed: {0}")]
-    Journal(ReplayError<E>),
-    /// The journal holds what members lack, and they must not be written.
-    #[error("the journal holds writes that the members lack")]
-    JournalHoldsNews,
 }
 
 /// Why what a start writes first did not all get written. It is harmless, and done again at the next start.
@@ -293,9 +288,10 @@ impl<D: Clone> StartPlan<D> {
             None => Geometry::new(&assembly.config)?,
         };
         let mut plan = Self { assembly, geometry, members, bitmap, replays: false, rewrite };
-        if plan.assembly.journal.is_some() {
-            plan.replays =
-                journal::check(io, &plan.geometry, &mut plan.members, request.may_write())?;
+        if let Some(device) = plan.assembly.journal {
+            let members = &mut plan.members;
+            plan.replays = journal::check(io, &plan.geometry, members, request.may_write())
+                .map_err(|fault| PlanError::Journal { device, fault })?;
         }
         let stale_bitmap = plan.has_stale_bitmap(&superblocks);
         Ok((plan, Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal }))

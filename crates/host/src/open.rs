@@ -10,7 +10,7 @@ use crate::create::Occupied;
 use crate::overlay::{NewOverlay, lay_over};
 use crate::start_io::{DeviceError, Members};
 use lapstrake_array::start::{
-    BitmapFault, JournalGivenUp, Lacking, PlanError, StartPlan, StartRequest,
+    BitmapFault, JournalFault, JournalGivenUp, Lacking, PlanError, StartPlan, StartRequest,
 };
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
@@ -347,36 +347,9 @@ fn open_devices(
         ignore_unknown: request.ignore_unknown,
         gives_up_journal: request.without_journal,
     };
-    let journal = assembly.journal.map(|id| name(id));
     let planned = StartPlan::new(&mut Members, &start, assembly, superblocks);
-    let (plan, lacking) = planned.map_err(|error| match error {
-        PlanError::Device(error) => read_refused(error),
-        PlanError::Geometry(error) => OpenArrayError::Geometry(error),
-        PlanError::Bitmap(fault) => bitmap_unusable(fault, &names, bitmap_file.as_deref()),
-        PlanError::UnsyncedDegraded { refusal, unread } => {
-            let because = |why| {
-                format!(
-                    "; the lockless bitmap does not tell what is right: {}",
-                    because(why, &names)
-                )
-            };
-            let text = refusal.describe(&name) + &unread.iter().map(because).collect::<String>();
-            OpenArrayError::Refused { refusal, text, report: report.clone() }
-        }
-        PlanError::BadBlocks { device, error } => {
-            OpenArrayError::BadBlocks { member: name(device), error }
-        }
-        PlanError::JournalHoldsNews => {
-            OpenArrayError::JournalHoldsNews { member: journal.unwrap_or_default() }
-        }
-        PlanError::JournalRoom { .. } | PlanError::Journal(_) => {
-            let why = match error {
-                PlanError::Journal(error) => error.to_string(),
-                error => error.to_string(),
-            };
-            OpenArrayError::Journal { member: journal.unwrap_or_default(), why }
-        }
-    })?;
+    let (plan, lacking) =
+        planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
     let Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal } = lacking;
     let told = |faults: &[BitmapFault<DeviceError>]| {
         faults.iter().map(|fault| because(fault, &names)).collect()
@@ -398,6 +371,37 @@ fn open_devices(
         new_overlay,
         given_up: given_up_journal,
     })
+}
+
+/// A plan's error with the devices' names.
+fn refused(
+    error: PlanError<DeviceError>,
+    names: &[String],
+    bitmap_file: Option<&Member>,
+    report: &[Line],
+) -> OpenArrayError {
+    match error {
+        PlanError::Device(error) => read_refused(error),
+        PlanError::Geometry(error) => OpenArrayError::Geometry(error),
+        PlanError::Bitmap(fault) => bitmap_unusable(fault, names, bitmap_file),
+        PlanError::UnsyncedDegraded { refusal, unread } => {
+            let mut text = refusal.describe(&|id| names[id].clone());
+            for fault in &unread {
+                text += "; the lockless bitmap does not tell what is right: ";
+                text += &because(fault, names);
+            }
+            OpenArrayError::Refused { refusal, text, report: report.to_vec() }
+        }
+        PlanError::BadBlocks { device, error } => {
+            OpenArrayError::BadBlocks { member: names[device].clone(), error }
+        }
+        PlanError::Journal { device, fault: JournalFault::HoldsNews } => {
+            OpenArrayError::JournalHoldsNews { member: names[device].clone() }
+        }
+        PlanError::Journal { device, fault } => {
+            OpenArrayError::Journal { member: names[device].clone(), why: fault.to_string() }
+        }
+    }
 }
 
 /// Why a bitmap cannot be used, without what is to be done where there is no other.

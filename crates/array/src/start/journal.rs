@@ -3,16 +3,34 @@
 //! Where nothing may be written an array starts only if its members hold all that the journal does, as they do after a
 //! clean stop.
 
-use super::{
-    PlanError, StartIo, StartMember, read_data, write_absent, write_data, write_superblock,
-};
+use super::{StartIo, StartMember, read_data, write_absent, write_data, write_superblock};
 use alloc::{vec, vec::Vec};
 use lapstrake_engine::{
     MemberId,
     journal::{self, Disks, JournalConfig, Place, ReplayConfig, ReplayError, Replayed},
 };
-use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
+use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, Slot};
 use lapstrake_metadata::journal::{Seed, ring, ring_min};
+use thiserror::Error;
+
+/// Why an array cannot be started with its journal.
+#[derive(Debug, Error)]
+pub enum JournalFault<E> {
+    /// Its device is too small.
+    #[error("it holds {found}, at least {needed} are needed")]
+    Room {
+        /// What it has.
+        found: Sectors,
+        /// What an array of so many members needs.
+        needed: Sectors,
+    },
+    /// It cannot be read, or makes no sense.
+    #[error("{0}")]
+    Replay(ReplayError<E>),
+    /// It holds what members lack, and they must not be written.
+    #[error("it holds writes that the members lack")]
+    HoldsNews,
+}
 
 /// Whether what the journal, the last of `members`, holds is to be brought to the others, as it is unless nothing may be
 /// written.
@@ -21,20 +39,20 @@ pub(super) fn check<I: StartIo>(
     geometry: &Geometry,
     members: &mut [StartMember<I::Device>],
     may_write: bool,
-) -> Result<bool, PlanError<I::Error>> {
+) -> Result<bool, JournalFault<I::Error>> {
     let Geometry::Parity(parity) = geometry else { return Ok(false) };
     let config = config(parity, members);
     let (found, needed) = (config.ring, ring_min(parity.raid_disks()));
     if found < needed {
-        return Err(PlanError::JournalRoom { found, needed });
+        return Err(JournalFault::Room { found, needed });
     }
     if may_write {
         return Ok(true);
     }
     match journal::holds_news(&config, &mut Devices { io, members }) {
         Ok(false) => Ok(false),
-        Ok(true) => Err(PlanError::JournalHoldsNews),
-        Err(error) => Err(PlanError::Journal(error)),
+        Ok(true) => Err(JournalFault::HoldsNews),
+        Err(error) => Err(JournalFault::Replay(error)),
     }
 }
 
