@@ -16,7 +16,7 @@ use crate::{
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
     shard_runtime::{ShardRuntime, failure},
-    status::{self, Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
+    status::{self, Counters, Detail, LastSync, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
 use bitmap::BitmapFile;
@@ -32,6 +32,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     sync::{Arc, mpsc::Sender},
 };
+use tracing::{Span, debug, error};
 
 /// Memory for superblocks and bitmap pages on their way, set aside so that recording a failure
 /// never waits for memory.
@@ -102,7 +103,6 @@ pub(crate) struct Coordinator {
     cache_size: u32,
     resizing: Option<settings::Resizing>,
     counters: Vec<Arc<Counters>>,
-    log: Log,
     pool: Pool,
     work: Slab<CoordinatorIo>,
     flush_barrier: FlushBarrier,
@@ -132,6 +132,8 @@ pub(crate) struct Coordinator {
     failed: Vec<MemberId>,
     /// Places of members that could not be read or written, told together.
     places: Runs<(usize, BadSectorOutcome)>,
+    /// Of the sync action that runs.
+    sync_span: Span,
 }
 
 impl Coordinator {
@@ -139,7 +141,6 @@ impl Coordinator {
         supervisor: Option<Supervisor>,
         facts: Arc<Facts>,
         counters: Vec<Arc<Counters>>,
-        log: Log,
         pool: Pool,
         spans: SpanMap,
     ) -> Self {
@@ -160,7 +161,6 @@ impl Coordinator {
             resizing: None,
             facts,
             counters,
-            log,
             pool,
             work: Slab::new(),
             flush_barrier: FlushBarrier::default(),
@@ -179,6 +179,7 @@ impl Coordinator {
             loss: None,
             failed: Vec::new(),
             places: Runs::new(PLACES_NS),
+            sync_span: Span::none(),
         }
     }
 
@@ -257,19 +258,21 @@ impl Coordinator {
             true => format!("; `lapstrake detail {}` shows what is left", self.facts.name),
             false => String::new(),
         };
-        self.log.say(&format!(
-            "member {} failed and is used no more; the array goes on without it{next}",
-            self.members[usize::from(member.0)].path,
-        ));
+        let member = &self.members[usize::from(member.0)];
+        let _of = member.span().entered();
+        error!(
+            member = member.path,
+            "member {} failed and is used no more; the array goes on without it{next}", member.path,
+        );
     }
 
     /// A member in sync has failed.
     fn say_lost(&self) {
         if self.supervisor.as_ref().is_some_and(Supervisor::needs_all) {
-            self.log.say(
+            error!(
                 "a resync was under way: where it had not come to, parity may not fit the data, and what the \
                  failed member held there may be lost; the array cannot be started again without --force \
-                 before the member's place is filled and a resync has ended",
+                 before the member's place is filled and a resync has ended"
             );
         }
     }
@@ -358,7 +361,7 @@ impl Coordinator {
     fn say_unflushed(&self, runtime: &ShardRuntime, member: usize, result: i32) {
         let error = std::io::Error::from_raw_os_error(-result);
         let path = self.at_fault(runtime, Target::Member(MemberId(member as u16)), result);
-        self.log.say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
+        error!(member = path, "{path}: cannot flush: {error}; what it was given last may be lost");
     }
 
     /// The file that an operation of a member or of the bitmap's file failed for so.
@@ -414,7 +417,14 @@ impl Coordinator {
             let error = device.map_or_else(String::new, |device| failure(device, result));
             let place = self.at_fault(runtime, write.target, result);
             let offset = write.sector.0 * 512;
-            self.log.say(&format!("{place}: metadata at byte {offset} cannot be written: {error}"));
+            error!(
+                member = place,
+                sector = write.sector.0,
+                "{place}: metadata at byte {offset} cannot be written: {error}"
+            );
+        } else {
+            let (sector, bytes) = (write.sector.0, write.data.len());
+            debug!(target = ?write.target, sector, bytes, "metadata was written");
         }
         let now = runtime.now();
         if let Some(supervisor) = &mut self.supervisor {
@@ -656,10 +666,11 @@ impl Coordinator {
             let error = std::io::Error::from_raw_os_error(-result);
             let path = self.at_fault(runtime, Target::Member(MemberId(member as u16)), result);
             let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
-            self.log.say(&format!(
+            error!(
+                member = path,
                 "{path}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend that, \
                  then serve the array again and look at what was written last"
-            ));
+            );
         }
         if let Stop::Flushing { members_left } = &mut self.stop {
             *members_left -= 1;
