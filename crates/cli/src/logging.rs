@@ -162,7 +162,7 @@ impl io::Write for Line {
 /// Of a span's fields the text needs the array's name, as it is.
 fn write_name(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     match field.name() {
-        "name" => write!(writer, "{value:?}"),
+        "array" => write!(writer, "{value:?}"),
         _ => Ok(()),
     }
 }

@@ -241,7 +241,7 @@ impl MemberFact {
 
     /// For events that concern it.
     pub(crate) fn span(&self) -> Span {
-        error_span!("member", path = self.path)
+        error_span!("member", member = self.path)
     }
 }
 
@@ -273,7 +273,7 @@ impl Array {
     /// [`StartError`].
     pub fn start(mut parts: Parts, options: &Options) -> Result<Self, StartError> {
         let uuid = uuid_text(parts.plan.members[0].superblock().set_uuid());
-        let scope = EventScope::new(error_span!("array", name = %parts.name, uuid));
+        let scope = EventScope::new(error_span!("array", array = %parts.name, uuid));
         let _started = scope.enter();
         let read_only = options.read_only || parts.plan.assembly.lacks_journal;
         let options = &Options { read_only, ..options.clone() };

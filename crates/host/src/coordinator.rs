@@ -424,7 +424,10 @@ impl Coordinator {
             );
         } else {
             let (sector, bytes) = (write.sector.0, write.data.len());
-            debug!(target = ?write.target, sector, bytes, "metadata was written");
+            debug!(
+                member = self.at_fault(runtime, write.target, result),
+                sector, bytes, "metadata was written"
+            );
         }
         let now = runtime.now();
         if let Some(supervisor) = &mut self.supervisor {

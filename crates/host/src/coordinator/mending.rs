@@ -114,7 +114,9 @@ impl Coordinator {
                     );
                 }
             }
-            Event::SyncBegan(action) => info!("{} begins", action_name(action)),
+            Event::SyncBegan(action) => {
+                info!(action = action_name(action), "{} begins", action_name(action))
+            }
             Event::SyncEnded(action, end) => {
                 self.say_ended(action, end);
                 self.sync_span = Span::none();
@@ -172,11 +174,15 @@ impl Coordinator {
         let sectors = self.supervisor.as_ref().map_or(0, |s| s.mismatches().0);
         match (end, action) {
             (SyncEnd::Done, SyncAction::Check | SyncAction::Repair) => {
-                info!(sectors, "{name} is done: {sectors} sectors differed (mismatch_cnt)");
+                info!(
+                    action = name,
+                    sectors, "{name} is done: {sectors} sectors differed (mismatch_cnt)"
+                );
             }
-            (SyncEnd::Done, _) => info!("{name} is done"),
-            (SyncEnd::Interrupted, _) => info!("{name} was interrupted"),
+            (SyncEnd::Done, _) => info!(action = name, "{name} is done"),
+            (SyncEnd::Interrupted, _) => info!(action = name, "{name} was interrupted"),
             (SyncEnd::Failed, _) => error!(
+                action = name,
                 "{name} failed: a member could not be read or written where no other has the data \
                  (above: which, and where); what was done stays, the members stay as they were; \
                  replace the member that fails, or copy it with ddrescue and start again"
