@@ -13,7 +13,6 @@ use std::mem;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing::info;
 
 const HELP: &str = "\
 Examples:
@@ -101,7 +100,7 @@ fn rest(args: &Args) -> Result<View, Failure> {
         has_run = true;
         bar.set_prefix(format!("{name}: {}", sync.action));
         if let Some(waits) = view::waits(view).filter(|_| !mem::replace(&mut is_told, true)) {
-            bar.suspend(|| info!("{name}: {} {waits}", sync.action));
+            bar.suspend(|| errln!("{name}: {} {waits}", sync.action));
         }
         bar.set_message(progress(view, sync));
         bar.set_position(sync.per_mille());

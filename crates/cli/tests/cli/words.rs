@@ -197,7 +197,7 @@ fn as_json_each_line_is_an_object_with_level_fields_and_spans() {
     let begun = of("recovery begins");
     assert_eq!((&begun["level"], &begun["fields"]["action"]), (&"INFO".into(), &"recovery".into()));
     assert_eq!(begun["spans"][1]["action"], "recovery");
-    assert_eq!(of("taken for slot 0")["level"], "INFO");
+    assert_eq!(of("was added (recovery)")["level"], "INFO");
     let written = of("metadata was written");
     assert_eq!((&written["level"], &written["fields"]["sector"]), (&"DEBUG".into(), &8.into()));
 }
