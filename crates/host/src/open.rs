@@ -347,7 +347,7 @@ fn open_devices(
         ignore_unknown: request.ignore_unknown,
         gives_up_journal: request.without_journal,
     };
-    let journal = assembly.journal.map(|id| name(id));
+    let journal = assembly.journal.map(&name);
     let planned = StartPlan::new(&mut Members, &start, assembly, superblocks);
     let (plan, lacking) = planned.map_err(|error| match error {
         PlanError::Device(error) => read_refused(error),
