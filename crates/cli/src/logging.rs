@@ -217,3 +217,16 @@ impl Visit for Words {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_of_an_event_has_its_priority_in_the_journal() {
+        let style = |to_journal| Style { format: Format::Text, to_journal };
+        assert_eq!(style(true).finished(Level::WARN, "one\ntwo"), "<4>one\n<4>two");
+        assert_eq!(style(true).finished(Level::TRACE, "one"), "<7>one");
+        assert_eq!(style(false).finished(Level::WARN, "one\ntwo"), "one\ntwo");
+    }
+}
