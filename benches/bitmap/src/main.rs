@@ -9,7 +9,7 @@ mod drive;
 use drive::{Load, Rate, drive};
 use lapstrake_geometry::Level;
 use lapstrake_host::{
-    Array, BitmapPlace, BitmapWish, Log, OpenRequest, Options,
+    Array, BitmapPlace, BitmapWish, OpenRequest, Options,
     create::{NewArray, NewBitmap, prepare},
     grow_bitmap, open,
 };
@@ -110,7 +110,7 @@ impl Files {
             ..OpenRequest::default()
         };
         let opened = open(&request).expect("the array opens");
-        Array::start(opened.parts, &Options::default(), Log::new(|_| {})).expect("it starts")
+        Array::start(opened.parts, &Options::default()).expect("it starts")
     }
 
     /// A clean array with this bitmap, no bit of it set.

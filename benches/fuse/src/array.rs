@@ -4,7 +4,7 @@ use crate::{FILE_BYTES, Failure, Server};
 use lapstrake_export::fuse::Mount;
 use lapstrake_geometry::Level;
 use lapstrake_host::{
-    Array, Log, OpenRequest, Options,
+    Array, OpenRequest, Options,
     create::{NewArray, NewBitmap, prepare},
 };
 use std::{io::Read, path::Path, process::Command};
@@ -47,10 +47,11 @@ pub fn serve(file: &str, members: &[&str]) -> Result<(), Failure> {
     ignore_termination();
     let members = members.iter().map(|member| member.parse()).collect::<Result<_, _>>()?;
     let opened = lapstrake_host::open(&OpenRequest { members, ..OpenRequest::default() })?;
-    let log = Log::new(|line| eprintln!("{line}"));
-    let array = Array::start(opened.parts, &Options::default(), log.clone())?;
+    let stderr = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    tracing::subscriber::set_global_default(stderr.finish())?;
+    let array = Array::start(opened.parts, &Options::default())?;
     let (bytes, block) = (array.bytes(), array.facts().block_bytes);
-    let mount = Mount::new(array.handle(), bytes, block, false, Path::new(file), log)?;
+    let mount = Mount::new(array.handle(), bytes, block, false, Path::new(file))?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     mount.unmount()?;
     if array.stop() { Ok(()) } else { Err("the array did not stop cleanly".into()) }

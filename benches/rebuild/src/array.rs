@@ -7,7 +7,7 @@ use crate::{
 use lapstrake_export::{NbdSession, nbd};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_host::{
-    Array, Command, Detail, Join, Log, OpenRequest, Options,
+    Array, Command, Detail, Join, OpenRequest, Options,
     create::{NewArray, NewBitmap, prepare},
     join, open,
 };
@@ -69,8 +69,7 @@ impl Subject {
         }
         let members = disks.members.iter().map(spec).collect();
         let opened = open(&OpenRequest { members, ..OpenRequest::default() }).expect("it opens");
-        let log = Log::new(|_| {});
-        let array = Array::start(opened.parts, &Options::default(), log).expect("it starts");
+        let array = Array::start(opened.parts, &Options::default()).expect("it starts");
         let socket = disks.dir().join("socket");
         // An earlier subject's.
         let _ = std::fs::remove_file(&socket);

@@ -6,9 +6,7 @@ use crate::{
     fio::{LOADS, run},
     report::{Pairs, Report},
 };
-use lapstrake_host::{
-    Array, Client, Context, Kind as Request, Log, OpenRequest, Options, RequestError,
-};
+use lapstrake_host::{Array, Client, Context, Kind as Request, OpenRequest, Options, RequestError};
 use std::{
     sync::{
         Arc,
@@ -170,8 +168,7 @@ pub(crate) fn compare(
             let members = names.iter().map(|m| m.parse().expect("a member")).collect();
             let request = OpenRequest { members, ..OpenRequest::default() };
             let opened = lapstrake_host::open(&request).expect("the array opens");
-            let array = Array::start(opened.parts, &Options::default(), Log::new(|_| {}))
-                .expect("the array starts");
+            let array = Array::start(opened.parts, &Options::default()).expect("the array starts");
             pairs.ours.push(drive(&array, write, plan.time) * per_byte / 1e6);
             assert!(array.stop(), "the array was left active");
             // Past the superblocks, so that the next round finds its array.

@@ -17,7 +17,7 @@ pub use give_up::JournalGivenUp;
 pub use journal::JournalFault;
 pub use logs::empty_log;
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 use bitmap::BitmapSources;
 use lapstrake_engine::{
     BitmapConfig, BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, MemberRecord, Replay,
@@ -245,6 +245,9 @@ pub struct SupervisorTerms {
     pub epoch_s: u64,
 }
 
+/// A plan, with what could not be used of what was found.
+pub type Planned<D, E> = Result<(StartPlan<D>, Lacking<E>), PlanError<E>>;
+
 impl<D: Clone> StartPlan<D> {
     /// Reads what superblocks point at, and decides. `superblocks` are those found, by device.
     ///
@@ -258,7 +261,7 @@ impl<D: Clone> StartPlan<D> {
         request: &StartRequest<'_, D>,
         mut assembly: Assembly,
         mut superblocks: Vec<Option<Superblock>>,
-    ) -> Result<(Self, Lacking<I::Error>), PlanError<I::Error>> {
+    ) -> Planned<D, I::Error> {
         assert!(assembly.start.is_ok(), "the assembly was refused");
         for (id, superblock) in &assembly.rewrite {
             superblocks[*id] = Some(superblock.clone());
@@ -276,7 +279,12 @@ impl<D: Clone> StartPlan<D> {
             }
             Err(fault) => return Err(PlanError::Bitmap(fault)),
         };
-        let (members, rewrite) = members(io, request, &assembly, &superblocks, bitmap.as_ref())?;
+        let in_order = in_order(&assembly);
+        let members = members(io, request.devices, &in_order, &superblocks, bitmap.as_ref())?;
+        let is_changed = |id: usize| assembly.rewrite.iter().any(|(changed, _)| *changed == id);
+        let rewrite =
+            (0..members.len()).filter(|&at| !request.read_only && is_changed(in_order[at].0));
+        let rewrite = rewrite.collect();
         if !request.force && needs_missing(&assembly, bitmap.as_ref()) {
             let slots = (0..).map(Slot).zip(&assembly.members);
             let missing = slots.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
@@ -386,14 +394,9 @@ impl<D: Clone> StartPlan<D> {
     }
 }
 
-/// Whoever is in the array, as [`StartPlan::members`] has them, and which of them were changed by force.
-fn members<I: StartIo>(
-    io: &I,
-    request: &StartRequest<'_, I::Device>,
-    assembly: &Assembly,
-    superblocks: &[Option<Superblock>],
-    bitmap: Option<&BitmapConfig>,
-) -> Result<(Vec<StartMember<I::Device>>, Vec<usize>), PlanError<I::Error>> {
+/// Whoever is in the array, in the order of [`StartPlan::members`]: the device's id, the slot, and up to where its data is
+/// right.
+fn in_order(assembly: &Assembly) -> Vec<(usize, Option<Slot>, Sector)> {
     let slots = (0..).map(Slot).zip(&assembly.members);
     let in_sync = slots.filter_map(|(slot, id)| Some(((*id)?, Some(slot), FULLY_TRUSTED)));
     let recovering = assembly.recovering.iter().map(|&(slot, id, to)| (id, Some(slot), to));
@@ -402,12 +405,21 @@ fn members<I: StartIo>(
         replacements.map(|&(slot, id, to)| (id, Some(slot), to.unwrap_or(FULLY_TRUSTED)));
     let spares = assembly.spares.iter().map(|&id| (id, None, Sector(0)));
     let journal = assembly.journal.map(|id| (id, None, Sector(0)));
-    let all = in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal);
+    in_sync.chain(recovering).chain(replacements).chain(spares).chain(journal).collect()
+}
+
+fn members<I: StartIo>(
+    io: &I,
+    devices: &[I::Device],
+    in_order: &[(usize, Option<Slot>, Sector)],
+    superblocks: &[Option<Superblock>],
+    bitmap: Option<&BitmapConfig>,
+) -> Result<Vec<StartMember<I::Device>>, PlanError<I::Error>> {
     let lockless = bitmap.filter(|bitmap| bitmap.bits.is_lockless());
     let states = lockless.map(|bitmap| bitmap.superblock.image_bytes());
-    let (mut members, mut rewrite) = (vec![], vec![]);
-    for (id, slot, trusted_to) in all {
-        let device = request.devices[id].clone();
+    let mut members = Vec::new();
+    for &(id, slot, trusted_to) in in_order {
+        let device = devices[id].clone();
         let superblock = superblocks[id].clone().expect("it was assembled");
         let bad_blocks = bad_block_log(io, &device, &superblock).map_err(|fault| match fault {
             BadBlockLogFault::Device(error) => PlanError::Device(error),
@@ -416,13 +428,10 @@ fn members<I: StartIo>(
         // mdadm 4.6 may place a lockless bitmap's states over the log.
         let has_log = !states.is_some_and(|size| superblock.is_log_within(size));
         let bad_blocks = bad_blocks.filter(|_| has_log);
-        if !request.read_only && assembly.rewrite.iter().any(|(changed, _)| *changed == id) {
-            rewrite.push(members.len());
-        }
         let record = MemberRecord { superblock, slot, trusted_to, bad_blocks };
         members.push(StartMember { device, record });
     }
-    Ok((members, rewrite))
+    Ok(members)
 }
 
 /// Whether a member is missing for the first time while a lockless bitmap names chunks that need a resync: what the

@@ -8,7 +8,7 @@ use crate::{options, patience, serve};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
-use lapstrake_host::{Array, Log, OpenRequest, Options, open_whole};
+use lapstrake_host::{Array, OpenRequest, Options, open_whole};
 use reader::Reader;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tracing::warn;
 use writer::Output;
 
 const HELP: &str = "\
@@ -83,19 +84,16 @@ pub fn run(args: &Args) -> Outcome {
         degraded: true,
         ..args.which.request()
     };
-    let opened = patience::telling(&args.members, || {
-        open_whole(request, |note| errln!("lapstrake: {note}"))
-    });
+    let opened = patience::telling(&args.members, || open_whole(request));
     let opened = serve::assembled(opened, true)?;
     let may_be_old = opened.parts.plan.assembly.newly_degraded;
-    let log = Log::new(|line| errln!("lapstrake: {line}"));
     let settings = Options { read_only: true, shards: 1, ..Options::default() };
     let mut held = None;
     if let Some(path) = &args.output {
         refuse_member(path, &args.members)?;
         held = hold_output(path, args.overwrite)?;
     }
-    let array = Array::start(opened.parts, &settings, log)?;
+    let array = Array::start(opened.parts, &settings)?;
     let copied = copy(args, &array);
     array.stop();
     drop(held);
@@ -133,17 +131,11 @@ fn tell_skipped(skipped: &[Range<u64>]) {
     const TOLD: usize = 20;
     for range in skipped.iter().take(TOLD) {
         let len = range.end - range.start;
-        errln!(
-            "lapstrake: {len} bytes at byte {} cannot be read; zeros stand for them",
-            range.start
-        );
+        warn!("{len} bytes at byte {} cannot be read; zeros stand for them", range.start);
     }
     if skipped.len() > TOLD {
         let bytes: u64 = skipped.iter().map(|range| range.end - range.start).sum();
-        errln!(
-            "lapstrake: and {} more ranges, {bytes} bytes in all; --json lists them",
-            skipped.len() - TOLD
-        );
+        warn!("and {} more ranges, {bytes} bytes in all; --json lists them", skipped.len() - TOLD);
     }
 }
 
@@ -202,7 +194,7 @@ fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
     }
     let len = args.length.unwrap_or(u64::MAX).min(size - args.offset);
     if args.length.is_some_and(|wanted| wanted > len) {
-        errln!("lapstrake: the array ends after {len} of the bytes asked for");
+        warn!("the array ends after {len} of the bytes asked for");
     }
     let mut output = match &args.output {
         Some(path) => Output::file(path).map_err(|error| {

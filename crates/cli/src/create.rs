@@ -10,6 +10,7 @@ use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::ffi::OsString;
+use tracing::warn;
 
 const HELP: &str = "\
 Examples:
@@ -169,7 +170,7 @@ pub fn run(args: &Args) -> Outcome {
         ));
     }
     for warning in prepared.warnings() {
-        errln!("lapstrake: {warning}");
+        warn!("{warning}");
     }
     prepared.write()?;
     if args.json {

@@ -12,6 +12,7 @@ use lapstrake_device::MemberSpec;
 use lapstrake_host::scan::Look;
 use lapstrake_metadata::Superblock;
 use serde_json::{Value, json};
+use tracing::error;
 
 const HELP: &str = "\
 Examples:
@@ -72,7 +73,7 @@ pub fn run(args: &Args) -> Outcome {
                 well
             }
             Err(error) => {
-                errln!("lapstrake: {error}");
+                error!("{error}");
                 values.push(json!({ "member": spec.exact(), "error": error.to_string() }));
                 false
             }
@@ -91,7 +92,7 @@ fn text(args: &Args, look: &Look) -> (String, bool) {
         (superblock, true, _) => extras::bitmap(look, superblock),
         (Some(superblock), _, true) => extras::bad_blocks(look, superblock),
         (None, ..) => {
-            errln!("lapstrake: {}: {NO_SUPERBLOCK}", look.spec());
+            error!("{}: {NO_SUPERBLOCK}", look.spec());
             return (extras::others(look, None), false);
         }
         (Some(superblock), ..) => {
@@ -106,7 +107,7 @@ fn text(args: &Args, look: &Look) -> (String, bool) {
     match printed {
         Ok(text) => (text, true),
         Err(error) => {
-            errln!("lapstrake: {error}");
+            error!("{error}");
             (String::new(), false)
         }
     }

@@ -17,6 +17,7 @@ mod exit;
 mod generate;
 mod grow;
 mod lab;
+mod logging;
 mod mdadm;
 mod members;
 mod on_top;
@@ -33,10 +34,10 @@ mod target;
 mod text;
 mod tree;
 mod wait;
+mod words;
 
 use clap::{Parser, Subcommand};
 use exit::{Failure, Outcome};
-use lapstrake_host::words;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::process::ExitCode;
 
@@ -54,6 +55,8 @@ use std::process::ExitCode;
     after_long_help = options::MEMBERS_AND_CODES
 )]
 pub struct Cli {
+    #[command(flatten)]
+    logging: logging::Args,
     #[command(subcommand)]
     command: Command,
 }
@@ -144,12 +147,13 @@ fn main() -> ExitCode {
     if !serves {
         end_quietly_without_reader();
     }
+    logging::start(&cli.logging, serves);
     let words = if serves { speak_without_waiting() } else { Ok(()) };
     let exit = match words.map_err(Failure::new).and_then(|()| cli.command.run()) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             for line in failure.message.lines() {
-                errln!("lapstrake: {line}");
+                tracing::error!("{line}");
             }
             if json {
                 let report = serde_json::json!({ "error": failure.message });
@@ -188,10 +192,10 @@ fn misunderstood(mut error: clap::Error) -> ! {
 fn speak_without_waiting() -> std::io::Result<()> {
     words::queue()?;
     std::panic::set_hook(Box::new(|info| {
-        errln!("lapstrake: {info}");
         let trace = Backtrace::capture();
-        if trace.status() == BacktraceStatus::Captured {
-            errln!("{trace}");
+        match trace.status() {
+            BacktraceStatus::Captured => tracing::error!("{info}\n{trace}"),
+            _ => tracing::error!("{info}"),
         }
         words::finish();
     }));

@@ -7,6 +7,7 @@ use lapstrake_host::scan::LookError;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Display;
+use tracing::error;
 
 /// The word for all members that are faulty.
 const FAILED: &str = "failed";
@@ -233,7 +234,7 @@ fn each<M: Display>(
                 reply
             }
             Err(failure) => {
-                errln!("lapstrake: {}", failure.message);
+                error!("{}", failure.message);
                 exit = Exit::Failed;
                 json!({ "ok": false, "error": failure.message })
             }

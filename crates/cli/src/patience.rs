@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
+use tracing::warn;
 
 /// After this long it is said who is waited for.
 pub const BRIEF: Duration = Duration::from_secs(1);
@@ -50,8 +51,8 @@ pub fn ask<T: Send + 'static>(
     } else {
         format!("; it is waited for {} s more", rest.as_secs())
     };
-    errln!(
-        "lapstrake: {} has not answered within {brief:?}: its disk wakes up or fails, or its server is stopped \
+    warn!(
+        "{} has not answered within {brief:?}: its disk wakes up or fails, or its server is stopped \
          (SIGSTOP) or stuck{more}",
         file.display()
     );

@@ -14,6 +14,7 @@ use lapstrake_lab::store::Store;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing::info;
 
 /// A prediction of more virtual time than this is told to be long.
 const LONG: Duration = Duration::from_secs(10 * 3600);
@@ -107,8 +108,8 @@ pub fn run(args: &Args) -> Outcome {
     let mut store = Store::open(&args.store.store)?;
     let ahead = virtual_time(&plan, &options);
     if ahead > LONG {
-        errln!(
-            "lapstrake: note: about {:.0} h pass on the models; hard disks are some hundred times faster than real time, \
+        info!(
+            "note: about {:.0} h pass on the models; hard disks are some hundred times faster than real time, \
              the fastest ones slower than it. Until it has ended nothing is kept; Ctrl-C ends it",
             ahead.as_secs_f64() / 3600.0
         );

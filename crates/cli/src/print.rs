@@ -13,17 +13,17 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::print::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// A line for whoever is at the terminal, to standard error, or lost if that cannot take it. Here a server
-/// does not wait for it.
+/// A line of a report that goes to standard error, or is lost if that cannot take it. A server does not wait for it.
+/// What is no report is an event of `tracing`.
 macro_rules! errln {
-    ($($text:tt)*) => { lapstrake_host::words::say(&format!($($text)*)) };
+    ($($text:tt)*) => { $crate::words::say(&format!($($text)*)) };
 }
 
 /// Prints to standard output. A report that cannot be written is an error as any other, and the command
 /// ends with it.
 pub fn print(text: fmt::Arguments<'_>) {
     if let Err(error) = try_print(text) {
-        errln!("lapstrake: cannot write to standard output: {error}");
+        tracing::error!("cannot write to standard output: {error}");
         std::process::exit(1);
     }
 }

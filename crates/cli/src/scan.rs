@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 const HELP: &str = "\
 Examples:
@@ -61,7 +62,7 @@ pub fn run(args: &Args) -> Outcome {
         out!("{}", text_of(&found, by_default, may_lack));
     }
     for failure in &found.failures {
-        errln!("lapstrake: {failure}");
+        warn!("{failure}");
     }
     let whole = found.arrays.iter().all(|array| array.standing() == MemberState::Complete);
     // Without a name given, a device that cannot be read (no rights, no medium, no answer) is no failure.

@@ -13,11 +13,12 @@ use lapstrake_device::{Backend, MemberSpec};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_host::control::{self, Claim, Control};
-use lapstrake_host::{Array, Log, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
+use lapstrake_host::{Array, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
 use lapstrake_host::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
+use tracing::{info, warn};
 
 const HELP: &str = "\
 Examples:
@@ -202,13 +203,11 @@ pub fn run(args: &Args) -> Outcome {
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;
     let export = nbd::export(&opened.parts, read_only);
-    let prefix = name.clone();
-    let log = Log::new(move |line| errln!("lapstrake: {prefix}: {line}"));
     // Before the array's threads are there, so that all inherit the mask (the one of words has its own); until
     // here a signal just ends us.
     signals::block()?;
-    let array = Array::start(opened.parts, &settings(args), log.clone())?;
-    let server = Server { args, name, dir, array, fronts, log };
+    let array = Array::start(opened.parts, &settings(args))?;
+    let server = Server { args, name, dir, array, fronts };
     server.run(claim, export, new_overlay)
 }
 
@@ -232,7 +231,6 @@ struct Server<'a> {
     dir: PathBuf,
     array: Array,
     fronts: Fronts,
-    log: Log,
 }
 
 impl Server<'_> {
@@ -282,7 +280,7 @@ impl Server<'_> {
     ) -> Result<(Control, Option<Captive>), Failure> {
         self.fronts.open(&self.array, export)?;
         if let Some(file) = &self.args.fuse {
-            self.fronts.mount(&self.array, file, &self.log, events.clone())?;
+            self.fronts.mount(&self.array, file, events.clone())?;
         }
         let stop = events.clone();
         let stopper = Box::new(move |asker| {
@@ -341,10 +339,13 @@ impl Server<'_> {
             None => return false,
         };
         let name = &self.name;
-        self.log.say(&format!(
+        let handle = self.array.handle();
+        handle.scope().run(|| {
+            warn!(
             "unmounted, but the server does not end: {what} was deleted or spoiled, and is gone for good with it; {next}\
              `lapstrake stop {name} --force` gives the data up"
-        ));
+            );
+        });
         true
     }
 
@@ -355,7 +356,7 @@ impl Server<'_> {
         asker: Option<Sender<bool>>,
         events: &Receiver<Event>,
     ) -> End {
-        let unmounted = self.fronts.unmount(&self.log);
+        let unmounted = self.fronts.unmount(&self.array);
         let clean = self.array.stop();
         drop(self.fronts);
         control.close();
@@ -412,7 +413,11 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
     };
     for line in report {
         if !line.taken || line.forced || !quiet || opened.is_err() {
-            errln!("lapstrake: {}: {}", line.member, line.verdict);
+            let member = line.member.to_string();
+            match line.taken && !line.forced {
+                true => info!(member, "{member}: {}", line.verdict),
+                false => warn!(member, "{member}: {}", line.verdict),
+            }
         }
     }
     if let Ok(Opened { parts, stale_bitmap, unread_bitmaps, given_up_bitmap, given_up, .. }) =
@@ -424,15 +429,15 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             let file = parts.bitmap_file.as_ref();
             let place =
                 file.map_or("the members".into(), |file| file.spec().path.display().to_string());
-            errln!(
-                "lapstrake: the write-intent bitmap of {place} is out of date, since the array was in use \
+            warn!(
+                "the write-intent bitmap of {place} is out of date, since the array was in use \
                  without it: all of it counts as dirty, so a resync that is due goes over everything"
             );
         }
         for member in &plan.members {
             if let Some(what) = member.superblock().unsupported() {
-                errln!(
-                    "lapstrake: {}: {what}: ignored, as was asked; what is read may be wrong",
+                warn!(
+                    "{}: {what}: ignored, as was asked; what is read may be wrong",
                     member.device.spec()
                 );
             }
@@ -444,13 +449,11 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             None => "the array is read without it",
         };
         for why in unread_bitmaps {
-            errln!(
-                "lapstrake: a member's write-intent bitmap cannot be used: {why}; {consequence}"
-            );
+            warn!("a member's write-intent bitmap cannot be used: {why}; {consequence}");
         }
         if let Some(why) = given_up_bitmap {
-            errln!(
-                "lapstrake: the write-intent bitmap is given up: {why}; redundancy {}",
+            warn!(
+                "the write-intent bitmap is given up: {why}; redundancy {}",
                 match assembly.resync_from {
                     Some(_) => "is made anew everywhere",
                     None => "is taken to be right, since no member is left to make it of",
@@ -459,29 +462,29 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         }
         if assembly.degraded > 0 {
             let slots = assembly.config.raid_disks;
-            errln!("lapstrake: degraded: {} of {slots} slots lack a member", assembly.degraded);
+            warn!("degraded: {} of {slots} slots lack a member", assembly.degraded);
         }
         for (id, lag_s) in &assembly.older {
-            errln!("lapstrake: {}", text::older_copy(&report[*id].member, *lag_s));
+            warn!("{}", text::older_copy(&report[*id].member, *lag_s));
         }
         if assembly.newly_degraded {
-            errln!("lapstrake: {}", text::MAY_BE_OLD);
+            warn!("{}", text::MAY_BE_OLD);
         }
         if assembly.lacks_journal {
-            errln!(
-                "lapstrake: the journal is missing or out of date: the array is read-only, and what only \
+            warn!(
+                "the journal is missing or out of date: the array is read-only, and what only \
                  the journal held is not there; `lapstrake serve --force --without-journal` gives the \
                  journal up, and writes go on"
             );
         }
         if let Some(given_up) = given_up {
-            errln!("lapstrake: {}", lapstrake_host::describe_given_up(*given_up));
+            warn!("{}", lapstrake_host::describe_given_up(*given_up));
         }
         // What partial parity logs come to is told when they have been read.
         let is_logged = plan.members.iter().any(|member| member.superblock().ppl().is_some());
         if assembly.resync_from.is_some() && !is_logged {
-            errln!(
-                "lapstrake: the array was not stopped cleanly, or its first sync is not done: its \
+            warn!(
+                "the array was not stopped cleanly, or its first sync is not done: its \
                  redundancy may not agree with its data until it has been resynced, which begins when \
                  it is served"
             );

@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::target::{self, Place};
 use crate::tree;
 use serde_json::{Value, json};
+use tracing::error;
 use view::View;
 
 const HELP: &str = "\
@@ -76,7 +77,7 @@ pub fn run(args: &Args) -> Outcome {
         (false, true) => outln!("no array is being served"),
         (false, false) => out!("{text}"),
     }
-    failures.iter().for_each(|failure| errln!("lapstrake: {failure}"));
+    failures.iter().for_each(|failure| error!("{failure}"));
     Ok(match (failures.is_empty(), whole) {
         (false, _) => Exit::Failed,
         (true, true) => Exit::Done,

@@ -4,6 +4,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::target::Target;
 use lapstrake_host::control::{self, ControlError};
 use serde_json::{Value, json};
+use tracing::warn;
 
 const HELP: &str = "\
 Examples:
@@ -47,8 +48,8 @@ pub fn run(args: &Args) -> Outcome {
         reply["deleted"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let overlay = &reply["overlay_lost"];
     if let Some(overlay) = overlay.as_str() {
-        errln!(
-            "lapstrake: {name}: the overlay's file {overlay} was deleted or spoiled before: all that was \
+        warn!(
+            "{name}: the overlay's file {overlay} was deleted or spoiled before: all that was \
              written to the array is gone; the members are as they were"
         );
     }
@@ -61,9 +62,7 @@ pub fn run(args: &Args) -> Outcome {
             }
         };
         let paths = deleted.join(", ");
-        errln!(
-            "lapstrake: {name}: the files of {paths} were deleted before, and are gone now: {next}"
-        );
+        warn!("{name}: the files of {paths} were deleted before, and are gone now: {next}");
     }
     if args.target.json {
         let report = json!({

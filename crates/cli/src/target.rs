@@ -4,6 +4,7 @@ use lapstrake_host::control::{self, ControlError};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing::warn;
 
 /// Where control sockets are.
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ impl Target {
     /// Sends a request to the array's server, and waits however long it takes.
     pub fn ask(&self, request: &Value) -> Result<Value, ControlError> {
         control::ask(&self.place.dir(), &self.name, request, || {
-            errln!(
+            warn!(
                 "{}: its server has not answered for {} s: it waits for a disk, or is stopped (SIGSTOP) or stuck; \
                  still waiting (after Ctrl-C it may yet do what was asked)",
                 self.name,

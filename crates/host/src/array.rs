@@ -15,9 +15,10 @@ use crate::{
     message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
+    scope::EventScope,
     shard_runtime::{ShardRuntime, ShardRuntimeParts},
     start_io::DeviceError,
-    status::{Counters, Detail, Log},
+    status::{Counters, Detail},
 };
 use lapstrake_array::{
     RoutedRequest, SpanMap,
@@ -29,7 +30,7 @@ use lapstrake_engine::{
     Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, span,
 };
 use lapstrake_geometry::{Geometry, Sectors};
-use lapstrake_metadata::journal::BLOCK_BYTES;
+use lapstrake_metadata::{journal::BLOCK_BYTES, uuid_text};
 use std::{
     io,
     os::fd::OwnedFd,
@@ -42,6 +43,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 use thiserror::Error;
+use tracing::{Span, error_span, warn};
 
 /// All that makes up an array before it is started.
 #[derive(Debug)]
@@ -211,6 +213,7 @@ pub(crate) struct Facts {
     pub geometry: Geometry,
     pub members: Vec<MemberFact>,
     pub detail: Detail,
+    pub scope: EventScope,
     /// Whether the superblocks say clean, once it has stopped.
     pub stopped_clean: OnceLock<bool>,
 }
@@ -234,6 +237,11 @@ impl MemberFact {
     pub(crate) fn new(device: &Member, names: Vec<String>) -> Self {
         let (path, direct) = (device.spec().to_string(), device.direct());
         Self { path, file: file_of(device), names, direct, gone: false, deleted: false }
+    }
+
+    /// For events that concern it.
+    pub(crate) fn span(&self) -> Span {
+        error_span!("member", member = self.path)
     }
 }
 
@@ -259,32 +267,39 @@ impl Array {
     /// and partial parity logs are replayed and emptied, with who is missing put on record; other superblocks are first
     /// written when a write comes, or a recovery or resync begins.
     ///
+    /// Its events go, as long as it runs, to the subscriber of `tracing` that this thread has now.
+    ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(mut parts: Parts, options: &Options, log: Log) -> Result<Self, StartError> {
+    pub fn start(mut parts: Parts, options: &Options) -> Result<Self, StartError> {
+        let uuid = uuid_text(parts.plan.members[0].superblock().set_uuid());
+        let scope = EventScope::new(error_span!("array", array = %parts.name, uuid));
+        let _started = scope.enter();
         let read_only = options.read_only || parts.plan.assembly.lacks_journal;
         let options = &Options { read_only, ..options.clone() };
         let shards = options.shards.max(1);
-        let resources = (0..shards).map(|index| ShardResources::take(index, &parts, options));
+        let resources =
+            (0..shards).map(|index| ShardResources::take(index, &parts, options, &scope));
         let resources = resources.collect::<Result<Vec<ShardResources>, _>>()?;
         let coordinator_memory =
             CoordinatorRuntime::memory().map_err(refused("memory for superblocks"))?;
         if let Some(notice) = resources[0].queue.notice() {
-            log.say(notice);
+            warn!("{notice}");
         }
         let devices = parts.plan.members.iter().map(|member| &member.device);
         for device in devices.filter(|device| device.lacks_lock()) {
-            log.say(&format!(
+            warn!(
+                member = %device.spec(),
                 "{}: its file system has no locks, so nothing keeps another server or program from it: see to \
                  it that none uses it",
                 device.spec()
-            ));
+            );
         }
-        let done = carry_out(&mut parts, read_only, &log)?;
+        let done = carry_out(&mut parts, read_only)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let peers =
             resources.iter().map(|resources| resources.peer.clone()).collect::<Arc<[Peer]>>();
-        let facts = Arc::new(facts(&parts, options));
+        let facts = Arc::new(facts(&parts, options, scope.clone()));
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &done)));
@@ -293,7 +308,6 @@ impl Array {
             supervisor,
             facts.clone(),
             counters.clone(),
-            log.clone(),
             coordinator_memory,
             spans.clone(),
         ));
@@ -310,7 +324,6 @@ impl Array {
                 memory,
                 peers: peers.clone(),
                 counters: counters[index].clone(),
-                log: log.clone(),
                 began,
                 spans: spans.clone(),
                 members: parts.plan.members.len(),
@@ -382,7 +395,12 @@ struct ShardResources {
 }
 
 impl ShardResources {
-    fn take(index: usize, parts: &Parts, options: &Options) -> Result<Self, StartError> {
+    fn take(
+        index: usize,
+        parts: &Parts,
+        options: &Options,
+        scope: &EventScope,
+    ) -> Result<Self, StartError> {
         let terms = CacheTerms::of(parts);
         let sizes = Sizes {
             behind: terms.behind_pages(),
@@ -399,10 +417,11 @@ impl ShardResources {
         let (sender, inbox) = mpsc::channel();
         let peer = Peer { sender, waker: queue.handle() };
         let (runner, work) = mpsc::channel::<Runner>();
+        let scope = scope.clone();
         let run = move || {
             flush_others_last();
             if let Ok(runner) = work.recv() {
-                runner.run();
+                scope.run(|| runner.run());
             }
         };
         let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(run);
@@ -419,6 +438,12 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Where the array's events go.
+    #[must_use]
+    pub fn scope(&self) -> &EventScope {
+        &self.facts.scope
+    }
+
     /// Accepts clients on a listening socket; `greeter` makes the session of each.
     pub fn listen(&self, listener: OwnedFd, greeter: Greeter) {
         self.peers[0].send(Message::Listen { listener, greeter });

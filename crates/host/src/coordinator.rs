@@ -12,7 +12,7 @@ use crate::{
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
     shard_runtime::{ShardRuntime, failure},
-    status::{self, Counters, Detail, LastSync, Log, MemberDetail, MemoryUse, Work},
+    status::{self, Counters, Detail, LastSync, MemberDetail, MemoryUse, Work},
     window::CheckWindow,
 };
 use bitmap::BitmapFile;
@@ -28,6 +28,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     sync::{Arc, mpsc::Sender},
 };
+use tracing::{Span, debug, error};
 
 /// Memory for superblocks and bitmap pages on their way, set aside so that recording a failure
 /// never waits for memory.
@@ -89,7 +90,6 @@ pub(crate) struct CoordinatorRuntime {
     cache_size: u32,
     resizing: Option<settings::Resizing>,
     counters: Vec<Arc<Counters>>,
-    log: Log,
     pool: Pool,
     work: Slab<CoordinatorIo>,
     /// May be written as memory allows.
@@ -116,6 +116,8 @@ pub(crate) struct CoordinatorRuntime {
     failed: Vec<MemberId>,
     /// Places of members that could not be read or written, told together.
     places: Runs<(usize, BadSectorOutcome)>,
+    /// Of the sync action that runs.
+    sync_span: Span,
 }
 
 impl CoordinatorRuntime {
@@ -123,7 +125,6 @@ impl CoordinatorRuntime {
         supervisor: Option<Supervisor>,
         facts: Arc<Facts>,
         counters: Vec<Arc<Counters>>,
-        log: Log,
         pool: Pool,
         spans: SpanMap,
     ) -> Self {
@@ -144,7 +145,6 @@ impl CoordinatorRuntime {
             resizing: None,
             facts,
             counters,
-            log,
             pool,
             work: Slab::new(),
             ready: VecDeque::new(),
@@ -159,6 +159,7 @@ impl CoordinatorRuntime {
             loss: None,
             failed: Vec::new(),
             places: Runs::new(PLACES_NS),
+            sync_span: Span::none(),
         }
     }
 
@@ -228,19 +229,21 @@ impl CoordinatorRuntime {
             true => format!("; `lapstrake detail {}` shows what is left", self.facts.name),
             false => String::new(),
         };
-        self.log.say(&format!(
-            "member {} failed and is used no more; the array goes on without it{next}",
-            self.members[usize::from(member.0)].path,
-        ));
+        let member = &self.members[usize::from(member.0)];
+        let _of = member.span().entered();
+        error!(
+            member = member.path,
+            "member {} failed and is used no more; the array goes on without it{next}", member.path,
+        );
     }
 
     /// A member in sync has failed.
     fn say_lost(&self) {
         if self.coordinator.supervisor().is_some_and(Supervisor::needs_all) {
-            self.log.say(
+            error!(
                 "a resync was under way: where it had not come to, parity may not fit the data, and what the \
                  failed member held there may be lost; the array cannot be started again without --force \
-                 before the member's place is filled and a resync has ended",
+                 before the member's place is filled and a resync has ended"
             );
         }
     }
@@ -297,7 +300,7 @@ impl CoordinatorRuntime {
     fn say_unflushed(&self, runtime: &ShardRuntime, member: MemberId, result: i32) {
         let error = std::io::Error::from_raw_os_error(-result);
         let path = self.at_fault(runtime, Target::Member(member), result);
-        self.log.say(&format!("{path}: cannot flush: {error}; what it was given last may be lost"));
+        error!(member = path, "{path}: cannot flush: {error}; what it was given last may be lost");
     }
 
     /// The file that an operation of a member or of the bitmap's file failed for so.
@@ -353,7 +356,17 @@ impl CoordinatorRuntime {
             let error = device.map_or_else(String::new, |device| failure(device, result));
             let place = self.at_fault(runtime, write.target, result);
             let offset = write.sector.0 * 512;
-            self.log.say(&format!("{place}: metadata at byte {offset} cannot be written: {error}"));
+            error!(
+                member = place,
+                sector = write.sector.0,
+                "{place}: metadata at byte {offset} cannot be written: {error}"
+            );
+        } else {
+            let (sector, bytes) = (write.sector.0, write.data.len());
+            debug!(
+                member = self.at_fault(runtime, write.target, result),
+                sector, bytes, "metadata was written"
+            );
         }
         self.coordinator.written(runtime.now(), write.id, result >= 0);
     }
@@ -548,10 +561,11 @@ impl CoordinatorRuntime {
             let error = std::io::Error::from_raw_os_error(-result);
             let path = self.at_fault(runtime, Target::Member(member), result);
             let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
-            self.log.say(&format!(
+            error!(
+                member = path,
                 "{path}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend that, \
                  then serve the array again and look at what was written last"
-            ));
+            );
         }
     }
 

@@ -26,12 +26,12 @@ mod overlay;
 mod runner;
 mod runs;
 pub mod scan;
+mod scope;
 mod shard_runtime;
 mod start_io;
 mod status;
 mod whole;
 mod window;
-pub mod words;
 
 pub use array::{Array, ArrayIo, Handle, Options, Parts, StartError, flush_others_last};
 pub use child::with_signals;
@@ -48,8 +48,9 @@ pub use open::{
     open_members, probe, probe_around,
 };
 pub use overlay::NewOverlay;
+pub use scope::EventScope;
 pub use start_io::DeviceError;
 pub use status::{
-    Detail, LastSync, Log, MemberDetail, MemberWork, MemoryUse, Range, SyncDetail, Tuning, Work,
+    Detail, LastSync, MemberDetail, MemberWork, MemoryUse, Range, SyncDetail, Tuning, Work,
 };
 pub use whole::open_whole;

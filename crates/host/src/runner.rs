@@ -6,7 +6,6 @@ use crate::{
     memory::BufferClass,
     message::Message,
     shard_runtime::{BufferGrant, ClientState, ShardRuntime, Token},
-    words,
 };
 use lapstrake_device::Completion;
 use lapstrake_engine::Time;
@@ -32,6 +31,15 @@ const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 
 /// After this time those who lack memory are tried again, though nobody gave any back.
 const HUNGER: Duration = Duration::from_millis(500);
+
+/// Without a queue nothing can be said to anybody: members stay marked active. The hook of panics says why, and has it
+/// written before the process ends, as at any other fault of ours.
+fn end_process(shard: usize, error: String) -> ! {
+    let _ = std::panic::catch_unwind(move || {
+        panic!("shard {shard}: the I/O queue failed: {error}; the server ends");
+    });
+    std::process::abort();
+}
 
 /// See the module.
 pub(crate) struct Runner {
@@ -85,10 +93,7 @@ impl Runner {
         while !self.ended {
             let timeout = self.timeout();
             if let Err(error) = self.runtime.queue.wait(&mut done, timeout) {
-                // Without a queue nothing can be said to anybody: members stay marked active.
-                self.runtime.say(&format!("the I/O queue failed: {error}; the server ends"));
-                words::finish();
-                std::process::abort();
+                end_process(self.runtime.index, error.to_string());
             }
             self.read_inbox();
             for completion in done.drain(..) {

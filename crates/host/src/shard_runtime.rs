@@ -5,7 +5,7 @@ use crate::{
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
-    status::{Counters, Log, MemberWork},
+    status::{Counters, MemberWork},
 };
 use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
 use lapstrake_device::{Member, Op, Queue};
@@ -21,6 +21,7 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering, mpsc::Sender},
     time::Instant,
 };
+use tracing::{trace, warn};
 
 /// Who asked for a request.
 #[derive(Debug)]
@@ -143,7 +144,6 @@ pub(crate) struct ShardRuntime {
     pub grant: Option<BufferGrant>,
     pub freed: bool,
     counters: Arc<Counters>,
-    log: Log,
     began: Instant,
     router: Router<Caller, Address>,
     /// The queue's index of each member's device, and what was sent to it.
@@ -172,7 +172,6 @@ pub(crate) struct ShardRuntimeParts {
     pub queue: Queue,
     pub memory: Memory,
     pub counters: Arc<Counters>,
-    pub log: Log,
     pub began: Instant,
     pub spans: SpanMap,
     /// How many members there are.
@@ -195,7 +194,6 @@ impl ShardRuntime {
             grant: None,
             freed: false,
             counters: parts.counters,
-            log: parts.log,
             began: parts.began,
             router: Router::new(parts.index, shards, parts.spans),
             devices: (0..parts.members).collect(),
@@ -235,10 +233,6 @@ impl ShardRuntime {
             drop(device);
             self.peers[0].send(Message::DeviceRemoved(member));
         }
-    }
-
-    pub(crate) fn say(&self, what: &str) {
-        self.log.say(&format!("shard {}: {what}", self.index));
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -361,6 +355,7 @@ impl ShardRuntime {
         sector: u64,
         len: u64,
     ) {
+        trace!(client, id, ?kind, sector, sectors = len, "request");
         self.clients[client].busy += 1;
         let memory = buf_of(kind).map(|buf| Address(self.memory.ptr(buf)));
         let request = RoutedRequest { kind, memory, sector, len };
@@ -513,6 +508,7 @@ impl ShardRuntime {
     fn start(&mut self, io: &MemberIo) {
         let member = self.device(io.member);
         let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
+        trace!(member = io.member.0, kind = ?io.kind, offset, len, "member I/O");
         self.sent[usize::from(io.member.0)].count(io.kind == IoKind::Read, len);
         let iov = self.memory.iov(&io.pieces);
         let op = match io.kind {
@@ -554,7 +550,11 @@ impl ShardRuntime {
             let of = (self.device(member), result);
             if self.failures.add(self.now(), of, offset..offset + 512) {
                 let (path, error) = (named(device), failure(device, result));
-                self.log.say(&format!("{path}: I/O at byte {offset} failed: {error}"));
+                warn!(
+                    member = path,
+                    sector = sector.0,
+                    "{path}: I/O at byte {offset} failed: {error}"
+                );
             }
         }
         self.engine.handle_completion(self.now(), id, result >= 0);
@@ -584,7 +584,7 @@ impl ShardRuntime {
     /// Tells what became of a client, and why; of how many more it did is told later.
     pub(crate) fn complain(&mut self, what: &'static str, why: &'static str, detail: &str) {
         if self.complaints.add(self.now(), (what, why), 0..0) {
-            self.log.say(&format!("{what}: {detail}"));
+            warn!(reason = why, "{what}: {detail}");
         }
     }
 
@@ -597,19 +597,23 @@ impl ShardRuntime {
     pub(crate) fn tell_more(&mut self, now: Time) {
         for run in self.complaints.over(now) {
             let (what, why) = run.of;
-            self.log.say(&format!("{what} {}: {why}", run.again()));
+            warn!(reason = why, more = run.more, "{what} {}: {why}", run.again());
         }
         for run in self.failures.over(now) {
             let (device, result) = run.of;
             let Some(device) = self.queue.member(device) else { continue };
-            self.log.say(&format!(
-                "{}: I/O between bytes {} and {} failed {}: {}",
-                named(device),
+            let path = named(device);
+            warn!(
+                member = path,
+                sector = run.at.start / 512,
+                sectors = (run.at.end - run.at.start) / 512,
+                more = run.more,
+                "{path}: I/O between bytes {} and {} failed {}: {}",
                 run.at.start,
                 run.at.end,
                 run.again(),
                 failure(device, result),
-            ));
+            );
         }
     }
 

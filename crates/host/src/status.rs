@@ -3,25 +3,9 @@
 use lapstrake_geometry::{Layout, Level, read_ahead, row_chunks};
 use serde::Serialize;
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
-
-/// Where a running array's words to its operator go: one line each.
-#[derive(Clone)]
-pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
-
-impl Log {
-    /// Passes each line to `sink`.
-    pub fn new(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(sink))
-    }
-
-    /// Says one line.
-    pub fn say(&self, line: &str) {
-        (self.0)(line);
-    }
-}
 
 /// One shard's counts, written by its thread alone.
 #[derive(Debug, Default)]

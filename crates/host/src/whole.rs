@@ -1,14 +1,15 @@
 //! An array for reading only, with what its journal or logs hold.
 
 use crate::open::{OpenArrayError, OpenRequest, Opened, open};
+use tracing::warn;
 
 /// As [`open`], for reading only. What a journal or partial parity logs hold and the members lack is brought there in a
-/// passing overlay, which takes as much room where temporary files go. `note` takes a sentence where that cannot be, and
-/// the array can be read without it.
+/// passing overlay, which takes as much room where temporary files go. Where that cannot be, and the array can be read
+/// without it, a warning says so.
 ///
 /// # Errors
 /// [`OpenArrayError`].
-pub fn open_whole(mut request: OpenRequest, note: impl Fn(&str)) -> Result<Opened, OpenArrayError> {
+pub fn open_whole(mut request: OpenRequest) -> Result<Opened, OpenArrayError> {
     let opened = open(&request);
     let (holds_news, goes_without) = match &opened {
         Err(OpenArrayError::JournalHoldsNews { .. }) => (true, false),
@@ -26,9 +27,9 @@ pub fn open_whole(mut request: OpenRequest, note: impl Fn(&str)) -> Result<Opene
     request.overlay_is_passing = true;
     match open(&request) {
         Err(OpenArrayError::Overlay(error)) if goes_without => {
-            note(&format!(
+            warn!(
                 "{error}; what partial parity logs tell is not brought together with the members"
-            ));
+            );
             open(&OpenRequest { overlay: None, overlay_is_passing: false, ..request })
         }
         opened => opened,

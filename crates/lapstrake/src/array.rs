@@ -4,7 +4,7 @@ use crate::blocks::Blocks;
 use crate::{CloseError, IoError, OpenError, OpenOptions};
 use lapstrake_device::{MemberSpec, Source};
 use lapstrake_geometry::Level;
-use lapstrake_host::{self as host, Detail, Line, Log, Opened, Options};
+use lapstrake_host::{self as host, Detail, Line, Opened, Options};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -91,12 +91,12 @@ impl Array {
         OpenOptions::new().open(members)
     }
 
-    pub(crate) fn start(opened: Opened, options: &Options, log: Log) -> Result<Self, OpenError> {
+    pub(crate) fn start(opened: Opened, options: &Options) -> Result<Self, OpenError> {
         let Opened { parts, report, new_overlay, .. } = opened;
         let (level, unit) = (parts.plan.geometry.level(), parts.block_bytes());
         let assembly = &parts.plan.assembly;
         let (is_degraded, may_be_old) = (assembly.degraded > 0, assembly.newly_degraded);
-        let running = host::Array::start(parts, options, log)?;
+        let running = host::Array::start(parts, options)?;
         if let Some(overlay) = new_overlay {
             overlay.keep();
         }

@@ -53,11 +53,16 @@
 //!   them recorded as in use with the first write; [`Array::close`] records that they are clean.
 //! - Messages of errors name options as the command has them: `--degraded` is [`OpenOptions::degraded`], the `--force` of
 //!   `create` is [`CreateOptions::overwrite`].
-//! - Nothing is printed. What a running array has to say (a member failed, a recovery began) goes to
-//!   [`OpenOptions::on_message`].
+//! - Nothing is printed. What an array has to say (a member failed, a recovery began) are events of [`tracing`], with the
+//!   member, sector or sync action as fields, within a span `array` that has its name and UUID. They go, from the array's
+//!   own threads, to the subscriber that the thread had which opened it: by [`tracing::subscriber::with_default`] each
+//!   array can have one of its own. A subscriber must not wait for the array.
 //! - An open array has threads of its own. Methods block until it is done; they may be called from any thread.
 //! - In the environment `LAPSTRAKE_BACKEND` chooses between io_uring and threads, and `LAPSTRAKE_FAULT` injects faults
 //!   of members, as for the command.
+//!
+//! [`tracing`]: https://docs.rs/tracing
+//! [`tracing::subscriber::with_default`]: https://docs.rs/tracing/latest/tracing/subscriber/fn.with_default.html
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

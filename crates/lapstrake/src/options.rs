@@ -2,9 +2,8 @@
 
 use crate::{Array, OpenError};
 use lapstrake_device::{Member, MemberSpec, Source};
-use lapstrake_host::{Log, OpenRequest, Opened, Options, open, open_members, open_whole};
+use lapstrake_host::{OpenRequest, Opened, Options, open, open_members, open_whole};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// What the array's own memory for requests is: ours come with their own.
 const BUFFERS: usize = 64 << 10;
@@ -28,7 +27,6 @@ const BUFFERS: usize = 64 << 10;
 pub struct OpenOptions {
     request: OpenRequest,
     options: Options,
-    on_message: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Default for OpenOptions {
@@ -42,7 +40,7 @@ impl OpenOptions {
     #[must_use]
     pub fn new() -> Self {
         let options = Options { shards: 1, buffer_bytes: BUFFERS, ..Options::default() };
-        Self { request: OpenRequest::default(), options, on_message: Arc::new(|_| ()) }
+        Self { request: OpenRequest::default(), options }
     }
 
     /// Write nothing: members are opened for reading only, and other readers may share them. What a journal or partial
@@ -104,13 +102,6 @@ impl OpenOptions {
         self
     }
 
-    /// Takes what the array says while it is open, a sentence at a time: from its threads, so it must not wait for the
-    /// array.
-    pub fn on_message(&mut self, take: impl Fn(&str) + Send + Sync + 'static) -> &mut Self {
-        self.on_message = Arc::new(take);
-        self
-    }
-
     /// Opens the array that these members make: paths, or windows of files and devices.
     ///
     /// # Errors
@@ -122,12 +113,12 @@ impl OpenOptions {
         let members = members.into_iter().map(Into::into).collect();
         let request = OpenRequest { members, ..self.request.clone() };
         let opened = match request.read_only && request.overlay.is_none() {
-            true => open_whole(request, |note| (self.on_message)(note)),
+            true => open_whole(request),
             false => open(&request),
         };
         let opened = opened?;
         self.check_logs(&opened)?;
-        Array::start(opened, &self.options(), self.log())
+        Array::start(opened, &self.options())
     }
 
     /// Opens for reading the array that these readers hold the members of, each with the name that messages call it by.
@@ -153,7 +144,7 @@ impl OpenOptions {
         reading.read_only(true);
         let opened = open_members(&reading.request, members)?;
         reading.check_logs(&opened)?;
-        Array::start(opened, &reading.options(), reading.log())
+        Array::start(opened, &reading.options())
     }
 
     /// That nothing is read by a parity that the logs would have put right.
@@ -169,10 +160,5 @@ impl OpenOptions {
 
     fn options(&self) -> Options {
         Options { read_only: self.request.read_only, ..self.options.clone() }
-    }
-
-    fn log(&self) -> Log {
-        let take = self.on_message.clone();
-        Log::new(move |line| take(line))
     }
 }

@@ -5,13 +5,14 @@ use std::fs;
 use std::ops::Range;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use tempfile::NamedTempFile;
 
 use lapstrake_device::MemberSpec;
 use lapstrake_export::{NbdSession, nbd};
 use lapstrake_geometry::{Geometry, Slot};
 use lapstrake_host::create::{NewArray, NewBitmap, prepare};
-use lapstrake_host::{Array, Log, OpenRequest, Opened, Options};
+use lapstrake_host::{Array, OpenRequest, Opened, Options};
 use lapstrake_metadata::assemble::{Reason, Verdict};
 
 use crate::Failure;
@@ -71,7 +72,8 @@ fn kernel_runs(geometry: &Geometry, present: impl Fn(Slot) -> bool) -> bool {
 /// A running array.
 pub struct Ours {
     array: Array,
-    said: Arc<Mutex<Vec<String>>>,
+    /// The lines of its events.
+    said: NamedTempFile,
     geometry: Geometry,
     /// What was decided about each file, in the order given.
     verdicts: Vec<(Verdict, String)>,
@@ -91,9 +93,8 @@ impl Ours {
         let lines = report.into_iter().map(|line| line.verdict);
         let verdicts = parts.plan.assembly.verdicts.clone();
         let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict).zip(lines);
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let ear = said.clone();
-        let log = Log::new(move |line| ear.lock().expect("no panic").push(line.to_owned()));
+        let said = NamedTempFile::new()?;
+        let lines = tracing_subscriber::fmt().with_writer(said.reopen()?);
         let safe_mode_delay_ms = if how.rests { Options::default().safe_mode_delay_ms } else { 0 };
         let options = Options {
             safe_mode_delay_ms,
@@ -103,7 +104,8 @@ impl Ours {
             buffer_bytes: BUFFER_BYTES,
             ..Options::default()
         };
-        let array = Array::start(parts, &options, log)?;
+        let start = || Array::start(parts, &options);
+        let array = tracing::subscriber::with_default(lines.finish(), start)?;
         Ok(Self { array, said, geometry, verdicts: verdicts.collect() })
     }
 
@@ -183,7 +185,7 @@ impl Ours {
         if self.array.stop() {
             return Ok(());
         }
-        let said = self.said.lock().map_err(|_| "the log broke")?.join("\n");
+        let said = std::fs::read_to_string(self.said.path())?;
         Err(format!("the array did not stop clean; it said:\n{said}").into())
     }
 

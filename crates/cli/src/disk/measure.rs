@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 const HELP: &str = "\
 Examples:
@@ -59,7 +60,7 @@ pub fn run(args: &Args) -> Outcome {
     target(&args.output, &[&args.disk], None, args.force)?;
     let mut target = RealDisk::open(args).map_err(|error| failed(&error))?;
     if let Some(why) = memory::instead_of_disk(&target.file, target.blocks * 512) {
-        errln!("lapstrake: warning: {path}: {why}: what is read there is memory, not a disk");
+        warn!("warning: {path}: {why}: what is read there is memory, not a disk");
     }
     let bar = bar();
     let findings = measure::measure(&mut target, 1, &mut |step, done| {
@@ -78,9 +79,7 @@ pub fn run(args: &Args) -> Outcome {
     write(&args.output, &[&args.disk], &profile.to_toml()?, args.force)?;
     if let Err(error) = profile.build() {
         let output = args.output.display();
-        errln!(
-            "lapstrake: warning: {output}: {error}; measure again, or mend it, before it is used"
-        );
+        warn!("warning: {output}: {error}; measure again, or mend it, before it is used");
     }
     if args.json {
         outln!("{:#}", json!(findings));

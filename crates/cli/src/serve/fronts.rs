@@ -7,10 +7,11 @@ use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
-use lapstrake_host::{Array, Greeter, Log, control::ServedFile};
+use lapstrake_host::{Array, Greeter, control::ServedFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use tracing::warn;
 
 /// See the module. Dropping it removes the sockets' files.
 pub struct Fronts {
@@ -42,13 +43,12 @@ impl Fronts {
         &mut self,
         array: &Array,
         file: &Path,
-        log: &Log,
         events: Sender<Event>,
     ) -> Result<(), Failure> {
         let (handle, bytes) = (array.handle(), array.bytes());
         let block = array.facts().block_bytes;
         let path = std::path::absolute(file)?;
-        let mount = Mount::new(handle, bytes, block, array.is_read_only(), file, log.clone())?;
+        let mount = Mount::new(handle, bytes, block, array.is_read_only(), file)?;
         mount.on_end(move || {
             // At the server's own end nobody listens any more.
             let _ = events.send(Event::Unmounted);
@@ -66,11 +66,11 @@ impl Fronts {
     }
 
     /// Ends the mount, if there is one. False if it is still in use.
-    pub fn unmount(&mut self, log: &Log) -> bool {
+    pub fn unmount(&mut self, array: &Array) -> bool {
         match self.mount.take().map(|(_, mount)| mount.unmount()) {
             None | Some(Ok(())) => true,
             Some(Err(error)) => {
-                log.say(&error.to_string());
+                array.handle().scope().run(|| warn!("{error}"));
                 false
             }
         }

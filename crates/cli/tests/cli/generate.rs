@@ -46,7 +46,8 @@ fn a_synopsis_tells_every_argument_with_its_values() {
     assert_eq!(synopsis("-disk"), "lapstrake disk <COMMAND>");
     assert_eq!(
         synopsis("-examine"),
-        "lapstrake examine [--bitmap] [--badblocks] [--json] <MEMBER>..."
+        "lapstrake examine [--bitmap] [--badblocks] [--json] [--verbose...] [--log-format <FORMAT>] \
+         <MEMBER>..."
     );
     let create = synopsis("-create");
     assert!(create.starts_with("lapstrake create --level <LEVEL> "), "{create}");

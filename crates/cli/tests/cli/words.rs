@@ -3,9 +3,10 @@
 //! line now and then.
 
 use crate::support::Lab;
+use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -159,5 +160,73 @@ fn commands_end_as_they_would_though_their_words_are_lost() {
         let mut child = command().stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stderr.take());
         assert_eq!(child.wait().unwrap().code(), Some(code), "{args:?} without a reader");
+    }
+}
+
+/// What a server says while a member of its array is failed, and another is added and rebuilt.
+fn said_of_a_rebuild(options: &str) -> String {
+    let lab = three();
+    lab.file("m3", 32 << 20);
+    let mut server = lab.serve(&format!("m0 m1 m2 {options}"));
+    lab.run("fail data m1").ok();
+    lab.run("remove data m1").ok();
+    lab.run("add data m3").ok();
+    lab.run("wait data").ok();
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert_eq!(code, 0, "{said}");
+    said
+}
+
+#[test]
+fn as_json_each_line_is_an_object_with_level_fields_and_spans() {
+    let said = said_of_a_rebuild("--verbose --log-format json");
+    let events = said.lines().map(|line| serde_json::from_str(line).expect(line));
+    let events: Vec<Value> = events.collect();
+    let of = |message: &str| {
+        let is = |event: &&Value| event["fields"]["message"].as_str().unwrap().contains(message);
+        events.iter().find(is).unwrap_or_else(|| panic!("{message}: {said}"))
+    };
+    let failed = of("member m1 failed");
+    assert_eq!((&failed["level"], &failed["fields"]["member"]), (&"ERROR".into(), &"m1".into()));
+    assert_eq!(failed["target"], "lapstrake_host::coordinator");
+    assert!(failed["timestamp"].as_str().unwrap().ends_with('Z'), "{failed}");
+    let spans = failed["spans"].as_array().unwrap();
+    assert_eq!((&spans[0]["name"], &spans[0]["array"]), (&"array".into(), &"data".into()));
+    assert_eq!((&spans[1]["name"], &spans[1]["member"]), (&"member".into(), &"m1".into()));
+    let begun = of("recovery begins");
+    assert_eq!((&begun["level"], &begun["fields"]["action"]), (&"INFO".into(), &"recovery".into()));
+    assert_eq!(begun["spans"][1]["action"], "recovery");
+    assert_eq!(of("was added (recovery)")["level"], "INFO");
+    let written = of("metadata was written");
+    assert_eq!((&written["level"], &written["fields"]["sector"]), (&"DEBUG".into(), &8.into()));
+}
+
+#[test]
+fn as_text_a_line_is_a_sentence_and_more_only_if_asked_for() {
+    let plain = said_of_a_rebuild("");
+    assert!(plain.lines().all(|line| line.starts_with("lapstrake: ")), "{plain}");
+    assert!(plain.contains("lapstrake: data: member m1 failed and is used no more"), "{plain}");
+    assert!(plain.contains("\nlapstrake: data: recovery begins\n"), "{plain}");
+    assert!(!plain.contains("metadata was written"), "{plain}");
+    let verbose = said_of_a_rebuild("-v");
+    let written = "\nlapstrake: data: metadata was written member=\"m0\" sector=8 bytes=";
+    assert!(verbose.contains(written) && !verbose.contains("member I/O"), "{verbose}");
+    assert!(said_of_a_rebuild("-vv").contains("data: member I/O member="));
+}
+
+#[test]
+fn the_journal_gets_priorities_and_nobody_else() {
+    let lab = three();
+    let path = lab.path("journal");
+    for (is_journal, line) in [(true, "<3>lapstrake: nosuch: "), (false, "lapstrake: nosuch: ")] {
+        let stderr = File::create(&path).unwrap();
+        let of = stderr.metadata().unwrap();
+        let inode = of.ino() + u64::from(!is_journal);
+        let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        command.args(["examine", "nosuch"]).env("JOURNAL_STREAM", format!("{}:{inode}", of.dev()));
+        assert_eq!(command.stderr(stderr).status().unwrap().code(), Some(1));
+        let said = std::fs::read_to_string(&path).unwrap();
+        assert!(said.starts_with(line), "{said}");
     }
 }

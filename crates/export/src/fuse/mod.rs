@@ -25,7 +25,7 @@ use fuser::{
     SessionUnmounter,
 };
 use lapstrake_device::quoted_path;
-use lapstrake_host::{Handle, Log};
+use lapstrake_host::Handle;
 use memory::lock_all;
 use session::FuseSession;
 use std::{
@@ -43,6 +43,7 @@ use std::{
     time::Duration,
 };
 use thiserror::Error;
+use tracing::warn;
 
 /// Longest read or write of the kernel, as agreed with it, in bytes.
 const TRANSFER_MAX: usize = 1 << 20;
@@ -190,7 +191,6 @@ impl Mount {
         block: u32,
         read_only: bool,
         file: &Path,
-        log: Log,
     ) -> Result<Self, FuseError> {
         let point = Arc::new(MountPoint::prepare(file)?);
         let refused = |what| move |source| FuseError::System { what, source };
@@ -203,19 +203,18 @@ impl Mount {
         let device = session.as_fd().try_clone_to_owned().map_err(refused("a descriptor"))?;
         let served = ArrayFile::new(bytes, read_only, users.clone());
         let (gone, going) = mpsc::channel();
-        let served =
-            FuseSession::new(device, served, block.into(), path.clone(), log.clone(), gone)
-                .map_err(refused("what FUSE requests need"))?;
+        let served = FuseSession::new(device, served, block.into(), path.clone(), gone)
+            .map_err(refused("what FUSE requests need"))?;
         handle.welcome(Box::new(served));
         let end = Arc::new(End::default());
         let (ending, covered) = (end.clone(), point.clone());
-        let (served, words) = (users.clone(), log.clone());
+        let (served, scope) = (users.clone(), handle.scope().clone());
         let run = move || {
             // Nothing is ever sent: it ends with the one who could.
             let _ = going.recv();
             drop(session);
             served.end();
-            covered.leave(&words);
+            scope.run(|| covered.leave());
             covered.remove();
             ending.happen();
         };
@@ -229,11 +228,14 @@ impl Mount {
         });
         seen.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         if let Err(error) = lock_all() {
-            log.say(&format!(
-                "{}: the server's memory cannot be locked ({error}); a filesystem on the file may \
-                 hang when memory runs out: serve it as root, or with `ulimit -l unlimited`",
-                path.display()
-            ));
+            handle.scope().run(|| {
+                warn!(
+                    file = %path.display(),
+                    "{}: the server's memory cannot be locked ({error}); a filesystem on the file may \
+                     hang when memory runs out: serve it as root, or with `ulimit -l unlimited`",
+                    path.display()
+                );
+            });
         }
         Ok(mount)
     }
@@ -366,14 +368,15 @@ impl MountPoint {
     }
 
     /// A connection that somebody cut off while the file was open leaves a mount that nobody serves.
-    fn leave(&self, log: &Log) {
+    fn leave(&self) {
         // Its attributes the kernel may remember.
         let opened = fs::File::open(&self.path);
         if opened.is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {
-            log.say(&format!(
+            warn!(
+                file = %self.path.display(),
                 "{}: the mount was ended by force while the file was open; who has it open gets errors",
                 self.path.display()
-            ));
+            );
             // Without the right to do it, `fusermount3 -u` is left.
             let _ = self.detach();
         }

@@ -14,7 +14,7 @@ use super::memory::{Memory, Run, warm_heap};
 use super::transfer::{self, Answer, PAGE, Step, Transfer};
 use super::wire::{Body, Call, HEAD, Request, out_header, parse};
 use super::{BACKGROUND_MAX, TRANSFER_MAX};
-use lapstrake_host::{Client, Context, Guard, IoVec, Kind, Log, RequestError, flush_others_last};
+use lapstrake_host::{Client, Context, Guard, IoVec, Kind, RequestError, flush_others_last};
 use slab::Slab;
 use std::{
     convert::Infallible,
@@ -28,6 +28,7 @@ use std::{
     },
     time::Instant,
 };
+use tracing::error;
 
 const REQUESTS: u32 = 0;
 const FREED: u32 = 1;
@@ -112,7 +113,6 @@ pub(super) struct FuseSession {
     /// To the thread that sends long answers.
     long: Sender<Data>,
     path: PathBuf,
-    log: Log,
     /// Tells by its end that this has ended.
     _gone: Sender<Infallible>,
 }
@@ -125,7 +125,6 @@ impl FuseSession {
         file: ArrayFile,
         block: u64,
         path: PathBuf,
-        log: Log,
         gone: Sender<Infallible>,
     ) -> io::Result<Self> {
         set_nonblocking(&device)?;
@@ -157,7 +156,6 @@ impl FuseSession {
             is_leaving: false,
             long,
             path,
-            log,
             _gone: gone,
         })
     }
@@ -221,10 +219,11 @@ impl FuseSession {
     }
 
     fn fail(&self, why: &str) -> Received {
-        self.log.say(&format!(
+        error!(
+            file = %self.path.display(),
             "{}: the FUSE session failed: {why}; it is unmounted",
             self.path.display()
-        ));
+        );
         Received::End
     }
 

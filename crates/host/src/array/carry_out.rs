@@ -1,20 +1,14 @@
 //! What is written before anybody is served, told in words.
 
 use super::{Parts, StartError};
-use crate::{
-    start_io::{Members, whole_pages},
-    status::Log,
-};
+use crate::start_io::{Members, whole_pages};
 use lapstrake_array::start::{CarriedOut, CarryOutError};
 use lapstrake_engine::{Replay, journal::Replayed};
 use std::sync::Arc;
+use tracing::warn;
 
 /// Writes what has to be there before anything else is.
-pub(super) fn carry_out(
-    parts: &mut Parts,
-    read_only: bool,
-    log: &Log,
-) -> Result<CarriedOut, StartError> {
+pub(super) fn carry_out(parts: &mut Parts, read_only: bool) -> Result<CarriedOut, StartError> {
     if let Some(file) = parts.bitmap_file.as_mut().filter(|_| !read_only) {
         let file = Arc::get_mut(file).expect("nobody else has it yet");
         whole_pages(file).map_err(StartError::BitmapFile)?;
@@ -30,36 +24,39 @@ pub(super) fn carry_out(
         }
     })?;
     if let Some((_, replayed)) = done.journal.as_ref().filter(|journal| journal.1.rows > 0) {
-        say_journal(replayed, log);
+        say_journal(replayed);
     }
     if !done.lost.is_empty() {
-        say_unread_logs(done.lost.len(), log);
+        say_unread_logs(done.lost.len());
     }
     if let Some(replay) = &done.logs {
-        say_logs(replay, done.settles, log);
+        say_logs(replay, done.settles);
     }
     Ok(done)
 }
 
-fn say_journal(replayed: &Replayed, log: &Log) {
+fn say_journal(replayed: &Replayed) {
     let Replayed { rows, completed, .. } = replayed;
-    log.say(&format!(
+    warn!(
+        rows,
+        completed,
         "the array was not stopped cleanly (or the kernel stopped it, which leaves its last writes in the \
          journal): its journal was replayed: {rows} rows written as it holds them, parity made anew for \
          {completed} of them; no resync is needed"
-    ));
+    );
 }
 
-fn say_unread_logs(lost: usize, log: &Log) {
-    log.say(&format!(
+fn say_unread_logs(lost: usize) {
+    warn!(
+        stripes = lost,
         "the array was not stopped cleanly, and its partial parity logs name {lost} stripes whose \
          parity is to be made anew; a read-only start does not do that: what a missing or failing \
          member held of them cannot be read; `lapstrake serve --overlay FILE --degraded` and `lapstrake cat` do \
          it, and write nothing to the members either"
-    ));
+    );
 }
 
-fn say_logs(replay: &Replay, settles: bool, log: &Log) {
+fn say_logs(replay: &Replay, settles: bool) {
     let faults = match replay.faults {
         0 => String::new(),
         n => format!(", {n} were not whole: what they would have described was not begun"),
@@ -73,10 +70,12 @@ fn say_logs(replay: &Replay, settles: bool, log: &Log) {
     };
     let next =
         if settles { "no resync is needed" } else { "a resync follows when no member is missing" };
-    log.say(&format!(
+    warn!(
+        entries = replay.entries,
+        mends = replay.mends.len(),
         "the array was not stopped cleanly; partial parity logs replayed: {} entries, {} places of \
          parity made anew{faults}{unread}; {next}",
         replay.entries,
         replay.mends.len(),
-    ));
+    );
 }

@@ -4,6 +4,7 @@ use super::{Facts, MemberFact, Options, Parts, bad_bytes, file_of, shares};
 use crate::{
     cache::CacheTerms,
     memory,
+    scope::EventScope,
     status::{Detail, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
 };
 use lapstrake_device::{Member, quoted};
@@ -120,7 +121,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
     }
 }
 
-pub(super) fn facts(parts: &Parts, options: &Options) -> Facts {
+pub(super) fn facts(parts: &Parts, options: &Options, scope: EventScope) -> Facts {
     let detail = detail(parts, options);
     let plan = &parts.plan;
     let of = |device: &Arc<Member>| MemberFact::new(device, device.spec().names());
@@ -138,6 +139,7 @@ pub(super) fn facts(parts: &Parts, options: &Options) -> Facts {
         geometry: plan.geometry.clone(),
         members: plan.members.iter().map(|member| of(&member.device)).collect(),
         detail,
+        scope,
         stopped_clean: OnceLock::new(),
     }
 }

@@ -18,6 +18,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, mpsc::Sender},
 };
+use tracing::{error, info};
 
 /// Where the bitmap's file is.
 #[derive(Debug)]
@@ -230,13 +231,13 @@ impl CoordinatorRuntime {
             runtime.queue.remove_member(file.device);
         }
         let chunk = supervisor.bitmap().map(|sb| sb.chunk().bytes() / 1024);
-        self.log.say(&match (chunk, &self.bitmap_file) {
-            (None, _) => "the array has no write-intent bitmap any more".into(),
-            (Some(kib), None) => format!("the write-intent bitmap is internal, {kib}K to a bit"),
+        match (chunk, &self.bitmap_file) {
+            (None, _) => info!("the array has no write-intent bitmap any more"),
+            (Some(kib), None) => info!("the write-intent bitmap is internal, {kib}K to a bit"),
             (Some(kib), Some(file)) => {
-                format!("the write-intent bitmap is in {}, {kib}K to a bit", file.path.display())
+                info!("the write-intent bitmap is in {}, {kib}K to a bit", file.path.display());
             }
-        });
+        }
         self.answer_bitmap(Answer::Done);
     }
 
@@ -251,8 +252,8 @@ impl CoordinatorRuntime {
             file.path.display(),
             self.facts.name
         );
-        self.answer_bitmap(Answer::Refused(why.clone()));
-        self.log.say(&why);
+        error!(bitmap_file = %file.path.display(), "{why}");
+        self.answer_bitmap(Answer::Refused(why));
     }
 
     pub(super) fn answer_bitmap(&mut self, what: Answer) {

@@ -10,6 +10,7 @@ use crate::{
 use lapstrake_device::overlay::FileLoss;
 use lapstrake_engine::MemberId;
 use lapstrake_geometry::Slot;
+use tracing::{error, warn};
 
 impl CoordinatorRuntime {
     /// Looks at every member's file and the bitmap's, and says which are newly seen to be deleted.
@@ -24,11 +25,12 @@ impl CoordinatorRuntime {
                 continue;
             }
             self.members[id].deleted = true;
-            self.log.say(&format!(
+            warn!(
+                member = self.members[id].path,
                 "{}: its file was deleted; it serves on, and is gone for good when the server stops; before \
                  that, `lapstrake add` a spare and `lapstrake replace` it, or copy the array off",
                 self.members[id].path
-            ));
+            );
         }
         self.look_for_bitmap(runtime);
         self.look_for_overlay(runtime);
@@ -55,10 +57,11 @@ impl CoordinatorRuntime {
             ),
             None => return,
         };
-        self.log.say(&format!(
+        error!(
+            overlay = path,
             "{path}: {what}; the array serves on, and all that was written to it is gone for good when the server \
              stops; before that, copy off {rest}"
-        ));
+        );
     }
 
     fn look_for_bitmap(&mut self, runtime: &ShardRuntime) {
@@ -68,7 +71,7 @@ impl CoordinatorRuntime {
         }
         file.deleted = true;
         let path = file.path.display();
-        self.log.say(&format!("{path}: the write-intent bitmap's file was deleted"));
+        warn!(bitmap_file = %path, "{path}: the write-intent bitmap's file was deleted");
         if let Some(supervisor) = self.coordinator.supervisor_mut() {
             supervisor.handle_bitmap_gone(runtime.now());
         }

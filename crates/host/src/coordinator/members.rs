@@ -14,6 +14,7 @@ use lapstrake_engine::{
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
 use std::{ops, sync::mpsc::Sender};
+use tracing::{Span, error, error_span, info, warn};
 
 /// A word that stands for all faulty members.
 const FAILED: &str = "failed";
@@ -28,6 +29,10 @@ pub(super) struct Removal {
 
 impl CoordinatorRuntime {
     pub(super) fn happened(&mut self, runtime: &mut ShardRuntime, event: Event) {
+        if let Event::SyncBegan(action) = event {
+            self.sync_span = error_span!("sync", action = action_name(action));
+        }
+        let _sync = self.sync_span.clone().entered();
         match event {
             Event::MemberFailed(member, was) => {
                 self.say_failed(member);
@@ -38,11 +43,14 @@ impl CoordinatorRuntime {
                     self.say_lost();
                 }
             }
-            Event::Replaced(old, new) => self.log.say(&format!(
-                "{} has taken the place of {}, which is used no more and can be removed",
-                self.members[usize::from(new.0)].path,
-                self.members[usize::from(old.0)].path,
-            )),
+            Event::Replaced(old, new) => {
+                let [old, new] = [old, new].map(|id| &*self.members[usize::from(id.0)].path);
+                info!(
+                    member = new,
+                    replaced = old,
+                    "{new} has taken the place of {old}, which is used no more and can be removed",
+                );
+            }
             Event::Broken(loss) => {
                 if loss == Loss::Space {
                     self.look_for_overlay(runtime);
@@ -50,38 +58,54 @@ impl CoordinatorRuntime {
                 self.loss = Some(loss);
                 self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
                 self.lose_removals();
-                self.log.say(&format!(
+                error!(
+                    loss = ?loss,
                     "{}: every write fails from now on, reads go on; {}",
                     self.what_broke(loss),
                     self.after_loss(loss)
-                ));
+                );
             }
             Event::BadBlocks(member, sector, len) => {
                 if self.is_first(runtime, member, sector, len, BadSectorOutcome::Bad) {
-                    self.log.say(&format!(
+                    let member_fact = &self.members[usize::from(member.0)];
+                    let _of = member_fact.span().entered();
+                    error!(
+                        member = member_fact.path,
+                        sector = sector.0,
+                        sectors = len.0,
                         "{}: {} bytes from byte {} of its data{} can be neither read nor recovered, or \
                          not be written; they went into its bad-block log, and are not used until they \
                          are written",
-                        self.members[usize::from(member.0)].path,
+                        member_fact.path,
                         len.bytes(),
                         sector.0 * 512,
                         self.in_array(member, sector, len),
-                    ));
+                    );
                 }
             }
             Event::Rewritten(member, sector, len) => {
                 if self.is_first(runtime, member, sector, len, BadSectorOutcome::Rewritten) {
-                    self.log.say(&format!(
+                    let member = &self.members[usize::from(member.0)];
+                    let _of = member.span().entered();
+                    warn!(
+                        member = member.path,
+                        sector = sector.0,
+                        sectors = len.0,
                         "{}: {} bytes from byte {} of its data could not be read; they were written \
                          anew from the other members, and can be read",
-                        self.members[usize::from(member.0)].path,
+                        member.path,
                         len.bytes(),
                         sector.0 * 512,
-                    ));
+                    );
                 }
             }
-            Event::SyncBegan(action) => self.log.say(&format!("{} begins", action_name(action))),
-            Event::SyncEnded(action, end) => self.say_ended(action, end),
+            Event::SyncBegan(action) => {
+                info!(action = action_name(action), "{} begins", action_name(action))
+            }
+            Event::SyncEnded(action, end) => {
+                self.say_ended(action, end);
+                self.sync_span = Span::none();
+            }
             Event::BitmapLost => self.bitmap_lost(),
             Event::BitmapChanged => self.bitmap_changed(runtime),
         }
@@ -108,13 +132,19 @@ impl CoordinatorRuntime {
                 BadSectorOutcome::Rewritten => "written anew",
                 BadSectorOutcome::Bad => "put into its bad-block log",
             };
-            self.log.say(&format!(
+            let member = &self.members[member];
+            let _of = member.span().entered();
+            warn!(
+                member = member.path,
+                sector = run.at.start / 512,
+                sectors = (run.at.end - run.at.start) / 512,
+                more = run.more,
                 "{}: {came} {}, between bytes {} and {} of its data",
-                self.members[member].path,
+                member.path,
                 run.again(),
                 run.at.start,
                 run.at.end,
-            ));
+            );
         }
     }
 
@@ -127,18 +157,22 @@ impl CoordinatorRuntime {
     fn say_ended(&self, action: SyncAction, end: SyncEnd) {
         let name = action_name(action);
         let sectors = self.coordinator.supervisor().map_or(0, |s| s.mismatches().0);
-        self.log.say(&match (end, action) {
+        match (end, action) {
             (SyncEnd::Done, SyncAction::Check | SyncAction::Repair) => {
-                format!("{name} is done: {sectors} sectors differed (mismatch_cnt)")
+                info!(
+                    action = name,
+                    sectors, "{name} is done: {sectors} sectors differed (mismatch_cnt)"
+                );
             }
-            (SyncEnd::Done, _) => format!("{name} is done"),
-            (SyncEnd::Interrupted, _) => format!("{name} was interrupted"),
-            (SyncEnd::Failed, _) => format!(
+            (SyncEnd::Done, _) => info!(action = name, "{name} is done"),
+            (SyncEnd::Interrupted, _) => info!(action = name, "{name} was interrupted"),
+            (SyncEnd::Failed, _) => error!(
+                action = name,
                 "{name} failed: a member could not be read or written where no other has the data \
                  (above: which, and where); what was done stays, the members stay as they were; \
                  replace the member that fails, or copy it with ddrescue and start again"
             ),
-        });
+        }
     }
 
     fn what_broke(&self, loss: Loss) -> String {
@@ -587,7 +621,7 @@ impl CoordinatorRuntime {
             (Added::Spare, Some(MemberState::Recovering)) => "recovery",
             (Added::Spare, _) => "spare",
         };
-        self.log.say(&format!("{} was added ({how})", device.spec()));
+        info!(member = %device.spec(), how, "{} was added ({how})", device.spec());
         let detail = self.member_detail(usize::from(id.0)).ok_or(READ_ONLY)?;
         Ok(Answer::Added(Box::new(detail), how))
     }

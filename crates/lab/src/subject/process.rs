@@ -6,11 +6,12 @@ use crate::workload::generator::{Generator, Request, Step};
 use crate::workload::recorder;
 use lapstrake_device::MemberSpec;
 use lapstrake_host::{
-    Array, Client, Context, Detail, Kind, Log, Memory, OpenRequest, Options, RequestError, open,
+    Array, Client, Context, Detail, Kind, Memory, OpenRequest, Options, RequestError, open,
 };
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
+use tracing::subscriber::NoSubscriber;
 
 /// How long nothing may end before a run looks whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -48,7 +49,10 @@ impl Hosted {
             buffer_bytes: settings.buffer_bytes.max(default.buffer_bytes),
             ..default
         };
-        let array = Array::start(opened.parts, &options, Log::new(|_| {}));
+        // What it has to say is no part of a measurement's display.
+        let array = tracing::subscriber::with_default(NoSubscriber::default(), || {
+            Array::start(opened.parts, &options)
+        });
         array.map(Self).map_err(|error| error.to_string())
     }
 

@@ -4,7 +4,7 @@ use crate::support::{Rig, raid5};
 use lapstrake::control::{Client, ClientError, ControlError, MemberState, SyncAction, SyncResult};
 use lapstrake_device::MemberSpec;
 use lapstrake_host::control::{Claim, Control};
-use lapstrake_host::{Array, Log, OpenRequest, Options, open};
+use lapstrake_host::{Array, OpenRequest, Options, open};
 use std::time::Duration;
 
 #[test]
@@ -13,7 +13,7 @@ fn a_served_array_is_listed_described_and_waited_for() {
     let members = rig.members.iter().map(MemberSpec::whole).collect();
     let opened = open(&OpenRequest { members, ..OpenRequest::default() }).unwrap();
     let options = Options { shards: 1, ..Options::default() };
-    let array = Array::start(opened.parts, &options, Log::new(|_| ())).unwrap();
+    let array = Array::start(opened.parts, &options).unwrap();
     let sockets = tempfile::tempdir().unwrap();
     let client = Client::at(sockets.path());
     assert_eq!(client.served().unwrap(), Vec::<String>::new());

@@ -6,7 +6,7 @@
 use lapstrake_export::fuse::Mount;
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_host::{
-    Array, Log, OpenRequest, Options,
+    Array, OpenRequest, Options,
     create::{NewArray, NewBitmap, prepare},
 };
 use std::{
@@ -247,14 +247,14 @@ pub fn serve_if_asked() {
     let members = members.lines().map(|member| member.parse().expect("a spec")).collect();
     let request = OpenRequest { members, read_only, ..OpenRequest::default() };
     let opened = lapstrake_host::open(&request).expect("an array");
-    let log = Log::new(|line| eprintln!("{line}"));
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let shards = std::env::var(SHARDS).expect("it says").parse().expect("a number");
     // Small pools: one of the tests limits this process's memory.
     let options = Options { shards, buffer_bytes: 4 << 20, read_only, ..Options::default() };
-    let array = Array::start(opened.parts, &options, log.clone()).expect("starts");
+    let array = Array::start(opened.parts, &options).expect("starts");
     let _neighbour = (shards > 1).then(|| array.handle().array_io());
     let (bytes, block) = (array.bytes(), array.facts().block_bytes);
-    let mounted = Mount::new(array.handle(), bytes, block, read_only, Path::new(file), log);
+    let mounted = Mount::new(array.handle(), bytes, block, read_only, Path::new(file));
     let mut mount = match mounted {
         Ok(mount) => Some(mount),
         Err(error) => return say(&error.to_string()),

@@ -8,16 +8,16 @@ use lapstrake_device::{Backend, Faults, MemberSpec, OpenError, Queue};
 use lapstrake_export::{NbdSession, Patience, nbd};
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, prepare};
-use lapstrake_host::{Array, Log, OpenArrayError, OpenRequest, Opened, Options};
+use lapstrake_host::{Array, OpenArrayError, OpenRequest, Opened, Options};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 pub use client::Client;
 
@@ -145,10 +145,10 @@ impl Rig {
             safe_mode_delay_ms: self.safe_mode_delay_ms,
             ..Options::default()
         };
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let ear = Arc::clone(&said);
-        let log = Log::new(move |line| ear.lock().expect("no panic").push(line.to_owned()));
-        let array = Array::start(parts, &options, log.clone()).expect("starts");
+        let said = NamedTempFile::new().expect("a file");
+        let lines = tracing_subscriber::fmt().with_writer(said.reopen().expect("a file"));
+        let start = || Array::start(parts, &options).expect("starts");
+        let array = tracing::subscriber::with_default(lines.finish(), start);
         let info = nbd::ExportInfo::new("served", array.bytes());
         let exports = Arc::new(nbd::Exports::new([info]).expect("sound"));
         let socket = dir.path().join(format!("s{}", nanos()));
@@ -206,7 +206,8 @@ pub struct Server {
     pub array: Option<Array>,
     pub socket: PathBuf,
     pub address: SocketAddr,
-    pub said: Arc<Mutex<Vec<String>>>,
+    /// The lines of its events.
+    said: NamedTempFile,
     pub members: Vec<PathBuf>,
 }
 
@@ -244,7 +245,8 @@ impl Server {
     }
 
     pub fn said(&self) -> Vec<String> {
-        self.said.lock().expect("no panic").clone()
+        let said = std::fs::read_to_string(self.said.path()).expect("text");
+        said.lines().map(str::to_owned).collect()
     }
 
     pub fn uri(&self) -> String {
@@ -255,7 +257,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the server said: {:#?}", self.said.lock().map(|said| said.clone()));
+            eprintln!("the server said: {:#?}", self.said());
             if let Some(array) = &self.array {
                 eprintln!("{:#?}", array.handle().detail());
             }

@@ -7,6 +7,7 @@
 //! Invariants of the queue: lines come out in the order in which they were said; it holds at most
 //! `QUEUE_BYTES`; where lines are missing, since they found no room, a line says how many.
 
+use crate::logging;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -36,7 +37,7 @@ pub fn say(line: &str) {
 pub fn queue() -> io::Result<()> {
     if QUEUE.get().is_none() {
         // If another was quicker, this one has nothing to write, ever.
-        let _ = QUEUE.set(Words::new(Stderr)?);
+        let _ = QUEUE.set(Words::new(Stderr, logging::lost)?);
     }
     Ok(())
 }
@@ -100,14 +101,14 @@ impl Write for Stderr {
 /// A queue of lines, and the thread that writes them.
 struct Words(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
+    /// The line that stands for so many lost ones.
+    in_words: fn(u64) -> String,
     lines: VecDeque<String>,
     /// Of all lines.
     bytes: usize,
@@ -141,10 +142,7 @@ impl State {
     fn tell_lost(&mut self) {
         match std::mem::take(&mut self.lost) {
             0 => {}
-            1 => self.push("lapstrake: a line is missing here: nobody took it".into()),
-            lost => {
-                self.push(format!("lapstrake: {lost} lines are missing here: nobody took them"))
-            }
+            lost => self.push((self.in_words)(lost)),
         }
     }
 }
@@ -176,8 +174,10 @@ impl Shared {
 }
 
 impl Words {
-    fn new(sink: impl Write + Send + 'static) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+    fn new(sink: impl Write + Send + 'static, in_words: fn(u64) -> String) -> io::Result<Self> {
+        let lines = VecDeque::new();
+        let state = State { in_words, lines, bytes: 0, lost: 0, is_writing: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let writer = shared.clone();
         without_signals(Signals::All, move |_| {
             let thread = std::thread::Builder::new().name("words".into());
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_counted_and_the_rest_comes_in_order() {
         let ((told, lines), (go, may)) = (channel(), channel());
-        let words = Words::new(Slow(told, may)).unwrap();
+        let words = Words::new(Slow(told, may), logging::lost).unwrap();
         words.say("first");
         assert_eq!(lines.recv_timeout(LONG).unwrap(), "first\n");
         let long = "x".repeat(1000);
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_count_is_told_though_nothing_more_is_said() {
         let ((told, lines), (go, may)) = (channel(), channel());
-        let words = Words::new(Slow(told, may)).unwrap();
+        let words = Words::new(Slow(told, may), logging::lost).unwrap();
         words.say("first");
         assert_eq!(lines.recv_timeout(LONG).unwrap(), "first\n");
         words.say(&"x".repeat(QUEUE_BYTES + 1));
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_sink_that_breaks_costs_its_line_and_nothing_else() {
         let ((told, lines), (go, may)) = (channel(), channel());
-        let words = Words::new(Slow(told, may)).unwrap();
+        let words = Words::new(Slow(told, may), logging::lost).unwrap();
         drop(go);
         for line in ["one", "two"] {
             words.say(line);
