@@ -17,12 +17,13 @@ use crate::{
     runner::Runner,
     shard_runtime::{ShardRuntime, ShardRuntimeParts},
     start_io::DeviceError,
-    status::{Counters, Detail, Log},
+    status::{Counters, Log},
 };
 use lapstrake_array::{
     RoutedRequest, SpanMap,
     start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
+use lapstrake_control::Detail;
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     Buf, BufId, MemberConfig, MemberRecord, RequestError, RequestKind, STRIPE_CACHE_SIZE, Shard,
