@@ -11,8 +11,9 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every crate, the command's too, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("lapstrake-geometry", &[]),
+    ("lapstrake-control", &["lapstrake-geometry"]),
     ("lapstrake-parity", &[]),
     ("lapstrake-metadata", &["lapstrake-geometry"]),
     ("lapstrake-engine", &["lapstrake-geometry", "lapstrake-parity", "lapstrake-metadata"]),
@@ -21,7 +22,7 @@ const CRATES: [(&str, &[&str]); 14] = [
     ("lapstrake-model", &[]),
     ("lapstrake-stats", &[]),
     ("lapstrake-array", &["lapstrake-engine"]),
-    ("lapstrake-host", &["lapstrake-array", "lapstrake-device"]),
+    ("lapstrake-host", &["lapstrake-array", "lapstrake-control", "lapstrake-device"]),
     ("lapstrake-export", &["lapstrake-host"]),
     ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model", "lapstrake-stats"]),
     ("lapstrake", &["lapstrake-host"]),

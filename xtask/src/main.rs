@@ -24,6 +24,7 @@ usage: cargo xtask CHORE
   fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
   mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice
   quick [CRATE]... [-- TEST...]  format, lints and tests of these crates (those that differ from the last commit)
+  schema                         write docs/control.schema.json anew, of the types in crates/control
   bench [--quick] [PACKAGE]...   run the packages of benches/ (all); --quick: seconds, no gates";
 
 /// Why a chore failed: what to tell the user. Findings have been printed by then.
@@ -56,6 +57,9 @@ fn main() -> ExitCode {
         },
         ["mutants", choice @ ..] => mutants::run(choice),
         ["quick", arguments @ ..] => quick::check(arguments),
+        ["schema"] => run(cargo()
+            .args(["test", "--quiet", "-p", "lapstrake-control", "schema"])
+            .env("LAPSTRAKE_WRITE_SCHEMA", "1")),
         ["bench", "--quick", packages @ ..] => bench::run_all(true, packages),
         ["bench", packages @ ..] => bench::run_all(false, packages),
         _ => return usage(),

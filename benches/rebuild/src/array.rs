@@ -7,7 +7,7 @@ use crate::{
 use lapstrake_export::{NbdSession, nbd};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_host::{
-    Array, Command, Detail, Join, OpenRequest, Options,
+    Array, ArrayState, Command, Detail, Join, OpenRequest, Options, SyncRequest,
     create::{NewArray, NewBitmap, prepare},
     join, open,
 };
@@ -95,7 +95,7 @@ impl Subject {
 
     /// Takes members out and in again, as new ones. Their recovery waits.
     fn replace_lost(&self) {
-        self.command(Command::Sync("frozen".into()));
+        self.command(Command::Sync(SyncRequest::Frozen));
         for path in &self.lost {
             self.command(Command::Fail { member: path.clone(), force: false });
             self.command(Command::Remove(path.clone()));
@@ -107,7 +107,7 @@ impl Subject {
     }
 
     fn resume(&self) {
-        self.command(Command::Sync("resume".into()));
+        self.command(Command::Sync(SyncRequest::Resume));
     }
 
     /// Bytes of each lost member a second, until all are whole, with nothing else to do.
@@ -121,7 +121,7 @@ impl Subject {
         loop {
             let detail = self.detail();
             let seconds = began.elapsed().as_secs_f64();
-            if detail.state.iter().all(|word| *word != "degraded") {
+            if detail.state.iter().all(|word| *word != ArrayState::Degraded) {
                 return detail.component_bytes as f64 / seconds;
             }
             let (state, sync) = (&detail.state, &detail.sync);

@@ -5,6 +5,7 @@ use crate::on_top::on_top;
 use crate::status::view::{self, MemberState, MemberView, SyncAction, View};
 use crate::target::Target;
 use crate::{text, tree};
+use lapstrake::control::{BitmapLocation, ConsistencyPolicy};
 use lapstrake_device::harmless;
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use lapstrake_metadata::bitmap::ChunkState;
@@ -36,11 +37,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    let mut detail = args.target.detail(None)?;
-    tree::nest(&mut detail, &tree::others(&args.target.dir(), &args.target.name)?, &mut Vec::new());
-    let view: View = serde_json::from_value(detail.clone())?;
+    let mut view = args.target.detail(None)?;
+    tree::nest(&mut view, &tree::others(&args.target.dir(), &args.target.name)?, &mut Vec::new());
     if args.target.json {
-        outln!("{detail:#}");
+        outln!("{:#}", serde_json::to_value(&view)?);
     } else {
         out!("{}", lines(&view));
     }
@@ -88,7 +88,7 @@ fn identity(out: &mut String, view: &View) {
     out.push('\n');
     if let Some(place) = &view.bitmap_place {
         let file = view.bitmap_file.as_deref().map_or("External".into(), harmless);
-        let place = if place == "internal" { "Internal" } else { &file };
+        let place = if *place == BitmapLocation::Internal { "Internal" } else { &file };
         line!(out, "Intent Bitmap", "{place}");
         out.push('\n');
     }
@@ -98,7 +98,7 @@ fn state(out: &mut String, view: &View) {
     let (faulty, spare) = (view.count(&MemberState::Faulty), view.count(&MemberState::Spare));
     let rebuilding = view.count(&MemberState::Recovering) + view.count(&MemberState::Replacement);
     line!(out, "Update Time", "{}", text::time(view.update_time));
-    line!(out, "State", "{} ", view.state.join(", "));
+    line!(out, "State", "{} ", view.state_text());
     line!(out, "Active Devices", "{}", view.count(&MemberState::InSync));
     line!(out, "Working Devices", "{}", view.members.len() - faulty);
     line!(out, "Failed Devices", "{faulty}");
@@ -240,7 +240,7 @@ fn service(out: &mut String, view: &View) {
     if let Some(last) = &view.last_sync {
         line!(out, "Last Sync", "{}, {}", last.action, last.result);
     }
-    if view.consistency_policy != "none" {
+    if view.consistency_policy != ConsistencyPolicy::None {
         line!(out, "Mismatch Count", "{} sectors", view.mismatch_sectors);
         let most = match view.sync_speed_max_kib {
             0 => String::new(),

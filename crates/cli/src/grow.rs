@@ -3,8 +3,9 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options;
 use crate::target::Target;
+use lapstrake::control::{BitmapLocation, BitmapPlace, Grown, Request};
 use lapstrake_host::create::NewBitmap;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const HELP: &str = "\
 Examples:
@@ -45,48 +46,47 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let target = &args.target;
     let bitmap = match &args.bitmap {
-        NewBitmap::File(path) => options::absolute(path)?,
-        NewBitmap::None => "none".into(),
-        NewBitmap::Internal => "internal".into(),
-        NewBitmap::Lockless => "lockless".into(),
+        NewBitmap::File(path) => BitmapPlace::File(options::absolute(path)?.into()),
+        NewBitmap::None => BitmapPlace::None,
+        NewBitmap::Internal => BitmapPlace::Internal,
+        NewBitmap::Lockless => BitmapPlace::Lockless,
     };
-    if bitmap == "none" && (args.bitmap_chunk.is_some() || args.write_behind.is_some()) {
+    let (chunk, write_behind) = (args.bitmap_chunk, args.write_behind);
+    if bitmap == BitmapPlace::None && (chunk.is_some() || write_behind.is_some()) {
         return Err(Failure::usage("no bitmap has neither --bitmap-chunk nor --write-behind"));
     }
-    let request = json!({
-        "command": "grow",
-        "bitmap": bitmap,
-        "bitmap_chunk": args.bitmap_chunk,
-        "write_behind": args.write_behind,
-        "force": args.force,
-    });
-    let reply = target.ask(&request)?;
-    let is_new = reply["changed"] != Value::Bool(false);
+    let fits = |bytes| {
+        let told = |_| Failure::new("--bitmap-chunk: 4 GiB or more; nothing was changed");
+        u32::try_from(bytes).map_err(told)
+    };
+    let bitmap_chunk = chunk.map(fits).transpose()?;
+    let request =
+        Request::Grow { bitmap: bitmap.clone(), bitmap_chunk, write_behind, force: args.force };
+    let Grown { changed: is_new } = target.ask(&request)?;
     let detail = target.detail(None)?;
-    let chunk = &detail["bitmap_chunk_bytes"];
     if target.json {
-        let place = detail["bitmap_place"].as_str().unwrap_or("none");
+        let place = detail.bitmap_place.as_ref().map_or("none", BitmapLocation::as_str);
         outln!(
             "{:#}",
             json!({
                 "name": target.name,
                 "changed": is_new,
                 "bitmap": place,
-                "bitmap_file": detail["bitmap_file"],
-                "bitmap_chunk_bytes": chunk,
-                "write_behind": detail["write_behind"],
+                "bitmap_file": detail.bitmap_file,
+                "bitmap_chunk_bytes": detail.bitmap_chunk_bytes,
+                "write_behind": detail.write_behind,
             })
         );
         return Ok(Exit::Done);
     }
     let already = if is_new { "" } else { " already" };
-    let place = match chunk.as_u64() {
+    let place = match detail.bitmap_chunk_bytes {
         None => "no write-intent bitmap".into(),
         Some(bytes) => format!("write-intent bitmap {bitmap}, {}K to a bit", bytes >> 10),
     };
-    let behind = match detail["write_behind"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(most) => format!(", write-behind {most}"),
+    let behind = match detail.write_behind {
+        0 => String::new(),
+        most => format!(", write-behind {most}"),
     };
     outln!("{}: {place}{behind}{already}", target.name);
     Ok(Exit::Done)

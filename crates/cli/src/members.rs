@@ -2,15 +2,16 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, patience, target::Target};
+use lapstrake::control::{
+    Added, FAILED, Failed, HowAdded, Refused, Removed, Replaced, Reply, Request,
+};
 use lapstrake_device::{MemberSpec, harmless};
 use lapstrake_host::scan::LookError;
-use serde_json::{Value, json};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 use std::ffi::OsString;
 use std::fmt::Display;
 use tracing::error;
-
-/// The word for all members that are faulty.
-const FAILED: &str = "failed";
 
 const ADD_HELP: &str = "\
 Examples:
@@ -166,10 +167,7 @@ impl Command {
             if let Err(silent @ LookError::Silent { .. }) = patience::look(spec) {
                 return Err(silent.into());
             }
-            Ok(json!({
-                "command": "add", "member": absolute(spec)?, "force": force,
-                "write_mostly": write_mostly, "re_add": re_add,
-            }))
+            Ok(Request::Add { member: absolute(spec)?, force, write_mostly, re_add })
         };
         match self {
             Self::Add { members, write_mostly, force, .. } => {
@@ -179,9 +177,8 @@ impl Command {
                 each(target, members, |spec| add(spec, false, false, true), added)
             }
             Self::Fail { members, force, .. } => {
-                let request = |name: &Name| {
-                    Ok(json!({ "command": "fail", "member": meant(name)?, "force": force }))
-                };
+                let request =
+                    |name: &Name| Ok(Request::Fail { member: meant(name)?, force: *force });
                 each(target, members, request, failed)
             }
             Self::Replace { members, with, .. } => {
@@ -189,21 +186,19 @@ impl Command {
                     return Err(Failure::usage("there are more --with than members to replace"));
                 }
                 let spares = with.iter().map(Some).chain(std::iter::repeat(None));
-                let pairs: Vec<Replaced<'_>> = members
+                let pairs: Vec<Pair<'_>> = members
                     .iter()
                     .zip(spares)
-                    .map(|(member, with)| Replaced { member, with })
+                    .map(|(member, with)| Pair { member, with })
                     .collect();
-                let request = |pair: &Replaced<'_>| {
+                let request = |pair: &Pair<'_>| {
                     let with = pair.with.map(meant).transpose()?;
-                    Ok(json!({ "command": "replace", "member": meant(pair.member)?, "with": with }))
+                    Ok(Request::Replace { member: meant(pair.member)?, with })
                 };
                 each(target, &pairs, request, replaced)
             }
             Self::Remove { members, .. } => {
-                let request = |name: &Name| {
-                    Ok(json!({ "command": "remove", "member": meant_or_failed(name)? }))
-                };
+                let request = |name: &Name| Ok(Request::Remove { member: meant_or_failed(name)? });
                 each(target, members, request, removed)
             }
         }
@@ -212,31 +207,28 @@ impl Command {
 
 /// Asks the same for each member; one that is refused does not keep the others from it. `tell` makes a
 /// sentence of an answer and of what the user called the member.
-fn each<M: Display>(
+fn each<M: Display, A: DeserializeOwned + Serialize>(
     target: &Target,
     members: &[M],
-    request: impl Fn(&M) -> Result<Value, Failure>,
-    tell: fn(&Value, &str) -> String,
+    request: impl Fn(&M) -> Result<Request, Failure>,
+    tell: fn(&A, &str) -> String,
 ) -> Outcome {
     let mut exit = Exit::Done;
     let mut reports = Vec::new();
     for member in members {
         let given = member.to_string();
-        let done = request(member).and_then(|request| {
-            let reply = target.ask(&request)?;
-            Ok((tell(&reply, &given), reply))
-        });
+        let done = request(member).and_then(|request| Ok(target.ask(&request)?));
         let mut report = match done {
-            Ok((text, reply)) => {
+            Ok(answer) => {
                 if !target.json {
-                    outln!("{}: {text}", target.name);
+                    outln!("{}: {}", target.name, tell(&answer, &given));
                 }
-                reply
+                serde_json::to_value(Reply { ok: true, answer })?
             }
-            Err(failure) => {
-                error!("{}", failure.message);
+            Err(Failure { message, .. }) => {
+                error!("{message}");
                 exit = Exit::Failed;
-                json!({ "ok": false, "error": failure.message })
+                serde_json::to_value(Reply { ok: false, answer: Refused { error: message } })?
             }
         };
         report["given"] = given.into();
@@ -248,45 +240,43 @@ fn each<M: Display>(
     Ok(exit)
 }
 
-fn added(reply: &Value, given: &str) -> String {
-    let how = match reply["how"].as_str() {
-        Some("recovery") => "added, and is being rebuilt",
-        Some("re-added") => "re-added",
+fn added(answer: &Added, given: &str) -> String {
+    let how = match answer.how {
+        HowAdded::Recovery => "added, and is being rebuilt",
+        HowAdded::ReAdded => "re-added",
         _ => "added as a spare",
     };
     format!("{}: {how}", harmless(given))
 }
 
-fn failed(_: &Value, given: &str) -> String {
+fn failed(_: &Failed, given: &str) -> String {
     format!("{given}: faulty")
 }
 
 /// A member, and the spare that is to take its place.
-struct Replaced<'a> {
+struct Pair<'a> {
     member: &'a Name,
     with: Option<&'a Name>,
 }
 
-impl Display for Replaced<'_> {
+impl Display for Pair<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.member.fmt(f)
     }
 }
 
-fn replaced(reply: &Value, given: &str) -> String {
-    match reply["replacement"]["path"].as_str() {
-        Some(path) => format!("{given}: is being replaced by {path}"),
+fn replaced(answer: &Replaced, given: &str) -> String {
+    match &answer.replacement {
+        Some(by) => format!("{given}: is being replaced by {}", by.path),
         None => format!("{given}: is replaced as soon as there is a spare"),
     }
 }
 
-fn removed(reply: &Value, _: &str) -> String {
-    let paths: Vec<&str> =
-        reply["removed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if paths.is_empty() {
+fn removed(answer: &Removed, _: &str) -> String {
+    if answer.removed.is_empty() {
         return "no member is faulty".into();
     }
-    format!("{}: removed", paths.join(", "))
+    format!("{}: removed", answer.removed.join(", "))
 }
 
 /// What to call a member when speaking to its server, which has another working directory.

@@ -3,8 +3,8 @@
 use crate::exit::{Exit, Failure, Outcome};
 use crate::on_top::{OnTop, on_top};
 use crate::options::kib;
-use crate::status::view::View;
 use crate::target::Target;
+use lapstrake::control::{Request, Set};
 use serde_json::{Map, Value, json};
 
 const HELP: &str = "\
@@ -69,8 +69,10 @@ pub fn run(args: &Args) -> Outcome {
     };
     let mut now = Map::new();
     if !settings.is_empty() {
-        let reply = target.ask(&json!({ "command": "set", "settings": settings }))?;
-        now.extend(reply["settings"].as_object().cloned().unwrap_or_default());
+        let told = |error| Failure::new(format!("{}: {error}; nothing was changed", target.name));
+        let settings = serde_json::from_value(Value::Object(settings)).map_err(told)?;
+        let Set { settings } = target.ask(&Request::Set { settings })?;
+        now = serde_json::from_value(serde_json::to_value(settings)?)?;
     }
     if let Some(kib) = read_ahead {
         for device in &devices {
@@ -85,7 +87,7 @@ pub fn run(args: &Args) -> Outcome {
 
 /// The loop devices whose read-ahead is the array's.
 fn loops(target: &Target) -> Result<Vec<OnTop>, Failure> {
-    let view: View = serde_json::from_value(target.detail(None)?)?;
+    let view = target.detail(None)?;
     let devices = on_top(&view);
     if devices.is_empty() {
         return Err(Failure::new(format!(

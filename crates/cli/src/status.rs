@@ -4,9 +4,10 @@ mod mdstat;
 pub mod view;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::target::{self, Place};
+use crate::target::Place;
 use crate::tree;
-use serde_json::{Value, json};
+use lapstrake_host::control;
+use serde_json::json;
 use tracing::error;
 use view::View;
 
@@ -48,15 +49,14 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let dir = args.place.dir();
-    let (mut arrays, mut failures) = match &args.name {
-        Some(name) => (vec![target::detail(&dir, name, None)?], Vec::new()),
+    let (mut arrays, failures) = match &args.name {
+        Some(name) => (vec![control::ask_detail(&dir, name, None)?], Vec::new()),
         None => tree::served(&dir)?,
     };
-    let mut views = views(&mut arrays, &mut failures);
     if arrays.is_empty() && !failures.is_empty() {
         return Err(Failure::new(failures.join("\n")));
     }
-    let whole = views.iter().all(View::is_whole);
+    let whole = arrays.iter().all(View::is_whole);
     if args.tree {
         arrays = match &args.name {
             Some(name) => {
@@ -66,11 +66,10 @@ pub fn run(args: &Args) -> Outcome {
             }
             None => tree::roots(&arrays),
         };
-        views = self::views(&mut arrays, &mut failures);
     }
     let text = match args.tree {
-        true => tree::table(&views),
-        false => views.iter().map(mdstat::stanza).collect(),
+        true => tree::table(&arrays),
+        false => arrays.iter().map(mdstat::stanza).collect(),
     };
     match (args.json, arrays.is_empty()) {
         (true, _) => outln!("{:#}", json!({ "arrays": arrays, "errors": failures })),
@@ -83,21 +82,4 @@ pub fn run(args: &Args) -> Outcome {
         (true, true) => Exit::Done,
         (true, false) => Exit::Degraded,
     })
-}
-
-/// What servers told, of those whose answers are understood.
-fn views(arrays: &mut Vec<Value>, failures: &mut Vec<String>) -> Vec<View> {
-    let mut views = Vec::new();
-    arrays.retain(|array| match serde_json::from_value(array.clone()) {
-        Ok(view) => {
-            views.push(view);
-            true
-        }
-        Err(error) => {
-            let name = array["name"].as_str().unwrap_or_default();
-            failures.push(format!("{name}: its server's answer is not understood: {error}"));
-            false
-        }
-    });
-    views
 }

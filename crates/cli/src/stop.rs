@@ -2,8 +2,9 @@
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::target::Target;
+use lapstrake::control::{Request, Stopped};
 use lapstrake_host::control::{self, ControlError};
-use serde_json::{Value, json};
+use serde_json::json;
 use tracing::warn;
 
 const HELP: &str = "\
@@ -36,25 +37,23 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let name = &args.target.name;
-    let reply = match args.target.ask(&json!({ "command": "stop", "force": args.force })) {
-        Ok(reply) => Some(reply),
-        Err(ControlError::NotServed { .. }) => None,
+    let (served, stopped) = match args.target.ask(&Request::Stop { force: args.force }) {
+        Ok(stopped) => (true, stopped),
+        Err(ControlError::NotServed { .. }) => {
+            let (deleted, overlay_lost) = (Vec::new(), None);
+            (false, Stopped { clean: true, deleted, is_end: false, overlay_lost })
+        }
         Err(error) => return Err(error.into()),
     };
-    let served = reply.is_some();
-    let reply = reply.unwrap_or(json!({ "clean": true }));
-    let clean = reply["clean"] == true;
-    let deleted: Vec<&str> =
-        reply["deleted"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let overlay = &reply["overlay_lost"];
-    if let Some(overlay) = overlay.as_str() {
+    let Stopped { clean, deleted, is_end, overlay_lost } = stopped;
+    if let Some(overlay) = &overlay_lost {
         warn!(
             "{name}: the overlay's file {overlay} was deleted or spoiled before: all that was \
              written to the array is gone; the members are as they were"
         );
     }
     if !deleted.is_empty() {
-        let next = match reply["is_end"] == true {
+        let next = match is_end {
             true => "the array cannot be started again",
             false => {
                 "the array lacks them (serve --degraded starts it; if one was its journal, --force \
@@ -70,7 +69,7 @@ pub fn run(args: &Args) -> Outcome {
             "was_served": served,
             "clean": clean,
             "deleted": deleted,
-            "overlay_lost": overlay,
+            "overlay_lost": overlay_lost,
         });
         outln!("{report}");
     } else if !served {

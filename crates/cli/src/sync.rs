@@ -1,8 +1,9 @@
 //! `lapstrake check`, `repair`, `resync`, `idle`, `freeze` and `resume`: mdadm's `--action`, and a way on.
 
 use crate::exit::{Exit, Outcome};
-use crate::status::view::View;
+use crate::status::view::{ArrayState, View};
 use crate::target::Target;
+use lapstrake::control::{Begun, Request, SyncRequest};
 use lapstrake_device::quoted;
 use serde_json::json;
 
@@ -88,26 +89,25 @@ impl Command {
         }
     }
 
-    /// In md's words.
-    fn action(&self) -> &'static str {
+    fn action(&self) -> SyncRequest {
         match self {
-            Self::Check(_) => "check",
-            Self::Repair(_) => "repair",
-            Self::Resync(_) => "resync",
-            Self::Idle(_) => "idle",
-            Self::Freeze(_) => "frozen",
-            Self::Resume(_) => "resume",
+            Self::Check(_) => SyncRequest::Check,
+            Self::Repair(_) => SyncRequest::Repair,
+            Self::Resync(_) => SyncRequest::Resync,
+            Self::Idle(_) => SyncRequest::Idle,
+            Self::Freeze(_) => SyncRequest::Frozen,
+            Self::Resume(_) => SyncRequest::Resume,
         }
     }
 
     pub fn run(&self) -> Outcome {
         let (target, action) = (self.target(), self.action());
         let name = &target.name;
-        let was: Option<View> = match self {
-            Self::Resume(_) => Some(serde_json::from_value(target.detail(None)?)?),
+        let was = match self {
+            Self::Resume(_) => Some(target.detail(None)?),
             _ => None,
         };
-        target.ask(&json!({ "command": "sync", "action": action }))?;
+        let Begun {} = target.ask(&Request::Sync { action: action.clone() })?;
         if target.json {
             outln!("{}", json!({ "name": name, "action": action }));
         } else {
@@ -131,7 +131,7 @@ impl Command {
 fn resumed(was: View) -> String {
     let name = &was.name;
     match &was.sync {
-        _ if !was.is("frozen") => "nothing was frozen".into(),
+        _ if !was.is(&ArrayState::Frozen) => "nothing was frozen".into(),
         Some(sync) => {
             format!("{} goes on; `lapstrake wait {}` waits for it", sync.action, quoted(name))
         }

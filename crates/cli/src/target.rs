@@ -1,8 +1,9 @@
 //! A served array, as the commands that speak to its server name it.
 
+use lapstrake::control::{Detail, Request};
 use lapstrake_host::control::{self, ControlError};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
 use std::time::Duration;
 use tracing::warn;
 
@@ -34,8 +35,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Sends a request to the array's server, and waits however long it takes.
-    pub fn ask(&self, request: &Value) -> Result<Value, ControlError> {
+    /// Sends a request to the array's server, and waits for the answer however long it takes.
+    pub fn ask<A: DeserializeOwned>(&self, request: &Request) -> Result<A, ControlError> {
         control::ask(&self.place.dir(), &self.name, request, || {
             warn!(
                 "{}: its server has not answered for {} s: it waits for a disk, or is stopped (SIGSTOP) or stuck; \
@@ -52,16 +53,7 @@ impl Target {
     }
 
     /// All that the server tells, if it tells it within a time.
-    pub fn detail(&self, limit: Option<Duration>) -> Result<Value, ControlError> {
-        detail(&self.place.dir(), &self.name, limit)
+    pub fn detail(&self, limit: Option<Duration>) -> Result<Detail, ControlError> {
+        control::ask_detail(&self.place.dir(), &self.name, limit)
     }
-}
-
-/// All that a server tells about its array: its own object with the process and the exports.
-pub fn detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Value, ControlError> {
-    let mut reply = control::ask_detail(dir, name, limit)?;
-    let mut detail = reply["detail"].take();
-    detail["pid"] = reply["pid"].take();
-    detail["exports"] = reply["exports"].take();
-    Ok(detail)
 }

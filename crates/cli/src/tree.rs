@@ -3,11 +3,9 @@
 use crate::on_top::backing_file;
 use crate::patience;
 use crate::status::view::{MemberView, View};
-use crate::target;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use lapstrake_host::control::{self, ControlError};
-use serde_json::Value;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::thread::{self, ScopedJoinHandle};
@@ -16,13 +14,13 @@ const HEADER: [&str; 7] = ["Unit", "Type", "Status", "%Done", "Members", "Stripe
 
 /// All arrays that are served from a directory, and why others do not answer. One that has been stopped since they were
 /// listed is left out.
-pub fn served(dir: &Path) -> Result<(Vec<Value>, Vec<String>), ControlError> {
+pub fn served(dir: &Path) -> Result<(Vec<View>, Vec<String>), ControlError> {
     let (mut arrays, mut failures) = (Vec::new(), Vec::new());
     for (name, told) in details(dir, control::served(dir)?) {
         match told {
             Ok(mut detail) => {
                 // By which it was asked.
-                detail["name"] = name.into();
+                detail.name = name;
                 arrays.push(detail);
             }
             Err(ControlError::NotServed { .. }) => {}
@@ -33,20 +31,20 @@ pub fn served(dir: &Path) -> Result<(Vec<Value>, Vec<String>), ControlError> {
 }
 
 /// All but one, as far as they answer: what is the matter with others is not its matter.
-pub fn others(dir: &Path, name: &str) -> Result<Vec<Value>, ControlError> {
+pub fn others(dir: &Path, name: &str) -> Result<Vec<View>, ControlError> {
     let names = control::served(dir)?.into_iter().filter(|other| other != name);
     Ok(details(dir, names.collect()).into_iter().filter_map(|(_, told)| told.ok()).collect())
 }
 
 /// What servers tell, all asked at once: some may be stopped.
-fn details(dir: &Path, names: Vec<String>) -> Vec<(String, Result<Value, ControlError>)> {
+fn details(dir: &Path, names: Vec<String>) -> Vec<(String, Result<View, ControlError>)> {
     thread::scope(|scope| {
         let asked: Vec<_> = names
             .into_iter()
             .map(|name| {
                 let told = scope.spawn({
                     let name = name.clone();
-                    move || target::detail(dir, &name, None)
+                    move || control::ask_detail(dir, &name, None)
                 });
                 (name, told)
             })
@@ -58,51 +56,38 @@ fn details(dir: &Path, names: Vec<String>) -> Vec<(String, Result<Value, Control
 
 /// Puts into each member that is one of `arrays` that array, as `array`; and so on within it. `above` are the names that it
 /// is within.
-pub fn nest(array: &mut Value, arrays: &[Value], above: &mut Vec<String>) {
-    above.push(array["name"].as_str().unwrap_or_default().to_owned());
-    for member in array["members"].as_array_mut().into_iter().flatten() {
-        let Some(within) =
-            member["file"].as_str().and_then(|file| lies_on(Path::new(file), arrays))
-        else {
-            continue;
-        };
-        let name = within["name"].as_str().unwrap_or_default();
+pub fn nest(array: &mut View, arrays: &[View], above: &mut Vec<String>) {
+    above.push(array.name.clone());
+    for member in &mut array.members {
         // Two servers that lie on each other cannot be; two that say so can.
-        if !above.iter().any(|other| other == name) {
-            let mut within = within.clone();
+        let within = lies_on(&member.file, arrays).filter(|within| !above.contains(&within.name));
+        member.array = within.map(|within| {
+            let mut within = Box::new(within.clone());
             nest(&mut within, arrays, above);
-            member["array"] = within;
-        }
+            within
+        });
     }
     above.pop();
 }
 
 /// Those of `arrays` that are in no other, with what is in them.
-pub fn roots(arrays: &[Value]) -> Vec<Value> {
-    let nested = arrays.iter().map(|array| {
-        let mut array = array.clone();
-        nest(&mut array, arrays, &mut Vec::new());
-        array
-    });
-    let nested: Vec<Value> = nested.collect();
-    let is_within = |array: &Value| {
-        let members =
-            nested.iter().flat_map(|other| other["members"].as_array().into_iter().flatten());
-        members.into_iter().any(|member| member["array"]["name"] == array["name"])
-    };
-    nested.iter().filter(|array| !is_within(array)).cloned().collect()
+pub fn roots(arrays: &[View]) -> Vec<View> {
+    let mut nested = arrays.to_vec();
+    nested.iter_mut().for_each(|array| nest(array, arrays, &mut Vec::new()));
+    let members = nested.iter().flat_map(|array| &array.members);
+    let within: Vec<String> =
+        members.filter_map(|member| Some(member.array.as_ref()?.name.clone())).collect();
+    nested.retain(|array| !within.contains(&array.name));
+    nested
 }
 
 /// The array whose file a member is, or lies on.
-fn lies_on<'a>(file: &Path, arrays: &'a [Value]) -> Option<&'a Value> {
+fn lies_on<'a>(file: &Path, arrays: &'a [View]) -> Option<&'a View> {
     let is_loop = |name: &&str| name.starts_with("loop");
     let name = file.strip_prefix("/dev").ok().and_then(Path::to_str).filter(is_loop);
     let below = name.and_then(|name| backing_file(&Path::new("/sys/block").join(name)));
     let file = below.as_deref().unwrap_or(file);
-    arrays.iter().find(|array| {
-        let view: Result<View, _> = serde_json::from_value((*array).clone());
-        view.ok().and_then(|view| view.file()).is_some_and(|other| resolved(&other) == file)
-    })
+    arrays.iter().find(|array| array.file().is_some_and(|other| resolved(&other) == file))
 }
 
 /// Without links above the file itself, which need not answer.
@@ -134,7 +119,7 @@ fn unit(table: &mut Table, view: &View, name: String, indent: &str) {
     table.add_row([
         name,
         view.level.clone(),
-        view.state.join(", "),
+        view.state_text(),
         percent.unwrap_or_else(|| "-".into()),
         view.raid_devices.to_string(),
         stripe,
@@ -200,18 +185,15 @@ mod tests {
     use crate::status::view::tests::{raid5, sync};
     use serde_json::json;
 
-    fn array(name: &str, file: &str, members: &[&str]) -> Value {
-        let mut value: Value =
-            serde_json::from_str(include_str!("../tests/cli/support/detail.json")).unwrap();
-        (value["name"], value["exports"]) = (name.into(), json!([format!("file://{file}")]));
-        let like = value["members"][0].clone();
-        let member = |file: &&str| {
-            let mut member = like.clone();
-            (member["path"], member["file"]) = ((*file).into(), (*file).into());
-            member
+    fn array(name: &str, file: &str, members: &[&str]) -> View {
+        let mut view = raid5(json!({ "name": name, "exports": [format!("file://{file}")] }));
+        let member = |file: &&str| MemberView {
+            path: (*file).into(),
+            file: file.into(),
+            ..view.members[0].clone()
         };
-        value["members"] = members.iter().map(member).collect();
-        value
+        view.members = members.iter().map(member).collect();
+        view
     }
 
     #[test]
@@ -223,10 +205,9 @@ mod tests {
         ];
         let roots = roots(&arrays);
         assert_eq!(roots.len(), 1);
-        assert_eq!(roots[0]["members"][1]["array"]["members"][0]["path"], "/nowhere/d2");
-        let views: Vec<View> =
-            roots.into_iter().map(|root| serde_json::from_value(root).unwrap()).collect();
-        let text = table(&views);
+        let within = roots[0].members[1].array.as_ref().unwrap();
+        assert_eq!(within.members[0].path, "/nowhere/d2");
+        let text = table(&roots);
         let first: Vec<&str> =
             text.lines().map(|line| line.split("  ").next().unwrap_or_default()).collect();
         assert_eq!(first[1].trim(), "top", "{text}");
@@ -241,8 +222,8 @@ mod tests {
             [array("a", "/nowhere/a", &["/nowhere/b"]), array("b", "/nowhere/b", &["/nowhere/a"])];
         let mut first = arrays[0].clone();
         nest(&mut first, &arrays, &mut Vec::new());
-        let within = &first["members"][0]["array"];
-        assert_eq!((&within["name"], &within["members"][0]["array"]), (&json!("b"), &Value::Null));
+        let within = first.members[0].array.as_ref().unwrap();
+        assert_eq!((&*within.name, within.members[0].array.is_none()), ("b", true));
     }
 
     #[test]

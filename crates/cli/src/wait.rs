@@ -1,7 +1,7 @@
 //! `lapstrake wait`.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::status::view::{self, MemberView, SyncAction, SyncResult, SyncView, View};
+use crate::status::view::{self, ArrayState, MemberView, SyncAction, SyncResult, SyncView, View};
 use crate::target::Target;
 use crate::text;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -92,9 +92,7 @@ fn rest(args: &Args) -> Result<View, Failure> {
     let style = ProgressStyle::with_template("{prefix} [{bar:20}] {msg}")?.progress_chars("=>.");
     bar.set_style(style);
     let (mut is_told, mut has_run) = (false, false);
-    let ask = |limit| -> Result<View, Failure> {
-        Ok(serde_json::from_value(args.target.detail(limit)?)?)
-    };
+    let ask = |limit| args.target.detail(limit);
     let view = control::wait(args.timeout.map(Duration::from_secs), ask, |view| {
         let Some(sync) = view.running() else { return };
         has_run = true;
@@ -131,10 +129,10 @@ fn has_mismatches(view: &View) -> bool {
 fn exit(view: &View) -> Exit {
     let is_done = view.last_sync.as_ref().is_none_or(|last| last.result == SyncResult::Done);
     // What is not done now is frozen.
-    if view.is("failed") || view.sync.is_some() || !is_done {
+    if view.is(&ArrayState::Failed) || view.sync.is_some() || !is_done {
         Exit::Failed
     } else if !view.is_whole()
-        || view.is("resyncing (PENDING)")
+        || view.is(&ArrayState::ResyncPending)
         || has_mismatches(view)
         || view.with_bad_blocks().next().is_some()
     {
@@ -146,7 +144,7 @@ fn exit(view: &View) -> Exit {
 
 /// What the last action came to, and how the array is.
 fn told(view: &View) -> String {
-    let state = view.state.join(", ");
+    let state = view.state_text();
     if let Some(sync) = &view.sync {
         let (action, name) = (&sync.action, quoted(&view.name));
         return format!("{action} is frozen until `lapstrake resume {name}`; the array is {state}");

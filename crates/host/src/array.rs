@@ -18,12 +18,13 @@ use crate::{
     scope::EventScope,
     shard_runtime::{ShardRuntime, ShardRuntimeParts},
     start_io::DeviceError,
-    status::{Counters, Detail},
+    status::Counters,
 };
 use lapstrake_array::{
     RoutedRequest, SpanMap,
     start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
+use lapstrake_control::Detail;
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     Buf, BufId, MemberConfig, MemberRecord, RequestError, RequestKind, STRIPE_CACHE_SIZE, Shard,

@@ -8,16 +8,15 @@
 //! lives, so that whoever gets the lock may take a socket that was left behind for dead; the
 //! socket is removed when the server ends.
 
+mod answer;
 mod ask;
 mod talks;
 
 use crate::array::Handle;
-use crate::grow::grow_bitmap;
-use crate::join::{Join, join};
-use crate::message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Settings};
+use answer::{answer, refusal};
 use ask::next_step;
-use lapstrake_device::{MemberSpec, lies_on, quoted};
-use serde_json::{Value, json};
+use lapstrake_device::quoted;
+use serde_json::Value;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
@@ -130,13 +129,13 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
-    /// The server's answer cannot be understood.
-    #[error("{}: the server's answer is not understood: {found:?}", path.display())]
+    /// What it said is not what a server of this version says.
+    #[error("{name}: its server's answer is not understood: {source}; is it of another version?")]
     Answer {
-        /// The socket.
-        path: PathBuf,
-        /// What it said.
-        found: String,
+        /// The array.
+        name: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
     },
     /// The server refused.
     #[error("{name}: {error}")]
@@ -447,10 +446,6 @@ fn say(stream: &mut UnixStream, reply: &Value) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-fn refusal(error: String) -> Value {
-    json!({ "ok": false, "error": error })
-}
-
 /// A request that is being answered.
 struct UnderWay<'a>(&'a Served);
 
@@ -468,230 +463,10 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-fn answer(line: &[u8], served: &Served) -> Value {
-    let request: Value = match serde_json::from_slice(line) {
-        Ok(request) => request,
-        Err(error) => return refusal(format!("not JSON: {error}")),
-    };
-    match request.get("command").and_then(Value::as_str) {
-        Some("detail") => match served.handle.detail() {
-            Some(detail) => json!({
-                "ok": true,
-                "pid": std::process::id(),
-                "exports": served.exports,
-                "detail": detail,
-            }),
-            None => refusal("the array has stopped".into()),
-        },
-        Some("stop") => stop(&request, served).unwrap_or_else(refusal),
-        Some(command) => match carry_out(command, &request, served) {
-            Ok(mut reply) => {
-                reply["ok"] = true.into();
-                reply
-            }
-            Err(why) => refusal(why),
-        },
-        None => refusal("no \"command\" in the request".into()),
-    }
-}
-
-/// Stops the array, but not against its end, nor under a file system on it.
-fn stop(request: &Value, served: &Served) -> Result<Value, String> {
-    let force = flag(request, "force")?;
-    let Deleted { paths, is_end, overlay } = served.handle.deleted();
-    let name = || served.handle.detail().map_or("NAME".into(), |detail| quoted(detail.name));
-    if !force && let Some(file) = served.file.as_ref().filter(|file| (file.stays_open)()) {
-        return Err(format!(
-            "{} is open (by a loop device, another array or a program); it serves on, nothing was changed; unmount \
-             what lies on it, detach the loop device (`losetup -d`), and stop it then; `lapstrake stop {} --force` \
-             takes it from its users, and what they have not written is lost",
-            file.path.display(),
-            name()
-        ));
-    }
-    if is_end && !force {
-        let place = served.exports.first().map_or("URI", String::as_str);
-        let name = name();
-        return Err(format!(
-            "the files of {} were deleted while it is served, and are gone for good once it stops: it could \
-             never be started again; it serves on, nothing was changed; copy it off first (`nbdcopy '{place}' \
-             FILE`), or, if it has redundancy, `lapstrake add` spares and `lapstrake replace` these members; \
-             `lapstrake stop {name} --force` gives its data up",
-            paths.join(", ")
-        ));
-    }
-    if let Some(overlay) = overlay.as_ref().filter(|_| !force) {
-        let place = served.exports.first().map_or("URI", String::as_str);
-        return Err(format!(
-            "the overlay's file {overlay} was deleted or spoiled while it is served: all that was written to the \
-             array is gone for good once it stops, and the members are as they were; it serves on, nothing was \
-             changed; copy off what can still be read (`nbdcopy '{place}' FILE`); `lapstrake stop {} --force` gives \
-             it up",
-            name()
-        ));
-    }
-    let (sender, receiver) = mpsc::channel();
-    (served.stop)(sender);
-    let clean = receiver.recv().map_err(|_| "the array is being stopped already")?;
-    Ok(json!({
-        "ok": true,
-        "clean": clean,
-        "deleted": paths,
-        "is_end": is_end,
-        "overlay_lost": overlay,
-    }))
-}
-
-/// What changes an array while it is served.
-fn carry_out(command: &str, request: &Value, served: &Served) -> Result<Value, String> {
-    let handle = &served.handle;
-    let text = |key: &str| {
-        text(request, key)?.ok_or_else(|| format!("no {key:?} in the request; nothing was changed"))
-    };
-    let flag = |key: &str| flag(request, key);
-    let answer = match command {
-        "fail" => {
-            handle.command(Command::Fail { member: text("member")?, force: flag("force")? })?
-        }
-        "replace" => {
-            let with = self::text(request, "with")?;
-            handle.command(Command::Replace { member: text("member")?, with })?
-        }
-        "remove" => handle.command(Command::Remove(text("member")?))?,
-        "sync" => handle.command(Command::Sync(text("action")?))?,
-        "add" => {
-            let spec: MemberSpec = text("member")?.parse().map_err(|error| format!("{error}"))?;
-            let (force, write_mostly, re_add) =
-                (flag("force")?, flag("write_mostly")?, flag("re_add")?);
-            not_on_itself(&spec.path, served)?;
-            join(handle, &spec, Join { force, write_mostly, re_add })?
-        }
-        "grow" => {
-            let place = match text("bitmap")?.as_str() {
-                "none" => BitmapPlace::None,
-                "internal" => BitmapPlace::Internal,
-                "lockless" => BitmapPlace::Lockless,
-                path if path.starts_with('/') => BitmapPlace::File(path.into()),
-                other => {
-                    return Err(format!(
-                        "\"bitmap\" is {other:?}, neither internal nor none nor an absolute path; \
-                         nothing was changed"
-                    ));
-                }
-            };
-            if let BitmapPlace::File(path) = &place {
-                not_on_itself(path.parent().unwrap_or(path), served)?;
-            }
-            let chunk = number(request, "bitmap_chunk")?;
-            let write_behind = number(request, "write_behind")?;
-            let wish = BitmapWish { place, chunk, write_behind };
-            grow_bitmap(handle, wish, flag("force")?)?
-        }
-        "set" => handle.command(settings(&request["settings"])?)?,
-        other => {
-            return Err(format!(
-                "unknown command {other:?}; known are detail, stop, add, remove, fail, replace, \
-                 grow, sync and set; nothing was changed"
-            ));
-        }
-    };
-    Ok(match answer {
-        Answer::Member(member) => json!({ "member": member }),
-        Answer::Added(member, how) => json!({ "member": member, "how": how }),
-        Answer::Replacement(member) => json!({ "replacement": member }),
-        Answer::Removed(paths) => json!({ "removed": paths }),
-        Answer::Settings { min, max, window, stripe_cache } => {
-            let window = window.map_or(ALWAYS.into(), |window| window.to_string());
-            json!({ "settings": {
-                "sync_speed_min": min, "sync_speed_max": max, "check_window": window,
-                "stripe_cache_size": stripe_cache,
-            } })
-        }
-        Answer::AlreadySo => json!({ "changed": false }),
-        _ => json!({}),
-    })
-}
-
-/// What lies on the array itself would wait for itself, and so for ever.
-fn not_on_itself(path: &Path, served: &Served) -> Result<(), String> {
-    match &served.file {
-        Some(file) if lies_on(path, &file.path) => Err(format!(
-            "{}: lies on this array itself (by {}); nothing was written; take one that does not",
-            path.display(),
-            file.path.display()
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// A field that may be left out or null; `what` it has to be.
-fn field<T>(
-    request: &Value,
-    key: &str,
-    what: &str,
-    read: impl Fn(&Value) -> Option<T>,
-) -> Result<Option<T>, String> {
-    let Some(value) = request.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
-    let refused = || format!("{key:?} is {value}, not {what}; nothing was changed");
-    read(value).ok_or_else(refused).map(Some)
-}
-
-fn number(request: &Value, key: &str) -> Result<Option<u32>, String> {
-    field(request, key, "a number below 2^32", |value| u32::try_from(value.as_u64()?).ok())
-}
-
-fn text(request: &Value, key: &str) -> Result<Option<String>, String> {
-    field(request, key, "a text", |value| value.as_str().map(str::to_owned))
-}
-
-fn flag(request: &Value, key: &str) -> Result<bool, String> {
-    Ok(field(request, key, "true or false", Value::as_bool)?.unwrap_or(false))
-}
-
-/// The word for no bound in time.
-pub(crate) const ALWAYS: &str = "always";
-
-fn settings(wanted: &Value) -> Result<Command, String> {
-    let mut settings = Settings::default();
-    for (key, value) in wanted.as_object().ok_or("no \"settings\" in the request")? {
-        let place = match key.as_str() {
-            "sync_speed_min" => &mut settings.min,
-            "sync_speed_max" => &mut settings.max,
-            "stripe_cache_size" => {
-                let pages = value.as_u64().and_then(|pages| u32::try_from(pages).ok());
-                settings.stripe_cache = Some(pages.ok_or_else(|| {
-                    format!("stripe_cache_size: {value} is no number of pages; nothing was changed")
-                })?);
-                continue;
-            }
-            "check_window" => {
-                let text = value
-                    .as_str()
-                    .ok_or("check_window: no text such as 22:00-06:00; nothing was changed")?;
-                let parsed = (text != ALWAYS).then(|| text.parse()).transpose();
-                settings.window = Some(
-                    parsed.map_err(|why| format!("check_window: {why}; nothing was changed"))?,
-                );
-                continue;
-            }
-            other => {
-                return Err(format!(
-                    "unknown setting {other:?}; known are sync_speed_min, sync_speed_max, \
-                     check_window and stripe_cache_size; nothing was changed"
-                ));
-            }
-        };
-        let number = value
-            .as_u64()
-            .ok_or_else(|| format!("{key}: {value} is no number of KiB/s; nothing was changed"))?;
-        *place = Some(number);
-    }
-    Ok(Command::Set(settings))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lapstrake_control::Request;
 
     #[test]
     fn a_link_that_another_made_is_no_directory_of_ours() {
@@ -745,14 +520,17 @@ mod tests {
         // A socket that a killed server left.
         drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
         assert!(matches!(
-            ask(&dir, "md0", &Value::Null, || {}),
+            ask::<Value>(&dir, "md0", &Request::Detail, || {}),
             Err(ControlError::NotServed { .. })
         ));
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
         let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), ["md0"], "who asks waits for the server");
         fs::remove_file(again.path()).unwrap();
-        assert!(matches!(ask(&dir, "md0", &Value::Null, || {}), Err(ControlError::CutOff { .. })));
+        assert!(matches!(
+            ask::<Value>(&dir, "md0", &Request::Detail, || {}),
+            Err(ControlError::CutOff { .. })
+        ));
         drop(again);
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         fs::remove_dir(&dir).unwrap();
@@ -762,15 +540,16 @@ mod tests {
     fn a_server_that_ends_before_it_answers_is_told() {
         let dir = std::env::temp_dir().join(format!("lapstrake-ended-{}", std::process::id()));
         let claim = Claim::new(&dir, "md0").unwrap();
+        let request = b"{\"command\":\"detail\"}\n";
         // One that reads the request, and one that does not, which resets the connection.
         for reads in [true, false] {
             let listener = claim.listener.clone();
             let server = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                let len = if reads { 5 } else { 1 };
+                let len = if reads { request.len() } else { 1 };
                 stream.read_exact(&mut vec![0; len]).unwrap();
             });
-            let told = ask(&dir, "md0", &Value::Null, || {}).unwrap_err();
+            let told = ask::<Value>(&dir, "md0", &Request::Detail, || {}).unwrap_err();
             assert!(matches!(told, ControlError::Ended { .. }), "{told}");
             server.join().unwrap();
         }
@@ -790,6 +569,9 @@ mod tests {
     #[test]
     fn a_path_too_long_is_said() {
         let dir = Path::new("/tmp").join("x".repeat(120));
-        assert!(matches!(ask(&dir, "md0", &Value::Null, || {}), Err(ControlError::TooLong(_))));
+        assert!(matches!(
+            ask::<Value>(&dir, "md0", &Request::Detail, || {}),
+            Err(ControlError::TooLong(_))
+        ));
     }
 }

@@ -12,11 +12,14 @@ use crate::{
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
     shard_runtime::{ShardRuntime, failure},
-    status::{self, Counters, Detail, LastSync, MemberDetail, MemoryUse, Work},
+    status::{self, Counters},
     window::CheckWindow,
 };
 use bitmap::BitmapFile;
 use lapstrake_array::{Action, Coordinator, SpanMap};
+use lapstrake_control::{
+    self as control, ArrayState, Detail, LastSyncDetail, MemberDetail, MemoryDetail, WorkDetail,
+};
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool, overlay::FileLoss};
 use lapstrake_engine::{
     Loss, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncAction, Target, Time,
@@ -531,7 +534,7 @@ impl CoordinatorRuntime {
             Command::ChangeBitmap(to, file) => {
                 return self.begin_bitmap(runtime, *to, file, answer);
             }
-            Command::Sync(action) => self.sync(runtime, &action).map(|()| Answer::Done),
+            Command::Sync(action) => self.sync(runtime, action).map(|()| Answer::Done),
             Command::Set(settings) => return self.set(runtime, settings, answer),
             Command::Stop => return self.begin_stop(runtime, answer),
         };
@@ -601,7 +604,7 @@ impl CoordinatorRuntime {
             let (sectors, mismatches) = supervisor.mismatches();
             (detail.mismatch_sectors, detail.mismatches) = (sectors, self.ranges(mismatches));
             detail.mismatches_omitted = supervisor.mismatches_omitted();
-            detail.last_sync = supervisor.last_sync().map(|(action, end)| LastSync {
+            detail.last_sync = supervisor.last_sync().map(|(action, end)| LastSyncDetail {
                 action: members::action_name(action),
                 result: members::end_name(end),
             });
@@ -610,10 +613,11 @@ impl CoordinatorRuntime {
             detail.check_window = self.check_window.map(|window| window.to_string());
             self.bitmap_detail(supervisor, &mut detail);
             degraded = supervisor.is_degraded() && self.facts.redundant;
-            detail.state = vec![if supervisor.is_active() { "active" } else { "clean" }];
+            detail.state =
+                vec![if supervisor.is_active() { ArrayState::Active } else { ArrayState::Clean }];
         }
         for member in &self.failed {
-            detail.members[usize::from(member.0)].state = standing_name(MemberState::Faulty);
+            detail.members[usize::from(member.0)].state = control::MemberState::Faulty;
         }
         if self.coordinator.supervisor().is_none() {
             for (id, (shown, part)) in detail.members.iter_mut().zip(&self.members).enumerate() {
@@ -622,19 +626,21 @@ impl CoordinatorRuntime {
         }
         let holds = |slot: Slot| {
             let mut members = detail.members.iter();
-            members.any(|member| member.slot == Some(slot.0) && member.state == "in_sync")
+            members.any(|member| {
+                member.slot == Some(slot.0) && member.state == control::MemberState::InSync
+            })
         };
         if self.coordinator.is_broken() || !self.facts.geometry.survives(holds) {
-            detail.state.push("failed");
+            detail.state.push(ArrayState::Failed);
         } else if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
-            detail.state.push("degraded");
+            detail.state.push(ArrayState::Degraded);
         }
         let action = self.coordinator.supervisor().and_then(|s| s.sync_progress(runtime.now()));
         match action.map(|progress| progress.action) {
-            Some(SyncAction::Recovery) => detail.state.push("recovering"),
-            Some(SyncAction::Resync) => detail.state.push("resyncing"),
-            Some(SyncAction::Check) => detail.state.push("checking"),
-            Some(SyncAction::Repair) => detail.state.push("repairing"),
+            Some(SyncAction::Recovery) => detail.state.push(ArrayState::Recovering),
+            Some(SyncAction::Resync) => detail.state.push(ArrayState::Resyncing),
+            Some(SyncAction::Check) => detail.state.push(ArrayState::Checking),
+            Some(SyncAction::Repair) => detail.state.push(ArrayState::Repairing),
             None | Some(SyncAction::Rewrite)
                 if detail.resync_from_bytes.is_some()
                     || self
@@ -642,14 +648,14 @@ impl CoordinatorRuntime {
                         .supervisor()
                         .is_some_and(Supervisor::has_chunks_to_resync) =>
             {
-                detail.state.push("resyncing (PENDING)")
+                detail.state.push(ArrayState::ResyncPending)
             }
             None | Some(SyncAction::Rewrite) => {}
         }
         if self.coordinator.supervisor().is_some_and(Supervisor::is_frozen) {
-            detail.state.push("frozen");
+            detail.state.push(ArrayState::Frozen);
         }
-        let (mut work, mut memory) = (Work::default(), MemoryUse::default());
+        let (mut work, mut memory) = (WorkDetail::default(), MemoryDetail::default());
         for counters in &self.counters {
             counters.add_to(&mut work, &mut memory);
         }
@@ -660,7 +666,7 @@ impl CoordinatorRuntime {
         (detail.work, detail.memory) = (work, memory);
         detail.stripe_cache_size = self.cache_size;
         detail.clients = self.clients();
-        detail.backend = runtime.queue.backend();
+        detail.backend = runtime.queue.backend().into();
         detail
     }
 }
@@ -672,17 +678,17 @@ fn send_all(runtime: &ShardRuntime, message: impl Fn() -> Message) {
 }
 
 fn in_sync(members: &[MemberDetail]) -> usize {
-    members.iter().filter(|member| member.state == "in_sync").count()
+    members.iter().filter(|member| member.state == control::MemberState::InSync).count()
 }
 
-pub(crate) fn standing_name(standing: MemberState) -> &'static str {
+/// Of a member that is there.
+fn member_state(standing: MemberState) -> control::MemberState {
     match standing {
-        MemberState::InSync => "in_sync",
-        MemberState::Recovering => "recovering",
-        MemberState::Replacement => "replacement",
-        MemberState::Spare => "spare",
-        MemberState::Journal => "journal",
-        MemberState::Faulty => "faulty",
-        MemberState::Removed => "removed",
+        MemberState::InSync => control::MemberState::InSync,
+        MemberState::Recovering => control::MemberState::Recovering,
+        MemberState::Replacement => control::MemberState::Replacement,
+        MemberState::Spare => control::MemberState::Spare,
+        MemberState::Journal => control::MemberState::Journal,
+        MemberState::Faulty | MemberState::Removed => control::MemberState::Faulty,
     }
 }

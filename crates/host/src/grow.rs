@@ -4,9 +4,10 @@
 use crate::{
     array::Handle,
     create::held_by,
-    message::{Answer, BitmapPlace, BitmapWish, Command},
+    message::{Answer, BitmapWish, Command},
     open::open_all,
 };
+use lapstrake_control::BitmapPlace;
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_metadata::bitmap::{PAGE, Superblock};
 use std::{

@@ -7,9 +7,9 @@ use crate::{
     message::{Addition, Answer, Command},
     open::{OpenArrayError, occupied_around, open_all, probe},
     start_io::Members,
-    status::MemberDetail,
 };
 use lapstrake_array::start::{BadBlockLogFault, bad_block_log, empty_log};
+use lapstrake_control::{MemberDetail, MemberState};
 use lapstrake_device::{Access, Member, MemberSpec, overlaps, quoted};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, create::spare};
@@ -146,7 +146,7 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
         return Ok(());
     };
     let next = match known.state {
-        "faulty" => {
+        MemberState::Faulty => {
             format!("; `lapstrake remove {} {}` comes first", quoted(&detail.name), known.number)
         }
         _ => String::new(),

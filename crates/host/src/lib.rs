@@ -39,10 +39,11 @@ pub use client::{Client, Context, Kind, Memory};
 pub use grow::grow_bitmap;
 pub use join::{Join, join};
 pub use lapstrake_array::start::JournalGivenUp;
+pub use lapstrake_control::{ArrayState, BitmapPlace, Detail, MemberState, SyncRequest};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
-pub use message::{Answer, BitmapPlace, BitmapWish, Command, Deleted, Greeter, Settings};
+pub use message::{Answer, BitmapWish, Command, Deleted, Greeter, Settings};
 pub use open::{
     Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, describe_given_up, open,
     open_members, probe, probe_around,
@@ -50,7 +51,4 @@ pub use open::{
 pub use overlay::NewOverlay;
 pub use scope::EventScope;
 pub use start_io::DeviceError;
-pub use status::{
-    Detail, LastSync, MemberDetail, MemberWork, MemoryUse, Range, SyncDetail, Tuning, Work,
-};
 pub use whole::open_whole;

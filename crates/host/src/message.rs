@@ -1,18 +1,14 @@
 //! What shard threads tell each other. Each shard has one inbox; a sender puts its message there
 //! and wakes the shard, which costs nothing while it is awake.
 
-use crate::{
-    client::Client,
-    status::{Detail, MemberDetail},
-    window::CheckWindow,
-};
+use crate::{client::Client, window::CheckWindow};
 use lapstrake_array::{RoutedRequest, SpanMap};
+use lapstrake_control::{BitmapPlace, Detail, HowAdded, MemberDetail, SyncRequest};
 use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, SyncPiece};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use std::{
     os::fd::OwnedFd,
-    path::PathBuf,
     sync::{
         Arc,
         mpsc::{self, Sender},
@@ -119,8 +115,8 @@ pub enum Command {
     PlanBitmap(BitmapWish),
     /// Have this bitmap, or none, from now on; with the file of an external one. Answered when it is so.
     ChangeBitmap(Box<Option<NewBitmap>>, Option<Arc<Member>>),
-    /// `check`, `repair`, `resync`, `idle`, `frozen` or `resume`.
-    Sync(String),
+    /// Begin, end or hold a sync action.
+    Sync(SyncRequest),
     /// What is to be changed.
     Set(Settings),
     /// Whose files were deleted.
@@ -140,19 +136,6 @@ pub struct Settings {
     pub window: Option<Option<CheckWindow>>,
     /// Pages of the stripe cache for each member, in each shard.
     pub stripe_cache: Option<u32>,
-}
-
-/// Where an array is to have its write-intent bitmap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BitmapPlace {
-    /// Nowhere.
-    None,
-    /// Beside each superblock.
-    Internal,
-    /// Beside each superblock, with a byte to a chunk.
-    Lockless,
-    /// In a file of its own, by its absolute path.
-    File(PathBuf),
 }
 
 /// The write-intent bitmap that an array is to have.
@@ -199,7 +182,7 @@ pub enum Answer {
     /// To [`Command::Fail`].
     Member(Box<MemberDetail>),
     /// To [`Command::Add`], and how it joined.
-    Added(Box<MemberDetail>, &'static str),
+    Added(Box<MemberDetail>, HowAdded),
     /// To [`Command::Add`]: the array is no longer as it was when the member was made ready, and is as it was before
     /// the command.
     Outdated,

@@ -5,9 +5,10 @@ use crate::{
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
-    status::{Counters, MemberWork},
+    status::{self, Counters},
 };
 use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
+use lapstrake_control::MemberWork;
 use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
     Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Order, Request, RequestError,
@@ -509,7 +510,7 @@ impl ShardRuntime {
         let member = self.device(io.member);
         let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
         trace!(member = io.member.0, kind = ?io.kind, offset, len, "member I/O");
-        self.sent[usize::from(io.member.0)].count(io.kind == IoKind::Read, len);
+        status::count_io(&mut self.sent[usize::from(io.member.0)], io.kind == IoKind::Read, len);
         let iov = self.memory.iov(&io.pieces);
         let op = match io.kind {
             IoKind::Read => Op::Read { member, offset, iov: &iov },

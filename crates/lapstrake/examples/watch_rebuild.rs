@@ -16,9 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     match &detail.last_sync {
         Some(last) => {
-            println!("{}: {}; the array is {}", last.action, last.result, detail.state.join(", "))
+            println!("{}: {}; the array is {}", last.action, last.result, detail.state_text())
         }
-        None => println!("nothing ran; the array is {}", detail.state.join(", ")),
+        None => println!("nothing ran; the array is {}", detail.state_text()),
     }
     Ok(())
 }

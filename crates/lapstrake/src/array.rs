@@ -2,9 +2,10 @@
 
 use crate::blocks::Blocks;
 use crate::{CloseError, IoError, OpenError, OpenOptions};
+use lapstrake_control::Detail;
 use lapstrake_device::{MemberSpec, Source};
 use lapstrake_geometry::Level;
-use lapstrake_host::{self as host, Detail, Line, Opened, Options};
+use lapstrake_host::{self as host, Line, Opened, Options};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 

@@ -1,48 +1,25 @@
 //! Arrays that `lapstrake serve` serves: how they stand, and what they are asked to do.
 
-mod detail;
-
-pub use detail::{
-    Detail, LastSyncDetail, MemberDetail, MemberState, MemoryDetail, Mismatch, SyncAction,
-    SyncDetail, SyncResult, TuningDetail, WorkDetail,
-};
+pub use lapstrake_control::*;
 pub use lapstrake_host::control::ControlError;
 
 use lapstrake_host::control;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// How often a server is asked while something is waited for.
 const PACE: Duration = Duration::from_millis(500);
 /// What a server gets for its last answer.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The server gave none, or refused.
-    #[error(transparent)]
-    Control(#[from] ControlError),
-    /// What it said is not what a server of this version says.
-    #[error("{name}: its server's answer is not understood: {source}; is it of another version?")]
-    Answer {
-        /// The array.
-        name: String,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-}
-
 /// Asks servers by their control sockets (`docs/control.md`).
 ///
 /// ```no_run
-/// # fn main() -> Result<(), lapstrake::control::ClientError> {
+/// # fn main() -> Result<(), lapstrake::control::ControlError> {
 /// let client = lapstrake::control::Client::new();
 /// for name in client.served()? {
-///     println!("{name}: {}", client.detail(&name)?.state.join(", "));
+///     println!("{name}: {}", client.detail(&name)?.state_text());
 /// }
 /// # Ok(())
 /// # }
@@ -75,17 +52,17 @@ impl Client {
     /// The names of the arrays that are being served, in order.
     ///
     /// # Errors
-    /// [`ClientError::Control`].
-    pub fn served(&self) -> Result<Vec<String>, ClientError> {
-        Ok(control::served(&self.directory)?)
+    /// [`ControlError`].
+    pub fn served(&self) -> Result<Vec<String>, ControlError> {
+        control::served(&self.directory)
     }
 
     /// Everything about one of them. No disk is waited for; a server that says nothing for ten seconds is an error.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn detail(&self, name: &str) -> Result<Detail, ClientError> {
-        self.detail_within(name, None)
+    /// [`ControlError`].
+    pub fn detail(&self, name: &str) -> Result<Detail, ControlError> {
+        control::ask_detail(&self.directory, name, None)
     }
 
     /// Waits until no recovery, resync, check or repair runs, or one is frozen, and tells how the array stands then.
@@ -95,28 +72,27 @@ impl Client {
     /// What was written under a lockless bitmap is resynced a second later: if nothing runs, that is waited for.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ControlError`].
     pub fn wait(
         &self,
         name: &str,
         limit: Option<Duration>,
         on_progress: impl FnMut(&Detail),
-    ) -> Result<Detail, ClientError> {
-        wait(limit, |limit| self.detail_within(name, limit), on_progress)
+    ) -> Result<Detail, ControlError> {
+        wait(limit, |limit| control::ask_detail(&self.directory, name, limit), on_progress)
     }
 
-    /// Sends a request, a JSON object as `docs/control.md` has them, and returns the answer, however long it takes: disks
-    /// may be waited for.
+    /// Sends a request and returns the answer, of the type that the request names (or a `serde_json::Value`), however long
+    /// it takes: disks may be waited for.
     ///
     /// # Errors
-    /// [`ClientError::Control`].
-    pub fn ask(&self, name: &str, request: &Value) -> Result<Value, ClientError> {
-        Ok(control::ask(&self.directory, name, request, || ())?)
-    }
-
-    fn detail_within(&self, name: &str, limit: Option<Duration>) -> Result<Detail, ClientError> {
-        let reply = control::ask_detail(&self.directory, name, limit)?;
-        Detail::of_reply(reply).map_err(|source| ClientError::Answer { name: name.into(), source })
+    /// [`ControlError`].
+    pub fn ask<A: DeserializeOwned>(
+        &self,
+        name: &str,
+        request: &Request,
+    ) -> Result<A, ControlError> {
+        control::ask(&self.directory, name, request, || ())
     }
 }
 

@@ -12,7 +12,7 @@ use lapstrake_device::MemberSpec;
 use lapstrake_export::{NbdSession, nbd};
 use lapstrake_geometry::{Geometry, Slot};
 use lapstrake_host::create::{NewArray, NewBitmap, prepare};
-use lapstrake_host::{Array, OpenRequest, Opened, Options};
+use lapstrake_host::{Array, MemberState, OpenRequest, Opened, Options};
 use lapstrake_metadata::assemble::{Reason, Verdict};
 
 use crate::Failure;
@@ -213,7 +213,7 @@ impl Ours {
         let stopped = self.stop();
         outcome.and(stopped)?;
         let members = detail.ok_or("the array stopped by itself")?.members;
-        match members.iter().find(|member| member.state == "faulty") {
+        match members.iter().find(|member| member.state == MemberState::Faulty) {
             Some(member) => Err(format!("{} failed meanwhile", member.path).into()),
             None => Ok(()),
         }

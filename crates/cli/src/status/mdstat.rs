@@ -1,16 +1,16 @@
 //! A stanza of `/proc/mdstat` (the kernel's `md_seq_show` and each level's `status`).
 
-use super::view::{self, MemberState, MemberView, SyncAction, SyncView, View};
+use super::view::{self, ArrayState, MemberState, MemberView, SyncAction, SyncView, View};
 use lapstrake_geometry::{FarSets, Layout, Level, Raid10Layout};
 
 /// The stanza of one array, with the empty line after it.
 pub fn stanza(view: &View) -> String {
     let flags = [
-        ("(failed)", view.is("failed")),
-        ("(read-only)", view.is("read-only")),
+        ("(failed)", view.is(&ArrayState::Failed)),
+        ("(read-only)", view.is(&ArrayState::ReadOnly)),
         ("(overlay)", view.overlay.is_some()),
         ("(overlay lost)", view.overlay_lost),
-        ("(frozen)", view.is("frozen")),
+        ("(frozen)", view.is(&ArrayState::Frozen)),
     ];
     let flags: String =
         flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| format!(" {flag}")).collect();
@@ -31,7 +31,7 @@ pub fn stanza(view: &View) -> String {
         (Some(sync), _) => {
             text += &format!("      \t{}=PENDING ({})\n", word(sync), percent(sync));
         }
-        (None, _) if view.is("resyncing (PENDING)") => text += "      \tresync=PENDING\n",
+        (None, _) if view.is(&ArrayState::ResyncPending) => text += "      \tresync=PENDING\n",
         (None, _) => {}
     }
     if let Some((dirty, bits)) = view.bitmap_bits {

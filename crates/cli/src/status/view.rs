@@ -1,8 +1,8 @@
 //! What a server tells about its array, in the commands' words.
 
 pub use lapstrake::control::{
-    Detail as View, MemberDetail as MemberView, MemberState, SyncAction, SyncDetail as SyncView,
-    SyncResult,
+    ArrayState, Detail as View, MemberDetail as MemberView, MemberState, SyncAction,
+    SyncDetail as SyncView, SyncResult,
 };
 
 /// When it will be done, if that can be told, and how fast it is; in md's words.

@@ -75,6 +75,11 @@ fn whole() -> Value {
     detail(json!({}))
 }
 
+/// The spare of [`whole`].
+fn member() -> Value {
+    whole()["detail"]["members"][3].clone()
+}
+
 fn running(action: &str, frozen: bool) -> Value {
     let sync = json!({
         "action": action, "done_bytes": 8 << 20, "total_bytes": 31 << 20, "speed_bytes": 1 << 20,
@@ -94,7 +99,7 @@ fn ended(action: &str, result: &str, mismatches: Value) -> Value {
 #[test]
 fn members_are_added_by_their_absolute_paths() {
     let fake = Fake::new();
-    let added = |how: &str| ok(json!({ "member": {}, "how": how }));
+    let added = |how: &str| ok(json!({ "member": member(), "how": how }));
     let line = "add data m2 x/m3@1M+2M m4 --write-mostly --force";
     let answers = [whole(), added("recovery"), added("spare"), added("re-added")];
     let (ran, asked) = fake.run(line, answers);
@@ -126,7 +131,8 @@ fn members_are_added_by_their_absolute_paths() {
 #[test]
 fn one_member_that_is_refused_keeps_no_other_from_its_turn() {
     let fake = Fake::new();
-    let answers = || [whole(), refused("m2: too small"), ok(json!({ "how": "spare" }))];
+    let added = ok(json!({ "member": member(), "how": "spare" }));
+    let answers = || [whole(), refused("m2: too small"), added.clone()];
     let (ran, _) = fake.run("add data m2 m3", answers());
     assert_eq!(ran.code, 1);
     assert_eq!(ran.err, "lapstrake: data: m2: too small\n");
@@ -156,7 +162,7 @@ fn members_are_named_by_paths_that_lead_to_them_or_by_numbers() {
         ("link", &fake.path("m2")),
         ("link@1M+2M", &fake.path("m2@1048576+2097152")),
     ] {
-        let answers = [whole(), ok(json!({ "member": {} }))];
+        let answers = [whole(), ok(json!({ "member": member() }))];
         let (ran, asked) = fake.run(&format!("fail data {given}"), answers);
         assert_eq!(ran.ok().out, format!("data: {given}: faulty\n"));
         assert_eq!(asked[1], json!({ "command": "fail", "member": sent, "force": false }));

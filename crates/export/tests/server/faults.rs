@@ -6,6 +6,7 @@ use crate::support::load::Load;
 use crate::support::members::superblock;
 use crate::support::{MIB, Rig, Server, backends, everywhere, until};
 use lapstrake_geometry::{Level, Slot};
+use lapstrake_host::MemberState;
 use lapstrake_metadata::Role;
 use std::time::{Duration, Instant};
 
@@ -36,8 +37,8 @@ fn data_offset(server: &Server) -> u64 {
     superblock(&server.members[0]).data_offset().bytes()
 }
 
-fn states(server: &Server) -> Vec<&'static str> {
-    server.detail().members.iter().map(|member| member.state).collect()
+fn states(server: &Server) -> Vec<MemberState> {
+    server.detail().members.iter().map(|member| member.state.clone()).collect()
 }
 
 /// A discard of whole stripes writes zeros and parity.
@@ -80,7 +81,7 @@ fn no_client_sees_a_member_fail() {
                     Load::start(server.tcp(), 4 * MIB..8 * MIB, 32),
                 ];
                 until("the failure to be seen", || {
-                    states(&server)[usize::from(fails)] == "faulty"
+                    states(&server)[usize::from(fails)] == MemberState::Faulty
                         || loads.iter().any(|load| load.progress() > 20_000)
                 });
                 loads.iter().for_each(|load| load.wait_for(50));
@@ -88,8 +89,9 @@ fn no_client_sees_a_member_fail() {
                     load.finish();
                 }
                 let seen = states(&server);
-                let faulty = seen.iter().filter(|state| **state == "faulty").count();
-                assert_eq!((seen[usize::from(fails)], faulty), ("faulty", 1), "{level:?} {fault}");
+                let faulty = seen.iter().filter(|state| **state == MemberState::Faulty).count();
+                assert_eq!(faulty, 1, "{level:?} {fault}");
+                assert_eq!(seen[usize::from(fails)], MemberState::Faulty, "{level:?} {fault}");
                 assert!(is_on_record(&server, fails), "{level:?} {fault}");
                 assert!(server.stop(), "{:?}", server.said());
                 assert!(is_on_record(&server, fails), "{level:?} {fault}");
@@ -124,7 +126,9 @@ fn two_members_of_a_raid6_may_fail() {
             Load::start(server.unix(), 0..6 * MIB, 41),
             Load::start(server.tcp(), 6 * MIB..12 * MIB, 42),
         ];
-        until("both failures", || states(&server).iter().filter(|s| **s == "faulty").count() == 2);
+        until("both failures", || {
+            states(&server).iter().filter(|s| **s == MemberState::Faulty).count() == 2
+        });
         loads.iter().for_each(|load| load.wait_for(100));
         for load in loads {
             load.finish();
@@ -232,7 +236,7 @@ fn without_redundancy_an_error_is_the_clients() {
             // The member stays, and what works works.
             assert_eq!(client.write(0, &[3; 4096]), 0);
             assert_eq!(client.read(0, 4096), Ok(vec![3; 4096]));
-            assert!(states(server).iter().all(|state| *state == "in_sync"));
+            assert!(states(server).iter().all(|state| *state == MemberState::InSync));
             client.disconnect();
             assert!(server.stop());
         }
@@ -262,7 +266,8 @@ fn one_failure_too_many_is_an_error_and_destroys_nothing() {
             assert!(answers.iter().all(|answer| [0, EIO].contains(answer)), "{answers:?}");
             let seen = states(&server);
             // The last one that holds some data is never put out.
-            assert_eq!((seen[first], seen[second]), ("faulty", "in_sync"), "{level:?}");
+            let expected = (&MemberState::Faulty, &MemberState::InSync);
+            assert_eq!((&seen[first], &seen[second]), expected, "{level:?}");
             let failed: Vec<u64> = (0..40).filter(|nth| answers[*nth as usize] == EIO).collect();
             assert!(!failed.is_empty(), "{level:?}");
             if level == Level::Raid5 {
@@ -307,7 +312,7 @@ fn slow_members_are_waited_for() {
         let load = Load::start(server.unix(), 0..2 * MIB, 51);
         load.wait_for(300);
         load.finish();
-        assert!(states(&server).iter().all(|state| *state == "in_sync"));
+        assert!(states(&server).iter().all(|state| *state == MemberState::InSync));
         assert!(server.stop());
     });
 }

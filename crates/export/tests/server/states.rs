@@ -5,6 +5,7 @@ use crate::support::client::Ask;
 use crate::support::members::{bits, read, superblock};
 use crate::support::{Client, KIB, MIB, Rig, Server, draw, everywhere, until};
 use lapstrake_geometry::{Level, Sector};
+use lapstrake_host::ArrayState;
 use lapstrake_metadata::Superblock;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ fn a_quiet_array_becomes_clean_and_its_events_swing_as_mds() {
                 });
                 assert_eq!(events(&server), vec![expected_clean; disks.into()], "{level:?}");
                 // The members hold it a moment before the engine is told that they do.
-                until("the array to say clean", || server.detail().state == ["clean"]);
+                until("the array to say clean", || server.detail().state == [ArrayState::Clean]);
                 assert_eq!(server.detail().events, expected_clean);
                 expected_clean = 2;
             }

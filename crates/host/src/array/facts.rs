@@ -1,11 +1,10 @@
 //! What is known of an array at its start.
 
 use super::{Facts, MemberFact, Options, Parts, bad_bytes, file_of, shares};
-use crate::{
-    cache::CacheTerms,
-    memory,
-    scope::EventScope,
-    status::{Detail, MemberDetail, MemberWork, MemoryUse, Tuning, Work},
+use crate::{cache::CacheTerms, memory, scope::EventScope, status::tuning};
+use lapstrake_control::{
+    ArrayState, BitmapLocation, ConsistencyPolicy, Detail, MemberDetail, MemberState, MemberWork,
+    MemoryDetail, WorkDetail,
 };
 use lapstrake_device::{Member, quoted};
 use lapstrake_engine::FULLY_TRUSTED;
@@ -21,17 +20,17 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
         .enumerate()
         .map(|(index, (device, record))| MemberDetail {
             path: device.spec().to_string(),
-            file: file_of(device),
+            file: file_of(device).into(),
             number: record.superblock.dev_number(),
             slot: record.slot.map(|slot| slot.0),
             state: match record.slot {
-                None if record.superblock.role() == Role::Journal => "journal",
-                None => "spare",
+                None if record.superblock.role() == Role::Journal => MemberState::Journal,
+                None => MemberState::Spare,
                 Some(_) if members[..index].iter().any(|m| m.record.slot == record.slot) => {
-                    "replacement"
+                    MemberState::Replacement
                 }
-                Some(_) if record.trusted_to == FULLY_TRUSTED => "in_sync",
-                Some(_) => "recovering",
+                Some(_) if record.trusted_to == FULLY_TRUSTED => MemberState::InSync,
+                Some(_) => MemberState::Recovering,
             },
             recovered_bytes: Some(record.trusted_to)
                 .filter(|&to| record.slot.is_some() && to != FULLY_TRUSTED)
@@ -41,6 +40,7 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
             awaits_replacement: false,
             direct: device.direct(),
             deleted: false,
+            array: None,
             work: MemberWork::default(),
         })
         .collect()
@@ -75,7 +75,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
             used => used.0 * 512,
         },
         raid_devices: geometry.raid_disks(),
-        state: vec![if options.read_only { "read-only" } else { "clean" }],
+        state: vec![if options.read_only { ArrayState::ReadOnly } else { ArrayState::Clean }],
         preferred_minor: match sb {
             Superblock::V090(sb) => Some(sb.md_minor),
             Superblock::V1(_) => None,
@@ -86,7 +86,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         bitmap_place: plan
             .bitmap
             .as_ref()
-            .map(|i| if i.external { "external" } else { "internal" }),
+            .map(|i| if i.external { BitmapLocation::External } else { BitmapLocation::Internal }),
         bitmap_file: parts.bitmap_file.as_deref().map(file_of),
         write_behind: plan.bitmap.as_ref().map_or(0, |i| i.superblock.write_behind),
         bitmap_chunk_bytes: plan.bitmap.as_ref().map(|i| i.superblock.chunk().bytes()),
@@ -103,20 +103,22 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         check_window: None,
         stripe_cache_size: CacheTerms::of(parts).size(options.stripe_cache_size),
         members: member_details(parts),
-        backend: "",
+        backend: String::new(),
         shards,
         clients: 0,
-        tuning: Tuning::of(
+        pid: None,
+        exports: Vec::new(),
+        tuning: tuning(
             geometry.level(),
             sb.layout().unwrap_or(Layout::None),
             geometry.raid_disks(),
             sb.chunk().bytes(),
             parts.bytes(),
         ),
-        work: Work::default(),
-        memory: MemoryUse {
+        work: WorkDetail::default(),
+        memory: MemoryDetail {
             buffers: (memory::bound(options.buffer_bytes, shares(options)) * shards) as u64,
-            ..MemoryUse::default()
+            ..MemoryDetail::default()
         },
     }
 }
@@ -149,12 +151,12 @@ pub(crate) fn consistency_policy(
     superblock: &Superblock,
     has_bitmap: bool,
     redundant: bool,
-) -> &'static str {
+) -> ConsistencyPolicy {
     match redundant {
-        _ if superblock.has_ppl() => "ppl",
-        _ if superblock.has_journal() => "journal",
-        _ if has_bitmap => "bitmap",
-        true => "resync",
-        false => "none",
+        _ if superblock.has_ppl() => ConsistencyPolicy::Ppl,
+        _ if superblock.has_journal() => ConsistencyPolicy::Journal,
+        _ if has_bitmap => ConsistencyPolicy::Bitmap,
+        true => ConsistencyPolicy::Resync,
+        false => ConsistencyPolicy::None,
     }
 }

@@ -1,7 +1,9 @@
 //! The side of who asks a server.
 
 use super::{ControlError, array_name, file_name, socket_path};
-use serde_json::{Value, json};
+use lapstrake_control::{Described, Detail, Refused, Request};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::ControlFlow;
@@ -28,17 +30,17 @@ pub(super) fn next_step(refusal: &io::Error) -> &'static str {
     }
 }
 
-/// Sends a request, a JSON object with its `"command"`, to the server of an array and returns the
-/// answer, however long it takes: disks may be waited for. After [`PATIENCE`] without one, `on_silence` is told once.
+/// Sends a request to the server of an array and returns the answer, `A` as the request's doc names it, however long it
+/// takes: disks may be waited for. After [`PATIENCE`] without one, `on_silence` is told once.
 ///
 /// # Errors
 /// [`ControlError`].
-pub fn ask(
+pub fn ask<A: DeserializeOwned>(
     dir: &Path,
     name: &str,
-    request: &Value,
+    request: &Request,
     on_silence: impl FnOnce(),
-) -> Result<Value, ControlError> {
+) -> Result<A, ControlError> {
     let mut on_silence = Some(on_silence);
     exchange(dir, name, request, PATIENCE, || {
         if let Some(tell) = on_silence.take() {
@@ -53,20 +55,21 @@ pub fn ask(
 ///
 /// # Errors
 /// [`ControlError`].
-pub fn ask_detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Value, ControlError> {
+pub fn ask_detail(dir: &Path, name: &str, limit: Option<Duration>) -> Result<Detail, ControlError> {
     // A socket takes no time of zero.
     let limit = limit.unwrap_or(PATIENCE).clamp(Duration::from_millis(1), PATIENCE);
-    exchange(dir, name, &json!({ "command": "detail" }), limit, || ControlFlow::Break(()))
+    let told: Described = exchange(dir, name, &Request::Detail, limit, || ControlFlow::Break(()))?;
+    Ok(told.into())
 }
 
 /// One request and its answer. Each time that nothing has come for `limit`, `on_silence` says whether to go on waiting.
-fn exchange(
+fn exchange<A: DeserializeOwned>(
     dir: &Path,
     name: &str,
-    request: &Value,
+    request: &Request,
     limit: Duration,
     mut on_silence: impl FnMut() -> ControlFlow<()>,
-) -> Result<Value, ControlError> {
+) -> Result<A, ControlError> {
     let path = socket_path(dir, name)?;
     let at = &path;
     let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
@@ -81,9 +84,12 @@ fn exchange(
         Err(error) => return Err(io("connect to it")(error)),
     };
     stream.set_read_timeout(Some(limit)).map_err(io("set a time for it"))?;
+    let unclear = |source| ControlError::Answer { name: name.into(), source };
+    let mut line = serde_json::to_vec(request).map_err(|source| io("ask it")(source.into()))?;
+    line.push(b'\n');
     let mut reply = Vec::new();
     // A server that refuses a connection does so before it has read from it.
-    let written = stream.write_all(format!("{request}\n").as_bytes());
+    let written = stream.write_all(&line);
     let said = written
         .or_else(|error| if has_ended(&error) { Ok(()) } else { Err(error) })
         .map_err(|error| ("write to it", error))
@@ -98,7 +104,6 @@ fn exchange(
                 }
             }
         });
-    let reply = String::from_utf8_lossy(&reply).into_owned();
     match said {
         Ok(_) if reply.is_empty() => return Err(ControlError::Ended { name: name.into(), path }),
         Err((_, error)) if has_ended(&error) => {
@@ -111,15 +116,12 @@ fn exchange(
         Err((action, error)) => return Err(io(action)(error)),
         Ok(_) => {}
     }
-    let value: Value = serde_json::from_str(&reply)
-        .map_err(|_| ControlError::Answer { path: path.clone(), found: reply.clone() })?;
-    match (value["ok"].as_bool(), value["error"].as_str()) {
-        (Some(true), _) => Ok(value),
-        (_, Some(error)) => {
-            Err(ControlError::Refused { name: name.into(), error: error.to_string() })
-        }
-        _ => Err(ControlError::Answer { path: path.clone(), found: reply }),
+    let value: Value = serde_json::from_slice(&reply).map_err(unclear)?;
+    if value["ok"] == true {
+        return serde_json::from_value(value).map_err(unclear);
     }
+    let Refused { error } = serde_json::from_value(value).map_err(unclear)?;
+    Err(ControlError::Refused { name: name.into(), error })
 }
 
 /// A server that begins or ends has its name without a socket for a moment.

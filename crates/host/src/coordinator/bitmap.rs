@@ -6,10 +6,10 @@ use super::{
 };
 use crate::{
     array::consistency_policy,
-    message::{Answer, BitmapPlace, BitmapWish},
+    message::{Answer, BitmapWish},
     shard_runtime::ShardRuntime,
-    status::Detail,
 };
+use lapstrake_control::{BitmapLocation, BitmapPlace, Detail};
 use lapstrake_device::Member;
 use lapstrake_engine::{MemberId, MemberState, NewBitmap, Supervisor};
 use lapstrake_geometry::Sectors;
@@ -273,7 +273,8 @@ impl CoordinatorRuntime {
         detail.awaits_lazy_resync = supervisor.awaits_lazy_resync();
         let file = self.bitmap_file.as_ref().filter(|_| superblock.is_some());
         detail.bitmap_file = file.map(|file| file.path.display().to_string());
-        let place = if file.is_some() { "external" } else { "internal" };
+        let place =
+            if file.is_some() { BitmapLocation::External } else { BitmapLocation::Internal };
         detail.bitmap_place = superblock.map(|_| place);
         if let Some((member, _)) = supervisor.members().next() {
             let redundant = self.facts.redundant;

@@ -7,6 +7,7 @@ use crate::{
     message::{Answer, Deleted},
     shard_runtime::ShardRuntime,
 };
+use lapstrake_control::MemberState;
 use lapstrake_device::overlay::FileLoss;
 use lapstrake_engine::MemberId;
 use lapstrake_geometry::Slot;
@@ -81,12 +82,14 @@ impl CoordinatorRuntime {
     pub(super) fn deleted(&mut self, runtime: &ShardRuntime) -> Answer {
         self.look_for_deleted(runtime);
         let members = self.detail(runtime).members;
-        let lost = members.iter().filter(|member| member.deleted && member.state != "faulty");
+        let lost =
+            members.iter().filter(|member| member.deleted && member.state != MemberState::Faulty);
         let paths = lost.map(|member| member.path.clone()).collect();
         let overlay = self.facts.detail.overlay.clone().filter(|_| self.overlay_loss.is_some());
         let holds = |slot: Slot, also_deleted: bool| {
             members.iter().any(|member| {
-                let counts = member.state == "in_sync" && (also_deleted || !member.deleted);
+                let counts =
+                    member.state == MemberState::InSync && (also_deleted || !member.deleted);
                 counts && member.slot == Some(slot.0)
             })
         };

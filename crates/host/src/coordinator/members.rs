@@ -4,8 +4,10 @@ use super::{BadSectorOutcome, CoordinatorRuntime, MemberFact};
 use crate::{
     message::{Addition, Answer, Message},
     shard_runtime::ShardRuntime,
-    status::{MemberDetail, MemberWork, Range, SyncDetail},
     window::CheckWindow,
+};
+use lapstrake_control::{
+    self as control, FAILED, HowAdded, MemberDetail, MemberWork, SyncDetail, SyncRequest,
 };
 use lapstrake_device::harmless;
 use lapstrake_engine::{
@@ -15,9 +17,6 @@ use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::Superblock;
 use std::{ops, sync::mpsc::Sender};
 use tracing::{Span, error, error_span, info, warn};
-
-/// A word that stands for all faulty members.
-const FAILED: &str = "failed";
 
 /// Members on their way out, by one command.
 pub(super) struct Removal {
@@ -30,7 +29,7 @@ pub(super) struct Removal {
 impl CoordinatorRuntime {
     pub(super) fn happened(&mut self, runtime: &mut ShardRuntime, event: Event) {
         if let Event::SyncBegan(action) = event {
-            self.sync_span = error_span!("sync", action = action_name(action));
+            self.sync_span = error_span!("sync", action = %action_name(action));
         }
         let _sync = self.sync_span.clone().entered();
         match event {
@@ -100,7 +99,7 @@ impl CoordinatorRuntime {
                 }
             }
             Event::SyncBegan(action) => {
-                info!(action = action_name(action), "{} begins", action_name(action))
+                info!(action = %action_name(action), "{} begins", action_name(action))
             }
             Event::SyncEnded(action, end) => {
                 self.say_ended(action, end);
@@ -160,14 +159,14 @@ impl CoordinatorRuntime {
         match (end, action) {
             (SyncEnd::Done, SyncAction::Check | SyncAction::Repair) => {
                 info!(
-                    action = name,
+                    action = %name,
                     sectors, "{name} is done: {sectors} sectors differed (mismatch_cnt)"
                 );
             }
-            (SyncEnd::Done, _) => info!(action = name, "{name} is done"),
-            (SyncEnd::Interrupted, _) => info!(action = name, "{name} was interrupted"),
+            (SyncEnd::Done, _) => info!(action = %name, "{name} is done"),
+            (SyncEnd::Interrupted, _) => info!(action = %name, "{name} was interrupted"),
             (SyncEnd::Failed, _) => error!(
-                action = name,
+                action = %name,
                 "{name} failed: a member could not be read or written where no other has the data \
                  (above: which, and where); what was done stays, the members stay as they were; \
                  replace the member that fails, or copy it with ddrescue and start again"
@@ -617,40 +616,38 @@ impl CoordinatorRuntime {
         let (id, added) = supervisor.handle_add(now, *superblock, bad_blocks, rotational);
         self.members.push(MemberFact::new(&device, names));
         let how = match (added, self.standing(usize::from(id.0))) {
-            (Added::CatchesUp, _) => "re-added",
-            (Added::Spare, Some(MemberState::Recovering)) => "recovery",
-            (Added::Spare, _) => "spare",
+            (Added::CatchesUp, _) => HowAdded::ReAdded,
+            (Added::Spare, Some(MemberState::Recovering)) => HowAdded::Recovery,
+            (Added::Spare, _) => HowAdded::Spare,
         };
-        info!(member = %device.spec(), how, "{} was added ({how})", device.spec());
+        info!(member = %device.spec(), %how, "{} was added ({how})", device.spec());
         let detail = self.member_detail(usize::from(id.0)).ok_or(READ_ONLY)?;
         Ok(Answer::Added(Box::new(detail), how))
     }
 
-    pub(super) fn sync(&mut self, runtime: &ShardRuntime, action: &str) -> Result<(), String> {
+    pub(super) fn sync(
+        &mut self,
+        runtime: &ShardRuntime,
+        action: SyncRequest,
+    ) -> Result<(), String> {
         let now = runtime.now();
         let is_broken = self.coordinator.is_broken();
         let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
         let action = match action {
-            "check" => SyncAction::Check,
-            "repair" => SyncAction::Repair,
-            "resync" => SyncAction::Resync,
-            "idle" => {
+            SyncRequest::Check => SyncAction::Check,
+            SyncRequest::Repair => SyncAction::Repair,
+            SyncRequest::Resync => SyncAction::Resync,
+            SyncRequest::Idle => {
                 supervisor.handle_idle(now);
                 return Ok(());
             }
-            "frozen" => {
+            SyncRequest::Frozen => {
                 supervisor.handle_freeze(now);
                 return Ok(());
             }
-            "resume" => {
+            SyncRequest::Resume => {
                 supervisor.handle_resume(now);
                 return Ok(());
-            }
-            other => {
-                return Err(format!(
-                    "unknown action {other:?}; known are check, repair, resync, idle, frozen and resume; \
-                     nothing was changed"
-                ));
             }
         };
         if !self.facts.redundant {
@@ -708,10 +705,10 @@ impl CoordinatorRuntime {
         let part = &self.members[id];
         Some(MemberDetail {
             path: part.path.clone(),
-            file: part.file.clone(),
+            file: part.file.clone().into(),
             number: superblock.dev_number(),
             slot: slot.map(|slot| slot.0),
-            state: super::standing_name(standing),
+            state: super::member_state(standing),
             recovered_bytes: matches!(standing, MemberState::Recovering | MemberState::Replacement)
                 .then_some(recovered)
                 .filter(|&to| to != FULLY_TRUSTED)
@@ -722,6 +719,7 @@ impl CoordinatorRuntime {
             direct: part.direct,
             deleted: part.deleted,
             work: self.member_work(id),
+            array: None,
         })
     }
 
@@ -747,8 +745,8 @@ impl CoordinatorRuntime {
         })
     }
 
-    pub(super) fn ranges(&self, mismatches: &[Mismatch]) -> Vec<Range> {
-        let range = |mismatch: &Mismatch| Range {
+    pub(super) fn ranges(&self, mismatches: &[Mismatch]) -> Vec<control::Mismatch> {
+        let range = |mismatch: &Mismatch| control::Mismatch {
             offset_bytes: mismatch.start.0 * 512,
             len_bytes: mismatch.len.0 * 512,
             member: mismatch.member.map(|id| self.members[usize::from(id.0)].path.clone()),
@@ -778,21 +776,21 @@ const WINDOW_LOOK_NS: u64 = 10_000_000_000;
 /// Why nothing can be changed.
 pub(super) const READ_ONLY: &str = "the array is served read-only; nothing was changed";
 
-pub(super) fn action_name(action: SyncAction) -> &'static str {
+pub(super) fn action_name(action: SyncAction) -> control::SyncAction {
     match action {
-        SyncAction::Recovery => "recovery",
-        SyncAction::Resync => "resync",
-        SyncAction::Check => "check",
-        SyncAction::Repair => "repair",
-        SyncAction::Rewrite => "rewrite",
+        SyncAction::Recovery => control::SyncAction::Recovery,
+        SyncAction::Resync => control::SyncAction::Resync,
+        SyncAction::Check => control::SyncAction::Check,
+        SyncAction::Repair => control::SyncAction::Repair,
+        SyncAction::Rewrite => unreachable!("shards do it by themselves"),
     }
 }
 
-pub(super) fn end_name(end: SyncEnd) -> &'static str {
+pub(super) fn end_name(end: SyncEnd) -> control::SyncResult {
     match end {
-        SyncEnd::Done => "done",
-        SyncEnd::Interrupted => "interrupted",
-        SyncEnd::Failed => "failed",
+        SyncEnd::Done => control::SyncResult::Done,
+        SyncEnd::Interrupted => control::SyncResult::Interrupted,
+        SyncEnd::Failed => control::SyncResult::Failed,
     }
 }
 

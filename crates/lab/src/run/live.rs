@@ -1,6 +1,6 @@
 //! An array that stands: what loads and meters need of it.
 
-use super::meter::{MemberWork, Reading, Sources, Work, served_detail};
+use super::meter::{Reading, Sources, Work, members_work, served_detail};
 use crate::subject::Target;
 use crate::subject::process::{Hosted, Settings};
 use crate::subject::recipe::Recipe;
@@ -9,7 +9,6 @@ use crate::workload::drive::Stop;
 use crate::workload::nbd::Nbd;
 use crate::workload::port::{Null, Port, Threads};
 use crate::workload::uring::Uring;
-use lapstrake_host::MemberDetail;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::ops::Range;
@@ -105,18 +104,8 @@ impl Live {
 
     /// All counts.
     pub(crate) fn read(&self) -> Reading {
-        let of = |member: &MemberDetail| {
-            let work = member.work;
-            let counts = MemberWork {
-                reads: work.reads,
-                read_bytes: work.read_bytes,
-                writes: work.writes,
-                written_bytes: work.written_bytes,
-            };
-            (member.file.clone().into(), counts)
-        };
         let own = self.hosted.as_ref().and_then(Hosted::detail).map(|detail| Work {
-            members: detail.members.iter().map(of).collect(),
+            members: members_work(&detail),
             memory_bytes: detail.memory.stripe_cache + detail.memory.buffers,
         });
         self.sources.read(own)
@@ -132,7 +121,7 @@ impl Live {
             return md_syncs(&Path::new("/sys/block").join(name).join("md"));
         }
         let detail = served_detail(self.sources.control.as_deref()?)?;
-        Some(!detail["sync"].is_null())
+        Some(detail.sync.is_some())
     }
 
     /// What has to be known of its members, for a run's own words.

@@ -2,8 +2,7 @@
 
 use crate::record::{Cpu, CpuTime, Figure, MemberIo, Phase};
 use crate::workload::recorder::Recorded;
-use serde::Deserialize;
-use serde_json::Value;
+use lapstrake_control::{Detail, MemberWork};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,15 +28,6 @@ pub(crate) struct Work {
     pub members: Vec<(PathBuf, MemberWork)>,
     /// Of its memory for requests and stripe cache.
     pub memory_bytes: u64,
-}
-
-/// What it has sent to a member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-pub(crate) struct MemberWork {
-    pub reads: u64,
-    pub read_bytes: u64,
-    pub writes: u64,
-    pub written_bytes: u64,
 }
 
 /// A member's name, and its device's counts.
@@ -247,19 +237,17 @@ fn status_kib(pid: u32, field: &str) -> Option<u64> {
 }
 
 /// All that a server tells about its array.
-pub(crate) fn served_detail(control: &Path) -> Option<Value> {
-    let mut reply = lapstrake_host::control::ask_detail(control, "lab", None).ok()?;
-    Some(reply["detail"].take())
+pub(crate) fn served_detail(control: &Path) -> Option<Detail> {
+    lapstrake_host::control::ask_detail(control, "lab", None).ok()
+}
+
+/// What an array has sent to its members.
+pub(crate) fn members_work(detail: &Detail) -> Vec<(PathBuf, MemberWork)> {
+    detail.members.iter().map(|member| (member.file.clone(), member.work)).collect()
 }
 
 fn served_work(control: &Path) -> Option<Work> {
-    let detail = served_detail(control)?;
-    let member = |member: &Value| {
-        let file = member["file"].as_str()?.into();
-        Some((file, serde_json::from_value(member["work"].clone()).ok()?))
-    };
-    let members = detail["members"].as_array()?.iter().map(member).collect::<Option<_>>()?;
-    Some(Work { members, memory_bytes: 0 })
+    Some(Work { members: members_work(&served_detail(control)?), memory_bytes: 0 })
 }
 
 /// Takes a reading `after` some time on a thread of its own; the caller has it when it joins.

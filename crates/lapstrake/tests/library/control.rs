@@ -1,7 +1,9 @@
 //! The control client asks a server, here one of this process.
 
 use crate::support::{Rig, raid5};
-use lapstrake::control::{Client, ClientError, ControlError, MemberState, SyncAction, SyncResult};
+use lapstrake::control::{
+    Begun, Client, ControlError, MemberState, Request, SyncAction, SyncRequest, SyncResult,
+};
 use lapstrake_device::MemberSpec;
 use lapstrake_host::control::{Claim, Control};
 use lapstrake_host::{Array, OpenRequest, Options, open};
@@ -29,18 +31,18 @@ fn a_served_array_is_listed_described_and_waited_for() {
     assert_eq!(detail.count(&MemberState::InSync), 3);
     assert!(detail.is_whole() && detail.is_at_rest() && detail.last_sync.is_none());
 
-    let check = serde_json::json!({ "command": "sync", "action": "check" });
-    client.ask("data", &check).unwrap();
+    let check = Request::Sync { action: SyncRequest::Check };
+    client.ask::<Begun>("data", &check).unwrap();
     let detail = client.wait("data", None, |_| ()).unwrap();
     let last = detail.last_sync.unwrap();
     assert_eq!((last.action, last.result), (SyncAction::Check, SyncResult::Done));
     assert_eq!(detail.mismatch_sectors, 0);
 
-    let nothing = serde_json::json!({ "command": "nothing" });
-    let refused = client.ask("data", &nothing).unwrap_err();
-    assert!(matches!(refused, ClientError::Control(ControlError::Refused { .. })), "{refused}");
+    let nobody = Request::Remove { member: "nobody".into() };
+    let refused = client.ask::<Begun>("data", &nobody).unwrap_err();
+    assert!(matches!(refused, ControlError::Refused { .. }), "{refused}");
     drop(control);
     assert!(array.stop());
     let gone = client.wait("data", Some(Duration::ZERO), |_| ()).unwrap_err();
-    assert!(matches!(gone, ClientError::Control(ControlError::NotServed { .. })), "{gone}");
+    assert!(matches!(gone, ControlError::NotServed { .. }), "{gone}");
 }

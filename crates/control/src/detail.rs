@@ -1,101 +1,24 @@
 //! What a server tells about its array. `docs/control.md` has the fields; one that a server does not know stays at its
 //! default, one that it knows beside these is passed over.
 
+use crate::{ArrayState, BitmapLocation, ConsistencyPolicy, MemberState, SyncAction, SyncResult};
 use lapstrake_geometry::{Layout, Level};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::ffi::OsString;
-use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// An enum of words of the protocol; one that is not known is kept as it was said.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
-            /// A word of a later version.
-            #[serde(untagged)]
-            Other(String),
-        }
-
-        impl $name {
-            /// The protocol's word.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                match self {
-                    $(Self::$variant => $word,)*
-                    Self::Other(word) => word,
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
-
-words! {
-    /// What a member is to its array.
-    MemberState {
-        /// It has all of its part.
-        InSync = "in_sync",
-        /// It is being rebuilt.
-        Recovering = "recovering",
-        /// It is to take the place of the member of its slot.
-        Replacement = "replacement",
-        /// It waits to be used.
-        Spare = "spare",
-        /// What is written goes there first.
-        Journal = "journal",
-        /// It is used no more.
-        Faulty = "faulty",
-    }
-}
-
-words! {
-    /// What runs over the whole array.
-    SyncAction {
-        /// A member is made anew of the others.
-        Recovery = "recovery",
-        /// Redundancy is made anew of the data.
-        Resync = "resync",
-        /// What does not match is counted.
-        Check = "check",
-        /// What does not match is made to.
-        Repair = "repair",
-    }
-}
-
-words! {
-    /// How a sync action ended.
-    SyncResult {
-        /// At its end.
-        Done = "done",
-        /// Before it: it was told to, or a member failed.
-        Interrupted = "interrupted",
-        /// It could not go on.
-        Failed = "failed",
-    }
-}
-
 /// One array.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Detail {
-    /// By which it is served.
+    /// The name by which it is served.
     pub name: String,
-    /// Of the superblocks.
+    /// The superblocks' version.
     pub version: String,
     /// The name in the superblocks.
     pub set_name: String,
-    /// As mdadm prints it.
+    /// The array's UUID as mdadm prints it.
     pub uuid: String,
     /// The file that takes all writes.
     #[serde(default)]
@@ -103,60 +26,63 @@ pub struct Detail {
     /// That file was deleted or spoiled: what was written is gone when the array stops.
     #[serde(default)]
     pub overlay_lost: bool,
-    /// Seconds since 1970.
+    /// When it was made, seconds since 1970.
     pub creation_time: u64,
-    /// Seconds since 1970.
+    /// When its superblocks were last written, seconds since 1970.
     pub update_time: u64,
-    /// As mdadm names it; [`Detail::level`].
+    /// The level as mdadm names it.
     pub level: String,
-    /// As mdadm names it; [`Detail::layout`].
+    /// The layout as mdadm names it; null where the level has none.
     pub layout: Option<String>,
-    /// 0 where the level has none.
+    /// Bytes of a chunk; 0 where the level has none.
     pub chunk_bytes: u64,
-    /// The unit of requests.
+    /// The array's logical block, bytes: what requests start at and are multiples of.
     #[serde(default)]
     pub block_bytes: u32,
-    /// Of the array.
+    /// Bytes of the array.
     pub array_bytes: u64,
-    /// Used of each member; 0 where all is used.
+    /// Bytes used of each member; 0 where all is used.
     pub component_bytes: u64,
-    /// Slots.
+    /// How many slots it has.
     pub raid_devices: u16,
-    /// `clean`, `active` or `read-only`, then perhaps `degraded` or `failed`, and what runs or is due, as
-    /// `docs/control.md` has it; [`Detail::is`].
-    pub state: Vec<String>,
+    /// `clean`, `active` or `read-only`, then perhaps `degraded` or `failed`, and what runs or is due.
+    pub state: Vec<ArrayState>,
     /// The number of the kernel's device for it, of a 0.90 superblock.
     pub preferred_minor: Option<u32>,
     /// The superblocks' count of changes.
     pub events: u64,
-    /// `ppl`, `journal`, `bitmap`, `resync` or `none`.
-    pub consistency_policy: String,
+    /// What keeps redundancy right over an unclean stop.
+    pub consistency_policy: ConsistencyPolicy,
     /// Dirty and all bits of the write-intent bitmap.
     pub bitmap_bits: Option<(u64, u64)>,
-    /// Chunks of a lockless bitmap in each state, in the order of `metadata::bitmap::ChunkState::ALL`.
+    /// Chunks of a lockless bitmap in each state, in the order of docs/formats.md (`ChunkState::ALL`).
     pub bitmap_states: Option<[u64; 8]>,
     /// Whether a resync of what was written under a lockless bitmap will begin by itself.
     #[serde(default)]
     pub awaits_lazy_resync: bool,
-    /// `internal` or `external`.
-    pub bitmap_place: Option<String>,
+    /// Where the write-intent bitmap lies.
+    pub bitmap_place: Option<BitmapLocation>,
     /// The file of an external one.
     pub bitmap_file: Option<String>,
+    /// Bytes that a bit of it stands for.
+    pub bitmap_chunk_bytes: Option<u64>,
     /// Writes that write-mostly members may lag behind.
     pub write_behind: u32,
+    /// From which byte on a resync is due.
+    pub resync_from_bytes: Option<u64>,
     /// Those in sync in the order of their slots first.
     pub members: Vec<MemberDetail>,
     /// What drives the I/O.
     pub backend: String,
     /// Threads that serve it.
     pub shards: usize,
-    /// Connections.
+    /// Clients connected.
     pub clients: usize,
     /// What was done since the start.
     pub work: WorkDetail,
     /// What memory it holds.
     pub memory: MemoryDetail,
-    /// Pages of 4 KiB for each member, in each shard; 0: the level has none.
+    /// Pages of 4 KiB of the stripe cache for each member, in each shard; 0: the level has none.
     pub stripe_cache_size: u32,
     /// What fits the array.
     pub tuning: TuningDetail,
@@ -166,44 +92,43 @@ pub struct Detail {
     /// What ran last.
     #[serde(default)]
     pub last_sync: Option<LastSyncDetail>,
-    /// Of the last or running check or repair.
+    /// Sectors of 512 bytes that the last or running check or repair found to differ; md's `mismatch_cnt`.
     #[serde(default)]
     pub mismatch_sectors: u64,
-    /// Where, the first 16384 of them.
+    /// Where that is, the first 16384 ranges.
     #[serde(default)]
     pub mismatches: Vec<Mismatch>,
-    /// Ranges besides.
+    /// How many such ranges there are besides.
     #[serde(default)]
     pub mismatches_omitted: u64,
     /// The least speed of recovery and resync beside requests, KiB a second of a member.
     pub sync_speed_min_kib: u64,
-    /// The greatest at all times; 0: as fast as can be.
+    /// The greatest at all times, KiB a second of a member; 0: as fast as can be.
     pub sync_speed_max_kib: u64,
-    /// The part of the day in which checks and repairs run; None: all of it.
+    /// The part of the day in which checks and repairs run; null: all of it.
     #[serde(default)]
     pub check_window: Option<String>,
-    /// The server's process.
-    #[serde(default)]
+    /// The server's process; a server says it beside the array, `lapstrake detail --json` here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Where clients find the array: URIs.
-    #[serde(default)]
+    /// Where clients find the array: URIs; likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<String>,
 }
 
 /// One member.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MemberDetail {
     /// As it was named.
     pub path: String,
-    /// By its absolute path.
+    /// The file or device by its absolute path without links, and without a window.
     #[serde(default)]
     pub file: PathBuf,
     /// The array that it is, if another server's. `lapstrake status --tree --json` tells of it; a server does not.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Box<Detail>>,
-    /// While it recovers: up to where.
-    #[serde(default)]
+    /// While it recovers: bytes of its data up to where it has.
     pub recovered_bytes: Option<u64>,
     /// Its number in the superblocks.
     pub number: u32,
@@ -211,7 +136,7 @@ pub struct MemberDetail {
     pub slot: Option<u16>,
     /// What it is to the array.
     pub state: MemberState,
-    /// On record as bad: not read until it is written.
+    /// Bytes of its part of the array on record as bad: not read until they are written.
     #[serde(default)]
     pub bad_block_bytes: u64,
     /// Read only where no other member has the data.
@@ -223,21 +148,39 @@ pub struct MemberDetail {
     /// Its file was deleted while it was served: it is gone when the server ends.
     #[serde(default)]
     pub deleted: bool,
+    /// What has been sent to it.
+    #[serde(default)]
+    pub work: MemberWork,
+}
+
+/// What has been sent to one member since the start. Flushes count as writes of no bytes; superblocks and bitmap pages
+/// do not count.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MemberWork {
+    /// Reads.
+    pub reads: u64,
+    /// All else.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
 }
 
 /// A sync action. Bytes of a member; of the array for a RAID10 that is not recovering.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SyncDetail {
     /// Which.
     pub action: SyncAction,
-    /// How far it has come.
+    /// Bytes up to where it has come.
     pub done_bytes: u64,
-    /// To where it goes.
+    /// Bytes up to where it goes.
     pub total_bytes: u64,
-    /// A second, over the last seconds.
+    /// Bytes a second, over the last seconds.
     pub speed_bytes: u64,
-    /// Seconds to its end at this speed; None while it stands still.
+    /// Seconds to its end at this speed; null while it stands still.
     pub finish_s: Option<u64>,
     /// It stands still.
     pub frozen: bool,
@@ -248,7 +191,7 @@ pub struct SyncDetail {
 
 /// How a sync action ended.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[non_exhaustive]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastSyncDetail {
     /// Which.
     pub action: SyncAction,
@@ -258,19 +201,19 @@ pub struct LastSyncDetail {
 
 /// A range of the array whose redundancy does not agree with its data.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[non_exhaustive]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Mismatch {
-    /// From the array's start.
+    /// Bytes from the array's start.
     pub offset_bytes: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub len_bytes: u64,
-    /// Who disagrees, if that can be told.
+    /// The member that disagrees, if that can be told.
     pub member: Option<String>,
 }
 
 /// Sums since the start.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WorkDetail {
     /// Requests answered.
     pub requests: u64,
@@ -292,17 +235,24 @@ pub struct WorkDetail {
     pub recovered: u64,
     /// Times that work on a stripe waited for room in the stripe cache.
     pub stripe_cache_waits: u64,
+    /// Pages of the write-intent bitmap written, counted for each member that gets one.
+    #[serde(default)]
+    pub bitmap_writes: u64,
+    /// Writes answered, or to be answered, before write-mostly members have them.
+    #[serde(default)]
+    pub behind_writes: u64,
 }
 
 /// Memory, bytes.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MemoryDetail {
-    /// The stripe caches.
+    /// The stripe caches: pages per member x 4096 x members x shards; and what logs, a journal and writes left behind
+    /// take.
     pub stripe_cache: u64,
     /// Of it in use now.
     pub stripe_cache_used: u64,
-    /// For requests of clients.
+    /// For the requests of clients, large ones included, which take memory only while they run.
     pub buffers: u64,
     /// Of it in use now.
     pub buffers_used: u64,
@@ -314,10 +264,10 @@ pub struct MemoryDetail {
 }
 
 /// What fits the array, for whoever puts something on it.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TuningDetail {
-    /// Read-ahead of a kernel's device on top.
+    /// Bytes of read-ahead of a kernel's device on top.
     pub read_ahead_bytes: u64,
     /// Options of mkfs.ext4.
     pub mkfs_ext4: Option<String>,
@@ -336,18 +286,6 @@ impl SyncDetail {
 }
 
 impl Detail {
-    /// What a server's answer to `detail` tells: its array with the process and the exports.
-    pub(super) fn of_reply(mut reply: Value) -> Result<Self, serde_json::Error> {
-        let mut detail = reply["detail"].take();
-        if let Some(detail) = detail.as_object_mut() {
-            for beside in ["pid", "exports"] {
-                detail.insert(beside.into(), reply[beside].take());
-            }
-            detail.retain(|_, value| !value.is_null());
-        }
-        serde_json::from_value(detail)
-    }
-
     /// The level; None if it is of a later version.
     #[must_use]
     pub fn level(&self) -> Option<Level> {
@@ -380,14 +318,20 @@ impl Detail {
 
     /// Whether a word is in the array's state.
     #[must_use]
-    pub fn is(&self, word: &str) -> bool {
-        self.state.iter().any(|other| other == word)
+    pub fn is(&self, state: &ArrayState) -> bool {
+        self.state.contains(state)
+    }
+
+    /// The words of the array's state, with commas.
+    #[must_use]
+    pub fn state_text(&self) -> String {
+        self.state.iter().map(ArrayState::as_str).collect::<Vec<_>>().join(", ")
     }
 
     /// Whether the array is neither degraded nor failed.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        !self.is("degraded") && !self.is("failed")
+        !self.is(&ArrayState::Degraded) && !self.is(&ArrayState::Failed)
     }
 
     /// The sync action that runs, and is not frozen.
@@ -428,15 +372,6 @@ impl Detail {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_of_later_versions_are_kept() {
-        let state: MemberState = serde_json::from_str("\"asleep\"").unwrap();
-        assert_eq!(state, MemberState::Other("asleep".into()));
-        assert_eq!(serde_json::to_string(&state).unwrap(), "\"asleep\"");
-        let state: MemberState = serde_json::from_str("\"in_sync\"").unwrap();
-        assert_eq!((&state, state.as_str()), (&MemberState::InSync, "in_sync"));
-    }
 
     #[test]
     fn progress_is_told_however_odd_the_numbers() {
