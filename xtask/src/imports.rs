@@ -11,13 +11,17 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every crate, the command's too, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 15] = [
+const CRATES: [(&str, &[&str]); 16] = [
+    ("lapstrake-buddy", &[]),
     ("lapstrake-geometry", &[]),
     ("lapstrake-control", &["lapstrake-geometry"]),
     ("lapstrake-parity", &[]),
     ("lapstrake-metadata", &["lapstrake-geometry"]),
-    ("lapstrake-engine", &["lapstrake-geometry", "lapstrake-parity", "lapstrake-metadata"]),
-    ("lapstrake-device", &[]),
+    (
+        "lapstrake-engine",
+        &["lapstrake-buddy", "lapstrake-geometry", "lapstrake-parity", "lapstrake-metadata"],
+    ),
+    ("lapstrake-device", &["lapstrake-buddy"]),
     ("lapstrake-sim", &["lapstrake-array", "lapstrake-model"]),
     ("lapstrake-model", &[]),
     ("lapstrake-stats", &[]),

@@ -1,11 +1,7 @@
-//! A bounded arena of pages for I/O: mapped and touched once, never grown.
-//!
-//! A buddy allocator over pages. A run need not be a power of two: it is cut from the smallest block
-//! that holds it and the tail goes back at once, so nothing is wasted but the cutting.
-//!
-//! Invariants: each page is in exactly one free block or in one run given out; a free block of order
-//! `k` starts at a multiple of `2^k`; two free buddies are never both free and separate.
+//! A bounded arena of pages for I/O: mapped and touched once, never grown, its runs handed out by the
+//! [buddy](Buddy) method.
 
+use lapstrake_buddy::Buddy;
 use std::io;
 use std::ptr::NonNull;
 
@@ -35,25 +31,12 @@ pub struct PoolStats {
     pub capacity: usize,
 }
 
-/// Where a page stands, for the heads of blocks and runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Page {
-    /// Not the first page of anything.
-    Inside,
-    /// The first of a free block of this order, at this place of its free list.
-    Free { order: u8, at: u32 },
-    /// The first of a run of this many pages.
-    Used { pages: u32 },
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Pool {
     start: NonNull<u8>,
-    pages: Vec<Page>,
-    free: Vec<Vec<u32>>,
+    runs: Buddy,
     locked: bool,
-    stats: PoolStats,
 }
 
 // SAFETY: the pool owns its mapping; handing out pointers needs `&self` of one thread at a time, and
@@ -75,29 +58,13 @@ impl Pool {
         let start = map(len, lock)?;
         // SAFETY: our own mapping.
         let locked = lock && unsafe { libc::mlock(start.as_ptr().cast(), len) } == 0;
-        let orders = (u32::BITS - pages.leading_zeros()) as usize;
-        let mut pool = Self {
-            start,
-            pages: vec![Page::Inside; count],
-            free: vec![Vec::new(); orders],
-            locked,
-            stats: PoolStats { in_use: 0, capacity: len },
-        };
-        pool.put_back(0, pages);
-        Ok(pool)
+        Ok(Self { start, runs: Buddy::new(pages), locked })
     }
 
     /// A run of at least `bytes`, page-aligned, contents unspecified; `None` if no hole is large enough.
     pub fn alloc(&mut self, bytes: usize) -> Option<BufId> {
         let pages = u32::try_from(bytes.div_ceil(PAGE).max(1)).ok()?;
-        let order = pages.checked_next_power_of_two()?.trailing_zeros() as usize;
-        let found = (order..self.free.len()).find(|&order| !self.free[order].is_empty())?;
-        let page = *self.free[found].last()?;
-        self.unlist(page);
-        self.put_back(page + pages, (1 << found) - pages);
-        self.pages[page as usize] = Page::Used { pages };
-        self.stats.in_use += pages as usize * PAGE;
-        Some(BufId { page, pages })
+        Some(BufId { page: self.runs.alloc(pages)?, pages })
     }
 
     /// Takes a run back.
@@ -105,16 +72,12 @@ impl Pool {
     /// # Panics
     /// If it is not given out (freed twice, or another pool's).
     pub fn free(&mut self, buf: BufId) {
-        let page = self.pages.get(buf.page as usize);
-        assert_eq!(page, Some(&Page::Used { pages: buf.pages }), "{buf:?} is not given out");
-        self.pages[buf.page as usize] = Page::Inside;
-        self.stats.in_use -= buf.bytes();
-        self.put_back(buf.page, buf.pages);
+        self.runs.free(buf.page, buf.pages);
     }
 
     /// The first byte of a run; valid until it is freed.
     pub fn ptr(&self, buf: BufId) -> *mut u8 {
-        debug_assert_eq!(self.pages[buf.page as usize], Page::Used { pages: buf.pages });
+        debug_assert!(self.runs.is_used(buf.page, buf.pages), "{buf:?} is not given out");
         // SAFETY: runs lie within the mapping.
         unsafe { self.start.as_ptr().add(buf.page as usize * PAGE) }
     }
@@ -126,52 +89,13 @@ impl Pool {
 
     /// How full it is.
     pub fn stats(&self) -> PoolStats {
-        self.stats
+        let bytes = |pages: u32| pages as usize * PAGE;
+        PoolStats { in_use: bytes(self.runs.used()), capacity: bytes(self.runs.capacity()) }
     }
 
     /// Whether the memory is locked against being swapped out.
     pub fn locked(&self) -> bool {
         self.locked
-    }
-
-    /// Frees pages `[page, page + count)` as the largest aligned blocks.
-    fn put_back(&mut self, mut page: u32, mut count: u32) {
-        while count > 0 {
-            let fits = count.ilog2();
-            let order = fits.min(page.trailing_zeros());
-            self.put_block(page, order as usize);
-            page += 1 << order;
-            count -= 1 << order;
-        }
-    }
-
-    fn put_block(&mut self, mut page: u32, mut order: usize) {
-        while order + 1 < self.free.len() {
-            let buddy = page ^ (1 << order);
-            let free = matches!(self.pages.get(buddy as usize),
-                Some(&Page::Free { order: o, .. }) if usize::from(o) == order);
-            if !free {
-                break;
-            }
-            self.unlist(buddy);
-            page &= !(1 << order);
-            order += 1;
-        }
-        let at = self.free[order].len() as u32;
-        self.pages[page as usize] = Page::Free { order: order as u8, at };
-        self.free[order].push(page);
-    }
-
-    fn unlist(&mut self, page: u32) {
-        let Page::Free { order, at } = self.pages[page as usize] else {
-            unreachable!("only free blocks are listed")
-        };
-        let list = &mut self.free[usize::from(order)];
-        list.swap_remove(at as usize);
-        if let Some(&moved) = list.get(at as usize) {
-            self.pages[moved as usize] = Page::Free { order, at };
-        }
-        self.pages[page as usize] = Page::Inside;
     }
 }
 
@@ -210,7 +134,7 @@ pub(crate) unsafe fn touch(start: *mut u8, len: usize) {
 impl Drop for Pool {
     fn drop(&mut self) {
         // SAFETY: our own mapping; pointers into it are valid only while their runs are.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.stats.capacity) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.stats().capacity) };
     }
 }
 

@@ -130,7 +130,7 @@ pub fn measure<T: Target>(
     if blocks < BLOCKS_LEAST {
         return Err(MeasureError::TooSmall { blocks, least: BLOCKS_LEAST });
     }
-    let mut probe = Probe { target, dice: Dice(seed), progress, hit_ms: 0.0 };
+    let mut probe = Probe { target, dice: Dice::new(seed), progress, hit_ms: 0.0 };
     probe.step("answers of the buffer", 0.0)?;
     let buffer = hard::buffer_answers(&mut probe)?;
     probe.hit_ms = buffer.hit_ms(8);

@@ -123,7 +123,7 @@ impl ProcessorProfile {
     #[must_use]
     pub fn drawn(&self, seed: u64) -> Self {
         let mut drawn = self.clone();
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let figures = [
             &mut drawn.copy,
             &mut drawn.system_call,

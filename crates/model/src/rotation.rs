@@ -58,7 +58,7 @@ impl Rotation {
     /// Another spindle of this kind: the platters are somewhere else, and their speed is a little off.
     #[must_use]
     pub fn another(self, seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let start = Angle(dice.next());
         let off = OFF * (2.0 * dice.next() as f64 / u64::MAX as f64 - 1.0);
         Self { period_ps: (self.period_ps as f64 * (1.0 + off)).round() as u64, start }

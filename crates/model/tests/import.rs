@@ -8,6 +8,8 @@ use lapstrake_model::layout::Track;
 use lapstrake_model::mechanism::Arrival;
 use lapstrake_model::profile::{Kind, Profile};
 use lapstrake_model::{DiskModel, HardDiskModel, Nanos};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 const MODEL: &str = include_str!("data/small.model");
 const SEEK: &str = include_str!("data/small.seek");
@@ -167,23 +169,14 @@ fn what_is_missing_or_not_modelled_is_named() {
     );
 }
 
-/// Numbers that look random and are the same each time (splitmix64).
-fn dice(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// A text with a few of its bytes, numbers or lines changed.
-fn spoilt(text: &str, state: &mut u64) -> String {
+fn spoilt(text: &str, state: &mut SplitMix64) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    for _ in 0..=dice(state) % 4 {
-        let at = dice(state) as usize % bytes.len();
-        match dice(state) % 4 {
-            0 => bytes[at] = b"0123456789{}[],=.-# \n"[dice(state) as usize % 21],
-            1 => drop(bytes.drain(at..(at + 1 + dice(state) as usize % 30).min(bytes.len()))),
+    for _ in 0..=state.next_u64() % 4 {
+        let at = state.next_u64() as usize % bytes.len();
+        match state.next_u64() % 4 {
+            0 => bytes[at] = b"0123456789{}[],=.-# \n"[state.next_u64() as usize % 21],
+            1 => drop(bytes.drain(at..(at + 1 + state.next_u64() as usize % 30).min(bytes.len()))),
             2 => drop(bytes.splice(at..at, *b"99999999999999999")),
             _ => drop(bytes.splice(at..at, *b"0")),
         }
@@ -196,10 +189,10 @@ fn spoilt(text: &str, state: &mut u64) -> String {
 
 #[test]
 fn spoilt_files_are_refused_or_make_a_disk_that_runs() {
-    let (mut state, mut made) = (1, 0);
+    let (mut state, mut made) = (SplitMix64::seed_from_u64(1), 0);
     for _ in 0..4000 {
         let mut texts = [MODEL, SEEK, SPECS].map(str::to_owned);
-        let which = dice(&mut state) as usize % 3;
+        let which = state.next_u64() as usize % 3;
         texts[which] = spoilt(&texts[which], &mut state);
         let [model, seek, specs] = texts;
         let Ok(profile) = diskspecs::import(&model, Some(&seek), &specs) else { continue };
@@ -207,10 +200,10 @@ fn spoilt_files_are_refused_or_make_a_disk_that_runs() {
         made += 1;
         let text: String = (0..20)
             .map(|_| {
-                let lba = dice(&mut state) % disk.blocks();
-                let blocks = (1 + dice(&mut state) % 64).min(disk.blocks() - lba);
-                let way = if dice(&mut state).is_multiple_of(2) { 'R' } else { 'W' };
-                format!("{way} Miss {lba} {blocks} 1000 {}\n", dice(&mut state) % 30_000)
+                let lba = state.next_u64() % disk.blocks();
+                let blocks = (1 + state.next_u64() % 64).min(disk.blocks() - lba);
+                let way = if state.next_u64().is_multiple_of(2) { 'R' } else { 'W' };
+                format!("{way} Miss {lba} {blocks} 1000 {}\n", state.next_u64() % 30_000)
             })
             .collect();
         let trace = lapstrake_model::trace::parse(&text).unwrap();

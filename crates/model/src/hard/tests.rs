@@ -67,7 +67,7 @@ fn sequential_by(disk: &DiskModel, op: Op, first: u64, blocks: u64) -> f64 {
 }
 
 fn random(disk: &DiskModel, op: Op, depth: usize, count: u64) -> f64 {
-    let mut dice = Dice(1);
+    let mut dice = Dice::new(1);
     let limit = disk.blocks() - 8;
     let ended = run(&mut disk.disk(), depth, Nanos::ZERO, |tag| {
         (tag < count).then(|| Request { tag, op, lba: dice.below(limit), blocks: 8 })
@@ -157,7 +157,7 @@ fn a_buffer_with_room_is_emptied_in_runs_between_reads() {
         model.cache.dirty_extents_max = room;
         // In so small an area one stream would answer all reads.
         model.caches_reads = false;
-        let mut dice = Dice(1);
+        let mut dice = Dice::new(1);
         let ended = run(&mut of(model).disk(), 32, Nanos::ZERO, |tag| {
             let op = if tag % 2 == 0 { Op::Read } else { Op::Write };
             (tag < 2000).then(|| Request { tag, op, lba: 8 * dice.below(1000), blocks: 8 })
@@ -187,7 +187,7 @@ fn ageing_bounds_the_longest_wait() {
     let longest = |ageing| {
         let mut model = hard("seagate-250-x510");
         model.order = super::Order::Sptf { ageing };
-        let (mut dice, mut starts) = (Dice(2), Vec::new());
+        let (mut dice, mut starts) = (Dice::new(2), Vec::new());
         let mut disk = of(model.clone()).disk();
         let mut channel = Channel::unbounded();
         let (mut now, mut worst, mut tag) = (Nanos::ZERO, Nanos::ZERO, 0);
@@ -326,7 +326,7 @@ fn what_a_hit_costs_after_a_pause_is_that_after_a_write_unless_it_outlasts() {
 #[test]
 fn a_flush_waits_for_what_was_written_before_it() {
     let disk = model("seagate-250-x510");
-    let mut dice = Dice(3);
+    let mut dice = Dice::new(3);
     let limit = disk.blocks() - 8;
     let ended = run(&mut disk.disk(), 1, Nanos::ZERO, |tag| {
         let op = if tag == 20 { Op::Flush } else { Op::Write };
@@ -367,7 +367,7 @@ fn a_shingled_disk_writes_its_log_in_a_row() {
     let model = hard("hdd-8tb-shingled");
     // 4 KiB at a band's front goes to its place among all that go to the log.
     let band = model.shingles.unwrap().band_blocks;
-    let mut dice = Dice(7);
+    let mut dice = Dice::new(7);
     let count = 40_000;
     let ended = run(&mut of(model.clone()).disk(), 32, Nanos::ZERO, |tag| {
         let lba = if tag % 9_000 == 100 { band } else { 8 * dice.below(model.blocks() / 8) };
@@ -392,7 +392,7 @@ fn every_command_ends_once_and_a_run_is_the_same_each_time() {
     for name in builtin::names() {
         let disk = model(name);
         let go = || {
-            let mut dice = Dice(4);
+            let mut dice = Dice::new(4);
             let mut last = 0_u64;
             run(&mut disk.disk(), 16, Nanos::ZERO, |tag| {
                 let blocks = 1 + dice.below(600);

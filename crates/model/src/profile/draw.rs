@@ -12,7 +12,7 @@ impl Profile {
     /// The profile with its figures drawn.
     #[must_use]
     pub fn drawn(&self, seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         // A figure near the end of its range may be drawn out of it; one that always is stays.
         let mut draws = (0..16).map(|_| self.draw(&mut dice));
         draws.find(|drawn| drawn.build().is_ok()).unwrap_or_else(|| self.clone())

@@ -48,7 +48,7 @@ const BATCH: usize = 500;
 #[must_use]
 pub fn loss(system: &System, hours: f64, seed: u64, effort: Effort) -> Loss {
     let bias = Bias::new(system, hours);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let (mut array, mut data) = (Sum::default(), Sum::default());
     loop {
         for _ in 0..BATCH {

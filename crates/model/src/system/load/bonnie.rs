@@ -132,7 +132,7 @@ enum Seeker {
 }
 
 fn seeks(system: &mut System, file: FileId, pages: u64, load: &Bonnie, seed: u64) {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut left = load.seeks;
     let mut seekers = vec![Seeker::Free; load.seekers.max(1)];
     while seekers.iter().any(|seeker| !matches!(seeker, Seeker::Done)) {

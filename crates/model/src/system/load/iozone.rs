@@ -69,7 +69,7 @@ fn reads(system: &mut System, file: FileId, order: impl Iterator<Item = Range<u6
 
 /// Fisher and Yates.
 fn shuffled(records: u64, seed: u64) -> Vec<u64> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut order: Vec<u64> = (0..records).collect();
     for index in (1..order.len()).rev() {
         order.swap(index, dice.below(index as u64 + 1) as usize);
