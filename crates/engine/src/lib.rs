@@ -86,6 +86,7 @@ mod messages;
 mod op;
 mod recovery;
 mod replay;
+mod request;
 mod scratch;
 mod seal;
 mod shard;

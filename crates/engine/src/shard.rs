@@ -12,7 +12,7 @@
 //! - a reply to a write or a flush waits while a member's failure is not on record.
 
 use crate::{
-    behind::{Behind, Copies},
+    behind::Behind,
     bits::{Bits, covered},
     chunks::UnsyncedChunks,
     direct::Builder,
@@ -24,8 +24,9 @@ use crate::{
     messages::{BitmapTerms, Notice, Order},
     op::Op,
     recovery::BUSY_NS,
+    request::Req,
     scratch::{PAGE_BYTES, Scratch},
-    stripe::{StreamId, Stripes},
+    stripe::Stripes,
     sync::Syncs,
     types::*,
 };
@@ -99,48 +100,6 @@ pub struct Stats {
     pub scratch_waits: u64,
     /// Writes answered, or to be answered, before write-mostly members have them.
     pub behind_writes: u64,
-}
-
-#[derive(Debug)]
-pub(crate) struct Req {
-    pub id: RequestId,
-    pub kind: RequestKind,
-    pub start: u64,
-    pub end: u64,
-    /// First sector not issued yet.
-    pub cursor: u64,
-    pub pending: u32,
-    pub error: Option<RequestError>,
-    /// How often a read has been begun anew.
-    pub retries: u8,
-    pub bits: Option<(u64, u64)>,
-    /// Bits that the supervisor was asked for.
-    pub asked: Option<(u64, u64)>,
-    /// The stream that the write is part of.
-    pub stream: Option<StreamId>,
-    /// Copies that are left behind.
-    pub copies: Option<Copies>,
-    /// A read of sectors that other shards own.
-    pub is_foreign: bool,
-}
-
-impl Req {
-    pub(crate) fn fua(&self) -> bool {
-        matches!(
-            self.kind,
-            RequestKind::Write { fua: true, .. } | RequestKind::WriteZeroes { fua: true, .. }
-        )
-    }
-
-    /// The request's memory for an array sector of it.
-    pub(crate) fn buf_at(&self, sector: u64) -> Buf {
-        match self.kind {
-            RequestKind::Read(buf) | RequestKind::Write { buf, .. } => {
-                buf.advance_sectors((sector - self.start) as u32)
-            }
-            _ => Buf::ZERO,
-        }
-    }
 }
 
 /// Who claims an array range.

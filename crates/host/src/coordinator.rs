@@ -3,6 +3,7 @@
 
 mod bitmap;
 mod deleted;
+mod events;
 pub(crate) mod members;
 mod settings;
 
