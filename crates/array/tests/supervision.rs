@@ -32,11 +32,13 @@ fn flushes(actions: &[Action]) -> Vec<u16> {
 }
 
 fn writes(actions: &[Action]) -> Vec<&MetaWrite> {
-    let write = |action| match action {
-        &Action::Write(ref write) => Some(write),
-        _ => None,
-    };
-    actions.iter().filter_map(write).collect()
+    let mut writes = Vec::new();
+    for action in actions {
+        if let Action::Write(write) = action {
+            writes.push(write);
+        }
+    }
+    writes
 }
 
 fn targets(actions: &[Action]) -> Vec<Target> {

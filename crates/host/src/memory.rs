@@ -53,7 +53,7 @@ enum Owner {
     /// A run of the pool.
     Pool(PoolId),
     /// A mapping of its own, for one large request.
-    Mapping(Pool),
+    Mapping(Box<Pool>),
     /// One of the shares.
     Share(PoolId),
     /// Somebody else.
@@ -163,7 +163,7 @@ impl Memory {
         let mapping = Pool::new(bytes, false).ok()?;
         let start = mapping.base();
         self.large_bytes += mapping.stats().capacity;
-        Some((self.enter(start, Owner::Mapping(mapping)), start))
+        Some((self.enter(start, Owner::Mapping(Box::new(mapping))), start))
     }
 
     /// A client's share, if the request fits. It must not have it already.

@@ -87,7 +87,7 @@ impl Runner {
     pub(crate) fn run(mut self) {
         let mut done: Vec<Completion> = Vec::new();
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.start(&mut self.runtime);
+            coordinator.start(&self.runtime);
         }
         self.settle();
         while !self.ended {
@@ -335,7 +335,7 @@ impl Runner {
             self.runtime.pump();
             while let Some(notice) = self.runtime.notices.pop_front() {
                 match &mut self.coordinator {
-                    Some(coordinator) => coordinator.notice(&mut self.runtime, notice),
+                    Some(coordinator) => coordinator.notice(&self.runtime, notice),
                     None => {
                         self.runtime.peers[0].send(Message::Notice { notice });
                     }
