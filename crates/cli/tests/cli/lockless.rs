@@ -60,9 +60,11 @@ fn what_the_kernel_left_we_go_on_with_and_give_back() {
             let script = format!(
                 "quietly mdadm --create /dev/md0 --run --level {level} --raid-devices {count} \
                    --bitmap=lockless ${{devices[@]}}
+                 while grep -q recovery /proc/mdstat; do sleep 0.1; done
                  dd if=/host$dir/in of=/dev/md0 bs=64k oflag=direct conv=fsync status=none"
             );
             left.by_kernel(&mut md, &lab, &members, &script);
+            // (A RAID5's last member is recovered first; cut off before that, it needs force on either side.)
             // mdadm, too, starts a RAID6 that was cut off in its first write only when forced.
             let is_forced = level == "6" && left == Left::CutOff;
             let server =
