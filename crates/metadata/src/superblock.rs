@@ -383,11 +383,13 @@ impl Superblock {
     }
 
     /// Up to where this member was recovered (from its data offset); None if it is no member
-    /// under recovery. 0.90 cannot tell. A kernel that stops when all is recovered, and the member is not
-    /// called in sync yet, leaves [`MAX_SECTOR`]: that is the end of the data.
+    /// under recovery. 0.90 cannot tell. A kernel that is cut off when all is recovered, and the member is not
+    /// called in sync yet, leaves [`MAX_SECTOR`]: such a member holds all that one in sync does.
     pub fn recovery_offset(&self) -> Option<Sector> {
         match self {
-            Self::V1(sb) if sb.has(feature::RECOVERY_OFFSET) => {
+            Self::V1(sb)
+                if sb.has(feature::RECOVERY_OFFSET) && sb.recovery_offset != MAX_SECTOR =>
+            {
                 Some(whole_blocks(sb.recovery_offset).min(Sector(sb.data_size)))
             }
             _ => None,
