@@ -1,6 +1,6 @@
 //! Changes the code that keeps the orderings, one place at a time, and demands that a test notices.
 //!
-//! cargo-mutants lists the changes, `.cargo/mutants.toml` says where; the engine's tests and [`SEEDS`] fates judge. They
+//! cargo-mutants lists the changes, `.cargo/mutants.toml` says where; the engine's tests and [`SEEDS`] seeds judge. They
 //! are built [`together`]. What survives must be in [`KNOWN`] with a reason. Several in one function may have one
 //! name; each has an entry of its own.
 
@@ -199,5 +199,31 @@ mod tests {
         assert_eq!(known, ["a.rs: replace x"]);
         assert!(parse("a.rs: replace x\nb.rs: replace y\n    So.\n").is_err());
         assert!(parse(&std::fs::read_to_string(root().join(KNOWN)).expect("the list")).is_ok());
+    }
+
+    /// The function of an entry, and whether it is in the entry's file.
+    fn is_there(entry: &str) -> bool {
+        let (file, what) = entry.split_once(": ").expect("a file and what is changed there");
+        let name = what
+            .split(' ')
+            .rev()
+            .find_map(|word| word.rsplit_once("::"))
+            .map_or_else(|| what.split(" in ").last().expect("a function"), |path| path.1);
+        let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+        ['(', '<'].iter().any(|after| text.contains(&format!("fn {name}{after}")))
+    }
+
+    #[test]
+    fn survivors_and_globs_are_of_sources_that_are_there() {
+        let known = parse(&std::fs::read_to_string(root().join(KNOWN)).expect("the list"));
+        let lost: Vec<_> = known.expect("a list").into_iter().filter(|e| !is_there(e)).collect();
+        assert_eq!(lost, Vec::<String>::new());
+        let config = std::fs::read_to_string(root().join(".cargo/mutants.toml")).expect("it");
+        let globs = config.lines().filter_map(|line| line.trim().strip_prefix("\"crates/"));
+        for glob in globs.map(|glob| glob.trim_end_matches(['"', ','])) {
+            let place = root().join("crates").join(glob.trim_end_matches("*.rs"));
+            assert!(place.exists(), "{glob}");
+        }
+        assert!(!is_there("crates/engine/src/shard.rs: replace < with == in Shard::no_such"));
     }
 }

@@ -5,7 +5,7 @@ use crate::options;
 use crate::patience;
 use crate::text;
 use lapstrake_device::{MemberSpec, OpenError, quoted_path};
-use lapstrake_host::scan::{self, Found, FoundArray, Look, LookError, MemberState};
+use lapstrake_host::scan::{self, Completeness, Found, FoundArray, Look, LookError};
 use lapstrake_host::{bitmap_next, describe};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Outcome {
     for failure in &found.failures {
         warn!("{failure}");
     }
-    let whole = found.arrays.iter().all(|array| array.standing() == MemberState::Complete);
+    let whole = found.arrays.iter().all(|array| array.completeness() == Completeness::Complete);
     // Without a name given, a device that cannot be read (no rights, no medium, no answer) is no failure.
     Ok(match (whole, found.failures.is_empty() || by_default) {
         (_, false) => Exit::Failed,
@@ -123,12 +123,12 @@ fn members(places: &[OsString]) -> Result<(Vec<Wanted>, Vec<LookError>), Failure
     Ok((members, silent))
 }
 
-fn word(standing: MemberState) -> &'static str {
-    match standing {
-        MemberState::Complete => "complete",
-        MemberState::Degraded => "degraded",
-        MemberState::Incomplete => "incomplete",
-        MemberState::Unsupported => "unsupported",
+fn word(completeness: Completeness) -> &'static str {
+    match completeness {
+        Completeness::Complete => "complete",
+        Completeness::Degraded => "degraded",
+        Completeness::Incomplete => "incomplete",
+        Completeness::Unsupported => "unsupported",
     }
 }
 
@@ -185,7 +185,7 @@ fn users(array: &FoundArray) -> Option<BTreeSet<&String>> {
 
 /// Whether a member of it may be among what could not be looked at, if there is such.
 fn lacks(array: &FoundArray, may_lack: bool) -> bool {
-    may_lack && array.standing() != MemberState::Complete
+    may_lack && array.completeness() != Completeness::Complete
 }
 
 fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
@@ -233,8 +233,8 @@ fn array_text(array: &FoundArray, may_lack: bool) -> String {
     }
     let level = sb.level().map_or("unknown level".into(), |level| level.to_string());
     let (devices, version) = (sb.raid_disks(), sb.version());
-    let standing = word(array.standing());
-    out += &format!(": {level}, {devices} raid devices, metadata {version}: {standing}\n");
+    let completeness = word(array.completeness());
+    out += &format!(": {level}, {devices} raid devices, metadata {version}: {completeness}\n");
     for (look, verdict, _) in verdicts(array) {
         out += &format!("  {}: {verdict}\n", look.spec());
     }
@@ -298,7 +298,7 @@ fn array_json(array: &FoundArray, may_lack: bool) -> Value {
         "version": sb.map(|sb| sb.version().as_str()),
         "level": sb.and_then(Superblock::level).map(|level| level.name()),
         "raid_devices": sb.map(Superblock::raid_disks),
-        "state": word(array.standing()),
+        "state": word(array.completeness()),
         "in_use": users,
         "resync_due": at_rest.then(|| resync_due(array)),
         "may_be_old": at_rest.then(|| may_be_old(array)),

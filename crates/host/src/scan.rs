@@ -44,7 +44,7 @@ pub struct FoundArray {
 
 /// How an array stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
+pub enum Completeness {
     /// Every slot has a member in sync.
     Complete,
     /// Its data is there, but not all of its redundancy.
@@ -58,17 +58,17 @@ pub enum MemberState {
 impl FoundArray {
     /// How it stands.
     #[must_use]
-    pub fn standing(&self) -> MemberState {
+    pub fn completeness(&self) -> Completeness {
         match &self.assembly {
-            Ok(_) if self.has_unknown_bitmap() => MemberState::Unsupported,
-            Ok(_) if self.unusable_bitmap.is_some() => MemberState::Incomplete,
+            Ok(_) if self.has_unknown_bitmap() => Completeness::Unsupported,
+            Ok(_) if self.unusable_bitmap.is_some() => Completeness::Incomplete,
             Ok(assembly) => match &assembly.start {
-                Ok(()) if assembly.degraded == 0 => MemberState::Complete,
-                Ok(()) | Err(Refusal::NewlyDegraded { .. }) => MemberState::Degraded,
-                Err(_) => MemberState::Incomplete,
+                Ok(()) if assembly.degraded == 0 => Completeness::Complete,
+                Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Completeness::Degraded,
+                Err(_) => Completeness::Incomplete,
             },
-            Err(AssembleError::Unsupported { .. }) => MemberState::Unsupported,
-            Err(_) => MemberState::Incomplete,
+            Err(AssembleError::Unsupported { .. }) => Completeness::Unsupported,
+            Err(_) => Completeness::Incomplete,
         }
     }
 

@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let found = scan_directory(directory)?;
     for array in &found.arrays {
         let level = array.level.map_or_else(|| "of an unknown level".into(), |l| l.to_string());
-        println!("{} {}, {level}: {:?}", uuid_text(array.uuid), array.name, array.standing);
+        println!("{} {}, {level}: {:?}", uuid_text(array.uuid), array.name, array.completeness);
         for candidate in &array.candidates {
             let member = candidate.examination.member();
             match &candidate.verdict {

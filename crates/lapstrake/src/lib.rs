@@ -82,7 +82,7 @@ pub use examine::{Examination, examine, examine_reader};
 pub use lapstrake_device::{MemberSpec, Source};
 pub use lapstrake_geometry as geometry;
 pub use lapstrake_geometry::Level;
-pub use lapstrake_host::scan::{BadBlockEntries, BitmapLook, LookError, MemberState};
+pub use lapstrake_host::scan::{BadBlockEntries, BitmapLook, Completeness, LookError};
 pub use lapstrake_host::{OpenArrayError, StartError};
 pub use lapstrake_metadata as metadata;
 pub use options::OpenOptions;

@@ -3,7 +3,7 @@
 use crate::Examination;
 use lapstrake_device::MemberSpec;
 use lapstrake_geometry::{Level, Slot};
-use lapstrake_host::scan::{self as host, Look, LookError, MemberState};
+use lapstrake_host::scan::{self as host, Completeness, Look, LookError};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{AssembleError, Assembly, Verdict};
 use std::io;
@@ -28,7 +28,7 @@ pub struct FoundArray {
     /// For [`OpenOptions::uuid`](crate::OpenOptions::uuid).
     pub uuid: [u8; 16],
     /// How it stands.
-    pub standing: MemberState,
+    pub completeness: Completeness,
     /// The name in the superblocks, with its host.
     pub name: String,
     /// The level; None if it is none that is known.
@@ -77,7 +77,7 @@ pub fn scan_directory(path: impl AsRef<Path>) -> io::Result<Found> {
 }
 
 fn array(found: host::FoundArray) -> FoundArray {
-    let (uuid, standing) = (found.uuid, found.standing());
+    let (uuid, completeness) = (found.uuid, found.completeness());
     let superblock = found.superblock();
     let name = superblock.map_or_else(String::new, Superblock::name);
     let level = superblock.and_then(Superblock::level);
@@ -90,5 +90,5 @@ fn array(found: host::FoundArray) -> FoundArray {
     let candidates = candidates
         .map(|(id, look)| Candidate { examination: Examination::of(look), verdict: verdict(id) })
         .collect();
-    FoundArray { uuid, standing, name, level, candidates, assembly }
+    FoundArray { uuid, completeness, name, level, candidates, assembly }
 }

@@ -5,7 +5,7 @@ use lapstrake::geometry::Slot;
 use lapstrake::metadata::Role;
 use lapstrake::metadata::assemble::Verdict;
 use lapstrake::{
-    Array, CreateOptions, Level, MemberState, OpenOptions, examine, examine_reader, scan,
+    Array, Completeness, CreateOptions, Level, OpenOptions, examine, examine_reader, scan,
     scan_directory,
 };
 use std::fs::{self, File};
@@ -47,12 +47,12 @@ fn arrays_are_found_with_what_they_lack() {
     let found = scan_directory(rig.directory()).unwrap();
     assert_eq!((found.arrays.len(), found.others.len(), found.failures.len()), (1, 1, 0));
     let array = &found.arrays[0];
-    assert_eq!((array.standing, array.level), (MemberState::Complete, Some(Level::Raid5)));
+    assert_eq!((array.completeness, array.level), (Completeness::Complete, Some(Level::Raid5)));
     assert!(array.name.ends_with("data") && array.missing().is_empty());
 
     let found = scan([&rig.members[2], &rig.members[0], &rig.members[2]]);
     let array = &found.arrays[0];
-    assert_eq!((array.standing, array.missing()), (MemberState::Degraded, vec![Slot(1)]));
+    assert_eq!((array.completeness, array.missing()), (Completeness::Degraded, vec![Slot(1)]));
     assert_eq!(array.candidates.len(), 2);
     let taken = Verdict::Taken { slot: Slot(2), recovering: None };
     assert_eq!(array.candidates[0].verdict, Some(taken));
