@@ -184,12 +184,13 @@ fn unknown_sources(
     for (path, page) in pages {
         for Link { line, to } in &page.sources {
             let (file, function) = to.split_once(": ").unwrap_or((to, ""));
-            let name = function.rsplit("::").next().unwrap_or_default();
+            let (of, name) = function.rsplit_once("::").unwrap_or(("", function));
             let why = match read(Path::new(file)) {
                 None => "there is no such file",
                 Some(text) if !name.is_empty() && !has_function(&text, name) => {
                     "the file has no such function"
                 }
+                Some(text) if !text.contains(of) => "the file does not name that type",
                 Some(_) => continue,
             };
             faults.push(format!("{}:{line}: {to}: {why}", path.display()));
@@ -285,12 +286,14 @@ mod tests {
 
     #[test]
     fn what_is_named_of_the_sources_is_there() {
-        let page = "`crates/a.rs` `crates/a.rs: A::b`\n\n| `crates/a.rs: c` |\n|---|\n| `crates/d.rs: e` |\n";
+        let page = "`crates/a.rs` `crates/a.rs: A::b` `crates/a.rs: B::b`\n\n| `crates/a.rs: c` |\n|---|\n| `crates/d.rs: e` |\n";
         let pages = BTreeMap::from([(PathBuf::from("docs/p.md"), parse(page))]);
-        let text = |path: &Path| (path == Path::new("crates/a.rs")).then(|| "fn b<T>()".into());
+        let text =
+            |path: &Path| (path == Path::new("crates/a.rs")).then(|| "impl A { fn b<T>() }".into());
         assert_eq!(
             unknown_sources(&pages, text),
             [
+                "docs/p.md:1: crates/a.rs: B::b: the file does not name that type",
                 "docs/p.md:3: crates/a.rs: c: the file has no such function",
                 "docs/p.md:5: crates/d.rs: e: there is no such file",
             ]

@@ -19,7 +19,7 @@ const USAGE: &str = "\
 usage: cargo xtask CHORE
   accuracy CASES                 predict the arrays of published figures (CSV files), beside them
   check-imports                  hold the crates' imports against the allowed arrows
-  check-links                    hold links of Markdown against the files and headings that they name
+  check-links                    hold links of Markdown, and what it names of the sources, against what is there
   check-nostd                    compile the pure crates without the standard library
   fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
   mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice

@@ -56,7 +56,8 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::usage("no bitmap has neither --bitmap-chunk nor --write-behind"));
     }
     let fits = |bytes| {
-        let told = |_| Failure::new("--bitmap-chunk: 4 GiB or more; nothing was changed");
+        let told =
+            |_| Failure::usage("--bitmap-chunk is 4 GiB or more; give less; nothing was changed");
         u32::try_from(bytes).map_err(told)
     };
     let bitmap_chunk = chunk.map(fits).transpose()?;

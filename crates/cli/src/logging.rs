@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber, error};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields, MakeWriter, SubscriberBuilder};
 use tracing_subscriber::registry::LookupSpan;
@@ -79,6 +79,14 @@ pub fn start(args: &Args, names_arrays: bool) {
             tracing::subscriber::set_global_default(lines.json().with_current_span(false).finish())
         }
     };
+}
+
+/// Tells why a command failed: as text line by line, as JSON in one object.
+pub fn tell_failure(message: &str) {
+    match STYLE.get().map(|style| style.format) {
+        Some(Format::Json) => error!("{message}"),
+        Some(Format::Text) | None => message.lines().for_each(|line| error!("{line}")),
+    }
 }
 
 /// The line that stands for so many that found no room.

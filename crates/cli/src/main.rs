@@ -152,9 +152,7 @@ fn main() -> ExitCode {
     let exit = match words.map_err(Failure::new).and_then(|()| cli.command.run()) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            for line in failure.message.lines() {
-                tracing::error!("{line}");
-            }
+            logging::tell_failure(&failure.message);
             if json {
                 let report = serde_json::json!({ "error": failure.message });
                 // Who started a server may have gone, or lent its output to a command.

@@ -31,6 +31,7 @@ Exit codes:
 
 /// The setting that is not the server's.
 const READ_AHEAD: &str = "read_ahead";
+const CACHE: &str = "stripe_cache_size";
 
 /// Change settings of an array that is being served, until it is stopped.
 #[derive(clap::Args)]
@@ -46,7 +47,7 @@ pub struct Args {
 fn setting(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
     let value = match key {
-        "sync_speed_min" | "sync_speed_max" | "stripe_cache_size" => {
+        "sync_speed_min" | "sync_speed_max" | CACHE => {
             value.parse::<u64>().map_err(|_| format!("{value:?} is not a number"))?.into()
         }
         READ_AHEAD => match kib(value)? {
@@ -69,8 +70,14 @@ pub fn run(args: &Args) -> Outcome {
     };
     let mut now = Map::new();
     if !settings.is_empty() {
-        let told = |error| Failure::new(format!("{}: {error}; nothing was changed", target.name));
-        let settings = serde_json::from_value(Value::Object(settings)).map_err(told)?;
+        if let Some(size) = settings.get(CACHE).filter(|size| size.as_u64() > Some(u32::MAX.into()))
+        {
+            return Err(Failure::new(format!(
+                "{}: {CACHE}: {size} is no number of pages below 2^32; nothing was changed",
+                target.name
+            )));
+        }
+        let settings = serde_json::from_value(Value::Object(settings))?;
         let Set { settings } = target.ask(&Request::Set { settings })?;
         now = serde_json::from_value(serde_json::to_value(settings)?)?;
     }

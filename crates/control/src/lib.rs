@@ -1,9 +1,12 @@
 //! What is said on the control socket of a served array: a [`Request`] to a line, and a [`Reply`] with what the request's
 //! doc names (`docs/control.md`; as a JSON Schema `docs/control.schema.json`).
 //!
-//! Who reads an answer passes over fields that it does not know, gives those that are missing their defaults, and keeps
-//! unknown words as `Other`. Who reads a request passes over unknown fields too, but refuses unknown words, and what is
-//! of a later version than it speaks. Here are values only: sockets are in `lapstrake-host`, and clients use `lapstrake`.
+//! Who reads an answer passes over fields that it does not know, gives fields that came after the first version, and are
+//! missing, their defaults, and keeps unknown words as `Other`. Who reads a request passes over unknown fields too, but
+//! refuses unknown words, and what is of a later version than it speaks. Fields are added in minor versions: take values
+//! apart with `..`.
+//!
+//! Here are values only: sockets are in `lapstrake-host`, and clients use `lapstrake`.
 
 mod detail;
 mod words;
@@ -21,8 +24,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The version of the protocol. It counts up when a request gets something that a server of before must not pass over, or
-/// an answer something that a client of before must not.
+/// The version of the protocol. It counts up when a request gets something that a server of before must not pass over.
+/// Answers only gain fields and words.
 pub const VERSION: u32 = 1;
 /// The word that stands for all members that are faulty.
 pub const FAILED: &str = "failed";

@@ -509,7 +509,7 @@ impl ShardRuntime {
     fn start(&mut self, io: &MemberIo) {
         let member = self.device(io.member);
         let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
-        trace!(member = io.member.0, kind = ?io.kind, offset, len, "member I/O");
+        trace!(member_id = io.member.0, kind = ?io.kind, offset, len, "member I/O");
         status::count_io(&mut self.sent[usize::from(io.member.0)], io.kind == IoKind::Read, len);
         let iov = self.memory.iov(&io.pieces);
         let op = match io.kind {

@@ -31,7 +31,9 @@ fn lifetimes_of_arrays_with_logs_end_well() {
 #[ignore = "runs for an hour, or as long as LAPSTRAKE_SOAK_SECONDS says"]
 fn lifetimes_end_well_until_told_to_stop() {
     if env::var_os("LAPSTRAKE_SOAK").is_none() {
-        return lapstrake_not_run::left_out("fates until told to stop: LAPSTRAKE_SOAK is not set");
+        return lapstrake_not_run::left_out(
+            "simulated arrays until told to stop: LAPSTRAKE_SOAK is not set",
+        );
     }
     let number = |name: &str, default| {
         env::var(name).map_or(default, |value| value.parse().expect("a number"))

@@ -60,7 +60,7 @@ fn what_the_kernel_left_we_go_on_with_and_give_back() {
             let script = format!(
                 "quietly mdadm --create /dev/md0 --run --level {level} --raid-devices {count} \
                    --bitmap=lockless ${{devices[@]}}
-                 until grep -q ^0 /sys/block/md0/md/degraded; do sleep 0.1; done; sleep 1
+                 for try in $(seq 600); do grep -q ^0 /sys/block/md0/md/degraded && break; sleep 0.1; done
                  dd if=/host$dir/in of=/dev/md0 bs=64k oflag=direct conv=fsync status=none"
             );
             left.by_kernel(&mut md, &lab, &members, &script);

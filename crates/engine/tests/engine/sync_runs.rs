@@ -242,7 +242,7 @@ fn what_was_asked_for_runs_after_what_is_needed_first() {
 
 /// What would be lost: what a member has already, if it counted as lost again while another gets as far.
 #[test]
-fn a_member_that_has_more_than_the_course_keeps_it() {
+fn a_member_that_has_more_than_the_run_keeps_it() {
     let mut story = Story::new(Level::Raid1, 3, false);
     let mut records = story.records();
     records[1].trusted_to = Sector(2 * WINDOW);
@@ -392,7 +392,7 @@ fn a_word_to_go_on_changes_nothing_for_what_goes_on() {
 
 /// What would be lost: redundancy where windows leave something out, time where they do something twice.
 #[test]
-fn windows_lie_side_by_side_also_where_a_course_goes_on_within_a_chunk() {
+fn windows_lie_side_by_side_also_where_a_run_goes_on_within_a_chunk() {
     for (level, members, data_disks) in [(Level::Raid5, 3, 2), (Level::Raid10, 4, 1)] {
         let mut story = Story::new(level, members, false);
         let chunk = story.supervisor.members().next().expect("a member").0.chunk().0;
@@ -433,7 +433,7 @@ fn a_recovery_of_copies_goes_on_within_a_chunk() {
 }
 
 #[test]
-fn what_a_bitmap_spares_a_course_is_no_speed() {
+fn what_a_bitmap_spares_a_run_is_no_speed() {
     let mut story = Story::new(Level::Raid1, 2, true);
     let mut bitmap = new_bitmap_config(&story.records()[0].superblock, story.geometry.component());
     for bit in [0, 300, 400] {

@@ -11,7 +11,6 @@ use lapstrake_control::{
 use lapstrake_device::{MemberSpec, lies_on, quoted};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::iter;
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -32,12 +31,14 @@ fn line(reply: &Reply<impl Serialize>) -> Value {
 }
 
 fn read(line: &[u8]) -> Result<Request, String> {
-    let value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
+    let value = serde_json::from_slice(line)
+        .map_err(|error| format!("not JSON: {error}; nothing was changed"))?;
     let Value::Object(mut fields) = value else {
-        return Err("no \"command\" in the request".into());
+        return Err("no \"command\" in the request; nothing was changed".into());
     };
     // What may be left out may be null.
     fields.retain(|_, value| !value.is_null());
+    check_types(&fields, &FIELDS)?;
     let version = fields.get("version").and_then(Value::as_u64).unwrap_or_default();
     if version > u64::from(VERSION) {
         return Err(format!(
@@ -45,43 +46,95 @@ fn read(line: &[u8]) -> Result<Request, String> {
              was changed"
         ));
     }
-    request(fields.clone()).map_err(|error| blame(&fields, &error))
-}
-
-fn request(fields: Map<String, Value>) -> Result<Request, String> {
-    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
-}
-
-/// Names the field that an error of serde's is about.
-fn blame(fields: &Map<String, Value>, error: &str) -> String {
-    if let Some(missing) = error.strip_prefix("missing field ") {
-        let missing = missing.trim_matches('`');
-        return format!("no {missing:?} in the request; nothing was changed");
+    if let Some(Value::Object(settings)) = fields.get("settings") {
+        check_types(settings, &SETTINGS)?;
     }
-    // That with which alone the request is wrong in the same way.
-    let is_wrong = |key: &&str| {
-        let of = |(name, _): &(&String, &Value)| *name == "command" || name == key;
-        let pair = |(name, value): (&String, &Value)| (name.clone(), value.clone());
-        request(fields.iter().filter(of).map(pair).collect()).is_err_and(|other| other == error)
-    };
-    let mut keys = iter::once("command").chain(fields.keys().map(String::as_str));
-    let key = keys.find(is_wrong).unwrap_or("command");
-    let value = &fields[key];
-    let (what, expected) = error.split_once(", expected ").unwrap_or((error, "what is known"));
-    let expected = match expected {
-        "a boolean" => "true or false",
-        "a string" => "a text",
-        "u32" => "a number below 2^32",
-        "u64" => "a number below 2^64",
-        other => other,
-    };
-    match (what.split_once(": "), value) {
-        (Some((_, part)), Value::Object(_)) => {
-            format!("{key:?} is {value}: {part} is not {expected}; nothing was changed")
+    let command = fields.get("command").cloned();
+    serde_json::from_value(Value::Object(fields))
+        .map_err(|error| misunderstood(&error.to_string(), command.as_ref()))
+}
+
+/// What a field of a request is.
+#[derive(Clone, Copy)]
+enum Type {
+    Text,
+    Flag,
+    /// A whole number, at most this.
+    Number(u64),
+    Object,
+}
+
+/// Fields of requests. Others are passed over.
+const FIELDS: [(&str, Type); 12] = [
+    ("command", Type::Text),
+    ("version", Type::Number(u64::MAX)),
+    ("member", Type::Text),
+    ("with", Type::Text),
+    ("force", Type::Flag),
+    ("write_mostly", Type::Flag),
+    ("re_add", Type::Flag),
+    ("bitmap", Type::Text),
+    ("bitmap_chunk", Type::Number(u32::MAX as u64)),
+    ("write_behind", Type::Number(u32::MAX as u64)),
+    ("action", Type::Text),
+    ("settings", Type::Object),
+];
+
+const SETTINGS: [(&str, Type); 4] = [
+    ("sync_speed_min", Type::Number(u64::MAX)),
+    ("sync_speed_max", Type::Number(u64::MAX)),
+    ("check_window", Type::Text),
+    ("stripe_cache_size", Type::Number(u32::MAX as u64)),
+];
+
+impl Type {
+    fn has(self, value: &Value) -> bool {
+        match self {
+            Self::Text => value.is_string(),
+            Self::Flag => value.is_boolean(),
+            Self::Number(most) => value.as_u64().is_some_and(|number| number <= most),
+            Self::Object => value.is_object(),
         }
-        (Some(_), _) => format!("{key:?} is {value}, not {expected}; nothing was changed"),
-        (None, _) => format!("unknown {key} {value}, expected {expected}; nothing was changed"),
     }
+
+    fn describe(self) -> String {
+        match self {
+            Self::Text => "a text".into(),
+            Self::Flag => "true or false".into(),
+            Self::Number(most) => format!("a whole number up to {most}"),
+            Self::Object => "an object".into(),
+        }
+    }
+}
+
+/// Names the first field that is of another type than it should be.
+fn check_types(fields: &Map<String, Value>, types: &[(&str, Type)]) -> Result<(), String> {
+    for (name, wanted) in types {
+        if let Some(value) = fields.get(*name).filter(|value| !wanted.has(value)) {
+            let wanted = wanted.describe();
+            return Err(format!("{name:?} is {value}, not {wanted}; nothing was changed"));
+        }
+    }
+    Ok(())
+}
+
+/// What serde says of a field that is missing, or of a word that nobody knows, in other words.
+fn misunderstood(error: &str, command: Option<&Value>) -> String {
+    let word = error.split('`').nth(1).unwrap_or_default();
+    let known = error.split_once(", expected ").map_or("", |(_, known)| known);
+    let known = known.trim_start_matches("one of ").replace('`', "");
+    let what = match error {
+        _ if error.starts_with("missing field") => {
+            return format!("no {word:?} in the request; nothing was changed");
+        }
+        _ if error.starts_with("unknown field") => "setting",
+        _ if error.starts_with("unknown variant") => match command.and_then(Value::as_str) {
+            Some(command) if command == word => "command",
+            _ => "action",
+        },
+        _ => return format!("{error}; nothing was changed"),
+    };
+    format!("unknown {what} {word:?}; known are {known}; nothing was changed")
 }
 
 /// Carries it out, and waits until it is.
@@ -107,7 +160,8 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, String> {
             if let BitmapPlace::File(path) = &place {
                 if !path.is_absolute() {
                     return Err(format!(
-                        "\"bitmap\" is {path:?}, neither internal nor none nor an absolute path; nothing was changed"
+                        "\"bitmap\" is {path:?}, neither none nor internal nor lockless nor an absolute path; nothing was \
+                         changed"
                     ));
                 }
                 not_on_itself(path.parent().unwrap_or(path), served)?;
@@ -210,40 +264,61 @@ mod tests {
         for (request, told) in [
             ("nonsense", "not JSON: "),
             ("[1]", "no \"command\" in the request"),
-            ("{\"command\":null}", "no \"command\" in the request"),
+            (r#"{"command":null}"#, "no \"command\" in the request"),
+            (r#"{"command":7}"#, "\"command\" is 7, not a text"),
+            (r#"{"command":{"sync":1}}"#, "\"command\" is {\"sync\":1}, not a text"),
             (
                 r#"{"command":"dance","member":"0"}"#,
-                "unknown command \"dance\", expected one of `detail`, ",
+                "unknown command \"dance\"; known are detail, stop, add, ",
             ),
             (
                 r#"{"command":"sync","action":"dance"}"#,
-                "unknown action \"dance\", expected one of `check`, ",
+                "unknown action \"dance\"; known are check, repair, ",
+            ),
+            (
+                r#"{"command":"sync","action":{"check":null}}"#,
+                "\"action\" is {\"check\":null}, not a text",
             ),
             (r#"{"command":"fail","force":true}"#, "no \"member\" in the request"),
             (
-                r#"{"command":"add","force":1,"member":2,"re_add":1}"#,
+                r#"{"command":"add","force":1,"member":"2","re_add":1}"#,
                 "\"force\" is 1, not true or false",
             ),
             (r#"{"command":"fail","member":0}"#, "\"member\" is 0, not a text"),
+            (r#"{"command":"grow","bitmap":7}"#, "\"bitmap\" is 7, not a text"),
             (
                 r#"{"command":"grow","bitmap":"internal","bitmap_chunk":4294967296}"#,
-                "\"bitmap_chunk\" is 4294967296, not a number below 2^32",
+                "\"bitmap_chunk\" is 4294967296, not a whole number up to 4294967295",
             ),
+            (r#"{"command":"set","settings":[]}"#, "\"settings\" is [], not an object"),
             (
                 r#"{"command":"set","settings":{"dance":1}}"#,
-                "unknown settings {\"dance\":1}, expected one of `sync_speed_min`, ",
+                "unknown setting \"dance\"; known are sync_speed_min, ",
             ),
             (
-                r#"{"command":"set","settings":{"sync_speed_min":"fast"}}"#,
-                "\"settings\" is {\"sync_speed_min\":\"fast\"}: string \"fast\" is not a number below 2^64",
+                r#"{"command":"set","settings":{"sync_speed_min":1,"sync_speed_max":"x"}}"#,
+                "\"sync_speed_max\" is \"x\", not a whole number up to ",
+            ),
+            (
+                r#"{"command":"set","settings":{"stripe_cache_size":-1}}"#,
+                "\"stripe_cache_size\" is -1, not a whole number up to 4294967295",
+            ),
+            (
+                r#"{"command":"set","settings":{"check_window":7}}"#,
+                "\"check_window\" is 7, not a text",
             ),
             (
                 r#"{"command":"stop","version":2}"#,
                 "the request needs version 2 of the control protocol",
             ),
+            (r#"{"command":"stop","version":"2"}"#, "\"version\" is \"2\", not a whole number"),
+            (r#"{"command":"stop","version":2.5}"#, "\"version\" is 2.5, not a whole number"),
         ] {
             let why = read(request.as_bytes()).unwrap_err();
-            assert!(why.starts_with(told), "{request}: {why}");
+            assert!(
+                why.starts_with(told) && why.ends_with("nothing was changed"),
+                "{request}: {why}"
+            );
         }
         let read = |line: &str| read(line.as_bytes());
         assert_eq!(read(r#"{"command":"stop","force":null}"#), Ok(Request::Stop { force: false }));

@@ -140,7 +140,8 @@ impl CoordinatorRuntime {
             (SyncEnd::Done, SyncAction::Check | SyncAction::Repair) => {
                 info!(
                     action = %name,
-                    sectors, "{name} is done: {sectors} sectors differed (mismatch_cnt)"
+                    mismatch_sectors = sectors,
+                    "{name} is done: {sectors} sectors differed (mismatch_cnt)"
                 );
             }
             (SyncEnd::Done, _) => info!(action = %name, "{name} is done"),

@@ -158,7 +158,7 @@ impl<'a> Bench<'a> {
         question: &Question,
         state: State,
     ) -> Result<ArrayVolume, ArrayError> {
-        let seat = |part: &Part| {
+        let slot_state = |part: &Part| {
             let leg = |disk: usize| Leg {
                 volume: self.window(&Part { disk, ..*part }),
                 rotational: self.disks[disk].is_rotational,
@@ -171,7 +171,7 @@ impl<'a> Bench<'a> {
                 _ => SlotState::InSync(leg(part.disk)),
             }
         };
-        let slots = array.parts.iter().map(seat).collect();
+        let slots = array.parts.iter().map(slot_state).collect();
         let mut config = ArrayConfig::new(level, slots, question.processor);
         (config.layout, config.chunk) = (array.layout, array.chunk);
         if candidate.no_bitmap {

@@ -2,7 +2,7 @@
 
 use super::machine::{Drives, drive_of, layout};
 use super::metrics::{Metric, spread};
-use super::syncs::{SyncKind, SyncResult};
+use super::syncs::{SyncKind, SyncOutcome};
 use super::{Case, Plan};
 use crate::plan::{Array, Leg};
 use crate::record::{State, SubjectKind};
@@ -30,7 +30,7 @@ pub(super) struct LossJob<'a> {
 pub(super) fn jobs<'a>(
     cases: &[Case<'a>],
     syncs: &[(&'a Array, SyncKind)],
-    done: &[SyncResult],
+    done: &[SyncOutcome],
     draws: u32,
 ) -> Vec<LossJob<'a>> {
     let mut arrays: Vec<&Array> = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn jobs<'a>(
     let hours = |round: u32| -> Hours<'a> {
         let rebuilds = syncs.iter().zip(done.chunks(draws as usize));
         let rebuilds = rebuilds.filter(|((_, sync), _)| *sync == SyncKind::Rebuild);
-        let time = |((array, _), done): (&(&'a Array, SyncKind), &[SyncResult])| {
+        let time = |((array, _), done): (&(&'a Array, SyncKind), &[SyncOutcome])| {
             let time = done[round as usize].as_ref().ok()?.takes?;
             Some((array.name.as_str(), time.0 as f64 / 3.6e12))
         };

@@ -456,7 +456,7 @@ impl<'a> Builder<'a> {
         let level = shape.level.ok_or_else(|| format!("{} has no level", array.name))?;
         let mut slots = Vec::new();
         for leg in &array.members {
-            slots.push(self.seat(leg, state, start)?);
+            slots.push(self.slot_state(leg, state, start)?);
         }
         let processor = self.drives.processor(self.round);
         let mut config = ArrayConfig::new(level, slots, processor);
@@ -490,7 +490,7 @@ impl<'a> Builder<'a> {
         ArrayVolume::new(config).map_err(|error| format!("{}: {error}", array.name))
     }
 
-    fn seat(&mut self, leg: &Leg, state: &State, start: Start) -> Result<SlotState, String> {
+    fn slot_state(&mut self, leg: &Leg, state: &State, start: Start) -> Result<SlotState, String> {
         let names: &[String] = match state {
             State::Healthy => &[],
             State::Degraded(names) | State::Rebuilding(names) => names,

@@ -29,7 +29,7 @@ pub(super) struct SyncJob<'a> {
 }
 
 /// How long it takes, or why that cannot be told.
-pub(super) type SyncResult = Result<SyncTime, String>;
+pub(super) type SyncOutcome = Result<SyncTime, String>;
 
 /// An array and those within it.
 fn with_nested(array: &Array) -> Vec<&Array> {
@@ -59,7 +59,7 @@ pub(super) fn syncs<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, SyncKind)> {
 pub(super) fn untold(
     cases: &[Case<'_>],
     syncs: &[(&Array, SyncKind)],
-    done: &[SyncResult],
+    done: &[SyncOutcome],
     draws: usize,
 ) -> Vec<String> {
     let (mut volumes, mut lacking) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ impl SyncKind {
 }
 
 impl SyncJob<'_> {
-    pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> SyncResult {
+    pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> SyncOutcome {
         let state = self.sync.state(self.array);
         let write_cache = drives.write_cache(plan, &self.array.disks(), self.round);
         let make = |from| Machine::with_sync(plan, drives, self.array, &state, self.round, from);
@@ -129,7 +129,7 @@ impl SyncJob<'_> {
 }
 
 /// The figures of one array's sync run.
-pub(super) fn metric((array, sync): (&Array, SyncKind), done: &[SyncResult]) -> Option<Metric> {
+pub(super) fn metric((array, sync): (&Array, SyncKind), done: &[SyncOutcome]) -> Option<Metric> {
     let times = done.iter().filter_map(|done| done.as_ref().ok()?.takes);
     let seconds = times.map(|time| time.0 as f64 / 1e9);
     let [value, low, high] = bar(&seconds.collect::<Vec<_>>())?;
