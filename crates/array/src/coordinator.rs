@@ -10,7 +10,10 @@
 //! - the array is marked clean only after every shard is quiet and every member has flushed.
 
 use crate::{SpanMap, flush_barrier::FlushBarrier};
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
 use lapstrake_engine::{
     Event, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncPiece, Time, WriteId,
 };
@@ -73,6 +76,8 @@ pub struct Coordinator {
     stop: Stop,
     /// Something could not be written that the array cannot do without.
     is_broken: bool,
+    /// Members that failed while nobody records it.
+    failed: BTreeSet<MemberId>,
     actions: VecDeque<Action>,
 }
 
@@ -93,6 +98,7 @@ impl Coordinator {
             pausing: None,
             stop: Stop::No,
             is_broken: false,
+            failed: BTreeSet::new(),
             actions: VecDeque::new(),
         }
     }
@@ -158,7 +164,7 @@ impl Coordinator {
         match (&mut self.supervisor, notice) {
             (Some(supervisor), notice) => supervisor.handle_notice(now, notice),
             // Nobody records a failure; shards of an array that is only read have no write to answer.
-            (None, Notice::Failed(member)) => self.actions.extend([
+            (None, Notice::Failed(member)) if self.failed.insert(member) => self.actions.extend([
                 Action::Event(Event::MemberFailed(member, MemberState::InSync)),
                 Action::Order(Order::MemberFailed(member)),
                 Action::Order(Order::Recorded(member)),
@@ -216,9 +222,12 @@ impl Coordinator {
         }
     }
 
-    /// Deals the spans anew if others are to own them.
-    pub fn redeal(&mut self, wanted: SpanMap) {
-        self.wanted_spans = wanted;
+    /// Deals the spans anew among these shards, in this order, if others own them so far.
+    ///
+    /// # Panics
+    /// If nobody would own anything.
+    pub fn redeal(&mut self, owners: Vec<usize>) {
+        self.wanted_spans = self.spans.among(owners);
         if self.stop == Stop::No && self.pausing.is_none() && self.wanted_spans != self.spans {
             self.pausing = Some(self.shards);
             self.actions.push_back(Action::Pause);

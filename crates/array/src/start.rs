@@ -185,7 +185,9 @@ pub struct StartPlan<D> {
     pub bitmap: Option<BitmapConfig>,
     /// The last of `members` is a journal whose content comes to the others first, and that is written to then.
     pub replays: bool,
-    /// Members whose superblocks are written before anything else is: they were changed by force.
+    /// Something may be written, to the devices or an overlay.
+    may_write: bool,
+    /// Members whose superblocks are written before anything else is, in this order: they were changed by force.
     rewrite: Vec<usize>,
 }
 
@@ -281,10 +283,10 @@ impl<D: Clone> StartPlan<D> {
         };
         let in_order = in_order(&assembly);
         let members = members(io, request.devices, &in_order, &superblocks, bitmap.as_ref())?;
-        let is_changed = |id: usize| assembly.rewrite.iter().any(|(changed, _)| *changed == id);
-        let rewrite =
-            (0..members.len()).filter(|&at| !request.read_only && is_changed(in_order[at].0));
-        let rewrite = rewrite.collect();
+        let place =
+            |(id, _): &(usize, Superblock)| in_order.iter().position(|member| member.0 == *id);
+        let rewrite = assembly.rewrite.iter().filter(|_| !request.read_only);
+        let rewrite = rewrite.filter_map(place).collect();
         if !request.force && needs_missing(&assembly, bitmap.as_ref()) {
             let slots = (0..).map(Slot).zip(&assembly.members);
             let missing = slots.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
@@ -295,10 +297,12 @@ impl<D: Clone> StartPlan<D> {
             Some(geometry) => geometry.clone(),
             None => Geometry::new(&assembly.config)?,
         };
-        let mut plan = Self { assembly, geometry, members, bitmap, replays: false, rewrite };
+        let may_write = request.may_write();
+        let mut plan =
+            Self { assembly, geometry, members, bitmap, replays: false, may_write, rewrite };
         if let Some(device) = plan.assembly.journal {
             let members = &mut plan.members;
-            plan.replays = journal::check(io, &plan.geometry, members, request.may_write())
+            plan.replays = journal::check(io, &plan.geometry, members, may_write)
                 .map_err(|fault| PlanError::Journal { device, fault })?;
         }
         let stale_bitmap = plan.has_stale_bitmap(&superblocks);
@@ -313,15 +317,14 @@ impl<D: Clone> StartPlan<D> {
         !is_new && bitmap.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     }
 
-    /// Writes what has to be written before anybody is served: superblocks that force has changed; then, if
-    /// `may_write`, what a journal holds, or what partial parity logs say, which are empty then.
+    /// Writes what has to be written before anybody is served: superblocks that force has changed; then, unless nothing may
+    /// be written, what a journal holds, or what partial parity logs say, which are empty then.
     ///
     /// # Errors
     /// [`CarryOutError`]. The next start does it again.
     pub fn carry_out<I: StartIo<Device = D>>(
         &mut self,
         io: &mut I,
-        may_write: bool,
     ) -> Result<CarriedOut, CarryOutError<I::Error>> {
         for &index in &self.rewrite {
             write_superblock(io, &self.members[index]).map_err(CarryOutError::Force)?;
@@ -331,7 +334,7 @@ impl<D: Clone> StartPlan<D> {
             let replayed = journal::replay(io, &self.geometry, &mut self.members);
             done.journal = replayed.map_err(CarryOutError::Journal)?;
         }
-        logs::settle(io, self, may_write, &mut done).map_err(CarryOutError::Logs)?;
+        logs::settle(io, self, &mut done).map_err(CarryOutError::Logs)?;
         if done.settles {
             self.assembly.resync_from = None;
         }

@@ -333,7 +333,7 @@ impl Shard {
             Order::TailMoved(position) => self.tail_moved(position),
             Order::StripeCache(pages) => {
                 self.scratch.resize(pages - self.held_pages);
-                self.stripes.queue_starved();
+                self.stripes.queue_waiting_for_memory();
             }
             Order::SweepBits => {
                 let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();

@@ -126,7 +126,7 @@ struct Stream {
 pub(crate) struct Stripes {
     open: BTreeMap<u64, Stripe>,
     ready: VecDeque<u64>,
-    starved: VecDeque<u64>,
+    waiting_for_memory: VecDeque<u64>,
     /// Stripes in which lost blocks cannot be recovered, since a write of them was cut off.
     pub(crate) lost: BTreeSet<u64>,
     /// When to look at a held stripe again, in order; stale when the stripe's hold is another.
@@ -210,12 +210,12 @@ impl Stripes {
         } else if !stripe.frags.is_empty() && stripe.held.is_none() {
             self.queue(number);
         }
-        self.queue_starved();
+        self.queue_waiting_for_memory();
     }
 
     /// Has those that found too little memory try again.
-    pub(crate) fn queue_starved(&mut self) {
-        while let Some(number) = self.starved.pop_front() {
+    pub(crate) fn queue_waiting_for_memory(&mut self) {
+        while let Some(number) = self.waiting_for_memory.pop_front() {
             self.queue(number);
         }
     }
@@ -449,7 +449,7 @@ impl Shard {
             self.release_holds(false);
         }
         if self.ops.is_empty() {
-            self.stripes.queue_starved();
+            self.stripes.queue_waiting_for_memory();
         }
         while let Some(number) = self.stripes.ready.pop_front() {
             self.launch(number);
@@ -584,9 +584,9 @@ impl Shard {
             return self.put_back(number, kind, &slices);
         }
         // In turn, or an operation that needs much memory would wait for ever behind small ones.
-        if !self.stripes.starved.is_empty() {
+        if !self.stripes.waiting_for_memory.is_empty() {
             self.put_back(number, kind, &slices);
-            return self.stripes.starved.push_back(number);
+            return self.stripes.waiting_for_memory.push_back(number);
         }
         stripe.locks.push((lo, hi));
         let Err(slices) = self.start_op(StripeNo(number), kind, slices) else { return };
@@ -595,7 +595,7 @@ impl Shard {
             stripe.locks.retain(|lock| lock.0 != lo);
         }
         self.put_back(number, kind, &slices);
-        self.stripes.starved.push_back(number);
+        self.stripes.waiting_for_memory.push_back(number);
     }
 
     /// Turns a group into fragments again.

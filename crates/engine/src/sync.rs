@@ -6,7 +6,7 @@
 //! array range in the guard as a write does. So nothing is written to what a unit has read, and
 //! reads that need no recovery go on.
 //!
-//! A page that a member could not read is an errand of the shard's own: it is probed by itself, written anew
+//! A page that a member could not read is a piece that the shard begins by itself: it is probed by itself, written anew
 //! from the other members and read again.
 //!
 //! What has been recovered stays right, though the shard does not yet know that it may be read: writes

@@ -185,7 +185,8 @@ impl Supervisor {
             self.events -= 1;
             self.can_step_back = false;
         } else {
-            self.events += 1;
+            // What a superblock says may be anything.
+            self.events = self.events.saturating_add(1);
             self.can_step_back = bare;
         }
     }

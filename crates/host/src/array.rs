@@ -455,7 +455,7 @@ impl Handle {
         self.peers[0].send(Message::Welcome(client));
     }
 
-    /// For requests of a thread that is no shard. The first shard takes them in; while there is an outsider it counts
+    /// For requests of a thread that is no shard. The first shard takes them in; while there is an [`ArrayIo`] it counts
     /// as one with a client, and without other clients does them alone.
     #[must_use]
     pub fn array_io(&self) -> ArrayIo {

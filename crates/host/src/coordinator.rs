@@ -111,8 +111,6 @@ pub(crate) struct CoordinatorRuntime {
     homes: Vec<usize>,
     /// Whose requests the first shard takes in.
     array_ios: usize,
-    /// The array's spans, whoever owns them.
-    spans: SpanMap,
     stop_answers: Vec<Sender<Answer>>,
     /// Why, if writes were being answered.
     loss: Option<Loss>,
@@ -135,7 +133,7 @@ impl CoordinatorRuntime {
         Self {
             homes: vec![0; counters.len()],
             array_ios: 0,
-            coordinator: Coordinator::new(supervisor, counters.len(), spans.clone()),
+            coordinator: Coordinator::new(supervisor, counters.len(), spans),
             members: facts.members.clone(),
             removals: Vec::new(),
             bitmap_file: facts.detail.bitmap_file.as_ref().map(|path| BitmapFile {
@@ -158,7 +156,6 @@ impl CoordinatorRuntime {
             newcomers: VecDeque::new(),
             check_window: None,
             window_at: None,
-            spans,
             stop_answers: Vec::new(),
             loss: None,
             failed: Vec::new(),
@@ -474,19 +471,16 @@ impl CoordinatorRuntime {
         self.homes[shard] + if shard == 0 { self.array_ios } else { 0 }
     }
 
-    /// Deals the spans to the shards that have clients, if that has changed.
+    /// Deals the spans to the shards that have clients, if that has changed. With one writer the first shard is dealt
+    /// everything. Without clients all are, so that a rebuild has every core.
     fn redeal(&mut self) {
-        self.coordinator.redeal(self.wanted_spans());
-    }
-
-    /// With one writer the first shard is dealt everything. Without clients all are, so that a rebuild has every core.
-    fn wanted_spans(&self) -> SpanMap {
-        if self.facts.has_one_writer {
-            return self.spans.among(vec![0]);
-        }
-        let busy: Vec<_> = (0..self.homes.len()).filter(|&i| self.served(i) > 0).collect();
-        let all = (0..self.homes.len()).collect();
-        self.spans.among(if busy.is_empty() { all } else { busy })
+        let all = 0..self.homes.len();
+        let busy: Vec<usize> = all.clone().filter(|&shard| self.served(shard) > 0).collect();
+        self.coordinator.redeal(match busy.is_empty() {
+            _ if self.facts.has_one_writer => vec![0],
+            true => all.collect(),
+            false => busy,
+        });
     }
 
     pub(crate) fn paused(&mut self, runtime: &ShardRuntime) {

@@ -2,7 +2,7 @@
 //!
 //! An [`Array`] runs one thread for each shard. A shard's thread does everything for its part:
 //! it waits in one queue for member I/O, client sockets and wake-ups, drives the engine, and
-//! answers. Shards share nothing but messages. The first shard also leads: it keeps the
+//! answers. Shards share nothing but messages. The first shard also runs the coordinator: it keeps the
 //! supervisor and what concerns the array as a whole.
 //!
 //! Front ends implement [`Client`]; threads that are no shards use a [`Handle`].

@@ -30,7 +30,7 @@ const CALM: Duration = Duration::from_secs(10);
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 
 /// After this time those who lack memory are tried again, though nobody gave any back.
-const HUNGER: Duration = Duration::from_millis(500);
+const MEMORY_RETRY: Duration = Duration::from_millis(500);
 
 /// Without a queue nothing can be said to anybody: members stay marked active. The hook of panics says why, and has it
 /// written before the process ends, as at any other fault of ours.
@@ -120,7 +120,7 @@ impl Runner {
             .map(|time| self.runtime.instant(time));
         let clients = self.open_sessions().filter_map(|(_, session)| session.deadline());
         let hoarders = self.hoarders().map(|(_, until)| until);
-        let again = self.runtime.is_short().then(|| Instant::now() + HUNGER);
+        let again = self.runtime.is_short().then(|| Instant::now() + MEMORY_RETRY);
         let due = clients.chain(own).chain(hoarders).chain(again).min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }

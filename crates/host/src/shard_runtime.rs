@@ -79,9 +79,9 @@ pub(crate) struct ClientState {
     memory: Vec<BufId>,
     /// Its share, while it is in use; also in `memory`.
     share: Option<BufId>,
-    /// How much of `memory` is of each shelf.
+    /// How much of `memory` is of each class.
     held: [usize; BufferClass::ALL.len()],
-    /// It waits for some, and so is among the starved.
+    /// It waits for some, and so is among `waiters`.
     is_waiting: [bool; BufferClass::ALL.len()],
 }
 
@@ -139,9 +139,9 @@ pub(crate) struct ShardRuntime {
     pub clients: Slab<ClientState>,
     pub replies: VecDeque<(usize, u64, Result<(), RequestError>)>,
     pub notices: VecDeque<Notice>,
-    /// Clients that found too little on a shelf, in the order in which they are fed.
+    /// Clients that found too little of a class, in the order in which they get some.
     waiters: [VecDeque<usize>; BufferClass::ALL.len()],
-    /// The one that is being fed.
+    /// The one whose turn it is.
     pub grant: Option<BufferGrant>,
     pub freed: bool,
     counters: Arc<Counters>,
@@ -315,7 +315,7 @@ impl ShardRuntime {
     }
 
     pub(crate) fn drop_client(&mut self, client: usize) {
-        self.forget_hunger(client);
+        self.stop_waiting(client);
         for id in self.clients.remove(client).memory {
             self.memory.free(id);
         }
@@ -336,7 +336,7 @@ impl ShardRuntime {
         })
     }
 
-    /// The next one who waits for memory of a shelf, which waits no more.
+    /// The next one who waits for memory of a class, which waits no more.
     pub(crate) fn next_waiter(&mut self, class: BufferClass) -> Option<usize> {
         let client = self.waiters[class as usize].pop_front()?;
         self.clients[client].is_waiting[class as usize] = false;
@@ -385,10 +385,10 @@ impl ShardRuntime {
 
     pub(crate) fn close_client(&mut self, client: usize) {
         self.clients[client].closing = true;
-        self.forget_hunger(client);
+        self.stop_waiting(client);
     }
 
-    fn forget_hunger(&mut self, client: usize) {
+    fn stop_waiting(&mut self, client: usize) {
         self.waiters.iter_mut().for_each(|waiters| waiters.retain(|&other| other != client));
         self.clients[client].is_waiting = Default::default();
         // Whoever stood behind it may find enough now.

@@ -55,7 +55,7 @@
 //!
 //! # What it does not do
 //!
-//! Lifetime measures nothing: its virtual time is for order only.
+//! The simulation measures nothing: its virtual time is for order only.
 
 pub mod array;
 

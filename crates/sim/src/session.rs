@@ -265,8 +265,6 @@ pub(crate) struct Session<'a> {
     /// When the last message on a lane, from one thread to another, is due.
     lanes: BTreeMap<(usize, usize), u64>,
     routers: Vec<Router<u64, Buf>>,
-    /// The array's spans, whoever owns them.
-    spans: SpanMap,
     /// Shards that have been told to pause, and have not said that they do.
     is_pausing: Vec<bool>,
     /// Shards that have been told to shut down, and have not said that they are quiet.
@@ -390,7 +388,6 @@ impl<'a> Session<'a> {
             routers: (0..plan.shards)
                 .map(|index| Router::new(index, plan.shards, spans.clone()))
                 .collect(),
-            spans,
             is_pausing: vec![false; plan.shards],
             is_leaving: vec![false; plan.shards],
             hears_all_at: vec![0; plan.shards],
@@ -656,7 +653,10 @@ impl<'a> Session<'a> {
                 let delay = self.io_ns();
                 self.at(delay, Event::FinalFlush { member, mark, fails });
             }
-            Action::Stopped { .. } => self.phase = Phase::Done,
+            Action::Stopped { clean } if clean || self.doomed_at.is_some() => {
+                self.phase = Phase::Done;
+            }
+            Action::Stopped { .. } => return Err("a stop that leaves the array active".into()),
         }
         Ok(())
     }
@@ -713,9 +713,9 @@ impl<'a> Session<'a> {
             // So that there is an end to it.
             self.at(ns, Event::Submit);
         }
-        let is_mending =
+        let is_syncing =
             self.commands_left > 0 || self.supervisor().sync_progress(self.now).is_some();
-        is_mending && self.lingers_until > Some(self.now)
+        is_syncing && self.lingers_until > Some(self.now)
     }
 
     /// Shards that are to shut down, and have nothing to do any more, say so.

@@ -4,7 +4,7 @@
 //! clean stop.
 
 use super::{StartIo, StartMember, read_data, write_absent, write_data, write_superblock};
-use alloc::{vec, vec::Vec};
+use alloc::vec;
 use lapstrake_engine::{
     MemberId,
     journal::{self, Disks, JournalConfig, Place, ReplayConfig, ReplayError, Replayed},
@@ -95,16 +95,14 @@ struct Devices<'a, I: StartIo> {
     members: &'a mut [StartMember<I::Device>],
 }
 
-impl<I: StartIo> Devices<'_, I> {
-    /// By their places in `members`, the one to read from first: the journal; or who serves a slot, and who is to take its
-    /// place.
-    fn at(&self, place: Place) -> Vec<usize> {
-        let is_meant = |&index: &usize| match place {
-            Place::Journal => index + 1 == self.members.len(),
-            Place::Slot(slot) => self.members[index].record.slot == Some(slot),
-        };
-        (0..self.members.len()).filter(is_meant).collect()
-    }
+/// Who is meant, the one to read from first: the journal; or who serves a slot, and who is to take its place.
+fn meant<D>(members: &[StartMember<D>], place: Place) -> impl Iterator<Item = &StartMember<D>> {
+    let journal = members.len() - 1;
+    let is_meant = move |(index, member): &(usize, &StartMember<D>)| match place {
+        Place::Journal => *index == journal,
+        Place::Slot(slot) => member.record.slot == Some(slot),
+    };
+    members.iter().enumerate().filter(is_meant).map(|(_, member)| member)
 }
 
 impl<I: StartIo> Disks for Devices<'_, I> {
@@ -117,17 +115,17 @@ impl<I: StartIo> Disks for Devices<'_, I> {
     }
 
     fn read_slot(&mut self, slot: Slot, sector: Sector, buf: &mut [u8]) -> Result<bool, I::Error> {
-        let first = self.at(Place::Slot(slot))[0];
-        Ok(read_data(self.io, &self.members[first], sector, buf))
+        let first = meant(self.members, Place::Slot(slot)).next().expect("asked for members only");
+        Ok(read_data(self.io, first, sector, buf))
     }
 
     fn write(&mut self, place: Place, sector: Sector, bytes: &[u8]) -> Result<(), I::Error> {
-        let mut all = self.at(place).into_iter();
-        all.try_for_each(|index| write_data(self.io, &self.members[index], sector, bytes))
+        let mut all = meant(self.members, place);
+        all.try_for_each(|member| write_data(self.io, member, sector, bytes))
     }
 
     fn flush(&mut self, place: Place) -> Result<(), I::Error> {
-        self.at(place).into_iter().try_for_each(|index| self.io.flush(&self.members[index].device))
+        meant(self.members, place).try_for_each(|member| self.io.flush(&member.device))
     }
 
     fn set_tail(&mut self, position: u64) -> Result<(), I::Error> {

@@ -12,7 +12,6 @@ use lapstrake_metadata::{Superblock, ppl};
 pub(super) fn settle<I: StartIo>(
     io: &mut I,
     plan: &mut StartPlan<I::Device>,
-    may_write: bool,
     done: &mut CarriedOut,
 ) -> Result<(), I::Error> {
     let (Some(signature), Geometry::Parity(parity)) = (plan.log_signature(), &plan.geometry) else {
@@ -23,7 +22,7 @@ pub(super) fn settle<I: StartIo>(
     let config = LogConfig { parity: parity.clone(), signature, trusted_to };
     let resync_from = plan.assembly.resync_from;
     let mut devices = Devices { io, members: &mut plan.members };
-    match (resync_from, may_write) {
+    match (resync_from, plan.may_write) {
         (Some(_), false) => {
             done.lost = stripes(&config.parity, &read_logs(&config, &mut devices)?);
         }

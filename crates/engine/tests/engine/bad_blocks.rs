@@ -137,7 +137,7 @@ fn what_lies_beside_a_bad_block_is_compared_and_resynced() {
     }
 }
 
-/// Simulation, a seed with a cut that members met each in its own way. What would be lost: a resync, where a long
+/// Found by the simulation, a seed with a cut that members met each in its own way. What would be lost: a resync, where a long
 /// read fails while units wait for room in the stripe cache. Their pages are tried one by one, most can be read again,
 /// and then what was not compared meanwhile differs for good.
 #[test]

@@ -153,7 +153,7 @@ impl LogDisks for Stripe {
     }
 }
 
-/// Simulation, a seed in which all members lost power. What would be lost: an answer. A write that is still reading
+/// Found by the simulation, a seed in which all members lost power. What would be lost: an answer. A write that is still reading
 /// when the array gives up waits for the record of a failure, which nobody will make any more.
 #[test]
 fn what_comes_to_its_log_after_the_array_gave_up_fails() {

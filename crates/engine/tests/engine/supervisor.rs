@@ -411,7 +411,7 @@ fn a_replacement_takes_the_place_of_a_member_that_fails_first() {
     assert!(story.supervisor.is_degraded());
 }
 
-/// Simulation, a seed that dealt spans anew. What would be lost: that one question has one answer. Before the resync
+/// Found by the simulation, a seed that dealt spans anew. What would be lost: that one question has one answer. Before the resync
 /// copies differ, and who replaces the one that is read first may be read last.
 #[test]
 fn a_replacement_waits_for_a_resync_that_is_due() {
@@ -433,7 +433,7 @@ fn a_replacement_waits_for_a_resync_that_is_due() {
     assert_eq!(action, Some(SyncAction::Resync));
 }
 
-/// Simulation, seed 8015. What would be lost: what was written while the member was away, if it came
+/// Found by the simulation, seed 8015. What would be lost: what was written while the member was away, if it came
 /// back with as many events as the others and took its slot from who had replaced it.
 #[test]
 fn a_member_that_was_away_while_its_replacement_served_is_behind() {

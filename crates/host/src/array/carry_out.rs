@@ -13,8 +13,7 @@ pub(super) fn carry_out(parts: &mut Parts, read_only: bool) -> Result<CarriedOut
         let file = Arc::get_mut(file).expect("nobody else has it yet");
         whole_pages(file).map_err(StartError::BitmapFile)?;
     }
-    let may_write = !read_only || parts.overlay_is_passing;
-    let done = parts.plan.carry_out(&mut Members, may_write).map_err(|error| match error {
+    let done = parts.plan.carry_out(&mut Members).map_err(|error| match error {
         CarryOutError::Force(error) => StartError::Force(error),
         CarryOutError::Logs(error) => StartError::Log(error),
         CarryOutError::Journal(error) => {

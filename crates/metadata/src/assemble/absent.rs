@@ -19,6 +19,9 @@ pub fn record_absent(members: &[&Superblock]) -> Vec<(usize, Superblock)> {
         return Vec::new();
     }
     let mut model = (*freshest).clone();
+    // A spare that was being given a slot has not said so itself: it is a spare, and has nothing of the slot's.
+    let spares = members.iter().filter(|sb| sb.role() == Role::Spare);
+    spares.for_each(|spare| model.set_role_of(spare.dev_number(), Role::Spare));
     let is_behind = |(_, sb): &(usize, &&Superblock)| sb.events() < freshest.events();
     let behind = members.iter().enumerate().filter(is_behind);
     let mut writes: Vec<_> = behind.map(|(index, sb)| (index, with_state_of(sb, &model))).collect();

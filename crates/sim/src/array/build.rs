@@ -119,7 +119,7 @@ impl ArrayConfig {
 /// Until here ext3 and ext4 write by bios of a page, each of which md's RAID1 and RAID10 copy for each member
 /// (`bio_clone`).
 const LINUX_2_6_37: u32 = 20637;
-/// From here on md keeps a writer's rows back until it pauses, and its thread goes about as [`stripe_cache`](super::heads) says.
+/// From here on md keeps a writer's rows back until it pauses, and its thread goes about as [`stripe_cache`](super::stripe_cache) says.
 const LINUX_3_6: u32 = 30600;
 
 /// Why there can be no such array.

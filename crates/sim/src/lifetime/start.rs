@@ -267,7 +267,7 @@ impl Lifetime<'_> {
     ) -> Result<Option<Halt>, String> {
         self.lose_by_force(started);
         let mut io = DisksAtRest { cut_in, ..self.at_rest() };
-        let done = match started.plan.carry_out(&mut io, true) {
+        let done = match started.plan.carry_out(&mut io) {
             Ok(done) => done,
             Err(
                 CarryOutError::Force(halt)

@@ -145,7 +145,7 @@ impl Session<'_> {
             among = (0..all).rev().collect();
         }
         self.say(|| format!("spans are to be dealt to {among:?}"));
-        self.coordinator.redeal(self.spans.among(among));
+        self.coordinator.redeal(among);
     }
 
     pub(super) fn pause(&mut self, shard: usize) {

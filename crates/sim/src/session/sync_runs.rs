@@ -102,9 +102,9 @@ impl Session<'_> {
 
     /// Whether members are recovered, redundancy is whole, and a check has said so.
     pub(super) fn is_proven(&mut self) -> bool {
-        let is_mending =
+        let is_syncing =
             self.supervisor().sync_progress(self.now).is_some() || self.has_chunks_to_settle();
-        if self.commands_left > 0 || is_mending || !self.supervisor().is_recorded() {
+        if self.commands_left > 0 || is_syncing || !self.supervisor().is_recorded() {
             return false;
         }
         let Some(&action) = self.proof.front() else { return true };

@@ -357,7 +357,7 @@ fn one_device_cannot_be_two_members() {
     }
 }
 
-/// Simulation, a recovery that was cut off. What would be lost: that one question has one answer. With one copy there
+/// Found by the simulation, a recovery that was cut off. What would be lost: that one question has one answer. With one copy there
 /// is nothing to resync; but a member under recovery has a part of it, and the last writes may be there or not.
 #[test]
 fn a_copy_that_was_being_made_is_as_good_as_a_resync_would_find_it() {

@@ -1,4 +1,4 @@
-//! StripeCache of a RAID5 of four with chunks of two pages, held by hand.
+//! The stripe cache of a RAID5 of four with chunks of two pages, held by hand.
 
 use super::*;
 use lapstrake_geometry::{Config, Geometry, Layout, Level};
