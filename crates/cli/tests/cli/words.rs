@@ -212,7 +212,7 @@ fn as_text_a_line_is_a_sentence_and_more_only_if_asked_for() {
     let verbose = said_of_a_rebuild("-v");
     let written = "\nlapstrake: data: metadata was written member=\"m0\" sector=8 bytes=";
     assert!(verbose.contains(written) && !verbose.contains("member I/O"), "{verbose}");
-    assert!(said_of_a_rebuild("-vv").contains("data: member I/O member="));
+    assert!(said_of_a_rebuild("-vv").contains("data: member I/O member_id="));
 }
 
 #[test]

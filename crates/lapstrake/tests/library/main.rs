@@ -1,7 +1,6 @@
 //! The library's promises, on small arrays of files.
 
 mod control;
-mod events;
 mod hostile;
 mod logs;
 mod looking;

@@ -1,4 +1,7 @@
 //! What an array says goes to the subscriber of who opened it.
+//!
+//! A program of its own: a subscriber that comes while a thread without one meets a span for the first time may not get
+//! that span (tracing-core computes who wants it and lists it in two steps), and the other tests have such threads.
 
 use lapstrake::{Array, CreateOptions, Level};
 use std::fs::{self, File};
