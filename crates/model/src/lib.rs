@@ -4,6 +4,7 @@
 //! data. The time is an argument, nothing is drawn that does not follow from a seed, so a run is
 //! the same each time.
 
+pub mod benchmark;
 pub mod cache;
 pub mod channel;
 pub mod controller;

@@ -1,20 +1,17 @@
-//! bonnie++ 2.00a, and 1.03.
+//! bonnie++ 2.00a, and 1.03, on real files: [`lapstrake_model::benchmark::bonnie`], and files without contents.
 //!
-//! One file: bytes written one by one (3 MiB), the whole written in chunks, each chunk read, changed and written back, bytes
-//! read one by one, the whole read; each part ends with fsync and close, which are part of its time. Then 8192 seeks
-//! of five readers, of which one in ten writes back what it read. Then files without contents: made, looked up
-//! and deleted, in the order of their names and in random order; making and deleting end with sync(2), which is
-//! part of the time.
-//!
-//! 1.03 differs in two things: its characters go through stdio (a buffer of a page), over the whole size; and three
-//! readers seek.
+//! The files without contents are made, looked up and deleted, in the order of their names and in random order; making
+//! and deleting end with sync(2), which is part of the time. 1.03's characters go through stdio (a buffer of a page).
+//! Seekers are threads, which take their places from a list drawn beforehand.
 //!
 //! Source: bonnie++.cpp, bon_io.cpp and bon_file.cpp of Debian's 2.00a+nmu1, and of 1.03e, read for what they do.
 
-use super::{Bench, at, phase};
+use super::{Bench, Clock, at, phase};
 use crate::plan::BonnieVersion;
 use crate::record::{Phase, Unit};
 use crate::workload::recorder::{Kind, Recorder};
+use lapstrake_model::benchmark::Bonnie;
+use lapstrake_model::benchmark::bonnie::{Access, FilePhase, SEEKS, UPDATE};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -26,25 +23,33 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// What 2.00 moves by characters.
-pub(crate) const BYTE_IO: u64 = 3 << 20;
-const SEEKS: usize = 8192;
 /// stdio's buffer for a file.
 const STDIO: usize = 4096;
-/// One seek in so many writes.
-const UPDATE: u32 = 10;
 const NAME_EXTRA: usize = 12;
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// What to do, as bonnie++'s options say it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    pub version: BonnieVersion,
-    pub size: u64,
-    pub chunk: u64,
+    pub load: Bonnie,
+    /// Files without contents (`-n`).
     pub files: u64,
-    pub sync: bool,
-    pub fast: bool,
+}
+
+/// The load that a version does with these options: `fast` leaves out characters.
+pub(crate) fn load(
+    version: BonnieVersion,
+    size: u64,
+    chunk: u64,
+    sync: bool,
+    fast: bool,
+) -> Bonnie {
+    let load = match version {
+        BonnieVersion::V1_03 => Bonnie::v1_03(size),
+        BonnieVersion::V2_00a => Bonnie::v2_00(size),
+    };
+    let characters = if fast { 0 } else { load.characters };
+    Bonnie { chunk, sync, characters, ..load }
 }
 
 /// Runs it once in a directory.
@@ -56,8 +61,8 @@ pub(crate) fn run(
 ) -> Result<Vec<Phase>, String> {
     let path = directory.join("Bonnie.lab");
     let mut phases = Vec::new();
-    if settings.size > 0 {
-        let done = file_parts(bench, &path, settings, seed, &mut phases);
+    if settings.load.size > 0 {
+        let done = file_phases(bench, &path, &settings.load, seed, &mut phases);
         // Also after a part that failed.
         let removed = fs::remove_file(&path);
         done?;
@@ -92,102 +97,103 @@ fn close(file: File) -> Result<(), String> {
     file.sync_all().map_err(at("fsync"))
 }
 
-fn file_parts(
+fn file_phases(
     bench: &Bench<'_>,
     path: &Path,
-    settings: Settings,
+    load: &Bonnie,
     seed: u64,
     phases: &mut Vec<Phase>,
 ) -> Result<(), String> {
-    let Settings { version, size, chunk, fast, .. } = settings;
-    let chunks = size / chunk;
-    let (byte_chunks, stdio) = match version {
-        _ if fast => (0, None),
-        BonnieVersion::V1_03 => (chunks, Some(STDIO)),
-        BonnieVersion::V2_00a => (BYTE_IO / chunk, None),
-    };
-    let bytes_by_characters = (byte_chunks * chunk) as f64;
-    let speed = Unit::BytesPerSecond;
-    let mut buffer = vec![0u8; chunk as usize];
-    if byte_chunks > 0 {
-        let file = open(path, true)?;
-        phases.push(bench.part("per-character output", speed, bytes_by_characters, |clock| {
-            let mut out: Box<dyn Write> = match stdio {
-                Some(buffer) => Box::new(BufWriter::with_capacity(buffer, &file)),
-                None => Box::new(&file),
-            };
-            for _ in 0..byte_chunks {
-                clock.time(Kind::Write, chunk, || {
-                    (0..chunk).try_for_each(|i| out.write_all(&[(i & 0x7f) as u8]))
-                })?;
-            }
-            out.flush().map_err(at("writing"))?;
-            drop(out);
+    let mut buffer = vec![0u8; load.chunk as usize];
+    for phase in load.file_phases() {
+        let file = open(path, phase.access.creates())?;
+        let bytes = (phase.chunks * load.chunk) as f64;
+        phases.push(bench.part(phase.name, Unit::BytesPerSecond, bytes, |clock| {
+            carry_out(&file, load, phase, &mut buffer, clock)?;
             close(file)
         })?);
     }
-    let mut file = open(path, true)?;
-    phases.push(bench.part("block output", speed, (chunks * chunk) as f64, |clock| {
-        for i in 0..chunks {
-            let at = (i % chunk) as usize;
-            buffer[at] = buffer[at].wrapping_add(1);
-            clock.time(Kind::Write, chunk, || file.write_all(&buffer))?;
-        }
-        close(file)
-    })?);
-    let mut file = open(path, false)?;
-    phases.push(bench.part("rewrite", speed, (chunks * chunk) as f64, |clock| {
-        for i in 0..chunks {
-            clock.time(Kind::Read, chunk, || file.read_exact(&mut buffer))?;
-            let at = (i % chunk) as usize;
-            buffer[at] = buffer[at].wrapping_add(1);
-            file.seek(SeekFrom::Current(-(chunk as i64))).map_err(at_seek)?;
-            clock.time(Kind::Write, chunk, || file.write_all(&buffer))?;
-        }
-        close(file)
-    })?);
-    if byte_chunks > 0 {
-        let file = open(path, false)?;
-        phases.push(bench.part("per-character input", speed, bytes_by_characters, |clock| {
-            let mut input: Box<dyn Read> = match stdio {
-                Some(buffer) => Box::new(BufReader::with_capacity(buffer, &file)),
-                None => Box::new(&file),
-            };
-            let mut byte = [0u8];
-            for _ in 0..byte_chunks {
-                clock.time(Kind::Read, chunk, || {
-                    (0..chunk).try_for_each(|_| input.read_exact(&mut byte))
-                })?;
-            }
-            drop(input);
-            close(file)
-        })?);
-    }
-    let mut file = open(path, false)?;
-    phases.push(bench.part("block input", speed, (chunks * chunk) as f64, |clock| {
-        for _ in 0..chunks {
-            clock.time(Kind::Read, chunk, || file.read_exact(&mut buffer))?;
-        }
-        close(file)
-    })?);
-    phases.push(seeks(bench, path, settings, seed)?);
+    phases.push(seeks(bench, path, load, seed)?);
     Ok(())
 }
 
-fn at_seek(error: std::io::Error) -> String {
-    format!("lseek: {error}")
+/// Goes over the file once.
+fn carry_out(
+    mut file: &File,
+    load: &Bonnie,
+    phase: FilePhase,
+    buffer: &mut [u8],
+    clock: &mut Clock<'_>,
+) -> Result<(), String> {
+    let FilePhase { access, chunks, .. } = phase;
+    match access {
+        Access::WriteCharacters if load.calls_characters => {
+            return write_characters(file, load.chunk, chunks, clock);
+        }
+        Access::WriteCharacters => {
+            let stdio = BufWriter::with_capacity(STDIO, file);
+            return write_characters(stdio, load.chunk, chunks, clock);
+        }
+        Access::ReadCharacters if load.calls_characters => {
+            return read_characters(file, load.chunk, chunks, clock);
+        }
+        Access::ReadCharacters => {
+            let stdio = BufReader::with_capacity(STDIO, file);
+            return read_characters(stdio, load.chunk, chunks, clock);
+        }
+        Access::Write | Access::Rewrite | Access::Read => {}
+    }
+    for i in 0..chunks {
+        if access.counted().reads() {
+            clock.time(Kind::Read, load.chunk, || file.read_exact(buffer))?;
+        }
+        if access == Access::Rewrite {
+            file.seek(SeekFrom::Current(-(load.chunk as i64))).map_err(at("lseek"))?;
+        }
+        if access.counted().writes() {
+            let at = (i % load.chunk) as usize;
+            buffer[at] = buffer[at].wrapping_add(1);
+            clock.time(Kind::Write, load.chunk, || file.write_all(buffer))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_characters(
+    mut out: impl Write,
+    chunk: u64,
+    chunks: u64,
+    clock: &mut Clock<'_>,
+) -> Result<(), String> {
+    for _ in 0..chunks {
+        clock.time(Kind::Write, chunk, || {
+            (0..chunk).try_for_each(|i| out.write_all(&[(i & 0x7f) as u8]))
+        })?;
+    }
+    out.flush().map_err(at("writing"))
+}
+
+fn read_characters(
+    mut input: impl Read,
+    chunk: u64,
+    chunks: u64,
+    clock: &mut Clock<'_>,
+) -> Result<(), String> {
+    let mut byte = [0u8];
+    for _ in 0..chunks {
+        clock
+            .time(Kind::Read, chunk, || (0..chunk).try_for_each(|_| input.read_exact(&mut byte)))?;
+    }
+    Ok(())
 }
 
 /// Tickets, dealt to whichever seeker comes first.
-fn seeks(bench: &Bench<'_>, path: &Path, settings: Settings, seed: u64) -> Result<Phase, String> {
-    let Settings { version, chunk, sync, .. } = settings;
-    let seekers = match version {
-        BonnieVersion::V1_03 => 3,
-        BonnieVersion::V2_00a => 5,
-    };
-    let chunks = (settings.size / chunk).max(1);
+fn seeks(bench: &Bench<'_>, path: &Path, load: &Bonnie, seed: u64) -> Result<Phase, String> {
+    let Bonnie { chunk, seekers, sync, .. } = *load;
+    let chunks = load.chunks().max(1);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let tickets: Vec<u32> = (0..SEEKS).map(|_| random.random_range(0..i32::MAX as u32)).collect();
+    let tickets: Vec<u32> =
+        (0..load.seeks).map(|_| random.random_range(0..i32::MAX as u32)).collect();
     let (next, start) = (AtomicUsize::new(0), Barrier::new(seekers));
     let before = (bench.meter)();
     let began = Instant::now();
@@ -195,12 +201,12 @@ fn seeks(bench: &Bench<'_>, path: &Path, settings: Settings, seed: u64) -> Resul
         let file = open(path, false);
         start.wait();
         let (file, first) = (file?, Instant::now());
-        let mut clock = super::Clock::new(began, bench.stop);
+        let mut clock = Clock::new(began, bench.stop);
         let mut buffer = vec![0u8; chunk as usize];
         while let Some(&ticket) = tickets.get(next.fetch_add(1, Ordering::Relaxed)) {
             let block = u64::from(ticket) % chunks;
             clock.time(Kind::Read, chunk, || file.read_exact_at(&mut buffer, block * chunk))?;
-            if ticket % UPDATE == 0 {
+            if u64::from(ticket) % UPDATE == 0 {
                 let at = (block % chunk) as usize;
                 buffer[at] = buffer[at].wrapping_sub(1);
                 clock.time(Kind::Write, chunk, || {
@@ -223,7 +229,7 @@ fn seeks(bench: &Bench<'_>, path: &Path, settings: Settings, seed: u64) -> Resul
     let mut all = Recorder::new(0, None);
     done.iter().for_each(|(_, _, recorder)| all.merge(recorder));
     let seconds = (last - first).as_secs_f64();
-    Ok(phase("seeks", Unit::RequestsPerSecond, SEEKS as f64, seconds, all, costs))
+    Ok(phase(SEEKS, Unit::RequestsPerSecond, load.seeks as f64, seconds, all, costs))
 }
 
 fn names(count: u64, in_order: bool, random: &mut Xoshiro256PlusPlus) -> Vec<String> {
@@ -253,7 +259,7 @@ fn directory_parts(
     random: &mut Xoshiro256PlusPlus,
     phases: &mut Vec<Phase>,
 ) -> Result<(), String> {
-    let (count, sync) = (settings.files, settings.sync);
+    let (count, sync) = (settings.files, settings.load.sync);
     let mut part =
         |name: &str, act: &mut dyn FnMut() -> Result<(), String>| -> Result<(), String> {
             phases.push(bench.part(name, Unit::FilesPerSecond, count as f64, |_| act())?);
@@ -341,14 +347,7 @@ mod tests {
     #[test]
     fn each_part_moves_what_bonnie_moves() {
         let size = 4 << 20;
-        let phases = run_it(Settings {
-            version: BonnieVersion::V2_00a,
-            size,
-            chunk: 8192,
-            files: 64,
-            sync: false,
-            fast: false,
-        });
+        let phases = run_it(Settings { load: Bonnie::v2_00(size), files: 64 });
         let moved = |phase: &Phase| {
             (
                 phase.name.clone(),
@@ -394,23 +393,23 @@ mod tests {
 
     #[test]
     fn fast_leaves_out_characters() {
-        let phases = run_it(Settings {
-            version: BonnieVersion::V2_00a,
-            size: 1 << 20,
-            chunk: 65536,
-            files: 0,
-            sync: true,
-            fast: true,
-        });
+        let load = load(BonnieVersion::V2_00a, 1 << 20, 65536, true, true);
+        let phases = run_it(Settings { load, files: 0 });
         let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["block output", "rewrite", "block input", "seeks"]);
     }
 
     #[test]
+    fn a_file_smaller_than_what_goes_by_characters_is_all_of_it() {
+        let phases = run_it(Settings { load: Bonnie::v2_00(1 << 20), files: 0 });
+        assert_eq!((phases[0].write.bytes, phases[3].read.bytes), (1 << 20, 1 << 20));
+    }
+
+    #[test]
     fn the_old_version_writes_all_by_characters_through_a_buffer() {
         let (size, chunk) = (1 << 20, 8192);
-        let version = BonnieVersion::V1_03;
-        let phases = run_it(Settings { version, size, chunk, files: 0, sync: false, fast: false });
+        let load = load(BonnieVersion::V1_03, size, chunk, false, false);
+        let phases = run_it(Settings { load, files: 0 });
         let moved = |phase: &Phase| (phase.name.clone(), phase.read.bytes + phase.write.bytes);
         assert_eq!(moved(&phases[0]), ("per-character output".into(), size));
         assert_eq!(moved(&phases[3]), ("per-character input".into(), size));

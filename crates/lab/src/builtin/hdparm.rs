@@ -1,23 +1,18 @@
-//! `hdparm -t` 9.65: after three seconds of rest, reads of 2 MiB from the beginning, one after the other, for three
-//! seconds or to the end; whole MiB over the time. It goes through the page cache, which is emptied before.
+//! `hdparm -t` 9.65 as [`lapstrake_model::benchmark::hdparm`] has it, through the page cache, which is emptied before.
 //!
-//! The rest gives disks time to end what they do. A subject without a path is read by the same sequence of requests.
+//! A subject without a path is read by the same sequence of requests.
 
 use crate::plan::{Io, Pattern};
 use crate::workload::drive::{self, Stop};
 use crate::workload::generator::{End, Generator};
+use lapstrake_model::benchmark::hdparm::{BLOCK, LENGTH, REST};
 use std::ops::Range;
 use std::time::{Duration, Instant};
-
-/// Bytes of a read.
-pub(crate) const BLOCK: u64 = 2 << 20;
-const REST: Duration = Duration::from_secs(3);
-const LENGTH_NS: u64 = 3_000_000_000;
 
 /// The one thread of it over a range.
 pub(crate) fn generators(range: &Range<u64>) -> Vec<Generator> {
     let bytes = (range.end - range.start) / BLOCK * BLOCK;
-    let end = End::Either { until_ns: LENGTH_NS, bytes };
+    let end = End::Either { until_ns: LENGTH.0, bytes };
     drive::generators(&io(), range, end, 0)
 }
 
@@ -28,7 +23,7 @@ pub(crate) fn io() -> Io {
 
 /// Its rest.
 pub(crate) fn rest(stop: &Stop) {
-    let until = Instant::now() + REST;
+    let until = Instant::now() + Duration::from_nanos(REST.0);
     while Instant::now() < until && !stop.is_set() {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,15 +1,16 @@
-//! iozone 3: tests 0 (write, rewrite), 1 (read, reread) and 2 (random read, random write).
+//! iozone 3 on real files: the phases of [`lapstrake_model::benchmark::iozone`], as one process or in throughput mode.
 //!
-//! Without threads: one file, each test from open to the last record; fsync and close count only with `-e`. With them
-//! (`-t`): a file for each, all begin together, and each test ends for all when the first is done; a child's speed is
-//! what it moved by then over its own time, and the children's speeds are added up. Random tests go to every
-//! record once, in an order drawn beforehand. A KB is 1024 bytes.
+//! Without threads: one file, each phase from open to the last record. With them (`-t`): a file for each, all begin
+//! together, and each phase ends for all when the first is done; a child's speed is what it moved by then over its own
+//! time, and the children's speeds are added up. A KB is 1024 bytes.
 
 use super::{Bench, Clock, at, phase};
 use crate::record::{Phase, Unit};
 use crate::workload::buffers::Buffers;
 use crate::workload::drive::fill;
 use crate::workload::recorder::{Kind, Recorder};
+use lapstrake_model::benchmark::Iozone;
+use lapstrake_model::benchmark::iozone::{self, random_order};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -23,53 +24,13 @@ use std::time::Instant;
 /// What to do, as iozone's options say it.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub tests: Vec<u8>,
-    pub size: u64,
-    pub record: u64,
+    pub load: Iozone,
     /// 0: as one process.
     pub threads: u32,
     pub direct: bool,
-    pub flush: bool,
 }
 
-/// A part: its name, iozone's word for those who do it in throughput mode, and what it does.
-#[derive(Clone, Copy)]
-struct Part {
-    name: &'static str,
-    doers: &'static str,
-    kind: Kind,
-    random: bool,
-    create: bool,
-}
-
-const fn part(
-    name: &'static str,
-    doers: &'static str,
-    kind: Kind,
-    random: bool,
-    create: bool,
-) -> Part {
-    Part { name, doers, kind, random, create }
-}
-
-fn parts(test: u8) -> [Part; 2] {
-    match test {
-        0 => [
-            part("write", "initial writers", Kind::Write, false, true),
-            part("rewrite", "rewriters", Kind::Write, false, false),
-        ],
-        1 => [
-            part("read", "readers", Kind::Read, false, false),
-            part("reread", "re-readers", Kind::Read, false, false),
-        ],
-        _ => [
-            part("random read", "random readers", Kind::Read, true, false),
-            part("random write", "random writers", Kind::Write, true, false),
-        ],
-    }
-}
-
-/// One child's share of a part.
+/// One child's share of a phase.
 struct Child {
     seconds: f64,
     bytes: u64,
@@ -89,8 +50,8 @@ pub(crate) fn run(
     let mut phases = Vec::new();
     let mut text = String::new();
     let mut done = Ok(());
-    for part in settings.tests.iter().flat_map(|test| parts(*test)) {
-        match one(bench, &paths, settings, part, seed, &mut text) {
+    for definition in settings.load.phases() {
+        match one(bench, &paths, settings, definition, seed, &mut text) {
             Ok(phase) => phases.push(phase),
             Err(why) => {
                 done = Err(why);
@@ -109,7 +70,7 @@ fn one(
     bench: &Bench<'_>,
     paths: &[PathBuf],
     settings: &Settings,
-    part: Part,
+    definition: iozone::Phase,
     seed: u64,
     text: &mut String,
 ) -> Result<Phase, String> {
@@ -119,7 +80,7 @@ fn one(
     let child = |(index, path): (usize, &PathBuf)| {
         let clock = Clock::new(began, bench.stop);
         let seed = seed ^ ((index as u64) << 40);
-        work(path, settings, part, seed, clock, &start, &first_done)
+        work(path, settings, definition, seed, clock, &start, &first_done)
     };
     let children: Vec<Result<Child, String>> = std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -134,15 +95,15 @@ fn one(
     let speeds: Vec<f64> =
         children.iter().map(|child| child.bytes as f64 / child.seconds).collect();
     let sum: f64 = speeds.iter().sum();
-    tell(text, part, settings, &children, &speeds, parent_s);
+    tell(text, definition, settings, &children, &speeds, parent_s);
     // The figure is the children's; the time is the parent's.
-    Ok(phase(part.name, Unit::BytesPerSecond, sum * parent_s, parent_s, all, costs))
+    Ok(phase(definition.name, Unit::BytesPerSecond, sum * parent_s, parent_s, all, costs))
 }
 
 /// As iozone prints it.
 fn tell(
     text: &mut String,
-    part: Part,
+    definition: iozone::Phase,
     settings: &Settings,
     children: &[Child],
     speeds: &[f64],
@@ -151,7 +112,7 @@ fn tell(
     let kib = |bytes: f64| bytes / 1024.0;
     let (sum, count) = (speeds.iter().sum::<f64>(), speeds.len());
     if settings.threads == 0 {
-        *text += &format!("{:>14} {:>10.0} kB/sec\n", part.name, kib(sum));
+        *text += &format!("{:>14} {:>10.0} kB/sec\n", definition.name, kib(sum));
         return;
     }
     let (min, max) =
@@ -159,9 +120,9 @@ fn tell(
     let moved: u64 = children.iter().map(|child| child.bytes).sum();
     let least = children.iter().map(|child| child.bytes).min().unwrap_or(0);
     let lines = [
-        (format!("Children see throughput for {count:2} {}", part.doers), sum, "kB/sec"),
+        (format!("Children see throughput for {count:2} {}", definition.processes), sum, "kB/sec"),
         (
-            format!("Parent sees throughput for {count:2} {}", part.doers),
+            format!("Parent sees throughput for {count:2} {}", definition.processes),
             moved as f64 / parent_s,
             "kB/sec",
         ),
@@ -176,12 +137,12 @@ fn tell(
     text.push('\n');
 }
 
-fn open(path: &Path, settings: &Settings, part: Part) -> Result<File, String> {
+fn open(path: &Path, settings: &Settings, definition: iozone::Phase) -> Result<File, String> {
     let flags = if settings.direct { libc::O_DIRECT } else { 0 };
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags).mode(0o640);
-    if part.kind == Kind::Write {
-        options.write(true).create(part.create).truncate(part.create);
+    if definition.counted.writes() {
+        options.write(true).create(definition.creates).truncate(definition.creates);
     }
     options.open(path).map_err(at("opening its file"))
 }
@@ -189,26 +150,23 @@ fn open(path: &Path, settings: &Settings, part: Part) -> Result<File, String> {
 fn work(
     path: &Path,
     settings: &Settings,
-    part: Part,
+    definition: iozone::Phase,
     seed: u64,
     mut clock: Clock<'_>,
     start: &Barrier,
     first_done: &AtomicBool,
 ) -> Result<Child, String> {
-    let record = settings.record;
-    let records = settings.size / record;
-    let mut order: Vec<u64> = (0..records).collect();
-    if part.random {
+    let (record, records) = (settings.load.record, settings.load.records());
+    let order = if definition.is_random {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        // Fisher and Yates.
-        for i in (1..order.len()).rev() {
-            order.swap(i, random.random_range(0..=i));
-        }
-    }
+        random_order(records, |limit| random.random_range(0..limit))
+    } else {
+        (0..records).collect()
+    };
     let mut buffers = Buffers::new(1, record as usize, |memory| fill(memory, seed));
     // SAFETY: no request is under way: all calls here return when they are done.
     let buffer = unsafe { buffers.slot(0) };
-    let file = open(path, settings, part);
+    let file = open(path, settings, definition);
     start.wait();
     let (file, began) = (file?, Instant::now());
     let mut bytes = 0;
@@ -218,18 +176,19 @@ fn work(
             break;
         }
         let place = index * record;
-        match part.kind {
-            Kind::Read => clock.time(Kind::Read, record, || file.read_exact_at(buffer, place))?,
-            _ => clock.time(Kind::Write, record, || file.write_all_at(buffer, place))?,
+        if definition.counted.reads() {
+            clock.time(Kind::Read, record, || file.read_exact_at(buffer, place))?;
+        } else {
+            clock.time(Kind::Write, record, || file.write_all_at(buffer, place))?;
         }
         bytes += record;
     }
     first_done.store(true, Ordering::Relaxed);
-    if settings.flush && part.kind == Kind::Write {
+    if settings.load.flush && definition.counted.writes() {
         file.sync_all().map_err(at("fsync"))?;
     }
     let seconds = began.elapsed().as_secs_f64().max(1e-9);
-    if part.create {
+    if definition.creates {
         // The other tests need the whole file; this is in no figure.
         for place in (bytes..records * record).step_by(record as usize) {
             file.write_all_at(buffer, place).map_err(at("completing its file"))?;
@@ -249,14 +208,8 @@ mod tests {
         let sources = Sources::default();
         let meter = || sources.read(None);
         let bench = Bench { meter: &meter, stop: &stop };
-        let settings = Settings {
-            tests: vec![0, 1, 2],
-            size: 1 << 20,
-            record: 4096,
-            threads,
-            direct: false,
-            flush: true,
-        };
+        let load = Iozone { tests: vec![0, 1, 2], size: 1 << 20, record: 4096, flush: true };
+        let settings = Settings { load, threads, direct: false };
         let done = run(&bench, directory.path(), &settings, 1).unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "it leaves nothing");
         done

@@ -4,8 +4,8 @@
 //! It gives the share of a processor that each test took, not whether in user mode or in the kernel: all of it counts as user.
 
 use super::{BadOutput, Told};
-use crate::builtin::bonnie::BYTE_IO;
 use crate::record::{Params, Phase, Unit, Workload};
+use lapstrake_model::benchmark::bonnie::CHARACTERS;
 use serde_json::json;
 
 /// Each test in the order of the file, with what it counts. The lab's own definitions of them bear the same names.
@@ -140,9 +140,9 @@ fn run(line: &str) -> Result<Told, String> {
     for ((name, unit), place) in PHASES.into_iter().zip(places) {
         let Some(rate) = number(fields[place])? else { continue };
         let share = number(fields[place + 1])?.unwrap_or(0.0) / 100.0;
-        // Of 2.00 only the first MiB go by characters.
+        // Of 2.00 only the first 3 MiB go by characters.
         let by_characters = name.starts_with("per-character") && fields[0].starts_with("2.");
-        let bytes = if by_characters { bytes.min(BYTE_IO) } else { bytes };
+        let bytes = if by_characters { bytes.min(CHARACTERS) } else { bytes };
         phases.push(phase(name, unit, rate, share, bytes, files));
     }
     Ok(Told {

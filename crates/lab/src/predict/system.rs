@@ -2,9 +2,11 @@
 
 use super::machine::Standing;
 use super::{DEFAULT_LINUX, DEFAULT_MEMORY};
-use crate::plan::{Array, BonnieVersion, Filesystem, Like, Machine, Over};
+use crate::builtin::bonnie;
+use crate::plan::{Array, Filesystem, Like, Machine, Over};
 use crate::record::{Cpu, CpuTime, Flow, Phase, SubjectKind, Unit};
-use lapstrake_model::system::load::{self, Bonnie, Iozone, Part};
+use lapstrake_model::benchmark::{Counted, Iozone, hdparm};
+use lapstrake_model::system::load::{self, LoadPhase};
 use lapstrake_model::system::{FileSystem, System, SystemConfig};
 use lapstrake_model::{Nanos, Processor};
 use std::collections::BTreeMap;
@@ -16,7 +18,7 @@ pub(super) fn has_cache(array: &Array, like: &Like) -> bool {
     !is_pathless || !matches!(like, Like::Hdparm)
 }
 
-/// Runs a tool's definition; its parts, and when it was over.
+/// Runs a tool's definition; its phases, and when it was over.
 ///
 /// # Errors
 /// If the volume is too small.
@@ -40,15 +42,10 @@ pub(super) fn run(
         config.read_ahead_pages = bytes / lapstrake_model::system::PAGE;
     }
     let mut system = System::new(config, Box::new(standing));
-    let parts = match like {
+    let phases = match like {
         Like::Hdparm => Some(vec![load::hdparm(&mut system)]),
-        Like::Bonnie { version, size, sync, times, fast, .. } => {
-            let settings = match version {
-                BonnieVersion::V1_03 => Bonnie::v1_03(*size),
-                BonnieVersion::V2_00a => Bonnie::v2_00(*size),
-            };
-            let settings = Bonnie { sync: *sync, ..settings };
-            let settings = if *fast { Bonnie { characters: 0, ..settings } } else { settings };
+        Like::Bonnie { version, size, chunk, sync, times, fast, .. } => {
+            let settings = bonnie::load(*version, *size, *chunk, *sync, *fast);
             // Each time on a file of its own, as the tool does it.
             let mut all = Some(Vec::new());
             for time in 1..=u64::from(*times) {
@@ -66,44 +63,45 @@ pub(super) fn run(
             load::iozone(&mut system, &settings, seed)
         }
     };
-    let parts = parts.ok_or("the file has no room on it")?;
+    let phases = phases.ok_or("the file has no room on it")?;
     let times = match like {
         Like::Bonnie { times, .. } => *times as usize,
         _ => 1,
     };
-    let each = parts.len() / times;
-    let phase = |(index, part): (usize, &Part)| {
-        let name = match (times, part.name) {
-            (_, "hdparm -t") => String::new(),
+    let each = phases.len() / times;
+    let record = |(index, phase): (usize, &LoadPhase)| {
+        let name = match (times, phase.name) {
+            (_, hdparm::NAME) => String::new(),
             (1, name) => name.to_owned(),
             (_, name) => format!("{} {name}", index / each + 1),
         };
-        phase(&name, part, matches!(like, Like::Bonnie { .. }))
+        phase_of(&name, phase)
     };
-    Ok((parts.iter().enumerate().map(phase).collect(), system.now()))
+    Ok((phases.iter().enumerate().map(record).collect(), system.now()))
 }
 
-/// A part as records have it. A rewrite of bonnie++'s reads first, iozone's does not.
-fn phase(name: &str, part: &Part, rewrite_reads: bool) -> Phase {
-    let seconds = part.time.0 as f64 / 1e9;
-    let is_seeks = part.name == "seeks";
-    let unit = if is_seeks { Unit::RequestsPerSecond } else { Unit::BytesPerSecond };
-    let spent = CpuTime { user_s: 0.0, system_s: part.spent.0 as f64 / 1e9 };
+/// A phase as records have it.
+fn phase_of(name: &str, phase: &LoadPhase) -> Phase {
+    let seconds = phase.time.0 as f64 / 1e9;
+    let unit = match phase.counted {
+        Counted::Requests => Unit::RequestsPerSecond,
+        Counted::BytesRead | Counted::BytesWritten | Counted::BytesRewritten => {
+            Unit::BytesPerSecond
+        }
+    };
+    let spent = CpuTime { user_s: 0.0, system_s: phase.spent.0 as f64 / 1e9 };
     let flow = |moved: bool| Flow {
-        bytes: if moved && !is_seeks { part.amount as u64 } else { 0 },
+        bytes: if moved { phase.amount as u64 } else { 0 },
         ..Flow::default()
     };
-    let has = |words: &[&str]| words.iter().any(|word| part.name.contains(word));
-    let reads = has(&["input", "read", "hdparm"]) || (rewrite_reads && part.name == "rewrite");
-    let writes = has(&["output", "write"]);
     Phase {
-        read: flow(reads),
-        write: flow(writes),
+        read: flow(phase.counted.reads()),
+        write: flow(phase.counted.writes()),
         cpu: Cpu {
             user_s: 0.0,
             system_s: spent.system_s,
             processes: BTreeMap::from([("load".to_owned(), spent)]),
         },
-        ..Phase::new(name, part.rate(), unit, seconds)
+        ..Phase::new(name, phase.rate(), unit, seconds)
     }
 }

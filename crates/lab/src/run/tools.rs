@@ -7,6 +7,7 @@ use crate::clients::{self, pgbench};
 use crate::plan::{Like, Program, Workload};
 use crate::subject::Target;
 use crate::workload::drive::{self, Stop};
+use lapstrake_model::benchmark::Iozone;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,14 +23,8 @@ pub(super) fn like_another(
     match like {
         Like::Hdparm => like_hdparm(live, stop),
         Like::Bonnie { version, size, chunk, files, sync, times, fast, .. } => {
-            let settings = bonnie::Settings {
-                version: *version,
-                size: *size,
-                chunk: *chunk,
-                files: *files,
-                sync: *sync,
-                fast: *fast,
-            };
+            let load = bonnie::load(*version, *size, *chunk, *sync, *fast);
+            let settings = bonnie::Settings { load, files: *files };
             let mut phases = Vec::new();
             for time in 1..=*times {
                 let more = bonnie::run(&bench, directory(live)?, settings, seed ^ u64::from(time))?;
@@ -43,14 +38,8 @@ pub(super) fn like_another(
             Ok(Measured { phases, raw: small(*size) })
         }
         Like::Iozone { tests, size, record, threads, direct, flush, .. } => {
-            let settings = iozone::Settings {
-                tests: tests.clone(),
-                size: *size,
-                record: *record,
-                threads: *threads,
-                direct: *direct,
-                flush: *flush,
-            };
+            let load = Iozone { tests: tests.clone(), size: *size, record: *record, flush: *flush };
+            let settings = iozone::Settings { load, threads: *threads, direct: *direct };
             let (phases, text) = iozone::run(&bench, directory(live)?, &settings, seed)?;
             let all = *size * u64::from(*threads).max(1);
             let note = if *direct { String::new() } else { small(all) };

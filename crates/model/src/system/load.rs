@@ -1,24 +1,25 @@
-//! What benchmarks do to a system: bonnie++, iozone, `hdparm -t`.
-//!
-//! The same parts under the same names as the lab's own versions of them have.
+//! bonnie++, iozone and `hdparm -t` on the model of an operating system, as [`crate::benchmark`] defines them.
 
 mod bonnie;
 mod hdparm;
 mod iozone;
 
-pub use bonnie::{Bonnie, bonnie, seeks_alone};
+pub use bonnie::{bonnie, seeks_alone};
 pub use hdparm::hdparm;
-pub use iozone::{Iozone, iozone};
+pub use iozone::iozone;
 
 use super::System;
 use crate::Nanos;
+use crate::benchmark::Counted;
 
-/// A part of a load and what came of it.
+/// A phase of a load and what came of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct LoadPhase {
     /// Its name.
     pub name: &'static str,
-    /// What was done: bytes, or seeks.
+    /// What `amount` counts.
+    pub counted: Counted,
+    /// What was done: bytes, or requests.
     pub amount: f64,
     /// In what time.
     pub time: Nanos,
@@ -26,7 +27,7 @@ pub struct Part {
     pub spent: Nanos,
 }
 
-impl Part {
+impl LoadPhase {
     /// Amount in a second.
     #[must_use]
     pub fn rate(&self) -> f64 {
@@ -40,14 +41,16 @@ impl Part {
     }
 }
 
-/// Times a part.
-fn part(
+/// Runs a phase and times it.
+fn timed(
     system: &mut System,
     name: &'static str,
+    counted: Counted,
     amount: f64,
     act: impl FnOnce(&mut System),
-) -> Part {
+) -> LoadPhase {
     let (began, spent) = (system.now(), system.spent());
     act(system);
-    Part { name, amount, time: system.now().since(began), spent: system.spent().since(spent) }
+    let (time, spent) = (system.now().since(began), system.spent().since(spent));
+    LoadPhase { name, counted, amount, time, spent }
 }

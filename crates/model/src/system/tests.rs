@@ -1,5 +1,6 @@
-use super::load::{Bonnie, Iozone, Part, bonnie, hdparm, iozone};
+use super::load::{LoadPhase, bonnie, hdparm, iozone};
 use super::*;
+use crate::benchmark::{Bonnie, Iozone};
 use crate::channel::Channel;
 use crate::disk::DiskModel;
 use crate::processor;
@@ -55,8 +56,8 @@ fn disk(name: &str) -> (DiskModel, Box<dyn Volume>) {
     (model, Box::new(Queued::new(alone, QueueConfig::QUEUED)))
 }
 
-fn find<'a>(parts: &'a [Part], name: &str) -> &'a Part {
-    parts.iter().find(|part| part.name == name).unwrap()
+fn find<'a>(phases: &'a [LoadPhase], name: &str) -> &'a LoadPhase {
+    phases.iter().find(|phase| phase.name == name).unwrap()
 }
 
 #[test]

@@ -1,118 +1,69 @@
-//! bonnie++: one file written by characters, written, rewritten, read by characters, read; then seeks.
+//! bonnie++'s phases over one file, and its seeks, on the model.
 //!
-//! Source: bonnie++.cpp of 1.03 and 2.00a. Chunks of 8 KiB; a part ends with fsync and close. 1.03 has its characters go
-//! through stdio over the whole size and forks three seekers, later ones write 3 MiB by one call a byte and fork
-//! five. One seek in ten writes back what it read.
+//! The file is made once: a system of the model has no files to delete. A seeker draws its next place when it is free,
+//! and whether it writes when it has read.
 
-use super::{Part, part};
+use super::{LoadPhase, timed};
 use crate::Nanos;
+use crate::benchmark::bonnie::{Access, FilePhase, SEEKS, UPDATE};
+use crate::benchmark::{Bonnie, Counted};
 use crate::dice::Dice;
 use crate::system::{FileId, PAGE, Reader, System};
 use std::ops::Range;
 
-/// What to do, as bonnie++'s options say it.
-#[derive(Clone, Copy, Debug)]
-pub struct Bonnie {
-    /// Bytes of the file.
-    pub size: u64,
-    /// Bytes by characters; the whole size for 1.03, 3 MiB later, none with `-f`.
-    pub characters: u64,
-    /// A call for each character; else stdio's.
-    pub calls_characters: bool,
-    /// Seekers.
-    pub seekers: usize,
-    /// Seeks.
-    pub seeks: u64,
-    /// No write buffering (`-b`): each seeker's write is followed by fsync.
-    pub sync: bool,
-}
-
-impl Bonnie {
-    /// bonnie++ 1.03 on a file of `size` bytes.
-    #[must_use]
-    pub fn v1_03(size: u64) -> Self {
-        Self {
-            size,
-            characters: size,
-            calls_characters: false,
-            seekers: 3,
-            seeks: 8192,
-            sync: false,
-        }
-    }
-
-    /// bonnie++ 1.96 and later.
-    #[must_use]
-    pub fn v2_00(size: u64) -> Self {
-        Self { characters: 3 << 20, calls_characters: true, seekers: 5, ..Self::v1_03(size) }
-    }
-}
-
-const CHUNK: u64 = 8192 / PAGE;
-
 /// Runs it once on a fresh file; none if it does not fit.
-pub fn bonnie(system: &mut System, load: &Bonnie, seed: u64) -> Option<Vec<Part>> {
-    let pages = load.size / PAGE / CHUNK * CHUNK;
-    let bytes = (pages * PAGE) as f64;
-    let mut parts = Vec::new();
-    let few = load.characters.min(load.size) / PAGE / CHUNK * CHUNK;
-    let file = system.create(pages)?;
-    let by_characters = (few * PAGE) as f64;
-    if few > 0 {
-        parts.push(part(system, "per-character output", by_characters, |system| {
-            for chunk in chunks(few) {
-                system.compute(characters(system, load));
-                system.write(file, chunk);
-            }
-            system.fsync(file);
-        }));
-    }
-    parts.push(part(system, "block output", bytes, |system| {
-        chunks(pages).for_each(|chunk| system.write(file, chunk));
-        system.fsync(file);
-    }));
-    parts.push(part(system, "rewrite", bytes, |system| {
+pub fn bonnie(system: &mut System, load: &Bonnie, seed: u64) -> Option<Vec<LoadPhase>> {
+    let file = system.create(load.chunks() * (load.chunk / PAGE))?;
+    let mut phases: Vec<LoadPhase> =
+        load.file_phases().map(|phase| file_phase(system, file, load, phase)).collect();
+    phases.push(seeks_alone(system, file, load, seed));
+    Some(phases)
+}
+
+fn file_phase(system: &mut System, file: FileId, load: &Bonnie, phase: FilePhase) -> LoadPhase {
+    let FilePhase { name, access, chunks } = phase;
+    timed(system, name, access.counted(), (chunks * load.chunk) as f64, |system| {
         let mut reader = Reader::default();
-        for chunk in chunks(pages) {
-            system.read(file, chunk.clone(), &mut reader);
-            system.write(file, chunk);
+        for range in (0..chunks).map(|index| pages_of(load, index)) {
+            match access {
+                Access::WriteCharacters => {
+                    system.compute(characters(system, load));
+                    system.write(file, range);
+                }
+                Access::Write => system.write(file, range),
+                Access::Rewrite => {
+                    system.read(file, range.clone(), &mut reader);
+                    system.write(file, range);
+                }
+                Access::ReadCharacters => {
+                    system.read(file, range, &mut reader);
+                    system.compute(characters(system, load));
+                }
+                Access::Read => system.read(file, range, &mut reader),
+            }
         }
         system.fsync(file);
-    }));
-    if few > 0 {
-        parts.push(part(system, "per-character input", by_characters, |system| {
-            let mut reader = Reader::default();
-            for chunk in chunks(few) {
-                system.read(file, chunk, &mut reader);
-                system.compute(characters(system, load));
-            }
-            system.fsync(file);
-        }));
-    }
-    parts.push(part(system, "block input", bytes, |system| {
-        let mut reader = Reader::default();
-        chunks(pages).for_each(|chunk| system.read(file, chunk, &mut reader));
-        system.fsync(file);
-    }));
-    parts.push(seeks_alone(system, file, load, seed));
-    Some(parts)
+    })
 }
 
 /// The seeks, on a file that is there.
-pub fn seeks_alone(system: &mut System, file: FileId, load: &Bonnie, seed: u64) -> Part {
-    let pages = load.size / PAGE / CHUNK * CHUNK;
-    part(system, "seeks", load.seeks as f64, |system| seeks(system, file, pages, load, seed))
+pub fn seeks_alone(system: &mut System, file: FileId, load: &Bonnie, seed: u64) -> LoadPhase {
+    timed(system, SEEKS, Counted::Requests, load.seeks as f64, |system| {
+        seeks(system, file, load, seed);
+    })
 }
 
-fn chunks(pages: u64) -> impl Iterator<Item = Range<u64>> {
-    (0..pages / CHUNK).map(|index| index * CHUNK..(index + 1) * CHUNK)
+/// The pages of a chunk.
+fn pages_of(load: &Bonnie, chunk: u64) -> Range<u64> {
+    let pages = load.chunk / PAGE;
+    chunk * pages..(chunk + 1) * pages
 }
 
 /// What the characters of a chunk cost beside their pages.
 fn characters(system: &System, load: &Bonnie) -> Nanos {
     let processor = &system.config().processor;
-    let each = Nanos(processor.character_ps * CHUNK * PAGE / 1000);
-    if load.calls_characters { each + processor.system_call * (CHUNK * PAGE) } else { each }
+    let each = Nanos(processor.character_ps * load.chunk / 1000);
+    if load.calls_characters { each + processor.system_call * load.chunk } else { each }
 }
 
 /// One of those that seek.
@@ -131,14 +82,14 @@ enum Seeker {
     Done,
 }
 
-fn seeks(system: &mut System, file: FileId, pages: u64, load: &Bonnie, seed: u64) {
+fn seeks(system: &mut System, file: FileId, load: &Bonnie, seed: u64) {
     let mut dice = Dice::new(seed);
     let mut left = load.seeks;
     let mut seekers = vec![Seeker::Free; load.seekers.max(1)];
     while seekers.iter().any(|seeker| !matches!(seeker, Seeker::Done)) {
         let mut is_stuck = true;
         for seeker in &mut seekers {
-            let next = step(system, file, pages, load, *seeker, &mut left, &mut dice);
+            let next = step(system, file, load, *seeker, &mut left, &mut dice);
             is_stuck &= next.is_none();
             *seeker = next.unwrap_or(*seeker);
         }
@@ -153,36 +104,35 @@ fn seeks(system: &mut System, file: FileId, pages: u64, load: &Bonnie, seed: u64
 fn step(
     system: &mut System,
     file: FileId,
-    pages: u64,
     load: &Bonnie,
     seeker: Seeker,
     left: &mut u64,
     dice: &mut Dice,
 ) -> Option<Seeker> {
     let processor = system.config().processor;
-    let range = |chunk: u64| chunk * CHUNK..(chunk + 1) * CHUNK;
+    let chunk_pages = load.chunk / PAGE;
     match seeker {
         Seeker::Done => None,
         Seeker::Free if *left == 0 => Some(Seeker::Done),
         Seeker::Free => {
             *left -= 1;
-            let chunk = dice.below(pages / CHUNK);
+            let chunk = dice.below(load.chunks());
             // lseek and read, and the page cache's work.
-            let pages = (processor.page_read + processor.copy(PAGE)) * CHUNK;
+            let pages = (processor.page_read + processor.copy(PAGE)) * chunk_pages;
             system
                 .compute(processor.system_call * 2 + processor.switch + processor.request + pages);
-            Some(look(system, file, chunk))
+            Some(look(system, file, load, chunk))
         }
-        Seeker::Looks(chunk) => match look(system, file, chunk) {
+        Seeker::Looks(chunk) => match look(system, file, load, chunk) {
             Seeker::Looks(_) => None,
             found => Some(found),
         },
-        Seeker::Waits(chunk) if !system.is_there(file, range(chunk)) => None,
+        Seeker::Waits(chunk) if !system.is_there(file, pages_of(load, chunk)) => None,
         Seeker::Waits(chunk) => {
-            if dice.below(10) == 0 {
-                let pages = (processor.page_write + processor.copy(PAGE)) * CHUNK;
+            if dice.below(UPDATE) == 0 {
+                let pages = (processor.page_write + processor.copy(PAGE)) * chunk_pages;
                 system.compute(processor.system_call * 2 + pages);
-                system.write_behind(file, range(chunk));
+                system.write_behind(file, pages_of(load, chunk));
                 if load.sync {
                     system.start_fsync(file);
                     return Some(Seeker::Syncs);
@@ -200,7 +150,10 @@ fn step(
     }
 }
 
-fn look(system: &mut System, file: FileId, chunk: u64) -> Seeker {
-    let range = chunk * CHUNK..(chunk + 1) * CHUNK;
-    if system.start_read(file, range) { Seeker::Waits(chunk) } else { Seeker::Looks(chunk) }
+fn look(system: &mut System, file: FileId, load: &Bonnie, chunk: u64) -> Seeker {
+    if system.start_read(file, pages_of(load, chunk)) {
+        Seeker::Waits(chunk)
+    } else {
+        Seeker::Looks(chunk)
+    }
 }

@@ -1,26 +1,26 @@
-//! `hdparm -t`: reads of 2 MiB through the page cache from the volume's beginning, for three seconds.
+//! `hdparm -t` through the page cache of the model; a small volume is read to its end.
 
-use super::{Part, part};
-use crate::Nanos;
+use super::{LoadPhase, timed};
+use crate::benchmark::Counted;
+use crate::benchmark::hdparm::{BLOCK, LENGTH, NAME, REST};
 use crate::system::{PAGE, Reader, System};
 
-const CALL: u64 = (2 << 20) / PAGE;
-const LENGTH: Nanos = Nanos(3_000_000_000);
+const CALL: u64 = BLOCK / PAGE;
 
-/// Runs it once; a small volume is read to its end.
-pub fn hdparm(system: &mut System) -> Part {
+/// Runs it once.
+pub fn hdparm(system: &mut System) -> LoadPhase {
     system.drop_caches();
-    system.rest(LENGTH);
+    system.rest(REST);
     let file = system.open_volume();
     let end = system.now() + LENGTH;
     let pages = system.volume_pages();
     let mut at = 0;
-    let done = part(system, "hdparm -t", 0.0, |system| {
+    let done = timed(system, NAME, Counted::BytesRead, 0.0, |system| {
         let mut reader = Reader::default();
         while system.now() < end && at + CALL <= pages {
             system.read(file, at..at + CALL, &mut reader);
             at += CALL;
         }
     });
-    Part { amount: (at * PAGE) as f64, ..done }
+    LoadPhase { amount: (at * PAGE) as f64, ..done }
 }

@@ -1,78 +1,48 @@
-//! iozone 3 as one process: tests 0 (write, rewrite), 1 (read, reread) and 2 (random read, random write).
-//!
-//! Records of whole pages; fsync counts only with `-e`. The random tests go to every record once.
+//! iozone as one process; records are whole pages.
 
-use super::{Part, part};
+use super::{LoadPhase, timed};
+use crate::benchmark::Iozone;
+use crate::benchmark::iozone::{Phase, random_order};
 use crate::dice::Dice;
 use crate::system::{FileId, PAGE, Reader, System};
-use std::ops::Range;
-
-/// What to do, as iozone's options say it.
-#[derive(Clone, Debug)]
-pub struct Iozone {
-    /// Tests, of 0, 1 and 2.
-    pub tests: Vec<u8>,
-    /// Bytes of the file.
-    pub size: u64,
-    /// Bytes of a record; a multiple of a page.
-    pub record: u64,
-    /// fsync is part of what is timed (`-e`).
-    pub flush: bool,
-}
 
 /// Runs it once on a fresh file; none if it does not fit.
-pub fn iozone(system: &mut System, load: &Iozone, seed: u64) -> Option<Vec<Part>> {
-    let record = (load.record / PAGE).max(1);
-    let records = load.size / PAGE / record;
-    let bytes = (records * record * PAGE) as f64;
-    let file = system.create(records * record)?;
-    let range = |index: u64| index * record..(index + 1) * record;
-    let in_order = || (0..records).map(range);
-    let mut parts = Vec::new();
-    for test in &load.tests {
-        let done = match test {
-            0 => ["write", "rewrite"].map(|name| {
-                let done = part(system, name, bytes, |system| {
-                    writes(system, file, in_order(), load.flush);
-                });
-                // Before it closes the file, and out of its time unless -e says otherwise.
-                system.fsync(file);
-                done
-            }),
-            1 => ["read", "reread"]
-                .map(|name| part(system, name, bytes, |system| reads(system, file, in_order()))),
-            _ => {
-                let order = shuffled(records, seed);
-                let order = || order.iter().map(|&index| range(index));
-                let read =
-                    part(system, "random read", bytes, |system| reads(system, file, order()));
-                let write = |system: &mut System| writes(system, file, order(), load.flush);
-                [read, part(system, "random write", bytes, write)]
-            }
-        };
-        parts.extend(done);
-    }
-    Some(parts)
+pub fn iozone(system: &mut System, load: &Iozone, seed: u64) -> Option<Vec<LoadPhase>> {
+    let file = system.create(load.records() * (load.record / PAGE))?;
+    Some(load.phases().map(|phase| run_phase(system, file, load, phase, seed)).collect())
 }
 
-fn writes(system: &mut System, file: FileId, order: impl Iterator<Item = Range<u64>>, flush: bool) {
-    order.for_each(|record| system.write(file, record));
-    if flush {
+fn run_phase(
+    system: &mut System,
+    file: FileId,
+    load: &Iozone,
+    phase: Phase,
+    seed: u64,
+) -> LoadPhase {
+    let (records, pages) = (load.records(), load.record / PAGE);
+    let order = if phase.is_random {
+        // A seed gives both random phases the same order.
+        let mut dice = Dice::new(seed);
+        random_order(records, |limit| dice.below(limit as u64) as usize)
+    } else {
+        (0..records).collect()
+    };
+    let ranges = order.into_iter().map(|index| index * pages..(index + 1) * pages);
+    let bytes = (records * load.record) as f64;
+    let done = timed(system, phase.name, phase.counted, bytes, |system| {
+        if phase.counted.reads() {
+            let mut reader = Reader::default();
+            ranges.for_each(|range| system.read(file, range, &mut reader));
+        } else {
+            ranges.for_each(|range| system.write(file, range));
+            if load.flush {
+                system.fsync(file);
+            }
+        }
+    });
+    if phase.counted.writes() && !phase.is_random {
+        // Before it closes the file, and out of its time unless -e says otherwise.
         system.fsync(file);
     }
-}
-
-fn reads(system: &mut System, file: FileId, order: impl Iterator<Item = Range<u64>>) {
-    let mut reader = Reader::default();
-    order.for_each(|record| system.read(file, record, &mut reader));
-}
-
-/// Fisher and Yates.
-fn shuffled(records: u64, seed: u64) -> Vec<u64> {
-    let mut dice = Dice::new(seed);
-    let mut order: Vec<u64> = (0..records).collect();
-    for index in (1..order.len()).rev() {
-        order.swap(index, dice.below(index as u64 + 1) as usize);
-    }
-    order
+    done
 }
