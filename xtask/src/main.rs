@@ -5,6 +5,7 @@ mod bench;
 mod fuzz;
 mod imports;
 mod links;
+mod module_cycles;
 mod mutants;
 mod nostd;
 mod quick;
@@ -18,7 +19,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 const USAGE: &str = "\
 usage: cargo xtask CHORE
   accuracy CASES                 predict the arrays of published figures (CSV files), beside them
-  check-imports                  hold the crates' imports against the allowed arrows
+  check-imports                  hold the imports of crates against the allowed arrows, circles of modules against the docs
   check-links                    hold links of Markdown, and what it names of the sources, against what is there
   check-nostd                    compile the pure crates without the standard library
   fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["accuracy", directory] => accuracy::run(directory),
-        ["check-imports"] => imports::check(),
+        ["check-imports"] => imports::check().and_then(|()| module_cycles::check()),
         ["check-links"] => links::check(),
         ["check-nostd"] => nostd::check(),
         ["fuzz", "--quick", targets @ ..] => fuzz::run_all(None, targets),
