@@ -149,7 +149,7 @@ impl Session<'_> {
         (self.disk(member).mark(), fails)
     }
 
-    pub(super) fn start_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
+    pub(super) fn start_member_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
         self.say(|| format!("shard {shard} sends {io:?}"));
         let member = usize::from(io.member.0);
         let is_in =
