@@ -2,9 +2,9 @@
 
 use crate::{
     messages::Order,
+    meta_writes::Meta,
     supervisor::{Event, Loss, MemberState, Supervisor, Target},
     types::MemberId,
-    update::Meta,
 };
 use lapstrake_geometry::{Content, Sector, Sectors};
 
@@ -44,8 +44,7 @@ impl Supervisor {
             return;
         }
         member.log_dirty = true;
-        self.record = true;
-        self.unrecorded_bad.push((id, start, len));
+        self.updates.found_bad((id, start, len));
         self.orders.push_back(Order::Bad(id, start, len));
         // A recovery that is taken up again meets what it could not recover before.
         if known < len {
@@ -95,7 +94,7 @@ impl Supervisor {
         {
             bad.remove(at, len);
             member.log_dirty = true;
-            self.record = true;
+            self.updates.request();
             // A range that was split may need more room. A log that is out of date would take away what was written.
             let fits = member.superblock.badblock_log().is_none_or(|(_, room)| bad.fits(room));
             if !fits {
@@ -122,7 +121,7 @@ impl Supervisor {
     pub(crate) fn send_logs(&mut self) {
         for index in 0..self.members.len() {
             let target = Target::Member(MemberId(index as u16));
-            let is_on_its_way = self.in_flight.contains(&Some((target, Meta::BadBlocks)));
+            let is_on_its_way = self.writes.is_on_its_way(target, Meta::BadBlocks);
             let member = &mut self.members[index];
             if is_on_its_way || !member.is_present() || !member.log_dirty {
                 continue;
@@ -135,7 +134,7 @@ impl Supervisor {
             // One without room whose member is still needed stays as it is on record until ranges go.
             if let Ok(data) = bad.encode(room) {
                 member.log_dirty = false;
-                self.send(target, sector, data, Meta::BadBlocks);
+                self.writes.send(target, sector, data, Meta::BadBlocks);
             }
         }
     }

@@ -125,7 +125,7 @@ impl Supervisor {
     pub(crate) fn change_bitmap(&mut self) {
         let is_last_guide = self.is_bitmap_last_guide();
         let Some(change) = &mut self.bitmap_change else { return };
-        if self.update.is_some() {
+        if !self.updates.is_idle() {
             return;
         }
         let is_at_rest = self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_at_rest);
@@ -133,7 +133,7 @@ impl Supervisor {
             (Stage::Wanted, Some(bitmap)) => {
                 bitmap.retire();
                 change.stage = Stage::Ending;
-                self.record = true;
+                self.updates.request();
                 if is_last_guide {
                     // The superblocks that deny the bitmap say so at once.
                     self.resync_from = Some(Sector(0));
@@ -158,12 +158,12 @@ impl Supervisor {
             return self.happened.push_back(Event::BitmapChanged);
         };
         change.stage = Stage::Adding;
-        superblock.events = self.events;
+        superblock.events = self.updates.events();
         // The update that says that it is there brings it down.
         superblock.events_cleared = u64::MAX;
         self.bitmap = Some(WriteIntentBitmap::added(superblock, offset.is_none(), self.shards));
         self.set_bitmap_offsets(offset);
-        self.record = true;
+        self.updates.request();
     }
 
     /// An update that began in the present stage is stable on all members.
@@ -171,11 +171,11 @@ impl Supervisor {
         let Some(change) = &mut self.bitmap_change else { return };
         match (change.stage, &mut self.bitmap) {
             // An update that only gives all members one count may leave them at the bitmap's own.
-            (Stage::Ending, Some(bitmap)) if bitmap.superblock().events < self.events => {
+            (Stage::Ending, Some(bitmap)) if bitmap.superblock().events < self.updates.events() => {
                 change.stage = Stage::Ended;
             }
             // The next one counts an event.
-            (Stage::Ending, Some(_)) => self.record = true,
+            (Stage::Ending, Some(_)) => self.updates.request(),
             (Stage::Adding, Some(bitmap)) => {
                 let terms = BitmapTerms::of(bitmap.superblock());
                 self.bitmap_change = None;

@@ -83,6 +83,7 @@ mod member_io;
 mod members;
 mod membership;
 mod messages;
+mod meta_writes;
 mod op;
 mod recovery;
 mod replay;

@@ -50,7 +50,7 @@ impl Supervisor {
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.rewrite();
         }
-        self.record = true;
+        self.updates.request();
         self.scheduler.members_changed();
         self.act(now);
         (id, if slot.is_some() { Added::CatchesUp } else { Added::Spare })
@@ -82,7 +82,7 @@ impl Supervisor {
             m.standing == MemberState::InSync
                 && m.slot.is_some_and(|slot| its != Role::Active(slot))
         };
-        superblock.events() > self.events || self.members.iter().any(calls_failed)
+        superblock.events() > self.updates.events() || self.members.iter().any(calls_failed)
     }
 
     /// Whether a former member may hold writes that nobody else has.
@@ -113,7 +113,7 @@ impl Supervisor {
             return entry.standing == MemberState::Removed;
         }
         entry.standing = MemberState::Removed;
-        self.record = true;
+        self.updates.request();
         self.act(now);
         true
     }

@@ -440,7 +440,9 @@ impl Supervisor {
         self.raise_done();
         if is_due && let Some(run) = &mut self.scheduler.run {
             run.checkpoint = (run.done(), self.now);
-            self.record |= matches!(run.action, SyncAction::Recovery | SyncAction::Resync);
+            if matches!(run.action, SyncAction::Recovery | SyncAction::Resync) {
+                self.updates.request();
+            }
         }
     }
 
@@ -486,7 +488,7 @@ impl Supervisor {
             self.fill_slots();
             self.replace_members();
             // What is on record comes first.
-            if !self.record && self.update.is_none() {
+            if !self.updates.is_requested() && self.updates.is_idle() {
                 self.begin_run();
             }
         }
@@ -531,7 +533,7 @@ impl Supervisor {
         member.standing = if is_held { MemberState::Replacement } else { MemberState::Recovering };
         (member.slot, member.recovered_to) = (Some(slot), Sector(0));
         self.orders.push_back(Order::Slotted(MemberId(spare as u16), slot));
-        self.record = true;
+        self.updates.request();
         self.scheduler.halted = false;
     }
 
@@ -545,10 +547,12 @@ impl Supervisor {
                     self.members[index].is_to_go = false;
                     self.give_slot(spare, slot);
                 }
-                (MemberState::Replacement, _) if recovered_to == FULLY_TRUSTED && !self.record => {
+                (MemberState::Replacement, _)
+                    if recovered_to == FULLY_TRUSTED && !self.updates.is_requested() =>
+                {
                     let serves = |m: &Member| m.slot == slot && m.standing == MemberState::InSync;
                     let old = self.members.iter().position(serves);
-                    let Some(old) = old.filter(|_| self.update.is_none()) else { continue };
+                    let Some(old) = old.filter(|_| self.updates.is_idle()) else { continue };
                     let old = MemberId(old as u16);
                     self.fail(old);
                     self.happened.push_back(Event::Replaced(old, MemberId(index as u16)));
@@ -768,7 +772,7 @@ impl Supervisor {
         if is_lazy {
             return;
         }
-        self.record = true;
+        self.updates.request();
         if self.resync_from.is_none()
             && !self.is_degraded()
             && let Some(bitmap) = &mut self.bitmap

@@ -9,14 +9,14 @@
 //! - levels without redundancy have no state to keep: their superblocks are never rewritten.
 
 use crate::{
-    bad_blocks::BadRange,
     bitmap_change::BitmapChange,
     members::FULLY_TRUSTED,
     messages::{Notice, Order},
+    meta_writes::{Meta, MetaWrites},
     recovery::{SyncConfig, SyncEnd, SyncScheduler, sync_end},
     sync::SyncAction,
     types::{MemberId, Time},
-    update::{Meta, Update},
+    update::MetadataUpdates,
     write_intent_bitmap::{BitmapConfig, WriteIntentBitmap},
 };
 use alloc::{collections::VecDeque, vec::Vec};
@@ -186,14 +186,7 @@ pub struct Supervisor {
     pub(crate) safe_mode_delay_ns: u64,
     pub(crate) resync_from: Option<Sector>,
     pub(crate) epoch_s: u64,
-    pub(crate) events: u64,
-    /// The last update was a bare step from clean to active, which a step back may take back.
-    pub(crate) can_step_back: bool,
-    /// Who was a member when superblocks were last written is not there now. Its count must not be met again.
-    pub(crate) lacks_former: bool,
-    /// Members may hold different counts.
-    pub(crate) is_uneven: bool,
-    pub(crate) active_on_disk: bool,
+    pub(crate) updates: MetadataUpdates,
     pub(crate) want_active: bool,
     /// A shard waits for [`Order::Active`].
     asked: bool,
@@ -201,10 +194,6 @@ pub struct Supervisor {
     pub(crate) broken: bool,
     /// What takes the writes of all members is full: no member is to blame for one that fails.
     out_of_space: bool,
-    pub(crate) unrecorded: Vec<MemberId>,
-    /// Something besides failures is to be put on record.
-    pub(crate) record: bool,
-    pub(crate) update: Option<Update>,
     pub(crate) scheduler: SyncScheduler,
     round: Option<Round>,
     pub(crate) safe_at: Option<Time>,
@@ -212,14 +201,8 @@ pub struct Supervisor {
     pub(crate) bitmap_change: Option<BitmapChange>,
     pub(crate) bitmap_writes: u64,
     pub(crate) orders: VecDeque<Order>,
-    pub(crate) writes: VecDeque<MetaWrite>,
+    pub(crate) writes: MetaWrites,
     pub(crate) happened: VecDeque<Event>,
-    /// Targets of writes in flight, by id.
-    pub(crate) in_flight: Vec<Option<(Target, Meta)>>,
-    /// Bad blocks that are not on record yet.
-    pub(crate) unrecorded_bad: Vec<BadRange>,
-    /// Where the journal's tail may be; the superblock that is sent next says so.
-    pub(crate) tail: Option<u64>,
     /// Where the journal ends, while nothing in it is needed.
     journal_end: Option<(u64, u64)>,
     /// Where an empty unit is being written.
@@ -276,34 +259,27 @@ impl Supervisor {
             safe_mode_delay_ns: config.safe_mode_delay_ns,
             resync_from: config.resync_from,
             epoch_s: config.epoch_s,
-            events,
-            can_step_back: false,
-            lacks_former,
-            is_uneven,
-            active_on_disk: false,
+            updates: MetadataUpdates::new(events, lacks_former, is_uneven),
             want_active: false,
             asked: false,
             stopping: false,
             broken: false,
             out_of_space: false,
-            unrecorded: Vec::new(),
-            record: config.was_replayed,
-            update: None,
             scheduler: SyncScheduler::new(&config.sync),
             round: None,
             safe_at: None,
             bitmap_change: None,
             bitmap_writes: 0,
             orders: VecDeque::new(),
-            writes: VecDeque::new(),
+            writes: MetaWrites::default(),
             happened: VecDeque::new(),
-            in_flight: Vec::new(),
-            unrecorded_bad: Vec::new(),
-            tail: None,
             journal_end: None,
             emptying: None,
             now: Time::default(),
         };
+        if config.was_replayed {
+            this.updates.request();
+        }
         this.agree_on_bitmap();
         this
     }
@@ -345,8 +321,7 @@ impl Supervisor {
                 self.happened.push_back(Event::Rewritten(member, sector, len));
             }
             Notice::JournalTail { position, is_urgent } => {
-                self.tail = Some(position);
-                self.record |= is_urgent;
+                self.updates.tail_moved(position, is_urgent);
             }
             Notice::OutOfSpace => self.run_out_of_space(),
             Notice::JournalRests(end) => self.journal_end = end,
@@ -368,7 +343,7 @@ impl Supervisor {
             Notice::BitsIdle(bits) => {
                 let clear = !self.is_degraded();
                 if let Some(bitmap) = &mut self.bitmap {
-                    bitmap.given_up(&bits, clear.then_some(self.events));
+                    bitmap.given_up(&bits, clear.then_some(self.updates.events()));
                 }
             }
         }
@@ -378,7 +353,7 @@ impl Supervisor {
     /// A metadata write is stable, or has failed.
     pub fn handle_written(&mut self, now: Time, id: WriteId, ok: bool) {
         self.now = now;
-        let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { return };
+        let Some((target, meta)) = self.writes.end(id) else { return };
         if !ok {
             match target {
                 Target::Member(member) if self.fail_if_survivable(member) => {}
@@ -386,11 +361,11 @@ impl Supervisor {
                 Target::BitmapFile => self.lose_bitmap(),
             }
         }
-        match (meta, &mut self.bitmap, &mut self.update) {
-            (Meta::Bitmap, Some(bitmap), _) => bitmap.page_written(&mut self.orders),
-            (Meta::Superblock, _, Some(update)) => update.written(ok),
-            (Meta::Journal, ..) => self.emptied(ok),
-            _ => {}
+        match (meta, &mut self.bitmap) {
+            (Meta::Bitmap, Some(bitmap)) => bitmap.page_written(&mut self.orders),
+            (Meta::Superblock, _) => self.updates.written(ok),
+            (Meta::Journal, _) => self.emptied(ok),
+            (Meta::Bitmap, None) | (Meta::BadBlocks, _) => {}
         }
         self.proceed();
     }
@@ -405,12 +380,12 @@ impl Supervisor {
             }
         }
         for id in dropped {
-            let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { continue };
-            match (meta, target, &mut self.bitmap, &mut self.update) {
-                (Meta::Bitmap, _, Some(bitmap), _) => bitmap.page_dropped(&mut self.orders),
-                (Meta::Superblock, _, _, Some(update)) => update.dropped(),
+            let Some((target, meta)) = self.writes.end(*id) else { continue };
+            match (meta, target, &mut self.bitmap) {
+                (Meta::Bitmap, _, Some(bitmap)) => bitmap.page_dropped(&mut self.orders),
+                (Meta::Superblock, ..) => self.updates.dropped(),
                 (Meta::Journal, ..) => self.journal_end = self.emptying.take(),
-                (Meta::BadBlocks, Target::Member(member), ..) => {
+                (Meta::BadBlocks, Target::Member(member), _) => {
                     self.members[usize::from(member.0)].log_dirty = true;
                 }
                 _ => {}
@@ -470,7 +445,7 @@ impl Supervisor {
         self.safe_at = None;
         let clear = !self.is_degraded();
         if let Some(bitmap) = &mut self.bitmap {
-            bitmap.stop(clear.then_some(self.events));
+            bitmap.stop(clear.then_some(self.updates.events()));
         }
         self.proceed();
     }
@@ -480,7 +455,7 @@ impl Supervisor {
     pub fn is_stopped(&self) -> bool {
         let resting =
             self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_quiet) && self.emptying.is_none();
-        self.stopping && (self.broken || (!self.active_on_disk && self.is_recorded() && resting))
+        self.stopping && (self.broken || (!self.is_active() && self.is_recorded() && resting))
     }
 
     /// For every shard.
@@ -490,7 +465,7 @@ impl Supervisor {
 
     /// For the members.
     pub fn poll_write(&mut self) -> Option<MetaWrite> {
-        self.writes.pop_front()
+        self.writes.poll()
     }
 
     /// For the operator.
@@ -530,8 +505,7 @@ impl Supervisor {
     /// Whether the superblocks say all that there is to say of the members.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        let nothing_bad = self.unrecorded_bad.is_empty();
-        self.update.is_none() && !self.record && self.unrecorded.is_empty() && nothing_bad
+        self.updates.is_recorded()
     }
 
     /// The members' superblocks as last sent, and where each stands.
@@ -542,7 +516,7 @@ impl Supervisor {
     /// Whether writes may have left stripes half done since the superblocks last said clean.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.active_on_disk
+        self.updates.is_active_on_disk()
     }
 
     /// Whether a slot lacks a member in sync.
@@ -555,7 +529,7 @@ impl Supervisor {
     /// The array's event counter.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.events
+        self.updates.events()
     }
 
     /// Pages of the write-intent bitmap sent so far, counted for each member that gets it.
@@ -586,9 +560,8 @@ impl Supervisor {
             replacement.standing =
                 if is_whole { MemberState::InSync } else { MemberState::Recovering };
         }
-        self.call_off_step_back();
         self.scheduler.members_changed();
-        self.unrecorded.push(id);
+        self.updates.member_failed(id);
         self.orders.push_back(Order::MemberFailed(id));
     }
 
@@ -618,15 +591,14 @@ impl Supervisor {
         let unit = journal::Meta { seq, position, payloads: Vec::new() };
         let data = unit.encode(journal::Seed::new(superblock.set_uuid()));
         let sector = superblock.data_offset() + Sectors(position);
-        self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Journal);
+        self.writes.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Journal);
     }
 
     /// The empty unit is stable, or its device has failed.
     fn emptied(&mut self, ok: bool) {
         let end = self.emptying.take().filter(|_| ok);
         if let Some((position, _)) = end {
-            self.tail = Some(position);
-            self.record = true;
+            self.updates.tail_moved(position, true);
         }
     }
 
@@ -703,18 +675,16 @@ impl Supervisor {
             }
             return;
         }
-        if let Some(update) = self.update.take_if(|update| update.is_stable()) {
-            self.end_update(update);
-        }
+        self.end_update();
         self.change_bitmap();
         self.empty_journal();
         self.mend();
         // At a stop one update says that it is clean and where the journal begins.
-        if self.update.is_none() && !self.broken && self.emptying.is_none() {
-            let turn = self.want_active != self.active_on_disk && self.round.is_none();
-            if turn || self.record || !self.unrecorded.is_empty() {
+        if self.updates.is_idle() && !self.broken && self.emptying.is_none() {
+            let turn = self.want_active != self.is_active() && self.round.is_none();
+            if turn || self.updates.is_wanted() {
                 self.begin_update();
-            } else if self.active_on_disk && mem::take(&mut self.asked) {
+            } else if self.is_active() && mem::take(&mut self.asked) {
                 self.orders.push_back(Order::Active);
             }
         }
