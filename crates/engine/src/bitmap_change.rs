@@ -10,8 +10,9 @@
 //!   no bit of it is cleared before each shard has told of what it was writing when it heard of it.
 
 use crate::{
+    membership::Member,
     messages::{BitmapTerms, Order},
-    supervisor::{Event, Member, Supervisor},
+    supervisor::{Event, Supervisor},
     types::Time,
     write_intent_bitmap::WriteIntentBitmap,
 };
@@ -54,7 +55,7 @@ impl Supervisor {
     pub fn handle_bitmap(&mut self, now: Time, to: Option<NewBitmap>) -> bool {
         let is_redundant = self.geometry.level().has_redundancy();
         let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();
-        let is_logged = |m: &Member| m.superblock.has_journal() || m.superblock.has_ppl();
+        let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
         let has_use = is_redundant && !self.members.iter().any(is_logged);
         let is_last_guide = self.is_bitmap_last_guide() && (self.is_degraded() || to.is_some());
         if !has_use || is_busy || self.stopping || self.broken || is_last_guide {
@@ -89,7 +90,7 @@ impl Supervisor {
     /// The internal bitmap's place, from each superblock.
     #[must_use]
     pub fn bitmap_offset(&self) -> Option<i32> {
-        self.members.iter().find(|m| m.is_present()).and_then(|m| m.superblock.bitmap_offset())
+        self.members.iter().find(|m| m.is_present()).and_then(|m| m.superblock().bitmap_offset())
     }
 
     /// Whether superblocks are to deny the bitmap that there still is.
@@ -142,7 +143,7 @@ impl Supervisor {
             }
             (Stage::Ended, Some(_)) if is_at_rest => {
                 self.bitmap = None;
-                self.set_bitmap_offsets(None);
+                self.members.set_bitmap_offsets(None);
                 self.orders.push_back(Order::Bitmap(None));
                 self.add_bitmap();
             }
@@ -162,7 +163,7 @@ impl Supervisor {
         // The update that says that it is there brings it down.
         superblock.events_cleared = u64::MAX;
         self.bitmap = Some(WriteIntentBitmap::added(superblock, offset.is_none(), self.shards));
-        self.set_bitmap_offsets(offset);
+        self.members.set_bitmap_offsets(offset);
         self.updates.request();
     }
 
@@ -187,12 +188,6 @@ impl Supervisor {
                 }
             }
             _ => {}
-        }
-    }
-
-    pub(crate) fn set_bitmap_offsets(&mut self, offset: Option<i32>) {
-        for member in &mut self.members {
-            member.superblock.set_bitmap_offset(offset);
         }
     }
 }

@@ -88,6 +88,7 @@ mod op;
 mod recovery;
 mod replay;
 mod request;
+mod safe_mode;
 mod scratch;
 mod seal;
 mod shard;

@@ -17,7 +17,7 @@ mod guide;
 use crate::{
     members::FULLY_TRUSTED,
     messages::Order,
-    supervisor::{Event, Member, MemberState, Supervisor},
+    supervisor::{Event, MemberState, Supervisor},
     sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport},
     types::{MemberId, Time},
     write_intent_bitmap::Guide,
@@ -453,9 +453,7 @@ impl Supervisor {
         match run.action {
             SyncAction::Recovery => {
                 for &id in &run.targets {
-                    let member = &mut self.members[usize::from(id.0)];
-                    if member.is_incomplete() && member.recovered_to < done {
-                        member.recovered_to = done;
+                    if self.members.recovered_to(id, done) {
                         self.orders.push_back(Order::Trusted(id, done));
                     }
                 }
@@ -508,77 +506,60 @@ impl Supervisor {
     }
 
     fn fill_slots(&mut self) {
-        for slot in (0..self.geometry.raid_disks()).map(Slot) {
-            let holds = |m: &Member| {
-                m.slot == Some(slot)
-                    && matches!(m.standing, MemberState::InSync | MemberState::Recovering)
-            };
-            if self.members.iter().any(holds) {
-                continue;
-            }
-            let Some(spare) = self.spare() else { return };
+        while let Some(slot) = self.members.vacancy()
+            && let Some(spare) = self.members.spare()
+        {
             self.give_slot(spare, slot);
         }
     }
 
-    fn spare(&self) -> Option<usize> {
-        self.members.iter().position(|m| m.standing == MemberState::Spare)
-    }
-
     /// Puts a spare into a slot, or beside the member that serves there.
-    pub(crate) fn give_slot(&mut self, spare: usize, slot: Slot) {
-        let serves = |m: &Member| m.slot == Some(slot) && m.standing == MemberState::InSync;
-        let is_held = self.members.iter().any(serves);
-        let member = &mut self.members[spare];
-        member.standing = if is_held { MemberState::Replacement } else { MemberState::Recovering };
-        (member.slot, member.recovered_to) = (Some(slot), Sector(0));
-        self.orders.push_back(Order::Slotted(MemberId(spare as u16), slot));
+    pub(crate) fn give_slot(&mut self, spare: MemberId, slot: Slot) {
+        self.members.give_slot(spare, slot);
+        self.orders.push_back(Order::Slotted(spare, slot));
         self.updates.request();
         self.scheduler.halted = false;
     }
 
     /// Gives replacements to members that are to go, and their places to replacements that are whole.
     fn replace_members(&mut self) {
-        for index in 0..self.members.len() {
-            let Member { standing, slot, is_to_go, recovered_to, .. } = self.members[index];
-            match (standing, slot) {
-                (MemberState::InSync, Some(slot)) if is_to_go => {
-                    let Some(spare) = self.spare() else { continue };
-                    self.members[index].is_to_go = false;
-                    self.give_slot(spare, slot);
-                }
-                (MemberState::Replacement, _)
-                    if recovered_to == FULLY_TRUSTED && !self.updates.is_requested() =>
-                {
-                    let serves = |m: &Member| m.slot == slot && m.standing == MemberState::InSync;
-                    let old = self.members.iter().position(serves);
-                    let Some(old) = old.filter(|_| self.updates.is_idle()) else { continue };
-                    let old = MemberId(old as u16);
+        for id in self.members.ids() {
+            let member = self.members.get(id);
+            if member.is_whole_replacement() {
+                let old = self.members.serving(member.slot());
+                if let Some(old) = old.filter(|_| self.is_whole_on_record()) {
                     self.fail(old);
-                    self.happened.push_back(Event::Replaced(old, MemberId(index as u16)));
+                    self.happened.push_back(Event::Replaced(old, id));
                 }
-                _ => {}
+            } else if let Some(slot) =
+                member.slot().filter(|_| member.is_in_sync() && member.is_to_go())
+                && let Some(spare) = self.members.spare()
+            {
+                self.give_slot(spare, slot);
             }
         }
+    }
+
+    /// Superblocks say of each replacement that is whole that it is: nothing said of it waits, or is on its way.
+    fn is_whole_on_record(&self) -> bool {
+        !self.updates.is_requested() && self.updates.is_idle()
     }
 
     /// Members in slots that lack data. A replacement waits for a resync that is due: until then copies may differ, and
     /// another member would be the one that is read.
     fn recovering(&self) -> Vec<MemberId> {
         let replaces = self.resync_from.is_none() || !self.has_to_compare();
-        let all = self.members.iter().enumerate();
-        let recovering = all.filter(|(_, m)| {
-            m.is_incomplete() && (replaces || m.standing != MemberState::Replacement)
+        let recovering = self.members.numbered().filter(|(_, m)| {
+            m.is_incomplete() && (replaces || m.state() != MemberState::Replacement)
         });
-        recovering.map(|(index, _)| MemberId(index as u16)).collect()
+        recovering.map(|(id, _)| id).collect()
     }
 
     /// Whether redundancy is left to be made right. Where it is not, the resync stays due until it is filled: what
     /// was lost with the last of it may not fit the rest.
     fn has_to_compare(&self) -> bool {
         let Geometry::Parity(parity) = &self.geometry else { return true };
-        let in_sync = self.members.iter().filter(|member| member.standing == MemberState::InSync);
-        in_sync.count() > usize::from(parity.data_disks())
+        self.members.count_in_sync() > usize::from(parity.data_disks())
     }
 
     fn next_run(&self) -> Option<NextRun> {
@@ -587,7 +568,7 @@ impl Supervisor {
         let of_member = self.geometry.component().0;
         let of_array = sync_end(&self.geometry);
         let (action, from, end) = if needed && !targets.is_empty() {
-            let of = |id: &MemberId| self.members[usize::from(id.0)].recovered_to.0;
+            let of = |id: &MemberId| self.members.get(*id).recovered_to().0;
             (SyncAction::Recovery, targets.iter().map(of).min().unwrap_or(0), of_member)
         } else if let Some(from) = self.resync_from
             && needed
@@ -692,7 +673,7 @@ impl Supervisor {
             Geometry::Raid10(raid10) if run.action == SyncAction::Recovery => {
                 let chunk = raid10.chunk().0;
                 for &id in &run.targets {
-                    let Some(slot) = self.members[usize::from(id.0)].slot else { continue };
+                    let Some(slot) = self.members.get(id).slot() else { continue };
                     let mut at = start;
                     while at < stop {
                         let len = (chunk - at % chunk).min(stop - at);
@@ -749,15 +730,9 @@ impl Supervisor {
         match (run.action, end) {
             (SyncAction::Recovery, SyncEnd::Done) => {
                 for id in run.targets {
-                    let member = &mut self.members[usize::from(id.0)];
-                    if !member.is_incomplete() {
-                        continue;
+                    if self.members.recovered(id) {
+                        self.orders.push_back(Order::Trusted(id, FULLY_TRUSTED));
                     }
-                    member.recovered_to = FULLY_TRUSTED;
-                    if member.standing == MemberState::Recovering {
-                        member.standing = MemberState::InSync;
-                    }
-                    self.orders.push_back(Order::Trusted(id, FULLY_TRUSTED));
                 }
             }
             (SyncAction::Resync, SyncEnd::Done) if !is_lazy => {

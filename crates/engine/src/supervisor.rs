@@ -10,10 +10,11 @@
 
 use crate::{
     bitmap_change::BitmapChange,
-    members::FULLY_TRUSTED,
+    membership::{Member, Membership},
     messages::{Notice, Order},
     meta_writes::{Meta, MetaWrites},
     recovery::{SyncConfig, SyncEnd, SyncScheduler, sync_end},
+    safe_mode::SafeMode,
     sync::SyncAction,
     types::{MemberId, Time},
     update::MetadataUpdates,
@@ -22,7 +23,7 @@ use crate::{
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks, journal};
+use lapstrake_metadata::{Superblock, badblocks::BadBlocks, journal as log_of_writes};
 
 /// A member as the supervisor gets it.
 #[derive(Clone, Debug)]
@@ -152,51 +153,21 @@ pub enum MemberState {
     Removed,
 }
 
-#[derive(Debug)]
-pub(crate) struct Member {
-    pub(crate) superblock: Superblock,
-    pub(crate) slot: Option<Slot>,
-    pub(crate) standing: MemberState,
-    /// While it recovers.
-    pub(crate) recovered_to: Sector,
-    /// What it lacks is under set bits.
-    pub(crate) by_bitmap: bool,
-    /// A spare is to take its place.
-    pub(crate) is_to_go: bool,
-    pub(crate) bad_blocks: Option<BadBlocks>,
-    /// The log is behind `bad_blocks`.
-    pub(crate) log_dirty: bool,
-    /// Times that something went into it.
-    pub(crate) times_bad: u32,
-}
-
-#[derive(Debug)]
-struct Round {
-    answers_left: u32,
-    all_rest: bool,
-    latest: Time,
-}
-
 /// See the module's head.
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) geometry: Geometry,
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Membership,
     pub(crate) shards: u32,
-    pub(crate) safe_mode_delay_ns: u64,
+    pub(crate) safe_mode: SafeMode,
     pub(crate) resync_from: Option<Sector>,
     pub(crate) epoch_s: u64,
     pub(crate) updates: MetadataUpdates,
-    pub(crate) want_active: bool,
-    /// A shard waits for [`Order::Active`].
-    asked: bool,
     pub(crate) stopping: bool,
     pub(crate) broken: bool,
     /// What takes the writes of all members is full: no member is to blame for one that fails.
     out_of_space: bool,
     pub(crate) scheduler: SyncScheduler,
-    round: Option<Round>,
-    pub(crate) safe_at: Option<Time>,
     pub(crate) bitmap: Option<WriteIntentBitmap>,
     pub(crate) bitmap_change: Option<BitmapChange>,
     pub(crate) bitmap_writes: u64,
@@ -215,40 +186,8 @@ impl Supervisor {
     /// write asks for it.
     #[must_use]
     pub fn new(config: SupervisorConfig) -> Self {
-        let mut members: Vec<Member> = Vec::new();
-        for record in config.members {
-            let is_held = members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
-            members.push(Member {
-                standing: match record.slot {
-                    None if record.superblock.role() == Role::Journal => MemberState::Journal,
-                    None => MemberState::Spare,
-                    Some(_) if is_held => MemberState::Replacement,
-                    Some(_) if record.trusted_to == FULLY_TRUSTED => MemberState::InSync,
-                    Some(_) => MemberState::Recovering,
-                },
-                recovered_to: record.trusted_to,
-                by_bitmap: false,
-                is_to_go: false,
-                bad_blocks: record.bad_blocks,
-                log_dirty: false,
-                times_bad: 0,
-                superblock: record.superblock,
-                slot: record.slot,
-            });
-        }
-        let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
-        let is_there = |number| members.iter().any(|m| m.superblock.dev_number() == number);
-        let lists_absent = |sb: &Superblock| {
-            let is_member = |&number: &u32| matches!(sb.role_of(number), Role::Active(_));
-            (0..sb.table_len()).filter(is_member).any(|number| !is_there(number))
-        };
-        let lacks_former = members.iter().any(|m| lists_absent(&m.superblock));
-        let needed = |m: &&Member| matches!(m.standing, MemberState::InSync | MemberState::Journal);
-        let is_uneven = members
-            .iter()
-            .filter(needed)
-            .map(|m| m.superblock.events())
-            .any(|count| count != events);
+        let members = Membership::new(config.members, config.geometry.raid_disks());
+        let (events, is_uneven, lacks_former) = members.counts_at_start();
         let mut this = Self {
             bitmap: config.bitmap.map(|bitmap| {
                 WriteIntentBitmap::new(bitmap, config.shards, sync_end(&config.geometry))
@@ -256,18 +195,14 @@ impl Supervisor {
             geometry: config.geometry,
             members,
             shards: config.shards,
-            safe_mode_delay_ns: config.safe_mode_delay_ns,
+            safe_mode: SafeMode::new(config.safe_mode_delay_ns, config.shards),
             resync_from: config.resync_from,
             epoch_s: config.epoch_s,
             updates: MetadataUpdates::new(events, lacks_former, is_uneven),
-            want_active: false,
-            asked: false,
             stopping: false,
             broken: false,
             out_of_space: false,
             scheduler: SyncScheduler::new(&config.sync),
-            round: None,
-            safe_at: None,
             bitmap_change: None,
             bitmap_writes: 0,
             orders: VecDeque::new(),
@@ -287,14 +222,14 @@ impl Supervisor {
     /// A cut while the bitmap was changed leaves members of which some know of it and some do not.
     fn agree_on_bitmap(&mut self) {
         let internal = self.bitmap.as_ref().filter(|bitmap| !bitmap.is_external());
-        let knowing = self.members.iter().filter(|m| m.superblock.bitmap_offset().is_some());
-        let freshest = internal.and(knowing.max_by_key(|m| m.superblock.events()));
-        let offset = freshest.and_then(|m| m.superblock.bitmap_offset());
-        let agrees = |member: &Member| member.superblock.bitmap_offset() == offset;
+        let knowing = self.members.iter().filter(|m| m.superblock().bitmap_offset().is_some());
+        let freshest = internal.and(knowing.max_by_key(|m| m.superblock().events()));
+        let offset = freshest.and_then(|m| m.superblock().bitmap_offset());
+        let agrees = |member: &Member| member.superblock().bitmap_offset() == offset;
         if self.members.iter().all(agrees) {
             return;
         }
-        self.set_bitmap_offsets(offset);
+        self.members.set_bitmap_offsets(offset);
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.rewrite();
         }
@@ -316,8 +251,7 @@ impl Supervisor {
             Notice::Bad(member, start, len) => self.note_bad((member, start, len)),
             Notice::Good(member, start, len) => self.note_good((member, start, len)),
             Notice::Rewritten(member, sector, len) => {
-                let entry = &mut self.members[usize::from(member.0)];
-                entry.superblock.add_corrected(len);
+                self.members.add_corrected(member, len);
                 self.happened.push_back(Event::Rewritten(member, sector, len));
             }
             Notice::JournalTail { position, is_urgent } => {
@@ -325,16 +259,9 @@ impl Supervisor {
             }
             Notice::OutOfSpace => self.run_out_of_space(),
             Notice::JournalRests(end) => self.journal_end = end,
-            Notice::NeedActive if self.stopping => {}
-            Notice::NeedActive => {
-                self.want_active = true;
-                self.asked = true;
-                if let Some(round) = &mut self.round {
-                    round.all_rest = false;
-                }
-            }
-            Notice::Idle => self.rest_answer(None),
-            Notice::Busy(last) => self.rest_answer(Some(last)),
+            Notice::NeedActive => self.safe_mode.need_active(),
+            Notice::Idle => self.safe_mode.answered(now, None),
+            Notice::Busy(last) => self.safe_mode.answered(now, Some(last)),
             Notice::BitsWanted(chunk, first, last) => {
                 if let Some(bitmap) = &mut self.bitmap {
                     bitmap.want(chunk, first, last);
@@ -386,7 +313,7 @@ impl Supervisor {
                 (Meta::Superblock, ..) => self.updates.dropped(),
                 (Meta::Journal, ..) => self.journal_end = self.emptying.take(),
                 (Meta::BadBlocks, Target::Member(member), _) => {
-                    self.members[usize::from(member.0)].log_dirty = true;
+                    self.members.log_of(member).0.not_written();
                 }
                 _ => {}
             }
@@ -413,13 +340,7 @@ impl Supervisor {
     /// Time has come to [`Self::poll_deadline`].
     pub fn handle_time(&mut self, now: Time) {
         self.now = now;
-        if self.safe_at.is_some_and(|at| at <= now) && self.round.is_none() {
-            self.safe_at = None;
-            let answers_left = self.shards;
-            self.round = Some(Round { answers_left, all_rest: true, latest: Time(0) });
-            let before = Time(now.0.saturating_sub(self.safe_mode_delay_ns));
-            self.orders.push_back(Order::TryIdle(before));
-        }
+        self.orders.extend(self.safe_mode.tick(now));
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.tick(now, &mut self.orders);
         }
@@ -441,8 +362,7 @@ impl Supervisor {
     pub fn handle_stop(&mut self, now: Time) {
         self.now = now;
         self.stopping = true;
-        self.want_active = false;
-        self.safe_at = None;
+        self.safe_mode.stop();
         let clear = !self.is_degraded();
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.stop(clear.then_some(self.updates.events()));
@@ -477,7 +397,7 @@ impl Supervisor {
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
         let sweep = self.bitmap.as_ref().and_then(WriteIntentBitmap::deadline);
-        let safe = self.safe_at.filter(|_| self.round.is_none());
+        let safe = self.safe_mode.deadline();
         let sync = self.scheduler.deadline(self.now);
         let lazy = self.bitmap.as_ref().and_then(|bitmap| bitmap.lazy_deadline(self.now));
         [safe, sweep, sync, lazy].into_iter().flatten().min()
@@ -486,14 +406,14 @@ impl Supervisor {
     /// Where a member stands, its slot, and how far its data is right while it recovers.
     #[must_use]
     pub fn standing(&self, member: MemberId) -> (MemberState, Option<Slot>, Sector) {
-        let member = &self.members[usize::from(member.0)];
-        (member.standing, member.slot, member.recovered_to)
+        let member = self.members.get(member);
+        (member.state(), member.slot(), member.recovered_to())
     }
 
     /// Whether it is to be replaced as soon as there is a spare.
     #[must_use]
     pub fn awaits_replacement(&self, member: MemberId) -> bool {
-        self.members[usize::from(member.0)].is_to_go
+        self.members.get(member).is_to_go()
     }
 
     /// From where on a resync is due.
@@ -510,7 +430,7 @@ impl Supervisor {
 
     /// The members' superblocks as last sent, and where each stands.
     pub fn members(&self) -> impl Iterator<Item = (&Superblock, MemberState)> {
-        self.members.iter().map(|member| (&member.superblock, member.standing))
+        self.members.iter().map(|member| (member.superblock(), member.state()))
     }
 
     /// Whether writes may have left stripes half done since the superblocks last said clean.
@@ -522,8 +442,7 @@ impl Supervisor {
     /// Whether a slot lacks a member in sync.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        let in_sync = |member: &&Member| member.standing == MemberState::InSync;
-        self.members.iter().filter(in_sync).count() < usize::from(self.geometry.raid_disks())
+        self.members.is_degraded()
     }
 
     /// The array's event counter.
@@ -545,35 +464,17 @@ impl Supervisor {
     }
 
     pub(crate) fn fail(&mut self, id: MemberId) {
-        let member = &mut self.members[usize::from(id.0)];
-        if !member.is_present() {
-            return;
+        if self.members.fail(id) {
+            self.scheduler.members_changed();
+            self.updates.member_failed(id);
+            self.orders.push_back(Order::MemberFailed(id));
         }
-        let slot = member.slot;
-        if mem::replace(&mut member.standing, MemberState::Faulty) == MemberState::Replacement {
-            // Who was to go still is.
-            let serves = |m: &&mut Member| m.standing == MemberState::InSync && m.slot == slot;
-            self.members.iter_mut().filter(serves).for_each(|m| m.is_to_go = true);
-        } else if let Some(replacement) = self.replacement_in(slot) {
-            let replacement = &mut self.members[usize::from(replacement.0)];
-            let is_whole = replacement.recovered_to == FULLY_TRUSTED;
-            replacement.standing =
-                if is_whole { MemberState::InSync } else { MemberState::Recovering };
-        }
-        self.scheduler.members_changed();
-        self.updates.member_failed(id);
-        self.orders.push_back(Order::MemberFailed(id));
-    }
-
-    /// Whether writes go through a journal.
-    pub(crate) fn has_journal(&self) -> bool {
-        self.members.iter().any(|member| member.superblock.role() == Role::Journal)
     }
 
     /// That it failed goes on no record: it may hold what members lack, and a superblock that calls it failed
     /// would keep it out of the next start.
     fn fail_journal(&mut self, id: MemberId) {
-        self.members[usize::from(id.0)].standing = MemberState::Faulty;
+        self.members.fail(id);
         self.give_up(Loss::Journal);
     }
 
@@ -583,15 +484,14 @@ impl Supervisor {
         if !self.stopping || self.broken || self.emptying.is_some() {
             return;
         }
-        let mut members = self.members.iter();
-        let Some(index) = members.position(|m| m.standing == MemberState::Journal) else { return };
+        let Some(journal) = self.members.journal() else { return };
         let Some((position, seq)) = self.journal_end.take() else { return };
         self.emptying = Some((position, seq));
-        let superblock = &self.members[index].superblock;
-        let unit = journal::Meta { seq, position, payloads: Vec::new() };
-        let data = unit.encode(journal::Seed::new(superblock.set_uuid()));
+        let superblock = self.members.get(journal).superblock();
+        let unit = log_of_writes::Meta { seq, position, payloads: Vec::new() };
+        let data = unit.encode(log_of_writes::Seed::new(superblock.set_uuid()));
         let sector = superblock.data_offset() + Sectors(position);
-        self.writes.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Journal);
+        self.writes.send(Target::Member(journal), sector, data, Meta::Journal);
     }
 
     /// The empty unit is stable, or its device has failed.
@@ -602,42 +502,27 @@ impl Supervisor {
         }
     }
 
+    /// Takes a member out that has failed. False: the array needs it.
     pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
-        let member = &self.members[usize::from(id.0)];
+        let member = self.members.get(id);
         if !member.is_present() {
             return true;
         }
         if self.out_of_space {
             return false;
         }
-        if member.standing == MemberState::Journal {
+        let was = member.state();
+        if was == MemberState::Journal {
             self.fail_journal(id);
             return true;
         }
-        let slot = member.slot.filter(|_| member.standing != MemberState::Replacement);
-        let has = |wanted: Slot| {
-            let serves = |m: &Member| match m.standing {
-                MemberState::InSync => Some(wanted) != slot,
-                MemberState::Replacement => m.recovered_to == FULLY_TRUSTED,
-                _ => false,
-            };
-            self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
-        };
-        let survives = slot.is_none() || self.geometry.survives(has);
-        let was = member.standing;
+        let survives = self.members.survives_without(id, &self.geometry);
         if survives && self.geometry.level().has_redundancy() {
             self.fail(id);
             self.happened.push_back(Event::MemberFailed(id, was));
             return true;
         }
         false
-    }
-
-    /// Who is to take the place of a slot's member.
-    pub(crate) fn replacement_in(&self, slot: Option<Slot>) -> Option<MemberId> {
-        let slot = slot?;
-        let replaces = |m: &Member| m.standing == MemberState::Replacement && m.slot == Some(slot);
-        self.members.iter().position(replaces).map(|index| MemberId(index as u16))
     }
 
     pub(crate) fn give_up(&mut self, loss: Loss) {
@@ -648,32 +533,10 @@ impl Supervisor {
         }
     }
 
-    fn rest_answer(&mut self, busy: Option<Time>) {
-        let Some(round) = &mut self.round else { return };
-        round.answers_left -= 1;
-        if let Some(last) = busy {
-            round.all_rest = false;
-            round.latest = round.latest.max(last);
-        }
-        if round.answers_left == 0 {
-            if round.all_rest {
-                self.want_active = false;
-            } else {
-                let from = if round.latest > Time(0) { round.latest } else { self.now };
-                self.safe_at = Some(from.after(self.safe_mode_delay_ns));
-            }
-            self.round = None;
-        }
-    }
-
     /// Moves on: ends an update, begins the next one that is due, sends bitmap pages.
     pub(crate) fn proceed(&mut self) {
         if !self.geometry.level().has_redundancy() {
-            self.want_active = false;
-            if mem::take(&mut self.asked) {
-                self.orders.push_back(Order::Active);
-            }
-            return;
+            return self.orders.extend(self.safe_mode.answer_without_state());
         }
         self.end_update();
         self.change_bitmap();
@@ -681,63 +544,13 @@ impl Supervisor {
         self.mend();
         // At a stop one update says that it is clean and where the journal begins.
         if self.updates.is_idle() && !self.broken && self.emptying.is_none() {
-            let turn = self.want_active != self.is_active() && self.round.is_none();
-            if turn || self.updates.is_wanted() {
+            if self.safe_mode.wants_turn(self.is_active()) || self.updates.is_wanted() {
                 self.begin_update();
-            } else if self.is_active() && mem::take(&mut self.asked) {
-                self.orders.push_back(Order::Active);
+            } else if self.is_active() {
+                self.orders.extend(self.safe_mode.answer());
             }
         }
         self.send_bitmap_pages();
         self.send_update();
-    }
-}
-
-impl Member {
-    /// It takes part, be it as a spare.
-    pub(crate) fn is_present(&self) -> bool {
-        !matches!(self.standing, MemberState::Faulty | MemberState::Removed)
-    }
-
-    /// In a slot, but some data is still to come.
-    pub(crate) fn is_incomplete(&self) -> bool {
-        let gets_data = matches!(self.standing, MemberState::Recovering | MemberState::Replacement);
-        gets_data && self.recovered_to != FULLY_TRUSTED
-    }
-
-    /// Its entry in every member's table of devices.
-    pub(crate) fn device(&self) -> Device {
-        let role = match (self.standing, self.slot) {
-            (MemberState::Journal, _) => Role::Journal,
-            (MemberState::Faulty, _) => Role::Faulty,
-            (_, Some(slot)) => Role::Active(slot),
-            (_, None) => Role::Spare,
-        };
-        let in_sync = self.standing == MemberState::InSync;
-        Device { number: self.superblock.dev_number(), role, in_sync }
-    }
-
-    pub(crate) fn write_state(
-        &mut self,
-        events: u64,
-        utime: u64,
-        resync: Option<Sector>,
-        devices: &[Device],
-        own: usize,
-    ) {
-        let sb = &mut self.superblock;
-        sb.set_events(events);
-        sb.set_utime(utime);
-        sb.set_resync_offset(resync);
-        sb.set_roles(devices, own);
-        sb.mark_ppl();
-        sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
-        // A journal's tail is in the same place.
-        if self.standing != MemberState::Journal {
-            let is_incomplete = self.is_incomplete();
-            let sb = &mut self.superblock;
-            sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
-            sb.set_replacement(self.standing == MemberState::Replacement);
-        }
     }
 }

@@ -16,9 +16,10 @@
 
 use crate::{
     bad_blocks::BadRange,
+    membership::{ArrayState, Member},
     messages::Order,
     meta_writes::Meta,
-    supervisor::{Loss, Member, MemberState, Supervisor, Target},
+    supervisor::{Loss, Supervisor, Target},
     types::MemberId,
     write_intent_bitmap::WriteIntentBitmap,
 };
@@ -318,8 +319,8 @@ impl MetadataUpdates {
 impl Supervisor {
     pub(crate) fn begin_update(&mut self) {
         self.updates.begin(UpdateTerms {
-            active: self.want_active,
-            counts_on: self.is_degraded() || self.has_journal(),
+            active: self.safe_mode.wants_active(),
+            counts_on: self.is_degraded() || self.members.has_journal(),
             is_resync_due: self.resync_from.is_some(),
         });
         let is_ending = self.is_bitmap_ending();
@@ -344,39 +345,20 @@ impl Supervisor {
 
     fn send_superblocks(&mut self) {
         let content = self.updates.content();
-        let there = |member: &&Member| member.standing != MemberState::Removed;
-        let devices: Vec<_> = self.members.iter().filter(there).map(Member::device).collect();
-        let utime = self.epoch_s + self.now.0 / 1_000_000_000;
         // With a journal parity is right also while writes are under way.
-        let is_safe = self.has_journal() && self.resync_from.is_none();
+        let is_safe = self.members.has_journal() && self.resync_from.is_none();
         let resync = if content.active && !is_safe { Some(Sector(0)) } else { self.resync_from };
-        let denies_bitmap = self.is_bitmap_ending();
-        let (mut sent, mut gone) = (0, 0);
-        for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            gone += usize::from(member.standing == MemberState::Removed);
-            // A spare may sleep through a mere change between clean and active.
-            let asleep = content.bare && member.standing == MemberState::Spare;
-            if !member.is_present() || asleep {
-                continue;
-            }
-            let own = index - gone;
-            member.write_state(self.updates.events(), utime, resync, &devices, own);
-            if let Some(position) = content.tail.filter(|_| member.standing == MemberState::Journal)
-            {
-                member.superblock.set_journal_tail(position);
-            }
-            let sector = member.superblock.super_sector();
-            let data = if denies_bitmap {
-                let mut without = member.superblock.clone();
-                without.set_bitmap_offset(None);
-                without.encode()
-            } else {
-                member.superblock.encode()
-            };
-            let target = Target::Member(MemberId(index as u16));
-            self.writes.send(target, sector, data, Meta::Superblock);
-            sent += 1;
+        let superblocks = self.members.superblocks(&ArrayState {
+            events: self.updates.events(),
+            utime: self.epoch_s + self.now.0 / 1_000_000_000,
+            resync,
+            tail: content.tail,
+            bare: content.bare,
+            denies_bitmap: self.is_bitmap_ending(),
+        });
+        let sent = superblocks.len() as u32;
+        for (member, sector, data) in superblocks {
+            self.writes.send(Target::Member(member), sector, data, Meta::Superblock);
         }
         if !self.updates.sent(content, sent) {
             self.give_up(Loss::Metadata);
@@ -392,12 +374,8 @@ impl Supervisor {
         }
         self.orders.extend(recorded.tail.map(Order::TailMoved));
         self.bitmap_recorded();
-        if recorded.active
-            && self.safe_at.is_none()
-            && self.safe_mode_delay_ns > 0
-            && !self.stopping
-        {
-            self.safe_at = Some(self.now.after(self.safe_mode_delay_ns));
+        if recorded.active {
+            self.safe_mode.active_recorded(self.now);
         }
     }
 
@@ -412,11 +390,10 @@ impl Supervisor {
             let targets: Vec<_> = if bitmap.is_external() {
                 [(Target::BitmapFile, Sector(0))].to_vec()
             } else {
-                let serving = Member::is_present;
-                let place = |(i, m): (usize, &Member)| {
-                    Some((Target::Member(MemberId(i as u16)), m.superblock.bitmap_sector()?))
+                let place = |(id, m): (MemberId, &Member)| {
+                    Some((Target::Member(id), m.superblock().bitmap_sector()?))
                 };
-                self.members.iter().enumerate().filter(|e| serving(e.1)).filter_map(place).collect()
+                self.members.numbered().filter(|m| m.1.is_present()).filter_map(place).collect()
             };
             bitmap.sent(targets.len() as u32);
             self.bitmap_writes += targets.len() as u64;

@@ -62,7 +62,7 @@ impl Supervisor {
     /// What a run goes by.
     pub(super) fn guide_of(&self, action: SyncAction, targets: &[MemberId]) -> Option<Guide> {
         let bitmap = self.bitmap.as_ref()?;
-        let catches_up = |id: &MemberId| self.members[usize::from(id.0)].by_bitmap;
+        let catches_up = |id: &MemberId| self.members.get(*id).catches_up();
         let lockless = bitmap.is_lockless();
         match action {
             // What is about to go guides nobody: redundancy is to be right everywhere then.
