@@ -78,6 +78,7 @@ mod compare;
 mod direct;
 mod guard;
 pub mod journal;
+mod journal_end;
 mod log;
 mod member_io;
 mod members;

@@ -10,6 +10,7 @@
 
 use crate::{
     bitmap_change::BitmapChange,
+    journal_end::JournalEnd,
     membership::{Member, Membership},
     messages::{Notice, Order},
     meta_writes::{Meta, MetaWrites},
@@ -23,7 +24,7 @@ use crate::{
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Superblock, badblocks::BadBlocks, journal as log_of_writes};
+use lapstrake_metadata::{Superblock, badblocks::BadBlocks, journal};
 
 /// A member as the supervisor gets it.
 #[derive(Clone, Debug)]
@@ -174,10 +175,7 @@ pub struct Supervisor {
     pub(crate) orders: VecDeque<Order>,
     pub(crate) writes: MetaWrites,
     pub(crate) happened: VecDeque<Event>,
-    /// Where the journal ends, while nothing in it is needed.
-    journal_end: Option<(u64, u64)>,
-    /// Where an empty unit is being written.
-    emptying: Option<(u64, u64)>,
+    journal_end: JournalEnd,
     pub(crate) now: Time,
 }
 
@@ -208,8 +206,7 @@ impl Supervisor {
             orders: VecDeque::new(),
             writes: MetaWrites::default(),
             happened: VecDeque::new(),
-            journal_end: None,
-            emptying: None,
+            journal_end: JournalEnd::default(),
             now: Time::default(),
         };
         if config.was_replayed {
@@ -258,7 +255,7 @@ impl Supervisor {
                 self.updates.tail_moved(position, is_urgent);
             }
             Notice::OutOfSpace => self.run_out_of_space(),
-            Notice::JournalRests(end) => self.journal_end = end,
+            Notice::JournalRests(end) => self.journal_end.told(end),
             Notice::NeedActive => self.safe_mode.need_active(),
             Notice::Idle => self.safe_mode.answered(now, None),
             Notice::Busy(last) => self.safe_mode.answered(now, Some(last)),
@@ -291,7 +288,7 @@ impl Supervisor {
         match (meta, &mut self.bitmap) {
             (Meta::Bitmap, Some(bitmap)) => bitmap.page_written(&mut self.orders),
             (Meta::Superblock, _) => self.updates.written(ok),
-            (Meta::Journal, _) => self.emptied(ok),
+            (Meta::Journal, _) => self.empty_unit_written(ok),
             (Meta::Bitmap, None) | (Meta::BadBlocks, _) => {}
         }
         self.proceed();
@@ -311,7 +308,7 @@ impl Supervisor {
             match (meta, target, &mut self.bitmap) {
                 (Meta::Bitmap, _, Some(bitmap)) => bitmap.page_dropped(&mut self.orders),
                 (Meta::Superblock, ..) => self.updates.dropped(),
-                (Meta::Journal, ..) => self.journal_end = self.emptying.take(),
+                (Meta::Journal, ..) => self.journal_end.dropped(),
                 (Meta::BadBlocks, Target::Member(member), _) => {
                     self.members.log_of(member).0.not_written();
                 }
@@ -373,8 +370,8 @@ impl Supervisor {
     /// Everything is stable and says clean; the members may be closed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let resting =
-            self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_quiet) && self.emptying.is_none();
+        let resting = self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_quiet)
+            && !self.journal_end.is_emptying();
         self.stopping && (self.broken || (!self.is_active() && self.is_recorded() && resting))
     }
 
@@ -481,23 +478,21 @@ impl Supervisor {
     /// At a stop, once the members have flushed: writes an empty unit behind all that the journal holds, where its
     /// tail goes then. What the shard has told last of it still holds, since it is quiet.
     fn empty_journal(&mut self) {
-        if !self.stopping || self.broken || self.emptying.is_some() {
+        if !self.stopping || self.broken {
             return;
         }
-        let Some(journal) = self.members.journal() else { return };
-        let Some((position, seq)) = self.journal_end.take() else { return };
-        self.emptying = Some((position, seq));
-        let superblock = self.members.get(journal).superblock();
-        let unit = log_of_writes::Meta { seq, position, payloads: Vec::new() };
-        let data = unit.encode(log_of_writes::Seed::new(superblock.set_uuid()));
+        let Some(device) = self.members.journal() else { return };
+        let Some((position, seq)) = self.journal_end.begin() else { return };
+        let superblock = self.members.get(device).superblock();
+        let unit = journal::Meta { seq, position, payloads: Vec::new() };
+        let data = unit.encode(journal::Seed::new(superblock.set_uuid()));
         let sector = superblock.data_offset() + Sectors(position);
-        self.writes.send(Target::Member(journal), sector, data, Meta::Journal);
+        self.writes.send(Target::Member(device), sector, data, Meta::Journal);
     }
 
     /// The empty unit is stable, or its device has failed.
-    fn emptied(&mut self, ok: bool) {
-        let end = self.emptying.take().filter(|_| ok);
-        if let Some((position, _)) = end {
+    fn empty_unit_written(&mut self, ok: bool) {
+        if let Some(position) = self.journal_end.written(ok) {
             self.updates.tail_moved(position, true);
         }
     }
@@ -543,7 +538,7 @@ impl Supervisor {
         self.empty_journal();
         self.mend();
         // At a stop one update says that it is clean and where the journal begins.
-        if self.updates.is_idle() && !self.broken && self.emptying.is_none() {
+        if self.updates.is_idle() && !self.broken && !self.journal_end.is_emptying() {
             if self.safe_mode.wants_turn(self.is_active()) || self.updates.is_wanted() {
                 self.begin_update();
             } else if self.is_active() {
