@@ -132,7 +132,7 @@ impl Supervisor {
         self.updates.found_bad((id, start, len));
         self.orders.push_back(Order::Bad(id, start, len));
         if inserted == Inserted::New {
-            self.happened.push_back(Event::BadBlocks(id, start, len));
+            self.events.push_back(Event::BadBlocks(id, start, len));
         }
     }
 

@@ -30,11 +30,11 @@ pub struct NewBitmap {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Waits for its turn.
+    /// It waits until no update is under way that says otherwise.
     Wanted,
     /// Superblocks are to say that the old one is no more.
     Ending,
-    /// They do.
+    /// They do, and shards may still write under its bits until they hear so.
     Ended,
     /// Superblocks are to say that the new one is there.
     Adding,
@@ -118,7 +118,7 @@ impl Supervisor {
         let is_ending = self.bitmap_change.as_ref().is_some_and(|c| c.stage != Stage::Adding);
         if !is_ending {
             self.bitmap_change = Some(BitmapChange { to: None, stage: Stage::Wanted });
-            self.happened.push_back(Event::BitmapLost);
+            self.events.push_back(Event::BitmapLost);
         }
     }
 
@@ -137,7 +137,7 @@ impl Supervisor {
                 self.updates.request();
                 if is_last_guide {
                     // The superblocks that deny the bitmap say so at once.
-                    self.resync_from = Some(Sector(0));
+                    self.scheduler.lose_resync_place();
                     self.orders.push_back(Order::InSync(Sector(0)));
                 }
             }
@@ -156,7 +156,7 @@ impl Supervisor {
         let Some(change) = &mut self.bitmap_change else { return };
         let Some(NewBitmap { mut superblock, offset }) = change.to.take() else {
             self.bitmap_change = None;
-            return self.happened.push_back(Event::BitmapChanged);
+            return self.events.push_back(Event::BitmapChanged);
         };
         change.stage = Stage::Adding;
         superblock.events = self.updates.events();
@@ -181,8 +181,8 @@ impl Supervisor {
                 let terms = BitmapTerms::of(bitmap.superblock());
                 self.bitmap_change = None;
                 self.orders.push_back(Order::Bitmap(Some(terms)));
-                self.happened.push_back(Event::BitmapChanged);
-                let is_whole = self.resync_from.is_none() && !self.is_degraded();
+                self.events.push_back(Event::BitmapChanged);
+                let is_whole = self.resync_from().is_none() && !self.is_degraded();
                 if let Some(bitmap) = &mut self.bitmap {
                     bitmap.in_use(is_whole);
                 }

@@ -117,7 +117,7 @@ pub use sizes::{
     stripe_cache_pages,
 };
 pub use supervisor::{
-    Added, Event, Loss, MemberRecord, MemberState, MetaWrite, Supervisor, SupervisorConfig, Target,
+    Added, DiskState, Event, Loss, MemberRecord, MetaWrite, Supervisor, SupervisorConfig, Target,
     WriteId,
 };
 pub use sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport};

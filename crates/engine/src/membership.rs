@@ -15,7 +15,7 @@ use crate::{
     bad_blocks::BadBlockLog,
     members::{FULLY_TRUSTED, MemberConfig},
     messages::Order,
-    supervisor::{Added, MemberRecord, MemberState, Supervisor},
+    supervisor::{Added, DiskState, MemberRecord, Supervisor},
     types::{MemberId, Time},
 };
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks};
 pub(crate) struct Member {
     superblock: Superblock,
     slot: Option<Slot>,
-    state: MemberState,
+    state: DiskState,
     /// Below this sector its data is right, from its data offset. Nothing is read from it beyond.
     recovered_to: Sector,
     /// What it lacks is under set bits, so that its recovery may leave out the rest.
@@ -42,7 +42,7 @@ pub(crate) struct Member {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrayState {
     pub(crate) events: u64,
-    /// Seconds since 1970.
+    /// When the update was made, in seconds since 1970.
     pub(crate) utime: u64,
     /// From where a resync is due.
     pub(crate) resync: Option<Sector>,
@@ -71,12 +71,12 @@ impl Member {
         self.slot
     }
 
-    pub(crate) fn state(&self) -> MemberState {
+    pub(crate) fn state(&self) -> DiskState {
         self.state
     }
 
     pub(crate) fn is_in_sync(&self) -> bool {
-        self.state == MemberState::InSync
+        self.state == DiskState::InSync
     }
 
     /// How far its data is right.
@@ -100,29 +100,29 @@ impl Member {
 
     /// It takes part, be it as a spare.
     pub(crate) fn is_present(&self) -> bool {
-        !matches!(self.state, MemberState::Faulty | MemberState::Removed)
+        !matches!(self.state, DiskState::Faulty | DiskState::Removed)
     }
 
     /// In a slot, but some data is still to come.
     pub(crate) fn is_incomplete(&self) -> bool {
-        let gets_data = matches!(self.state, MemberState::Recovering | MemberState::Replacement);
+        let gets_data = matches!(self.state, DiskState::Recovering | DiskState::Replacement);
         gets_data && self.recovered_to != FULLY_TRUSTED
     }
 
     /// A replacement that has all data.
     pub(crate) fn is_whole_replacement(&self) -> bool {
-        self.state == MemberState::Replacement && self.recovered_to == FULLY_TRUSTED
+        self.state == DiskState::Replacement && self.recovered_to == FULLY_TRUSTED
     }
 
     /// Its entry in every member's table of devices.
     fn device(&self) -> Device {
         let role = match (self.state, self.slot) {
-            (MemberState::Journal, _) => Role::Journal,
-            (MemberState::Faulty, _) => Role::Faulty,
+            (DiskState::Journal, _) => Role::Journal,
+            (DiskState::Faulty, _) => Role::Faulty,
             (_, Some(slot)) => Role::Active(slot),
             (_, None) => Role::Spare,
         };
-        let in_sync = self.state == MemberState::InSync;
+        let in_sync = self.state == DiskState::InSync;
         Device { number: self.superblock.dev_number(), role, in_sync }
     }
 
@@ -135,13 +135,13 @@ impl Member {
         sb.mark_ppl();
         sb.set_has_bad_blocks(self.log.has_bad_blocks());
         // A journal's tail is in the same place.
-        if self.state == MemberState::Journal {
+        if self.state == DiskState::Journal {
             array.tail.into_iter().for_each(|position| sb.set_journal_tail(position));
         } else {
             let is_incomplete = self.is_incomplete();
             let sb = &mut self.superblock;
             sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
-            sb.set_replacement(self.state == MemberState::Replacement);
+            sb.set_replacement(self.state == DiskState::Replacement);
         }
     }
 
@@ -163,11 +163,11 @@ impl Membership {
             let is_held = this.members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
             this.members.push(Member {
                 state: match record.slot {
-                    None if record.superblock.role() == Role::Journal => MemberState::Journal,
-                    None => MemberState::Spare,
-                    Some(_) if is_held => MemberState::Replacement,
-                    Some(_) if record.trusted_to == FULLY_TRUSTED => MemberState::InSync,
-                    Some(_) => MemberState::Recovering,
+                    None if record.superblock.role() == Role::Journal => DiskState::Journal,
+                    None => DiskState::Spare,
+                    Some(_) if is_held => DiskState::Replacement,
+                    Some(_) if record.trusted_to == FULLY_TRUSTED => DiskState::InSync,
+                    Some(_) => DiskState::Recovering,
                 },
                 recovered_to: record.trusted_to,
                 by_bitmap: false,
@@ -184,21 +184,21 @@ impl Membership {
     /// Asserts the invariants. Members are few and come and go rarely.
     fn check(&self) {
         for (index, member) in self.members.iter().enumerate() {
-            let is_replacement = member.state == MemberState::Replacement;
+            let is_replacement = member.state == DiskState::Replacement;
             let is_rival = |other: &Member| {
                 let holds = other.is_present() && other.slot == member.slot;
-                holds && (other.state == MemberState::Replacement) == is_replacement
+                holds && (other.state == DiskState::Replacement) == is_replacement
             };
             match member.state {
-                MemberState::InSync | MemberState::Recovering | MemberState::Replacement => {
+                DiskState::InSync | DiskState::Recovering | DiskState::Replacement => {
                     assert!(member.slot.is_some(), "member {index} serves no slot");
                     let rival = self.members[..index].iter().position(is_rival);
                     assert!(rival.is_none(), "members {rival:?} and {index} have one slot");
                 }
-                MemberState::Spare | MemberState::Journal => {
+                DiskState::Spare | DiskState::Journal => {
                     assert!(member.slot.is_none(), "member {index} is no spare: it has a slot");
                 }
-                MemberState::Faulty | MemberState::Removed => {}
+                DiskState::Faulty | DiskState::Removed => {}
             }
             let is_whole = member.recovered_to == FULLY_TRUSTED;
             assert!(is_whole || !member.is_in_sync(), "member {index} lacks data and is in sync");
@@ -210,7 +210,7 @@ impl Membership {
     pub(crate) fn counts_at_start(&self) -> (u64, bool, bool) {
         let count = |member: &Member| member.superblock.events();
         let events = self.members.iter().map(count).max().unwrap_or(0);
-        let needed = |m: &&Member| matches!(m.state, MemberState::InSync | MemberState::Journal);
+        let needed = |m: &&Member| matches!(m.state, DiskState::InSync | DiskState::Journal);
         let is_uneven = self.members.iter().filter(needed).any(|member| count(member) != events);
         let is_there = |number| self.members.iter().any(|m| m.superblock.dev_number() == number);
         let lists_absent = |sb: &Superblock| {
@@ -273,12 +273,12 @@ impl Membership {
 
     /// The journal that serves.
     pub(crate) fn journal(&self) -> Option<MemberId> {
-        self.find(|m| m.state == MemberState::Journal)
+        self.find(|m| m.state == DiskState::Journal)
     }
 
     /// The next spare.
     pub(crate) fn spare(&self) -> Option<MemberId> {
-        self.find(|m| m.state == MemberState::Spare)
+        self.find(|m| m.state == DiskState::Spare)
     }
 
     /// The member in sync of a slot.
@@ -289,12 +289,12 @@ impl Membership {
     /// Who is to take the place of a slot's member.
     pub(crate) fn replacement_in(&self, slot: Option<Slot>) -> Option<MemberId> {
         let slot = slot?;
-        self.find(|m| m.state == MemberState::Replacement && m.slot == Some(slot))
+        self.find(|m| m.state == DiskState::Replacement && m.slot == Some(slot))
     }
 
     /// The first slot that nobody serves or recovers in.
     pub(crate) fn vacancy(&self) -> Option<Slot> {
-        let holds = |m: &Member| matches!(m.state, MemberState::InSync | MemberState::Recovering);
+        let holds = |m: &Member| matches!(m.state, DiskState::InSync | DiskState::Recovering);
         let is_held = |slot| self.members.iter().any(|m| m.slot == Some(slot) && holds(m));
         (0..self.raid_disks).map(Slot).find(|&slot| !is_held(slot))
     }
@@ -302,11 +302,11 @@ impl Membership {
     /// Whether all data can be had without a member.
     pub(crate) fn survives_without(&self, id: MemberId, geometry: &Geometry) -> bool {
         let member = self.get(id);
-        let slot = member.slot.filter(|_| member.state != MemberState::Replacement);
+        let slot = member.slot.filter(|_| member.state != DiskState::Replacement);
         let has = |wanted: Slot| {
             let serves = |m: &Member| match m.state {
-                MemberState::InSync => Some(wanted) != slot,
-                MemberState::Replacement => m.recovered_to == FULLY_TRUSTED,
+                DiskState::InSync => Some(wanted) != slot,
+                DiskState::Replacement => m.recovered_to == FULLY_TRUSTED,
                 _ => false,
             };
             self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
@@ -319,7 +319,7 @@ impl Membership {
         self.members.push(Member {
             superblock,
             slot,
-            state: if slot.is_some() { MemberState::Recovering } else { MemberState::Spare },
+            state: if slot.is_some() { DiskState::Recovering } else { DiskState::Spare },
             recovered_to: Sector(0),
             by_bitmap: slot.is_some(),
             is_to_go: false,
@@ -330,14 +330,14 @@ impl Membership {
 
     /// Puts a spare into a slot, or beside the member that serves there.
     pub(crate) fn give_slot(&mut self, spare: MemberId, slot: Slot) {
-        assert_eq!(self.get(spare).state, MemberState::Spare, "who gets a slot is a spare");
+        assert_eq!(self.get(spare).state, DiskState::Spare, "who gets a slot is a spare");
         let held_by = self.serving(Some(slot));
         if let Some(member) = held_by {
             self.get_mut(member).is_to_go = false;
         }
         let is_held = held_by.is_some();
         let member = self.get_mut(spare);
-        member.state = if is_held { MemberState::Replacement } else { MemberState::Recovering };
+        member.state = if is_held { DiskState::Replacement } else { DiskState::Recovering };
         (member.slot, member.recovered_to) = (Some(slot), Sector(0));
         self.check();
     }
@@ -355,14 +355,13 @@ impl Membership {
             return false;
         }
         let slot = member.slot;
-        if mem::replace(&mut member.state, MemberState::Faulty) == MemberState::Replacement {
+        if mem::replace(&mut member.state, DiskState::Faulty) == DiskState::Replacement {
             let serves = |m: &&mut Member| m.is_in_sync() && m.slot == slot;
             self.members.iter_mut().filter(serves).for_each(|m| m.is_to_go = true);
         } else if let Some(replacement) = self.replacement_in(slot) {
             let replacement = self.get_mut(replacement);
             let is_whole = replacement.recovered_to == FULLY_TRUSTED;
-            replacement.state =
-                if is_whole { MemberState::InSync } else { MemberState::Recovering };
+            replacement.state = if is_whole { DiskState::InSync } else { DiskState::Recovering };
         }
         self.check();
         true
@@ -371,9 +370,9 @@ impl Membership {
     /// Takes out who failed or is a spare.
     fn remove(&mut self, id: MemberId) {
         let member = self.get_mut(id);
-        let is_free = matches!(member.state, MemberState::Faulty | MemberState::Spare);
+        let is_free = matches!(member.state, DiskState::Faulty | DiskState::Spare);
         assert!(is_free, "who is taken out is not in use");
-        member.state = MemberState::Removed;
+        member.state = DiskState::Removed;
     }
 
     /// A recovery has come so far. False: the member needs none, or had more.
@@ -393,8 +392,8 @@ impl Membership {
             return false;
         }
         member.recovered_to = FULLY_TRUSTED;
-        if member.state == MemberState::Recovering {
-            member.state = MemberState::InSync;
+        if member.state == DiskState::Recovering {
+            member.state = DiskState::InSync;
         }
         self.check();
         true
@@ -414,13 +413,13 @@ impl Membership {
 
     /// Brings superblocks up to date: those to be written now, each with its member and first sector there.
     pub(crate) fn superblocks(&mut self, array: &ArrayState) -> Vec<(MemberId, Sector, Vec<u8>)> {
-        let is_listed = |member: &&Member| member.state != MemberState::Removed;
+        let is_listed = |member: &&Member| member.state != DiskState::Removed;
         let devices: Vec<_> = self.members.iter().filter(is_listed).map(Member::device).collect();
         let mut written = Vec::new();
         let mut gone = 0;
         for (index, member) in self.members.iter_mut().enumerate() {
-            gone += usize::from(member.state == MemberState::Removed);
-            let asleep = array.bare && member.state == MemberState::Spare;
+            gone += usize::from(member.state == DiskState::Removed);
+            let asleep = array.bare && member.state == DiskState::Spare;
             if !member.is_present() || asleep {
                 continue;
             }
@@ -512,15 +511,15 @@ impl Supervisor {
     #[must_use]
     pub fn needs_all(&self) -> bool {
         let names_chunks = self.has_chunks_to_resync();
-        let is_due = self.resync_from.is_some() || names_chunks;
+        let is_due = self.resync_from().is_some() || names_chunks;
         is_due && matches!(self.geometry, Geometry::Parity(_))
     }
 
     /// Takes a member out for good. False: it is in use.
     pub fn handle_remove(&mut self, now: Time, member: MemberId) -> bool {
         let state = self.members.get(member).state;
-        if !matches!(state, MemberState::Faulty | MemberState::Spare) {
-            return state == MemberState::Removed;
+        if !matches!(state, DiskState::Faulty | DiskState::Spare) {
+            return state == DiskState::Removed;
         }
         self.members.remove(member);
         self.updates.request();
@@ -535,8 +534,8 @@ impl Supervisor {
         let state = |id: MemberId| self.members.get(id).state;
         let slot = self.members.get(member).slot;
         let is_free = self.members.replacement_in(slot).is_none();
-        let is_spare = with.is_none_or(|with| state(with) == MemberState::Spare);
-        if state(member) != MemberState::InSync || !is_free || !is_spare {
+        let is_spare = with.is_none_or(|with| state(with) == DiskState::Spare);
+        if state(member) != DiskState::InSync || !is_free || !is_spare {
             return false;
         }
         match (with, slot) {
@@ -551,7 +550,7 @@ impl Supervisor {
     /// Takes a member out on the operator's word. False: the array needs it.
     pub fn handle_fail(&mut self, now: Time, member: MemberId) -> bool {
         self.now = now;
-        if self.members.get(member).state == MemberState::Journal {
+        if self.members.get(member).state == DiskState::Journal {
             return false;
         }
         let done = self.fail_if_survivable(member);
@@ -595,7 +594,7 @@ mod tests {
         array(&[FULLY_TRUSTED; 3], spares)
     }
 
-    fn states(members: &Membership) -> Vec<MemberState> {
+    fn states(members: &Membership) -> Vec<DiskState> {
         members.iter().map(Member::state).collect()
     }
 
@@ -635,7 +634,7 @@ mod tests {
         members.give_slot(FOURTH, Slot(0));
         members.recovered_to(FOURTH, Sector(64));
         members.fail(FIRST);
-        assert_eq!(members.get(FOURTH).state(), MemberState::Recovering);
+        assert_eq!(members.get(FOURTH).state(), DiskState::Recovering);
         assert_eq!(members.get(FOURTH).recovered_to(), Sector(64));
         assert_eq!(members.vacancy(), None);
     }
@@ -674,7 +673,7 @@ mod tests {
         let sb = members.get(SECOND).superblock().clone();
         members.add(sb, None, None);
         assert_eq!(members.next_id(), MemberId(5));
-        let removed = [MemberState::Removed, MemberState::InSync, MemberState::InSync];
+        let removed = [DiskState::Removed, DiskState::InSync, DiskState::InSync];
         assert_eq!(states(&members)[..3], removed);
     }
 

@@ -20,7 +20,7 @@ pub(crate) use scheduler::{BUSY_NS, SyncScheduler};
 use crate::{
     members::FULLY_TRUSTED,
     messages::Order,
-    supervisor::{Event, MemberState, Supervisor},
+    supervisor::{DiskState, Event, Supervisor},
     sync::{Mismatch, SyncAction, SyncPiece, SyncReport},
     types::{MemberId, Time},
     write_intent_bitmap::Guide,
@@ -48,11 +48,11 @@ pub enum SyncEnd {
 /// How far a run has come. Sectors of members; of the array for a RAID10 that is not recovering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncProgress {
-    /// What is done.
+    /// What the run does.
     pub action: SyncAction,
-    /// How far.
+    /// Everything below is right, or was compared.
     pub done: Sector,
-    /// To where.
+    /// Where the run ends.
     pub end: Sector,
     /// Sectors a second, over the last seconds; 0 while it stands still.
     pub speed: u64,
@@ -79,7 +79,7 @@ impl Default for SyncSpeed {
 /// How runs are to go.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncConfig {
-    /// Bounds of speed.
+    /// Bounds that keep runs from taking the members' time from requests.
     pub speed: SyncSpeed,
     /// Begin nothing until told.
     pub frozen: bool,
@@ -139,7 +139,7 @@ impl Supervisor {
     /// Holds everything where it is until [`Self::handle_resume`] or [`Self::handle_idle`]: a recovery or
     /// resync with its place on record, a check in memory with what it has found.
     pub fn handle_freeze(&mut self, now: Time) {
-        self.scheduler.freeze(self.resync_from.is_some());
+        self.scheduler.freeze();
         self.act(now);
     }
 
@@ -226,23 +226,25 @@ impl Supervisor {
                 }
             }
             SyncAction::Resync if run.guide() == Some(Guide::Needed) => self.raise_synced(),
-            SyncAction::Resync
-                if self.resync_from.is_some_and(|from| from < done) && self.has_to_compare() =>
-            {
-                self.resync_from = Some(done);
-                self.orders.push_back(Order::InSync(done));
-                if !self.is_degraded()
-                    && let Some(bitmap) = &mut self.bitmap
-                {
-                    bitmap.resynced_to(done.0);
-                }
-            }
+            SyncAction::Resync => self.raise_resynced(done),
             _ => {}
         }
     }
 
+    fn raise_resynced(&mut self, done: Sector) {
+        if !self.has_to_compare() || !self.scheduler.resync_reached(done) {
+            return;
+        }
+        self.orders.push_back(Order::InSync(done));
+        if !self.is_degraded()
+            && let Some(bitmap) = &mut self.bitmap
+        {
+            bitmap.resynced_to(done.0);
+        }
+    }
+
     /// Gives empty slots to spares, begins a run, sends windows, ends it.
-    pub(crate) fn mend(&mut self) {
+    pub(crate) fn advance_sync(&mut self) {
         if self.scheduler.is_over() {
             self.end_run();
         }
@@ -295,7 +297,7 @@ impl Supervisor {
                 let old = self.members.serving(member.slot());
                 if let Some(old) = old.filter(|_| self.is_whole_on_record()) {
                     self.fail(old);
-                    self.happened.push_back(Event::Replaced(old, id));
+                    self.events.push_back(Event::Replaced(old, id));
                 }
             } else if let Some(slot) =
                 member.slot().filter(|_| member.is_in_sync() && member.is_to_go())
@@ -314,9 +316,9 @@ impl Supervisor {
     /// Members in slots that lack data. A replacement waits for a resync that is due: until then copies may differ, and
     /// another member would be the one that is read.
     fn recovering(&self) -> Vec<MemberId> {
-        let replaces = self.resync_from.is_none() || !self.has_to_compare();
+        let replaces = self.resync_from().is_none() || !self.has_to_compare();
         let recovering = self.members.numbered().filter(|(_, m)| {
-            m.is_incomplete() && (replaces || m.state() != MemberState::Replacement)
+            m.is_incomplete() && (replaces || m.state() != DiskState::Replacement)
         });
         recovering.map(|(id, _)| id).collect()
     }
@@ -336,7 +338,7 @@ impl Supervisor {
         let (action, from, end) = if needed && !targets.is_empty() {
             let of = |id: &MemberId| self.members.get(*id).recovered_to().0;
             (SyncAction::Recovery, targets.iter().map(of).min().unwrap_or(0), of_member)
-        } else if let Some(from) = self.resync_from
+        } else if let Some(from) = self.resync_from()
             && needed
             && self.has_to_compare()
         {
@@ -354,11 +356,11 @@ impl Supervisor {
         let Some(NextRun { action, from, end }) = self.next_run() else { return };
         let targets = self.recovering();
         let guide = self.guide_of(action, &targets);
-        let is_lazy = guide == Some(Guide::Needed) && self.resync_from.is_none();
+        let is_lazy = guide == Some(Guide::Needed) && self.resync_from().is_none();
         let targets = if action == SyncAction::Recovery { targets } else { Vec::new() };
         let plan = RunPlan { action, from, end, targets, guide, is_lazy };
         self.scheduler.begin(self.now, plan);
-        self.happened.push_back(Event::SyncBegan(action));
+        self.events.push_back(Event::SyncBegan(action));
     }
 
     fn begin_window(&mut self) {
@@ -438,7 +440,7 @@ impl Supervisor {
         if guide == Some(Guide::Needed) {
             self.raise_synced();
         }
-        let is_lazy = guide == Some(Guide::Needed) && self.resync_from.is_none();
+        let is_lazy = guide == Some(Guide::Needed) && self.resync_from().is_none();
         if action == SyncAction::Resync
             && let Some(bitmap) = &mut self.bitmap
         {
@@ -447,7 +449,7 @@ impl Supervisor {
         // What went on while the last redundancy was lost compared nothing.
         let is_void = action == SyncAction::Resync && !self.has_to_compare();
         let Some((run, end)) = self.scheduler.finish(is_void, is_lazy) else { return };
-        self.happened.push_back(Event::SyncEnded(action, end));
+        self.events.push_back(Event::SyncEnded(action, end));
         match (action, end) {
             (SyncAction::Recovery, SyncEnd::Done) => {
                 for &id in run.targets() {
@@ -457,7 +459,7 @@ impl Supervisor {
                 }
             }
             (SyncAction::Resync, SyncEnd::Done) if !is_lazy => {
-                self.resync_from = None;
+                self.scheduler.resync_done();
                 self.orders.push_back(Order::InSync(FULLY_TRUSTED));
             }
             (SyncAction::Check | SyncAction::Repair, _) => return,
@@ -468,7 +470,7 @@ impl Supervisor {
             return;
         }
         self.updates.request();
-        if self.resync_from.is_none()
+        if self.resync_from().is_none()
             && !self.is_degraded()
             && let Some(bitmap) = &mut self.bitmap
         {

@@ -1,7 +1,19 @@
 //! What concerns the array as a whole: members in and out, superblocks, clean and active.
 //!
 //! One supervisor serves all shards of an array. It turns what they notice into superblock
-//! updates, one at a time, and tells them when an update is stable.
+//! updates, one at a time, and tells them when an update is stable. Each of its parts owns its state and asserts its own
+//! invariants; here and in the parts' files is the routing between them:
+//!
+//! | part | file | owns |
+//! |---|---|---|
+//! | `Membership` | `membership.rs` | members' superblocks, slots, states, bad-block logs |
+//! | `MetadataUpdates` | `update.rs` | what is not on record yet, the event count, the update on its way |
+//! | `MetaWrites` | `meta_writes.rs` | metadata writes that have not ended |
+//! | `SafeMode` | `safe_mode.rs` | whether the array is to be active, and when shards are asked |
+//! | `SyncScheduler` | `recovery/scheduler.rs` | the sync action that runs, and what is due or asked for |
+//! | `JournalEnd` | `journal_end.rs` | where the journal ends, and the empty unit of a stop |
+//! | `WriteIntentBitmap` | `write_intent_bitmap.rs` | bits, who holds them, pages on their way |
+//! | `BitmapChange` | `bitmap_change.rs` | the stage of a bitmap's end or beginning |
 //!
 //! Invariants:
 //! - the superblocks say "active" before any shard is told so, and say "clean" only after every
@@ -57,7 +69,7 @@ pub struct SupervisorConfig {
     pub was_replayed: bool,
     /// The write-intent bitmap, if the array has one.
     pub bitmap: Option<BitmapConfig>,
-    /// Recovery and resync.
+    /// How recovery, resync and checks are to go.
     pub sync: SyncConfig,
     /// Seconds since 1970 at [`Time`] 0, for update times.
     pub epoch_s: u64,
@@ -66,9 +78,9 @@ pub struct SupervisorConfig {
 /// Where a metadata write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// A member.
+    /// A member, which is used no more if the write fails.
     Member(MemberId),
-    /// The external bitmap file.
+    /// The external bitmap file. If the write fails the array goes on without a bitmap.
     BitmapFile,
 }
 
@@ -80,13 +92,13 @@ pub struct WriteId(pub u32);
 /// written, and the write itself is stable when it is reported done.
 #[derive(Clone, Debug)]
 pub struct MetaWrite {
-    /// For [`Supervisor::handle_written`].
+    /// What [`Supervisor::handle_written`] is to be told, so that no write is taken for another.
     pub id: WriteId,
-    /// Where.
+    /// Whose failure it is if the write fails.
     pub target: Target,
-    /// First sector on the target.
+    /// First sector on the target, from its very beginning, not from a data offset.
     pub sector: Sector,
-    /// Whole sectors.
+    /// What is written, whole sectors.
     pub data: Vec<u8>,
 }
 
@@ -94,7 +106,7 @@ pub struct MetaWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The member failed and is used no more; what it was.
-    MemberFailed(MemberId, MemberState),
+    MemberFailed(MemberId, DiskState),
     /// The first member's place was taken by the second; the first is used no more.
     Replaced(MemberId, MemberId),
     /// Every write fails from now on.
@@ -135,22 +147,22 @@ pub enum Loss {
     Space,
 }
 
-/// Where a member stands.
+/// The state of a member, which md's ioctls call that of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
-    /// Complete.
+pub enum DiskState {
+    /// It serves a slot, and all its data is right.
     InSync,
-    /// In a slot, to be rebuilt.
+    /// It is in a slot and being rebuilt: nothing is read from it beyond where the recovery has come to.
     Recovering,
-    /// In the slot of another that serves, to take its place.
+    /// It is in the slot of another that serves, to take its place.
     Replacement,
-    /// In no slot.
+    /// It is in no slot, and waits for one.
     Spare,
-    /// The journal.
+    /// It is the journal, through which all writes go.
     Journal,
-    /// Failed since the array was started.
+    /// It failed since the array was started, and nothing is sent to it.
     Faulty,
-    /// Taken out: no member any more.
+    /// It was taken out and is no member any more. Its number is not given to another.
     Removed,
 }
 
@@ -159,23 +171,30 @@ pub enum MemberState {
 pub struct Supervisor {
     pub(crate) geometry: Geometry,
     pub(crate) members: Membership,
+    /// How many there are: each has to answer when all are asked.
     pub(crate) shards: u32,
     pub(crate) safe_mode: SafeMode,
-    pub(crate) resync_from: Option<Sector>,
+    /// Seconds since 1970 at [`Time`] 0, for update times.
     pub(crate) epoch_s: u64,
     pub(crate) updates: MetadataUpdates,
+    /// Shards are quiet for good. Nothing begins any more but what makes superblocks say clean.
     pub(crate) stopping: bool,
+    /// Every write fails, and no metadata is written any more: it could say what is not so.
     pub(crate) broken: bool,
     /// What takes the writes of all members is full: no member is to blame for one that fails.
     out_of_space: bool,
     pub(crate) scheduler: SyncScheduler,
     pub(crate) bitmap: Option<WriteIntentBitmap>,
     pub(crate) bitmap_change: Option<BitmapChange>,
+    /// Pages of it that were sent, counted for each member.
     pub(crate) bitmap_writes: u64,
+    /// For every shard, in this order.
     pub(crate) orders: VecDeque<Order>,
     pub(crate) writes: MetaWrites,
-    pub(crate) happened: VecDeque<Event>,
+    /// For the operator, in this order.
+    pub(crate) events: VecDeque<Event>,
     journal_end: JournalEnd,
+    /// When the call was made that is being handled.
     pub(crate) now: Time,
 }
 
@@ -194,18 +213,17 @@ impl Supervisor {
             members,
             shards: config.shards,
             safe_mode: SafeMode::new(config.safe_mode_delay_ns, config.shards),
-            resync_from: config.resync_from,
             epoch_s: config.epoch_s,
             updates: MetadataUpdates::new(events, lacks_former, is_uneven),
             stopping: false,
             broken: false,
             out_of_space: false,
-            scheduler: SyncScheduler::new(&config.sync),
+            scheduler: SyncScheduler::new(&config.sync, config.resync_from),
             bitmap_change: None,
             bitmap_writes: 0,
             orders: VecDeque::new(),
             writes: MetaWrites::default(),
-            happened: VecDeque::new(),
+            events: VecDeque::new(),
             journal_end: JournalEnd::default(),
             now: Time::default(),
         };
@@ -249,7 +267,7 @@ impl Supervisor {
             Notice::Good(member, start, len) => self.note_good((member, start, len)),
             Notice::Rewritten(member, sector, len) => {
                 self.members.add_corrected(member, len);
-                self.happened.push_back(Event::Rewritten(member, sector, len));
+                self.events.push_back(Event::Rewritten(member, sector, len));
             }
             Notice::JournalTail { position, is_urgent } => {
                 self.updates.tail_moved(position, is_urgent);
@@ -375,19 +393,19 @@ impl Supervisor {
         self.stopping && (self.broken || (!self.is_active() && self.is_recorded() && resting))
     }
 
-    /// For every shard.
+    /// The next order, which every shard is to be told in this order.
     pub fn poll_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// For the members.
+    /// The next metadata write, to be begun after all that was told before.
     pub fn poll_write(&mut self) -> Option<MetaWrite> {
         self.writes.poll()
     }
 
-    /// For the operator.
+    /// What the operator is to be told next.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.happened.pop_front()
+        self.events.pop_front()
     }
 
     /// When to call [`Self::handle_time`].
@@ -400,9 +418,9 @@ impl Supervisor {
         [safe, sweep, sync, lazy].into_iter().flatten().min()
     }
 
-    /// Where a member stands, its slot, and how far its data is right while it recovers.
+    /// A member's state, its slot, and how far its data is right while it recovers.
     #[must_use]
-    pub fn standing(&self, member: MemberId) -> (MemberState, Option<Slot>, Sector) {
+    pub fn state(&self, member: MemberId) -> (DiskState, Option<Slot>, Sector) {
         let member = self.members.get(member);
         (member.state(), member.slot(), member.recovered_to())
     }
@@ -416,7 +434,7 @@ impl Supervisor {
     /// From where on a resync is due.
     #[must_use]
     pub fn resync_from(&self) -> Option<Sector> {
-        self.resync_from
+        self.scheduler.resync_from()
     }
 
     /// Whether the superblocks say all that there is to say of the members.
@@ -425,8 +443,8 @@ impl Supervisor {
         self.updates.is_recorded()
     }
 
-    /// The members' superblocks as last sent, and where each stands.
-    pub fn members(&self) -> impl Iterator<Item = (&Superblock, MemberState)> {
+    /// The members' superblocks as last sent, and their states.
+    pub fn members(&self) -> impl Iterator<Item = (&Superblock, DiskState)> {
         self.members.iter().map(|member| (member.superblock(), member.state()))
     }
 
@@ -507,14 +525,14 @@ impl Supervisor {
             return false;
         }
         let was = member.state();
-        if was == MemberState::Journal {
+        if was == DiskState::Journal {
             self.fail_journal(id);
             return true;
         }
         let survives = self.members.survives_without(id, &self.geometry);
         if survives && self.geometry.level().has_redundancy() {
             self.fail(id);
-            self.happened.push_back(Event::MemberFailed(id, was));
+            self.events.push_back(Event::MemberFailed(id, was));
             return true;
         }
         false
@@ -524,7 +542,7 @@ impl Supervisor {
         if !mem::replace(&mut self.broken, true) {
             let is_space = loss == Loss::Space;
             self.orders.push_back(if is_space { Order::OutOfSpace } else { Order::Broken });
-            self.happened.push_back(Event::Broken(loss));
+            self.events.push_back(Event::Broken(loss));
         }
     }
 
@@ -536,7 +554,7 @@ impl Supervisor {
         self.end_update();
         self.change_bitmap();
         self.empty_journal();
-        self.mend();
+        self.advance_sync();
         // At a stop one update says that it is clean and where the journal begins.
         if self.updates.is_idle() && !self.broken && !self.journal_end.is_emptying() {
             if self.safe_mode.wants_turn(self.is_active()) || self.updates.is_wanted() {

@@ -158,7 +158,7 @@ impl MetadataUpdates {
         self.is_requested = true;
     }
 
-    /// A member failed.
+    /// A member failed, which the next update puts on record.
     pub(crate) fn member_failed(&mut self, id: MemberId) {
         self.call_off_step_back();
         self.unrecorded.push(id);
@@ -321,7 +321,7 @@ impl Supervisor {
         self.updates.begin(UpdateTerms {
             active: self.safe_mode.wants_active(),
             counts_on: self.is_degraded() || self.members.has_journal(),
-            is_resync_due: self.resync_from.is_some(),
+            is_resync_due: self.resync_from().is_some(),
         });
         let is_ending = self.is_bitmap_ending();
         if let Some(bitmap) = self.bitmap.as_mut().filter(|_| !is_ending) {
@@ -346,8 +346,8 @@ impl Supervisor {
     fn send_superblocks(&mut self) {
         let content = self.updates.content();
         // With a journal parity is right also while writes are under way.
-        let is_safe = self.members.has_journal() && self.resync_from.is_none();
-        let resync = if content.active && !is_safe { Some(Sector(0)) } else { self.resync_from };
+        let is_safe = self.members.has_journal() && self.resync_from().is_none();
+        let resync = if content.active && !is_safe { Some(Sector(0)) } else { self.resync_from() };
         let superblocks = self.members.superblocks(&ArrayState {
             events: self.updates.events(),
             utime: self.epoch_s + self.now.0 / 1_000_000_000,

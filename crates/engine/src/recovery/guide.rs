@@ -24,8 +24,7 @@ impl Supervisor {
         if !self.has_to_compare() {
             return;
         }
-        if self.resync_from.is_some_and(|from| from.0 < done) {
-            self.resync_from = Some(Sector(done));
+        if self.scheduler.resync_reached(Sector(done)) {
             self.orders.push_back(Order::InSync(Sector(done)));
         }
         if !self.is_degraded()
@@ -73,10 +72,10 @@ impl Supervisor {
             SyncAction::Resync if lockless => {
                 let is_wanted =
                     self.scheduler.wanted() == Some(action) && !self.is_lazy_resync_due();
-                (self.resync_from.is_some() || !is_wanted).then_some(Guide::Needed)
+                (self.resync_from().is_some() || !is_wanted).then_some(Guide::Needed)
             }
             // A repair that is called a resync goes everywhere.
-            SyncAction::Resync => self.resync_from.map(|_| Guide::Set),
+            SyncAction::Resync => self.resync_from().map(|_| Guide::Set),
             SyncAction::Check | SyncAction::Repair => lockless.then_some(Guide::Synced),
             SyncAction::Rewrite => None,
         }

@@ -6,7 +6,8 @@
 //! Invariants:
 //! - one run is under way at a time, and it ends when no window of it is;
 //! - windows follow each other: `done` <= start of the first one that has not ended well <= `next` <= `end`;
-//! - a piece ends once.
+//! - a piece ends once;
+//! - from where a resync is due only rises while one runs, except that all is due when what told where is lost.
 
 use super::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 use crate::{
@@ -51,7 +52,7 @@ pub(super) struct RunPlan {
     pub(super) action: SyncAction,
     pub(super) from: u64,
     pub(super) end: u64,
-    /// Who is recovered.
+    /// Who is recovered. None if copies or parity are compared.
     pub(super) targets: Vec<MemberId>,
     /// Which chunks of the bitmap it goes over; all sectors if none.
     pub(super) guide: Option<Guide>,
@@ -143,7 +144,9 @@ impl SyncRun {
 #[derive(Debug)]
 pub(crate) struct SyncScheduler {
     run: Option<SyncRun>,
-    /// Nothing is begun.
+    /// From where a resync is due, if one is: until it has been there, copies may differ and parity may not fit.
+    resync_from: Option<Sector>,
+    /// The operator has frozen it: nothing is begun, though it may be needed.
     frozen: bool,
     /// No check or repair goes on.
     checks_held: bool,
@@ -171,9 +174,10 @@ pub(crate) struct SyncScheduler {
 }
 
 impl SyncScheduler {
-    pub(crate) fn new(config: &SyncConfig) -> Self {
+    pub(crate) fn new(config: &SyncConfig, resync_from: Option<Sector>) -> Self {
         Self {
             run: None,
+            resync_from,
             frozen: config.frozen,
             checks_held: false,
             wanted: None,
@@ -213,7 +217,7 @@ impl SyncScheduler {
         waits.then_some(self.next_at)
     }
 
-    /// There are requests.
+    /// Requests are being served, which a run gives way to for a while.
     pub(crate) fn requests_seen(&mut self, now: Time) {
         self.busy_until = self.next_at.max(now).after(BUSY_NS);
     }
@@ -311,6 +315,31 @@ impl SyncScheduler {
         self.mismatches_omitted
     }
 
+    pub(crate) fn resync_from(&self) -> Option<Sector> {
+        self.resync_from
+    }
+
+    /// A resync is due everywhere: what told where it is not was lost.
+    pub(crate) fn lose_resync_place(&mut self) {
+        self.resync_from = Some(Sector(0));
+    }
+
+    /// The resync that runs has come so far. False: none is due, or it was known to be right there.
+    pub(super) fn resync_reached(&mut self, done: Sector) -> bool {
+        let is_resync = self.run.as_ref().is_some_and(|run| run.action == SyncAction::Resync);
+        assert!(is_resync, "a resync comes further only while one runs");
+        let is_news = self.resync_from.is_some_and(|from| from < done);
+        if is_news {
+            self.resync_from = Some(done);
+        }
+        is_news
+    }
+
+    /// No resync is due any more.
+    pub(super) fn resync_done(&mut self) {
+        self.resync_from = None;
+    }
+
     /// The next piece for a shard.
     pub(super) fn poll_piece(&mut self) -> Option<SyncPiece> {
         self.pieces.pop_front()
@@ -348,13 +377,12 @@ impl SyncScheduler {
         self.interrupt();
     }
 
-    /// Begins nothing until [`Self::resume`]. A run whose place is on record ends: a recovery, and, if `is_resync_due`,
-    /// a resync.
-    pub(super) fn freeze(&mut self, is_resync_due: bool) {
+    /// Begins nothing until [`Self::resume`]. A run whose place is on record ends: a recovery, or a resync that is due.
+    pub(super) fn freeze(&mut self) {
         self.frozen = true;
         let is_on_record = |run: &SyncRun| {
             run.action == SyncAction::Recovery
-                || (run.action == SyncAction::Resync && is_resync_due)
+                || (run.action == SyncAction::Resync && self.resync_from.is_some())
         };
         if self.run.as_ref().is_some_and(is_on_record) {
             self.interrupt();
@@ -381,7 +409,7 @@ impl SyncScheduler {
         self.go_on(now);
     }
 
-    /// Begins a run.
+    /// Begins a run. What was asked for is forgotten, and what was found before, if the run is of that.
     pub(super) fn begin(&mut self, now: Time, plan: RunPlan) {
         assert!(self.run.is_none(), "one sync action runs at a time");
         assert!(plan.from <= plan.end, "a run does not begin behind its end");
@@ -492,7 +520,8 @@ mod tests {
 
     fn scheduler() -> SyncScheduler {
         let speed = SyncSpeed { min: 2000, max: 0 };
-        SyncScheduler::new(&SyncConfig { speed, frozen: false, span: Sectors(4096) })
+        let config = SyncConfig { speed, frozen: false, span: Sectors(4096) };
+        SyncScheduler::new(&config, Some(Sector(64)))
     }
 
     fn plan(action: SyncAction) -> RunPlan {
@@ -586,15 +615,34 @@ mod tests {
     }
 
     #[test]
+    fn from_where_a_resync_is_due_only_rises_while_one_runs() {
+        let mut it = running(SyncAction::Resync);
+        assert!(!it.resync_reached(Sector(8)), "it was due from 64 on");
+        assert!(it.resync_reached(Sector(128)) && !it.resync_reached(Sector(128)));
+        assert_eq!(it.resync_from(), Some(Sector(128)));
+        it.lose_resync_place();
+        assert_eq!(it.resync_from(), Some(Sector(0)));
+        it.resync_done();
+        assert!(!it.resync_reached(Sector(512)));
+        assert_eq!(it.resync_from(), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "only while one runs")]
+    fn a_recovery_makes_no_resync_come_further() {
+        running(SyncAction::Recovery).resync_reached(Sector(128));
+    }
+
+    #[test]
     fn while_frozen_a_check_waits_and_a_recovery_ends() {
         let mut check = running(SyncAction::Check);
         assert!(check.may_begin(Time(0)));
-        check.freeze(true);
+        check.freeze();
         assert!(!check.may_begin(Time(0)) && !check.is_over());
         check.resume(Time(1));
         assert!(check.may_begin(Time(1)));
         let mut recovery = running(SyncAction::Recovery);
-        recovery.freeze(false);
+        recovery.freeze();
         assert!(recovery.is_over());
     }
 
