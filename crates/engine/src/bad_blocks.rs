@@ -94,7 +94,7 @@ impl BadBlockLog {
 
     /// What is to be written, if anything is. One without room whose member is still needed stays as it is on record
     /// until ranges go.
-    fn to_write(&mut self, room: Sectors) -> Option<Vec<u8>> {
+    fn take_due(&mut self, room: Sectors) -> Option<Vec<u8>> {
         let bad = self.blocks.as_ref().filter(|_| self.is_dirty)?;
         let data = bad.encode(room).ok()?;
         self.is_dirty = false;
@@ -201,7 +201,7 @@ impl Supervisor {
             }
             let (log, superblock) = self.members.log_of(id);
             if let Some((sector, room)) = superblock.badblock_log()
-                && let Some(data) = log.to_write(room)
+                && let Some(data) = log.take_due(room)
             {
                 self.writes.send(target, sector, data, Meta::BadBlocks);
             }
@@ -222,14 +222,14 @@ mod tests {
     #[test]
     fn a_log_is_to_be_written_once_after_each_change() {
         let mut log = empty();
-        assert_eq!(log.to_write(Sectors(1)), None);
+        assert_eq!(log.take_due(Sectors(1)), None);
         assert_eq!(log.insert(Sector(64), Sectors(8), ROOM), Inserted::New);
-        assert!(log.to_write(Sectors(1)).is_some());
-        assert_eq!(log.to_write(Sectors(1)), None);
+        assert!(log.take_due(Sectors(1)).is_some());
+        assert_eq!(log.take_due(Sectors(1)), None);
         log.not_written();
-        assert!(log.to_write(Sectors(1)).is_some());
+        assert!(log.take_due(Sectors(1)).is_some());
         assert_eq!(log.remove(Sector(64), Sectors(8), ROOM), Some(true));
-        assert!(log.to_write(Sectors(1)).is_some() && !log.has_bad_blocks());
+        assert!(log.take_due(Sectors(1)).is_some() && !log.has_bad_blocks());
     }
 
     #[test]
