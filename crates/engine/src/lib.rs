@@ -78,15 +78,18 @@ mod compare;
 mod direct;
 mod guard;
 pub mod journal;
+mod journal_end;
 mod log;
 mod member_io;
 mod members;
 mod membership;
 mod messages;
+mod meta_writes;
 mod op;
 mod recovery;
 mod replay;
 mod request;
+mod safe_mode;
 mod scratch;
 mod seal;
 mod shard;
@@ -115,7 +118,7 @@ pub use sizes::{
     stripe_cache_pages,
 };
 pub use supervisor::{
-    Added, Event, Loss, MemberRecord, MemberState, MetaWrite, Supervisor, SupervisorConfig, Target,
+    Added, DiskState, Event, Loss, MemberRecord, MetaWrite, Supervisor, SupervisorConfig, Target,
     WriteId,
 };
 pub use sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport};
