@@ -76,6 +76,7 @@ mod bits;
 mod chunks;
 mod compare;
 mod direct;
+mod gate;
 mod guard;
 pub mod journal;
 mod log;

@@ -206,7 +206,7 @@ impl Shard {
         if self.members.has_failed(member) {
             return true;
         }
-        if self.out_of_space {
+        if self.gate.is_out_of_space() {
             return false;
         }
         let survives = self.survives_without(member);
@@ -297,7 +297,7 @@ impl Shard {
     /// unless what it lacks is, or goes, on record as bad.
     fn write_failed(&mut self, io: &Io) -> bool {
         let range = self.range_of(io);
-        if range.is_empty() || self.out_of_space || self.members.has_failed(io.member) {
+        if range.is_empty() || self.gate.is_out_of_space() || self.members.has_failed(io.member) {
             return self.fail_if_survivable(io.member);
         }
         if self.members.is_on_record(io.member, &range) {

@@ -2,7 +2,7 @@
 //!
 //! `pending` counts what of it is under way; it ends when that is nothing and all of it was issued.
 
-use crate::{behind::Copies, stripe::StreamId, types::*};
+use crate::{behind::Copies, gate::Admission, stripe::StreamId, types::*};
 
 #[derive(Debug)]
 pub(crate) struct Req {
@@ -16,9 +16,8 @@ pub(crate) struct Req {
     pub error: Option<RequestError>,
     /// How often a read has been begun anew.
     pub retries: u8,
-    pub bits: Option<(u64, u64)>,
-    /// Bits that the supervisor was asked for.
-    pub asked: Option<(u64, u64)>,
+    /// What the gate let through of it.
+    pub admission: Admission,
     /// The stream that the write is part of.
     pub stream: Option<StreamId>,
     /// Copies that are left behind.

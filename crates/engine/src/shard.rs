@@ -13,9 +13,10 @@
 
 use crate::{
     behind::Behind,
-    bits::{Bits, covered},
+    bits::covered,
     chunks::UnsyncedChunks,
     direct::Builder,
+    gate::{Admission, GateState, Passage, WriteGate},
     guard::Guard,
     journal::{JOURNAL_PAGES, Journal, JournalConfig},
     log::Logs,
@@ -135,30 +136,16 @@ pub struct Shard {
     effects: VecDeque<Effect>,
     notices: VecDeque<Notice>,
     guard: Guard<Job>,
-    bits: Option<Bits>,
     pub(crate) read_only: bool,
     block: Sectors,
-    gate: Gate,
-    gated: Vec<u32>,
+    pub(crate) gate: WriteGate,
     /// Those whose range has become free.
     released: VecDeque<Job>,
     /// Reads that nobody could answer as a whole, until it is known which pages are bad.
     retried: Vec<u32>,
-    held_replies: Vec<Reply>,
     /// When the supervisor was last told of reads of what others own.
     reads_told: Option<Time>,
-    pub(crate) writes_in_flight: u32,
     pub(crate) journal: Option<Journal>,
-    /// A write that fails says nothing of its member any more.
-    pub(crate) out_of_space: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Idle,
-    Asked,
-    Active,
-    Broken,
 }
 
 impl Shard {
@@ -190,7 +177,6 @@ impl Shard {
             scratch: Scratch::new_at(config.scratch, first, config.scratch_pages - held_pages),
             held_pages,
             journal,
-            out_of_space: false,
             syncs: Syncs::default(),
             behind: Behind::new(
                 config.scratch,
@@ -203,16 +189,12 @@ impl Shard {
             effects: VecDeque::new(),
             notices: VecDeque::new(),
             guard: Guard::default(),
-            bits: config.bitmap.map(|terms| Bits::new(terms.chunk.0)),
             read_only: config.read_only,
             block: config.block,
-            gate: Gate::Idle,
-            gated: Vec::new(),
+            gate: WriteGate::new(config.bitmap),
             released: VecDeque::new(),
             retried: Vec::new(),
-            held_replies: Vec::new(),
             reads_told: None,
-            writes_in_flight: 0,
         }
     }
 
@@ -265,8 +247,7 @@ impl Shard {
             pending: 0,
             error: None,
             retries: 0,
-            bits: None,
-            asked: None,
+            admission: Admission::default(),
             stream: None,
             copies: None,
             is_foreign,
@@ -276,7 +257,7 @@ impl Shard {
             RequestKind::Flush => self.flush(key),
             RequestKind::Read(_) => self.advance(key),
             _ => {
-                self.writes_in_flight += 1;
+                self.gate.write_came();
                 self.claim(start..start + request.len.0, Job::Write(key));
             }
         }
@@ -286,11 +267,11 @@ impl Shard {
     pub fn handle_order(&mut self, now: Time, order: &Order) {
         self.now = now;
         match *order {
-            Order::Active => self.open_gate(Gate::Active),
-            Order::Broken => self.open_gate(Gate::Broken),
+            Order::Active => self.open_gate(GateState::Active),
+            Order::Broken => self.open_gate(GateState::Broken),
             Order::OutOfSpace => {
-                self.out_of_space = true;
-                self.open_gate(Gate::Broken);
+                self.gate.run_out_of_space();
+                self.open_gate(GateState::Broken);
             }
             Order::Lost(stripe) => {
                 self.stripes.lost.insert(stripe.0);
@@ -301,14 +282,15 @@ impl Shard {
             Order::Recorded(member) => {
                 self.members.recorded(member);
                 if !self.members.unrecorded() {
-                    self.effects.extend(self.held_replies.drain(..).map(Effect::Reply));
+                    self.effects.extend(self.gate.take_held().into_iter().map(Effect::Reply));
                 }
             }
-            Order::TryIdle(before) => self.try_idle(before),
+            Order::TryIdle(before) => {
+                let notice = self.gate.try_idle(before, now);
+                self.notices.push_back(notice);
+            }
             Order::BitsSet(first, last) => {
-                if let Some(bits) = &mut self.bits {
-                    bits.set(first, last);
-                }
+                self.gate.bits_set(first, last);
                 self.retry_gated();
             }
             Order::ChunksSynced(first, last) => {
@@ -336,7 +318,7 @@ impl Shard {
                 self.stripes.queue_waiting_for_memory();
             }
             Order::SweepBits => {
-                let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
+                let idle = self.gate.sweep_bits();
                 self.notices.push_back(Notice::BitsIdle(idle));
             }
         }
@@ -421,7 +403,7 @@ impl Shard {
     /// No request is in work or held back.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let no_request = self.reqs.is_empty() && self.held_replies.is_empty();
+        let no_request = self.reqs.is_empty() && !self.gate.holds_replies();
         let is_logged = self.logs.as_ref().is_none_or(Logs::is_idle);
         no_request && is_logged && self.effects.is_empty() && self.syncs.is_idle()
     }
@@ -482,25 +464,20 @@ impl Shard {
     /// on. As after a write that was lost, no further one is begun.
     pub fn handle_out_of_space(&mut self, now: Time) {
         self.now = now;
-        if self.geometry.level().has_redundancy() && !mem::replace(&mut self.out_of_space, true) {
+        if self.geometry.level().has_redundancy() && self.gate.run_out_of_space() {
             self.notices.push_back(Notice::OutOfSpace);
-            self.open_gate(Gate::Broken);
+            self.open_gate(GateState::Broken);
         }
-    }
-
-    /// Why a write or a flush fails.
-    fn lost(&self) -> RequestError {
-        if self.out_of_space { RequestError::NoSpace } else { RequestError::Io }
     }
 
     /// Fails every write from now on, and has all other shards do so.
     pub(crate) fn break_off(&mut self, stripe: Option<StripeNo>) {
         self.notices.push_back(Notice::Lost(stripe));
-        self.open_gate(Gate::Broken);
+        self.open_gate(GateState::Broken);
     }
 
     pub(crate) fn flush(&mut self, key: u32) {
-        if self.gate == Gate::Broken {
+        if self.gate.is_broken() {
             // Nobody is to take what was cut off for stable.
             return self.finish(key, Err(RequestError::Io));
         }
@@ -514,71 +491,32 @@ impl Shard {
     }
 
     fn pass_gates(&mut self, key: u32) {
-        match self.gate {
-            Gate::Broken => return self.finish(key, Err(RequestError::Io)),
-            Gate::Active => {}
-            Gate::Idle | Gate::Asked => {
-                if mem::replace(&mut self.gate, Gate::Asked) == Gate::Idle {
-                    self.notices.push_back(Notice::NeedActive);
-                }
-                self.gated.push(key);
-                return;
-            }
+        let window = self.window(key);
+        let (req, geometry) = (&mut self.reqs[key as usize], &self.geometry);
+        match self.gate.pass(key, &mut req.admission, || covered(geometry, window)) {
+            Passage::Granted => self.advance(key),
+            Passage::Waits(ask) => self.notices.extend(ask),
+            Passage::Refused => self.finish(key, Err(RequestError::Io)),
         }
-        if self.bits.is_some() {
-            let range = self.bitmap_range(key);
-            let Some(bits) = &mut self.bits else { return };
-            let wanted = bits.covering(range.0, range.1);
-            if !bits.begin(wanted) {
-                if self.reqs[key as usize].asked.replace(wanted) != Some(wanted) {
-                    self.notices.push_back(Notice::BitsWanted(bits.chunk(), wanted.0, wanted.1));
-                }
-                self.gated.push(key);
-                return;
-            }
-            self.reqs[key as usize].bits = Some(wanted);
-            self.reqs[key as usize].asked = None;
-        }
-        self.advance(key);
     }
 
-    /// Order that holds, points 1 and 6: superblocks say active, and the request's bits are stable, before a write of it is
-    /// sent.
     pub(crate) fn assert_may_write(&self, key: u32) {
-        let is_asleep = matches!(self.gate, Gate::Idle | Gate::Asked);
-        assert!(!is_asleep, "a write while superblocks say clean");
-        let has_bits = self.bits.is_none() || self.reqs[key as usize].bits.is_some();
-        assert!(has_bits, "a write before its bits are stable");
+        self.gate.assert_may_write(&self.reqs[key as usize].admission);
     }
 
     /// Writes on their way hold their bits of a new bitmap, too, so that none is cleared under them; those
     /// that wait for bits ask anew.
     fn change_bitmap(&mut self, terms: Option<BitmapTerms>) {
         self.behind.set_max(terms.map_or(0, |terms| terms.write_behind));
-        self.bits = terms.map(|terms| Bits::new(terms.chunk.0));
+        self.gate.replace_bitmap(terms.map(|terms| terms.chunk));
         // A lockless bitmap goes with all redundancy due to be made right, and none comes later.
         self.unsynced = None;
-        for key in self.reqs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
-            let req = &mut self.reqs[key];
-            (req.bits, req.asked) = (None, None);
-            let sent = (req.start, req.cursor);
-            if let Some(bits) = &mut self.bits
-                && req.kind.is_write()
-                && req.pending > 0
-            {
-                let range = covered(&self.geometry, sent);
-                let held = bits.covering(range.0, range.1);
-                bits.adopt(held);
-                req.bits = Some(held);
-                self.notices.push_back(Notice::BitsWanted(bits.chunk(), held.0, held.1));
-            }
+        for (_, req) in &mut self.reqs {
+            let is_sent = req.kind.is_write() && req.pending > 0;
+            let sent = is_sent.then(|| covered(&self.geometry, (req.start, req.cursor)));
+            self.notices.extend(self.gate.readmit(&mut req.admission, sent));
         }
         self.retry_gated();
-    }
-
-    /// The sectors that the next window changes, in the bitmap's own terms.
-    fn bitmap_range(&self, key: u32) -> (u64, u64) {
-        covered(&self.geometry, self.window(key))
     }
 
     /// The next part of a request. Parity levels cut at whole stripes, so that no full stripe is
@@ -611,7 +549,7 @@ impl Shard {
             if req.pending > 0 {
                 return;
             }
-            if req.cursor == req.end || req.error.is_some() || req.bits.is_some() {
+            if req.cursor == req.end || req.error.is_some() || req.admission.holds_bits() {
                 return self.window_done(key);
             }
         }
@@ -631,9 +569,7 @@ impl Shard {
 
     fn window_done(&mut self, key: u32) {
         let req = &mut self.reqs[key as usize];
-        if let (Some(bits), Some(held)) = (&mut self.bits, req.bits.take()) {
-            bits.end(held);
-        }
+        self.gate.window_done(&mut req.admission);
         let req = &self.reqs[key as usize];
         match req.error {
             Some(RequestError::Io) if self.is_worth_retrying(key) => self.retried.push(key),
@@ -687,19 +623,9 @@ impl Shard {
 
     fn reply(&mut self, id: RequestId, kind: RequestKind, result: Result<(), RequestError>) {
         self.stats.requests += 1;
-        let is_read = matches!(kind, RequestKind::Read(_));
-        let covered = !is_read && self.members.unrecorded();
-        if covered && self.gate != Gate::Broken {
-            self.held_replies.push(Reply { id, result });
-            return;
-        }
-        let result = match result {
-            // The failure can never be recorded, so this may be lost.
-            _ if covered => Err(self.lost()),
-            Err(RequestError::Io) if !is_read => Err(self.lost()),
-            result => result,
-        };
-        self.effects.push_back(Effect::Reply(Reply { id, result }));
+        let is_unrecorded = self.members.unrecorded();
+        let reply = self.gate.reply(Reply { id, result }, kind, is_unrecorded);
+        self.effects.extend(reply.map(Effect::Reply));
     }
 
     fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
@@ -720,8 +646,7 @@ impl Shard {
             self.end_copies(&copies);
         }
         if req.kind.is_write() {
-            self.writes_in_flight -= 1;
-            self.members.last_write = self.now;
+            self.gate.write_ended(self.now, &req.admission);
             if let Some(stream) = req.stream {
                 self.stripes.leave_stream(stream);
             }
@@ -729,36 +654,19 @@ impl Shard {
         }
     }
 
-    fn open_gate(&mut self, gate: Gate) {
-        if self.gate != Gate::Broken {
-            self.gate = gate;
-        }
-        if self.gate == Gate::Broken {
+    fn open_gate(&mut self, state: GateState) {
+        self.gate.set(state);
+        if self.gate.is_broken() {
             self.refuse_waiting();
             self.close_journal();
-            let result = Err(self.lost());
-            let failed = self.held_replies.drain(..);
-            self.effects.extend(failed.map(|reply| Effect::Reply(Reply { result, ..reply })));
+            self.effects.extend(self.gate.fail_held().into_iter().map(Effect::Reply));
         }
         self.retry_gated();
     }
 
     fn retry_gated(&mut self) {
-        for key in mem::take(&mut self.gated) {
+        for key in self.gate.take_waiting() {
             self.pass_gates(key);
-        }
-    }
-
-    fn try_idle(&mut self, before: Time) {
-        let resting = self.writes_in_flight == 0 && self.held_replies.is_empty();
-        if resting && self.members.last_write <= before {
-            if self.gate == Gate::Active {
-                self.gate = Gate::Idle;
-            }
-            self.notices.push_back(Notice::Idle);
-        } else {
-            let last = if resting { self.members.last_write } else { self.now };
-            self.notices.push_back(Notice::Busy(last));
         }
     }
 }

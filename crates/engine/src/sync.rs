@@ -451,7 +451,7 @@ impl Shard {
         }
         let is_told = self.members.is_told_in_part(member, &range);
         // Where nothing may be written it is read from others for the rest of this life.
-        if ok || is_told || self.read_only || self.out_of_space {
+        if ok || is_told || self.read_only || self.gate.is_out_of_space() {
             piece.mends = Some((member, range.start..range.start));
             piece.rest.start = piece.rest.end;
             // Of what went on record meanwhile the member lacks the data, though it may be readable again.
