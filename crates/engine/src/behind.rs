@@ -13,7 +13,7 @@
 //! - a flush waits for the copies that were on their way when it came, and a write with FUA leaves none
 //!   behind: what is stable is so on every member in sync.
 
-use crate::{member_io::Owner, scratch::Scratch, shard::Shard, types::*};
+use crate::{member_io::Owner, request::ReqKey, scratch::Scratch, shard::Shard, types::*};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Home, Sector};
@@ -37,9 +37,9 @@ pub(crate) struct Behind {
     /// In the order in which they came.
     ranges: BTreeMap<u64, Lag>,
     /// Reads that wait, with what is left of them.
-    reads: Vec<(u32, u64, u64)>,
+    reads: Vec<(ReqKey, u64, u64)>,
     /// Flushes that wait for all before a number.
-    flushes: Vec<(u32, u64)>,
+    flushes: Vec<(ReqKey, u64)>,
 }
 
 /// A request's part in it.
@@ -52,7 +52,27 @@ pub(crate) struct Copies {
     left: u32,
     /// Members that are not write-mostly and have the data.
     kept: u32,
-    pub replied: bool,
+    replied: bool,
+}
+
+impl Copies {
+    /// Whether only copies are left of a request's parts, and its data is where reads find it.
+    pub(crate) fn may_reply(&self, pending: u32) -> bool {
+        self.left == pending && self.kept > 0 && !self.replied
+    }
+
+    pub(crate) fn is_replied(&self) -> bool {
+        self.replied
+    }
+
+    /// The request is answered before its copies are written.
+    pub(crate) fn reply(&mut self) {
+        assert!(
+            self.kept > 0 && !self.replied,
+            "a write is answered early once, if it can be read"
+        );
+        self.replied = true;
+    }
 }
 
 impl Behind {
@@ -94,10 +114,10 @@ impl Behind {
 
 impl Shard {
     /// Issues a write with copies left behind; false if it has to be written as others are.
-    pub(crate) fn write_behind(&mut self, key: u32, start: u64, end: u64) -> bool {
-        let req = &self.reqs[key as usize];
-        let RequestKind::Write { buf, fua: false, .. } = req.kind else { return false };
-        let is_whole = (start, end) == (req.start, req.end) && self.is_synced(start..end);
+    pub(crate) fn write_behind(&mut self, key: ReqKey, start: u64, end: u64) -> bool {
+        let req = &self.reqs[key];
+        let RequestKind::Write { buf, fua: false, .. } = req.kind() else { return false };
+        let is_whole = (start, end) == req.range() && self.is_synced(start..end);
         let is_full = self.behind.ranges.len() >= self.behind.max as usize;
         if !matches!(self.geometry, Geometry::Mirror(_)) || !is_whole || is_full {
             return false;
@@ -132,8 +152,8 @@ impl Shard {
         self.behind.ranges.insert(number, lag);
         self.stats.behind_writes += 1;
         self.emit(Effect::Compute(Compute::Xor { dst: copy, srcs: smallvec![buf], len: bytes }));
-        let req = &mut self.reqs[key as usize];
-        req.pending += issued.len() as u32;
+        let req = &mut self.reqs[key];
+        req.expect(issued.len() as u32);
         req.copies = Some(Copies { number, buf: copy, bytes, left, kept: 0, replied: false });
         for (home, member, lags) in issued {
             let (owner, from) =
@@ -146,35 +166,27 @@ impl Shard {
     }
 
     /// A member that is read has a write's data.
-    pub(crate) fn copy_kept(&mut self, key: u32) {
-        if let Some(copies) = &mut self.reqs[key as usize].copies {
+    pub(crate) fn copy_kept(&mut self, key: ReqKey) {
+        if let Some(copies) = &mut self.reqs[key].copies {
             copies.kept += 1;
         }
     }
 
     /// One copy more than was counted is on its way.
-    pub(crate) fn expect_another_copy(&mut self, key: u32) {
-        let req = &mut self.reqs[key as usize];
-        req.pending += 1;
+    pub(crate) fn expect_another_copy(&mut self, key: ReqKey) {
+        let req = &mut self.reqs[key];
+        req.expect(1);
         if let Some(copies) = &mut req.copies {
             copies.left += 1;
         }
     }
 
     /// A copy has been written, or its member is used no more.
-    pub(crate) fn copy_done(&mut self, key: u32, survived: bool) {
-        if let Some(copies) = &mut self.reqs[key as usize].copies {
+    pub(crate) fn copy_done(&mut self, key: ReqKey, survived: bool) {
+        if let Some(copies) = &mut self.reqs[key].copies {
             copies.left -= 1;
         }
         self.child_done(key, (!survived).then_some(RequestError::Io));
-    }
-
-    /// Whether only copies are left of a request that need not be waited for.
-    pub(crate) fn may_reply(&self, key: u32) -> bool {
-        let req = &self.reqs[key as usize];
-        req.copies.as_ref().is_some_and(|copies| {
-            copies.left == req.pending && copies.kept > 0 && !copies.replied && req.error.is_none()
-        })
     }
 
     /// All copies of a request are written: those who waited for that go on.
@@ -196,13 +208,13 @@ impl Shard {
     }
 
     /// A read of what only a write-mostly member has waits until it has the newest.
-    pub(crate) fn wait_for_copies(&mut self, key: u32, start: u64, end: u64) {
-        self.reqs[key as usize].pending += 1;
+    pub(crate) fn wait_for_copies(&mut self, key: ReqKey, start: u64, end: u64) {
+        self.reqs[key].expect(1);
         self.behind.reads.push((key, start, end));
     }
 
     /// Whether a flush has to wait; it goes on by itself then.
-    pub(crate) fn flush_waits(&mut self, key: u32) -> bool {
+    pub(crate) fn flush_waits(&mut self, key: ReqKey) -> bool {
         let waits = !self.behind.is_idle();
         if waits {
             self.behind.flushes.push((key, self.behind.next));

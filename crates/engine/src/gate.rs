@@ -12,6 +12,7 @@
 use crate::{
     bits::Bits,
     messages::{BitmapTerms, Notice},
+    request::ReqKey,
     types::*,
 };
 use alloc::vec::Vec;
@@ -63,7 +64,7 @@ pub(crate) enum Passage {
 pub(crate) struct WriteGate {
     state: GateState,
     bits: Option<Bits>,
-    waiting: Vec<u32>,
+    waiting: Vec<ReqKey>,
     /// Until the failure of a member is on record.
     held_replies: Vec<Reply>,
     /// Writes from their arrival to their end.
@@ -103,7 +104,7 @@ impl WriteGate {
     /// The next window of a write is about to be sent; `range` says what it changes in the bitmap's own terms.
     pub(crate) fn pass(
         &mut self,
-        key: u32,
+        key: ReqKey,
         admission: &mut Admission,
         range: impl FnOnce() -> (u64, u64),
     ) -> Passage {
@@ -146,7 +147,7 @@ impl WriteGate {
     }
 
     /// Those that wait try again.
-    pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
+    pub(crate) fn take_waiting(&mut self) -> Vec<ReqKey> {
         assert!(self.waiting.len() <= self.in_flight as usize, "who waits is a write that came");
         mem::take(&mut self.waiting)
     }
@@ -262,6 +263,15 @@ impl WriteGate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::{Req, Requests};
+    use lapstrake_geometry::Sector;
+
+    fn keys<const N: usize>() -> [ReqKey; N] {
+        let (kind, sector, len) = (WRITE, Sector(0), Sectors(8));
+        let request = Request { id: RequestId(1), kind, sector, len };
+        let mut requests = Requests::default();
+        [0; N].map(|_| requests.insert(Req::new(&request, false)))
+    }
 
     const CHUNK: Sectors = Sectors(8);
     const WRITE: RequestKind = RequestKind::Write { buf: Buf::ZERO, fua: false, followed: false };
@@ -281,13 +291,14 @@ mod tests {
     #[test]
     fn the_first_write_asks_for_active_and_all_wait_for_it() {
         let (mut gate, mut admission) = (gate(None), Admission::default());
+        let [first, second] = keys();
         (0..2).for_each(|_| gate.write_came());
         let mut pass = |gate: &mut WriteGate, key| gate.pass(key, &mut admission, || (0, 8));
-        assert_eq!(pass(&mut gate, 3), Passage::Waits(Some(Notice::NeedActive)));
-        assert_eq!(pass(&mut gate, 4), Passage::Waits(None));
+        assert_eq!(pass(&mut gate, first), Passage::Waits(Some(Notice::NeedActive)));
+        assert_eq!(pass(&mut gate, second), Passage::Waits(None));
         gate.set(GateState::Active);
-        assert_eq!(gate.take_waiting(), [3, 4]);
-        assert_eq!(pass(&mut gate, 3), Passage::Granted);
+        assert_eq!(gate.take_waiting(), [first, second]);
+        assert_eq!(pass(&mut gate, first), Passage::Granted);
         gate.assert_may_write(&admission);
     }
 
@@ -307,14 +318,15 @@ mod tests {
 
     #[test]
     fn a_write_asks_for_its_bits_once_and_holds_them_to_its_windows_end() {
+        let [key] = keys();
         let (mut gate, mut admission) = (gate(Some(CHUNK)), Admission::default());
         gate.set(GateState::Active);
         gate.write_came();
-        assert_eq!(gate.pass(1, &mut admission, || (7, 9)), wants(0, 1));
-        assert_eq!(gate.take_waiting(), [1]);
-        assert_eq!(gate.pass(1, &mut admission, || (7, 9)), Passage::Waits(None));
+        assert_eq!(gate.pass(key, &mut admission, || (7, 9)), wants(0, 1));
+        assert_eq!(gate.take_waiting(), [key]);
+        assert_eq!(gate.pass(key, &mut admission, || (7, 9)), Passage::Waits(None));
         gate.bits_set(0, 1);
-        assert_eq!(gate.pass(1, &mut admission, || (7, 9)), Passage::Granted);
+        assert_eq!(gate.pass(key, &mut admission, || (7, 9)), Passage::Granted);
         gate.assert_may_write(&admission);
         assert!(gate.sweep_bits().is_empty() && gate.sweep_bits().is_empty(), "they are held");
         gate.window_done(&mut admission);
@@ -326,16 +338,18 @@ mod tests {
     #[test]
     #[should_panic(expected = "with bits held")]
     fn a_write_gives_its_bits_back_before_it_ends() {
+        let [key] = keys();
         let (mut gate, mut admission) = (gate(Some(CHUNK)), Admission::default());
         gate.set(GateState::Active);
         gate.write_came();
         gate.bits_set(0, 0);
-        assert_eq!(gate.pass(1, &mut admission, || (0, 8)), Passage::Granted);
+        assert_eq!(gate.pass(key, &mut admission, || (0, 8)), Passage::Granted);
         gate.write_ended(Time(9), &admission);
     }
 
     #[test]
     fn the_gate_falls_idle_only_when_writes_and_replies_are_gone() {
+        let [key] = keys();
         let mut gate = gate(None);
         gate.set(GateState::Active);
         gate.write_came();
@@ -346,7 +360,7 @@ mod tests {
         assert_eq!(gate.take_held(), [reply(1)]);
         assert_eq!(gate.try_idle(Time(29), Time(60)), Notice::Busy(Time(30)));
         assert_eq!(gate.try_idle(Time(30), Time(60)), Notice::Idle);
-        let again = gate.pass(1, &mut Admission::default(), || (0, 8));
+        let again = gate.pass(key, &mut Admission::default(), || (0, 8));
         assert_eq!(again, Passage::Waits(Some(Notice::NeedActive)));
     }
 
@@ -364,6 +378,7 @@ mod tests {
 
     #[test]
     fn a_broken_gate_stays_so_and_says_why() {
+        let [key] = keys();
         let mut gate = gate(None);
         assert_eq!(gate.reply(reply(1), WRITE, true), None);
         assert!(gate.run_out_of_space() && !gate.run_out_of_space());
@@ -374,25 +389,26 @@ mod tests {
         assert_eq!(gate.fail_held(), [lost(1)]);
         assert_eq!(gate.reply(reply(2), WRITE, true), Some(lost(2)));
         assert_eq!(gate.reply(reply(3), WRITE, false), Some(reply(3)), "it was done before");
-        assert_eq!(gate.pass(1, &mut Admission::default(), || (0, 8)), Passage::Refused);
+        assert_eq!(gate.pass(key, &mut Admission::default(), || (0, 8)), Passage::Refused);
     }
 
     #[test]
     fn a_new_bitmap_takes_in_what_is_on_its_way_and_has_the_others_ask_anew() {
+        let [key, other] = keys();
         let mut gate = gate(Some(CHUNK));
         gate.set(GateState::Active);
         (0..2).for_each(|_| gate.write_came());
         let (mut sent, mut waits) = (Admission::default(), Admission::default());
         gate.bits_set(0, 0);
-        assert_eq!(gate.pass(1, &mut sent, || (0, 8)), Passage::Granted);
-        assert_eq!(gate.pass(2, &mut waits, || (8, 16)), wants(1, 1));
+        assert_eq!(gate.pass(key, &mut sent, || (0, 8)), Passage::Granted);
+        assert_eq!(gate.pass(other, &mut waits, || (8, 16)), wants(1, 1));
         gate.replace_bitmap(Some(Sectors(4)));
         let told = Notice::BitsWanted(Sectors(4), 0, 1);
         assert_eq!(gate.readmit(&mut sent, Some((0, 8))), Some(told));
         assert_eq!(gate.readmit(&mut waits, None), None);
         gate.assert_may_write(&sent);
         let asks = Passage::Waits(Some(Notice::BitsWanted(Sectors(4), 2, 3)));
-        assert_eq!(gate.pass(2, &mut waits, || (8, 16)), asks);
+        assert_eq!(gate.pass(other, &mut waits, || (8, 16)), asks);
         gate.replace_bitmap(None);
         assert_eq!(gate.readmit(&mut sent, Some((0, 8))), None);
         assert!(!sent.holds_bits());

@@ -21,7 +21,7 @@ pub use replay::{Disks, Place, ReplayConfig, ReplayError, Replayed, holds_news, 
 pub(crate) use seal::Row;
 pub use seal::Sealing;
 
-use crate::{member_io::Owner, messages::Notice, seal::Seal, shard::Shard, types::*};
+use crate::{member_io::Owner, messages::Notice, op::OpKey, seal::Seal, shard::Shard, types::*};
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Parity, Sectors};
@@ -63,7 +63,7 @@ struct Unit {
 /// Units that are being written.
 #[derive(Debug)]
 struct Batch {
-    ops: Vec<u32>,
+    ops: Vec<OpKey>,
     left: u32,
     failed: bool,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Journal {
     seq: u64,
     units: VecDeque<Unit>,
     /// Operations that are not in a unit yet.
-    waiting: VecDeque<u32>,
+    waiting: VecDeque<OpKey>,
     batch: Option<Batch>,
     /// Room for the meta blocks of a batch, and how many are in use.
     metas: Buf,
@@ -204,7 +204,7 @@ fn drafts_of(rows: Vec<Row>, unit_max: u64) -> Vec<Draft> {
 
 impl Shard {
     /// An operation is ready to write.
-    pub(crate) fn journal_op(&mut self, key: u32) {
+    pub(crate) fn journal_op(&mut self, key: OpKey) {
         let Some(journal) = &mut self.journal else { return };
         if journal.failed {
             return self.fail_op(key);
@@ -231,7 +231,7 @@ impl Shard {
     }
 
     /// Puts operations that wait into units, up to the first for which there is no room.
-    fn draft(&mut self) -> (Vec<u32>, Vec<Draft>) {
+    fn draft(&mut self) -> (Vec<OpKey>, Vec<Draft>) {
         let (mut ops, mut drafts, mut planned) = (Vec::new(), Vec::<Draft>::new(), 0);
         while let Some(key) = self.journal.as_ref().and_then(|j| j.waiting.front().copied()) {
             let rows = self.rows_of(key);

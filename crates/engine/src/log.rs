@@ -24,6 +24,7 @@
 use crate::{
     member_io::Owner,
     members::FULLY_TRUSTED,
+    op::OpKey,
     scratch::{PAGE_BYTES, Scratch},
     seal::Seal,
     shard::Shard,
@@ -61,7 +62,7 @@ impl Sealing {
 struct Unit {
     /// Holds the header.
     page: Buf,
-    ops: SmallVec<[u32; 8]>,
+    ops: SmallVec<[OpKey; 8]>,
     /// Logs that do not hold it yet, whether some does, and whether its operations must not write.
     writes_left: u32,
     is_kept: bool,
@@ -74,7 +75,7 @@ struct Unit {
 
 #[derive(Debug, Default)]
 struct Log {
-    waiting: VecDeque<u32>,
+    waiting: VecDeque<OpKey>,
     unit: Option<Unit>,
     /// Where the last unit ended.
     next: Sectors,
@@ -105,7 +106,7 @@ pub(crate) struct Logs {
     /// Indexed by [`MemberId`]; grows with the first use.
     logs: Vec<Log>,
     /// Operations that no log is to have, or can have any more.
-    without: VecDeque<u32>,
+    without: VecDeque<OpKey>,
     /// Memory for headers.
     pages: Vec<Buf>,
     opening: Opening,
@@ -155,7 +156,7 @@ impl Shard {
     }
 
     /// An operation is ready to write: [`Shard::logged`] follows, at once or later.
-    pub(crate) fn log_op(&mut self, key: u32) {
+    pub(crate) fn log_op(&mut self, key: OpKey) {
         if self.journal.is_some() {
             return self.journal_op(key);
         }
@@ -212,7 +213,7 @@ impl Shard {
 
     /// Whether units may be sent; if something waits for the first one, what has to be before it is begun.
     fn is_open(&mut self) -> bool {
-        let has_unlogged = self.ops.iter().any(|(_, op)| self.is_unlogged(op));
+        let has_unlogged = self.ops.values().any(|op| self.is_unlogged(op));
         let Some(logs) = &mut self.logs else { return false };
         let is_wanted = logs.logs.iter().any(|log| !log.waiting.is_empty());
         logs.is_awaited |= logs.opening != Opening::Done && is_wanted;
@@ -277,7 +278,7 @@ impl Shard {
         let mut room = shape.unit.0 as u32;
         while let Some(&key) = self.logs.as_mut().and_then(|logs| logs.log(member).waiting.front())
         {
-            let partial = self.ops[key as usize].partial();
+            let partial = self.ops[key].partial();
             let height = partial.map_or(0, |partial| partial.1);
             if header.entries.len() == ENTRIES_MAX || height > room {
                 break;
@@ -289,7 +290,7 @@ impl Shard {
             header.entries.push(entry);
             unit.ops.push(key);
             unit.written.extend(members);
-            self.ops[key as usize].is_in_unit = true;
+            self.ops[key].is_in_unit = true;
             if let Some(logs) = &mut self.logs {
                 logs.log(member).waiting.pop_front();
             }
@@ -339,7 +340,7 @@ impl Shard {
                 self.logged(key);
                 continue;
             }
-            self.ops[key as usize].is_in_unit = false;
+            self.ops[key].is_in_unit = false;
             match &mut self.logs {
                 Some(logs) if may_write && !logs.is_closed => logs.without.push_back(key),
                 _ => self.fail_op(key),

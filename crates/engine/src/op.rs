@@ -25,8 +25,9 @@ mod sync;
 use crate::{
     member_io::Owner,
     shard::Shard,
-    stripe::{Slice, Slices, StripePart, requests_of},
-    sync::{SyncAction, Syncs},
+    slots::{Key, Slots},
+    stripe::{FragOwner, Slice, Slices, StripePart, requests_of},
+    sync::{PieceKey, SyncAction, Syncs},
     types::*,
 };
 use core::ops::Range;
@@ -102,6 +103,9 @@ struct Parities {
     q: bool,
 }
 
+pub(crate) type OpKey = Key<Op>;
+pub(crate) type Ops = Slots<Op>;
+
 #[derive(Debug)]
 pub(crate) struct Op {
     stripe: StripeNo,
@@ -143,13 +147,16 @@ impl Op {
     }
 
     /// The piece of which it is a unit.
-    pub(crate) fn piece(&self) -> Option<u32> {
-        (self.kind == OpKind::Sync).then(|| self.slices[0].srcs[0].req)
+    pub(crate) fn piece(&self) -> Option<PieceKey> {
+        match self.slices[0].srcs[0].owner {
+            FragOwner::Piece(piece) => Some(piece),
+            FragOwner::Request(_) => None,
+        }
     }
 
-    /// One I/O more than was counted is on its way.
-    pub(crate) fn expect_another(&mut self) {
-        self.pending += 1;
+    /// So many member I/Os more are on their way.
+    pub(crate) fn expect(&mut self, ios: u32) {
+        self.pending += ios;
     }
 
     /// Whether a log gets the part of parity that it leaves as it is; none is left by a full stripe.
@@ -238,7 +245,7 @@ impl Shard {
         };
         op.log = self.log_for(&op);
         if kind == OpKind::Zero {
-            let key = self.ops.insert(op) as u32;
+            let key = self.ops.insert(op);
             self.op_part_done(key);
             return Ok(());
         }
@@ -253,7 +260,7 @@ impl Shard {
             Ok(plan) => plan,
             Err(is_done) => {
                 op.error = !is_done;
-                let key = self.ops.insert(op) as u32;
+                let key = self.ops.insert(op);
                 self.finish_op(key);
                 return Ok(());
             }
@@ -263,7 +270,7 @@ impl Shard {
         if !self.take_blocks(&mut op, &present) {
             return Err(op.slices);
         }
-        let key = self.ops.insert(op) as u32;
+        let key = self.ops.insert(op);
         self.count_plan(plan, kind);
         self.send_reads(key, &present);
         self.op_part_done(key);
@@ -271,8 +278,8 @@ impl Shard {
     }
 
     /// A member I/O of an operation has ended. `survived`: the array lives without its member.
-    pub(crate) fn op_io_done(&mut self, key: u32, ok: bool, survived: bool, read: bool) {
-        let op = &mut self.ops[key as usize];
+    pub(crate) fn op_io_done(&mut self, key: OpKey, ok: bool, survived: bool, read: bool) {
+        let op = &mut self.ops[key];
         op.read_failed |= read && !ok && survived;
         op.error |= !ok && !survived;
         self.op_part_done(key);
@@ -280,22 +287,23 @@ impl Shard {
 
     /// Whether an operation writes only what its member lacks: nobody takes that for data before all of it is there,
     /// so whatever becomes of the write, data and parity of the stripe agree as before.
-    pub(crate) fn only_adds(&self, op: u32) -> bool {
-        let action = self.ops[op as usize].piece().map(|piece| self.syncs.action(piece));
+    pub(crate) fn only_adds(&self, op: OpKey) -> bool {
+        let action = self.ops[op].piece().map(|piece| self.syncs.action(piece));
         matches!(action, Some(SyncAction::Rewrite | SyncAction::Recovery))
     }
 
     /// A write of an operation failed on a member that the array cannot do without. Data and parity of
     /// its stripe do not agree any more, so nothing may be recovered from them: reads of what is lost
     /// there fail instead of giving something else.
-    pub(crate) fn stripe_lost(&mut self, op: u32) {
-        let stripe = self.ops[op as usize].stripe.0;
-        self.stripes.lost.insert(stripe);
-        self.break_off(Some(StripeNo(stripe)));
+    pub(crate) fn stripe_lost(&mut self, op: OpKey) {
+        let stripe = self.ops[op].stripe;
+        self.stripes.lose(stripe);
+        self.break_off(Some(stripe));
     }
 
-    fn op_part_done(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
+    fn op_part_done(&mut self, key: OpKey) {
+        let op = &mut self.ops[key];
+        assert!(op.pending > 0, "a part of an operation ends that was not counted");
         op.pending -= 1;
         if op.pending > 0 {
             return;
@@ -316,7 +324,7 @@ impl Shard {
             return self.compare(key);
         }
         self.compute(key);
-        let op = &mut self.ops[key as usize];
+        let op = &mut self.ops[key];
         match op.kind {
             OpKind::Read => return self.finish_op(key),
             // It changes nothing that a log could have to bring back.
@@ -327,21 +335,21 @@ impl Shard {
         self.log_op(key);
     }
 
-    fn end_writing(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
+    fn end_writing(&mut self, key: OpKey) {
+        let op = &mut self.ops[key];
         if !op.rewrites(&self.syncs) {
             return self.finish_op(key);
         }
         (op.stage, op.pending) = (Stage::Verifying, 1);
-        let op = &self.ops[key as usize];
+        let op = &self.ops[key];
         let (range, slice) = (self.member_range(op), op.slices[0].clone());
         // Another may have come to its place meanwhile, which was not written.
-        let mended = op.piece().and_then(|piece| self.syncs.member_mended_by(piece));
+        let mended = op.piece().and_then(|piece| self.repairs.member_of(piece));
         let written = self.recovered_blocks(op);
         for (what, member) in written.into_iter().filter(|(_, member)| Some(*member) == mended) {
-            let op = &mut self.ops[key as usize];
+            let op = &mut self.ops[key];
             let Some(buf) = op.block(what, &slice) else { continue };
-            op.pending += 1;
+            op.expect(1);
             let len = range.end - range.start;
             let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
             self.start_io(Owner::Op(key), member, IoKind::Read, (range.start, len), pieces);
@@ -349,27 +357,25 @@ impl Shard {
         self.op_part_done(key);
     }
 
-    fn start_over(&mut self, key: u32) {
-        let mut op = self.ops.remove(key as usize);
+    fn start_over(&mut self, key: OpKey) {
+        let mut op = self.ops.remove(key);
         self.give_blocks(&mut op);
-        self.put_back(op.stripe.0, op.kind, &op.slices);
-        self.stripes.unlock(op.stripe.0, op.lo());
-        self.relaunch(op.stripe.0);
+        self.relaunch(op.stripe, op.kind, &op.slices);
     }
 
     /// It cannot be put on record, so it does not write.
-    pub(crate) fn fail_op(&mut self, key: u32) {
-        self.ops[key as usize].error = true;
+    pub(crate) fn fail_op(&mut self, key: OpKey) {
+        self.ops[key].error = true;
         self.finish_op(key);
     }
 
-    pub(crate) fn finish_op(&mut self, key: u32) {
-        let mut op = self.ops.remove(key as usize);
+    pub(crate) fn finish_op(&mut self, key: OpKey) {
+        let mut op = self.ops.remove(key);
         self.give_blocks(&mut op);
         if let Some(units) = op.units {
             self.leave_units(units, op.error);
         }
-        self.stripes.unlock(op.stripe.0, op.lo());
+        self.stripes.unlock(op.stripe, op.lo());
         if let Some(log) = op.log.filter(|_| op.is_in_unit) {
             self.logged_op_ended(log);
         }
@@ -525,8 +531,8 @@ impl Shard {
         }
     }
 
-    fn send_reads(&mut self, key: u32, present: &PresentMembers) {
-        let op = &self.ops[key as usize];
+    fn send_reads(&mut self, key: OpKey, present: &PresentMembers) {
+        let op = &self.ops[key];
         let parities_needed = match op.plan {
             Plan::Full | Plan::Bare | Plan::Rcw => 0,
             Plan::Rmw | Plan::Copy | Plan::Compare => 2,
@@ -557,14 +563,14 @@ impl Shard {
             ios.extend(buf.map(|buf| (member, smallvec![Piece { buf, len: height * 512 }])));
         }
         for (member, pieces) in ios {
-            self.ops[key as usize].pending += 1;
+            self.ops[key].expect(1);
             let range = (sector, u64::from(height));
             self.start_io(Owner::Op(key), member, IoKind::Read, range, pieces);
         }
     }
 
-    fn send_writes(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
+    fn send_writes(&mut self, key: OpKey) {
+        let op = &self.ops[key];
         if matches!(op.kind, OpKind::Write | OpKind::Zero) {
             requests_of(&op.slices).into_iter().for_each(|req| self.assert_may_write(req));
         }
@@ -582,10 +588,10 @@ impl Shard {
             writable || self.members.usable(slot, range.clone()).is_some()
         };
         if !self.geometry.survives(is_there) {
-            self.ops[key as usize].error = true;
+            self.ops[key].error = true;
             return;
         }
-        let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req as usize].fua());
+        let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req].fua());
         let mut ios: SmallVec<[(MemberId, Pieces); 8]> = SmallVec::new();
         for src in &op.slices[0].srcs {
             let slot = self.parity().slot_of_data(op.stripe, src.part.data());
@@ -606,9 +612,9 @@ impl Shard {
                 ios.push((member, smallvec![Piece { buf, len: op.height() * 512 }]));
             }
         }
-        ios.extend(self.restored_unwritten(&self.ops[key as usize]));
+        ios.extend(self.restored_unwritten(&self.ops[key]));
         for (member, pieces) in ios {
-            self.ops[key as usize].pending += 1;
+            self.ops[key].expect(1);
             let kind = IoKind::Write { fua };
             self.start_io(Owner::Op(key), member, kind, (sector, height), pieces);
         }
@@ -636,22 +642,21 @@ impl Shard {
         lacking.collect()
     }
 
-    fn zero_stripe(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
-        let req = op.slices[0].srcs[0].req;
-        let (fua, unmap) = match self.reqs[req as usize].kind {
-            RequestKind::WriteZeroes { fua, unmap } => (fua, unmap),
+    fn zero_stripe(&mut self, key: OpKey) {
+        let op = &self.ops[key];
+        let (fua, unmap) = match op.slices[0].srcs[0].owner {
+            FragOwner::Request(req) => self.reqs[req].zeroes(),
             _ => (false, true),
         };
         let range = (self.parity().member_sector(op.stripe, Sectors(0)).0, u64::from(op.height()));
         // Nothing of what was there is needed.
         if !self.geometry.survives(|slot| self.members.writable(slot).is_some()) {
-            self.ops[key as usize].error = true;
+            self.ops[key].error = true;
             return;
         }
         for slot in 0..self.geometry.raid_disks() {
             if let Some(member) = self.members.writable(Slot(slot)) {
-                self.ops[key as usize].pending += 1;
+                self.ops[key].expect(1);
                 let kind = IoKind::WriteZeroes { fua, unmap };
                 self.start_io(Owner::Op(key), member, kind, range, Pieces::new());
             }

@@ -12,35 +12,29 @@
 //! - a reply to a write or a flush waits while a member's failure is not on record.
 
 use crate::{
-    behind::Behind,
+    behind::{Behind, Copies},
     bits::covered,
     chunks::UnsyncedChunks,
     direct::Builder,
-    gate::{Admission, GateState, Passage, WriteGate},
+    gate::{GateState, Passage, WriteGate},
     guard::Guard,
     journal::{JOURNAL_PAGES, Journal, JournalConfig},
     log::Logs,
     member_io::{Io, Owner},
     members::{BadState, MemberConfig, Members},
     messages::{BitmapTerms, Notice, Order},
-    op::Op,
+    op::Ops,
     recovery::BUSY_NS,
-    request::Req,
+    repair::Repairs,
+    request::{Req, ReqKey, Requests},
     scratch::{PAGE_BYTES, Scratch},
     stripe::Stripes,
-    sync::Syncs,
+    sync::{Syncs, UnitKey, Units},
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
-use core::{mem, ops::Range};
 use lapstrake_geometry::{Geometry, Sector, Sectors, StripeNo};
 use slab::Slab;
-
-/// A request is worked on in windows of this many sectors, which bounds what a long discard or
-/// write-zeroes puts in flight at once.
-const WINDOW_SECTORS: u64 = (32 << 20) / 512;
-/// How often a read is begun anew when its pages have been tried: members may fail in other places meanwhile.
-const RETRIES_MAX: u8 = 2;
 
 /// What a shard needs to know at its start.
 #[derive(Clone, Debug)]
@@ -106,8 +100,8 @@ pub struct Stats {
 /// Who claims an array range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
-    Write(u32),
-    Sync(u32),
+    Write(ReqKey),
+    Sync(UnitKey),
 }
 
 /// A shard of an array. See the crate's documentation for how it is driven.
@@ -118,16 +112,17 @@ pub struct Shard {
     pub(crate) in_sync_to: Sector,
     /// Where redundancy is not right, whatever `in_sync_to` says.
     pub(crate) unsynced: Option<UnsyncedChunks>,
-    pub(crate) reqs: Slab<Req>,
+    pub(crate) reqs: Requests,
     pub(crate) ios: Slab<Io>,
-    /// What the supervisor was told is good, and has not answered yet.
-    pub(crate) goods: VecDeque<(MemberId, Range<u64>)>,
-    pub(crate) ops: Slab<Op>,
+    pub(crate) repairs: Repairs,
+    pub(crate) ops: Ops,
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
     /// Pages of the stripe cache that logs or the journal hold for good.
     held_pages: u32,
     pub(crate) syncs: Syncs,
+    /// Units of these on levels with copies.
+    pub(crate) units: Units,
     pub(crate) behind: Behind,
     pub(crate) builder: Builder,
     pub(crate) logs: Option<Logs>,
@@ -141,8 +136,6 @@ pub struct Shard {
     pub(crate) gate: WriteGate,
     /// Those whose range has become free.
     released: VecDeque<Job>,
-    /// Reads that nobody could answer as a whole, until it is known which pages are bad.
-    retried: Vec<u32>,
     /// When the supervisor was last told of reads of what others own.
     reads_told: Option<Time>,
     pub(crate) journal: Option<Journal>,
@@ -169,15 +162,16 @@ impl Shard {
             geometry: config.geometry,
             in_sync_to: config.in_sync_to,
             unsynced: config.unsynced,
-            reqs: Slab::new(),
+            reqs: Requests::default(),
             ios: Slab::new(),
-            goods: VecDeque::new(),
-            ops: Slab::new(),
+            repairs: Repairs::default(),
+            ops: Ops::default(),
             stripes: Stripes::new(config.lost),
             scratch: Scratch::new_at(config.scratch, first, config.scratch_pages - held_pages),
             held_pages,
             journal,
             syncs: Syncs::default(),
+            units: Units::default(),
             behind: Behind::new(
                 config.scratch,
                 config.behind_pages,
@@ -193,7 +187,6 @@ impl Shard {
             block: config.block,
             gate: WriteGate::new(config.bitmap),
             released: VecDeque::new(),
-            retried: Vec::new(),
             reads_told: None,
         }
     }
@@ -236,22 +229,9 @@ impl Shard {
             self.effects.push_back(Effect::Reply(Reply { id: request.id, result }));
             return;
         }
-        self.note_followed(request.kind);
+        self.stripes.request_came(request.kind);
         let start = request.sector.0;
-        let key = self.reqs.insert(Req {
-            id: request.id,
-            kind: request.kind,
-            start,
-            end: start + request.len.0,
-            cursor: start,
-            pending: 0,
-            error: None,
-            retries: 0,
-            admission: Admission::default(),
-            stream: None,
-            copies: None,
-            is_foreign,
-        }) as u32;
+        let key = self.reqs.insert(Req::new(&request, is_foreign));
         match request.kind {
             RequestKind::Flush if self.flush_waits(key) => {}
             RequestKind::Flush => self.flush(key),
@@ -274,7 +254,7 @@ impl Shard {
                 self.open_gate(GateState::Broken);
             }
             Order::Lost(stripe) => {
-                self.stripes.lost.insert(stripe.0);
+                self.stripes.lose(stripe);
             }
             Order::MemberFailed(member) => {
                 self.members.fail(member);
@@ -327,7 +307,7 @@ impl Shard {
     /// Time has come to [`Self::poll_deadline`].
     pub fn handle_time(&mut self, now: Time) {
         self.now = now;
-        self.release_due_holds();
+        self.stripes.release_due(now, !self.ops.is_empty());
     }
 
     /// What to do next, in this order, until there is nothing.
@@ -345,7 +325,7 @@ impl Shard {
             // Whatever is ready by now goes into one batch.
             let sent = self.effects.is_empty() && self.write_journal();
             let has_ready = self.stripes.has_ready() || self.next_piece().is_some();
-            if !sent && self.released.is_empty() && !has_ready && !self.can_retry_reads() {
+            if !sent && self.released.is_empty() && !has_ready && !self.repairs.has_reads() {
                 break;
             }
         }
@@ -360,7 +340,7 @@ impl Shard {
     /// When to call [`Self::handle_time`].
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
-        self.next_hold()
+        self.stripes.next_hold()
     }
 
     /// Whether writes gain by waiting for their neighbours.
@@ -428,7 +408,7 @@ impl Shard {
 
     /// Sends writes out without waiting for neighbours: no more will come.
     pub fn hurry(&mut self) {
-        self.release_all_holds();
+        self.stripes.release_all();
     }
 
     pub(crate) fn note(&mut self, notice: Notice) {
@@ -476,23 +456,23 @@ impl Shard {
         self.open_gate(GateState::Broken);
     }
 
-    pub(crate) fn flush(&mut self, key: u32) {
+    pub(crate) fn flush(&mut self, key: ReqKey) {
         if self.gate.is_broken() {
             // Nobody is to take what was cut off for stable.
             return self.finish(key, Err(RequestError::Io));
         }
         let members: Vec<_> = self.members.in_slots().collect();
-        self.reqs[key as usize].pending = 1;
+        self.reqs[key].expect(1);
         for member in members {
-            self.reqs[key as usize].pending += 1;
+            self.reqs[key].expect(1);
             self.start_io(Owner::Request(key), member, IoKind::Flush, (0, 0), Pieces::new());
         }
         self.child_done(key, None);
     }
 
-    fn pass_gates(&mut self, key: u32) {
-        let window = self.window(key);
-        let (req, geometry) = (&mut self.reqs[key as usize], &self.geometry);
+    fn pass_gates(&mut self, key: ReqKey) {
+        let (req, geometry) = (&mut self.reqs[key], &self.geometry);
+        let window = req.window(geometry);
         match self.gate.pass(key, &mut req.admission, || covered(geometry, window)) {
             Passage::Granted => self.advance(key),
             Passage::Waits(ask) => self.notices.extend(ask),
@@ -500,8 +480,8 @@ impl Shard {
         }
     }
 
-    pub(crate) fn assert_may_write(&self, key: u32) {
-        self.gate.assert_may_write(&self.reqs[key as usize].admission);
+    pub(crate) fn assert_may_write(&self, key: ReqKey) {
+        self.gate.assert_may_write(&self.reqs[key].admission);
     }
 
     /// Writes on their way hold their bits of a new bitmap, too, so that none is cleared under them; those
@@ -511,112 +491,75 @@ impl Shard {
         self.gate.replace_bitmap(terms.map(|terms| terms.chunk));
         // A lockless bitmap goes with all redundancy due to be made right, and none comes later.
         self.unsynced = None;
-        for (_, req) in &mut self.reqs {
-            let is_sent = req.kind.is_write() && req.pending > 0;
-            let sent = is_sent.then(|| covered(&self.geometry, (req.start, req.cursor)));
+        for req in self.reqs.values_mut() {
+            let sent = req.sent().map(|sent| covered(&self.geometry, sent));
             self.notices.extend(self.gate.readmit(&mut req.admission, sent));
         }
         self.retry_gated();
     }
 
-    /// The next part of a request. Parity levels cut at whole stripes, so that no full stripe is
-    /// torn apart.
-    fn window(&self, key: u32) -> (u64, u64) {
-        let req = &self.reqs[key as usize];
-        let end = req.end.min(req.cursor + WINDOW_SECTORS);
-        if let Geometry::Parity(parity) = &self.geometry
-            && end < req.end
-        {
-            let stripe = parity.stripe_data().0;
-            let cut = end - end % stripe;
-            return (req.cursor, if cut > req.cursor { cut } else { req.end.min(cut + stripe) });
-        }
-        (req.cursor, end)
-    }
-
-    fn advance(&mut self, key: u32) {
+    fn advance(&mut self, key: ReqKey) {
         loop {
-            let (start, end) = self.window(key);
-            let req = &mut self.reqs[key as usize];
-            req.cursor = end;
-            req.pending += 1;
+            let (start, end) = self.reqs[key].window(&self.geometry);
+            self.reqs[key].begin_window((start, end));
             match &self.geometry {
                 Geometry::Parity(_) => self.issue_parity(key, start, end),
                 _ => self.issue_direct(key, start, end),
             }
-            let req = &mut self.reqs[key as usize];
-            req.pending -= 1;
-            if req.pending > 0 {
+            let req = &mut self.reqs[key];
+            if !req.part_done(None) {
                 return;
             }
-            if req.cursor == req.end || req.error.is_some() || req.admission.holds_bits() {
+            if req.is_issued() || req.error().is_some() || req.admission.holds_bits() {
                 return self.window_done(key);
             }
         }
     }
 
     /// One of a request's parts has ended.
-    pub(crate) fn child_done(&mut self, key: u32, error: Option<RequestError>) {
-        let req = &mut self.reqs[key as usize];
-        req.error = req.error.or(error);
-        req.pending -= 1;
-        if req.pending == 0 {
+    pub(crate) fn child_done(&mut self, key: ReqKey, error: Option<RequestError>) {
+        let req = &mut self.reqs[key];
+        if req.part_done(error) {
             self.window_done(key);
-        } else if self.may_reply(key) {
+        } else if req.may_reply() {
             self.reply_early(key);
         }
     }
 
-    fn window_done(&mut self, key: u32) {
-        let req = &mut self.reqs[key as usize];
+    fn window_done(&mut self, key: ReqKey) {
+        let req = &mut self.reqs[key];
         self.gate.window_done(&mut req.admission);
-        let req = &self.reqs[key as usize];
-        match req.error {
-            Some(RequestError::Io) if self.is_worth_retrying(key) => self.retried.push(key),
+        match req.error() {
+            // Of long reads several members may each have another page that they cannot read, and all of what was
+            // read counts as bad until its pages have been tried.
+            Some(RequestError::Io) if req.may_retry() && self.repairs.is_running() => {
+                self.repairs.await_end(key);
+            }
             Some(error) => self.finish(key, Err(error)),
-            None if req.cursor == req.end => self.finish(key, Ok(())),
-            None if req.kind.is_write() => self.pass_gates(key),
+            None if req.is_issued() => self.finish(key, Ok(())),
+            None if req.kind().is_write() => self.pass_gates(key),
             None => self.advance(key),
         }
     }
 
-    /// Whether what failed as a whole may be read in parts: of long reads several members may each have another
-    /// page that they cannot read, and all of what was read counts as bad until its pages have been tried.
-    fn is_worth_retrying(&self, key: u32) -> bool {
-        let req = &self.reqs[key as usize];
-        matches!(req.kind, RequestKind::Read(_))
-            && !req.is_foreign
-            && req.retries < RETRIES_MAX
-            && self.syncs.is_repairing()
-    }
-
-    fn can_retry_reads(&self) -> bool {
-        !self.retried.is_empty() && !self.syncs.is_repairing()
-    }
-
     fn retry_reads(&mut self) {
-        if !self.can_retry_reads() {
-            return;
-        }
-        for key in mem::take(&mut self.retried) {
-            let req = &mut self.reqs[key as usize];
-            (req.error, req.cursor) = (None, req.start);
-            req.retries += 1;
+        for key in self.repairs.take_reads() {
+            self.reqs[key].restart();
             self.advance(key);
         }
     }
 
     /// Has the owner asked for a foreign read: what it needs more than members have is the owner's to do.
-    pub(crate) fn decline(&mut self, key: u32) {
-        self.reqs[key as usize].error = Some(RequestError::Io);
+    pub(crate) fn decline(&mut self, key: ReqKey) {
+        self.reqs[key].fail(RequestError::Io);
     }
 
     /// Answers a write of which only copies are on their way.
-    fn reply_early(&mut self, key: u32) {
-        let req = &mut self.reqs[key as usize];
-        let (id, kind) = (req.id, req.kind);
+    fn reply_early(&mut self, key: ReqKey) {
+        let req = &mut self.reqs[key];
+        let (id, kind) = (req.id(), req.kind());
         if let Some(copies) = &mut req.copies {
-            copies.replied = true;
+            copies.reply();
         }
         self.reply(id, kind, Ok(()));
     }
@@ -628,16 +571,15 @@ impl Shard {
         self.effects.extend(reply.map(Effect::Reply));
     }
 
-    fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
-        let mut req = self.reqs.remove(key as usize);
-        assert_eq!(req.pending, 0, "a request ends when nothing of it is under way");
-        if req.is_foreign && result.is_err() {
-            self.effects.push_back(Effect::Declined(req.id));
+    fn finish(&mut self, key: ReqKey, result: Result<(), RequestError>) {
+        let mut req = self.reqs.finish(key);
+        if req.is_foreign() && result.is_err() {
+            self.effects.push_back(Effect::Declined(req.id()));
             return;
         }
         let copies = req.copies.take();
-        match copies.as_ref().is_some_and(|copies| copies.replied) {
-            false => self.reply(req.id, req.kind, result),
+        match copies.as_ref().is_some_and(Copies::is_replied) {
+            false => self.reply(req.id(), req.kind(), result),
             // What was answered is nowhere any more.
             true if result.is_err() => self.break_off(None),
             true => {}
@@ -645,12 +587,12 @@ impl Shard {
         if let Some(copies) = copies {
             self.end_copies(&copies);
         }
-        if req.kind.is_write() {
+        if req.kind().is_write() {
             self.gate.write_ended(self.now, &req.admission);
             if let Some(stream) = req.stream {
                 self.stripes.leave_stream(stream);
             }
-            self.release(req.start);
+            self.release(req.start());
         }
     }
 
