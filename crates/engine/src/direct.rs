@@ -152,7 +152,7 @@ impl Shard {
             Geometry::Raid10(_) => at,
             _ => homes.first().map_or(0, |home| home.sector.0),
         };
-        self.is_synced(start..start + len)
+        self.in_sync.covers(start..start + len)
     }
 
     /// Sends what the builder holds as I/Os of this request; none of a read that is declined.

@@ -122,7 +122,7 @@ pub(crate) struct Op {
     /// Whose log is to have it before it writes.
     log: Option<MemberId>,
     /// A unit of that log has it.
-    pub(crate) is_in_unit: bool,
+    is_in_unit: bool,
     read_failed: bool,
     /// Its range is done page by page instead.
     retired: bool,
@@ -132,6 +132,31 @@ pub(crate) struct Op {
 }
 
 impl Op {
+    fn new(stripe: StripeNo, kind: OpKind, slices: Slices) -> Self {
+        Self {
+            stripe,
+            kind,
+            plan: Plan::Full,
+            slices,
+            blocks: SmallVec::new(),
+            lost: SmallVec::new(),
+            known: Parities::default(),
+            pending: 1,
+            stage: Stage::Reading,
+            log: None,
+            is_in_unit: false,
+            read_failed: false,
+            retired: false,
+            error: false,
+            units: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        Self::new(StripeNo(0), OpKind::Write, SmallVec::new())
+    }
+
     fn lo(&self) -> u32 {
         self.slices[0].lo
     }
@@ -168,6 +193,17 @@ impl Op {
     pub(crate) fn partial(&self) -> Option<(Buf, u32)> {
         let buf = self.block(BlockRole::Partial, &self.slices[0])?;
         Some((buf, self.height()))
+    }
+
+    /// A unit of its log has it.
+    pub(crate) fn enter_unit(&mut self) {
+        assert!(self.log.is_some() && !self.is_in_unit, "an operation is in one unit");
+        self.is_in_unit = true;
+    }
+
+    /// No log has it.
+    pub(crate) fn leave_unit(&mut self) {
+        self.is_in_unit = false;
     }
 
     /// Has it end without an effect. False if it does already.
@@ -226,23 +262,7 @@ impl Shard {
         kind: OpKind,
         slices: Slices,
     ) -> Result<(), Slices> {
-        let mut op = Op {
-            stripe,
-            kind,
-            plan: Plan::Full,
-            slices,
-            blocks: SmallVec::new(),
-            lost: SmallVec::new(),
-            known: Parities::default(),
-            pending: 1,
-            stage: Stage::Reading,
-            log: None,
-            is_in_unit: false,
-            read_failed: false,
-            retired: false,
-            error: false,
-            units: None,
-        };
+        let mut op = Op::new(stripe, kind, slices);
         op.log = self.log_for(&op);
         if kind == OpKind::Zero {
             let key = self.ops.insert(op);
@@ -454,7 +474,7 @@ impl Shard {
             return Some(Plan::Bare);
         }
         // Before a resync or a recovery has come by, parity cannot be updated, only made anew.
-        let is_synced = self.is_synced(self.member_range(op));
+        let is_synced = self.in_sync.covers(self.member_range(op));
         let rmw = lost_touched == 0 && is_synced && kept == op.known;
         match (rmw, lost_other == 0) {
             (true, true) if touched + parities < others => Some(Plan::Rmw),
@@ -625,7 +645,7 @@ impl Shard {
     /// nothing was written, or which can be read again; or on who is to take a member's place, and gets what is written
     /// to the member.
     fn restored_unwritten(&self, op: &Op) -> SmallVec<[(MemberId, Pieces); 2]> {
-        if self.is_synced(self.member_range(op)) {
+        if self.in_sync.covers(self.member_range(op)) {
             return SmallVec::new();
         }
         let untouched = (0..self.parity().data_disks()).filter(|&data| !op.touches(data));

@@ -1,20 +1,34 @@
 //! One shard: the requests of a range of the array from arrival to reply.
 //!
-//! This file holds the request's life: bounds, order among overlapping writes, the gates that a
-//! write passes (the array is marked active, its bitmap bits are stable), windows of a long
-//! request, member I/O bookkeeping, and the reply. Where the bytes go is decided in
-//! [`crate::direct`] (linear, RAID0, RAID1, RAID10) and [`crate::stripe`] (RAID4, 5, 6).
+//! This file holds the way of a request through the shard's parts: bounds, order among overlapping writes, the gate,
+//! windows of a long request, the reply. Where the bytes go is decided in [`crate::direct`] (linear, RAID0, RAID1,
+//! RAID10) and [`crate::stripe`] (RAID4, 5, 6).
 //!
-//! Invariants:
-//! - a request's `pending` counts its member I/Os and stripe fragments not yet done; it ends when
-//!   that is zero and its last window has been issued;
+//! What a part keeps, nobody else writes; its invariants stand at its head and are asserted there:
+//!
+//! | part | keeps |
+//! |---|---|
+//! | [`WriteGate`] | "active", bits, replies that wait for a record, writes in flight |
+//! | [`Guard`] | ranges under write, and who waits for one |
+//! | [`Requests`] | what of each request is under way |
+//! | [`Members`] | who is in which slot, how far it is trusted, what it cannot read |
+//! | [`InSync`] | where redundancy is right |
+//! | [`Repairs`] | pages that are tried or written anew, reads that wait for that |
+//! | [`Stripes`] | fragments and locks of each stripe, and whom [`crate::hold`] holds |
+//! | [`Ops`] | operations on stripes |
+//! | [`Syncs`], [`Units`] | pieces of sync actions, and their units on levels with copies |
+//! | [`Behind`] | writes with copies on their way |
+//! | [`Logs`], [`Journal`] | what waits to be on record, and units under way |
+//! | [`Scratch`] | the stripe cache's memory |
+//!
+//! Invariants that take more than one of them:
 //! - a write holds its range in the guard, and its bits, until it ends;
 //! - a reply to a write or a flush waits while a member's failure is not on record.
 
 use crate::{
     behind::{Behind, Copies},
     bits::covered,
-    chunks::UnsyncedChunks,
+    chunks::{InSync, UnsyncedChunks},
     direct::Builder,
     gate::{GateState, Passage, WriteGate},
     guard::Guard,
@@ -109,9 +123,7 @@ pub(crate) enum Job {
 pub struct Shard {
     pub(crate) geometry: Geometry,
     pub(crate) members: Members,
-    pub(crate) in_sync_to: Sector,
-    /// Where redundancy is not right, whatever `in_sync_to` says.
-    pub(crate) unsynced: Option<UnsyncedChunks>,
+    pub(crate) in_sync: InSync,
     pub(crate) reqs: Requests,
     pub(crate) ios: Slab<Io>,
     pub(crate) repairs: Repairs,
@@ -160,8 +172,7 @@ impl Shard {
             members: Members::new(raid_disks, &config.members),
             logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut held)),
             geometry: config.geometry,
-            in_sync_to: config.in_sync_to,
-            unsynced: config.unsynced,
+            in_sync: InSync::new(config.in_sync_to, config.unsynced),
             reqs: Requests::default(),
             ios: Slab::new(),
             repairs: Repairs::default(),
@@ -233,7 +244,7 @@ impl Shard {
         let start = request.sector.0;
         let key = self.reqs.insert(Req::new(&request, is_foreign));
         match request.kind {
-            RequestKind::Flush if self.flush_waits(key) => {}
+            RequestKind::Flush if self.behind.await_all(key) => {}
             RequestKind::Flush => self.flush(key),
             RequestKind::Read(_) => self.advance(key),
             _ => {
@@ -274,15 +285,13 @@ impl Shard {
                 self.retry_gated();
             }
             Order::ChunksSynced(first, last) => {
-                if let Some(unsynced) = &mut self.unsynced {
-                    unsynced.synced(first, last);
-                }
+                self.in_sync.synced(first, last);
             }
             Order::Bitmap(terms) => self.change_bitmap(terms),
             Order::MemberAdded(ref config) => self.members.add(config.clone()),
             Order::Slotted(member, slot) => self.members.put(member, slot),
             Order::Trusted(member, sector) => self.members.trust(member, sector),
-            Order::InSync(sector) => self.in_sync_to = sector,
+            Order::InSync(sector) => self.in_sync.set_to(sector),
             Order::Bad(member, start, len) => {
                 self.told_bad(member, start.0..start.0 + len.0, BadState::Told);
             }
@@ -292,7 +301,11 @@ impl Shard {
             Order::GoodAgain(member, start, len) => {
                 self.told_good(member, start.0..start.0 + len.0);
             }
-            Order::TailMoved(position) => self.tail_moved(position),
+            Order::TailMoved(position) => {
+                if let Some(journal) = &mut self.journal {
+                    journal.tail_moved(position);
+                }
+            }
             Order::StripeCache(pages) => {
                 self.scratch.resize(pages - self.held_pages);
                 self.stripes.queue_waiting_for_memory();
@@ -415,6 +428,10 @@ impl Shard {
         self.notices.push_back(notice);
     }
 
+    pub(crate) fn note_some(&mut self, notice: Option<Notice>) {
+        self.notices.extend(notice);
+    }
+
     /// Begins when nothing overlapping runs, in turn.
     pub(crate) fn claim(&mut self, range: core::ops::Range<u64>, job: Job) {
         if let Some(job) = self.guard.claim(range, job) {
@@ -489,8 +506,7 @@ impl Shard {
     fn change_bitmap(&mut self, terms: Option<BitmapTerms>) {
         self.behind.set_max(terms.map_or(0, |terms| terms.write_behind));
         self.gate.replace_bitmap(terms.map(|terms| terms.chunk));
-        // A lockless bitmap goes with all redundancy due to be made right, and none comes later.
-        self.unsynced = None;
+        self.in_sync.forget_chunks();
         for req in self.reqs.values_mut() {
             let sent = req.sent().map(|sent| covered(&self.geometry, sent));
             self.notices.extend(self.gate.readmit(&mut req.admission, sent));

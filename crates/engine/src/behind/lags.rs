@@ -81,7 +81,10 @@ impl Copies {
 
     /// The request is answered before its copies are written.
     pub(crate) fn reply(&mut self) {
-        assert!(self.kept > 0 && !self.replied, "a write is answered early once, if it can be read");
+        assert!(
+            self.kept > 0 && !self.replied,
+            "a write is answered early once, if it can be read"
+        );
         self.replied = true;
     }
 }
@@ -157,7 +160,7 @@ impl Behind {
     }
 
     /// A flush waits for all that is on its way; false if nothing is.
-    pub(super) fn await_all(&mut self, flush: ReqKey) -> bool {
+    pub(crate) fn await_all(&mut self, flush: ReqKey) -> bool {
         let waits = !self.is_idle();
         if waits {
             self.flushes.push((flush, self.next));

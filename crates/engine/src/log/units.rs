@@ -388,7 +388,8 @@ mod tests {
     #[test]
     fn operations_go_on_when_both_logs_are_written_unless_one_refuses() {
         let [op, _] = ops();
-        for (writes, is_kept) in [([true, true], true), ([false, true], true), ([false; 2], false)] {
+        for (writes, is_kept) in [([true, true], true), ([false, true], true), ([false; 2], false)]
+        {
             let mut logs = logs(1);
             logs.wait(op, Some(LOG));
             assert!(send(&mut logs, LOG, 2));
