@@ -325,7 +325,7 @@ impl Shard {
                 self.members.clear_bad(member, range);
             }
         } else {
-            self.syncs.to_front(key);
+            self.syncs.begin_next(key);
         }
         self.sync_unit_done(key, true);
     }

@@ -192,7 +192,7 @@ impl Syncs {
     }
 
     /// The piece is next. Where it was in turn already it is so twice, and ends after both.
-    pub(super) fn to_front(&mut self, key: PieceKey) {
+    pub(super) fn begin_next(&mut self, key: PieceKey) {
         self.queue.push_front(key);
     }
 
@@ -304,7 +304,7 @@ mod tests {
         syncs.unqueue(key);
         syncs.requeue(key);
         assert!(syncs.queued().eq([key, mends]));
-        syncs.to_front(mends);
+        syncs.begin_next(mends);
         syncs.unqueue(mends);
         assert!(syncs.queued().eq([key, mends]), "its other turn is left");
     }
