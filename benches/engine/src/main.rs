@@ -157,7 +157,7 @@ fn sequential(disks: &Disks, stripe_sectors: u64, time: Duration) -> (f64, f64, 
         }
     }
     let rate = moved as f64 / (core_time() - core).as_secs_f64() / 1e6;
-    (rate, world.straight as f64 / moved as f64, world.made as f64 / moved as f64)
+    (rate, world.memory.straight as f64 / moved as f64, world.memory.made as f64 / moved as f64)
 }
 
 fn repeat(

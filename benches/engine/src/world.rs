@@ -59,12 +59,17 @@ impl Disks {
 /// One shard in its world.
 pub struct World {
     shard: Shard,
+    pub memory: Memory,
+    pub finished: u64,
+}
+
+/// The memory of members, stripe cache and clients.
+pub struct Memory {
     members: Vec<Bytes>,
     scratch: Bytes,
     zeros: Bytes,
     client: Bytes,
     done: VecDeque<IoId>,
-    pub finished: u64,
     /// Bytes that members got from clients' own memory.
     pub straight: u64,
     /// Bytes that members got from elsewhere: parity, and copies if there were any.
@@ -102,14 +107,16 @@ impl World {
         });
         Self {
             shard,
-            members: disks.members.clone(),
-            scratch: Bytes::new(scratch_pages as usize * 4096),
-            zeros: Bytes::new(ZERO_BYTES as usize),
-            client: Bytes::new(client_bytes),
-            done: VecDeque::new(),
+            memory: Memory {
+                members: disks.members.clone(),
+                scratch: Bytes::new(scratch_pages as usize * 4096),
+                zeros: Bytes::new(ZERO_BYTES as usize),
+                client: Bytes::new(client_bytes),
+                done: VecDeque::new(),
+                straight: 0,
+                made: 0,
+            },
             finished: 0,
-            straight: 0,
-            made: 0,
         }
     }
 
@@ -129,39 +136,38 @@ impl World {
     /// Does all that follows; `replied` gets the place of each finished request.
     pub fn run(&mut self, mut replied: impl FnMut(u32)) {
         loop {
-            while let Some(effect) = self.shard.poll_effect() {
-                match effect {
-                    Effect::Io(io) => self.perform(&io),
-                    Effect::Compute(compute) => self.compute(&compute),
-                    Effect::Compare(_) | Effect::Seal(_) | Effect::Declined(_) => {
-                        unreachable!("nothing is checked, logged or read for others")
-                    }
-                    Effect::Reply(reply) => {
-                        assert_eq!(reply.result, Ok(()));
-                        self.finished += 1;
-                        replied(reply.id.0 as u32);
-                    }
-                }
-            }
+            self.carry_out(&mut replied);
             while let Some(notice) = self.shard.poll_notice() {
                 assert_eq!(notice, Notice::NeedActive);
                 self.shard.handle_order(Time(0), &Order::Active);
             }
-            let Some(id) = self.done.pop_front() else {
+            if self.memory.done.is_empty() {
                 self.shard.hurry();
-                match self.shard.poll_effect() {
-                    Some(Effect::Io(io)) => self.perform(&io),
-                    Some(Effect::Compute(compute)) => self.compute(&compute),
-                    Some(other) => unreachable!("{other:?} follows completions or checks"),
-                    None => return,
-                }
-                continue;
-            };
+                self.carry_out(&mut replied);
+            }
+            let Some(id) = self.memory.done.pop_front() else { return };
             self.shard.handle_completion(Time(0), id, true);
         }
     }
 
-    fn perform(&mut self, io: &MemberIo) {
+    fn carry_out(&mut self, replied: &mut impl FnMut(u32)) {
+        self.shard.carry_out(&mut self.memory, |_, _, ended| match ended {
+            Ended::Replied(reply) => {
+                assert_eq!(reply.result, Ok(()));
+                self.finished += 1;
+                replied(reply.id.0 as u32);
+            }
+            Ended::Declined(_) => unreachable!("there is one shard"),
+        });
+    }
+}
+
+impl lapstrake_engine::World for Memory {
+    fn now(&self) -> Time {
+        Time(0)
+    }
+
+    fn start_io(&mut self, io: MemberIo) {
         let mut at = io.sector.0 as usize * 512;
         for piece in &io.pieces {
             let member = self.members[usize::from(io.member.0)].at(at);
@@ -183,25 +189,12 @@ impl World {
         self.done.push_back(io.id);
     }
 
-    fn ptr(&self, buf: Buf) -> *mut u8 {
-        let base = match buf.id {
-            BufId::ZERO => self.zeros,
-            SCRATCH => self.scratch,
-            _ => self.client,
-        };
-        base.at(buf.offset as usize)
+    fn seal(&mut self, _: &Seal) {
+        unreachable!("nothing is logged");
     }
 
-    fn list(&self, bufs: &[Buf], len: u32) -> SmallVec<[&'static [u8]; 16]> {
-        // SAFETY: live, `len` long, and not written during the work.
-        bufs.iter()
-            .map(|&buf| unsafe { std::slice::from_raw_parts(self.ptr(buf), len as usize) })
-            .collect()
-    }
-
-    fn out(&self, buf: Buf, len: u32) -> &'static mut [u8] {
-        // SAFETY: as in `list`; results are apart from sources and each other.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr(buf), len as usize) }
+    fn compare(&mut self, _: &Comparison) -> Vec<Finding> {
+        unreachable!("nothing is checked");
     }
 
     fn compute(&mut self, compute: &Compute) {
@@ -226,5 +219,28 @@ impl World {
                 kernels.mul(&mut outs, &rows, &self.list(srcs, *len));
             }
         }
+    }
+}
+
+impl Memory {
+    fn ptr(&self, buf: Buf) -> *mut u8 {
+        let base = match buf.id {
+            BufId::ZERO => self.zeros,
+            SCRATCH => self.scratch,
+            _ => self.client,
+        };
+        base.at(buf.offset as usize)
+    }
+
+    fn list(&self, bufs: &[Buf], len: u32) -> SmallVec<[&'static [u8]; 16]> {
+        // SAFETY: live, `len` long, and not written during the work.
+        bufs.iter()
+            .map(|&buf| unsafe { std::slice::from_raw_parts(self.ptr(buf), len as usize) })
+            .collect()
+    }
+
+    fn out(&self, buf: Buf, len: u32) -> &'static mut [u8] {
+        // SAFETY: as in `list`; results are apart from sources and each other.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr(buf), len as usize) }
     }
 }

@@ -15,7 +15,7 @@ use alloc::{
     vec::Vec,
 };
 use lapstrake_engine::{
-    Event, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncPiece, Time, WriteId,
+    DiskState, Event, MemberId, MetaWrite, Notice, Order, Supervisor, SyncPiece, Time, WriteId,
 };
 
 /// What the world is to do next.
@@ -165,7 +165,7 @@ impl Coordinator {
             (Some(supervisor), notice) => supervisor.handle_notice(now, notice),
             // Nobody records a failure; shards of an array that is only read have no write to answer.
             (None, Notice::Failed(member)) if self.failed.insert(member) => self.actions.extend([
-                Action::Event(Event::MemberFailed(member, MemberState::InSync)),
+                Action::Event(Event::MemberFailed(member, DiskState::InSync)),
                 Action::Order(Order::MemberFailed(member)),
                 Action::Order(Order::Recorded(member)),
             ]),
@@ -319,7 +319,6 @@ impl Coordinator {
 /// Members that may be waited for.
 fn present(supervisor: &Supervisor) -> Vec<MemberId> {
     let members = (0..).map(MemberId).zip(supervisor.members());
-    let is_present =
-        |state: MemberState| !matches!(state, MemberState::Faulty | MemberState::Removed);
+    let is_present = |state: DiskState| !matches!(state, DiskState::Faulty | DiskState::Removed);
     members.filter(|(_, (_, state))| is_present(*state)).map(|(id, _)| id).collect()
 }

@@ -14,25 +14,41 @@
 use crate::SpanMap;
 use alloc::{collections::VecDeque, vec, vec::Vec};
 use core::{mem, ops::Range};
-use lapstrake_engine::{Buf, Reply, Request, RequestError, RequestId, RequestKind, Shard};
+use lapstrake_engine::{
+    Buf, Ended, Notice, Request, RequestError, RequestId, RequestKind, Shard, World,
+};
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
 
-/// What a router needs of its shard.
-pub trait RouterWorld {
+/// A shard's memory and members, and the way to who waits: other shards, callers, the coordinator.
+pub trait RouterWorld: World {
+    /// Names who asks this shard for something.
+    type Caller;
     /// A place in memory that every shard can use.
     type Address: Copy;
 
-    /// The engine.
-    fn shard(&mut self) -> &mut Shard;
-    /// Brings a request to the engine. `is_foreign`: as [`Shard::handle_foreign_read`].
-    fn ask(&mut self, request: Request, is_foreign: bool);
     /// Gives memory that is not this shard's a name here.
     fn lend(&mut self, address: Self::Address) -> Buf;
     /// Takes such a name back.
     fn unlend(&mut self, buf: Buf);
     /// The address so many sectors further.
     fn advance(address: Self::Address, sectors: u32) -> Self::Address;
+    /// Sends to other shards, and answers callers.
+    ///
+    /// # Errors
+    /// The key of a request to a shard that is gone.
+    fn send(&mut self, outgoing: Outgoing<Self::Caller, Self::Address>) -> Result<(), usize>;
+    /// Tells the coordinator.
+    fn notify(&mut self, notice: Notice);
+    /// A request is about to be brought to the shard. The world may give it another name, which [`Self::ended`] takes
+    /// back.
+    fn begins(&mut self, request: Request) -> Request {
+        request
+    }
+    /// The shard is done with a request.
+    fn ended(&mut self, ended: Ended) -> Ended {
+        ended
+    }
 }
 
 /// A request, or the part of one that another shard is asked for.
@@ -133,14 +149,31 @@ impl<C, A: Copy> Router<C, A> {
         }
     }
 
-    /// What is to be sent next.
-    pub fn poll(&mut self) -> Option<Outgoing<C, A>> {
-        self.outgoing.pop_front()
+    /// Has `world` carry out all that the shard and its router want.
+    pub fn drive<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+    ) {
+        shard.carry_out(world, |shard, world, ended| match world.ended(ended) {
+            Ended::Replied(reply) => self.part_done(world, reply.id.0 as usize, reply.result),
+            Ended::Declined(id) => self.declined(shard, world, id),
+        });
+        self.answer_peers(shard);
+        while let Some(outgoing) = self.outgoing.pop_front() {
+            if let Err(key) = world.send(outgoing) {
+                self.part_done(world, key, Err(RequestError::Io));
+            }
+        }
+        while let Some(notice) = shard.poll_notice() {
+            world.notify(notice);
+        }
     }
 
     /// A request of a caller. `is_own`: its buffer is this shard's own, and is not to be lent.
-    pub fn request<W: RouterWorld<Address = A>>(
+    pub fn request<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
+        shard: &mut Shard,
         world: &mut W,
         caller: C,
         request: RoutedRequest<A>,
@@ -149,7 +182,7 @@ impl<C, A: Copy> Router<C, A> {
         if !self.spans.has_one_owner() && matches!(request.kind, RequestKind::Read(_)) {
             return self.unheard.push_back((caller, request, is_own));
         }
-        self.route(world, caller, request, is_own);
+        self.route(shard, world, caller, request, is_own);
     }
 
     /// Whether reads wait until the shard has read what it was sent: then [`Self::start_reads`] is due.
@@ -161,14 +194,19 @@ impl<C, A: Copy> Router<C, A> {
     /// Begins the reads that waited for that. A client may have asked for one because of an answer, and the answer may
     /// have been given because of something that this shard had been told, but not read yet
     /// ([`Shard::handle_foreign_read`]).
-    pub fn start_reads<W: RouterWorld<Address = A>>(&mut self, world: &mut W) {
+    pub fn start_reads<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+    ) {
         for (caller, request, is_own) in mem::take(&mut self.unheard) {
-            self.route(world, caller, request, is_own);
+            self.route(shard, world, caller, request, is_own);
         }
     }
 
-    fn route<W: RouterWorld<Address = A>>(
+    fn route<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
+        shard: &mut Shard,
         world: &mut W,
         caller: C,
         request: RoutedRequest<A>,
@@ -177,18 +215,19 @@ impl<C, A: Copy> Router<C, A> {
         if self.paused {
             return self.backlog.push_back((caller, request, is_own));
         }
-        let parts = self.parts(world.shard(), &request);
+        let parts = self.parts(shard, &request);
         let is_all_own = parts.iter().all(|part| part.0 == self.index);
         let is_read = matches!(request.kind, RequestKind::Read(_));
         // Where there is one writer only it knows what was answered: what is in the journal, or left behind.
         if is_all_own || self.spans.has_one_owner() || !is_read {
             let (key, request) =
                 self.admit(world, Origin::Caller(caller), request, is_own, parts.len());
-            return self.hand_out(world, key, &request, &parts);
+            return self.hand_out(shard, world, key, &request, &parts);
         }
         let (key, request) = self.admit(world, Origin::Caller(caller), request, is_own, 1);
-        if world.shard().is_read_only() {
+        if shard.is_read_only() {
             return self.hand_out(
+                shard,
                 world,
                 key,
                 &request,
@@ -197,14 +236,17 @@ impl<C, A: Copy> Router<C, A> {
         }
         // Most reads need nothing of what the owners alone know, and a way there and back costs more than they do.
         self.pending[key].foreign = Some(request);
-        world.ask(engine_request(key, request.kind, request.sector, request.len), true);
+        let request = engine_request(key, request.kind, request.sector, request.len);
+        shard.handle_foreign_read(world.now(), world.begins(request));
     }
 
-    /// The engine has declined a read of what others own: their owners are asked.
-    ///
-    /// # Panics
-    /// If it was asked for none by this name.
-    pub fn declined<W: RouterWorld<Address = A>>(&mut self, world: &mut W, id: RequestId) {
+    /// The shard has declined a read of what others own: their owners are asked.
+    fn declined<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+        id: RequestId,
+    ) {
         let key = id.0 as usize;
         let request = self.pending[key].foreign.take().expect("declined once");
         if self.paused {
@@ -219,9 +261,9 @@ impl<C, A: Copy> Router<C, A> {
             }
             return self.backlog.push_back((caller, request, is_own));
         }
-        let parts = self.parts(world.shard(), &request);
+        let parts = self.parts(shard, &request);
         self.pending[key].parts = parts.len() as u32;
-        self.hand_out(world, key, &request, &parts);
+        self.hand_out(shard, world, key, &request, &parts);
     }
 
     /// Who does which part. A flush is not cut: it makes durable what was answered, on all members, whoever wrote it;
@@ -248,8 +290,9 @@ impl<C, A: Copy> Router<C, A> {
     }
 
     /// A part that shard `from` asks for.
-    pub fn take_over<W: RouterWorld<Address = A>>(
+    pub fn take_over<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
+        shard: &mut Shard,
         world: &mut W,
         from: usize,
         key: usize,
@@ -258,11 +301,11 @@ impl<C, A: Copy> Router<C, A> {
         let parts = [(self.index, request.sector, request.len)];
         let (key, request) =
             self.admit(world, Origin::Peer { shard: from, key }, request, false, parts.len());
-        self.hand_out(world, key, &request, &parts);
+        self.hand_out(shard, world, key, &request, &parts);
     }
 
     /// Makes a request's entry: its key, and the request with its memory under this shard's name.
-    fn admit<W: RouterWorld<Address = A>>(
+    fn admit<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
         world: &mut W,
         origin: Origin<C>,
@@ -276,8 +319,9 @@ impl<C, A: Copy> Router<C, A> {
         (self.pending.insert(pending), RoutedRequest { kind, ..request })
     }
 
-    fn hand_out<W: RouterWorld<Address = A>>(
+    fn hand_out<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
+        shard: &mut Shard,
         world: &mut W,
         key: usize,
         request: &RoutedRequest<A>,
@@ -287,7 +331,8 @@ impl<C, A: Copy> Router<C, A> {
             let skip = (sector - request.sector) as u32;
             if owner == self.index {
                 let kind = at_sector(request.kind, skip);
-                world.ask(engine_request(key, kind, sector, len), false);
+                let request = engine_request(key, kind, sector, len);
+                shard.handle_request(world.now(), world.begins(request));
             } else {
                 let memory = request.memory.map(|address| W::advance(address, skip));
                 let request = RoutedRequest { memory, sector, len, ..*request };
@@ -296,13 +341,8 @@ impl<C, A: Copy> Router<C, A> {
         }
     }
 
-    /// The engine's answer to a part.
-    pub fn replied<W: RouterWorld<Address = A>>(&mut self, world: &mut W, reply: Reply) {
-        self.part_done(world, reply.id.0 as usize, reply.result);
-    }
-
-    /// A peer's answer to a part, or that it could not be asked.
-    pub fn peer_replied<W: RouterWorld<Address = A>>(
+    /// A peer's answer to a part.
+    pub fn peer_replied<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
         world: &mut W,
         key: usize,
@@ -311,7 +351,7 @@ impl<C, A: Copy> Router<C, A> {
         self.part_done(world, key, result);
     }
 
-    fn part_done<W: RouterWorld<Address = A>>(
+    fn part_done<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
         world: &mut W,
         key: usize,
@@ -336,8 +376,8 @@ impl<C, A: Copy> Router<C, A> {
         }
     }
 
-    /// Tells peers what has ended, if they may hear it. Due when the engine has been drained.
-    pub fn answer_peers(&mut self, shard: &Shard) {
+    /// Tells peers what has ended, if they may hear it. Due when the shard wants nothing more.
+    fn answer_peers(&mut self, shard: &Shard) {
         if self.paused && !shard.is_sync_idle() {
             return;
         }
@@ -361,11 +401,16 @@ impl<C, A: Copy> Router<C, A> {
     }
 
     /// Spans have changed hands: what waited begins.
-    pub fn redealt<W: RouterWorld<Address = A>>(&mut self, world: &mut W, spans: SpanMap) {
+    pub fn redealt<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+        spans: SpanMap,
+    ) {
         self.spans = spans;
         self.paused = false;
         for (caller, request, is_own) in mem::take(&mut self.backlog) {
-            self.request(world, caller, request, is_own);
+            self.request(shard, world, caller, request, is_own);
         }
     }
 

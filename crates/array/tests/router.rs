@@ -3,27 +3,45 @@
 
 use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
 use lapstrake_engine::{
-    Buf, BufId, FULLY_TRUSTED, MemberConfig, Reply, Request, RequestError, RequestId, RequestKind,
-    Shard, ShardConfig,
+    Buf, BufId, Comparison, Compute, FULLY_TRUSTED, Finding, MemberConfig, MemberIo, Notice, Order,
+    Request, RequestError, RequestKind, Seal, Shard, ShardConfig, Time, World,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
+use std::mem;
 
-/// A shard that is asked, and does nothing.
-struct World {
-    shard: Shard,
-    asked: Vec<(Request, bool)>,
+/// Notes what it is to carry out. A mirror needs neither parity nor logs.
+#[derive(Default)]
+struct Notes {
+    /// First sector and sectors of what came to the shard.
+    begun: Vec<(u64, u64)>,
+    ios: Vec<MemberIo>,
+    sent: Vec<String>,
     lent: u32,
+    needs_active: bool,
 }
 
-impl RouterWorld for World {
+impl World for Notes {
+    fn now(&self) -> Time {
+        Time(0)
+    }
+    fn start_io(&mut self, io: MemberIo) {
+        self.ios.push(io);
+    }
+    fn compute(&mut self, work: &Compute) {
+        unreachable!("{work:?}");
+    }
+    fn seal(&mut self, seal: &Seal) {
+        unreachable!("{seal:?}");
+    }
+    fn compare(&mut self, comparison: &Comparison) -> Vec<Finding> {
+        unreachable!("{comparison:?}");
+    }
+}
+
+impl RouterWorld for Notes {
+    type Caller = &'static str;
     type Address = u64;
 
-    fn shard(&mut self) -> &mut Shard {
-        &mut self.shard
-    }
-    fn ask(&mut self, request: Request, is_foreign: bool) {
-        self.asked.push((request, is_foreign));
-    }
     fn lend(&mut self, _: u64) -> Buf {
         self.lent += 1;
         Buf { id: BufId(100), offset: 0 }
@@ -34,9 +52,36 @@ impl RouterWorld for World {
     fn advance(address: u64, sectors: u32) -> u64 {
         address + u64::from(sectors) * 512
     }
+    fn send(&mut self, outgoing: Outgoing<&'static str, u64>) -> Result<(), usize> {
+        self.sent.push(match outgoing {
+            Outgoing::Request {
+                to, request: RoutedRequest { memory, sector, len, .. }, ..
+            } => {
+                let memory = memory.map(|at| at - (1 << 20));
+                format!("shard {to}: {len} at {sector}, memory {memory:?}")
+            }
+            Outgoing::Reply { to, key, result } => format!("shard {to}: {key} {result:?}"),
+            Outgoing::Answer { caller, result } => format!("{caller}: {result:?}"),
+        });
+        Ok(())
+    }
+    fn notify(&mut self, notice: Notice) {
+        self.needs_active |= notice == Notice::NeedActive;
+    }
+    fn begins(&mut self, request: Request) -> Request {
+        self.begun.push((request.sector.0, request.len.0));
+        request
+    }
 }
 
-impl World {
+/// Shard 0 of two, which own spans of eight sectors in turn.
+struct Rig {
+    shard: Shard,
+    router: Router<&'static str, u64>,
+    world: Notes,
+}
+
+impl Rig {
     fn new() -> Self {
         let geometry = Geometry::new(&Config {
             level: Level::Raid1,
@@ -70,18 +115,42 @@ impl World {
             behind_pages: 0,
             unsynced: None,
         });
-        Self { shard, asked: Vec::new(), lent: 0 }
+        let router = Router::new(0, 2, SpanMap::new(8).among(vec![0, 1]));
+        Self { shard, router, world: Notes::default() }
     }
 
-    fn take_asked(&mut self) -> Vec<(u64, u64, bool)> {
-        let asked = self.asked.drain(..);
-        asked.map(|(request, is_foreign)| (request.sector.0, request.len.0, is_foreign)).collect()
+    fn request(&mut self, caller: &'static str, request: RoutedRequest<u64>, is_own: bool) {
+        self.router.request(&mut self.shard, &mut self.world, caller, request, is_own);
     }
-}
 
-/// Shard 0 of two, which own spans of eight sectors in turn.
-fn router() -> (World, Router<&'static str, u64>) {
-    (World::new(), Router::new(0, 2, SpanMap::new(8).among(vec![0, 1])))
+    fn start_reads(&mut self) {
+        self.router.start_reads(&mut self.shard, &mut self.world);
+    }
+
+    fn drive(&mut self) {
+        self.router.drive(&mut self.shard, &mut self.world);
+        if mem::take(&mut self.world.needs_active) {
+            self.shard.handle_order(Time(0), &Order::Active);
+            self.router.drive(&mut self.shard, &mut self.world);
+        }
+    }
+
+    /// Ends the first so many I/Os of members.
+    fn end_ios(&mut self, count: usize, ok: bool) {
+        for io in self.world.ios.drain(..count) {
+            self.shard.handle_completion(Time(0), io.id, ok);
+        }
+        self.drive();
+    }
+
+    fn begun(&mut self) -> Vec<(u64, u64)> {
+        mem::take(&mut self.world.begun)
+    }
+
+    fn sent(&mut self) -> Vec<String> {
+        self.drive();
+        mem::take(&mut self.world.sent)
+    }
 }
 
 fn write(sector: u64, len: u64) -> RoutedRequest<u64> {
@@ -94,68 +163,54 @@ fn read(sector: u64, len: u64) -> RoutedRequest<u64> {
     RoutedRequest { kind: RequestKind::Read(Buf { id: BufId(7), offset: 0 }), ..write(sector, len) }
 }
 
-fn outgoing(router: &mut Router<&'static str, u64>) -> Vec<String> {
-    let shown = |out: Outgoing<&str, u64>| match out {
-        Outgoing::Request { to, request, .. } => {
-            let RoutedRequest { memory, sector, len, .. } = request;
-            format!("shard {to}: {len} at {sector}, memory {:?}", memory.map(|at| at - (1 << 20)))
-        }
-        Outgoing::Reply { to, key, result } => format!("shard {to}: {key} {result:?}"),
-        Outgoing::Answer { caller, result } => format!("{caller}: {result:?}"),
-    };
-    std::iter::from_fn(|| router.poll()).map(shown).collect()
-}
-
-fn reply(id: u64, result: Result<(), RequestError>) -> Reply {
-    Reply { id: RequestId(id), result }
-}
-
 #[test]
 fn a_request_is_cut_and_answered_when_all_its_parts_have_ended() {
-    let (mut world, mut router) = router();
-    router.request(&mut world, "writer", write(4, 20), true);
-    assert_eq!(world.take_asked(), [(4, 4, false), (16, 8, false)]);
-    assert_eq!(outgoing(&mut router), ["shard 1: 8 at 8, memory Some(2048)"]);
-    router.replied(&mut world, reply(0, Ok(())));
-    router.peer_replied(&mut world, 0, Err(RequestError::Io));
-    assert!(outgoing(&mut router).is_empty() && !router.is_idle());
-    router.replied(&mut world, reply(0, Ok(())));
-    assert_eq!(outgoing(&mut router), ["writer: Err(Io)"]);
-    assert!(router.is_idle());
+    let mut rig = Rig::new();
+    rig.request("writer", write(4, 20), true);
+    assert_eq!(rig.begun(), [(4, 4), (16, 8)]);
+    assert_eq!(rig.sent(), ["shard 1: 8 at 8, memory Some(2048)"]);
+    rig.end_ios(2, true);
+    rig.router.peer_replied(&mut rig.world, 0, Err(RequestError::Io));
+    assert!(rig.sent().is_empty() && !rig.router.is_idle());
+    rig.end_ios(2, true);
+    assert_eq!(rig.sent(), ["writer: Err(Io)"]);
+    assert!(rig.router.is_idle());
 }
 
 /// What would be lost: a client that asks for a read because of an answer sees what was there before that answer.
 #[test]
 fn a_read_of_what_others_own_begins_when_the_shard_has_heard_all() {
-    let (mut world, mut router) = router();
-    router.request(&mut world, "reader", read(4, 8), true);
-    assert!(router.has_unheard() && world.take_asked().is_empty());
-    router.start_reads(&mut world);
-    assert_eq!(world.take_asked(), [(4, 8, true)]);
-    router.declined(&mut world, RequestId(0));
-    assert_eq!(world.take_asked(), [(4, 4, false)]);
-    assert_eq!(outgoing(&mut router), ["shard 1: 4 at 8, memory Some(2048)"]);
+    let mut rig = Rig::new();
+    rig.request("reader", read(4, 8), true);
+    assert!(rig.router.has_unheard() && rig.begun().is_empty());
+    rig.start_reads();
+    assert_eq!(rig.begun(), [(4, 8)]);
+    rig.drive();
+    rig.end_ios(1, false);
+    assert_eq!(rig.begun(), [(4, 4)]);
+    assert_eq!(rig.sent(), ["shard 1: 4 at 8, memory Some(2048)"]);
 }
 
 /// What would be lost: a stripe has two owners for a while.
 #[test]
 fn while_paused_only_what_peers_ask_for_begins() {
-    let (mut world, mut router) = router();
-    router.request(&mut world, "reader", read(8, 8), false);
-    router.start_reads(&mut world);
-    assert_eq!((world.take_asked(), world.lent), (vec![(8, 8, true)], 1));
-    router.pause(&mut world.shard);
-    router.request(&mut world, "writer", write(0, 8), true);
-    router.take_over(&mut world, 1, 42, write(16, 8));
-    assert_eq!(world.take_asked(), [(16, 8, false)]);
-    assert!(!router.is_paused(&world.shard), "the read is under way");
-    router.declined(&mut world, RequestId(0));
-    assert!(router.is_paused(&world.shard) && outgoing(&mut router).is_empty());
-    router.replied(&mut world, reply(1, Ok(())));
-    router.answer_peers(&world.shard);
-    assert_eq!(outgoing(&mut router), ["shard 1: 42 Ok(())"]);
-    router.redealt(&mut world, SpanMap::new(8).among(vec![1, 0]));
-    assert_eq!(outgoing(&mut router), ["shard 1: 8 at 0, memory Some(0)"]);
-    router.start_reads(&mut world);
-    assert_eq!((world.take_asked(), world.lent), (vec![(8, 8, false)], 1), "it owns that now");
+    let mut rig = Rig::new();
+    rig.request("reader", read(8, 8), false);
+    rig.start_reads();
+    rig.drive();
+    assert_eq!((rig.begun(), rig.world.lent), (vec![(8, 8)], 1));
+    rig.router.pause(&mut rig.shard);
+    rig.request("writer", write(0, 8), true);
+    rig.router.take_over(&mut rig.shard, &mut rig.world, 1, 42, write(16, 8));
+    rig.drive();
+    assert_eq!(rig.begun(), [(16, 8)]);
+    assert!(!rig.router.is_paused(&rig.shard), "the read is under way");
+    rig.end_ios(1, false);
+    assert!(rig.router.is_paused(&rig.shard) && rig.sent().is_empty());
+    rig.end_ios(2, true);
+    assert_eq!(rig.sent(), ["shard 1: 42 Ok(())"]);
+    rig.router.redealt(&mut rig.shard, &mut rig.world, SpanMap::new(8).among(vec![1, 0]));
+    assert_eq!(rig.sent(), ["shard 1: 8 at 0, memory Some(0)"]);
+    rig.start_reads();
+    assert_eq!((rig.begun(), rig.world.lent), (vec![(8, 8)], 1), "it owns that now");
 }

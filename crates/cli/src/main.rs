@@ -139,7 +139,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(error));
+    let cli = Cli::try_parse().and_then(with_config).unwrap_or_else(|error| misunderstood(error));
     let json = cli.command.json();
     let lends_output = matches!(&cli.command, Command::Serve(args) if args.run.is_some());
     outlive_file_limits();
@@ -148,6 +148,12 @@ fn main() -> ExitCode {
         end_quietly_without_reader();
     }
     logging::start(&cli.logging, serves);
+    if matches!(&cli.command, Command::Serve(args) if args.daemon)
+        && let Err(error) = serve::daemon::detach()
+    {
+        logging::tell_failure(&format!("cannot go on in the background: {error}"));
+        return exit::Exit::Failed.into();
+    }
     let words = if serves { speak_without_waiting() } else { Ok(()) };
     let exit = match words.map_err(Failure::new).and_then(|()| cli.command.run()) {
         Ok(exit) => exit.into(),
@@ -166,6 +172,18 @@ fn main() -> ExitCode {
     };
     words::finish();
     exit
+}
+
+/// With what the file of `serve --config` says.
+fn with_config(cli: Cli) -> Result<Cli, clap::Error> {
+    let Command::Serve(args) = &cli.command else { return Ok(cli) };
+    let Some(config) = &args.config else { return Ok(cli) };
+    if !args.members.is_empty() {
+        let text = "--config: the members are those that the file names; give none here\n";
+        return Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, text));
+    }
+    let words = serve::config::arguments(config)?;
+    Cli::try_parse_from(std::env::args_os().chain(words))
 }
 
 /// Ends for a command line that asks for help, or for what there is not.

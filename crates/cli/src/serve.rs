@@ -1,6 +1,8 @@
 //! `lapstrake serve`.
 
 mod captive;
+pub mod config;
+pub mod daemon;
 mod fronts;
 mod nbd;
 pub mod signals;
@@ -26,6 +28,8 @@ Examples:
   lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
   lapstrake serve --fuse data.raw disk[0-3].img
   lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]
+  lapstrake serve --config data
+  lapstrake serve --daemon --fuse data.raw disk[0-3].img
   lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" -' | zstd > array.zst
 
 Without --nbd and --fuse the array is served by NBD on a Unix socket beside its control socket.
@@ -49,8 +53,15 @@ Exit codes:
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// The array's members
-    #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
-    members: Vec<MemberSpec>,
+    #[arg(required_unless_present = "config", value_name = "MEMBER", value_parser = options::member())]
+    pub members: Vec<MemberSpec>,
+    /// Take members and options from a file: /etc/lapstrake/NAME.toml, or the one named if there is a / in it. Its keys
+    /// are `members`, whose patterns may have * ? and [...], and long options by their names (fuse = "data.raw")
+    #[arg(long, value_name = "NAME|FILE")]
+    pub config: Option<PathBuf>,
+    /// Go on in the background once the array is served; messages go to NAME.log beside the control socket then
+    #[arg(long, conflicts_with = "run")]
+    pub daemon: bool,
     /// Name to serve it by [default: the array's own, without host]
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
@@ -237,6 +248,7 @@ impl Server<'_> {
     /// Serves until the end.
     fn run(mut self, claim: Claim, export: ExportInfo, new_overlay: Option<NewOverlay>) -> Outcome {
         let (sender, events) = mpsc::channel();
+        let log = claim.path().with_extension("log");
         let begun = self.begin(claim, export, sender);
         let (control, captive) = match begun {
             Ok(begun) => begun,
@@ -253,6 +265,11 @@ impl Server<'_> {
             made.keep();
         }
         self.announce();
+        if let Err(error) =
+            daemon::tell_served(&format!("serves {}", self.fronts.uris().join(" ")), &log)
+        {
+            warn!("{}: cannot take messages: {error}; they stay on standard error", log.display());
+        }
         let may_end = || !self.fronts.has_sockets() && !self.ends_for_good();
         let asker = wait(&events, captive.as_ref(), &may_end);
         let status = captive.map(Captive::end);
@@ -356,6 +373,7 @@ impl Server<'_> {
         asker: Option<Sender<bool>>,
         events: &Receiver<Event>,
     ) -> End {
+        daemon::tell_stopping();
         let unmounted = self.fronts.unmount(&self.array);
         let clean = self.array.stop();
         drop(self.fronts);

@@ -6,7 +6,8 @@ pub mod view;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::target::Place;
 use crate::tree;
-use lapstrake_host::control;
+use lapstrake_device::quoted;
+use lapstrake_host::control::{self, ControlError};
 use serde_json::json;
 use tracing::error;
 use view::View;
@@ -22,7 +23,7 @@ Exit codes:
   0  every array that was asked about is whole (or none is served)
   1  a server did not answer, or no array of that name is served
   2  usage
-  3  an array is degraded or failed";
+  3  an array is degraded or failed, or its server has vanished (killed or crashed)";
 
 /// Show the arrays that are being served, in the words of /proc/mdstat.
 ///
@@ -49,14 +50,20 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let dir = args.place.dir();
-    let (mut arrays, failures) = match &args.name {
-        Some(name) => (vec![control::ask_detail(&dir, name, None)?], Vec::new()),
-        None => tree::served(&dir)?,
+    let (mut arrays, failures, vanished) = match &args.name {
+        Some(name) => match control::ask_detail(&dir, name, None) {
+            Err(ControlError::Vanished { name, .. }) => (Vec::new(), Vec::new(), vec![name]),
+            told => (vec![told?], Vec::new(), Vec::new()),
+        },
+        None => {
+            let (arrays, failures) = tree::served(&dir)?;
+            (arrays, failures, control::vanished(&dir)?)
+        }
     };
     if arrays.is_empty() && !failures.is_empty() {
         return Err(Failure::new(failures.join("\n")));
     }
-    let whole = arrays.iter().all(View::is_whole);
+    let whole = vanished.is_empty() && arrays.iter().all(View::is_whole);
     if args.tree {
         arrays = match &args.name {
             Some(name) => {
@@ -71,10 +78,19 @@ pub fn run(args: &Args) -> Outcome {
         true => tree::table(&arrays),
         false => arrays.iter().map(mdstat::stanza).collect(),
     };
-    match (args.json, arrays.is_empty()) {
-        (true, _) => outln!("{:#}", json!({ "arrays": arrays, "errors": failures })),
+    match (args.json, arrays.is_empty() && vanished.is_empty()) {
+        (true, _) => {
+            outln!("{:#}", json!({ "arrays": arrays, "errors": failures, "vanished": vanished }))
+        }
         (false, true) => outln!("no array is being served"),
         (false, false) => out!("{text}"),
+    }
+    for name in &vanished {
+        error!(
+            "{name}: its server has vanished: it was killed or has crashed; serving its members again goes on where it \
+             was, and `lapstrake stop {}` forgets it",
+            quoted(name)
+        );
     }
     failures.iter().for_each(|failure| error!("{failure}"));
     Ok(match (failures.is_empty(), whole) {

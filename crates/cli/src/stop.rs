@@ -16,7 +16,8 @@ Exit codes:
   1  it could not be stopped cleanly, or its server did not answer; or it serves on, since its file is open,
      since so many of its members' files were deleted meanwhile that it could never be started again, or
      since its overlay's file was
-  2  usage";
+  2  usage
+  3  its server had vanished (killed or crashed), and is forgotten now: superblocks may say active still";
 
 /// Stop serving an array: what is in flight is done, everything is flushed, the superblocks say
 /// clean.
@@ -39,9 +40,11 @@ pub fn run(args: &Args) -> Outcome {
     let name = &args.target.name;
     let (served, stopped) = match args.target.ask(&Request::Stop { force: args.force }) {
         Ok(stopped) => (true, stopped),
-        Err(ControlError::NotServed { .. }) => {
-            let (deleted, overlay_lost) = (Vec::new(), None);
-            (false, Stopped { clean: true, deleted, is_end: false, overlay_lost })
+        Err(ControlError::NotServed { .. }) => (false, nothing(true)),
+        Err(error @ ControlError::Vanished { .. }) => {
+            control::forget(&args.target.dir(), name)?;
+            warn!("{error}");
+            (false, nothing(false))
         }
         Err(error) => return Err(error.into()),
     };
@@ -84,10 +87,17 @@ pub fn run(args: &Args) -> Outcome {
     }
     if clean {
         Ok(Exit::Done)
+    } else if !served {
+        Ok(Exit::Degraded)
     } else {
         Err(Failure::new(format!(
             "{name}: stopped, but its superblocks could not be marked clean; the server's messages \
              say why"
         )))
     }
+}
+
+/// What comes of a stop where there was no server.
+fn nothing(clean: bool) -> Stopped {
+    Stopped { clean, deleted: Vec::new(), is_end: false, overlay_lost: None }
 }

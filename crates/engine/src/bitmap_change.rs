@@ -10,8 +10,9 @@
 //!   no bit of it is cleared before each shard has told of what it was writing when it heard of it.
 
 use crate::{
+    membership::Member,
     messages::{BitmapTerms, Order},
-    supervisor::{Event, Member, Supervisor},
+    supervisor::{Event, Supervisor},
     types::Time,
     write_intent_bitmap::WriteIntentBitmap,
 };
@@ -29,11 +30,11 @@ pub struct NewBitmap {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Waits for its turn.
+    /// It waits until no update is under way that says otherwise.
     Wanted,
     /// Superblocks are to say that the old one is no more.
     Ending,
-    /// They do.
+    /// They do, and shards may still write under its bits until they hear so.
     Ended,
     /// Superblocks are to say that the new one is there.
     Adding,
@@ -54,7 +55,7 @@ impl Supervisor {
     pub fn handle_bitmap(&mut self, now: Time, to: Option<NewBitmap>) -> bool {
         let is_redundant = self.geometry.level().has_redundancy();
         let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();
-        let is_logged = |m: &Member| m.superblock.has_journal() || m.superblock.has_ppl();
+        let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
         let has_use = is_redundant && !self.members.iter().any(is_logged);
         let is_last_guide = self.is_bitmap_last_guide() && (self.is_degraded() || to.is_some());
         if !has_use || is_busy || self.stopping || self.broken || is_last_guide {
@@ -89,7 +90,7 @@ impl Supervisor {
     /// The internal bitmap's place, from each superblock.
     #[must_use]
     pub fn bitmap_offset(&self) -> Option<i32> {
-        self.members.iter().find(|m| m.is_present()).and_then(|m| m.superblock.bitmap_offset())
+        self.members.iter().find(|m| m.is_present()).and_then(|m| m.superblock().bitmap_offset())
     }
 
     /// Whether superblocks are to deny the bitmap that there still is.
@@ -117,7 +118,7 @@ impl Supervisor {
         let is_ending = self.bitmap_change.as_ref().is_some_and(|c| c.stage != Stage::Adding);
         if !is_ending {
             self.bitmap_change = Some(BitmapChange { to: None, stage: Stage::Wanted });
-            self.happened.push_back(Event::BitmapLost);
+            self.events.push_back(Event::BitmapLost);
         }
     }
 
@@ -125,7 +126,7 @@ impl Supervisor {
     pub(crate) fn change_bitmap(&mut self) {
         let is_last_guide = self.is_bitmap_last_guide();
         let Some(change) = &mut self.bitmap_change else { return };
-        if self.update.is_some() {
+        if !self.updates.is_idle() {
             return;
         }
         let is_at_rest = self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_at_rest);
@@ -133,16 +134,16 @@ impl Supervisor {
             (Stage::Wanted, Some(bitmap)) => {
                 bitmap.retire();
                 change.stage = Stage::Ending;
-                self.record = true;
+                self.updates.request();
                 if is_last_guide {
                     // The superblocks that deny the bitmap say so at once.
-                    self.resync_from = Some(Sector(0));
+                    self.scheduler.lose_resync_place();
                     self.orders.push_back(Order::InSync(Sector(0)));
                 }
             }
             (Stage::Ended, Some(_)) if is_at_rest => {
                 self.bitmap = None;
-                self.set_bitmap_offsets(None);
+                self.members.set_bitmap_offsets(None);
                 self.orders.push_back(Order::Bitmap(None));
                 self.add_bitmap();
             }
@@ -155,15 +156,15 @@ impl Supervisor {
         let Some(change) = &mut self.bitmap_change else { return };
         let Some(NewBitmap { mut superblock, offset }) = change.to.take() else {
             self.bitmap_change = None;
-            return self.happened.push_back(Event::BitmapChanged);
+            return self.events.push_back(Event::BitmapChanged);
         };
         change.stage = Stage::Adding;
-        superblock.events = self.events;
+        superblock.events = self.updates.events();
         // The update that says that it is there brings it down.
         superblock.events_cleared = u64::MAX;
         self.bitmap = Some(WriteIntentBitmap::added(superblock, offset.is_none(), self.shards));
-        self.set_bitmap_offsets(offset);
-        self.record = true;
+        self.members.set_bitmap_offsets(offset);
+        self.updates.request();
     }
 
     /// An update that began in the present stage is stable on all members.
@@ -171,28 +172,22 @@ impl Supervisor {
         let Some(change) = &mut self.bitmap_change else { return };
         match (change.stage, &mut self.bitmap) {
             // An update that only gives all members one count may leave them at the bitmap's own.
-            (Stage::Ending, Some(bitmap)) if bitmap.superblock().events < self.events => {
+            (Stage::Ending, Some(bitmap)) if bitmap.superblock().events < self.updates.events() => {
                 change.stage = Stage::Ended;
             }
             // The next one counts an event.
-            (Stage::Ending, Some(_)) => self.record = true,
+            (Stage::Ending, Some(_)) => self.updates.request(),
             (Stage::Adding, Some(bitmap)) => {
                 let terms = BitmapTerms::of(bitmap.superblock());
                 self.bitmap_change = None;
                 self.orders.push_back(Order::Bitmap(Some(terms)));
-                self.happened.push_back(Event::BitmapChanged);
-                let is_whole = self.resync_from.is_none() && !self.is_degraded();
+                self.events.push_back(Event::BitmapChanged);
+                let is_whole = self.resync_from().is_none() && !self.is_degraded();
                 if let Some(bitmap) = &mut self.bitmap {
                     bitmap.in_use(is_whole);
                 }
             }
             _ => {}
-        }
-    }
-
-    pub(crate) fn set_bitmap_offsets(&mut self, offset: Option<i32>) {
-        for member in &mut self.members {
-            member.superblock.set_bitmap_offset(offset);
         }
     }
 }

@@ -6,10 +6,10 @@
 //! Invariant: chunks leave the set and never come back: a chunk whose redundancy is right stays so, but for writes
 //! under way.
 
-use crate::shard::Shard;
+use crate::members::FULLY_TRUSTED;
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
-use lapstrake_geometry::Sectors;
+use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_metadata::bitmap;
 
 /// A set of chunks, a bit for each.
@@ -59,11 +59,48 @@ impl UnsyncedChunks {
     }
 }
 
-impl Shard {
-    /// Whether redundancy is right in these member sectors, of RAID10 array sectors, but for writes under way.
-    pub(crate) fn is_synced(&self, range: Range<u64>) -> bool {
+/// Where redundancy is right, but for writes under way: in member sectors, of RAID10 in array sectors.
+///
+/// Invariant: chunks leave `unsynced` and never come back, but with the bitmap.
+#[derive(Debug)]
+pub(crate) struct InSync {
+    /// It is right below this sector; above it a resync is due.
+    to: Sector,
+    /// Where it is not right, whatever `to` says.
+    unsynced: Option<UnsyncedChunks>,
+}
+
+impl InSync {
+    pub(crate) fn new(to: Sector, unsynced: Option<UnsyncedChunks>) -> Self {
+        Self { to, unsynced }
+    }
+
+    /// Whether redundancy is right in all these sectors.
+    pub(crate) fn covers(&self, range: Range<u64>) -> bool {
         let is_unsynced = self.unsynced.as_ref().is_some_and(|u| u.touches(range.clone()));
-        range.end <= self.in_sync_to.0 && !is_unsynced
+        range.end <= self.to.0 && !is_unsynced
+    }
+
+    /// Whether no resync is due, but for chunks of a lockless bitmap.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.to == FULLY_TRUSTED
+    }
+
+    /// A resync has come there, or one is due from there on.
+    pub(crate) fn set_to(&mut self, to: Sector) {
+        self.to = to;
+    }
+
+    /// Redundancy is right in chunks `first..=last`.
+    pub(crate) fn synced(&mut self, first: u64, last: u64) {
+        if let Some(unsynced) = &mut self.unsynced {
+            unsynced.synced(first, last);
+        }
+    }
+
+    /// There is another bitmap. A lockless one goes with all redundancy due to be made right, and none comes later.
+    pub(crate) fn forget_chunks(&mut self) {
+        self.unsynced = None;
     }
 }
 
@@ -85,5 +122,19 @@ mod tests {
         assert!(!chunks.touches(0..640) && chunks.touches(639..641));
         chunks.synced(0, 9);
         assert_eq!(chunks.left, 0);
+    }
+
+    #[test]
+    fn redundancy_is_right_below_a_resync_but_for_chunks_until_they_are_forgotten() {
+        let mut unsynced = UnsyncedChunks { chunk: Sectors(8), words: vec![0b10], left: 1 };
+        let mut in_sync = InSync::new(Sector(32), Some(unsynced.clone()));
+        assert!(in_sync.covers(0..8) && !in_sync.covers(0..9) && in_sync.covers(16..32));
+        assert!(!in_sync.covers(24..33) && !in_sync.is_whole());
+        in_sync.set_to(FULLY_TRUSTED);
+        assert!(in_sync.is_whole() && !in_sync.covers(8..16) && in_sync.covers(32..64));
+        in_sync.forget_chunks();
+        assert!(in_sync.covers(8..16));
+        unsynced.synced(1, 1);
+        assert!(InSync::new(FULLY_TRUSTED, Some(unsynced)).covers(8..16));
     }
 }

@@ -4,7 +4,7 @@
 //! With P and Q one wrong block of a stripe can be told from the others, as raid6check does; with
 //! three copies or more the one that stands alone. Anything less only shows that there is a difference.
 
-use crate::{scratch::PAGE_BYTES, types::*};
+use crate::{op::OpKey, scratch::PAGE_BYTES, sync::UnitKey, types::*};
 use alloc::vec::Vec;
 use lapstrake_parity::{Kernels, gf};
 use smallvec::SmallVec;
@@ -15,8 +15,8 @@ pub struct CompareId(pub(crate) Compared);
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
-    Op(u32),
-    Unit(u32),
+    Op(OpKey),
+    Unit(UnitKey),
 }
 
 /// Buffers that should agree. All have the length, which is at most that of the largest operation.

@@ -3,7 +3,7 @@
 //! Also the [`Builder`], which joins what lies contiguously on one member into one I/O, for
 //! these levels and for reads of parity levels.
 
-use crate::{member_io::Owner, shard::Shard, types::*};
+use crate::{member_io::Owner, request::ReqKey, shard::Shard, types::*};
 use alloc::vec::Vec;
 use lapstrake_geometry::{Geometry, Home, Sector};
 use smallvec::SmallVec;
@@ -58,8 +58,8 @@ pub(crate) fn push_piece(pieces: &mut Pieces, piece: Piece) {
 
 impl Shard {
     /// Issues `start..end` of a request on a level without parity.
-    pub(crate) fn issue_direct(&mut self, key: u32, start: u64, end: u64) {
-        let kind = self.reqs[key as usize].kind;
+    pub(crate) fn issue_direct(&mut self, key: ReqKey, start: u64, end: u64) {
+        let kind = self.reqs[key].kind();
         match kind {
             RequestKind::Read(_) => self.read_direct(key, start, end),
             RequestKind::Write { .. } if self.write_behind(key, start, end) => {}
@@ -74,31 +74,31 @@ impl Shard {
         }
     }
 
-    pub(crate) fn read_direct(&mut self, key: u32, start: u64, end: u64) {
+    pub(crate) fn read_direct(&mut self, key: ReqKey, start: u64, end: u64) {
         let mut at = start;
         while at < end {
             let run = self.geometry.map(Sector(at));
             let len = self.clip(&run.homes, run.len.0.min(end - at));
-            let req = &self.reqs[key as usize];
-            let (buf, is_foreign) = (req.buf_at(at), req.is_foreign);
+            let req = &self.reqs[key];
+            let (buf, is_foreign) = (req.buf_at(at), req.is_foreign());
             match self.choose(&run.homes, at, len) {
                 // Which copy is the first may be seen otherwise by the owner just now.
                 _ if is_foreign && !self.is_in_sync(&run.homes, at, len) => self.decline(key),
                 Some((member, sector)) => self.builder.add(member, sector, len, Some(buf)),
                 None if self.behind.covers(at, at + len) => self.wait_for_copies(key, at, at + len),
-                None => self.reqs[key as usize].error = Some(RequestError::Io),
+                None => self.reqs[key].fail(RequestError::Io),
             }
             at += len;
         }
         self.send_built(key, IoKind::Read);
     }
 
-    fn write_direct(&mut self, key: u32, start: u64, end: u64, kind: IoKind, data: bool) {
+    fn write_direct(&mut self, key: ReqKey, start: u64, end: u64, kind: IoKind, data: bool) {
         let mut at = start;
         while at < end {
             let run = self.geometry.map(Sector(at));
             let len = self.clip(&run.homes, run.len.0.min(end - at));
-            let buf = data.then(|| self.reqs[key as usize].buf_at(at));
+            let buf = data.then(|| self.reqs[key].buf_at(at));
             let mut is_kept = false;
             for home in &run.homes {
                 if let Some(member) = self.members.writable(home.slot) {
@@ -110,7 +110,7 @@ impl Shard {
                 }
             }
             if !is_kept {
-                self.reqs[key as usize].error = Some(RequestError::Io);
+                self.reqs[key].fail(RequestError::Io);
             }
             at += len;
         }
@@ -152,17 +152,17 @@ impl Shard {
             Geometry::Raid10(_) => at,
             _ => homes.first().map_or(0, |home| home.sector.0),
         };
-        self.is_synced(start..start + len)
+        self.in_sync.covers(start..start + len)
     }
 
     /// Sends what the builder holds as I/Os of this request; none of a read that is declined.
-    pub(crate) fn send_built(&mut self, key: u32, kind: IoKind) {
-        let req = &self.reqs[key as usize];
-        if req.is_foreign && req.error.is_some() {
+    pub(crate) fn send_built(&mut self, key: ReqKey, kind: IoKind) {
+        let req = &self.reqs[key];
+        if req.is_foreign() && req.error().is_some() {
             return self.builder.open.clear();
         }
         let mut open = core::mem::take(&mut self.builder.open);
-        self.reqs[key as usize].pending += open.len() as u32;
+        self.reqs[key].expect(open.len() as u32);
         for io in open.drain(..) {
             self.start_io(Owner::Request(key), io.member, kind, (io.sector, io.len), io.pieces);
         }
@@ -175,9 +175,9 @@ impl Shard {
     }
 
     /// A read failed and its member is out of use: the same pieces from elsewhere.
-    pub(crate) fn read_elsewhere(&mut self, key: u32, pieces: &[Piece]) {
-        let req = &self.reqs[key as usize];
-        let (RequestKind::Read(base), first) = (req.kind, req.start) else { return };
+    pub(crate) fn read_elsewhere(&mut self, key: ReqKey, pieces: &[Piece]) {
+        let req = &self.reqs[key];
+        let (RequestKind::Read(base), first) = (req.kind(), req.start()) else { return };
         let ranges: SmallVec<[(u64, u64); 4]> = pieces
             .iter()
             .map(|piece| {

@@ -11,15 +11,15 @@
 //! [`Shard::handle_sync`] and [`Shard::handle_time`], each with the time now. After any of these, or a
 //! batch of them:
 //!
-//! 1. drain [`Shard::poll_effect`]: start the I/O, do the parity work at once, compare at once (with
-//!    [`Comparison::run`]) and bring what was found to [`Shard::handle_compared`], make the logs' headers and
-//!    the journal's blocks (with [`Seal::run`]), send the replies, in the order given (an I/O may send what
-//!    the work before it computed);
+//! 1. have [`Shard::carry_out`] bring what the shard wants to the world ([`World`]: starts I/O, does parity work, compares
+//!    with [`Comparison::run`], makes the logs' headers and the journal's blocks with [`Seal::run`]), in the order given:
+//!    an I/O may send what the work before it computed; and answer the requests that have ended;
 //! 2. drain [`Shard::poll_notice`] to the supervisor;
 //! 3. ask [`Shard::poll_deadline`] when to call `handle_time` at the latest.
 //!
 //! A read of what another shard owns may go to [`Shard::handle_foreign_read`] first, if the world keeps what that asks
-//! for (`lapstrake-array`'s router does); [`Effect::Declined`] sends it to the owner.
+//! for (`lapstrake-array`'s router does, which drives shards that know of each other); [`Ended::Declined`] sends it to
+//! the owner.
 //!
 //! Taking in a batch before draining lets neighbouring writes come together.
 //!
@@ -76,26 +76,34 @@ mod bits;
 mod chunks;
 mod compare;
 mod direct;
+mod gate;
 mod guard;
+mod hold;
 pub mod journal;
+mod journal_end;
 mod log;
 mod member_io;
 mod members;
 mod membership;
 mod messages;
+mod meta_writes;
 mod op;
 mod recovery;
+mod repair;
 mod replay;
 mod request;
+mod safe_mode;
 mod scratch;
 mod seal;
 mod shard;
 mod sizes;
+mod slots;
 mod stripe;
 mod supervisor;
 mod sync;
 mod types;
 mod update;
+mod world;
 mod write_intent_bitmap;
 
 pub use bitmap_change::NewBitmap;
@@ -114,9 +122,10 @@ pub use sizes::{
     stripe_cache_pages,
 };
 pub use supervisor::{
-    Added, Event, Loss, MemberRecord, MemberState, MetaWrite, Supervisor, SupervisorConfig, Target,
+    Added, DiskState, Event, Loss, MemberRecord, MetaWrite, Supervisor, SupervisorConfig, Target,
     WriteId,
 };
 pub use sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport};
 pub use types::*;
+pub use world::{Ended, World};
 pub use write_intent_bitmap::BitmapConfig;

@@ -7,25 +7,27 @@
 use crate::{
     members::{BadState, FULLY_TRUSTED},
     messages::Notice,
+    op::OpKey,
+    request::ReqKey,
     shard::Shard,
-    sync::PAGE_SECTORS,
+    sync::{PAGE_SECTORS, PieceKey, UnitKey},
     types::*,
 };
 use core::ops::Range;
 use lapstrake_geometry::{Content, Sector, Sectors};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// Whom a member I/O works for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    Request(u32),
+    Request(ReqKey),
     /// A copy that the request leaves behind.
-    Behind(u32),
-    Op(u32),
+    Behind(ReqKey),
+    Op(OpKey),
     /// A unit of a sync action.
-    Unit(u32),
+    Unit(UnitKey),
     /// Whether a page of a failed read can be read by itself.
-    Probe(u32),
+    Probe(PieceKey),
     /// The unit under way in the log of this member.
     Log(MemberId),
     /// The flush of what that unit describes.
@@ -110,12 +112,12 @@ impl Shard {
             && io.kind != IoKind::Discard
             && !self.geometry.level().has_redundancy()
         {
-            self.reqs[key as usize].error.get_or_insert(RequestError::NoSpace);
+            self.reqs[key].fail(RequestError::NoSpace);
         }
     }
 
     fn is_foreign(&self, owner: Owner) -> bool {
-        matches!(owner, Owner::Request(key) if self.reqs[key as usize].is_foreign)
+        matches!(owner, Owner::Request(key) if self.reqs[key].is_foreign())
     }
 
     /// Whether the member is one that reads of this range go to.
@@ -137,8 +139,8 @@ impl Shard {
         let replacement = self.members.replacement_of(member).filter(|_| kind != IoKind::Read);
         if let Some(replacement) = replacement {
             match owner {
-                Owner::Request(key) => self.reqs[key as usize].pending += 1,
-                Owner::Op(key) => self.ops[key as usize].expect_another(),
+                Owner::Request(key) => self.reqs[key].expect(1),
+                Owner::Op(key) => self.ops[key].expect(1),
                 Owner::Behind(key) => self.expect_another_copy(key),
                 Owner::Unit(key) => self.expect_another(key),
                 Owner::LogFlush(log) => self.expect_another_flush(log),
@@ -206,7 +208,7 @@ impl Shard {
         if self.members.has_failed(member) {
             return true;
         }
-        if self.out_of_space {
+        if self.gate.is_out_of_space() {
             return false;
         }
         let survives = self.survives_without(member);
@@ -261,23 +263,13 @@ impl Shard {
             self.members.clear_bad(io.member, range.clone());
             let len = Sectors(range.end - range.start);
             self.note(Notice::Good(io.member, Sector(range.start), len));
-            self.goods.push_back((io.member, range));
+            self.repairs.told_good(io.member, range);
         }
     }
 
-    /// The supervisor says what is bad. What this shard has told it of as good since is not meant: it does not
-    /// know that yet.
+    /// The supervisor says what is bad.
     pub(crate) fn told_bad(&mut self, member: MemberId, range: Range<u64>, state: BadState) {
-        let mut parts: SmallVec<[Range<u64>; 4]> = smallvec![range];
-        for (_, good) in self.goods.iter().filter(|good| good.0 == member) {
-            let cut = |part: Range<u64>| {
-                let (before, behind) =
-                    (part.start..part.end.min(good.start), part.start.max(good.end)..part.end);
-                [before, behind].into_iter().filter(|rest| !rest.is_empty())
-            };
-            parts = parts.into_iter().flat_map(cut).collect();
-        }
-        for part in parts {
+        for part in self.repairs.still_bad(member, range) {
             self.members.mark_bad(member, part, state);
         }
     }
@@ -285,11 +277,8 @@ impl Shard {
     /// The supervisor knows that a range was written. Who told it has cleared it then, and what it has marked since
     /// is newer.
     pub(crate) fn told_good(&mut self, member: MemberId, range: Range<u64>) {
-        match self.goods.iter().position(|good| *good == (member, range.clone())) {
-            Some(at) => {
-                self.goods.remove(at);
-            }
-            None => self.members.clear_bad(member, range),
+        if !self.repairs.answered(member, &range) {
+            self.members.clear_bad(member, range);
         }
     }
 
@@ -297,7 +286,7 @@ impl Shard {
     /// unless what it lacks is, or goes, on record as bad.
     fn write_failed(&mut self, io: &Io) -> bool {
         let range = self.range_of(io);
-        if range.is_empty() || self.out_of_space || self.members.has_failed(io.member) {
+        if range.is_empty() || self.gate.is_out_of_space() || self.members.has_failed(io.member) {
             return self.fail_if_survivable(io.member);
         }
         if self.members.is_on_record(io.member, &range) {

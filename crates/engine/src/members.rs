@@ -4,10 +4,7 @@
 //! ranges that a member could not read, until they have been written anew; what is written to a member is
 //! written to its replacement too.
 
-use crate::{
-    supervisor::MemberRecord,
-    types::{MemberId, Time},
-};
+use crate::{supervisor::MemberRecord, types::MemberId};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::ops::Range;
 use lapstrake_geometry::{Sector, Sectors, Slot};
@@ -104,8 +101,6 @@ pub struct Members {
     /// By slot: who is to take the member's place.
     replacements: Vec<Option<MemberId>>,
     unrecorded: Vec<MemberId>,
-    /// When the last write ended; the supervisor's measure of idleness.
-    pub last_write: Time,
 }
 
 impl Members {
@@ -117,7 +112,6 @@ impl Members {
             slots: vec![None; raid_disks as usize],
             replacements: vec![None; raid_disks as usize],
             unrecorded: Vec::new(),
-            last_write: Time(0),
         };
         for (id, config) in (0..).map(MemberId).zip(configs) {
             if let Some(slot) = config.slot {

@@ -25,8 +25,9 @@ mod sync;
 use crate::{
     member_io::Owner,
     shard::Shard,
-    stripe::{Slice, Slices, StripePart, requests_of},
-    sync::{SyncAction, Syncs},
+    slots::{Key, Slots},
+    stripe::{FragOwner, Slice, Slices, StripePart, requests_of},
+    sync::{PieceKey, SyncAction, Syncs},
     types::*,
 };
 use core::ops::Range;
@@ -102,6 +103,9 @@ struct Parities {
     q: bool,
 }
 
+pub(crate) type OpKey = Key<Op>;
+pub(crate) type Ops = Slots<Op>;
+
 #[derive(Debug)]
 pub(crate) struct Op {
     stripe: StripeNo,
@@ -118,7 +122,7 @@ pub(crate) struct Op {
     /// Whose log is to have it before it writes.
     log: Option<MemberId>,
     /// A unit of that log has it.
-    pub(crate) is_in_unit: bool,
+    is_in_unit: bool,
     read_failed: bool,
     /// Its range is done page by page instead.
     retired: bool,
@@ -128,6 +132,31 @@ pub(crate) struct Op {
 }
 
 impl Op {
+    fn new(stripe: StripeNo, kind: OpKind, slices: Slices) -> Self {
+        Self {
+            stripe,
+            kind,
+            plan: Plan::Full,
+            slices,
+            blocks: SmallVec::new(),
+            lost: SmallVec::new(),
+            known: Parities::default(),
+            pending: 1,
+            stage: Stage::Reading,
+            log: None,
+            is_in_unit: false,
+            read_failed: false,
+            retired: false,
+            error: false,
+            units: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        Self::new(StripeNo(0), OpKind::Write, SmallVec::new())
+    }
+
     fn lo(&self) -> u32 {
         self.slices[0].lo
     }
@@ -143,13 +172,16 @@ impl Op {
     }
 
     /// The piece of which it is a unit.
-    pub(crate) fn piece(&self) -> Option<u32> {
-        (self.kind == OpKind::Sync).then(|| self.slices[0].srcs[0].req)
+    pub(crate) fn piece(&self) -> Option<PieceKey> {
+        match self.slices[0].srcs[0].owner {
+            FragOwner::Piece(piece) => Some(piece),
+            FragOwner::Request(_) => None,
+        }
     }
 
-    /// One I/O more than was counted is on its way.
-    pub(crate) fn expect_another(&mut self) {
-        self.pending += 1;
+    /// So many member I/Os more are on their way.
+    pub(crate) fn expect(&mut self, ios: u32) {
+        self.pending += ios;
     }
 
     /// Whether a log gets the part of parity that it leaves as it is; none is left by a full stripe.
@@ -161,6 +193,17 @@ impl Op {
     pub(crate) fn partial(&self) -> Option<(Buf, u32)> {
         let buf = self.block(BlockRole::Partial, &self.slices[0])?;
         Some((buf, self.height()))
+    }
+
+    /// A unit of its log has it.
+    pub(crate) fn enter_unit(&mut self) {
+        assert!(self.log.is_some() && !self.is_in_unit, "an operation is in one unit");
+        self.is_in_unit = true;
+    }
+
+    /// No log has it.
+    pub(crate) fn leave_unit(&mut self) {
+        self.is_in_unit = false;
     }
 
     /// Has it end without an effect. False if it does already.
@@ -219,26 +262,10 @@ impl Shard {
         kind: OpKind,
         slices: Slices,
     ) -> Result<(), Slices> {
-        let mut op = Op {
-            stripe,
-            kind,
-            plan: Plan::Full,
-            slices,
-            blocks: SmallVec::new(),
-            lost: SmallVec::new(),
-            known: Parities::default(),
-            pending: 1,
-            stage: Stage::Reading,
-            log: None,
-            is_in_unit: false,
-            read_failed: false,
-            retired: false,
-            error: false,
-            units: None,
-        };
+        let mut op = Op::new(stripe, kind, slices);
         op.log = self.log_for(&op);
         if kind == OpKind::Zero {
-            let key = self.ops.insert(op) as u32;
+            let key = self.ops.insert(op);
             self.op_part_done(key);
             return Ok(());
         }
@@ -253,7 +280,7 @@ impl Shard {
             Ok(plan) => plan,
             Err(is_done) => {
                 op.error = !is_done;
-                let key = self.ops.insert(op) as u32;
+                let key = self.ops.insert(op);
                 self.finish_op(key);
                 return Ok(());
             }
@@ -263,7 +290,7 @@ impl Shard {
         if !self.take_blocks(&mut op, &present) {
             return Err(op.slices);
         }
-        let key = self.ops.insert(op) as u32;
+        let key = self.ops.insert(op);
         self.count_plan(plan, kind);
         self.send_reads(key, &present);
         self.op_part_done(key);
@@ -271,8 +298,8 @@ impl Shard {
     }
 
     /// A member I/O of an operation has ended. `survived`: the array lives without its member.
-    pub(crate) fn op_io_done(&mut self, key: u32, ok: bool, survived: bool, read: bool) {
-        let op = &mut self.ops[key as usize];
+    pub(crate) fn op_io_done(&mut self, key: OpKey, ok: bool, survived: bool, read: bool) {
+        let op = &mut self.ops[key];
         op.read_failed |= read && !ok && survived;
         op.error |= !ok && !survived;
         self.op_part_done(key);
@@ -280,22 +307,23 @@ impl Shard {
 
     /// Whether an operation writes only what its member lacks: nobody takes that for data before all of it is there,
     /// so whatever becomes of the write, data and parity of the stripe agree as before.
-    pub(crate) fn only_adds(&self, op: u32) -> bool {
-        let action = self.ops[op as usize].piece().map(|piece| self.syncs.action(piece));
+    pub(crate) fn only_adds(&self, op: OpKey) -> bool {
+        let action = self.ops[op].piece().map(|piece| self.syncs.action(piece));
         matches!(action, Some(SyncAction::Rewrite | SyncAction::Recovery))
     }
 
     /// A write of an operation failed on a member that the array cannot do without. Data and parity of
     /// its stripe do not agree any more, so nothing may be recovered from them: reads of what is lost
     /// there fail instead of giving something else.
-    pub(crate) fn stripe_lost(&mut self, op: u32) {
-        let stripe = self.ops[op as usize].stripe.0;
-        self.stripes.lost.insert(stripe);
-        self.break_off(Some(StripeNo(stripe)));
+    pub(crate) fn stripe_lost(&mut self, op: OpKey) {
+        let stripe = self.ops[op].stripe;
+        self.stripes.lose(stripe);
+        self.break_off(Some(stripe));
     }
 
-    fn op_part_done(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
+    fn op_part_done(&mut self, key: OpKey) {
+        let op = &mut self.ops[key];
+        assert!(op.pending > 0, "a part of an operation ends that was not counted");
         op.pending -= 1;
         if op.pending > 0 {
             return;
@@ -316,7 +344,7 @@ impl Shard {
             return self.compare(key);
         }
         self.compute(key);
-        let op = &mut self.ops[key as usize];
+        let op = &mut self.ops[key];
         match op.kind {
             OpKind::Read => return self.finish_op(key),
             // It changes nothing that a log could have to bring back.
@@ -327,21 +355,21 @@ impl Shard {
         self.log_op(key);
     }
 
-    fn end_writing(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
+    fn end_writing(&mut self, key: OpKey) {
+        let op = &mut self.ops[key];
         if !op.rewrites(&self.syncs) {
             return self.finish_op(key);
         }
         (op.stage, op.pending) = (Stage::Verifying, 1);
-        let op = &self.ops[key as usize];
+        let op = &self.ops[key];
         let (range, slice) = (self.member_range(op), op.slices[0].clone());
         // Another may have come to its place meanwhile, which was not written.
-        let mended = op.piece().and_then(|piece| self.syncs.member_mended_by(piece));
+        let mended = op.piece().and_then(|piece| self.repairs.member_of(piece));
         let written = self.recovered_blocks(op);
         for (what, member) in written.into_iter().filter(|(_, member)| Some(*member) == mended) {
-            let op = &mut self.ops[key as usize];
+            let op = &mut self.ops[key];
             let Some(buf) = op.block(what, &slice) else { continue };
-            op.pending += 1;
+            op.expect(1);
             let len = range.end - range.start;
             let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
             self.start_io(Owner::Op(key), member, IoKind::Read, (range.start, len), pieces);
@@ -349,27 +377,25 @@ impl Shard {
         self.op_part_done(key);
     }
 
-    fn start_over(&mut self, key: u32) {
-        let mut op = self.ops.remove(key as usize);
+    fn start_over(&mut self, key: OpKey) {
+        let mut op = self.ops.remove(key);
         self.give_blocks(&mut op);
-        self.put_back(op.stripe.0, op.kind, &op.slices);
-        self.stripes.unlock(op.stripe.0, op.lo());
-        self.relaunch(op.stripe.0);
+        self.relaunch(op.stripe, op.kind, &op.slices);
     }
 
     /// It cannot be put on record, so it does not write.
-    pub(crate) fn fail_op(&mut self, key: u32) {
-        self.ops[key as usize].error = true;
+    pub(crate) fn fail_op(&mut self, key: OpKey) {
+        self.ops[key].error = true;
         self.finish_op(key);
     }
 
-    pub(crate) fn finish_op(&mut self, key: u32) {
-        let mut op = self.ops.remove(key as usize);
+    pub(crate) fn finish_op(&mut self, key: OpKey) {
+        let mut op = self.ops.remove(key);
         self.give_blocks(&mut op);
         if let Some(units) = op.units {
             self.leave_units(units, op.error);
         }
-        self.stripes.unlock(op.stripe.0, op.lo());
+        self.stripes.unlock(op.stripe, op.lo());
         if let Some(log) = op.log.filter(|_| op.is_in_unit) {
             self.logged_op_ended(log);
         }
@@ -448,7 +474,7 @@ impl Shard {
             return Some(Plan::Bare);
         }
         // Before a resync or a recovery has come by, parity cannot be updated, only made anew.
-        let is_synced = self.is_synced(self.member_range(op));
+        let is_synced = self.in_sync.covers(self.member_range(op));
         let rmw = lost_touched == 0 && is_synced && kept == op.known;
         match (rmw, lost_other == 0) {
             (true, true) if touched + parities < others => Some(Plan::Rmw),
@@ -525,8 +551,8 @@ impl Shard {
         }
     }
 
-    fn send_reads(&mut self, key: u32, present: &PresentMembers) {
-        let op = &self.ops[key as usize];
+    fn send_reads(&mut self, key: OpKey, present: &PresentMembers) {
+        let op = &self.ops[key];
         let parities_needed = match op.plan {
             Plan::Full | Plan::Bare | Plan::Rcw => 0,
             Plan::Rmw | Plan::Copy | Plan::Compare => 2,
@@ -557,14 +583,14 @@ impl Shard {
             ios.extend(buf.map(|buf| (member, smallvec![Piece { buf, len: height * 512 }])));
         }
         for (member, pieces) in ios {
-            self.ops[key as usize].pending += 1;
+            self.ops[key].expect(1);
             let range = (sector, u64::from(height));
             self.start_io(Owner::Op(key), member, IoKind::Read, range, pieces);
         }
     }
 
-    fn send_writes(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
+    fn send_writes(&mut self, key: OpKey) {
+        let op = &self.ops[key];
         if matches!(op.kind, OpKind::Write | OpKind::Zero) {
             requests_of(&op.slices).into_iter().for_each(|req| self.assert_may_write(req));
         }
@@ -582,10 +608,10 @@ impl Shard {
             writable || self.members.usable(slot, range.clone()).is_some()
         };
         if !self.geometry.survives(is_there) {
-            self.ops[key as usize].error = true;
+            self.ops[key].error = true;
             return;
         }
-        let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req as usize].fua());
+        let fua = requests_of(&op.slices).iter().any(|&req| self.reqs[req].fua());
         let mut ios: SmallVec<[(MemberId, Pieces); 8]> = SmallVec::new();
         for src in &op.slices[0].srcs {
             let slot = self.parity().slot_of_data(op.stripe, src.part.data());
@@ -606,9 +632,9 @@ impl Shard {
                 ios.push((member, smallvec![Piece { buf, len: op.height() * 512 }]));
             }
         }
-        ios.extend(self.restored_unwritten(&self.ops[key as usize]));
+        ios.extend(self.restored_unwritten(&self.ops[key]));
         for (member, pieces) in ios {
-            self.ops[key as usize].pending += 1;
+            self.ops[key].expect(1);
             let kind = IoKind::Write { fua };
             self.start_io(Owner::Op(key), member, kind, (sector, height), pieces);
         }
@@ -619,7 +645,7 @@ impl Shard {
     /// nothing was written, or which can be read again; or on who is to take a member's place, and gets what is written
     /// to the member.
     fn restored_unwritten(&self, op: &Op) -> SmallVec<[(MemberId, Pieces); 2]> {
-        if self.is_synced(self.member_range(op)) {
+        if self.in_sync.covers(self.member_range(op)) {
             return SmallVec::new();
         }
         let untouched = (0..self.parity().data_disks()).filter(|&data| !op.touches(data));
@@ -636,22 +662,21 @@ impl Shard {
         lacking.collect()
     }
 
-    fn zero_stripe(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
-        let req = op.slices[0].srcs[0].req;
-        let (fua, unmap) = match self.reqs[req as usize].kind {
-            RequestKind::WriteZeroes { fua, unmap } => (fua, unmap),
+    fn zero_stripe(&mut self, key: OpKey) {
+        let op = &self.ops[key];
+        let (fua, unmap) = match op.slices[0].srcs[0].owner {
+            FragOwner::Request(req) => self.reqs[req].zeroes(),
             _ => (false, true),
         };
         let range = (self.parity().member_sector(op.stripe, Sectors(0)).0, u64::from(op.height()));
         // Nothing of what was there is needed.
         if !self.geometry.survives(|slot| self.members.writable(slot).is_some()) {
-            self.ops[key as usize].error = true;
+            self.ops[key].error = true;
             return;
         }
         for slot in 0..self.geometry.raid_disks() {
             if let Some(member) = self.members.writable(Slot(slot)) {
-                self.ops[key as usize].pending += 1;
+                self.ops[key].expect(1);
                 let kind = IoKind::WriteZeroes { fua, unmap };
                 self.start_io(Owner::Op(key), member, kind, range, Pieces::new());
             }

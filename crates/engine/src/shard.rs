@@ -1,45 +1,54 @@
 //! One shard: the requests of a range of the array from arrival to reply.
 //!
-//! This file holds the request's life: bounds, order among overlapping writes, the gates that a
-//! write passes (the array is marked active, its bitmap bits are stable), windows of a long
-//! request, member I/O bookkeeping, and the reply. Where the bytes go is decided in
-//! [`crate::direct`] (linear, RAID0, RAID1, RAID10) and [`crate::stripe`] (RAID4, 5, 6).
+//! This file holds the way of a request through the shard's parts: bounds, order among overlapping writes, the gate,
+//! windows of a long request, the reply. Where the bytes go is decided in [`crate::direct`] (linear, RAID0, RAID1,
+//! RAID10) and [`crate::stripe`] (RAID4, 5, 6).
 //!
-//! Invariants:
-//! - a request's `pending` counts its member I/Os and stripe fragments not yet done; it ends when
-//!   that is zero and its last window has been issued;
+//! What a part keeps, nobody else writes; its invariants stand at its head and are asserted there:
+//!
+//! | part | keeps |
+//! |---|---|
+//! | [`WriteGate`] | "active", bits, replies that wait for a record, writes in flight |
+//! | [`Guard`] | ranges under write, and who waits for one |
+//! | [`Requests`] | what of each request is under way |
+//! | [`Members`] | who is in which slot, how far it is trusted, what it cannot read |
+//! | [`InSync`] | where redundancy is right |
+//! | [`Repairs`] | pages that are tried or written anew, reads that wait for that |
+//! | [`Stripes`] | fragments and locks of each stripe, and whom [`crate::hold`] holds |
+//! | [`Ops`] | operations on stripes |
+//! | [`Syncs`], [`Units`] | pieces of sync actions, and their units on levels with copies |
+//! | [`Behind`] | writes with copies on their way |
+//! | [`Logs`], [`Journal`] | what waits to be on record, and units under way |
+//! | [`Scratch`] | the stripe cache's memory |
+//!
+//! Invariants that take more than one of them:
 //! - a write holds its range in the guard, and its bits, until it ends;
 //! - a reply to a write or a flush waits while a member's failure is not on record.
 
 use crate::{
-    behind::Behind,
-    bits::{Bits, covered},
-    chunks::UnsyncedChunks,
+    behind::{Behind, Copies},
+    bits::covered,
+    chunks::{InSync, UnsyncedChunks},
     direct::Builder,
+    gate::{GateState, Passage, WriteGate},
     guard::Guard,
     journal::{JOURNAL_PAGES, Journal, JournalConfig},
     log::Logs,
     member_io::{Io, Owner},
     members::{BadState, MemberConfig, Members},
     messages::{BitmapTerms, Notice, Order},
-    op::Op,
+    op::Ops,
     recovery::BUSY_NS,
-    request::Req,
+    repair::Repairs,
+    request::{Req, ReqKey, Requests},
     scratch::{PAGE_BYTES, Scratch},
     stripe::Stripes,
-    sync::Syncs,
+    sync::{Syncs, UnitKey, Units},
     types::*,
 };
 use alloc::{collections::VecDeque, vec::Vec};
-use core::{mem, ops::Range};
 use lapstrake_geometry::{Geometry, Sector, Sectors, StripeNo};
 use slab::Slab;
-
-/// A request is worked on in windows of this many sectors, which bounds what a long discard or
-/// write-zeroes puts in flight at once.
-const WINDOW_SECTORS: u64 = (32 << 20) / 512;
-/// How often a read is begun anew when its pages have been tried: members may fail in other places meanwhile.
-const RETRIES_MAX: u8 = 2;
 
 /// What a shard needs to know at its start.
 #[derive(Clone, Debug)]
@@ -105,8 +114,8 @@ pub struct Stats {
 /// Who claims an array range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
-    Write(u32),
-    Sync(u32),
+    Write(ReqKey),
+    Sync(UnitKey),
 }
 
 /// A shard of an array. See the crate's documentation for how it is driven.
@@ -114,19 +123,18 @@ pub(crate) enum Job {
 pub struct Shard {
     pub(crate) geometry: Geometry,
     pub(crate) members: Members,
-    pub(crate) in_sync_to: Sector,
-    /// Where redundancy is not right, whatever `in_sync_to` says.
-    pub(crate) unsynced: Option<UnsyncedChunks>,
-    pub(crate) reqs: Slab<Req>,
+    pub(crate) in_sync: InSync,
+    pub(crate) reqs: Requests,
     pub(crate) ios: Slab<Io>,
-    /// What the supervisor was told is good, and has not answered yet.
-    pub(crate) goods: VecDeque<(MemberId, Range<u64>)>,
-    pub(crate) ops: Slab<Op>,
+    pub(crate) repairs: Repairs,
+    pub(crate) ops: Ops,
     pub(crate) stripes: Stripes,
     pub(crate) scratch: Scratch,
     /// Pages of the stripe cache that logs or the journal hold for good.
     held_pages: u32,
     pub(crate) syncs: Syncs,
+    /// Units of these on levels with copies.
+    pub(crate) units: Units,
     pub(crate) behind: Behind,
     pub(crate) builder: Builder,
     pub(crate) logs: Option<Logs>,
@@ -135,30 +143,14 @@ pub struct Shard {
     effects: VecDeque<Effect>,
     notices: VecDeque<Notice>,
     guard: Guard<Job>,
-    bits: Option<Bits>,
     pub(crate) read_only: bool,
     block: Sectors,
-    gate: Gate,
-    gated: Vec<u32>,
+    pub(crate) gate: WriteGate,
     /// Those whose range has become free.
     released: VecDeque<Job>,
-    /// Reads that nobody could answer as a whole, until it is known which pages are bad.
-    retried: Vec<u32>,
-    held_replies: Vec<Reply>,
     /// When the supervisor was last told of reads of what others own.
     reads_told: Option<Time>,
-    pub(crate) writes_in_flight: u32,
     pub(crate) journal: Option<Journal>,
-    /// A write that fails says nothing of its member any more.
-    pub(crate) out_of_space: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Idle,
-    Asked,
-    Active,
-    Broken,
 }
 
 impl Shard {
@@ -180,18 +172,17 @@ impl Shard {
             members: Members::new(raid_disks, &config.members),
             logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut held)),
             geometry: config.geometry,
-            in_sync_to: config.in_sync_to,
-            unsynced: config.unsynced,
-            reqs: Slab::new(),
+            in_sync: InSync::new(config.in_sync_to, config.unsynced),
+            reqs: Requests::default(),
             ios: Slab::new(),
-            goods: VecDeque::new(),
-            ops: Slab::new(),
+            repairs: Repairs::default(),
+            ops: Ops::default(),
             stripes: Stripes::new(config.lost),
             scratch: Scratch::new_at(config.scratch, first, config.scratch_pages - held_pages),
             held_pages,
             journal,
-            out_of_space: false,
             syncs: Syncs::default(),
+            units: Units::default(),
             behind: Behind::new(
                 config.scratch,
                 config.behind_pages,
@@ -203,16 +194,11 @@ impl Shard {
             effects: VecDeque::new(),
             notices: VecDeque::new(),
             guard: Guard::default(),
-            bits: config.bitmap.map(|terms| Bits::new(terms.chunk.0)),
             read_only: config.read_only,
             block: config.block,
-            gate: Gate::Idle,
-            gated: Vec::new(),
+            gate: WriteGate::new(config.bitmap),
             released: VecDeque::new(),
-            retried: Vec::new(),
-            held_replies: Vec::new(),
             reads_told: None,
-            writes_in_flight: 0,
         }
     }
 
@@ -254,29 +240,15 @@ impl Shard {
             self.effects.push_back(Effect::Reply(Reply { id: request.id, result }));
             return;
         }
-        self.note_followed(request.kind);
+        self.stripes.request_came(request.kind);
         let start = request.sector.0;
-        let key = self.reqs.insert(Req {
-            id: request.id,
-            kind: request.kind,
-            start,
-            end: start + request.len.0,
-            cursor: start,
-            pending: 0,
-            error: None,
-            retries: 0,
-            bits: None,
-            asked: None,
-            stream: None,
-            copies: None,
-            is_foreign,
-        }) as u32;
+        let key = self.reqs.insert(Req::new(&request, is_foreign));
         match request.kind {
-            RequestKind::Flush if self.flush_waits(key) => {}
+            RequestKind::Flush if self.behind.await_all(key) => {}
             RequestKind::Flush => self.flush(key),
             RequestKind::Read(_) => self.advance(key),
             _ => {
-                self.writes_in_flight += 1;
+                self.gate.write_came();
                 self.claim(start..start + request.len.0, Job::Write(key));
             }
         }
@@ -286,14 +258,14 @@ impl Shard {
     pub fn handle_order(&mut self, now: Time, order: &Order) {
         self.now = now;
         match *order {
-            Order::Active => self.open_gate(Gate::Active),
-            Order::Broken => self.open_gate(Gate::Broken),
+            Order::Active => self.open_gate(GateState::Active),
+            Order::Broken => self.open_gate(GateState::Broken),
             Order::OutOfSpace => {
-                self.out_of_space = true;
-                self.open_gate(Gate::Broken);
+                self.gate.run_out_of_space();
+                self.open_gate(GateState::Broken);
             }
             Order::Lost(stripe) => {
-                self.stripes.lost.insert(stripe.0);
+                self.stripes.lose(stripe);
             }
             Order::MemberFailed(member) => {
                 self.members.fail(member);
@@ -301,26 +273,25 @@ impl Shard {
             Order::Recorded(member) => {
                 self.members.recorded(member);
                 if !self.members.unrecorded() {
-                    self.effects.extend(self.held_replies.drain(..).map(Effect::Reply));
+                    self.effects.extend(self.gate.take_held().into_iter().map(Effect::Reply));
                 }
             }
-            Order::TryIdle(before) => self.try_idle(before),
+            Order::TryIdle(before) => {
+                let notice = self.gate.try_idle(before, now);
+                self.notices.push_back(notice);
+            }
             Order::BitsSet(first, last) => {
-                if let Some(bits) = &mut self.bits {
-                    bits.set(first, last);
-                }
+                self.gate.bits_set(first, last);
                 self.retry_gated();
             }
             Order::ChunksSynced(first, last) => {
-                if let Some(unsynced) = &mut self.unsynced {
-                    unsynced.synced(first, last);
-                }
+                self.in_sync.synced(first, last);
             }
             Order::Bitmap(terms) => self.change_bitmap(terms),
             Order::MemberAdded(ref config) => self.members.add(config.clone()),
             Order::Slotted(member, slot) => self.members.put(member, slot),
             Order::Trusted(member, sector) => self.members.trust(member, sector),
-            Order::InSync(sector) => self.in_sync_to = sector,
+            Order::InSync(sector) => self.in_sync.set_to(sector),
             Order::Bad(member, start, len) => {
                 self.told_bad(member, start.0..start.0 + len.0, BadState::Told);
             }
@@ -330,13 +301,17 @@ impl Shard {
             Order::GoodAgain(member, start, len) => {
                 self.told_good(member, start.0..start.0 + len.0);
             }
-            Order::TailMoved(position) => self.tail_moved(position),
+            Order::TailMoved(position) => {
+                if let Some(journal) = &mut self.journal {
+                    journal.tail_moved(position);
+                }
+            }
             Order::StripeCache(pages) => {
                 self.scratch.resize(pages - self.held_pages);
                 self.stripes.queue_waiting_for_memory();
             }
             Order::SweepBits => {
-                let idle = self.bits.as_mut().map(Bits::sweep).unwrap_or_default();
+                let idle = self.gate.sweep_bits();
                 self.notices.push_back(Notice::BitsIdle(idle));
             }
         }
@@ -345,7 +320,7 @@ impl Shard {
     /// Time has come to [`Self::poll_deadline`].
     pub fn handle_time(&mut self, now: Time) {
         self.now = now;
-        self.release_due_holds();
+        self.stripes.release_due(now, !self.ops.is_empty());
     }
 
     /// What to do next, in this order, until there is nothing.
@@ -363,7 +338,7 @@ impl Shard {
             // Whatever is ready by now goes into one batch.
             let sent = self.effects.is_empty() && self.write_journal();
             let has_ready = self.stripes.has_ready() || self.next_piece().is_some();
-            if !sent && self.released.is_empty() && !has_ready && !self.can_retry_reads() {
+            if !sent && self.released.is_empty() && !has_ready && !self.repairs.has_reads() {
                 break;
             }
         }
@@ -378,7 +353,7 @@ impl Shard {
     /// When to call [`Self::handle_time`].
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
-        self.next_hold()
+        self.stripes.next_hold()
     }
 
     /// Whether writes gain by waiting for their neighbours.
@@ -421,7 +396,7 @@ impl Shard {
     /// No request is in work or held back.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let no_request = self.reqs.is_empty() && self.held_replies.is_empty();
+        let no_request = self.reqs.is_empty() && !self.gate.holds_replies();
         let is_logged = self.logs.as_ref().is_none_or(Logs::is_idle);
         no_request && is_logged && self.effects.is_empty() && self.syncs.is_idle()
     }
@@ -446,11 +421,15 @@ impl Shard {
 
     /// Sends writes out without waiting for neighbours: no more will come.
     pub fn hurry(&mut self) {
-        self.release_all_holds();
+        self.stripes.release_all();
     }
 
     pub(crate) fn note(&mut self, notice: Notice) {
         self.notices.push_back(notice);
+    }
+
+    pub(crate) fn note_some(&mut self, notice: Option<Notice>) {
+        self.notices.extend(notice);
     }
 
     /// Begins when nothing overlapping runs, in turn.
@@ -482,236 +461,141 @@ impl Shard {
     /// on. As after a write that was lost, no further one is begun.
     pub fn handle_out_of_space(&mut self, now: Time) {
         self.now = now;
-        if self.geometry.level().has_redundancy() && !mem::replace(&mut self.out_of_space, true) {
+        if self.geometry.level().has_redundancy() && self.gate.run_out_of_space() {
             self.notices.push_back(Notice::OutOfSpace);
-            self.open_gate(Gate::Broken);
+            self.open_gate(GateState::Broken);
         }
-    }
-
-    /// Why a write or a flush fails.
-    fn lost(&self) -> RequestError {
-        if self.out_of_space { RequestError::NoSpace } else { RequestError::Io }
     }
 
     /// Fails every write from now on, and has all other shards do so.
     pub(crate) fn break_off(&mut self, stripe: Option<StripeNo>) {
         self.notices.push_back(Notice::Lost(stripe));
-        self.open_gate(Gate::Broken);
+        self.open_gate(GateState::Broken);
     }
 
-    pub(crate) fn flush(&mut self, key: u32) {
-        if self.gate == Gate::Broken {
+    pub(crate) fn flush(&mut self, key: ReqKey) {
+        if self.gate.is_broken() {
             // Nobody is to take what was cut off for stable.
             return self.finish(key, Err(RequestError::Io));
         }
         let members: Vec<_> = self.members.in_slots().collect();
-        self.reqs[key as usize].pending = 1;
+        self.reqs[key].expect(1);
         for member in members {
-            self.reqs[key as usize].pending += 1;
+            self.reqs[key].expect(1);
             self.start_io(Owner::Request(key), member, IoKind::Flush, (0, 0), Pieces::new());
         }
         self.child_done(key, None);
     }
 
-    fn pass_gates(&mut self, key: u32) {
-        match self.gate {
-            Gate::Broken => return self.finish(key, Err(RequestError::Io)),
-            Gate::Active => {}
-            Gate::Idle | Gate::Asked => {
-                if mem::replace(&mut self.gate, Gate::Asked) == Gate::Idle {
-                    self.notices.push_back(Notice::NeedActive);
-                }
-                self.gated.push(key);
-                return;
-            }
+    fn pass_gates(&mut self, key: ReqKey) {
+        let (req, geometry) = (&mut self.reqs[key], &self.geometry);
+        let window = req.window(geometry);
+        match self.gate.pass(key, &mut req.admission, || covered(geometry, window)) {
+            Passage::Granted => self.advance(key),
+            Passage::Waits(ask) => self.notices.extend(ask),
+            Passage::Refused => self.finish(key, Err(RequestError::Io)),
         }
-        if self.bits.is_some() {
-            let range = self.bitmap_range(key);
-            let Some(bits) = &mut self.bits else { return };
-            let wanted = bits.covering(range.0, range.1);
-            if !bits.begin(wanted) {
-                if self.reqs[key as usize].asked.replace(wanted) != Some(wanted) {
-                    self.notices.push_back(Notice::BitsWanted(bits.chunk(), wanted.0, wanted.1));
-                }
-                self.gated.push(key);
-                return;
-            }
-            self.reqs[key as usize].bits = Some(wanted);
-            self.reqs[key as usize].asked = None;
-        }
-        self.advance(key);
     }
 
-    /// Order that holds, points 1 and 6: superblocks say active, and the request's bits are stable, before a write of it is
-    /// sent.
-    pub(crate) fn assert_may_write(&self, key: u32) {
-        let is_asleep = matches!(self.gate, Gate::Idle | Gate::Asked);
-        assert!(!is_asleep, "a write while superblocks say clean");
-        let has_bits = self.bits.is_none() || self.reqs[key as usize].bits.is_some();
-        assert!(has_bits, "a write before its bits are stable");
+    pub(crate) fn assert_may_write(&self, key: ReqKey) {
+        self.gate.assert_may_write(&self.reqs[key].admission);
     }
 
     /// Writes on their way hold their bits of a new bitmap, too, so that none is cleared under them; those
     /// that wait for bits ask anew.
     fn change_bitmap(&mut self, terms: Option<BitmapTerms>) {
         self.behind.set_max(terms.map_or(0, |terms| terms.write_behind));
-        self.bits = terms.map(|terms| Bits::new(terms.chunk.0));
-        // A lockless bitmap goes with all redundancy due to be made right, and none comes later.
-        self.unsynced = None;
-        for key in self.reqs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
-            let req = &mut self.reqs[key];
-            (req.bits, req.asked) = (None, None);
-            let sent = (req.start, req.cursor);
-            if let Some(bits) = &mut self.bits
-                && req.kind.is_write()
-                && req.pending > 0
-            {
-                let range = covered(&self.geometry, sent);
-                let held = bits.covering(range.0, range.1);
-                bits.adopt(held);
-                req.bits = Some(held);
-                self.notices.push_back(Notice::BitsWanted(bits.chunk(), held.0, held.1));
-            }
+        self.gate.replace_bitmap(terms.map(|terms| terms.chunk));
+        self.in_sync.forget_chunks();
+        for req in self.reqs.values_mut() {
+            let sent = req.sent().map(|sent| covered(&self.geometry, sent));
+            self.notices.extend(self.gate.readmit(&mut req.admission, sent));
         }
         self.retry_gated();
     }
 
-    /// The sectors that the next window changes, in the bitmap's own terms.
-    fn bitmap_range(&self, key: u32) -> (u64, u64) {
-        covered(&self.geometry, self.window(key))
-    }
-
-    /// The next part of a request. Parity levels cut at whole stripes, so that no full stripe is
-    /// torn apart.
-    fn window(&self, key: u32) -> (u64, u64) {
-        let req = &self.reqs[key as usize];
-        let end = req.end.min(req.cursor + WINDOW_SECTORS);
-        if let Geometry::Parity(parity) = &self.geometry
-            && end < req.end
-        {
-            let stripe = parity.stripe_data().0;
-            let cut = end - end % stripe;
-            return (req.cursor, if cut > req.cursor { cut } else { req.end.min(cut + stripe) });
-        }
-        (req.cursor, end)
-    }
-
-    fn advance(&mut self, key: u32) {
+    fn advance(&mut self, key: ReqKey) {
         loop {
-            let (start, end) = self.window(key);
-            let req = &mut self.reqs[key as usize];
-            req.cursor = end;
-            req.pending += 1;
+            let (start, end) = self.reqs[key].window(&self.geometry);
+            self.reqs[key].begin_window((start, end));
             match &self.geometry {
                 Geometry::Parity(_) => self.issue_parity(key, start, end),
                 _ => self.issue_direct(key, start, end),
             }
-            let req = &mut self.reqs[key as usize];
-            req.pending -= 1;
-            if req.pending > 0 {
+            let req = &mut self.reqs[key];
+            if !req.part_done(None) {
                 return;
             }
-            if req.cursor == req.end || req.error.is_some() || req.bits.is_some() {
+            if req.is_issued() || req.error().is_some() || req.admission.holds_bits() {
                 return self.window_done(key);
             }
         }
     }
 
     /// One of a request's parts has ended.
-    pub(crate) fn child_done(&mut self, key: u32, error: Option<RequestError>) {
-        let req = &mut self.reqs[key as usize];
-        req.error = req.error.or(error);
-        req.pending -= 1;
-        if req.pending == 0 {
+    pub(crate) fn child_done(&mut self, key: ReqKey, error: Option<RequestError>) {
+        let req = &mut self.reqs[key];
+        if req.part_done(error) {
             self.window_done(key);
-        } else if self.may_reply(key) {
+        } else if req.may_reply() {
             self.reply_early(key);
         }
     }
 
-    fn window_done(&mut self, key: u32) {
-        let req = &mut self.reqs[key as usize];
-        if let (Some(bits), Some(held)) = (&mut self.bits, req.bits.take()) {
-            bits.end(held);
-        }
-        let req = &self.reqs[key as usize];
-        match req.error {
-            Some(RequestError::Io) if self.is_worth_retrying(key) => self.retried.push(key),
+    fn window_done(&mut self, key: ReqKey) {
+        let req = &mut self.reqs[key];
+        self.gate.window_done(&mut req.admission);
+        match req.error() {
+            // Of long reads several members may each have another page that they cannot read, and all of what was
+            // read counts as bad until its pages have been tried.
+            Some(RequestError::Io) if req.may_retry() && self.repairs.is_running() => {
+                self.repairs.await_end(key);
+            }
             Some(error) => self.finish(key, Err(error)),
-            None if req.cursor == req.end => self.finish(key, Ok(())),
-            None if req.kind.is_write() => self.pass_gates(key),
+            None if req.is_issued() => self.finish(key, Ok(())),
+            None if req.kind().is_write() => self.pass_gates(key),
             None => self.advance(key),
         }
     }
 
-    /// Whether what failed as a whole may be read in parts: of long reads several members may each have another
-    /// page that they cannot read, and all of what was read counts as bad until its pages have been tried.
-    fn is_worth_retrying(&self, key: u32) -> bool {
-        let req = &self.reqs[key as usize];
-        matches!(req.kind, RequestKind::Read(_))
-            && !req.is_foreign
-            && req.retries < RETRIES_MAX
-            && self.syncs.is_repairing()
-    }
-
-    fn can_retry_reads(&self) -> bool {
-        !self.retried.is_empty() && !self.syncs.is_repairing()
-    }
-
     fn retry_reads(&mut self) {
-        if !self.can_retry_reads() {
-            return;
-        }
-        for key in mem::take(&mut self.retried) {
-            let req = &mut self.reqs[key as usize];
-            (req.error, req.cursor) = (None, req.start);
-            req.retries += 1;
+        for key in self.repairs.take_reads() {
+            self.reqs[key].restart();
             self.advance(key);
         }
     }
 
     /// Has the owner asked for a foreign read: what it needs more than members have is the owner's to do.
-    pub(crate) fn decline(&mut self, key: u32) {
-        self.reqs[key as usize].error = Some(RequestError::Io);
+    pub(crate) fn decline(&mut self, key: ReqKey) {
+        self.reqs[key].fail(RequestError::Io);
     }
 
     /// Answers a write of which only copies are on their way.
-    fn reply_early(&mut self, key: u32) {
-        let req = &mut self.reqs[key as usize];
-        let (id, kind) = (req.id, req.kind);
+    fn reply_early(&mut self, key: ReqKey) {
+        let req = &mut self.reqs[key];
+        let (id, kind) = (req.id(), req.kind());
         if let Some(copies) = &mut req.copies {
-            copies.replied = true;
+            copies.reply();
         }
         self.reply(id, kind, Ok(()));
     }
 
     fn reply(&mut self, id: RequestId, kind: RequestKind, result: Result<(), RequestError>) {
         self.stats.requests += 1;
-        let is_read = matches!(kind, RequestKind::Read(_));
-        let covered = !is_read && self.members.unrecorded();
-        if covered && self.gate != Gate::Broken {
-            self.held_replies.push(Reply { id, result });
-            return;
-        }
-        let result = match result {
-            // The failure can never be recorded, so this may be lost.
-            _ if covered => Err(self.lost()),
-            Err(RequestError::Io) if !is_read => Err(self.lost()),
-            result => result,
-        };
-        self.effects.push_back(Effect::Reply(Reply { id, result }));
+        let is_unrecorded = self.members.unrecorded();
+        let reply = self.gate.reply(Reply { id, result }, kind, is_unrecorded);
+        self.effects.extend(reply.map(Effect::Reply));
     }
 
-    fn finish(&mut self, key: u32, result: Result<(), RequestError>) {
-        let mut req = self.reqs.remove(key as usize);
-        assert_eq!(req.pending, 0, "a request ends when nothing of it is under way");
-        if req.is_foreign && result.is_err() {
-            self.effects.push_back(Effect::Declined(req.id));
+    fn finish(&mut self, key: ReqKey, result: Result<(), RequestError>) {
+        let mut req = self.reqs.finish(key);
+        if req.is_foreign() && result.is_err() {
+            self.effects.push_back(Effect::Declined(req.id()));
             return;
         }
         let copies = req.copies.take();
-        match copies.as_ref().is_some_and(|copies| copies.replied) {
-            false => self.reply(req.id, req.kind, result),
+        match copies.as_ref().is_some_and(Copies::is_replied) {
+            false => self.reply(req.id(), req.kind(), result),
             // What was answered is nowhere any more.
             true if result.is_err() => self.break_off(None),
             true => {}
@@ -719,46 +603,28 @@ impl Shard {
         if let Some(copies) = copies {
             self.end_copies(&copies);
         }
-        if req.kind.is_write() {
-            self.writes_in_flight -= 1;
-            self.members.last_write = self.now;
+        if req.kind().is_write() {
+            self.gate.write_ended(self.now, &req.admission);
             if let Some(stream) = req.stream {
                 self.stripes.leave_stream(stream);
             }
-            self.release(req.start);
+            self.release(req.start());
         }
     }
 
-    fn open_gate(&mut self, gate: Gate) {
-        if self.gate != Gate::Broken {
-            self.gate = gate;
-        }
-        if self.gate == Gate::Broken {
+    fn open_gate(&mut self, state: GateState) {
+        self.gate.set(state);
+        if self.gate.is_broken() {
             self.refuse_waiting();
             self.close_journal();
-            let result = Err(self.lost());
-            let failed = self.held_replies.drain(..);
-            self.effects.extend(failed.map(|reply| Effect::Reply(Reply { result, ..reply })));
+            self.effects.extend(self.gate.fail_held().into_iter().map(Effect::Reply));
         }
         self.retry_gated();
     }
 
     fn retry_gated(&mut self) {
-        for key in mem::take(&mut self.gated) {
+        for key in self.gate.take_waiting() {
             self.pass_gates(key);
-        }
-    }
-
-    fn try_idle(&mut self, before: Time) {
-        let resting = self.writes_in_flight == 0 && self.held_replies.is_empty();
-        if resting && self.members.last_write <= before {
-            if self.gate == Gate::Active {
-                self.gate = Gate::Idle;
-            }
-            self.notices.push_back(Notice::Idle);
-        } else {
-            let last = if resting { self.members.last_write } else { self.now };
-            self.notices.push_back(Notice::Busy(last));
         }
     }
 }

@@ -6,46 +6,29 @@
 //! [`OP_SECTORS_MAX`] high, which becomes one operation. So a group that covers all data chunks
 //! is a full-stripe write straight from the callers' buffers, whoever they were.
 //!
-//! The last, incomplete stripe of a sequential writer with several writes in flight is held back
-//! while more may be on their way: [`HOLD_NS`], and up to [`HOLD_NS_MAX`] while its caller receives
-//! another request or operations run whose replies may bring one; where the writer's own earlier
-//! writes are among them up to [`HOLD_NS_SLOW`], since hard disks take longer for a stripe than a
-//! caller for its next request. It is let go at once when none
-//! can come: nothing runs, the writer's depth is reached and nothing is being received. A writer
-//! whose neighbour did not come is not held for a while ([`REST`]).
-//!
-//! Invariants: `locks` are disjoint height ranges, one for each running operation of the stripe;
-//! a fragment waits in `frags` until its range is free and the stripe cache has room for it.
+//! What waits in a stripe, and which of its rows are locked, is kept in [`open`]; how long a stripe waits for more of a
+//! sequential writer is decided in [`crate::hold`].
 
-use crate::{op::OpKind, shard::Shard, types::*};
-use alloc::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    vec::Vec,
-};
-use core::mem;
+mod open;
+
+pub(crate) use crate::hold::StreamId;
+use crate::{op::OpKind, request::ReqKey, shard::Shard, sync::PieceKey, types::*};
+use alloc::vec::Vec;
 use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, Slot, StripeNo};
+use open::Lock;
+pub(crate) use open::Stripes;
 use smallvec::SmallVec;
 
 /// Height of the largest operation: 128 KiB of each member, so that its blocks stay in a core's
 /// cache between parity work and I/O, and eight fit into the default stripe cache.
 pub(crate) const OP_SECTORS_MAX: u32 = 256;
-/// How long an incomplete stripe of a sequential writer waits for neighbours without a sign of them.
-const HOLD_NS: u64 = 500_000;
-/// How long at all: time to receive a large payload on a busy machine.
-const HOLD_NS_MAX: u64 = 3_000_000;
-/// How long while earlier writes of the same writer are under way: what slow members take for them.
-const HOLD_NS_SLOW: u64 = 100_000_000;
-/// Writers that are told apart, by where their last writes ended.
-const STREAMS: usize = 8;
-/// So many writes of a writer are not held after one was held in vain.
-const REST: u32 = 16;
 
 /// What of its stripe a fragment is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StripePart {
     /// A range of this data chunk.
     Data(u16),
-    /// Rows of all chunks, for a unit of a sync action; its piece stands in the place of a request.
+    /// Rows of all chunks, for a unit of a sync action.
     Rows,
     /// All of it, which is to be zeroed.
     Whole,
@@ -61,9 +44,17 @@ impl StripePart {
     }
 }
 
+/// What a fragment is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FragOwner {
+    Request(ReqKey),
+    /// Of a sync action.
+    Piece(PieceKey),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frag {
-    pub req: u32,
+    pub owner: FragOwner,
     pub part: StripePart,
     /// Height range in the chunk, sectors.
     pub lo: u32,
@@ -84,147 +75,16 @@ pub(crate) struct Slice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Src {
     pub part: StripePart,
-    pub req: u32,
+    pub owner: FragOwner,
     pub buf: Buf,
 }
 
 pub(crate) type Slices = SmallVec<[Slice; 1]>;
 
-#[derive(Debug, Default)]
-pub(crate) struct Stripe {
-    frags: SmallVec<[Frag; 4]>,
-    locks: SmallVec<[(u32, u32); 4]>,
-    held: Option<Hold>,
-    queued: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hold {
-    since: Time,
-    stream: StreamId,
-}
-
-/// Names a [`Stream`]; others come to take its place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StreamId(u32);
-
-/// Writes of which each goes on where another ended.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stream {
-    id: StreamId,
-    /// Where the last one ended.
-    end: u64,
-    in_flight: u32,
-    /// The most in flight, since the last hold in vain.
-    depth: u32,
-    /// Writes that are not to be held.
-    rest: u32,
-}
-
-/// The stripes that are being worked on, and the state of holding back.
-#[derive(Debug, Default)]
-pub(crate) struct Stripes {
-    open: BTreeMap<u64, Stripe>,
-    ready: VecDeque<u64>,
-    waiting_for_memory: VecDeque<u64>,
-    /// Stripes in which lost blocks cannot be recovered, since a write of them was cut off.
-    pub(crate) lost: BTreeSet<u64>,
-    /// When to look at a held stripe again, in order; stale when the stripe's hold is another.
-    holds: VecDeque<(Time, u64, Hold)>,
-    streams: [Stream; STREAMS],
-    streams_seen: u32,
-    /// What the latest request said.
-    followed: bool,
-    /// See [`Shard::hold_nothing`].
-    holds_nothing: bool,
-}
-
-impl Stripes {
-    pub(crate) fn new(lost: Vec<StripeNo>) -> Self {
-        Self { lost: lost.into_iter().map(|stripe| stripe.0).collect(), ..Self::default() }
-    }
-
-    /// Whether stripes wait to be launched.
-    pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
-    fn queue(&mut self, number: u64) {
-        let stripe = self.open.entry(number).or_default();
-        stripe.held = None;
-        if !mem::replace(&mut stripe.queued, true) {
-            self.ready.push_back(number);
-        }
-    }
-
-    /// Takes a write into the stream that it goes on, or begins one; true if it goes on.
-    fn join_stream(&mut self, start: u64, end: u64) -> (StreamId, bool) {
-        let known = self.streams.iter().position(|stream| stream.end == start && stream.depth > 0);
-        let at = known.unwrap_or(self.streams_seen as usize % STREAMS);
-        let stream = &mut self.streams[at];
-        if known.is_none() {
-            self.streams_seen = self.streams_seen.wrapping_add(1);
-            *stream = Stream { id: StreamId(self.streams_seen), ..Stream::default() };
-        }
-        stream.end = end;
-        stream.in_flight += 1;
-        stream.depth = stream.depth.max(stream.in_flight);
-        stream.rest = stream.rest.saturating_sub(1);
-        (stream.id, known.is_some())
-    }
-
-    fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.streams.iter_mut().find(|stream| stream.id == id && stream.depth > 0)
-    }
-
-    /// A write of a stream has ended.
-    pub(crate) fn leave_stream(&mut self, id: StreamId) {
-        if let Some(stream) = self.stream(id) {
-            stream.in_flight -= 1;
-        }
-    }
-
-    /// Whether more of the stream's writes than are in flight cannot be expected.
-    fn is_all_here(&mut self, id: StreamId) -> bool {
-        self.stream(id).is_none_or(|stream| stream.in_flight >= stream.depth)
-    }
-
-    /// Whether writes of a stream are under way besides those that a stripe holds.
-    fn awaits_answers(&mut self, number: u64, id: StreamId) -> bool {
-        let Some(stripe) = self.open.get(&number) else { return false };
-        let held: BTreeSet<u32> = stripe.frags.iter().map(|frag| frag.req).collect();
-        self.stream(id).is_some_and(|stream| stream.in_flight as usize > held.len())
-    }
-
-    fn is_held(&self, number: u64, hold: Hold) -> bool {
-        self.open.get(&number).is_some_and(|stripe| stripe.held == Some(hold))
-    }
-
-    pub(crate) fn unlock(&mut self, number: u64, lo: u32) {
-        let Some(stripe) = self.open.get_mut(&number) else { return };
-        let before = stripe.locks.len();
-        stripe.locks.retain(|lock| lock.0 != lo);
-        assert_eq!(stripe.locks.len() + 1, before, "rows of stripe {number} are unlocked once");
-        if stripe.frags.is_empty() && stripe.locks.is_empty() {
-            self.open.remove(&number);
-        } else if !stripe.frags.is_empty() && stripe.held.is_none() {
-            self.queue(number);
-        }
-        self.queue_waiting_for_memory();
-    }
-
-    /// Has those that found too little memory try again.
-    pub(crate) fn queue_waiting_for_memory(&mut self) {
-        while let Some(number) = self.waiting_for_memory.pop_front() {
-            self.queue(number);
-        }
-    }
-}
-
 impl Shard {
     /// Issues `start..end` of a request on a parity level.
-    pub(crate) fn issue_parity(&mut self, key: u32, start: u64, end: u64) {
-        match self.reqs[key as usize].kind {
+    pub(crate) fn issue_parity(&mut self, key: ReqKey, start: u64, end: u64) {
+        match self.reqs[key].kind() {
             RequestKind::Read(_) => self.read_parity(key, start, end),
             _ => self.write_parity(key, start, end),
         }
@@ -237,7 +97,7 @@ impl Shard {
         }
     }
 
-    fn read_parity(&mut self, key: u32, start: u64, end: u64) {
+    fn read_parity(&mut self, key: ReqKey, start: u64, end: u64) {
         let chunk = self.parity().chunk().0;
         let healthy = self.members.complete();
         let mut at = start;
@@ -246,7 +106,7 @@ impl Shard {
             let len = (end - at).min(chunk - offset.0);
             let sector = self.parity().member_sector(stripe, offset).0;
             let slot = self.parity().slot_of_data(stripe, data);
-            let buf = self.reqs[key as usize].buf_at(at);
+            let buf = self.reqs[key].buf_at(at);
             let home = self.members.usable(slot, sector..sector + len);
             // In a degraded stripe the healthy parts of this request are sources for the lost
             // ones, so they go together.
@@ -255,7 +115,7 @@ impl Shard {
                     self.build_read(member, sector, len, buf);
                 }
                 // Recovering takes the stripe's lock.
-                _ if self.reqs[key as usize].is_foreign => self.decline(key),
+                _ if self.reqs[key].is_foreign() => self.decline(key),
                 _ => self.add_frags(key, (stripe, data), offset, len, buf, false),
             }
             at += len;
@@ -277,10 +137,10 @@ impl Shard {
         })
     }
 
-    fn write_parity(&mut self, key: u32, start: u64, end: u64) {
+    fn write_parity(&mut self, key: ReqKey, start: u64, end: u64) {
         let chunk = self.parity().chunk().0;
         let stripe_data = self.parity().stripe_data().0;
-        let kind = self.reqs[key as usize].kind;
+        let kind = self.reqs[key].kind();
         let zeroes = !matches!(kind, RequestKind::Write { .. });
         let may_hold = self.stream_to_hold(key, start, end);
         let mut at = start;
@@ -300,38 +160,32 @@ impl Shard {
             if kind == RequestKind::Discard {
                 continue;
             }
-            let buf = self.reqs[key as usize].buf_at(at - len);
+            let buf = self.reqs[key].buf_at(at - len);
             self.add_frags(key, (stripe, data), offset, len, buf, true);
             let stripe_ends = offset.0 + len == chunk && data + 1 == self.parity().data_disks();
             if at == end || stripe_ends {
-                self.queue_or_hold(stripe.0, may_hold.filter(|_| at == end && !stripe_ends));
+                let stream = may_hold.filter(|_| at == end && !stripe_ends);
+                self.stripes.queue_or_hold(self.now, stripe.0, stripe_data, stream);
             }
         }
     }
 
     /// The stream of a write whose last stripe may be held.
-    fn stream_to_hold(&mut self, key: u32, start: u64, end: u64) -> Option<StreamId> {
-        let req = &mut self.reqs[key as usize];
-        let RequestKind::Write { followed, .. } = req.kind else { return None };
-        let (id, goes_on) = match req.stream {
-            // A later window of a long request.
-            Some(id) => (id, true),
-            None => self.stripes.join_stream(start, end),
-        };
+    fn stream_to_hold(&mut self, key: ReqKey, start: u64, end: u64) -> Option<StreamId> {
+        let stripe_data = self.parity().stripe_data().0;
+        let req = &mut self.reqs[key];
+        let RequestKind::Write { followed, .. } = req.kind() else { return None };
+        let begins_stripe = start.is_multiple_of(stripe_data);
+        let (id, may_hold) =
+            self.stripes.join_stream(req.stream, (start, end), followed, begins_stripe);
         req.stream = Some(id);
-        let stream = self.stripes.stream(id)?;
-        stream.end = end;
-        let in_company = stream.in_flight > 1 && stream.rest == 0;
-        // A writer that comes from another shard's span begins a stripe here.
-        let goes_on = goes_on || start.is_multiple_of(self.parity().stripe_data().0);
-        let may_hold = !self.stripes.holds_nothing;
-        (may_hold && goes_on && (in_company || followed)).then_some(id)
+        may_hold.then_some(id)
     }
 
     /// Adds one fragment; reads need no company and are queued at once.
     fn add_frags(
         &mut self,
-        key: u32,
+        key: ReqKey,
         (stripe, data): (StripeNo, u16),
         offset: Sectors,
         len: u64,
@@ -347,128 +201,57 @@ impl Shard {
 
     fn add_frag(
         &mut self,
-        req: u32,
+        req: ReqKey,
         stripe: StripeNo,
         (part, lo, hi): (StripePart, u32, u32),
         buf: Buf,
         write: bool,
     ) {
-        self.reqs[req as usize].pending += 1;
-        let stripe = self.stripes.open.entry(stripe.0).or_default();
-        stripe.frags.push(Frag { req, part, lo, hi, buf, write });
+        self.reqs[req].expect(1);
+        let owner = FragOwner::Request(req);
+        self.stripes.add(stripe.0, Frag { owner, part, lo, hi, buf, write });
     }
 
     /// Adds a unit of a sync action.
-    pub(crate) fn add_sync_frag(&mut self, piece: u32, stripe: StripeNo, (lo, hi): (u32, u32)) {
-        let frag = Frag { req: piece, part: StripePart::Rows, lo, hi, buf: Buf::ZERO, write: true };
-        self.stripes.open.entry(stripe.0).or_default().frags.push(frag);
+    pub(crate) fn add_sync_frag(
+        &mut self,
+        piece: PieceKey,
+        stripe: StripeNo,
+        (lo, hi): (u32, u32),
+    ) {
+        let (owner, part) = (FragOwner::Piece(piece), StripePart::Rows);
+        self.stripes.add(stripe.0, Frag { owner, part, lo, hi, buf: Buf::ZERO, write: true });
         self.stripes.queue(stripe.0);
-    }
-
-    fn queue_or_hold(&mut self, number: u64, stream: Option<StreamId>) {
-        let stripe_data = self.parity().stripe_data().0;
-        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
-        let covered: u64 = stripe.frags.iter().map(|frag| u64::from(frag.hi - frag.lo)).sum();
-        // What was put back when its range was locked must not wait for more than that.
-        let may_wait = covered < stripe_data && !stripe.queued && stripe.locks.is_empty();
-        match stream {
-            Some(stream) if may_wait => {
-                if stripe.held.is_none() {
-                    let hold = Hold { since: self.now, stream };
-                    stripe.held = Some(hold);
-                    self.stripes.holds.push_back((self.now.after(HOLD_NS), number, hold));
-                }
-            }
-            _ => self.stripes.queue(number),
-        }
     }
 
     /// An incomplete stripe waits for nothing: for models of engines that hold writes before this one has them.
     pub fn hold_nothing(&mut self) {
-        self.stripes.holds_nothing = true;
-    }
-
-    /// Notes whether another request is being received behind one that has just come.
-    pub(crate) fn note_followed(&mut self, kind: RequestKind) {
-        self.stripes.followed = matches!(kind, RequestKind::Write { followed: true, .. });
-    }
-
-    pub(crate) fn next_hold(&self) -> Option<Time> {
-        self.stripes.holds.front().map(|hold| hold.0)
-    }
-
-    pub(crate) fn release_due_holds(&mut self) {
-        let hopeful = self.stripes.followed || !self.ops.is_empty();
-        while let Some(&(due, number, hold)) = self.stripes.holds.front() {
-            let is_held = self.stripes.is_held(number, hold);
-            if due > self.now && is_held {
-                return;
-            }
-            self.stripes.holds.pop_front();
-            if !is_held {
-                continue;
-            }
-            let awaits_answers = self.stripes.awaits_answers(number, hold.stream);
-            let most = if awaits_answers { HOLD_NS_SLOW } else { HOLD_NS_MAX };
-            if hopeful && self.now < hold.since.after(most) {
-                self.stripes.holds.push_back((self.now.after(HOLD_NS), number, hold));
-                continue;
-            }
-            // No neighbour came in time: the writer's depth is less than was thought.
-            if let Some(stream) = self.stripes.stream(hold.stream) {
-                stream.depth = stream.in_flight.max(1);
-                stream.rest = REST;
-            }
-            self.stripes.followed = false;
-            self.stripes.queue(number);
-        }
-    }
-
-    /// Lets stripes go that wait for more of a stream, or all.
-    fn release_holds(&mut self, all: bool) {
-        for (due, number, hold) in mem::take(&mut self.stripes.holds) {
-            if !self.stripes.is_held(number, hold) {
-                continue;
-            }
-            if all || self.stripes.is_all_here(hold.stream) {
-                self.stripes.queue(number);
-            } else {
-                self.stripes.holds.push_back((due, number, hold));
-            }
-        }
-    }
-
-    pub(crate) fn release_all_holds(&mut self) {
-        self.release_holds(true);
+        self.stripes.hold_nothing();
     }
 
     /// Starts what can be started. Called when a batch of input has been taken in.
     pub(crate) fn launch_ready(&mut self) {
-        let is_idle = self.stripes.ready.is_empty() && self.ops.is_empty();
-        if is_idle && !self.stripes.followed && !self.stripes.holds.is_empty() {
-            self.release_holds(false);
+        if !self.stripes.has_ready() && self.ops.is_empty() {
+            self.stripes.release_complete();
         }
         if self.ops.is_empty() {
             self.stripes.queue_waiting_for_memory();
         }
-        while let Some(number) = self.stripes.ready.pop_front() {
+        while let Some(number) = self.stripes.next_ready() {
             self.launch(number);
         }
     }
 
     fn launch(&mut self, number: u64) {
-        let Some(stripe) = self.stripes.open.get_mut(&number) else { return };
-        stripe.queued = false;
-        stripe.held = None;
-        let frags = mem::take(&mut stripe.frags);
+        let Some(frags) = self.stripes.take(number) else { return };
         let whole = |frag: &&Frag| frag.part == StripePart::Whole;
         for frag in frags.iter().filter(whole) {
-            let src = Src { part: frag.part, req: frag.req, buf: frag.buf };
+            let src = Src { part: frag.part, owner: frag.owner, buf: frag.buf };
             let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
             self.start_group(number, OpKind::Zero, SmallVec::from_elem(slice, 1));
         }
         for frag in frags.iter().filter(|frag| frag.part == StripePart::Rows) {
-            let src = Src { part: frag.part, req: frag.req, buf: frag.buf };
+            let src = Src { part: frag.part, owner: frag.owner, buf: frag.buf };
             let slice = Slice { lo: frag.lo, hi: frag.hi, srcs: SmallVec::from_elem(src, 1) };
             self.start_group(number, OpKind::Sync, SmallVec::from_elem(slice, 1));
         }
@@ -480,16 +263,14 @@ impl Shard {
         self.start_groups(number, OpKind::Write, &mut writes);
         // Reads may overlap each other, so each request's go by themselves.
         let reads: SmallVec<[Frag; 8]> = frags.iter().filter(|f| !f.write).copied().collect();
-        for first in (0..reads.len()).filter(|&i| reads[..i].iter().all(|f| f.req != reads[i].req))
+        for first in
+            (0..reads.len()).filter(|&i| reads[..i].iter().all(|f| f.owner != reads[i].owner))
         {
-            let own = |f: &&Frag| f.req == reads[first].req;
+            let own = |f: &&Frag| f.owner == reads[first].owner;
             let mut own: SmallVec<[Frag; 8]> = reads.iter().filter(own).copied().collect();
             self.start_groups(number, OpKind::Read, &mut own);
         }
-        let stripe = self.stripes.open.get(&number);
-        if stripe.is_some_and(|s| s.frags.is_empty() && s.locks.is_empty()) {
-            self.stripes.open.remove(&number);
-        }
+        self.stripes.close_if_done(number);
     }
 
     fn start_groups(&mut self, number: u64, kind: OpKind, frags: &mut SmallVec<[Frag; 8]>) {
@@ -533,7 +314,9 @@ impl Shard {
             }
         }
         for frag in frags.iter() {
-            self.reqs[frag.req as usize].pending -= 1;
+            if let FragOwner::Request(req) = frag.owner {
+                self.reqs[req].part_cut();
+            }
         }
         groups
     }
@@ -563,58 +346,46 @@ impl Shard {
 
     fn slice(&mut self, lo: u32, hi: u32, frags: &[Frag]) -> Slice {
         let srcs = frags.iter().map(|frag| {
-            self.reqs[frag.req as usize].pending += 1;
-            Src { part: frag.part, req: frag.req, buf: frag.buf.advance_sectors(lo - frag.lo) }
+            if let FragOwner::Request(req) = frag.owner {
+                self.reqs[req].expect(1);
+            }
+            Src { part: frag.part, owner: frag.owner, buf: frag.buf.advance_sectors(lo - frag.lo) }
         });
         Slice { lo, hi, srcs: srcs.collect() }
     }
 
     /// Starts an operation, or puts its fragments back until the range or memory is free.
     fn start_group(&mut self, number: u64, kind: OpKind, slices: Slices) {
-        if kind == OpKind::Read && self.stripes.lost.contains(&number) {
+        let stripe = StripeNo(number);
+        if kind == OpKind::Read && self.stripes.is_lost(stripe) {
             for req in requests_of(&slices) {
                 self.child_done(req, Some(RequestError::Io));
             }
             return;
         }
         let (lo, hi) = (slices[0].lo, slices[slices.len() - 1].hi);
-        // An operation that ended at once may have closed the stripe.
-        let stripe = self.stripes.open.entry(number).or_default();
-        if stripe.locks.iter().any(|&(l, h)| l < hi && lo < h) {
-            return self.put_back(number, kind, &slices);
+        match self.stripes.lock(number, (lo, hi)) {
+            Lock::Taken => {}
+            Lock::Busy => return self.stripes.put_back(number, kind, &slices),
+            Lock::OutOfTurn => return self.wait_for_memory(number, kind, &slices),
         }
-        // In turn, or an operation that needs much memory would wait for ever behind small ones.
-        if !self.stripes.waiting_for_memory.is_empty() {
-            self.put_back(number, kind, &slices);
-            return self.stripes.waiting_for_memory.push_back(number);
-        }
-        stripe.locks.push((lo, hi));
-        let Err(slices) = self.start_op(StripeNo(number), kind, slices) else { return };
-        self.stats.scratch_waits += 1;
-        if let Some(stripe) = self.stripes.open.get_mut(&number) {
-            stripe.locks.retain(|lock| lock.0 != lo);
-        }
-        self.put_back(number, kind, &slices);
-        self.stripes.waiting_for_memory.push_back(number);
-    }
-
-    /// Turns a group into fragments again.
-    pub(crate) fn put_back(&mut self, number: u64, kind: OpKind, slices: &Slices) {
-        let stripe = self.stripes.open.entry(number).or_default();
-        for slice in slices {
-            stripe.frags.extend(slice.srcs.iter().map(|src| Frag {
-                req: src.req,
-                part: src.part,
-                lo: slice.lo,
-                hi: slice.hi,
-                buf: src.buf,
-                write: kind != OpKind::Read,
-            }));
+        if let Err(slices) = self.start_op(stripe, kind, slices) {
+            self.stats.scratch_waits += 1;
+            self.stripes.unlock_unused(number, lo);
+            self.wait_for_memory(number, kind, &slices);
         }
     }
 
-    pub(crate) fn relaunch(&mut self, number: u64) {
-        self.stripes.queue(number);
+    fn wait_for_memory(&mut self, number: u64, kind: OpKind, slices: &Slices) {
+        self.stripes.put_back(number, kind, slices);
+        self.stripes.wait_for_memory(number);
+    }
+
+    /// An operation is to begin anew: its slices are fragments again.
+    pub(crate) fn relaunch(&mut self, stripe: StripeNo, kind: OpKind, slices: &Slices) {
+        self.stripes.put_back(stripe.0, kind, slices);
+        self.stripes.unlock(stripe, slices[0].lo);
+        self.stripes.queue(stripe.0);
     }
 }
 
@@ -642,6 +413,10 @@ fn runs(group: Slices) -> SmallVec<[Slices; 1]> {
 }
 
 /// All fragments of requests that end early must be able to come back.
-pub(crate) fn requests_of(slices: &Slices) -> Vec<u32> {
-    slices.iter().flat_map(|slice| slice.srcs.iter().map(|src| src.req)).collect()
+pub(crate) fn requests_of(slices: &Slices) -> Vec<ReqKey> {
+    let request = |src: &Src| match src.owner {
+        FragOwner::Request(key) => Some(key),
+        FragOwner::Piece(_) => None,
+    };
+    slices.iter().flat_map(|slice| slice.srcs.iter().filter_map(request)).collect()
 }

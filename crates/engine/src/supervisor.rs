@@ -1,7 +1,19 @@
 //! What concerns the array as a whole: members in and out, superblocks, clean and active.
 //!
 //! One supervisor serves all shards of an array. It turns what they notice into superblock
-//! updates, one at a time, and tells them when an update is stable.
+//! updates, one at a time, and tells them when an update is stable. Each of its parts owns its state and asserts its own
+//! invariants; here and in the parts' files is the routing between them:
+//!
+//! | part | file | owns |
+//! |---|---|---|
+//! | `Membership` | `membership.rs` | members' superblocks, slots, states, bad-block logs |
+//! | `MetadataUpdates` | `update.rs` | what is not on record yet, the event count, the update on its way |
+//! | `MetaWrites` | `meta_writes.rs` | metadata writes that have not ended |
+//! | `SafeMode` | `safe_mode.rs` | whether the array is to be active, and when shards are asked |
+//! | `SyncScheduler` | `recovery/scheduler.rs` | the sync action that runs, and what is due or asked for |
+//! | `JournalEnd` | `journal_end.rs` | where the journal ends, and the empty unit of a stop |
+//! | `WriteIntentBitmap` | `write_intent_bitmap.rs` | bits, who holds them, pages on their way |
+//! | `BitmapChange` | `bitmap_change.rs` | the stage of a bitmap's end or beginning |
 //!
 //! Invariants:
 //! - the superblocks say "active" before any shard is told so, and say "clean" only after every
@@ -9,20 +21,22 @@
 //! - levels without redundancy have no state to keep: their superblocks are never rewritten.
 
 use crate::{
-    bad_blocks::BadRange,
     bitmap_change::BitmapChange,
-    members::FULLY_TRUSTED,
+    journal_end::JournalEnd,
+    membership::{Member, Membership},
     messages::{Notice, Order},
+    meta_writes::{Meta, MetaWrites},
     recovery::{SyncConfig, SyncEnd, SyncScheduler, sync_end},
+    safe_mode::SafeMode,
     sync::SyncAction,
     types::{MemberId, Time},
-    update::{Meta, Update},
+    update::MetadataUpdates,
     write_intent_bitmap::{BitmapConfig, WriteIntentBitmap},
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks, journal};
+use lapstrake_metadata::{Superblock, badblocks::BadBlocks, journal};
 
 /// A member as the supervisor gets it.
 #[derive(Clone, Debug)]
@@ -55,7 +69,7 @@ pub struct SupervisorConfig {
     pub was_replayed: bool,
     /// The write-intent bitmap, if the array has one.
     pub bitmap: Option<BitmapConfig>,
-    /// Recovery and resync.
+    /// How recovery, resync and checks are to go.
     pub sync: SyncConfig,
     /// Seconds since 1970 at [`Time`] 0, for update times.
     pub epoch_s: u64,
@@ -64,9 +78,9 @@ pub struct SupervisorConfig {
 /// Where a metadata write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// A member.
+    /// A member, which is used no more if the write fails.
     Member(MemberId),
-    /// The external bitmap file.
+    /// The external bitmap file. If the write fails the array goes on without a bitmap.
     BitmapFile,
 }
 
@@ -78,13 +92,13 @@ pub struct WriteId(pub u32);
 /// written, and the write itself is stable when it is reported done.
 #[derive(Clone, Debug)]
 pub struct MetaWrite {
-    /// For [`Supervisor::handle_written`].
+    /// What [`Supervisor::handle_written`] is to be told, so that no write is taken for another.
     pub id: WriteId,
-    /// Where.
+    /// Whose failure it is if the write fails.
     pub target: Target,
-    /// First sector on the target.
+    /// First sector on the target, from its very beginning, not from a data offset.
     pub sector: Sector,
-    /// Whole sectors.
+    /// What is written, whole sectors.
     pub data: Vec<u8>,
 }
 
@@ -92,7 +106,7 @@ pub struct MetaWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The member failed and is used no more; what it was.
-    MemberFailed(MemberId, MemberState),
+    MemberFailed(MemberId, DiskState),
     /// The first member's place was taken by the second; the first is used no more.
     Replaced(MemberId, MemberId),
     /// Every write fails from now on.
@@ -133,97 +147,54 @@ pub enum Loss {
     Space,
 }
 
-/// Where a member stands.
+/// The state of a member, which md's ioctls call that of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
-    /// Complete.
+pub enum DiskState {
+    /// It serves a slot, and all its data is right.
     InSync,
-    /// In a slot, to be rebuilt.
+    /// It is in a slot and being rebuilt: nothing is read from it beyond where the recovery has come to.
     Recovering,
-    /// In the slot of another that serves, to take its place.
+    /// It is in the slot of another that serves, to take its place.
     Replacement,
-    /// In no slot.
+    /// It is in no slot, and waits for one.
     Spare,
-    /// The journal.
+    /// It is the journal, through which all writes go.
     Journal,
-    /// Failed since the array was started.
+    /// It failed since the array was started, and nothing is sent to it.
     Faulty,
-    /// Taken out: no member any more.
+    /// It was taken out and is no member any more. Its number is not given to another.
     Removed,
-}
-
-#[derive(Debug)]
-pub(crate) struct Member {
-    pub(crate) superblock: Superblock,
-    pub(crate) slot: Option<Slot>,
-    pub(crate) standing: MemberState,
-    /// While it recovers.
-    pub(crate) recovered_to: Sector,
-    /// What it lacks is under set bits.
-    pub(crate) by_bitmap: bool,
-    /// A spare is to take its place.
-    pub(crate) is_to_go: bool,
-    pub(crate) bad_blocks: Option<BadBlocks>,
-    /// The log is behind `bad_blocks`.
-    pub(crate) log_dirty: bool,
-    /// Times that something went into it.
-    pub(crate) times_bad: u32,
-}
-
-#[derive(Debug)]
-struct Round {
-    answers_left: u32,
-    all_rest: bool,
-    latest: Time,
 }
 
 /// See the module's head.
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) geometry: Geometry,
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Membership,
+    /// How many there are: each has to answer when all are asked.
     pub(crate) shards: u32,
-    pub(crate) safe_mode_delay_ns: u64,
-    pub(crate) resync_from: Option<Sector>,
+    pub(crate) safe_mode: SafeMode,
+    /// Seconds since 1970 at [`Time`] 0, for update times.
     pub(crate) epoch_s: u64,
-    pub(crate) events: u64,
-    /// The last update was a bare step from clean to active, which a step back may take back.
-    pub(crate) can_step_back: bool,
-    /// Who was a member when superblocks were last written is not there now. Its count must not be met again.
-    pub(crate) lacks_former: bool,
-    /// Members may hold different counts.
-    pub(crate) is_uneven: bool,
-    pub(crate) active_on_disk: bool,
-    pub(crate) want_active: bool,
-    /// A shard waits for [`Order::Active`].
-    asked: bool,
+    pub(crate) updates: MetadataUpdates,
+    /// Shards are quiet for good. Nothing begins any more but what makes superblocks say clean.
     pub(crate) stopping: bool,
+    /// Every write fails, and no metadata is written any more: it could say what is not so.
     pub(crate) broken: bool,
     /// What takes the writes of all members is full: no member is to blame for one that fails.
     out_of_space: bool,
-    pub(crate) unrecorded: Vec<MemberId>,
-    /// Something besides failures is to be put on record.
-    pub(crate) record: bool,
-    pub(crate) update: Option<Update>,
     pub(crate) scheduler: SyncScheduler,
-    round: Option<Round>,
-    pub(crate) safe_at: Option<Time>,
     pub(crate) bitmap: Option<WriteIntentBitmap>,
     pub(crate) bitmap_change: Option<BitmapChange>,
+    /// Pages of it that were sent, counted for each member.
     pub(crate) bitmap_writes: u64,
+    /// For every shard, in this order.
     pub(crate) orders: VecDeque<Order>,
-    pub(crate) writes: VecDeque<MetaWrite>,
-    pub(crate) happened: VecDeque<Event>,
-    /// Targets of writes in flight, by id.
-    pub(crate) in_flight: Vec<Option<(Target, Meta)>>,
-    /// Bad blocks that are not on record yet.
-    pub(crate) unrecorded_bad: Vec<BadRange>,
-    /// Where the journal's tail may be; the superblock that is sent next says so.
-    pub(crate) tail: Option<u64>,
-    /// Where the journal ends, while nothing in it is needed.
-    journal_end: Option<(u64, u64)>,
-    /// Where an empty unit is being written.
-    emptying: Option<(u64, u64)>,
+    pub(crate) writes: MetaWrites,
+    /// For the operator, in this order.
+    pub(crate) events: VecDeque<Event>,
+    journal_end: JournalEnd,
+    /// When the call was made that is being handled.
     pub(crate) now: Time,
 }
 
@@ -232,40 +203,8 @@ impl Supervisor {
     /// write asks for it.
     #[must_use]
     pub fn new(config: SupervisorConfig) -> Self {
-        let mut members: Vec<Member> = Vec::new();
-        for record in config.members {
-            let is_held = members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
-            members.push(Member {
-                standing: match record.slot {
-                    None if record.superblock.role() == Role::Journal => MemberState::Journal,
-                    None => MemberState::Spare,
-                    Some(_) if is_held => MemberState::Replacement,
-                    Some(_) if record.trusted_to == FULLY_TRUSTED => MemberState::InSync,
-                    Some(_) => MemberState::Recovering,
-                },
-                recovered_to: record.trusted_to,
-                by_bitmap: false,
-                is_to_go: false,
-                bad_blocks: record.bad_blocks,
-                log_dirty: false,
-                times_bad: 0,
-                superblock: record.superblock,
-                slot: record.slot,
-            });
-        }
-        let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
-        let is_there = |number| members.iter().any(|m| m.superblock.dev_number() == number);
-        let lists_absent = |sb: &Superblock| {
-            let is_member = |&number: &u32| matches!(sb.role_of(number), Role::Active(_));
-            (0..sb.table_len()).filter(is_member).any(|number| !is_there(number))
-        };
-        let lacks_former = members.iter().any(|m| lists_absent(&m.superblock));
-        let needed = |m: &&Member| matches!(m.standing, MemberState::InSync | MemberState::Journal);
-        let is_uneven = members
-            .iter()
-            .filter(needed)
-            .map(|m| m.superblock.events())
-            .any(|count| count != events);
+        let members = Membership::new(config.members, config.geometry.raid_disks());
+        let (events, is_uneven, lacks_former) = members.counts_at_start();
         let mut this = Self {
             bitmap: config.bitmap.map(|bitmap| {
                 WriteIntentBitmap::new(bitmap, config.shards, sync_end(&config.geometry))
@@ -273,37 +212,24 @@ impl Supervisor {
             geometry: config.geometry,
             members,
             shards: config.shards,
-            safe_mode_delay_ns: config.safe_mode_delay_ns,
-            resync_from: config.resync_from,
+            safe_mode: SafeMode::new(config.safe_mode_delay_ns, config.shards),
             epoch_s: config.epoch_s,
-            events,
-            can_step_back: false,
-            lacks_former,
-            is_uneven,
-            active_on_disk: false,
-            want_active: false,
-            asked: false,
+            updates: MetadataUpdates::new(events, lacks_former, is_uneven),
             stopping: false,
             broken: false,
             out_of_space: false,
-            unrecorded: Vec::new(),
-            record: config.was_replayed,
-            update: None,
-            scheduler: SyncScheduler::new(&config.sync),
-            round: None,
-            safe_at: None,
+            scheduler: SyncScheduler::new(&config.sync, config.resync_from),
             bitmap_change: None,
             bitmap_writes: 0,
             orders: VecDeque::new(),
-            writes: VecDeque::new(),
-            happened: VecDeque::new(),
-            in_flight: Vec::new(),
-            unrecorded_bad: Vec::new(),
-            tail: None,
-            journal_end: None,
-            emptying: None,
+            writes: MetaWrites::default(),
+            events: VecDeque::new(),
+            journal_end: JournalEnd::default(),
             now: Time::default(),
         };
+        if config.was_replayed {
+            this.updates.request();
+        }
         this.agree_on_bitmap();
         this
     }
@@ -311,14 +237,14 @@ impl Supervisor {
     /// A cut while the bitmap was changed leaves members of which some know of it and some do not.
     fn agree_on_bitmap(&mut self) {
         let internal = self.bitmap.as_ref().filter(|bitmap| !bitmap.is_external());
-        let knowing = self.members.iter().filter(|m| m.superblock.bitmap_offset().is_some());
-        let freshest = internal.and(knowing.max_by_key(|m| m.superblock.events()));
-        let offset = freshest.and_then(|m| m.superblock.bitmap_offset());
-        let agrees = |member: &Member| member.superblock.bitmap_offset() == offset;
+        let knowing = self.members.iter().filter(|m| m.superblock().bitmap_offset().is_some());
+        let freshest = internal.and(knowing.max_by_key(|m| m.superblock().events()));
+        let offset = freshest.and_then(|m| m.superblock().bitmap_offset());
+        let agrees = |member: &Member| member.superblock().bitmap_offset() == offset;
         if self.members.iter().all(agrees) {
             return;
         }
-        self.set_bitmap_offsets(offset);
+        self.members.set_bitmap_offsets(offset);
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.rewrite();
         }
@@ -340,26 +266,17 @@ impl Supervisor {
             Notice::Bad(member, start, len) => self.note_bad((member, start, len)),
             Notice::Good(member, start, len) => self.note_good((member, start, len)),
             Notice::Rewritten(member, sector, len) => {
-                let entry = &mut self.members[usize::from(member.0)];
-                entry.superblock.add_corrected(len);
-                self.happened.push_back(Event::Rewritten(member, sector, len));
+                self.members.add_corrected(member, len);
+                self.events.push_back(Event::Rewritten(member, sector, len));
             }
             Notice::JournalTail { position, is_urgent } => {
-                self.tail = Some(position);
-                self.record |= is_urgent;
+                self.updates.tail_moved(position, is_urgent);
             }
             Notice::OutOfSpace => self.run_out_of_space(),
-            Notice::JournalRests(end) => self.journal_end = end,
-            Notice::NeedActive if self.stopping => {}
-            Notice::NeedActive => {
-                self.want_active = true;
-                self.asked = true;
-                if let Some(round) = &mut self.round {
-                    round.all_rest = false;
-                }
-            }
-            Notice::Idle => self.rest_answer(None),
-            Notice::Busy(last) => self.rest_answer(Some(last)),
+            Notice::JournalRests(end) => self.journal_end.told(end),
+            Notice::NeedActive => self.safe_mode.need_active(),
+            Notice::Idle => self.safe_mode.answered(now, None),
+            Notice::Busy(last) => self.safe_mode.answered(now, Some(last)),
             Notice::BitsWanted(chunk, first, last) => {
                 if let Some(bitmap) = &mut self.bitmap {
                     bitmap.want(chunk, first, last);
@@ -368,7 +285,7 @@ impl Supervisor {
             Notice::BitsIdle(bits) => {
                 let clear = !self.is_degraded();
                 if let Some(bitmap) = &mut self.bitmap {
-                    bitmap.given_up(&bits, clear.then_some(self.events));
+                    bitmap.given_up(&bits, clear.then_some(self.updates.events()));
                 }
             }
         }
@@ -378,7 +295,7 @@ impl Supervisor {
     /// A metadata write is stable, or has failed.
     pub fn handle_written(&mut self, now: Time, id: WriteId, ok: bool) {
         self.now = now;
-        let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { return };
+        let Some((target, meta)) = self.writes.end(id) else { return };
         if !ok {
             match target {
                 Target::Member(member) if self.fail_if_survivable(member) => {}
@@ -386,11 +303,11 @@ impl Supervisor {
                 Target::BitmapFile => self.lose_bitmap(),
             }
         }
-        match (meta, &mut self.bitmap, &mut self.update) {
-            (Meta::Bitmap, Some(bitmap), _) => bitmap.page_written(&mut self.orders),
-            (Meta::Superblock, _, Some(update)) => update.written(ok),
-            (Meta::Journal, ..) => self.emptied(ok),
-            _ => {}
+        match (meta, &mut self.bitmap) {
+            (Meta::Bitmap, Some(bitmap)) => bitmap.page_written(&mut self.orders),
+            (Meta::Superblock, _) => self.updates.written(ok),
+            (Meta::Journal, _) => self.empty_unit_written(ok),
+            (Meta::Bitmap, None) | (Meta::BadBlocks, _) => {}
         }
         self.proceed();
     }
@@ -405,13 +322,13 @@ impl Supervisor {
             }
         }
         for id in dropped {
-            let Some((target, meta)) = self.in_flight[id.0 as usize].take() else { continue };
-            match (meta, target, &mut self.bitmap, &mut self.update) {
-                (Meta::Bitmap, _, Some(bitmap), _) => bitmap.page_dropped(&mut self.orders),
-                (Meta::Superblock, _, _, Some(update)) => update.dropped(),
-                (Meta::Journal, ..) => self.journal_end = self.emptying.take(),
-                (Meta::BadBlocks, Target::Member(member), ..) => {
-                    self.members[usize::from(member.0)].log_dirty = true;
+            let Some((target, meta)) = self.writes.end(*id) else { continue };
+            match (meta, target, &mut self.bitmap) {
+                (Meta::Bitmap, _, Some(bitmap)) => bitmap.page_dropped(&mut self.orders),
+                (Meta::Superblock, ..) => self.updates.dropped(),
+                (Meta::Journal, ..) => self.journal_end.dropped(),
+                (Meta::BadBlocks, Target::Member(member), _) => {
+                    self.members.log_of(member).0.not_written();
                 }
                 _ => {}
             }
@@ -438,13 +355,7 @@ impl Supervisor {
     /// Time has come to [`Self::poll_deadline`].
     pub fn handle_time(&mut self, now: Time) {
         self.now = now;
-        if self.safe_at.is_some_and(|at| at <= now) && self.round.is_none() {
-            self.safe_at = None;
-            let answers_left = self.shards;
-            self.round = Some(Round { answers_left, all_rest: true, latest: Time(0) });
-            let before = Time(now.0.saturating_sub(self.safe_mode_delay_ns));
-            self.orders.push_back(Order::TryIdle(before));
-        }
+        self.orders.extend(self.safe_mode.tick(now));
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.tick(now, &mut self.orders);
         }
@@ -466,11 +377,10 @@ impl Supervisor {
     pub fn handle_stop(&mut self, now: Time) {
         self.now = now;
         self.stopping = true;
-        self.want_active = false;
-        self.safe_at = None;
+        self.safe_mode.stop();
         let clear = !self.is_degraded();
         if let Some(bitmap) = &mut self.bitmap {
-            bitmap.stop(clear.then_some(self.events));
+            bitmap.stop(clear.then_some(self.updates.events()));
         }
         self.proceed();
     }
@@ -478,84 +388,82 @@ impl Supervisor {
     /// Everything is stable and says clean; the members may be closed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let resting =
-            self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_quiet) && self.emptying.is_none();
-        self.stopping && (self.broken || (!self.active_on_disk && self.is_recorded() && resting))
+        let resting = self.bitmap.as_ref().is_none_or(WriteIntentBitmap::is_quiet)
+            && !self.journal_end.is_emptying();
+        self.stopping && (self.broken || (!self.is_active() && self.is_recorded() && resting))
     }
 
-    /// For every shard.
+    /// The next order, which every shard is to be told in this order.
     pub fn poll_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// For the members.
+    /// The next metadata write, to be begun after all that was told before.
     pub fn poll_write(&mut self) -> Option<MetaWrite> {
-        self.writes.pop_front()
+        self.writes.poll()
     }
 
-    /// For the operator.
+    /// What the operator is to be told next.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.happened.pop_front()
+        self.events.pop_front()
     }
 
     /// When to call [`Self::handle_time`].
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
         let sweep = self.bitmap.as_ref().and_then(WriteIntentBitmap::deadline);
-        let safe = self.safe_at.filter(|_| self.round.is_none());
+        let safe = self.safe_mode.deadline();
         let sync = self.scheduler.deadline(self.now);
         let lazy = self.bitmap.as_ref().and_then(|bitmap| bitmap.lazy_deadline(self.now));
         [safe, sweep, sync, lazy].into_iter().flatten().min()
     }
 
-    /// Where a member stands, its slot, and how far its data is right while it recovers.
+    /// A member's state, its slot, and how far its data is right while it recovers.
     #[must_use]
-    pub fn standing(&self, member: MemberId) -> (MemberState, Option<Slot>, Sector) {
-        let member = &self.members[usize::from(member.0)];
-        (member.standing, member.slot, member.recovered_to)
+    pub fn state(&self, member: MemberId) -> (DiskState, Option<Slot>, Sector) {
+        let member = self.members.get(member);
+        (member.state(), member.slot(), member.recovered_to())
     }
 
     /// Whether it is to be replaced as soon as there is a spare.
     #[must_use]
     pub fn awaits_replacement(&self, member: MemberId) -> bool {
-        self.members[usize::from(member.0)].is_to_go
+        self.members.get(member).is_to_go()
     }
 
     /// From where on a resync is due.
     #[must_use]
     pub fn resync_from(&self) -> Option<Sector> {
-        self.resync_from
+        self.scheduler.resync_from()
     }
 
     /// Whether the superblocks say all that there is to say of the members.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        let nothing_bad = self.unrecorded_bad.is_empty();
-        self.update.is_none() && !self.record && self.unrecorded.is_empty() && nothing_bad
+        self.updates.is_recorded()
     }
 
-    /// The members' superblocks as last sent, and where each stands.
-    pub fn members(&self) -> impl Iterator<Item = (&Superblock, MemberState)> {
-        self.members.iter().map(|member| (&member.superblock, member.standing))
+    /// The members' superblocks as last sent, and their states.
+    pub fn members(&self) -> impl Iterator<Item = (&Superblock, DiskState)> {
+        self.members.iter().map(|member| (member.superblock(), member.state()))
     }
 
     /// Whether writes may have left stripes half done since the superblocks last said clean.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.active_on_disk
+        self.updates.is_active_on_disk()
     }
 
     /// Whether a slot lacks a member in sync.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        let in_sync = |member: &&Member| member.standing == MemberState::InSync;
-        self.members.iter().filter(in_sync).count() < usize::from(self.geometry.raid_disks())
+        self.members.is_degraded()
     }
 
     /// The array's event counter.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.events
+        self.updates.events()
     }
 
     /// Pages of the write-intent bitmap sent so far, counted for each member that gets it.
@@ -571,203 +479,91 @@ impl Supervisor {
     }
 
     pub(crate) fn fail(&mut self, id: MemberId) {
-        let member = &mut self.members[usize::from(id.0)];
-        if !member.is_present() {
-            return;
+        if self.members.fail(id) {
+            self.scheduler.members_changed();
+            self.updates.member_failed(id);
+            self.orders.push_back(Order::MemberFailed(id));
         }
-        let slot = member.slot;
-        if mem::replace(&mut member.standing, MemberState::Faulty) == MemberState::Replacement {
-            // Who was to go still is.
-            let serves = |m: &&mut Member| m.standing == MemberState::InSync && m.slot == slot;
-            self.members.iter_mut().filter(serves).for_each(|m| m.is_to_go = true);
-        } else if let Some(replacement) = self.replacement_in(slot) {
-            let replacement = &mut self.members[usize::from(replacement.0)];
-            let is_whole = replacement.recovered_to == FULLY_TRUSTED;
-            replacement.standing =
-                if is_whole { MemberState::InSync } else { MemberState::Recovering };
-        }
-        self.call_off_step_back();
-        self.scheduler.members_changed();
-        self.unrecorded.push(id);
-        self.orders.push_back(Order::MemberFailed(id));
-    }
-
-    /// Whether writes go through a journal.
-    pub(crate) fn has_journal(&self) -> bool {
-        self.members.iter().any(|member| member.superblock.role() == Role::Journal)
     }
 
     /// That it failed goes on no record: it may hold what members lack, and a superblock that calls it failed
     /// would keep it out of the next start.
     fn fail_journal(&mut self, id: MemberId) {
-        self.members[usize::from(id.0)].standing = MemberState::Faulty;
+        self.members.fail(id);
         self.give_up(Loss::Journal);
     }
 
     /// At a stop, once the members have flushed: writes an empty unit behind all that the journal holds, where its
     /// tail goes then. What the shard has told last of it still holds, since it is quiet.
     fn empty_journal(&mut self) {
-        if !self.stopping || self.broken || self.emptying.is_some() {
+        if !self.stopping || self.broken {
             return;
         }
-        let mut members = self.members.iter();
-        let Some(index) = members.position(|m| m.standing == MemberState::Journal) else { return };
-        let Some((position, seq)) = self.journal_end.take() else { return };
-        self.emptying = Some((position, seq));
-        let superblock = &self.members[index].superblock;
+        let Some(device) = self.members.journal() else { return };
+        let Some((position, seq)) = self.journal_end.begin() else { return };
+        let superblock = self.members.get(device).superblock();
         let unit = journal::Meta { seq, position, payloads: Vec::new() };
         let data = unit.encode(journal::Seed::new(superblock.set_uuid()));
         let sector = superblock.data_offset() + Sectors(position);
-        self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Journal);
+        self.writes.send(Target::Member(device), sector, data, Meta::Journal);
     }
 
     /// The empty unit is stable, or its device has failed.
-    fn emptied(&mut self, ok: bool) {
-        let end = self.emptying.take().filter(|_| ok);
-        if let Some((position, _)) = end {
-            self.tail = Some(position);
-            self.record = true;
+    fn empty_unit_written(&mut self, ok: bool) {
+        if let Some(position) = self.journal_end.written(ok) {
+            self.updates.tail_moved(position, true);
         }
     }
 
+    /// Takes a member out that has failed. False: the array needs it.
     pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
-        let member = &self.members[usize::from(id.0)];
+        let member = self.members.get(id);
         if !member.is_present() {
             return true;
         }
         if self.out_of_space {
             return false;
         }
-        if member.standing == MemberState::Journal {
+        let was = member.state();
+        if was == DiskState::Journal {
             self.fail_journal(id);
             return true;
         }
-        let slot = member.slot.filter(|_| member.standing != MemberState::Replacement);
-        let has = |wanted: Slot| {
-            let serves = |m: &Member| match m.standing {
-                MemberState::InSync => Some(wanted) != slot,
-                MemberState::Replacement => m.recovered_to == FULLY_TRUSTED,
-                _ => false,
-            };
-            self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
-        };
-        let survives = slot.is_none() || self.geometry.survives(has);
-        let was = member.standing;
+        let survives = self.members.survives_without(id, &self.geometry);
         if survives && self.geometry.level().has_redundancy() {
             self.fail(id);
-            self.happened.push_back(Event::MemberFailed(id, was));
+            self.events.push_back(Event::MemberFailed(id, was));
             return true;
         }
         false
-    }
-
-    /// Who is to take the place of a slot's member.
-    pub(crate) fn replacement_in(&self, slot: Option<Slot>) -> Option<MemberId> {
-        let slot = slot?;
-        let replaces = |m: &Member| m.standing == MemberState::Replacement && m.slot == Some(slot);
-        self.members.iter().position(replaces).map(|index| MemberId(index as u16))
     }
 
     pub(crate) fn give_up(&mut self, loss: Loss) {
         if !mem::replace(&mut self.broken, true) {
             let is_space = loss == Loss::Space;
             self.orders.push_back(if is_space { Order::OutOfSpace } else { Order::Broken });
-            self.happened.push_back(Event::Broken(loss));
-        }
-    }
-
-    fn rest_answer(&mut self, busy: Option<Time>) {
-        let Some(round) = &mut self.round else { return };
-        round.answers_left -= 1;
-        if let Some(last) = busy {
-            round.all_rest = false;
-            round.latest = round.latest.max(last);
-        }
-        if round.answers_left == 0 {
-            if round.all_rest {
-                self.want_active = false;
-            } else {
-                let from = if round.latest > Time(0) { round.latest } else { self.now };
-                self.safe_at = Some(from.after(self.safe_mode_delay_ns));
-            }
-            self.round = None;
+            self.events.push_back(Event::Broken(loss));
         }
     }
 
     /// Moves on: ends an update, begins the next one that is due, sends bitmap pages.
     pub(crate) fn proceed(&mut self) {
         if !self.geometry.level().has_redundancy() {
-            self.want_active = false;
-            if mem::take(&mut self.asked) {
-                self.orders.push_back(Order::Active);
-            }
-            return;
+            return self.orders.extend(self.safe_mode.answer_without_state());
         }
-        if let Some(update) = self.update.take_if(|update| update.is_stable()) {
-            self.end_update(update);
-        }
+        self.end_update();
         self.change_bitmap();
         self.empty_journal();
-        self.mend();
+        self.advance_sync();
         // At a stop one update says that it is clean and where the journal begins.
-        if self.update.is_none() && !self.broken && self.emptying.is_none() {
-            let turn = self.want_active != self.active_on_disk && self.round.is_none();
-            if turn || self.record || !self.unrecorded.is_empty() {
+        if self.updates.is_idle() && !self.broken && !self.journal_end.is_emptying() {
+            if self.safe_mode.wants_turn(self.is_active()) || self.updates.is_wanted() {
                 self.begin_update();
-            } else if self.active_on_disk && mem::take(&mut self.asked) {
-                self.orders.push_back(Order::Active);
+            } else if self.is_active() {
+                self.orders.extend(self.safe_mode.answer());
             }
         }
         self.send_bitmap_pages();
         self.send_update();
-    }
-}
-
-impl Member {
-    /// It takes part, be it as a spare.
-    pub(crate) fn is_present(&self) -> bool {
-        !matches!(self.standing, MemberState::Faulty | MemberState::Removed)
-    }
-
-    /// In a slot, but some data is still to come.
-    pub(crate) fn is_incomplete(&self) -> bool {
-        let gets_data = matches!(self.standing, MemberState::Recovering | MemberState::Replacement);
-        gets_data && self.recovered_to != FULLY_TRUSTED
-    }
-
-    /// Its entry in every member's table of devices.
-    pub(crate) fn device(&self) -> Device {
-        let role = match (self.standing, self.slot) {
-            (MemberState::Journal, _) => Role::Journal,
-            (MemberState::Faulty, _) => Role::Faulty,
-            (_, Some(slot)) => Role::Active(slot),
-            (_, None) => Role::Spare,
-        };
-        let in_sync = self.standing == MemberState::InSync;
-        Device { number: self.superblock.dev_number(), role, in_sync }
-    }
-
-    pub(crate) fn write_state(
-        &mut self,
-        events: u64,
-        utime: u64,
-        resync: Option<Sector>,
-        devices: &[Device],
-        own: usize,
-    ) {
-        let sb = &mut self.superblock;
-        sb.set_events(events);
-        sb.set_utime(utime);
-        sb.set_resync_offset(resync);
-        sb.set_roles(devices, own);
-        sb.mark_ppl();
-        sb.set_has_bad_blocks(self.bad_blocks.as_ref().is_some_and(|bad| !bad.is_empty()));
-        // A journal's tail is in the same place.
-        if self.standing != MemberState::Journal {
-            let is_incomplete = self.is_incomplete();
-            let sb = &mut self.superblock;
-            sb.set_recovery_offset(is_incomplete.then_some(self.recovered_to));
-            sb.set_replacement(self.standing == MemberState::Replacement);
-        }
     }
 }

@@ -13,6 +13,7 @@
 //! go to members under recovery everywhere.
 
 mod copies;
+mod pieces;
 
 use crate::{
     compare::{CompareId, Compared, Finding, Suspect},
@@ -24,11 +25,15 @@ use crate::{
     stripe::OP_SECTORS_MAX,
     types::*,
 };
-use alloc::{collections::VecDeque, vec::Vec};
-use copies::{Stage, Unit};
-use core::{mem, ops::Range};
+use alloc::vec::Vec;
+use copies::Stage;
+pub(crate) use copies::{UnitKey, Units};
+use core::ops::Range;
 use lapstrake_geometry::{Content, Geometry, Home, Sector, Sectors, Slot, StripeNo};
-use slab::Slab;
+use pieces::Ended;
+#[cfg(test)]
+pub(crate) use pieces::PieceInProgress;
+pub(crate) use pieces::{PieceKey, Syncs};
 use smallvec::{SmallVec, smallvec};
 
 /// Units in flight: on levels with parity half of what the default stripe cache holds, so that requests find room.
@@ -108,102 +113,6 @@ pub struct SyncReport {
     pub requests: u64,
 }
 
-#[derive(Debug)]
-struct PieceInProgress {
-    what: SyncPiece,
-    /// What is not begun yet: member sectors on parity levels, else array sectors.
-    rest: Range<u64>,
-    /// Pages to be begun again by themselves.
-    again: Vec<Range<u64>>,
-    units: u32,
-    report: SyncReport,
-    /// Of a rewrite: whose sectors.
-    mends: Option<(MemberId, Range<u64>)>,
-    probe: Probe,
-}
-
-/// Of a read that failed most pages can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Probe {
-    Due,
-    Running(Buf),
-    /// The page cannot be read, or was not to be probed.
-    Done,
-}
-
-impl PieceInProgress {
-    fn new(what: SyncPiece, rest: Range<u64>) -> Self {
-        let report = SyncReport {
-            id: what.id,
-            ok: true,
-            mismatch_sectors: 0,
-            mismatches: Vec::new(),
-            requests: 0,
-        };
-        let again = Vec::new();
-        Self { what, rest, again, units: 0, report, mends: None, probe: Probe::Done }
-    }
-
-    fn is_begun(&self) -> bool {
-        self.rest.is_empty() && self.again.is_empty()
-    }
-
-    /// The next range to begin: a page that is begun again, or what is left.
-    fn next(&self) -> Range<u64> {
-        self.again.last().unwrap_or(&self.rest).clone()
-    }
-
-    /// So much of it has begun.
-    fn took(&mut self, len: u64) {
-        match self.again.pop() {
-            Some(page) if page.start + len < page.end => {
-                self.again.push(page.start + len..page.end)
-            }
-            Some(_) => {}
-            None => self.rest.start += len,
-        }
-    }
-}
-
-/// Pieces and units of a shard.
-#[derive(Debug, Default)]
-pub(crate) struct Syncs {
-    pieces: Slab<PieceInProgress>,
-    /// Pieces with something left to begin.
-    queue: VecDeque<u32>,
-    units: Slab<Unit>,
-    running: u32,
-    /// Pieces that mend a page.
-    repairing: u32,
-    /// Requests answered, as of the last report.
-    requests_told: u64,
-}
-
-impl Syncs {
-    pub(crate) fn is_idle(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    /// Whether pages that could not be read are being tried or written anew.
-    pub(crate) fn is_repairing(&self) -> bool {
-        self.repairing > 0
-    }
-
-    /// Whose pages are being mended.
-    pub(crate) fn mended(&self) -> impl Iterator<Item = &(MemberId, Range<u64>)> {
-        self.pieces.iter().filter_map(|(_, piece)| piece.mends.as_ref())
-    }
-
-    /// The member of which a piece writes anew what could not be read.
-    pub(crate) fn member_mended_by(&self, piece: u32) -> Option<MemberId> {
-        self.pieces[piece as usize].mends.as_ref().map(|mends| mends.0)
-    }
-
-    pub(crate) fn action(&self, piece: u32) -> SyncAction {
-        self.pieces[piece as usize].what.action
-    }
-}
-
 impl Shard {
     /// Takes a piece; its end comes as [`Notice::Synced`].
     pub fn handle_sync(&mut self, now: Time, piece: SyncPiece) {
@@ -219,8 +128,7 @@ impl Shard {
             }
             _ => start..end,
         };
-        let key = self.syncs.pieces.insert(PieceInProgress::new(piece, rest)) as u32;
-        self.syncs.queue.push_back(key);
+        self.syncs.take(piece, rest);
     }
 
     /// The world has compared.
@@ -232,12 +140,12 @@ impl Shard {
         }
     }
 
-    /// The place in the queue of a piece a unit of which may begin.
-    pub(crate) fn next_piece(&self) -> Option<usize> {
-        if self.syncs.queue.is_empty() || self.syncs.running >= self.units_max() {
+    /// The first piece in turn a unit of which may begin.
+    pub(crate) fn next_piece(&self) -> Option<PieceKey> {
+        if !self.syncs.has_queued() || self.syncs.running() >= self.units_max() {
             return None;
         }
-        self.syncs.queue.iter().position(|&key| !self.awaits_repair(key))
+        self.syncs.queued().find(|&key| !self.awaits_repair(key))
     }
 
     /// How many units may run at once. Those of levels with copies have all their memory at once, the others wait for it.
@@ -256,18 +164,15 @@ impl Shard {
 
     /// Begins as many units as may run at once.
     pub(crate) fn begin_units(&mut self) {
-        while let Some(at) = self.next_piece() {
-            let key = self.syncs.queue[at];
-            let piece = &mut self.syncs.pieces[key as usize];
-            if piece.is_begun() || matches!(piece.probe, Probe::Running(_)) {
-                self.syncs.queue.remove(at);
+        while let Some(key) = self.next_piece() {
+            if self.syncs[key].is_begun() || self.repairs.is_probing(key) {
+                self.syncs.unqueue(key);
                 self.end_piece_if_done(key);
                 continue;
             }
-            piece.units += 1;
-            self.syncs.running += 1;
+            self.syncs.begin_unit(key);
             match &self.geometry {
-                _ if piece.probe == Probe::Due => self.begin_probe(key),
+                _ if self.repairs.is_probe_due(key) => self.begin_probe(key),
                 Geometry::Parity(_) => self.begin_stripe_unit(key),
                 _ => self.begin_copy_unit(key),
             }
@@ -276,9 +181,9 @@ impl Shard {
 
     /// Whether what is to be compared next is about to be readable again: not to compare it would leave it
     /// as it is.
-    fn awaits_repair(&self, key: u32) -> bool {
-        let piece = &self.syncs.pieces[key as usize];
-        if self.syncs.repairing == 0 || !compares(piece.what.action) || piece.is_begun() {
+    fn awaits_repair(&self, key: PieceKey) -> bool {
+        let piece = &self.syncs[key];
+        if !self.repairs.is_running() || !compares(piece.action()) || piece.is_begun() {
             return false;
         }
         let next = piece.next();
@@ -287,8 +192,8 @@ impl Shard {
             Geometry::Parity(_) => SmallVec::new(),
             copies => copies.map(Sector(next.start)).homes,
         };
-        self.syncs.mended().any(|(member, range)| {
-            let slot = self.members.slot_of(*member);
+        self.repairs.pages().any(|(member, range)| {
+            let slot = self.members.slot_of(member);
             // What is mended may be the end of a page.
             let is_in = |at: u64| range.start < at + len && at < range.end;
             let is_home = |home: &Home| Some(home.slot) == slot && is_in(home.sector.0);
@@ -296,43 +201,33 @@ impl Shard {
         })
     }
 
-    fn end_piece_if_done(&mut self, key: u32) {
-        let piece = &self.syncs.pieces[key as usize];
-        if piece.units == 0 && piece.is_begun() && !self.syncs.queue.contains(&key) {
-            let PieceInProgress { mut report, mends, .. } = self.syncs.pieces.remove(key as usize);
-            if let Some((member, range)) = mends {
-                self.syncs.repairing -= 1;
-                return self.end_rewrite(member, range, report.ok);
+    fn end_piece_if_done(&mut self, key: PieceKey) {
+        match self.syncs.end_if_done(key, self.stats.requests) {
+            None => {}
+            Some(Ended::Ordered(report)) => self.note(Notice::Synced(report)),
+            Some(Ended::Rewrite { ok }) => {
+                if let Some((member, range)) = self.repairs.end(key) {
+                    self.end_rewrite(member, range, ok);
+                }
             }
-            report.requests = self.stats.requests - self.syncs.requests_told;
-            self.syncs.requests_told = self.stats.requests;
-            self.note(Notice::Synced(report));
         }
     }
 
     /// A unit of a piece has ended.
-    pub(crate) fn sync_unit_done(&mut self, key: u32, ok: bool) {
-        let piece = &mut self.syncs.pieces[key as usize];
-        piece.report.ok &= ok;
-        if !ok {
-            // What follows would not count.
-            piece.rest.start = piece.rest.end;
-            piece.again.clear();
-        }
-        piece.units -= 1;
-        self.syncs.running -= 1;
+    pub(crate) fn sync_unit_done(&mut self, key: PieceKey, ok: bool) {
+        self.syncs.unit_done(key, ok);
         self.end_piece_if_done(key);
     }
 
-    fn begin_stripe_unit(&mut self, key: u32) {
+    fn begin_stripe_unit(&mut self, key: PieceKey) {
         let parity = self.parity();
-        let next = self.syncs.pieces[key as usize].next();
+        let next = self.syncs[key].next();
         let (stripe, offset) = parity.stripe_at(Sector(next.start));
         let left = (parity.chunk().0 - offset.0).min(next.end - next.start);
         let slots = (0..self.geometry.raid_disks()).map(Slot);
         let alike = slots.map(|slot| self.members.alike(slot, next.start)).min();
         let len = left.min(u64::from(OP_SECTORS_MAX)).min(alike.unwrap_or(left));
-        self.syncs.pieces[key as usize].took(len);
+        self.syncs[key].took(len);
         let (lo, hi) = (offset.0 as u32, (offset.0 + len) as u32);
         self.add_sync_frag(key, stripe, (lo, hi));
     }
@@ -340,7 +235,7 @@ impl Shard {
     /// Notes differences in a stripe. `lo`: where the operation's buffers begin in the chunk.
     pub(crate) fn note_stripe_mismatches(
         &mut self,
-        key: u32,
+        key: PieceKey,
         stripe: StripeNo,
         lo: u32,
         found: &[Finding],
@@ -356,24 +251,8 @@ impl Shard {
             };
             let start = parity.array_sector(stripe, data, offset);
             let member = slot.and_then(|slot| self.members.writable(slot));
-            self.note_mismatch(
-                key,
-                Mismatch { start, len: Sectors(PAGE_SECTORS), member },
-                PAGE_SECTORS,
-            );
-        }
-    }
-
-    fn note_mismatch(&mut self, key: u32, mismatch: Mismatch, counts: u64) {
-        let report = &mut self.syncs.pieces[key as usize].report;
-        report.mismatch_sectors += counts;
-        if let Some(last) = report.mismatches.last_mut()
-            && last.start + last.len == mismatch.start
-            && last.member == mismatch.member
-        {
-            last.len = Sectors(last.len.0 + mismatch.len.0);
-        } else {
-            report.mismatches.push(mismatch);
+            let mismatch = Mismatch { start, len: Sectors(PAGE_SECTORS), member };
+            self.syncs[key].note_mismatch(mismatch, PAGE_SECTORS);
         }
     }
 
@@ -381,11 +260,11 @@ impl Shard {
     pub(crate) fn is_rewriting(&self, owner: Owner) -> bool {
         match owner {
             Owner::Unit(key) => {
-                let unit = &self.syncs.units[key as usize];
+                let unit = &self.units[key];
                 let is_rewrite = self.syncs.action(unit.piece) == SyncAction::Rewrite;
                 is_rewrite && matches!(unit.stage, Stage::Writing | Stage::Verifying)
             }
-            Owner::Op(key) => self.ops[key as usize].rewrites(&self.syncs),
+            Owner::Op(key) => self.ops[key].rewrites(&self.syncs),
             _ => false,
         }
     }
@@ -409,25 +288,14 @@ impl Shard {
                 }
                 _ => at..at + page,
             };
-            let what = SyncPiece {
-                id: PieceId(u32::MAX),
-                action: SyncAction::Rewrite,
-                start: Sector(rest.start),
-                len: Sectors(page),
-                within: at..at + page,
-            };
-            let mut piece = PieceInProgress::new(what, rest);
-            (piece.mends, piece.probe) = (Some((member, at..at + page)), Probe::Due);
-            let key = self.syncs.pieces.insert(piece) as u32;
-            self.syncs.queue.push_front(key);
-            self.syncs.repairing += 1;
+            let key = self.syncs.begin_rewrite(at..at + page, rest);
+            self.repairs.begin(key, member, at..at + page);
             at += page;
         }
     }
 
-    fn begin_probe(&mut self, key: u32) {
-        let piece = &mut self.syncs.pieces[key as usize];
-        let Some((member, range)) = piece.mends.clone() else { return };
+    fn begin_probe(&mut self, key: PieceKey) {
+        let Some((member, range)) = self.repairs.page_of(key) else { return };
         if self.members.is_told_in_part(member, &range) {
             return self.probed(key, false);
         }
@@ -436,30 +304,28 @@ impl Shard {
             // It is written anew, be it in vain.
             return self.probed(key, false);
         };
-        piece.probe = Probe::Running(buf);
+        self.repairs.probe_begun(key, buf);
         let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
         self.start_io(Owner::Probe(key), member, IoKind::Read, (range.start, len), pieces);
     }
 
     /// Whether a page can be read by itself is known.
-    pub(crate) fn probed(&mut self, key: u32, ok: bool) {
-        let piece = &mut self.syncs.pieces[key as usize];
-        let probe = mem::replace(&mut piece.probe, Probe::Done);
-        let Some((member, range)) = piece.mends.clone() else { return };
-        if let Probe::Running(buf) = probe {
+    pub(crate) fn probed(&mut self, key: PieceKey, ok: bool) {
+        let Some((member, range)) = self.repairs.page_of(key) else { return };
+        if let Some(buf) = self.repairs.probe_ended(key) {
             self.scratch.free(buf, ((range.end - range.start) * 512) as u32);
         }
         let is_told = self.members.is_told_in_part(member, &range);
         // Where nothing may be written it is read from others for the rest of this life.
-        if ok || is_told || self.read_only || self.out_of_space {
-            piece.mends = Some((member, range.start..range.start));
-            piece.rest.start = piece.rest.end;
+        if ok || is_told || self.read_only || self.gate.is_out_of_space() {
+            self.repairs.give_up(key);
+            self.syncs[key].skip_rest();
             // Of what went on record meanwhile the member lacks the data, though it may be readable again.
             if ok && !is_told {
                 self.members.clear_bad(member, range);
             }
         } else {
-            self.syncs.queue.push_front(key);
+            self.syncs.begin_next(key);
         }
         self.sync_unit_done(key, true);
     }
@@ -473,9 +339,9 @@ impl Shard {
         range: Range<u64>,
     ) -> bool {
         let (piece, ours) = match owner {
-            Owner::Op(key) => (self.ops[key as usize].piece(), range.clone()),
+            Owner::Op(key) => (self.ops[key].piece(), range.clone()),
             Owner::Unit(key) => {
-                let unit = &self.syncs.units[key as usize];
+                let unit = &self.units[key];
                 (Some(unit.piece), unit.start..unit.start + unit.len)
             }
             _ => (None, 0..0),
@@ -488,8 +354,8 @@ impl Shard {
             return true;
         }
         let is_first = match owner {
-            Owner::Op(key) => self.ops[key as usize].retire(),
-            Owner::Unit(key) => !mem::replace(&mut self.syncs.units[key as usize].retired, true),
+            Owner::Op(key) => self.ops[key].retire(),
+            Owner::Unit(key) => self.units[key].retire(),
             _ => false,
         };
         if is_first {
@@ -499,17 +365,9 @@ impl Shard {
     }
 
     /// Has a range of a piece done page by page.
-    pub(crate) fn retry_in_pages(&mut self, key: u32, range: Range<u64>) {
-        let piece = &mut self.syncs.pieces[key as usize];
-        let mut at = range.start;
-        while at < range.end {
-            let page = (PAGE_SECTORS - at % PAGE_SECTORS).min(range.end - at);
-            piece.again.push(at..at + page);
-            at += page;
-        }
-        if !self.syncs.queue.contains(&key) {
-            self.syncs.queue.push_front(key);
-        }
+    pub(crate) fn retry_in_pages(&mut self, key: PieceKey, range: Range<u64>) {
+        self.syncs[key].retry_in_pages(range);
+        self.syncs.requeue(key);
     }
 
     /// These sectors of members under recovery cannot be recovered. True if all can go on record.

@@ -4,14 +4,22 @@
 //! to somewhere; with a bitmap its page with the new event count goes first, since a bitmap behind its array
 //! would count as stale.
 //!
-//! Invariants: [`Order::Recorded`] follows an update that was begun after the failure was known and that every
-//! remaining member has stable; an update that fails on a member is followed by another one without that
-//! member; a survivor's superblock holds more events than that of a member it calls failed.
+//! [`MetadataUpdates`] owns what is not on record yet, the event count and the update on its way. The supervisor tells
+//! it what there is to record, makes the superblocks that it asks for, and tells shards what an update has put on
+//! record.
+//!
+//! Invariants:
+//! - [`Order::Recorded`](crate::messages::Order::Recorded) follows an update that was begun after the failure was
+//!   known and that every remaining member has stable;
+//! - an update that fails on a member is followed by another one without that member;
+//! - events that record a failure > events in the superblock of the member that failed.
 
 use crate::{
     bad_blocks::BadRange,
+    membership::{ArrayState, Member},
     messages::Order,
-    supervisor::{Loss, Member, MemberState, MetaWrite, Supervisor, Target, WriteId},
+    meta_writes::Meta,
+    supervisor::{Loss, Supervisor, Target},
     types::MemberId,
     write_intent_bitmap::WriteIntentBitmap,
 };
@@ -19,25 +27,17 @@ use alloc::vec::Vec;
 use core::mem;
 use lapstrake_geometry::Sector;
 
-/// What a metadata write is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meta {
-    Superblock,
-    Bitmap,
-    BadBlocks,
-    /// The empty unit of a stop.
-    Journal,
-}
-
 /// A superblock update on its way.
 #[derive(Debug)]
-pub(crate) struct Update {
+struct Update {
     active: bool,
+    /// It only turns between clean and active, which spares need not hear of.
     bare: bool,
-    /// It records something besides failures.
+    /// It records something besides failures, which is to be recorded again if the update is refused.
     more: bool,
     /// It only gives all members one count.
     levels: bool,
+    /// Members whose failure it puts on record: shards answer writes that left them out after it, not before.
     covers: Vec<MemberId>,
     /// Bad blocks that it puts on record.
     bad: Vec<BadRange>,
@@ -48,38 +48,141 @@ pub(crate) struct Update {
     refused: bool,
     /// Some superblock of it may have been written.
     begun: bool,
-    /// The count before it, and the highest that a superblock may hold if it is refused.
+    /// The count before it, to which it goes back if no superblock of it was written.
     events_before: u64,
+    /// The highest count that a superblock may hold if it is refused.
     events_max: u64,
 }
 
-impl Update {
-    /// A superblock of it is stable, or was refused.
-    pub(crate) fn written(&mut self, ok: bool) {
-        self.left = self.left.map(|left| left - 1);
-        self.refused |= !ok;
-        self.begun = true;
-    }
-
-    /// A superblock of it was not written at all.
-    pub(crate) fn dropped(&mut self) {
-        self.left = self.left.map(|left| left - 1);
-        self.refused = true;
-    }
-
-    /// Every superblock of it was sent, and none is on its way.
-    pub(crate) fn is_stable(&self) -> bool {
-        self.left == Some(0)
-    }
+/// What an update depends on when it begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpdateTerms {
+    /// The superblocks are to say "active".
+    pub(crate) active: bool,
+    /// A slot lacks a member, or there is a journal. Then no update counts as a bare step, so that none is taken back:
+    /// who is away must not meet the count that it left with.
+    pub(crate) counts_on: bool,
+    /// A resync is due, which keeps a step from being taken back.
+    pub(crate) is_resync_due: bool,
 }
 
-impl Supervisor {
-    pub(crate) fn begin_update(&mut self) {
-        // All have one count before the next begins: two apart they would not start together.
+/// What the superblocks of an update are to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UpdateContent {
+    pub(crate) active: bool,
+    pub(crate) bare: bool,
+    pub(crate) tail: Option<u64>,
+}
+
+/// What an update has put on record, on every member.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) active: bool,
+    pub(crate) failed: Vec<MemberId>,
+    pub(crate) bad: Vec<BadRange>,
+    pub(crate) tail: Option<u64>,
+}
+
+/// What is to go on record, and the update that puts it there. See the module's head.
+#[derive(Debug)]
+pub(crate) struct MetadataUpdates {
+    /// The count in the superblocks last sent, or about to be.
+    events: u64,
+    /// The last update was a bare step from clean to active, which a step back may take back.
+    can_step_back: bool,
+    /// Who was a member when superblocks were last written is not there now. A step back from the next update would
+    /// leave the array with the count that the missing one has, and it would come back as current.
+    lacks_former: bool,
+    /// Members may hold different counts. Two apart they would not start together, so the next update levels them.
+    is_uneven: bool,
+    /// What the superblocks on all members say: writes may have left stripes half done.
+    active_on_disk: bool,
+    /// Failures that no update has put on record or is about to.
+    unrecorded: Vec<MemberId>,
+    /// Bad blocks that are not on record yet.
+    unrecorded_bad: Vec<BadRange>,
+    /// Something besides failures is to be put on record.
+    is_requested: bool,
+    /// Where the journal's tail may be; the superblock that is sent next says so.
+    tail: Option<u64>,
+    update: Option<Update>,
+}
+
+impl MetadataUpdates {
+    /// Superblocks hold at most this many events, on all members if not `is_uneven`.
+    pub(crate) fn new(events: u64, lacks_former: bool, is_uneven: bool) -> Self {
+        Self {
+            events,
+            can_step_back: false,
+            lacks_former,
+            is_uneven,
+            active_on_disk: false,
+            unrecorded: Vec::new(),
+            unrecorded_bad: Vec::new(),
+            is_requested: false,
+            tail: None,
+            update: None,
+        }
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(crate) fn is_active_on_disk(&self) -> bool {
+        self.active_on_disk
+    }
+
+    /// No update is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.update.is_none()
+    }
+
+    /// Something besides failures waits for the next update.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.is_requested
+    }
+
+    /// Something waits for the next update.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_requested || !self.unrecorded.is_empty()
+    }
+
+    /// Superblocks say all that there is to say of the members.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_idle() && !self.is_wanted() && self.unrecorded_bad.is_empty()
+    }
+
+    /// What superblocks say of the array or its members has changed.
+    pub(crate) fn request(&mut self) {
+        self.is_requested = true;
+    }
+
+    /// A member failed, which the next update puts on record.
+    pub(crate) fn member_failed(&mut self, id: MemberId) {
+        self.call_off_step_back();
+        self.unrecorded.push(id);
+    }
+
+    /// These sectors went into a member's log.
+    pub(crate) fn found_bad(&mut self, range: BadRange) {
+        self.unrecorded_bad.push(range);
+        self.request();
+    }
+
+    /// What the journal holds before this place is needed no more.
+    pub(crate) fn tail_moved(&mut self, position: u64, is_urgent: bool) {
+        self.tail = Some(position);
+        self.is_requested |= is_urgent;
+    }
+
+    /// Begins the update that records all that waits, or the one that levels counts before it.
+    pub(crate) fn begin(&mut self, terms: UpdateTerms) {
+        assert!(self.update.is_none(), "one update runs at a time");
         let levels = mem::take(&mut self.is_uneven);
         let events_before = self.events;
         let mut update = Update {
-            active: self.want_active || (levels && self.active_on_disk),
+            active: terms.active || (levels && self.active_on_disk),
             bare: false,
             more: false,
             levels,
@@ -94,93 +197,21 @@ impl Supervisor {
         };
         if !levels {
             update.covers = mem::take(&mut self.unrecorded);
-            update.more = mem::take(&mut self.record);
-            // A journal that was away must not come back as current, whoever wrote what meanwhile.
-            let is_change =
-                mem::take(&mut self.lacks_former) || self.is_degraded() || self.has_journal();
-            update.bare = update.covers.is_empty() && !update.more && !is_change;
-            self.count_event(update.active, update.bare);
+            update.more = mem::take(&mut self.is_requested);
+            let counts_on = mem::take(&mut self.lacks_former) || terms.counts_on;
+            update.bare = update.covers.is_empty() && !update.more && !counts_on;
+            self.count_event(update.active, update.bare, terms.is_resync_due);
             update.events_max = events_before.max(self.events);
+            let is_ahead = self.events > events_before || events_before == u64::MAX;
+            assert!(is_ahead || update.covers.is_empty(), "a failure is recorded by more events");
         }
         self.update = Some(update);
-        let is_ending = self.is_bitmap_ending();
-        if let Some(bitmap) = self.bitmap.as_mut().filter(|_| !is_ending) {
-            bitmap.array_events(self.events);
-        }
-    }
-
-    /// Sends what is due of the update: logs, then superblocks, both after the bitmap's page.
-    pub(crate) fn send_update(&mut self) {
-        let is_behind = |bitmap: &WriteIntentBitmap| bitmap.is_behind(self.events);
-        let bitmap_first = !self.is_bitmap_ending() && self.bitmap.as_ref().is_some_and(is_behind);
-        let is_due = self.update.as_ref().is_some_and(|update| update.left.is_none());
-        // What was given up is not tried again and again.
-        if !is_due || bitmap_first || self.broken {
-            return;
-        }
-        self.send_logs();
-        let is_log = |write: &Option<(Target, Meta)>| write.is_some_and(|w| w.1 == Meta::BadBlocks);
-        if !self.in_flight.iter().any(is_log) {
-            self.send_superblocks();
-        }
-    }
-
-    fn send_superblocks(&mut self) {
-        let Some(update) = &self.update else { return };
-        let (active, bare) = (update.active, update.bare);
-        let there = |member: &&Member| member.standing != MemberState::Removed;
-        let devices: Vec<_> = self.members.iter().filter(there).map(Member::device).collect();
-        let utime = self.epoch_s + self.now.0 / 1_000_000_000;
-        // With a journal parity is right also while writes are under way.
-        let is_safe = self.has_journal() && self.resync_from.is_none();
-        let resync = if active && !is_safe { Some(Sector(0)) } else { self.resync_from };
-        // Who failed must not come back as current when the journal no longer holds what it lacks.
-        let records_failure = !update.covers.is_empty() || !self.unrecorded.is_empty();
-        self.record |= records_failure && self.tail.is_some();
-        let tail = self.tail.take_if(|_| !records_failure);
-        let denies_bitmap = self.is_bitmap_ending();
-        let (mut left, mut gone) = (0, 0);
-        for index in 0..self.members.len() {
-            let member = &mut self.members[index];
-            gone += usize::from(member.standing == MemberState::Removed);
-            // A spare may sleep through a mere change between clean and active.
-            let asleep = bare && member.standing == MemberState::Spare;
-            if !member.is_present() || asleep {
-                continue;
-            }
-            let own = index - gone;
-            member.write_state(self.events, utime, resync, &devices, own);
-            if let Some(position) = tail.filter(|_| member.standing == MemberState::Journal) {
-                member.superblock.set_journal_tail(position);
-            }
-            let sector = member.superblock.super_sector();
-            let data = if denies_bitmap {
-                let mut without = member.superblock.clone();
-                without.set_bitmap_offset(None);
-                without.encode()
-            } else {
-                member.superblock.encode()
-            };
-            self.send(Target::Member(MemberId(index as u16)), sector, data, Meta::Superblock);
-            left += 1;
-        }
-        match &mut self.update {
-            Some(update) if left > 0 => {
-                update.left = Some(left);
-                update.tail = tail;
-                update.bad = mem::take(&mut self.unrecorded_bad);
-            }
-            _ => {
-                self.update = None;
-                self.give_up(Loss::Metadata);
-            }
-        }
     }
 
     /// md counts an update forwards, except that the way back from a bare step to active takes
     /// that step back, so that sleeping spares stay as fresh as the members.
-    fn count_event(&mut self, active: bool, bare: bool) {
-        let back = bare && !active && self.resync_from.is_none() && self.can_step_back;
+    fn count_event(&mut self, active: bool, bare: bool, is_resync_due: bool) {
+        let back = bare && !active && !is_resync_due && self.can_step_back;
         if back && self.events > 1 {
             self.events -= 1;
             self.can_step_back = false;
@@ -191,18 +222,75 @@ impl Supervisor {
         }
     }
 
-    pub(crate) fn end_update(&mut self, update: Update) {
-        if update.refused {
-            // Not every survivor has it: what it should have recorded is still to be recorded, and
-            // by more events than any member that missed it can hold, even after a step back.
-            self.unrecorded.extend(update.covers);
-            self.unrecorded_bad.extend(update.bad);
-            self.tail = self.tail.or(update.tail);
-            self.record |= update.more;
-            self.events = if update.begun { update.events_max } else { update.events_before };
+    /// A step back whose superblocks are not sent yet would record a failure by fewer events than the member
+    /// that failed has seen.
+    fn call_off_step_back(&mut self) {
+        let events = self.events;
+        let is_due = |update: &mut Update| update.left.is_none() && events < update.events_before;
+        if let Some(update) = self.update.take_if(is_due) {
+            self.events = update.events_before;
             self.can_step_back = false;
-            self.is_uneven |= update.begun || update.levels;
-            return;
+        }
+    }
+
+    /// An update has begun of which no superblock was sent.
+    pub(crate) fn is_to_send(&self) -> bool {
+        self.update.as_ref().is_some_and(|update| update.left.is_none())
+    }
+
+    /// What superblocks are to say that are sent now. [`Self::sent`] follows.
+    pub(crate) fn content(&mut self) -> UpdateContent {
+        let update = self.update.as_ref().expect("superblocks are of an update");
+        assert!(update.left.is_none(), "superblocks of an update are sent once");
+        // Who failed must not come back as current when the journal no longer holds what it lacks.
+        let records_failure = !update.covers.is_empty() || !self.unrecorded.is_empty();
+        self.is_requested |= records_failure && self.tail.is_some();
+        let tail = self.tail.take_if(|_| !records_failure);
+        UpdateContent { active: update.active, bare: update.bare, tail }
+    }
+
+    /// So many superblocks were sent that say so. False: none, since nobody is left, and the update is over.
+    pub(crate) fn sent(&mut self, content: UpdateContent, superblocks: u32) -> bool {
+        let Some(update) = self.update.as_mut().filter(|_| superblocks > 0) else {
+            self.update = None;
+            return false;
+        };
+        update.left = Some(superblocks);
+        update.tail = content.tail;
+        update.bad = mem::take(&mut self.unrecorded_bad);
+        true
+    }
+
+    /// A superblock of the update is stable, or was refused.
+    pub(crate) fn written(&mut self, ok: bool) {
+        let update = self.one_less();
+        update.refused |= !ok;
+        update.begun = true;
+    }
+
+    /// A superblock of the update was not written at all.
+    pub(crate) fn dropped(&mut self) {
+        self.one_less().refused = true;
+    }
+
+    fn one_less(&mut self) -> &mut Update {
+        let update = self.update.as_mut().expect("a superblock on its way is of an update");
+        let left = update.left.and_then(|left| left.checked_sub(1));
+        update.left = Some(left.expect("no more superblocks end than were sent"));
+        update
+    }
+
+    /// Ends the update whose last superblock is no longer on its way: what it has put on record, if every member
+    /// has it.
+    pub(crate) fn end(&mut self) -> Option<Recorded> {
+        let update = self.update.take_if(|update| update.left == Some(0))?;
+        assert!(
+            update.events_max >= self.events,
+            "no superblock holds more than the highest count"
+        );
+        if update.refused {
+            self.take_back(update);
+            return None;
         }
         if !self.unrecorded.is_empty() {
             // Who failed meanwhile may hold the count that this one took a step back from.
@@ -210,27 +298,84 @@ impl Supervisor {
             self.events = update.events_max;
             self.can_step_back = false;
         }
-        self.orders.extend(update.covers.into_iter().map(Order::Recorded));
-        for range in update.bad {
-            self.tell_recorded(range);
-        }
-        self.orders.extend(update.tail.map(Order::TailMoved));
-        self.bitmap_recorded();
         self.active_on_disk = update.active;
-        if update.active && self.safe_at.is_none() && self.safe_mode_delay_ns > 0 && !self.stopping
-        {
-            self.safe_at = Some(self.now.after(self.safe_mode_delay_ns));
+        let Update { active, covers: failed, bad, tail, .. } = update;
+        Some(Recorded { active, failed, bad, tail })
+    }
+
+    /// Not every survivor has the update: what it should have recorded is still to be recorded, and by more events
+    /// than any member that missed it can hold, even after a step back.
+    fn take_back(&mut self, update: Update) {
+        self.unrecorded.extend(update.covers);
+        self.unrecorded_bad.extend(update.bad);
+        self.tail = self.tail.or(update.tail);
+        self.is_requested |= update.more;
+        self.events = if update.begun { update.events_max } else { update.events_before };
+        self.can_step_back = false;
+        self.is_uneven |= update.begun || update.levels;
+    }
+}
+
+impl Supervisor {
+    pub(crate) fn begin_update(&mut self) {
+        self.updates.begin(UpdateTerms {
+            active: self.safe_mode.wants_active(),
+            counts_on: self.is_degraded() || self.members.has_journal(),
+            is_resync_due: self.resync_from().is_some(),
+        });
+        let is_ending = self.is_bitmap_ending();
+        if let Some(bitmap) = self.bitmap.as_mut().filter(|_| !is_ending) {
+            bitmap.array_events(self.updates.events());
         }
     }
 
-    /// A step back whose superblocks are not sent yet would record a failure by fewer events than the member
-    /// that failed has seen.
-    pub(crate) fn call_off_step_back(&mut self) {
-        let events = self.events;
-        let is_due = |update: &mut Update| update.left.is_none() && events < update.events_before;
-        if let Some(update) = self.update.take_if(is_due) {
-            self.events = update.events_before;
-            self.can_step_back = false;
+    /// Sends what is due of the update: logs, then superblocks, both after the bitmap's page.
+    pub(crate) fn send_update(&mut self) {
+        let is_behind = |bitmap: &WriteIntentBitmap| bitmap.is_behind(self.updates.events());
+        let bitmap_first = !self.is_bitmap_ending() && self.bitmap.as_ref().is_some_and(is_behind);
+        // What was given up is not tried again and again.
+        if !self.updates.is_to_send() || bitmap_first || self.broken {
+            return;
+        }
+        self.send_logs();
+        if !self.writes.is_any_of(Meta::BadBlocks) {
+            self.send_superblocks();
+        }
+    }
+
+    fn send_superblocks(&mut self) {
+        let content = self.updates.content();
+        // With a journal parity is right also while writes are under way.
+        let is_safe = self.members.has_journal() && self.resync_from().is_none();
+        let resync = if content.active && !is_safe { Some(Sector(0)) } else { self.resync_from() };
+        let superblocks = self.members.superblocks(&ArrayState {
+            events: self.updates.events(),
+            utime: self.epoch_s + self.now.0 / 1_000_000_000,
+            resync,
+            tail: content.tail,
+            bare: content.bare,
+            denies_bitmap: self.is_bitmap_ending(),
+        });
+        let sent = superblocks.len() as u32;
+        for (member, sector, data) in superblocks {
+            self.writes.send(Target::Member(member), sector, data, Meta::Superblock);
+        }
+        if !self.updates.sent(content, sent) {
+            self.give_up(Loss::Metadata);
+        }
+    }
+
+    /// Ends an update that is stable on all members, and tells shards what is on record now.
+    pub(crate) fn end_update(&mut self) {
+        let Some(recorded) = self.updates.end() else { return };
+        self.orders.extend(recorded.failed.into_iter().map(Order::Recorded));
+        for range in recorded.bad {
+            self.tell_recorded(range);
+        }
+        self.orders.extend(recorded.tail.map(Order::TailMoved));
+        self.bitmap_recorded();
+        if recorded.active {
+            self.safe_mode.active_recorded(self.now);
         }
     }
 
@@ -245,31 +390,180 @@ impl Supervisor {
             let targets: Vec<_> = if bitmap.is_external() {
                 [(Target::BitmapFile, Sector(0))].to_vec()
             } else {
-                let serving = Member::is_present;
-                let place = |(i, m): (usize, &Member)| {
-                    Some((Target::Member(MemberId(i as u16)), m.superblock.bitmap_sector()?))
+                let place = |(id, m): (MemberId, &Member)| {
+                    Some((Target::Member(id), m.superblock().bitmap_sector()?))
                 };
-                self.members.iter().enumerate().filter(|e| serving(e.1)).filter_map(place).collect()
+                self.members.numbered().filter(|m| m.1.is_present()).filter_map(place).collect()
             };
             bitmap.sent(targets.len() as u32);
             self.bitmap_writes += targets.len() as u64;
             for (target, base) in targets {
-                self.send(target, base + offset, data.clone(), Meta::Bitmap);
+                self.writes.send(target, base + offset, data.clone(), Meta::Bitmap);
             }
         }
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.grant_if_written(&mut self.orders);
         }
     }
+}
 
-    pub(crate) fn send(&mut self, target: Target, sector: Sector, mut data: Vec<u8>, meta: Meta) {
-        data.resize(data.len().next_multiple_of(512), 0);
-        let free = self.in_flight.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.in_flight.len());
-        if free.is_none() {
-            self.in_flight.push(None);
-        }
-        self.in_flight[at] = Some((target, meta));
-        self.writes.push_back(MetaWrite { id: WriteId(at as u32), target, sector, data });
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapstrake_geometry::Sectors;
+
+    const MEMBER: MemberId = MemberId(2);
+
+    fn terms(active: bool) -> UpdateTerms {
+        UpdateTerms { active, counts_on: false, is_resync_due: false }
+    }
+
+    /// Begins an update and sends two superblocks of it.
+    fn sent(updates: &mut MetadataUpdates, active: bool) -> UpdateContent {
+        updates.begin(terms(active));
+        let content = updates.content();
+        assert!(updates.sent(content, 2));
+        content
+    }
+
+    fn recorded(updates: &mut MetadataUpdates, active: bool) -> Recorded {
+        sent(updates, active);
+        updates.written(true);
+        assert_eq!(updates.end(), None, "one superblock is on its way still");
+        updates.written(true);
+        updates.end().expect("all members have it")
+    }
+
+    #[test]
+    fn a_bare_step_to_active_is_taken_back_when_the_array_is_clean_again() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        assert!(recorded(&mut updates, true).active);
+        assert_eq!((updates.events(), updates.is_active_on_disk()), (11, true));
+        assert!(!recorded(&mut updates, false).active);
+        assert_eq!((updates.events(), updates.is_active_on_disk()), (10, false));
+        // There is no step left to take back.
+        recorded(&mut updates, false);
+        assert_eq!(updates.events(), 11);
+    }
+
+    #[test]
+    fn no_step_is_taken_back_while_a_former_member_could_meet_its_count() {
+        let mut updates = MetadataUpdates::new(10, true, false);
+        recorded(&mut updates, true);
+        recorded(&mut updates, false);
+        assert_eq!(updates.events(), 12);
+        updates.begin(UpdateTerms { counts_on: true, ..terms(true) });
+        assert!(!updates.content().bare);
+    }
+
+    #[test]
+    fn a_failure_before_superblocks_are_sent_calls_off_a_step_back() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        recorded(&mut updates, true);
+        updates.begin(terms(false));
+        assert_eq!(updates.events(), 10);
+        updates.member_failed(MEMBER);
+        assert!(updates.is_idle());
+        assert_eq!(updates.events(), 11);
+        assert_eq!(recorded(&mut updates, false).failed, [MEMBER]);
+        assert_eq!(updates.events(), 12);
+    }
+
+    #[test]
+    fn a_failure_after_superblocks_were_sent_waits_for_an_update_that_is_ahead_of_all() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        recorded(&mut updates, true);
+        sent(&mut updates, false);
+        updates.member_failed(MEMBER);
+        updates.written(true);
+        updates.written(true);
+        assert_eq!(updates.end().expect("all have it").failed, []);
+        assert_eq!(updates.events(), 11, "the member that failed may hold so many");
+        // The others hold 10: they are levelled at 11 before 12 says who failed.
+        assert_eq!(recorded(&mut updates, false).failed, []);
+        assert_eq!(updates.events(), 11);
+        assert_eq!(recorded(&mut updates, false).failed, [MEMBER]);
+        assert_eq!(updates.events(), 12);
+        assert!(updates.is_recorded());
+    }
+
+    #[test]
+    fn what_a_refused_update_should_have_recorded_is_still_to_be_recorded() {
+        let bad = (MEMBER, Sector(8), Sectors(8));
+        let mut updates = MetadataUpdates::new(10, false, false);
+        updates.found_bad(bad);
+        updates.tail_moved(64, false);
+        assert_eq!(sent(&mut updates, true).tail, Some(64));
+        updates.written(true);
+        updates.written(false);
+        assert_eq!(updates.end(), None);
+        assert!(updates.is_idle() && updates.is_requested() && !updates.is_active_on_disk());
+        // First all get one count, whatever else there is.
+        let level = recorded(&mut updates, true);
+        assert_eq!((level.bad, level.tail), ([bad].to_vec(), Some(64)));
+        assert_eq!(updates.events(), 11);
+        recorded(&mut updates, true);
+        assert_eq!(updates.events(), 12);
+    }
+
+    #[test]
+    fn an_update_of_which_nothing_was_written_counts_no_event() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        updates.request();
+        sent(&mut updates, true);
+        updates.dropped();
+        updates.dropped();
+        assert_eq!(updates.end(), None);
+        assert_eq!(updates.events(), 10);
+        assert!(updates.is_requested());
+    }
+
+    #[test]
+    fn the_journals_tail_waits_until_failures_are_on_record() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        updates.member_failed(MEMBER);
+        updates.tail_moved(64, false);
+        assert_eq!(sent(&mut updates, true).tail, None);
+        assert!(updates.is_requested(), "the next update is to have it");
+        updates.written(true);
+        updates.written(true);
+        assert_eq!(updates.end().expect("all have it").tail, None);
+        assert_eq!(recorded(&mut updates, true).tail, Some(64));
+    }
+
+    #[test]
+    fn members_with_unlike_counts_are_levelled_first() {
+        let mut updates = MetadataUpdates::new(10, false, true);
+        updates.request();
+        recorded(&mut updates, false);
+        assert_eq!(updates.events(), 10);
+        assert!(updates.is_requested(), "it only gives all one count");
+        recorded(&mut updates, false);
+        assert_eq!(updates.events(), 11);
+    }
+
+    #[test]
+    fn an_update_that_nobody_is_left_for_is_over() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        updates.begin(terms(true));
+        let content = updates.content();
+        assert!(!updates.sent(content, 0));
+        assert!(updates.is_idle());
+    }
+
+    #[test]
+    #[should_panic(expected = "one update runs at a time")]
+    fn a_second_update_does_not_begin_beside_the_first() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        updates.begin(terms(true));
+        updates.begin(terms(true));
+    }
+
+    #[test]
+    #[should_panic(expected = "no more superblocks end than were sent")]
+    fn a_superblock_does_not_end_twice() {
+        let mut updates = MetadataUpdates::new(10, false, false);
+        sent(&mut updates, true);
+        (0..3).for_each(|_| updates.written(true));
     }
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use talks::Talks;
 use thiserror::Error;
 
-pub use ask::{PATIENCE, ask, ask_detail, served};
+pub use ask::{PATIENCE, ask, ask_detail, forget, served, vanished};
 
 /// Longest line of a request, bytes.
 const LINE_MAX: u64 = 64 << 10;
@@ -69,6 +69,18 @@ pub enum ControlError {
         /// The name.
         name: String,
         /// Where its socket would be.
+        path: PathBuf,
+    },
+    /// A server had the name, and has ended without giving it up.
+    #[error(
+        "{name}: its server has vanished (nobody listens at {} any more): it was killed or has crashed; what was not \
+         flushed is lost; serving its members again goes on where it was, and `lapstrake stop {}` forgets it",
+        path.display(), quoted(name)
+    )]
+    Vanished {
+        /// The name.
+        name: String,
+        /// Its socket.
         path: PathBuf,
     },
     /// A server has the name, and its socket is gone.
@@ -519,13 +531,16 @@ mod tests {
         drop(first);
         // A socket that a killed server left.
         drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
-        assert!(matches!(
-            ask::<Value>(&dir, "md0", &Request::Detail, || {}),
-            Err(ControlError::NotServed { .. })
-        ));
+        let ask_detail = || ask::<Value>(&dir, "md0", &Request::Detail, || {});
+        assert!(matches!(ask_detail(), Err(ControlError::Vanished { .. })));
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
+        assert_eq!(vanished(&dir).unwrap(), ["md0"]);
+        forget(&dir, "md0").unwrap();
+        assert!(matches!(ask_detail(), Err(ControlError::NotServed { .. })));
+        assert_eq!(vanished(&dir).unwrap(), Vec::<String>::new());
         let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), ["md0"], "who asks waits for the server");
+        assert_eq!(vanished(&dir).unwrap(), Vec::<String>::new());
         fs::remove_file(again.path()).unwrap();
         assert!(matches!(
             ask::<Value>(&dir, "md0", &Request::Detail, || {}),

@@ -23,7 +23,7 @@ use lapstrake_control::{
 };
 use lapstrake_device::{BufId as PoolId, IoVec, Op, Pool, overlay::FileLoss};
 use lapstrake_engine::{
-    Loss, MemberId, MemberState, MetaWrite, Notice, Order, Supervisor, SyncAction, Target, Time,
+    DiskState, Loss, MemberId, MetaWrite, Notice, Order, Supervisor, SyncAction, Target, Time,
 };
 use lapstrake_geometry::Slot;
 use slab::Slab;
@@ -677,13 +677,13 @@ fn in_sync(members: &[MemberDetail]) -> usize {
 }
 
 /// Of a member that is there.
-fn member_state(standing: MemberState) -> control::MemberState {
-    match standing {
-        MemberState::InSync => control::MemberState::InSync,
-        MemberState::Recovering => control::MemberState::Recovering,
-        MemberState::Replacement => control::MemberState::Replacement,
-        MemberState::Spare => control::MemberState::Spare,
-        MemberState::Journal => control::MemberState::Journal,
-        MemberState::Faulty | MemberState::Removed => control::MemberState::Faulty,
+fn member_state(state: DiskState) -> control::MemberState {
+    match state {
+        DiskState::InSync => control::MemberState::InSync,
+        DiskState::Recovering => control::MemberState::Recovering,
+        DiskState::Replacement => control::MemberState::Replacement,
+        DiskState::Spare => control::MemberState::Spare,
+        DiskState::Journal => control::MemberState::Journal,
+        DiskState::Faulty | DiskState::Removed => control::MemberState::Faulty,
     }
 }

@@ -11,8 +11,8 @@ use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
 use lapstrake_control::MemberWork;
 use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
-    Buf, BufId, Effect, IoId, IoKind, MemberId, MemberIo, Notice, Order, Request, RequestError,
-    RequestKind, Shard, Time,
+    Buf, BufId, Comparison, Compute, Finding, IoId, IoKind, MemberId, MemberIo, Notice, Order,
+    RequestError, RequestKind, Seal, Shard, Time, World,
 };
 use slab::Slab;
 use std::{
@@ -33,26 +33,63 @@ pub(crate) enum Caller {
     External(Sender<Result<(), RequestError>>),
 }
 
-/// What the router needs of a shard.
-struct Routing<'a> {
-    engine: &'a mut Shard,
+/// What carries out what a shard and its router want: a borrow of [`ShardRuntime`] without them.
+struct ShardWorld<'a> {
+    index: usize,
+    peers: &'a [Peer],
+    queue: &'a mut Queue,
     memory: &'a mut Memory,
-    now: Time,
+    replies: &'a mut VecDeque<(usize, u64, Result<(), RequestError>)>,
+    notices: &'a mut VecDeque<Notice>,
+    devices: &'a [usize],
+    sent: &'a mut [MemberWork],
+    zeroing: &'a mut Vec<(IoId, usize)>,
+    began: Instant,
 }
 
-impl RouterWorld for Routing<'_> {
+impl World for ShardWorld<'_> {
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    fn start_io(&mut self, io: MemberIo) {
+        let member = self.devices[usize::from(io.member.0)];
+        let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
+        trace!(member_id = io.member.0, kind = ?io.kind, offset, len, "member I/O");
+        status::count_io(&mut self.sent[usize::from(io.member.0)], io.kind == IoKind::Read, len);
+        let iov = self.memory.iov(&io.pieces);
+        let op = match io.kind {
+            IoKind::Read => Op::Read { member, offset, iov: &iov },
+            IoKind::Write { fua } => Op::Write { member, offset, iov: &iov, fua },
+            IoKind::Flush => Op::Flush { member },
+            IoKind::Discard => Op::Discard { member, offset, len },
+            IoKind::WriteZeroes { fua, unmap } => {
+                if fua {
+                    self.zeroing.push((io.id, member));
+                }
+                Op::WriteZeroes { member, offset, len, may_unmap: unmap }
+            }
+        };
+        // SAFETY: the engine holds every buffer of an I/O until its completion.
+        unsafe { self.queue.submit(Token::Engine(io.id).pack(), op) };
+    }
+
+    fn compute(&mut self, work: &Compute) {
+        self.memory.compute(work);
+    }
+
+    fn seal(&mut self, seal: &Seal) {
+        self.memory.seal(seal);
+    }
+
+    fn compare(&mut self, comparison: &Comparison) -> Vec<Finding> {
+        self.memory.compare(comparison)
+    }
+}
+
+impl RouterWorld for ShardWorld<'_> {
+    type Caller = Caller;
     type Address = Address;
-
-    fn shard(&mut self) -> &mut Shard {
-        self.engine
-    }
-
-    fn ask(&mut self, request: Request, is_foreign: bool) {
-        match is_foreign {
-            true => self.engine.handle_foreign_read(self.now, request),
-            false => self.engine.handle_request(self.now, request),
-        }
-    }
 
     fn lend(&mut self, address: Address) -> Buf {
         Buf { id: self.memory.lend(address.0), offset: 0 }
@@ -65,6 +102,30 @@ impl RouterWorld for Routing<'_> {
     fn advance(address: Address, sectors: u32) -> Address {
         // SAFETY: within the request's own memory.
         Address(unsafe { address.0.add(sectors as usize * 512) })
+    }
+
+    fn send(&mut self, outgoing: Outgoing<Caller, Address>) -> Result<(), usize> {
+        match outgoing {
+            Outgoing::Request { to, key, request } => {
+                let message = Message::Request { from: self.index, key, request };
+                return self.peers[to].send(message).then_some(()).ok_or(key);
+            }
+            Outgoing::Reply { to, key, result } => {
+                self.peers[to].send(Message::Reply { key, result });
+            }
+            Outgoing::Answer { caller: Caller::Client(client, id), result } => {
+                self.replies.push_back((client, id, result));
+            }
+            Outgoing::Answer { caller: Caller::External(answer), result } => {
+                // Who has lost interest in it need not be told.
+                let _ = answer.send(result);
+            }
+        }
+        Ok(())
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        self.notices.push_back(notice);
     }
 }
 
@@ -360,8 +421,8 @@ impl ShardRuntime {
         self.clients[client].busy += 1;
         let memory = buf_of(kind).map(|buf| Address(self.memory.ptr(buf)));
         let request = RoutedRequest { kind, memory, sector, len };
-        let (router, mut routing) = self.routing();
-        router.request(&mut routing, Caller::Client(client, id), request, true);
+        let (router, shard, mut world) = self.routing();
+        router.request(shard, &mut world, Caller::Client(client, id), request, true);
     }
 
     /// # Safety
@@ -395,11 +456,21 @@ impl ShardRuntime {
         self.freed = true;
     }
 
-    /// The router, and what it needs of the rest.
-    fn routing(&mut self) -> (&mut Router<Caller, Address>, Routing<'_>) {
-        let now = self.now();
-        let routing = Routing { engine: &mut self.engine, memory: &mut self.memory, now };
-        (&mut self.router, routing)
+    /// The router, the shard, and what both need of the rest.
+    fn routing(&mut self) -> (&mut Router<Caller, Address>, &mut Shard, ShardWorld<'_>) {
+        let world = ShardWorld {
+            index: self.index,
+            peers: &self.peers,
+            queue: &mut self.queue,
+            memory: &mut self.memory,
+            replies: &mut self.replies,
+            notices: &mut self.notices,
+            devices: &self.devices,
+            sent: &mut self.sent,
+            zeroing: &mut self.zeroing,
+            began: self.began,
+        };
+        (&mut self.router, &mut self.engine, world)
     }
 
     pub(crate) fn external(
@@ -407,19 +478,19 @@ impl ShardRuntime {
         request: RoutedRequest<Address>,
         answer: Sender<Result<(), RequestError>>,
     ) {
-        let (router, mut routing) = self.routing();
-        router.request(&mut routing, Caller::External(answer), request, false);
+        let (router, shard, mut world) = self.routing();
+        router.request(shard, &mut world, Caller::External(answer), request, false);
     }
 
     /// Work that another shard's client asked for and that this one owns.
     pub(crate) fn take_over(&mut self, from: usize, key: usize, request: RoutedRequest<Address>) {
-        let (router, mut routing) = self.routing();
-        router.take_over(&mut routing, from, key, request);
+        let (router, shard, mut world) = self.routing();
+        router.take_over(shard, &mut world, from, key, request);
     }
 
     pub(crate) fn peer_replied(&mut self, key: usize, result: Result<(), RequestError>) {
-        let (router, mut routing) = self.routing();
-        router.peer_replied(&mut routing, key, result);
+        let (router, _, mut world) = self.routing();
+        router.peer_replied(&mut world, key, result);
     }
 
     /// Nothing that was routed from here is still running.
@@ -436,8 +507,8 @@ impl ShardRuntime {
     }
 
     pub(crate) fn redealt(&mut self, spans: SpanMap) {
-        let (router, mut routing) = self.routing();
-        router.redealt(&mut routing, spans);
+        let (router, shard, mut world) = self.routing();
+        router.redealt(shard, &mut world, spans);
     }
 
     /// Whether reads wait until messages have been read: [`ShardRuntime::start_reads`] is due.
@@ -446,8 +517,8 @@ impl ShardRuntime {
     }
 
     pub(crate) fn start_reads(&mut self) {
-        let (router, mut routing) = self.routing();
-        router.start_reads(&mut routing);
+        let (router, shard, mut world) = self.routing();
+        router.start_reads(shard, &mut world);
     }
 
     /// See [`Router::owned`].
@@ -455,77 +526,10 @@ impl ShardRuntime {
         self.router.owned(at)
     }
 
-    /// Sends what the router has for others.
-    fn send_routed(&mut self) {
-        while let Some(outgoing) = self.router.poll() {
-            match outgoing {
-                Outgoing::Request { to, key, request } => {
-                    if !self.peers[to].send(Message::Request { from: self.index, key, request }) {
-                        self.peer_replied(key, Err(RequestError::Io));
-                    }
-                }
-                Outgoing::Reply { to, key, result } => {
-                    self.peers[to].send(Message::Reply { key, result });
-                }
-                Outgoing::Answer { caller: Caller::Client(client, id), result } => {
-                    self.replies.push_back((client, id, result));
-                }
-                Outgoing::Answer { caller: Caller::External(answer), result } => {
-                    // Who has lost interest in it need not be told.
-                    let _ = answer.send(result);
-                }
-            }
-        }
-    }
-
-    /// Carries out what the engine wants.
+    /// Carries out what the shard and its router want.
     pub(crate) fn pump(&mut self) {
-        while let Some(effect) = self.engine.poll_effect() {
-            match effect {
-                Effect::Io(io) => self.start(&io),
-                Effect::Compute(compute) => self.memory.compute(&compute),
-                Effect::Seal(seal) => self.memory.seal(&seal),
-                Effect::Compare(comparison) => {
-                    let found = self.memory.compare(&comparison);
-                    self.engine.handle_compared(self.now(), comparison.id, &found);
-                }
-                Effect::Reply(reply) => {
-                    let (router, mut routing) = self.routing();
-                    router.replied(&mut routing, reply);
-                }
-                Effect::Declined(id) => {
-                    let (router, mut routing) = self.routing();
-                    router.declined(&mut routing, id);
-                }
-            }
-        }
-        self.router.answer_peers(&self.engine);
-        self.send_routed();
-        while let Some(notice) = self.engine.poll_notice() {
-            self.notices.push_back(notice);
-        }
-    }
-
-    fn start(&mut self, io: &MemberIo) {
-        let member = self.device(io.member);
-        let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
-        trace!(member_id = io.member.0, kind = ?io.kind, offset, len, "member I/O");
-        status::count_io(&mut self.sent[usize::from(io.member.0)], io.kind == IoKind::Read, len);
-        let iov = self.memory.iov(&io.pieces);
-        let op = match io.kind {
-            IoKind::Read => Op::Read { member, offset, iov: &iov },
-            IoKind::Write { fua } => Op::Write { member, offset, iov: &iov, fua },
-            IoKind::Flush => Op::Flush { member },
-            IoKind::Discard => Op::Discard { member, offset, len },
-            IoKind::WriteZeroes { fua, unmap } => {
-                if fua {
-                    self.zeroing.push((io.id, member));
-                }
-                Op::WriteZeroes { member, offset, len, may_unmap: unmap }
-            }
-        };
-        // SAFETY: the engine holds every buffer of an I/O until its completion.
-        unsafe { self.queue.submit(Token::Engine(io.id).pack(), op) };
+        let (router, shard, mut world) = self.routing();
+        router.drive(shard, &mut world);
     }
 
     /// An I/O of the engine has ended.

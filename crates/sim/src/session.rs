@@ -15,6 +15,7 @@ mod scripted;
 mod sync_runs;
 mod wear;
 mod words;
+mod world;
 
 pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
 pub(crate) use words::in_words;
@@ -34,7 +35,7 @@ use lapstrake_array::{
     start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
 use lapstrake_engine::{
-    Buf, BufId, Effect, FULLY_TRUSTED, MemberConfig, MemberId, MemberIo, MetaWrite, Notice, Order,
+    Buf, BufId, FULLY_TRUSTED, MemberConfig, MemberId, MemberIo, MetaWrite, Notice, Order,
     PAGE_BYTES, Request, RequestError, RequestId, Shard, Supervisor, SyncAction, SyncConfig,
     SyncPiece, SyncSpeed, Time, journal::JOURNAL_PAGES,
 };
@@ -273,6 +274,10 @@ pub(crate) struct Session<'a> {
     hears_all_at: Vec<u64>,
     clients: BTreeMap<u64, Client>,
     parts: BTreeMap<u64, Part>,
+    /// The shard for which the session is the world at the moment.
+    driven: usize,
+    /// What went wrong while it was.
+    fault: Option<String>,
     next_id: u64,
     stamp: u32,
     script: VecDeque<Wish>,
@@ -393,6 +398,8 @@ impl<'a> Session<'a> {
             hears_all_at: vec![0; plan.shards],
             clients: BTreeMap::new(),
             parts: BTreeMap::new(),
+            driven: 0,
+            fault: None,
             next_id: 0,
             stamp: first_stamp,
             script: VecDeque::new(),
@@ -500,7 +507,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sends a message; those on one lane arrive in the order in which they were sent.
-    fn send(&mut self, from: usize, to: usize, event: Event) {
+    fn send_to(&mut self, from: usize, to: usize, event: Event) {
         // The first shard and the supervisor share a thread.
         let is_near = from == to || from.min(to) == 0 && from.max(to) == COORDINATOR;
         let ns_max = if is_near { 0 } else { self.plan.message_ns_max };
@@ -560,12 +567,12 @@ impl<'a> Session<'a> {
             Event::Redealt(shard, spans) => self.redealt(shard, spans),
             Event::Heard(shard) => self.heard_all(shard),
             Event::Part { from, to, key, request } => {
-                let (router, mut routing) = self.routing(to);
-                router.take_over(&mut routing, from, key, request);
+                self.with_shard(to, |router, shard, world| {
+                    router.take_over(shard, world, from, key, request);
+                });
             }
             Event::PartDone { to, key, result } => {
-                let (router, mut routing) = self.routing(to);
-                router.peer_replied(&mut routing, key, result);
+                self.with_shard(to, |router, _, world| router.peer_replied(world, key, result));
             }
             Event::Io(io) => self.io_done(&io)?,
             Event::Order(shard, order) => {
@@ -595,23 +602,9 @@ impl<'a> Session<'a> {
     /// Carries out what shards and supervisor want.
     fn pump(&mut self) -> Result<(), String> {
         for shard in 0..self.shards.len() {
-            while let Some(effect) = self.shards[shard].poll_effect() {
-                match effect {
-                    Effect::Io(io) => self.start_io(shard, io)?,
-                    Effect::Compute(compute) => self.memory.compute(&compute),
-                    Effect::Seal(seal) => self.memory.seal(&seal),
-                    Effect::Compare(compare) => {
-                        let found = self.memory.compare(&compare);
-                        self.shards[shard].handle_compared(self.now, compare.id, &found);
-                    }
-                    Effect::Reply(reply) => self.answered(shard, reply)?,
-                    Effect::Declined(id) => self.declined(shard, id)?,
-                }
-            }
-            self.routers[shard].answer_peers(&self.shards[shard]);
-            self.send_routed(shard)?;
-            while let Some(notice) = self.shards[shard].poll_notice() {
-                self.send(shard, COORDINATOR, Event::Notice(notice));
+            self.with_shard(shard, |router, shard, world| router.drive(shard, world));
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
             }
         }
         self.pump_coordinator()
@@ -637,7 +630,7 @@ impl<'a> Session<'a> {
                 self.send_all(|shard| Event::Order(shard, order.clone()));
             }
             Action::Sync { shard, piece } => {
-                self.send(COORDINATOR, shard, Event::Sync(shard, piece));
+                self.send_to(COORDINATOR, shard, Event::Sync(shard, piece));
             }
             Action::Flush(member) => {
                 let (mark, fails) = self.flush_of(member);
@@ -662,7 +655,7 @@ impl<'a> Session<'a> {
     }
 
     fn send_all(&mut self, event: impl Fn(usize) -> Event) {
-        (0..self.shards.len()).for_each(|shard| self.send(COORDINATOR, shard, event(shard)));
+        (0..self.shards.len()).for_each(|shard| self.send_to(COORDINATOR, shard, event(shard)));
     }
 
     /// What an order that is about to be sent means for what may happen.
@@ -727,7 +720,7 @@ impl<'a> Session<'a> {
             match self.routers[shard].is_idle() && self.shards[shard].is_quiet() {
                 true => {
                     self.is_leaving[shard] = false;
-                    self.send(shard, COORDINATOR, Event::Quiet);
+                    self.send_to(shard, COORDINATOR, Event::Quiet);
                 }
                 false => {
                     self.shards[shard].hurry();

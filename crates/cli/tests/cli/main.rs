@@ -29,6 +29,7 @@ mod replace;
 mod scan;
 mod scrub;
 mod serve;
+mod service;
 mod slips;
 mod support;
 mod tuning;

@@ -1,6 +1,6 @@
 //! How the blocks of a stripe that are not read are made: parity from data, and what is lost from the rest.
 
-use super::{BlockRole, Op, OpKind, Plan};
+use super::{BlockRole, Op, OpKey, OpKind, Plan};
 use crate::{shard::Shard, stripe::Slice, types::*};
 use lapstrake_geometry::StripeNo;
 use lapstrake_parity as parity;
@@ -8,8 +8,8 @@ use smallvec::{SmallVec, smallvec};
 
 impl Shard {
     /// The parity work between reading and writing.
-    pub(super) fn compute(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
+    pub(super) fn compute(&mut self, key: OpKey) {
+        let op = &self.ops[key];
         let mut work: SmallVec<[Compute; 4]> = SmallVec::new();
         for slice in &op.slices {
             if op.plan == Plan::Restore {

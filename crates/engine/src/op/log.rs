@@ -1,6 +1,6 @@
 //! What an operation says of itself to a partial parity log or to the journal, before it writes.
 
-use super::{BlockRole, Op, OpKind, Parities, Plan, Stage};
+use super::{BlockRole, Op, OpKey, OpKind, Parities, Plan, Stage};
 use crate::{journal::Row, scratch::PAGE_BYTES, shard::Shard, stripe::Slice, types::*};
 use alloc::vec::Vec;
 use lapstrake_geometry::{Sectors, StripeNo};
@@ -9,20 +9,20 @@ use smallvec::SmallVec;
 
 impl Shard {
     /// What the operation is about to write may go out.
-    pub(crate) fn logged(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
+    pub(crate) fn logged(&mut self, key: OpKey) {
+        let op = &mut self.ops[key];
         (op.stage, op.pending) = (Stage::Writing, 1);
         self.send_writes(key);
         self.op_part_done(key);
     }
 
-    pub(crate) fn set_units(&mut self, key: u32, units: (u64, u64)) {
-        self.ops[key as usize].units = Some(units);
+    pub(crate) fn set_units(&mut self, key: OpKey, units: (u64, u64)) {
+        self.ops[key].units = Some(units);
     }
 
     /// What an operation is about to write, by rows of a page.
-    pub(crate) fn rows_of(&self, key: u32) -> Vec<Row> {
-        let (op, parity) = (&self.ops[key as usize], self.parity());
+    pub(crate) fn rows_of(&self, key: OpKey) -> Vec<Row> {
+        let (op, parity) = (&self.ops[key], self.parity());
         let page = PAGE_BYTES / 512;
         let rows = |slice: &Slice| (slice.lo..slice.hi).step_by(page as usize);
         let row = |slice: &Slice, lo: u32| {
@@ -60,8 +60,8 @@ impl Shard {
     }
 
     /// What a log says of an operation, but for the checksum, and the members that it writes to.
-    pub(crate) fn log_entry(&self, key: u32) -> (Entry, SmallVec<[MemberId; 8]>) {
-        let (op, parity) = (&self.ops[key as usize], self.parity());
+    pub(crate) fn log_entry(&self, key: OpKey) -> (Entry, SmallVec<[MemberId; 8]>) {
+        let (op, parity) = (&self.ops[key], self.parity());
         let (first, count) = match op.kind {
             OpKind::Zero => (0, parity.data_disks()),
             _ => (op.slices[0].srcs[0].part.data(), op.slices[0].srcs.len() as u16),
@@ -80,14 +80,14 @@ impl Shard {
     }
 
     /// The log that the operation waits for.
-    pub(crate) fn log_of(&self, key: u32) -> Option<MemberId> {
-        self.ops[key as usize].log
+    pub(crate) fn log_of(&self, key: OpKey) -> Option<MemberId> {
+        self.ops[key].log
     }
 
     /// The log that an operation is to have now that a member has failed.
-    pub(crate) fn move_log(&mut self, key: u32) -> Option<MemberId> {
-        let log = self.writable(self.ops[key as usize].stripe, BlockRole::P);
-        self.ops[key as usize].log = log;
+    pub(crate) fn move_log(&mut self, key: OpKey) -> Option<MemberId> {
+        let log = self.writable(self.ops[key].stripe, BlockRole::P);
+        self.ops[key].log = log;
         log
     }
 

@@ -1,6 +1,6 @@
 //! Operations that are units of a recovery, resync, check, repair or rewrite.
 
-use super::{BlockRole, Op, OpKind, Plan, Stage};
+use super::{BlockRole, Op, OpKey, OpKind, Plan, Stage};
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
     member_io::Owner,
@@ -26,7 +26,7 @@ impl Shard {
                     Err(true)
                 } else if targets.iter().all(|&(what, _)| op.is_known(what)) {
                     Ok(Plan::Copy)
-                } else if op.lost.len() > parities || self.stripes.lost.contains(&op.stripe.0) {
+                } else if op.lost.len() > parities || self.stripes.is_lost(op.stripe) {
                     Err(self.lose_unit(op))
                 } else {
                     Ok(Plan::Restore)
@@ -47,7 +47,7 @@ impl Shard {
     /// Whether some of the operation's pages are about to be readable again.
     fn is_mended(&self, op: &Op) -> bool {
         let range = self.member_range(op);
-        self.syncs.mended().any(|(_, page)| page.start < range.end && range.start < page.end)
+        self.repairs.pages().any(|(_, page)| page.start < range.end && range.start < page.end)
     }
 
     /// Whether a member that is trusted there lacks some of the operation's pages.
@@ -94,8 +94,8 @@ impl Shard {
         op.kind == OpKind::Sync && targets.iter().any(|t| is_parity(t.0) && op.is_known(t.0))
     }
 
-    pub(super) fn send_recovered(&mut self, key: u32) {
-        let op = &self.ops[key as usize];
+    pub(super) fn send_recovered(&mut self, key: OpKey) {
+        let op = &self.ops[key];
         let (lo, hi) = (op.lo(), op.lo() + op.height());
         for (what, member) in self.recovered_blocks(op) {
             self.write_block(key, what, member, (lo, hi));
@@ -105,24 +105,24 @@ impl Shard {
     /// Writes a height range of one of the operation's blocks.
     pub(super) fn write_block(
         &mut self,
-        key: u32,
+        key: OpKey,
         what: BlockRole,
         member: MemberId,
         (lo, hi): (u32, u32),
     ) {
-        let op = &self.ops[key as usize];
+        let op = &self.ops[key];
         let Some(buf) = op.block(what, &Slice { lo, hi, srcs: SmallVec::new() }) else { return };
         let sector = self.parity().member_sector(op.stripe, Sectors(u64::from(lo))).0;
         let pieces = smallvec![Piece { buf, len: (hi - lo) * 512 }];
-        self.ops[key as usize].pending += 1;
+        self.ops[key].expect(1);
         let range = (sector, u64::from(hi - lo));
         self.start_io(Owner::Op(key), member, IoKind::Write { fua: false }, range, pieces);
     }
 
-    pub(super) fn compare(&mut self, key: u32) {
-        let op = &mut self.ops[key as usize];
+    pub(super) fn compare(&mut self, key: OpKey) {
+        let op = &mut self.ops[key];
         op.pending = 1;
-        let op = &self.ops[key as usize];
+        let op = &self.ops[key];
         let slice = &op.slices[0];
         let disks = self.parity().data_disks();
         // What is lost is made from P, with which it agrees; Q may yet differ.
@@ -142,8 +142,8 @@ impl Shard {
     }
 
     /// The operation's blocks were compared.
-    pub(crate) fn op_compared(&mut self, key: u32, found: &[Finding]) {
-        let op = &mut self.ops[key as usize];
+    pub(crate) fn op_compared(&mut self, key: OpKey, found: &[Finding]) {
+        let op = &mut self.ops[key];
         op.stage = Stage::Writing;
         let (stripe, lo) = (op.stripe, op.lo());
         let Some(piece) = op.piece() else { return };
@@ -160,8 +160,8 @@ impl Shard {
     }
 
     /// Mends pages: the one block that is known to be wrong, else the parities.
-    pub(super) fn mend(&mut self, key: u32, pages: &[Finding], trusts_parity: bool) {
-        let op = &self.ops[key as usize];
+    pub(super) fn mend(&mut self, key: OpKey, pages: &[Finding], trusts_parity: bool) {
+        let op = &self.ops[key];
         let page = PAGE_BYTES / 512;
         let lo = op.lo() + pages[0].page * page;
         let hi = (lo + page * pages.len() as u32).min(op.lo() + op.height());

@@ -19,13 +19,12 @@ use lapstrake_geometry::{Geometry, Sector};
 impl Supervisor {
     /// Records how far a resync has come that goes by a lockless bitmap.
     pub(super) fn raise_synced(&mut self) {
-        let Some(run) = &self.scheduler.run else { return };
-        let (done, is_end) = (run.done(), run.done() >= run.end);
+        let Some(run) = self.scheduler.run() else { return };
+        let (done, is_end) = (run.done(), run.done() >= run.end());
         if !self.has_to_compare() {
             return;
         }
-        if self.resync_from.is_some_and(|from| from.0 < done) {
-            self.resync_from = Some(Sector(done));
+        if self.scheduler.resync_reached(Sector(done)) {
             self.orders.push_back(Order::InSync(Sector(done)));
         }
         if !self.is_degraded()
@@ -42,9 +41,10 @@ impl Supervisor {
     /// Whether a resync of what was written under a lockless bitmap will begin by itself.
     #[must_use]
     pub fn awaits_lazy_resync(&self) -> bool {
-        let is_held = self.scheduler.halted || self.scheduler.frozen || self.is_degraded();
+        let is_held =
+            self.scheduler.is_halted() || self.scheduler.is_frozen() || self.is_degraded();
         let is_over = self.stopping || self.broken || self.bitmap_change.is_some();
-        self.has_chunks_to_resync() && self.scheduler.run.is_none() && !is_held && !is_over
+        self.has_chunks_to_resync() && !self.scheduler.is_running() && !is_held && !is_over
     }
 
     /// Whether a lockless bitmap names chunks that are still to be resynced.
@@ -62,7 +62,7 @@ impl Supervisor {
     /// What a run goes by.
     pub(super) fn guide_of(&self, action: SyncAction, targets: &[MemberId]) -> Option<Guide> {
         let bitmap = self.bitmap.as_ref()?;
-        let catches_up = |id: &MemberId| self.members[usize::from(id.0)].by_bitmap;
+        let catches_up = |id: &MemberId| self.members.get(*id).catches_up();
         let lockless = bitmap.is_lockless();
         match action {
             // What is about to go guides nobody: redundancy is to be right everywhere then.
@@ -70,11 +70,12 @@ impl Supervisor {
             SyncAction::Recovery if targets.iter().all(catches_up) => Some(Guide::Set),
             SyncAction::Recovery => lockless.then_some(Guide::Written),
             SyncAction::Resync if lockless => {
-                let is_wanted = self.scheduler.wanted == Some(action) && !self.is_lazy_resync_due();
-                (self.resync_from.is_some() || !is_wanted).then_some(Guide::Needed)
+                let is_wanted =
+                    self.scheduler.wanted() == Some(action) && !self.is_lazy_resync_due();
+                (self.resync_from().is_some() || !is_wanted).then_some(Guide::Needed)
             }
             // A repair that is called a resync goes everywhere.
-            SyncAction::Resync => self.resync_from.map(|_| Guide::Set),
+            SyncAction::Resync => self.resync_from().map(|_| Guide::Set),
             SyncAction::Check | SyncAction::Repair => lockless.then_some(Guide::Synced),
             SyncAction::Rewrite => None,
         }
@@ -82,21 +83,19 @@ impl Supervisor {
 
     /// The bitmap, if a run goes by it that counts the same sectors.
     pub(super) fn guide(&self) -> Option<(&WriteIntentBitmap, Guide)> {
-        let run = self.scheduler.run.as_ref()?;
+        let run = self.scheduler.run()?;
         let is_raid10 = matches!(self.geometry, Geometry::Raid10(_));
         let bitmap = self.bitmap.as_ref();
-        let bitmap = bitmap.filter(|_| !is_raid10 || run.action != SyncAction::Recovery);
-        bitmap.zip(run.by_bitmap)
+        let bitmap = bitmap.filter(|_| !is_raid10 || run.action() != SyncAction::Recovery);
+        bitmap.zip(run.guide())
     }
 
     /// The next window begins where the bitmap has something to do.
     pub(super) fn skip_clean(&mut self) {
-        let Some(run) = &self.scheduler.run else { return };
+        let Some(run) = self.scheduler.run() else { return };
         let Some((bitmap, guide)) = self.guide() else { return };
-        let next = bitmap.next(guide, run.next).map_or(run.end, |at| at.min(run.end));
-        if let Some(run) = &mut self.scheduler.run {
-            run.next = next;
-        }
+        let next = bitmap.next(guide, run.next()).map_or(run.end(), |at| at.min(run.end()));
+        self.scheduler.skip_to(next);
     }
 
     /// Where a window ends that begins so: where the bitmap has nothing to do, but before `stop`.

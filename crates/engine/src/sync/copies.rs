@@ -3,21 +3,25 @@
 //!
 //! A unit owns its array range from [`Shard::read_copies`] to its end, as a write does.
 
-use super::{Mismatch, PAGE_SECTORS, SyncAction, UNIT_SECTORS, compares};
+use super::{Mismatch, PAGE_SECTORS, PieceKey, SyncAction, UNIT_SECTORS, compares};
 use crate::{
     compare::{CompareId, Compared, Comparison, Finding, Subject, Suspect},
     member_io::Owner,
     shard::{Job, Shard},
+    slots::{Key, Slots},
     types::*,
 };
 use core::mem;
 use lapstrake_geometry::{Geometry, Home, Sector, Sectors};
 use smallvec::{SmallVec, smallvec};
 
+pub(crate) type UnitKey = Key<Unit>;
+pub(crate) type Units = Slots<Unit>;
+
 /// A unit on a level with copies.
 #[derive(Debug)]
-pub(super) struct Unit {
-    pub(super) piece: u32,
+pub(crate) struct Unit {
+    pub(super) piece: PieceKey,
     pub(super) start: u64,
     pub(super) len: u64,
     /// A buffer for each copy that is read.
@@ -40,14 +44,25 @@ pub(super) enum Stage {
     Verifying,
 }
 
+impl Unit {
+    fn expect(&mut self) {
+        self.pending += 1;
+    }
+
+    /// Has it end without an effect. False if it does already.
+    pub(super) fn retire(&mut self) -> bool {
+        !mem::replace(&mut self.retired, true)
+    }
+}
+
 impl Shard {
-    pub(super) fn begin_copy_unit(&mut self, key: u32) {
-        let next = self.syncs.pieces[key as usize].next();
+    pub(super) fn begin_copy_unit(&mut self, key: PieceKey) {
+        let next = self.syncs[key].next();
         let (at, left) = (next.start, next.end - next.start);
         let run = self.geometry.map(Sector(at));
         let len = self.clip(&run.homes, run.len.0.min(left).min(UNIT_SECTORS));
-        self.syncs.pieces[key as usize].took(len);
-        let unit = self.syncs.units.insert(Unit {
+        self.syncs[key].took(len);
+        let unit = self.units.insert(Unit {
             piece: key,
             start: at,
             len,
@@ -57,13 +72,13 @@ impl Shard {
             again: false,
             retired: false,
             failed: false,
-        }) as u32;
+        });
         self.claim(at..at + len, Job::Sync(unit));
     }
 
     /// The unit has its range to itself.
-    pub(crate) fn read_copies(&mut self, key: u32) {
-        let Unit { piece, start, len, .. } = self.syncs.units[key as usize];
+    pub(crate) fn read_copies(&mut self, key: UnitKey) {
+        let Unit { piece, start, len, .. } = self.units[key];
         let homes = self.geometry.map(Sector(start)).homes;
         let range = |home: &Home| home.sector.0..home.sector.0 + len;
         let sources = homes
@@ -81,7 +96,7 @@ impl Shard {
             _ => sources.truncate(1),
         }
         if sources.is_empty() && !targets.is_empty() {
-            self.syncs.units[key as usize].failed = match self.syncs.action(piece) {
+            self.units[key].failed = match self.syncs.action(piece) {
                 SyncAction::Check | SyncAction::Repair => false,
                 SyncAction::Recovery => {
                     let lost = targets
@@ -95,12 +110,12 @@ impl Shard {
         for (home, member) in sources {
             let Some(buf) = self.scratch.alloc((len * 512) as u32) else {
                 // Not while the stripe cache has room for its units, as its least size has.
-                self.syncs.units[key as usize].failed = true;
+                self.units[key].failed = true;
                 break;
             };
-            let unit = &mut self.syncs.units[key as usize];
+            let unit = &mut self.units[key];
             unit.copies.push((home, member, buf));
-            unit.pending += 1;
+            unit.expect();
             let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
             self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);
         }
@@ -125,17 +140,17 @@ impl Shard {
     /// Who is to get the unit's copy, which `source` holds.
     fn copy_targets(
         &self,
-        key: u32,
+        key: UnitKey,
         homes: &[Home],
         source: Option<Home>,
     ) -> SmallVec<[(Home, MemberId); 4]> {
-        let unit = &self.syncs.units[key as usize];
-        let piece = &self.syncs.pieces[unit.piece as usize].what;
-        let target = |home: &Home| match piece.action {
+        let unit = &self.units[key];
+        let piece = &self.syncs[unit.piece];
+        let target = |home: &Home| match piece.action() {
             SyncAction::Recovery | SyncAction::Rewrite => {
                 let range = home.sector.0..home.sector.0 + unit.len;
                 let lacking = self.members.lacking(home.slot, &range);
-                lacking.filter(|_| piece.within.contains(&home.sector.0))
+                lacking.filter(|_| piece.within().contains(&home.sector.0))
             }
             _ => self.members.writable(home.slot).filter(|_| Some(*home) != source),
         };
@@ -143,26 +158,27 @@ impl Shard {
     }
 
     /// One I/O more of a unit than was counted is on its way.
-    pub(crate) fn expect_another(&mut self, key: u32) {
-        self.syncs.units[key as usize].pending += 1;
+    pub(crate) fn expect_another(&mut self, key: UnitKey) {
+        self.units[key].expect();
     }
 
     /// A member I/O of a unit has ended. `survived`: the array lives without its member.
-    pub(crate) fn unit_io_done(&mut self, key: u32, ok: bool, survived: bool, read: bool) {
-        let unit = &mut self.syncs.units[key as usize];
+    pub(crate) fn unit_io_done(&mut self, key: UnitKey, ok: bool, survived: bool, read: bool) {
+        let unit = &mut self.units[key];
         unit.again |= read && !ok && survived;
         unit.failed |= !ok && !survived;
         self.unit_part_done(key);
     }
 
-    fn unit_part_done(&mut self, key: u32) {
-        let unit = &mut self.syncs.units[key as usize];
+    fn unit_part_done(&mut self, key: UnitKey) {
+        let unit = &mut self.units[key];
+        assert!(unit.pending > 0, "a part of a unit ends that was not counted");
         unit.pending -= 1;
         if unit.pending > 0 {
             return;
         }
         let is_over = match unit.stage {
-            Stage::Writing => self.syncs.pieces[unit.piece as usize].mends.is_none(),
+            Stage::Writing => self.repairs.member_of(unit.piece).is_none(),
             stage => stage == Stage::Verifying,
         };
         if unit.failed || unit.retired || is_over || (unit.copies.is_empty() && !unit.again) {
@@ -181,14 +197,14 @@ impl Shard {
             }
             return self.read_copies(key);
         }
-        match self.syncs.units[key as usize].copies.len() {
+        match self.units[key].copies.len() {
             1 => self.write_copies(key),
             _ => self.compare_copies(key),
         }
     }
 
-    fn write_copies(&mut self, key: u32) {
-        let unit = &mut self.syncs.units[key as usize];
+    fn write_copies(&mut self, key: UnitKey) {
+        let unit = &mut self.units[key];
         unit.stage = Stage::Writing;
         let (source, _, buf) = unit.copies[0];
         let len = unit.len;
@@ -199,27 +215,25 @@ impl Shard {
         self.unit_part_done(key);
     }
 
-    fn write_copy(&mut self, key: u32, sector: u64, member: MemberId, buf: Buf, len: u64) {
-        self.syncs.units[key as usize].pending += 1;
+    fn write_copy(&mut self, key: UnitKey, sector: u64, member: MemberId, buf: Buf, len: u64) {
+        self.units[key].expect();
         let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
         let kind = IoKind::Write { fua: false };
         self.start_io(Owner::Unit(key), member, kind, (sector, len), pieces);
     }
 
-    fn compare_copies(&mut self, key: u32) {
-        let unit = &mut self.syncs.units[key as usize];
+    fn compare_copies(&mut self, key: UnitKey) {
+        let unit = &mut self.units[key];
         unit.stage = Stage::Comparing;
         self.emit(Effect::Compare(Comparison {
             id: CompareId(Compared::Unit(key)),
-            what: Subject::Copies(
-                self.syncs.units[key as usize].copies.iter().map(|c| c.2).collect(),
-            ),
-            len: (self.syncs.units[key as usize].len * 512) as u32,
+            what: Subject::Copies(self.units[key].copies.iter().map(|c| c.2).collect()),
+            len: (self.units[key].len * 512) as u32,
         }));
     }
 
-    pub(super) fn unit_compared(&mut self, key: u32, found: &[Finding]) {
-        let unit = &mut self.syncs.units[key as usize];
+    pub(super) fn unit_compared(&mut self, key: UnitKey, found: &[Finding]) {
+        let unit = &mut self.units[key];
         unit.stage = Stage::Writing;
         let (piece, start, len) = (unit.piece, unit.start, unit.len);
         let copies = unit.copies.clone();
@@ -233,15 +247,15 @@ impl Shard {
             // md counts the whole of what it has compared at once.
             let counts = if index == 0 { len } else { 0 };
             let mismatch = Mismatch { start: Sector(start + from), len: Sectors(page), member };
-            self.note_mismatch(piece, mismatch, counts);
+            self.syncs[piece].note_mismatch(mismatch, counts);
         }
         self.mend_copies(key, found);
         self.unit_part_done(key);
     }
 
     /// Writes the right copy of what was found over the others; a check does not.
-    fn mend_copies(&mut self, key: u32, found: &[Finding]) {
-        let unit = &self.syncs.units[key as usize];
+    fn mend_copies(&mut self, key: UnitKey, found: &[Finding]) {
+        let unit = &self.units[key];
         let (len, copies) = (unit.len, unit.copies.clone());
         let action = self.syncs.action(unit.piece);
         if action == SyncAction::Check {
@@ -267,34 +281,34 @@ impl Shard {
         }
     }
 
-    fn read_again(&mut self, key: u32) {
-        let unit = &mut self.syncs.units[key as usize];
+    fn read_again(&mut self, key: UnitKey) {
+        let unit = &mut self.units[key];
         unit.stage = Stage::Verifying;
         let (source, _, buf) = unit.copies[0];
         let (len, piece) = (unit.len, unit.piece);
         let homes = self.geometry.map(Sector(unit.start)).homes;
         // Another may have come to its place meanwhile, which was not written.
-        let mended = self.syncs.member_mended_by(piece);
+        let mended = self.repairs.member_of(piece);
         let written = self.copy_targets(key, &homes, Some(source));
         for (home, member) in written.into_iter().filter(|(_, member)| Some(*member) == mended) {
-            self.syncs.units[key as usize].pending += 1;
+            self.units[key].expect();
             let pieces = smallvec![Piece { buf, len: (len * 512) as u32 }];
             self.start_io(Owner::Unit(key), member, IoKind::Read, (home.sector.0, len), pieces);
         }
         self.unit_part_done(key);
     }
 
-    fn give_copies(&mut self, key: u32) {
-        let unit = &mut self.syncs.units[key as usize];
+    fn give_copies(&mut self, key: UnitKey) {
+        let unit = &mut self.units[key];
         let bytes = (unit.len * 512) as u32;
         for (_, _, buf) in unit.copies.drain(..) {
             self.scratch.free(buf, bytes);
         }
     }
 
-    fn end_unit(&mut self, key: u32) {
+    fn end_unit(&mut self, key: UnitKey) {
         self.give_copies(key);
-        let unit = self.syncs.units.remove(key as usize);
+        let unit = self.units.remove(key);
         self.release(unit.start);
         self.sync_unit_done(unit.piece, !unit.failed);
     }

@@ -39,7 +39,7 @@ fn a_journal_that_fails_ends_all_writes_and_goes_on_no_record() {
     story.notice(Notice::Failed(JOURNAL));
     assert_eq!(story.take_orders(), [Order::Broken]);
     assert!(story.pending.is_empty());
-    assert_eq!(story.supervisor.standing(JOURNAL).0, MemberState::Faulty);
+    assert_eq!(story.supervisor.state(JOURNAL).0, DiskState::Faulty);
     let events: Vec<_> = std::iter::from_fn(|| story.supervisor.poll_event()).collect();
     assert_eq!(events, [Event::Broken(Loss::Journal)]);
 }

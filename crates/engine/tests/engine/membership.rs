@@ -112,7 +112,7 @@ fn a_new_member_has_every_page_of_the_bitmap_before_superblocks_tell_of_it() {
     let (id, added) = story.supervisor.handle_add(story.now, gone, None, false);
     assert_eq!(added, Added::CatchesUp);
     story.drain();
-    assert_eq!(story.supervisor.standing(id).0, MemberState::Recovering);
+    assert_eq!(story.supervisor.state(id).0, DiskState::Recovering);
     let mut pages = 0;
     while !story.pending.is_empty() {
         let write = story.pending.remove(0);
@@ -175,8 +175,7 @@ fn members_in_use_are_neither_removed_nor_replaced_twice() {
     }
     story.drain();
     story.settle();
-    let serving =
-        story.supervisor.members().filter(|(_, standing)| *standing == MemberState::InSync);
+    let serving = story.supervisor.members().filter(|(_, state)| *state == DiskState::InSync);
     assert!(serving.into_iter().all(|(sb, _)| !matches!(sb.role_of(2), Role::Active(_))));
 }
 
@@ -208,7 +207,7 @@ fn a_whole_replacement_makes_the_last_member_one_that_may_fail() {
     let orders = story.take_orders();
     assert!(orders.contains(&Order::Recorded(SECOND)), "{orders:?}");
     assert!(!orders.contains(&Order::Broken), "{orders:?}");
-    assert_eq!(story.supervisor.standing(spare).0, MemberState::InSync);
+    assert_eq!(story.supervisor.state(spare).0, DiskState::InSync);
 }
 
 /// What would be lost: the operator's choice of the disk that is to stay.
@@ -219,8 +218,25 @@ fn a_member_is_replaced_by_the_spare_that_was_named() {
     assert!(story.supervisor.handle_replace(story.now, SECOND, Some(spares[1])));
     story.drain();
     story.settle();
-    let standing = spares.map(|spare| story.supervisor.standing(spare).0);
-    assert_eq!(standing, [MemberState::Spare, MemberState::Replacement]);
+    let state = spares.map(|spare| story.supervisor.state(spare).0);
+    assert_eq!(state, [DiskState::Spare, DiskState::Replacement]);
+}
+
+/// What would be lost: a spare, which would be a second replacement for one place.
+#[test]
+fn a_member_that_waits_for_a_spare_and_is_given_one_by_name_gets_no_other() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.supervisor.handle_freeze(story.now);
+    assert!(story.supervisor.handle_replace(story.now, SECOND, None));
+    assert!(story.supervisor.awaits_replacement(SECOND));
+    let spares = [story.add_spare(), story.add_spare()];
+    assert!(story.supervisor.handle_replace(story.now, SECOND, Some(spares[1])));
+    assert!(!story.supervisor.awaits_replacement(SECOND));
+    story.supervisor.handle_resume(story.now);
+    story.drain();
+    story.settle();
+    let state = spares.map(|spare| story.supervisor.state(spare).0);
+    assert_eq!(state, [DiskState::Spare, DiskState::Replacement]);
 }
 
 /// What would be lost: the newest write. When the power goes a member may have it and its replacement not, though the
@@ -255,12 +271,12 @@ fn a_member_whose_replacement_fails_gets_the_next_spare() {
     assert!(story.supervisor.handle_replace(story.now, SECOND, None));
     story.drain();
     story.settle();
-    let standing = |story: &Story| spares.map(|spare| story.supervisor.standing(spare).0);
-    assert_eq!(standing(&story), [MemberState::Replacement, MemberState::Spare]);
+    let state = |story: &Story| spares.map(|spare| story.supervisor.state(spare).0);
+    assert_eq!(state(&story), [DiskState::Replacement, DiskState::Spare]);
     story.notice(Notice::Failed(spares[0]));
     story.sync();
     story.settle();
-    assert_eq!(standing(&story), [MemberState::Faulty, MemberState::Replacement]);
+    assert_eq!(state(&story), [DiskState::Faulty, DiskState::Replacement]);
     story.notice(Notice::Failed(spares[1]));
     story.sync();
     story.settle();

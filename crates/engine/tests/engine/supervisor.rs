@@ -405,8 +405,8 @@ fn a_replacement_takes_the_place_of_a_member_that_fails_first() {
     story.drain();
     story.settle();
     story.notice(Notice::Failed(MemberId(0)));
-    let (standing, slot, _) = story.supervisor.standing(spare);
-    assert_eq!((standing, slot), (MemberState::Recovering, Some(Slot(0))));
+    let (state, slot, _) = story.supervisor.state(spare);
+    assert_eq!((state, slot), (DiskState::Recovering, Some(Slot(0))));
     story.settle();
     assert!(story.supervisor.is_degraded());
 }
@@ -638,7 +638,7 @@ fn a_member_that_is_to_be_replaced_says_so_until_there_is_a_spare() {
     assert!(story.supervisor.awaits_replacement(MemberId(1)));
     let spare = story.add_spare();
     story.settle();
-    assert_eq!(story.supervisor.standing(spare).0, MemberState::Replacement);
+    assert_eq!(story.supervisor.state(spare).0, DiskState::Replacement);
 }
 
 /// What would be lost: redundancy of what a resync could not make right, for nobody goes over it again.
@@ -699,7 +699,7 @@ fn without_room_no_member_is_failed_and_superblocks_stay_active() {
     assert!(!story.supervisor.handle_fail(story.now, MemberId(2)));
     let events: Vec<_> = std::iter::from_fn(|| story.supervisor.poll_event()).collect();
     assert_eq!(events, [Event::Broken(Loss::Space)]);
-    assert!(story.supervisor.members().all(|member| member.1 == MemberState::InSync));
+    assert!(story.supervisor.members().all(|member| member.1 == DiskState::InSync));
     story.supervisor.handle_stop(story.now);
     story.drain();
     assert!(story.pending.is_empty() && story.supervisor.is_stopped());

@@ -23,11 +23,11 @@ fn who_is_bad_in_more_than_32_places_is_worn_out_and_goes_while_nobody_else_is_m
         }
         for place in 0..32 {
             goes_bad(&mut story, place * 64);
-            assert_eq!(story.supervisor.standing(SECOND).0, MemberState::InSync, "{place}");
+            assert_eq!(story.supervisor.state(SECOND).0, DiskState::InSync, "{place}");
         }
         goes_bad(&mut story, 32 * 64);
-        let standing = if is_degraded { MemberState::InSync } else { MemberState::Faulty };
-        assert_eq!(story.supervisor.standing(SECOND).0, standing);
+        let state = if is_degraded { DiskState::InSync } else { DiskState::Faulty };
+        assert_eq!(story.supervisor.state(SECOND).0, state);
     }
 }
 
@@ -37,7 +37,7 @@ fn pages_beside_each_other_are_one_place() {
     for page in 0..40 {
         goes_bad(&mut story, page * PAGE.0);
     }
-    assert_eq!(story.supervisor.standing(SECOND).0, MemberState::InSync);
+    assert_eq!(story.supervisor.state(SECOND).0, DiskState::InSync);
     assert_eq!(story.supervisor.bad_sectors(SECOND), Sectors(40 * PAGE.0));
 }
 

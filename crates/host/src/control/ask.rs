@@ -1,6 +1,6 @@
 //! The side of who asks a server.
 
-use super::{ControlError, array_name, file_name, socket_path};
+use super::{Claim, ControlError, array_name, file_name, socket_path};
 use lapstrake_control::{Described, Detail, Refused, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -77,6 +77,9 @@ fn exchange<A: DeserializeOwned>(
         Ok(stream) => stream,
         Err(error) if is_absent(&error) && is_claimed(dir, name) => {
             return Err(ControlError::CutOff { name: name.into(), path });
+        }
+        Err(error) if is_absent(&error) && path.symlink_metadata().is_ok() => {
+            return Err(ControlError::Vanished { name: name.into(), path });
         }
         Err(error) if is_absent(&error) => {
             return Err(ControlError::NotServed { name: name.into(), path });
@@ -155,6 +158,30 @@ fn is_absent(error: &io::Error) -> bool {
 /// # Errors
 /// [`ControlError::Io`].
 pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
+    names(dir, |socket, _| UnixStream::connect(socket).is_ok())
+}
+
+/// The names of arrays whose servers have ended without giving them up, in order.
+///
+/// # Errors
+/// [`ControlError::Io`].
+pub fn vanished(dir: &Path) -> Result<Vec<String>, ControlError> {
+    names(dir, |socket, name| {
+        UnixStream::connect(socket).is_err_and(|error| is_absent(&error)) && !is_claimed(dir, name)
+    })
+}
+
+/// Takes away what a server has left that vanished. Nothing is done to one that is there.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn forget(dir: &Path, name: &str) -> Result<(), ControlError> {
+    // A claim takes the name, and gives it up again.
+    Claim::new(dir, name).map(drop)
+}
+
+/// The arrays' names in a directory that are wanted, by socket and name; in order.
+fn names(dir: &Path, is_wanted: impl Fn(&Path, &str) -> bool) -> Result<Vec<String>, ControlError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -164,7 +191,7 @@ pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
     };
     let names = entries.flatten().filter_map(|entry| {
         let name = array_name(entry.file_name().to_str()?)?;
-        UnixStream::connect(entry.path()).is_ok().then_some(name)
+        is_wanted(&entry.path(), &name).then_some(name)
     });
     let mut names: Vec<String> = names.collect();
     names.sort();

@@ -11,7 +11,7 @@ use crate::{
 };
 use lapstrake_control::{BitmapLocation, BitmapPlace, Detail};
 use lapstrake_device::Member;
-use lapstrake_engine::{MemberId, MemberState, NewBitmap, Supervisor};
+use lapstrake_engine::{DiskState, MemberId, NewBitmap, Supervisor};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, bitmap};
 use std::{
@@ -32,7 +32,7 @@ pub(super) struct BitmapFile {
 
 /// Superblocks of all who have room for a bitmap of the array.
 fn members(supervisor: &Supervisor) -> Vec<&Superblock> {
-    let is_there = |standing| !matches!(standing, MemberState::Faulty | MemberState::Removed);
+    let is_there = |state| !matches!(state, DiskState::Faulty | DiskState::Removed);
     supervisor.members().filter(|member| is_there(member.1)).map(|member| member.0).collect()
 }
 

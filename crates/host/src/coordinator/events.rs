@@ -2,7 +2,7 @@
 
 use super::{BadSectorOutcome, CoordinatorRuntime, members::action_name};
 use crate::{message::Answer, shard_runtime::ShardRuntime};
-use lapstrake_engine::{Event, Loss, MemberId, MemberState, SyncAction, SyncEnd, Time};
+use lapstrake_engine::{DiskState, Event, Loss, MemberId, SyncAction, SyncEnd, Time};
 use lapstrake_geometry::{Sector, Sectors};
 use tracing::{Span, error, error_span, info, warn};
 
@@ -18,7 +18,7 @@ impl CoordinatorRuntime {
                 if self.coordinator.supervisor().is_none() {
                     self.failed.push(member);
                 }
-                if was == MemberState::InSync {
+                if was == DiskState::InSync {
                     self.say_lost();
                 }
             }

@@ -10,9 +10,7 @@ use lapstrake_control::{
     self as control, FAILED, HowAdded, MemberDetail, MemberWork, SyncDetail, SyncRequest,
 };
 use lapstrake_device::harmless;
-use lapstrake_engine::{
-    Added, FULLY_TRUSTED, MemberId, MemberState, Mismatch, SyncAction, SyncEnd,
-};
+use lapstrake_engine::{Added, DiskState, FULLY_TRUSTED, MemberId, Mismatch, SyncAction, SyncEnd};
 use lapstrake_metadata::Superblock;
 use std::{ops, sync::mpsc::Sender};
 use tracing::info;
@@ -85,8 +83,8 @@ impl CoordinatorRuntime {
         let id = self.find(name)?;
         let now = runtime.now();
         let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
-        let standing = supervisor.standing(MemberId(id as u16)).0;
-        if standing == MemberState::InSync && supervisor.needs_all() && !force {
+        let state = supervisor.state(MemberId(id as u16)).0;
+        if state == DiskState::InSync && supervisor.needs_all() && !force {
             return Err(format!(
                 "{name} is not failed: a resync is due, and where it has not come to yet, what {name} holds \
                  cannot be had from the others; `lapstrake wait {}` first, or `lapstrake fail --force` if the \
@@ -95,7 +93,7 @@ impl CoordinatorRuntime {
             ));
         }
         let worn = supervisor.backed_by(MemberId(id as u16)).filter(|_| !force);
-        if let Some(worn) = worn.filter(|_| standing == MemberState::InSync) {
+        if let Some(worn) = worn.filter(|_| state == DiskState::InSync) {
             let id = usize::from(worn.0);
             let number = self.number_word(id);
             let worn = &self.members[id].path;
@@ -107,7 +105,7 @@ impl CoordinatorRuntime {
             ));
         }
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
-            if supervisor.standing(MemberId(id as u16)).0 == MemberState::Journal {
+            if supervisor.state(MemberId(id as u16)).0 == DiskState::Journal {
                 return Err(format!(
                     "{name} is not failed: it is the journal; {}",
                     self.without_journal()
@@ -159,7 +157,7 @@ impl CoordinatorRuntime {
                  `lapstrake fail` it and `lapstrake add` another; nothing was changed"
             ));
         }
-        if let Some(with) = with.filter(|&with| self.standing(with) != Some(MemberState::Spare)) {
+        if let Some(with) = with.filter(|&with| self.state(with) != Some(DiskState::Spare)) {
             return Err(format!(
                 "{} is no spare; `lapstrake add {} MEMBER` makes one; nothing was changed",
                 self.members[with].path, self.facts.name
@@ -175,10 +173,10 @@ impl CoordinatorRuntime {
                 self.facts.name
             ));
         }
-        let slot = supervisor.standing(MemberId(id as u16)).1;
+        let slot = supervisor.state(MemberId(id as u16)).1;
         let replaces = |&other: &usize| {
-            let (standing, its, _) = supervisor.standing(MemberId(other as u16));
-            standing == MemberState::Replacement && its == slot
+            let (state, its, _) = supervisor.state(MemberId(other as u16));
+            state == DiskState::Replacement && its == slot
         };
         let replacement = (0..self.members.len()).find(replaces);
         Ok(replacement.and_then(|id| self.member_detail(id)))
@@ -216,9 +214,7 @@ impl CoordinatorRuntime {
         }
         let ids: Vec<usize> = match name {
             FAILED => (0..self.members.len())
-                .filter(|&id| {
-                    !self.members[id].gone && self.standing(id) == Some(MemberState::Faulty)
-                })
+                .filter(|&id| !self.members[id].gone && self.state(id) == Some(DiskState::Faulty))
                 .collect(),
             name => vec![self.find(name)?],
         };
@@ -234,8 +230,8 @@ impl CoordinatorRuntime {
                     removed.is_empty(),
                     "faulty members, which alone come in numbers, can be removed"
                 );
-                return Err(match self.standing(id) {
-                    Some(MemberState::Journal) => {
+                return Err(match self.state(id) {
+                    Some(DiskState::Journal) => {
                         format!("{path} is the journal; {}", self.without_journal())
                     }
                     _ => format!(
@@ -339,11 +335,11 @@ impl CoordinatorRuntime {
             ));
         }
         let members: Vec<_> = supervisor.members().collect();
-        let fresh = members.iter().find(|member| member.1 == MemberState::InSync);
+        let fresh = members.iter().find(|member| member.1 == DiskState::InSync);
         let like = fresh.ok_or("no member is in sync; nothing was written")?.0.clone();
         let numbers = u32::from(self.facts.detail.raid_devices)..like.devices_max();
         let taken =
-            members.iter().map(|member| (member.0.dev_number(), member.1 == MemberState::Removed));
+            members.iter().map(|member| (member.0.dev_number(), member.1 == DiskState::Removed));
         let number = free_number(numbers, &taken.collect::<Vec<_>>()).ok_or_else(|| {
             format!(
                 "the superblocks' table of devices is full, at {} with the slots; `lapstrake remove {} failed` \
@@ -397,9 +393,9 @@ impl CoordinatorRuntime {
         let rotational = device.rotational();
         let (id, added) = supervisor.handle_add(now, *superblock, bad_blocks, rotational);
         self.members.push(MemberFact::new(&device, names));
-        let how = match (added, self.standing(usize::from(id.0))) {
+        let how = match (added, self.state(usize::from(id.0))) {
             (Added::CatchesUp, _) => HowAdded::ReAdded,
-            (Added::Spare, Some(MemberState::Recovering)) => HowAdded::Recovery,
+            (Added::Spare, Some(DiskState::Recovering)) => HowAdded::Recovery,
             (Added::Spare, _) => HowAdded::Spare,
         };
         info!(member = %device.spec(), %how, "{} was added ({how})", device.spec());
@@ -476,22 +472,22 @@ impl CoordinatorRuntime {
         }
     }
 
-    pub(super) fn standing(&self, id: usize) -> Option<MemberState> {
-        Some(self.coordinator.supervisor()?.standing(MemberId(id as u16)).0)
+    pub(super) fn state(&self, id: usize) -> Option<DiskState> {
+        Some(self.coordinator.supervisor()?.state(MemberId(id as u16)).0)
     }
 
     pub(super) fn member_detail(&self, id: usize) -> Option<MemberDetail> {
         let supervisor = self.coordinator.supervisor()?;
         let superblock = supervisor.members().nth(id)?.0;
-        let (standing, slot, recovered) = supervisor.standing(MemberId(id as u16));
+        let (state, slot, recovered) = supervisor.state(MemberId(id as u16));
         let part = &self.members[id];
         Some(MemberDetail {
             path: part.path.clone(),
             file: part.file.clone().into(),
             number: superblock.dev_number(),
             slot: slot.map(|slot| slot.0),
-            state: super::member_state(standing),
-            recovered_bytes: matches!(standing, MemberState::Recovering | MemberState::Replacement)
+            state: super::member_state(state),
+            recovered_bytes: matches!(state, DiskState::Recovering | DiskState::Replacement)
                 .then_some(recovered)
                 .filter(|&to| to != FULLY_TRUSTED)
                 .map(|to| to.0 * 512),

@@ -1,8 +1,8 @@
 //! From what an array is to be to one that runs: superblocks as `create` makes them, then shard and supervisor.
 
-use super::ArrayVolume;
 use super::prices::Prices;
 use super::stripe_cache::{StripeCache, Thread};
+use super::{ArrayVolume, world::TimedWorld};
 use crate::agenda::Agenda;
 use lapstrake_array::{Coordinator, SpanMap};
 use lapstrake_engine::{
@@ -218,17 +218,16 @@ impl ArrayVolume {
         let spans = SpanMap::new(span(&geometry).0);
         let mut coordinator = Coordinator::new(Some(supervisor), 1, spans);
         coordinator.start(Time(0));
-        let mut array = Self {
+        let world = TimedWorld {
             geometry,
             members: legs,
-            shard,
-            coordinator,
             prices: Prices {
                 processor: config.processor,
                 page: config.page,
                 front: config.front,
                 copies: config.copies,
             },
+            clock: Nanos::ZERO,
             free_at: Nanos::ZERO,
             spent: Nanos::ZERO,
             called: Nanos::ZERO,
@@ -252,6 +251,7 @@ impl ArrayVolume {
             timer: None,
             is_settled: false,
         };
+        let mut array = Self { shard, coordinator, world };
         array.work(Nanos::ZERO);
         Ok(array)
     }

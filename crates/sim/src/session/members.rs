@@ -10,7 +10,7 @@ use crate::{
     lifetime::DisksAtRest,
 };
 use lapstrake_array::start::{bad_block_log, empty_log};
-use lapstrake_engine::{IoKind, MemberId, MemberIo, MemberState, MetaWrite, Target};
+use lapstrake_engine::{DiskState, IoKind, MemberId, MemberIo, MetaWrite, Target};
 use lapstrake_geometry::{Sectors, Slot};
 use lapstrake_metadata::{Superblock, create::spare};
 use std::collections::BTreeSet;
@@ -43,11 +43,11 @@ impl Session<'_> {
         if self.phase != Phase::Load {
             return;
         }
-        let all: Vec<(MemberId, MemberState)> =
+        let all: Vec<(MemberId, DiskState)> =
             (0..).map(MemberId).zip(self.supervisor().members().map(|member| member.1)).collect();
-        let of = |standing| all.iter().filter(move |m| m.1 == standing).map(|m| m.0);
-        let in_sync: Vec<MemberId> = of(MemberState::InSync).collect();
-        let with = of(MemberState::Spare).next().filter(|_| self.dice.one_in(2));
+        let of = |state| all.iter().filter(move |m| m.1 == state).map(|m| m.0);
+        let in_sync: Vec<MemberId> = of(DiskState::InSync).collect();
+        let with = of(DiskState::Spare).next().filter(|_| self.dice.one_in(2));
         let member = self.dice.pick(&in_sync);
         let now = self.now;
         if self.supervisor_mut().handle_replace(now, member, with) {
@@ -59,7 +59,7 @@ impl Session<'_> {
     pub(super) fn spare(&mut self, disk: usize) -> Result<Superblock, String> {
         let supervisor = self.coordinator.supervisor().expect("arrays are written to");
         let members: Vec<_> = supervisor.members().collect();
-        let like = members.iter().find(|member| member.1 == MemberState::InSync);
+        let like = members.iter().find(|member| member.1 == DiskState::InSync);
         let like = like.ok_or("no member is in sync")?.0;
         let is_taken = |number: &u32| members.iter().any(|member| member.0.dev_number() == *number);
         let number = (u32::from(self.plan.disks)..).find(|number| !is_taken(number)).unwrap_or(0);
@@ -101,7 +101,7 @@ impl Session<'_> {
 
     /// The budget: see the crate's head.
     pub(super) fn may_lose(&self, member: MemberId) -> bool {
-        if self.supervisor().standing(member).0 == MemberState::Journal {
+        if self.supervisor().state(member).0 == DiskState::Journal {
             return false;
         }
         self.may_lose_all(&[member])
@@ -120,9 +120,9 @@ impl Session<'_> {
 
     /// The slot whose data can be had from a member, as far as anybody knows.
     pub(super) fn sound_slot(&self, member: MemberId) -> Option<Slot> {
-        let (standing, slot, _) = self.supervisor().standing(member);
+        let (state, slot, _) = self.supervisor().state(member);
         let is_heard_of = self.unheard.get(&member).is_none_or(|&left| left == 0);
-        let is_sound = standing == MemberState::InSync
+        let is_sound = state == DiskState::InSync
             && !self.hit.contains(&member)
             && !self.fresh.contains(&member)
             && !self.is_leaving(member)
@@ -133,10 +133,9 @@ impl Session<'_> {
     /// Whether a member goes as soon as it is on record that its replacement is whole: an I/O of the replacement that
     /// is on its way now and fails later finds nobody beside it, as one that begins later does.
     fn is_leaving(&self, member: MemberId) -> bool {
-        let slot = self.supervisor().standing(member).1;
+        let slot = self.supervisor().state(member).1;
         let mut fresh = self.fresh.iter().filter(|&&other| other != member);
-        self.to_go.contains(&member)
-            && fresh.any(|&other| self.supervisor().standing(other).1 == slot)
+        self.to_go.contains(&member) && fresh.any(|&other| self.supervisor().state(other).1 == slot)
     }
 
     /// Redundancy is not whole.
@@ -149,7 +148,7 @@ impl Session<'_> {
         (self.disk(member).mark(), fails)
     }
 
-    pub(super) fn start_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
+    pub(super) fn start_member_io(&mut self, shard: usize, io: MemberIo) -> Result<(), String> {
         self.say(|| format!("shard {shard} sends {io:?}"));
         let member = usize::from(io.member.0);
         let is_in =

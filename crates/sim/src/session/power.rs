@@ -3,7 +3,7 @@
 
 use super::{End, Event, Phase, Session};
 use crate::disk::Cut;
-use lapstrake_engine::{MemberId, MemberState, Target};
+use lapstrake_engine::{DiskState, MemberId, Target};
 use lapstrake_geometry::{Sectors, Slot};
 use lapstrake_metadata::detect;
 
@@ -56,8 +56,8 @@ impl Session<'_> {
     /// Who is on it, and whether the level survives without them.
     fn draw_shelf(&mut self) -> Option<(Vec<MemberId>, bool)> {
         let is_gone = |member: &MemberId| {
-            let standing = self.supervisor().standing(*member).0;
-            matches!(standing, MemberState::Faulty | MemberState::Removed)
+            let state = self.supervisor().state(*member).0;
+            matches!(state, DiskState::Faulty | DiskState::Removed)
                 || self.vanished.contains(member)
         };
         let all = (0..self.disk_of.len() as u16).map(MemberId);
@@ -94,7 +94,7 @@ impl Session<'_> {
     /// Whether the array does without these, of which some may hold nothing yet.
     fn may_spare(&self, members: &[MemberId]) -> bool {
         let is_journal =
-            |&member: &MemberId| self.supervisor().standing(member).0 == MemberState::Journal;
+            |&member: &MemberId| self.supervisor().state(member).0 == DiskState::Journal;
         !members.iter().any(is_journal) && self.may_lose_all(members)
     }
 
@@ -128,8 +128,8 @@ impl Session<'_> {
             return Ok(());
         }
         let is_recorded = self.supervisor().is_recorded();
-        match self.supervisor().standing(last).0 {
-            MemberState::Removed if is_recorded => {
+        match self.supervisor().state(last).0 {
+            DiskState::Removed if is_recorded => {
                 let size = Sectors(self.disks[disk].sectors());
                 let Ok(found) = detect::probe(size, |offset, buf| {
                     self.disks[disk].read_at(offset, buf);
@@ -138,7 +138,7 @@ impl Session<'_> {
                 let own = found.best().ok_or("no superblock after an outage")?.clone();
                 return self.add(disk, own);
             }
-            MemberState::Faulty if is_recorded => {
+            DiskState::Faulty if is_recorded => {
                 let now = self.now;
                 self.supervisor_mut().handle_remove(now, last);
             }

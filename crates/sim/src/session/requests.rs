@@ -3,7 +3,7 @@
 use super::{Ask, Client, Event, Part, Session, Wish};
 use crate::{disk::SECTOR, oracle::word};
 use lapstrake_array::RoutedRequest;
-use lapstrake_engine::{Buf, Reply, Request, RequestError, RequestKind};
+use lapstrake_engine::{Buf, Request, RequestError, RequestKind};
 use lapstrake_geometry::{Sector, Sectors};
 
 impl Session<'_> {
@@ -78,22 +78,17 @@ impl Session<'_> {
         let read = is_read.then(|| self.oracle.read_comes(wish.sector, wish.len));
         self.clients.insert(client, Client { buf, sector: wish.sector, len: wish.len, read });
         let request = RoutedRequest { kind, memory, sector: wish.sector, len: wish.len };
-        let (router, mut routing) = self.routing(home);
-        router.request(&mut routing, client, request, true);
+        self.with_shard(home, |router, shard, world| {
+            router.request(shard, world, client, request, true);
+        });
         self.listen(home);
     }
 
-    /// An engine's answer to a part.
-    pub(super) fn answered(&mut self, shard: usize, reply: Reply) -> Result<(), String> {
-        self.say(|| format!("shard {shard}: {reply:?}"));
-        let part = self.parts.remove(&reply.id.0).ok_or("a request was answered twice")?;
-        self.judge(&part, reply.result)?;
-        let (router, mut routing) = self.routing(shard);
-        router.replied(&mut routing, Reply { id: part.routed, ..reply });
-        Ok(())
-    }
-
-    fn judge(&mut self, part: &Part, result: Result<(), RequestError>) -> Result<(), String> {
+    pub(super) fn judge(
+        &mut self,
+        part: &Part,
+        result: Result<(), RequestError>,
+    ) -> Result<(), String> {
         let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
         if let Err(error) = result {
             // Of a write that failed anything may be there, as of one that has no answer yet.

@@ -25,7 +25,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn recovered_to(&self, member: MemberId) -> u64 {
-        self.supervisor().standing(member).2.0
+        self.supervisor().state(member).2.0
     }
 
     /// From where on a resync is due, if one is.

@@ -3,7 +3,7 @@
 use super::{Event, InFlight, Phase, Session};
 use crate::{disk::Wear, lifetime::DisksAtRest};
 use lapstrake_array::start::bad_block_log;
-use lapstrake_engine::{IoKind, MemberId, MemberIo, MemberState, Notice};
+use lapstrake_engine::{DiskState, IoKind, MemberId, MemberIo, Notice};
 use lapstrake_geometry::{Content, Sector, Sectors, Slot};
 
 impl Session<'_> {
@@ -22,7 +22,7 @@ impl Session<'_> {
         let every = self.plan.spoil_every;
         let (start, end) = self.data_area[usize::from(io.member.0)];
         let is_data = start <= io.sector.0 && io.sector.0 + io.len.0 <= end;
-        let is_in_sync = self.supervisor().standing(io.member).0 == MemberState::InSync;
+        let is_in_sync = self.supervisor().state(io.member).0 == DiskState::InSync;
         if every == 0 || !is_data || !is_in_sync || !self.dice.one_in(every) {
             return false;
         }
@@ -128,11 +128,11 @@ impl Session<'_> {
         };
         let index = usize::from(member.0);
         let supervisor = self.coordinator.supervisor().expect("arrays are written to");
-        let (superblock, standing) = supervisor.members().nth(index).expect("a member");
+        let (superblock, state) = supervisor.members().nth(index).expect("a member");
         let disk = self.disk_of[index];
         let io = DisksAtRest { disks: self.disks, file: self.file, cut_in: None };
         let log = bad_block_log(&io, &disk, superblock).ok().flatten();
-        let Some(log) = log.filter(|_| standing != MemberState::Faulty) else { return };
+        let Some(log) = log.filter(|_| state != DiskState::Faulty) else { return };
         let (first, end) = (start.0, start.0 + len.0);
         let is_busy = self.queue.values().any(|event| match event {
             Event::Io(flight) => touches(&flight.io),

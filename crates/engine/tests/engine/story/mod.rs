@@ -231,7 +231,7 @@ impl Story {
             *id == replacement && sb.is_replacement() && sb.recovery_offset().is_none()
         };
         while !superblocks(&self.pending).iter().any(is_whole) {
-            assert!(self.supervisor.standing(replacement).0 == MemberState::Replacement);
+            assert!(self.supervisor.state(replacement).0 == DiskState::Replacement);
             self.sync();
             if !superblocks(&self.pending).iter().any(is_whole) && !self.pending.is_empty() {
                 let write = self.pending.remove(0);

@@ -44,6 +44,103 @@ struct Running {
     floor: Vec<usize>,
 }
 
+/// What lies outside the shard: memory, and what is on its way to members and clients.
+struct Outside {
+    buffers: BTreeMap<u32, Vec<u8>>,
+    pending: Vec<MemberIo>,
+    /// With the memory of each, which is the shard's no more.
+    replies: Vec<(Reply, Vec<u8>)>,
+    now: Time,
+}
+
+impl Outside {
+    fn slice(&self, buf: Buf, len: u32) -> &[u8] {
+        &self.buffers[&buf.id.0][buf.offset as usize..(buf.offset + len) as usize]
+    }
+
+    fn bytes(&self, buf: Buf, len: u32) -> Vec<u8> {
+        if buf.id == BufId::ZERO {
+            assert!(len <= ZERO_BYTES);
+            return vec![0; len as usize];
+        }
+        self.buffers[&buf.id.0][buf.offset as usize..(buf.offset + len) as usize].to_vec()
+    }
+
+    fn put(&mut self, buf: Buf, bytes: &[u8]) {
+        let start = buf.offset as usize;
+        self.buffers.get_mut(&buf.id.0).expect("a live buffer")[start..start + bytes.len()]
+            .copy_from_slice(bytes);
+    }
+
+    fn replied(&mut self, reply: Reply) {
+        let bytes = self.buffers.remove(&(reply.id.0 as u32)).expect("its memory");
+        self.replies.push((reply, bytes));
+    }
+}
+
+impl lapstrake_engine::World for Outside {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn start_io(&mut self, io: MemberIo) {
+        self.pending.push(io);
+    }
+
+    fn seal(&mut self, _: &Seal) {
+        unreachable!("these arrays have neither logs nor a journal");
+    }
+
+    fn compare(&mut self, compare: &Comparison) -> Vec<Finding> {
+        compare.run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len))
+    }
+
+    fn compute(&mut self, compute: &Compute) {
+        let kernels = lapstrake_parity::kernels();
+        let gather = |list: &[Buf], len| -> Vec<Vec<u8>> {
+            list.iter().map(|&buf| self.bytes(buf, len)).collect()
+        };
+        match compute {
+            Compute::Xor { dst, srcs, len } | Compute::XorInto { dst, srcs, len } => {
+                let srcs = gather(srcs, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let mut out = self.bytes(*dst, *len);
+                match compute {
+                    Compute::Xor { .. } => kernels.xor(&mut out, &srcs),
+                    _ => kernels.xor_into(&mut out, &srcs),
+                }
+                self.put(*dst, &out);
+            }
+            Compute::Pq { p, q, data, len } => {
+                let srcs = gather(data, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let (mut p_out, mut q_out) = (vec![0; *len as usize], vec![0; *len as usize]);
+                kernels.pq(&mut p_out, &mut q_out, &srcs);
+                self.put(*p, &p_out);
+                self.put(*q, &q_out);
+            }
+            Compute::MulInto { dst, coefs, srcs, len } => {
+                let srcs = gather(srcs, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let mut out = self.bytes(*dst, *len);
+                kernels.mul_add(&mut out, coefs, &srcs);
+                self.put(*dst, &out);
+            }
+            Compute::Mul { dsts, rows, srcs, len } => {
+                let srcs = gather(srcs, *len);
+                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
+                let mut outs = vec![vec![0; *len as usize]; dsts.len()];
+                let mut out_refs: Vec<&mut [u8]> = outs.iter_mut().map(Vec::as_mut_slice).collect();
+                let rows: Vec<&[u8]> = rows.iter().map(|row| row.as_slice()).collect();
+                kernels.mul(&mut out_refs, &rows, &srcs);
+                for (dst, out) in dsts.iter().zip(&outs) {
+                    self.put(*dst, out);
+                }
+            }
+        }
+    }
+}
+
 pub struct World {
     pub shard: Shard,
     pub geometry: Geometry,
@@ -62,12 +159,10 @@ pub struct World {
     /// Members whose writes do not help.
     pub worn: BTreeSet<u16>,
     pub rng: Rng,
-    buffers: BTreeMap<u32, Vec<u8>>,
+    outside: Outside,
     history: Vec<History>,
     running: BTreeMap<u64, Running>,
-    pending: Vec<MemberIo>,
     next: u32,
-    now: Time,
     pub errors: usize,
     /// Ends of sync pieces.
     pub reports: Vec<SyncReport>,
@@ -150,13 +245,16 @@ impl World {
             refused: 0,
             worn: BTreeSet::new(),
             rng: Rng(seed | 1),
-            buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
+            outside: Outside {
+                buffers: BTreeMap::from([(0, vec![0; (pages * PAGE_BYTES) as usize])]),
+                pending: Vec::new(),
+                replies: Vec::new(),
+                now: Time(0),
+            },
             history: vec![History { stamps: vec![0], answered: 0 }; sectors],
             geometry,
             running: BTreeMap::new(),
-            pending: Vec::new(),
             next: 1,
-            now: Time(0),
             errors: 0,
             reports: Vec::new(),
             rewritten: Vec::new(),
@@ -183,16 +281,16 @@ impl World {
             bad_blocks: Some(Vec::new()),
             log: None,
         };
-        self.shard.handle_order(self.now, &Order::MemberAdded(config));
-        self.shard.handle_order(self.now, &Order::Slotted(id, Slot(slot)));
+        self.shard.handle_order(self.outside.now, &Order::MemberAdded(config));
+        self.shard.handle_order(self.outside.now, &Order::Slotted(id, Slot(slot)));
         id
     }
 
     /// A member is used no more, which is on record.
     pub fn fail(&mut self, slot: u16) {
         self.dead.insert(slot);
-        self.shard.handle_order(self.now, &Order::MemberFailed(MemberId(slot)));
-        self.shard.handle_order(self.now, &Order::Recorded(MemberId(slot)));
+        self.shard.handle_order(self.outside.now, &Order::MemberFailed(MemberId(slot)));
+        self.shard.handle_order(self.outside.now, &Order::Recorded(MemberId(slot)));
     }
 
     fn spoil_redundancy(&mut self) {
@@ -237,7 +335,7 @@ impl World {
         self.next += 1;
         let (start, len) = (Sector(start), Sectors(len));
         let piece = SyncPiece { id, action, start, len, within: 0..u64::MAX };
-        self.shard.handle_sync(self.now, piece);
+        self.shard.handle_sync(self.outside.now, piece);
     }
 
     /// What pieces of a sync action are made of.
@@ -251,24 +349,25 @@ impl World {
     /// The supervisor's word that all has been gone through.
     pub fn end_sync(&mut self, recovered: &[u16]) {
         for &slot in recovered {
-            self.shard.handle_order(self.now, &Order::Trusted(MemberId(slot), FULLY_TRUSTED));
+            self.shard
+                .handle_order(self.outside.now, &Order::Trusted(MemberId(slot), FULLY_TRUSTED));
         }
-        self.shard.handle_order(self.now, &Order::InSync(FULLY_TRUSTED));
+        self.shard.handle_order(self.outside.now, &Order::InSync(FULLY_TRUSTED));
     }
 
     /// Gives the stripe cache another size.
     pub fn resize_cache(&mut self, pages: u32) {
         let bytes = (pages * PAGE_BYTES) as usize;
-        let arena = self.buffers.get_mut(&SCRATCH.0).expect("it is there");
+        let arena = self.outside.buffers.get_mut(&SCRATCH.0).expect("it is there");
         arena.resize(bytes.max(arena.len()), 0);
-        self.shard.handle_order(self.now, &Order::StripeCache(pages));
+        self.shard.handle_order(self.outside.now, &Order::StripeCache(pages));
         self.drain();
     }
 
     /// Takes back what the shard has left of its stripe cache.
     fn trim_cache(&mut self) {
         let bytes = (self.shard.scratch_pages().1 * PAGE_BYTES) as usize;
-        self.buffers.get_mut(&SCRATCH.0).expect("it is there").truncate(bytes);
+        self.outside.buffers.get_mut(&SCRATCH.0).expect("it is there").truncate(bytes);
     }
 
     pub fn sectors(&self) -> u64 {
@@ -277,16 +376,16 @@ impl World {
 
     /// Member I/Os that have begun and not ended.
     pub fn members_busy(&self) -> usize {
-        self.pending.len()
+        self.outside.pending.len()
     }
 
     /// Whose I/Os those are.
     pub fn pending_members(&self) -> Vec<u16> {
-        self.pending.iter().map(|io| io.member.0).collect()
+        self.outside.pending.iter().map(|io| io.member.0).collect()
     }
 
     pub fn now(&self) -> Time {
-        self.now
+        self.outside.now
     }
 
     /// Sends a request; its memory is made here.
@@ -312,7 +411,7 @@ impl World {
             }
             _ => {}
         }
-        self.buffers.insert(id, bytes);
+        self.outside.buffers.insert(id, bytes);
         let request = Request {
             id: RequestId(u64::from(id)),
             kind,
@@ -320,25 +419,18 @@ impl World {
             len: Sectors(len),
         };
         self.running.insert(u64::from(id), Running { request, floor });
-        self.shard.handle_request(self.now, request);
+        self.shard.handle_request(self.outside.now, request);
     }
 
     /// Takes in what the shard wants done.
     pub fn drain(&mut self) {
         loop {
-            while let Some(effect) = self.shard.poll_effect() {
-                match effect {
-                    Effect::Io(io) => self.pending.push(io),
-                    Effect::Compute(compute) => self.compute(&compute),
-                    Effect::Reply(reply) => self.answered(reply),
-                    Effect::Seal(_) => unreachable!("these arrays have neither logs nor a journal"),
-                    Effect::Declined(_) => unreachable!("there is one shard"),
-                    Effect::Compare(compare) => {
-                        let found = compare
-                            .run(lapstrake_parity::kernels(), |buf, len| self.slice(buf, len));
-                        self.shard.handle_compared(self.now, compare.id, &found);
-                    }
-                }
+            self.shard.carry_out(&mut self.outside, |_, outside, ended| match ended {
+                Ended::Replied(reply) => outside.replied(reply),
+                Ended::Declined(_) => unreachable!("there is one shard"),
+            });
+            for (reply, bytes) in std::mem::take(&mut self.outside.replies) {
+                self.answered(reply, &bytes);
             }
             let Some(notice) = self.shard.poll_notice() else { return };
             let order = match notice {
@@ -355,7 +447,7 @@ impl World {
                     continue;
                 }
                 Notice::Bad(member, ..) if self.log_is_full => {
-                    self.shard.handle_order(self.now, &Order::MemberFailed(member));
+                    self.shard.handle_order(self.outside.now, &Order::MemberFailed(member));
                     Order::Recorded(member)
                 }
                 Notice::Bad(member, start, len) => {
@@ -370,22 +462,22 @@ impl World {
                 }
                 other => panic!("unasked: {other:?}"),
             };
-            self.shard.handle_order(self.now, &order);
+            self.shard.handle_order(self.outside.now, &order);
         }
     }
 
     /// Ends one member I/O, any of those running; or lets time pass. False when all is quiet.
     pub fn step(&mut self) -> bool {
         self.drain();
-        if self.pending.is_empty() {
+        if self.outside.pending.is_empty() {
             let Some(due) = self.shard.poll_deadline() else { return false };
-            self.now = due;
+            self.outside.now = due;
             self.shard.handle_time(due);
             self.drain();
             return true;
         }
-        let at = self.rng.below(self.pending.len() as u64) as usize;
-        let io = self.pending.swap_remove(at);
+        let at = self.rng.below(self.outside.pending.len() as u64) as usize;
+        let io = self.outside.pending.swap_remove(at);
         self.end(&io);
         true
     }
@@ -393,7 +485,7 @@ impl World {
     /// Ends the member I/Os that are running, and none that follow from their ends.
     pub fn end_pending(&mut self) {
         self.drain();
-        std::mem::take(&mut self.pending).iter().for_each(|io| self.end(io));
+        std::mem::take(&mut self.outside.pending).iter().for_each(|io| self.end(io));
     }
 
     fn end(&mut self, io: &MemberIo) {
@@ -402,13 +494,13 @@ impl World {
         let ok = !is_refused && !self.dead.contains(&io.member.0) && !self.hits_unreadable(io);
         if is_refused {
             self.refused += 1;
-            self.shard.handle_out_of_space(self.now);
+            self.shard.handle_out_of_space(self.outside.now);
         }
         if ok {
             self.perform(io);
         }
-        self.now = self.now.after(1000);
-        self.shard.handle_completion(self.now, io.id, ok);
+        self.outside.now = self.outside.now.after(1000);
+        self.shard.handle_completion(self.outside.now, io.id, ok);
         self.drain();
         self.trim_cache();
     }
@@ -447,7 +539,8 @@ impl World {
                         assert!(piece.len <= ZERO_BYTES);
                         member[at..at + len].fill(0);
                     } else {
-                        let buffer = self.buffers.get_mut(&piece.buf.id.0).expect("a live buffer");
+                        let buffer =
+                            self.outside.buffers.get_mut(&piece.buf.id.0).expect("a live buffer");
                         let start = piece.buf.offset as usize;
                         let bytes = &mut buffer[start..start + len];
                         if io.kind == IoKind::Read {
@@ -462,72 +555,8 @@ impl World {
         }
     }
 
-    fn slice(&self, buf: Buf, len: u32) -> &[u8] {
-        &self.buffers[&buf.id.0][buf.offset as usize..(buf.offset + len) as usize]
-    }
-
-    fn bytes(&self, buf: Buf, len: u32) -> Vec<u8> {
-        if buf.id == BufId::ZERO {
-            assert!(len <= ZERO_BYTES);
-            return vec![0; len as usize];
-        }
-        self.buffers[&buf.id.0][buf.offset as usize..(buf.offset + len) as usize].to_vec()
-    }
-
-    fn put(&mut self, buf: Buf, bytes: &[u8]) {
-        let start = buf.offset as usize;
-        self.buffers.get_mut(&buf.id.0).expect("a live buffer")[start..start + bytes.len()]
-            .copy_from_slice(bytes);
-    }
-
-    fn compute(&mut self, compute: &Compute) {
-        let kernels = lapstrake_parity::kernels();
-        let gather = |list: &[Buf], len| -> Vec<Vec<u8>> {
-            list.iter().map(|&buf| self.bytes(buf, len)).collect()
-        };
-        match compute {
-            Compute::Xor { dst, srcs, len } | Compute::XorInto { dst, srcs, len } => {
-                let srcs = gather(srcs, *len);
-                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
-                let mut out = self.bytes(*dst, *len);
-                match compute {
-                    Compute::Xor { .. } => kernels.xor(&mut out, &srcs),
-                    _ => kernels.xor_into(&mut out, &srcs),
-                }
-                self.put(*dst, &out);
-            }
-            Compute::Pq { p, q, data, len } => {
-                let srcs = gather(data, *len);
-                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
-                let (mut p_out, mut q_out) = (vec![0; *len as usize], vec![0; *len as usize]);
-                kernels.pq(&mut p_out, &mut q_out, &srcs);
-                self.put(*p, &p_out);
-                self.put(*q, &q_out);
-            }
-            Compute::MulInto { dst, coefs, srcs, len } => {
-                let srcs = gather(srcs, *len);
-                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
-                let mut out = self.bytes(*dst, *len);
-                kernels.mul_add(&mut out, coefs, &srcs);
-                self.put(*dst, &out);
-            }
-            Compute::Mul { dsts, rows, srcs, len } => {
-                let srcs = gather(srcs, *len);
-                let srcs: Vec<&[u8]> = srcs.iter().map(Vec::as_slice).collect();
-                let mut outs = vec![vec![0; *len as usize]; dsts.len()];
-                let mut out_refs: Vec<&mut [u8]> = outs.iter_mut().map(Vec::as_mut_slice).collect();
-                let rows: Vec<&[u8]> = rows.iter().map(|row| row.as_slice()).collect();
-                kernels.mul(&mut out_refs, &rows, &srcs);
-                for (dst, out) in dsts.iter().zip(&outs) {
-                    self.put(*dst, out);
-                }
-            }
-        }
-    }
-
-    fn answered(&mut self, reply: Reply) {
+    fn answered(&mut self, reply: Reply, bytes: &[u8]) {
         let running = self.running.remove(&reply.id.0).expect("a request answered twice");
-        let bytes = self.buffers.remove(&(reply.id.0 as u32)).expect("its memory");
         if reply.result.is_err() {
             self.errors += 1;
             return;

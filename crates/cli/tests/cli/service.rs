@@ -1,0 +1,124 @@
+//! Servers that run by themselves: from a configuration, in the background, under a service manager; and those that
+//! vanish.
+
+use crate::support::{Lab, Ran, Server};
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+fn three() -> Lab {
+    let lab = Lab::new(&[32, 32, 32]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2").ok();
+    fs::create_dir(lab.path("etc")).unwrap();
+    lab
+}
+
+fn write_config(lab: &Lab, text: &str) {
+    fs::write(lab.path("etc/data.toml"), text).unwrap();
+}
+
+fn serve_config(lab: &Lab) -> Ran {
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    command.env("LAPSTRAKE_CONFIG_DIR", lab.path("etc"));
+    Ran::of(command.args(["serve", "--config", "data", "--run", "echo $uri"]).output().unwrap())
+}
+
+#[test]
+fn a_configuration_names_members_by_pattern_and_options_by_their_names() {
+    let lab = three();
+    write_config(
+        &lab,
+        "members = [\"m[0-1]\", \"m2\"]\nname = \"vault\"\nread-only = true\nfrozen = false\n\
+         nbd = [\"unix:a.nbd\", \"unix:b.nbd\"]\nshards = 1\n",
+    );
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let server = Server::start(command.args(["serve", "--json", "--config", "etc/data.toml"]));
+    assert_eq!(
+        (&server.facts["name"], &server.facts["read_only"]),
+        (&"vault".into(), &true.into())
+    );
+    assert_eq!(server.facts["exports"].as_array().unwrap().len(), 2);
+    assert_eq!(lab.run("detail vault --json").ok().json()["members"].as_array().unwrap().len(), 3);
+    server.stop();
+    write_config(&lab, "members = \"m?\"\n");
+    assert!(serve_config(&lab).ok().out.starts_with("nbd+unix://"), "by its name alone");
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration_is_told_with_its_file() {
+    let lab = three();
+    for (text, told) in [
+        ("", "etc/data.toml: no members; nothing was written"),
+        ("members = 7", "members: not a list of texts"),
+        ("members = [\"x*\"]", "members: x*: no file matches"),
+        ("members = [\"m?\"]\ndaemon = true", "daemon is said on the command line only"),
+        ("members = [\"m?\"]\nshards = 1.5", "shards: neither a text, a number"),
+        ("members = [\"m?\"]\nfrozne = true", "unexpected argument \'--frozne\' found"),
+        ("members = [\"m?\"]\nshards = 0", "invalid value \'0\' for \'--shards <N>\'"),
+        ("members = [", "etc/data.toml: TOML parse error"),
+    ] {
+        write_config(&lab, text);
+        let ran = serve_config(&lab);
+        assert!(ran.code == 2 && ran.err.contains(told), "{text}: {ran:?}");
+    }
+    let ran = lab.run("serve --config nosuch/data.toml");
+    assert!(ran.code == 2 && ran.err.contains("nosuch/data.toml: No such file"), "{ran:?}");
+    let ran = lab.run("serve --config etc/data.toml m0");
+    assert!(
+        ran.code == 2 && ran.err.contains("the members are those that the file names"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn in_the_background_a_server_serves_when_its_command_has_ended() {
+    let lab = three();
+    let ran = lab.run("serve --daemon --json m0 m1 m2").ok();
+    let pid = ran.json()["pid"].to_string();
+    assert_eq!(lab.run("status data --json").ok().json()["arrays"][0]["pid"].to_string(), pid);
+    let again = lab.run("serve --daemon --name other m0 m1 m2");
+    assert!(again.code == 1 && again.err.contains("in use"), "{again:?}");
+    lab.run("fail data m1").ok();
+    lab.run("stop data").ok();
+    let log = String::from_utf8(lab.read("run/data.log")).unwrap();
+    assert!(log.contains("lapstrake: data: member m1 failed"), "{log}");
+}
+
+#[test]
+fn the_service_manager_is_told_when_the_array_is_served_and_when_it_stops() {
+    let lab = three();
+    let manager = UnixDatagram::bind(lab.path("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let told = || {
+        let mut message = [0; 4096];
+        let len = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..len].to_vec()).unwrap()
+    };
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    command.args(["serve", "--json", "m0", "m1", "m2"]).env("NOTIFY_SOCKET", lab.path("notify"));
+    let server = Server::start(&mut command);
+    let ready = told();
+    assert!(ready.starts_with("READY=1\nSTATUS=serves nbd+unix://"), "{ready}");
+    server.stop();
+    assert_eq!(told(), "STOPPING=1\n");
+}
+
+#[test]
+fn a_server_that_vanished_is_told_until_it_serves_again_or_is_forgotten() {
+    let lab = three();
+    lab.serve("m0 m1 m2").kill();
+    for line in ["status", "status data"] {
+        let ran = lab.run(line);
+        assert!(ran.code == 3 && ran.err.contains("data: its server has vanished"), "{ran:?}");
+    }
+    let ran = lab.run("status --json");
+    assert_eq!((ran.code, &ran.json()["vanished"]), (3, &serde_json::json!(["data"])));
+    let ran = lab.run("check data");
+    assert!(ran.code == 1 && ran.err.contains("its server has vanished"), "{ran:?}");
+    let server = lab.serve("m0 m1 m2");
+    lab.run("status").ok();
+    server.kill();
+    let ran = lab.run("stop data");
+    assert!(ran.code == 3 && ran.err.contains("its server has vanished"), "{ran:?}");
+    assert_eq!(lab.run("status").ok().out, "no array is being served\n");
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Puts what was built into place: scripts/install.sh COMMAND PREFIX DESTDIR [GENERATOR]. GENERATOR is the same command where
+# this machine can run it, if COMMAND is for another.
+set -euo pipefail
+command=$1 prefix=$2 destdir=$3 generator=${4:-$1}
+root=$(cd "$(dirname "$0")/.." && pwd)
+to=$destdir$prefix
+
+install -D -m 755 "$command" "$to/bin/lapstrake"
+"$generator" man "$to/share/man/man1"
+chmod 644 "$to"/share/man/man1/lapstrake*.1
+completion() {
+    install -d "$to/share/$2"
+    "$generator" completions "$1" >"$to/share/$2/$3"
+    chmod 644 "$to/share/$2/$3"
+}
+completion bash bash-completion/completions lapstrake
+completion zsh zsh/site-functions _lapstrake
+completion fish fish/vendor_completions.d lapstrake.fish
+install -d "$to/lib/systemd/system"
+sed "s|/usr/bin/|$prefix/bin/|" "$root/packaging/lapstrake@.service" \
+    >"$to/lib/systemd/system/lapstrake@.service"
+chmod 644 "$to/lib/systemd/system/lapstrake@.service"
