@@ -96,7 +96,7 @@ impl Client for Driver {
         self.send(cx, id);
     }
 
-    fn handle_replied(&mut self, _: &mut Context<'_>) {}
+    fn handle_replies_end(&mut self, _: &mut Context<'_>) {}
 
     fn handle_time(&mut self, _: &mut Context<'_>) {}
 

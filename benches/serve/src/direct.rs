@@ -80,7 +80,7 @@ impl Client for Driver {
         self.next(cx, id);
     }
 
-    fn handle_replied(&mut self, _: &mut Context<'_>) {}
+    fn handle_replies_end(&mut self, _: &mut Context<'_>) {}
 
     fn handle_time(&mut self, _: &mut Context<'_>) {}
 

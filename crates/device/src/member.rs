@@ -39,7 +39,7 @@ enum Store {
     File(File),
     Memory(MemoryStore),
     Reader(ReaderStore),
-    Overlay(overlay::Part),
+    Overlay(overlay::OverlayMember),
 }
 
 /// See the module.
@@ -124,7 +124,7 @@ impl Member {
     }
 
     /// The writable member that an overlay makes of its base.
-    pub(crate) fn layered(part: overlay::Part) -> Self {
+    pub(crate) fn layered(part: overlay::OverlayMember) -> Self {
         let base = part.base().clone();
         let in_memory = part.in_memory();
         let store = Store::Overlay(part);
@@ -357,7 +357,7 @@ impl Member {
         }
     }
 
-    pub(crate) fn overlay_part(&self) -> Option<&overlay::Part> {
+    pub(crate) fn overlay_part(&self) -> Option<&overlay::OverlayMember> {
         match &self.store {
             Store::Overlay(part) => Some(part),
             Store::File(_) | Store::Memory(_) | Store::Reader(_) => None,
@@ -393,7 +393,7 @@ impl Member {
 
     /// Whether the file of the overlay that takes its writes was found cut off.
     pub fn has_cut_overlay(&self) -> bool {
-        self.overlay_part().is_some_and(overlay::Part::is_cut_off)
+        self.overlay_part().is_some_and(overlay::OverlayMember::is_cut_off)
     }
 
     /// Whether a write makes its file longer if that has become shorter.
@@ -526,7 +526,12 @@ impl Member {
         !self.unflushed.load(Ordering::SeqCst)
     }
 
-    fn read_layered(&self, part: &overlay::Part, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    fn read_layered(
+        &self,
+        part: &overlay::OverlayMember,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> io::Result<()> {
         let (start, len) = self.blocks_around(offset, buf.len());
         let len = len.min((self.size - start) as usize);
         let mut bounce = Bounce::new(len);
@@ -536,7 +541,12 @@ impl Member {
         Ok(())
     }
 
-    fn write_layered(&self, part: &overlay::Part, offset: u64, buf: &[u8]) -> io::Result<()> {
+    fn write_layered(
+        &self,
+        part: &overlay::OverlayMember,
+        offset: u64,
+        buf: &[u8],
+    ) -> io::Result<()> {
         let (start, len) = self.blocks_around(offset, buf.len());
         let len = len.min((self.size - start) as usize);
         let mut bounce = Bounce::new(len);

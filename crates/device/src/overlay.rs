@@ -91,7 +91,7 @@ pub enum FileLoss {
 
 /// One member of an overlay.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct OverlayMember {
     overlay: Arc<Overlay>,
     index: usize,
 }
@@ -141,7 +141,7 @@ pub fn overlay(
     let overlay =
         Overlay { file, bases, tables, map, growth, end, cut, syncing, failed, in_memory };
     let overlay = Arc::new(overlay);
-    let part = |index| Part { overlay: overlay.clone(), index };
+    let part = |index| OverlayMember { overlay: overlay.clone(), index };
     Ok((0..overlay.bases.len()).map(|index| Member::layered(part(index))).collect())
 }
 
@@ -254,7 +254,7 @@ fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     }
 }
 
-impl Part {
+impl OverlayMember {
     /// The member beneath.
     pub(crate) fn base(&self) -> &Arc<Member> {
         &self.overlay.bases[self.index]

@@ -44,7 +44,7 @@ pub(crate) enum Raw {
     },
     /// Several calls, by an overlay's member; never carried by a ring.
     Overlay {
-        part: *const overlay::Part,
+        part: *const overlay::OverlayMember,
         task: overlay::Task,
         iov: *const IoVec,
         count: usize,

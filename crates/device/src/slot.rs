@@ -224,7 +224,7 @@ impl Slot {
         }
     }
 
-    fn overlay_step(&self, part: &overlay::Part) -> Raw {
+    fn overlay_step(&self, part: &overlay::OverlayMember) -> Raw {
         let task = match self.work {
             Work::Read => Task::Read,
             Work::Write { fua } => Task::Write { fua },

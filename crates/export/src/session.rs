@@ -395,7 +395,7 @@ impl Client for NbdSession {
         self.connection.reply(RequestId::from_bits(id as u32), outcome);
     }
 
-    fn handle_replied(&mut self, cx: &mut Context<'_>) {
+    fn handle_replies_end(&mut self, cx: &mut Context<'_>) {
         self.go(cx);
     }
 

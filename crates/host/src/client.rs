@@ -15,7 +15,7 @@ pub trait Client: Send {
     /// A request has been carried out, or not.
     fn handle_reply(&mut self, cx: &mut Context<'_>, id: u64, result: Result<(), RequestError>);
     /// The replies that were there have been handed over: time to pass them on together.
-    fn handle_replied(&mut self, cx: &mut Context<'_>);
+    fn handle_replies_end(&mut self, cx: &mut Context<'_>);
     /// The time of [`Client::deadline`] has come.
     fn handle_time(&mut self, cx: &mut Context<'_>);
     /// When the session wants to be called at the latest.

@@ -17,11 +17,11 @@ use std::{
 
 /// How long a client may keep memory that others lack while its peer neither sends nor takes
 /// anything.
-const HOARDING: Duration = Duration::from_secs(1);
+const STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The same for one that has never taken an answer yet, in the worst case: each time that some are closed for it
 /// the time is halved, or a few hundred that come for nothing else would keep all others waiting for minutes.
-const HOARDING_MIN: Duration = Duration::from_millis(100);
+const STALL_MIN: Duration = Duration::from_millis(100);
 
 /// When nobody had to be closed for so long, the time is the longest again.
 const CALM: Duration = Duration::from_secs(10);
@@ -49,9 +49,9 @@ pub(crate) struct Runner {
     sessions: Slab<Option<Box<dyn Client>>>,
     /// Clients that got replies in this turn; kept to reuse its memory.
     replied: Vec<usize>,
-    /// How long a client may hoard that has not taken an answer yet.
-    hoarding: Duration,
-    hoarder_closed: Option<Instant>,
+    /// How long a stalled client may keep memory that has not taken an answer yet.
+    stall_limit: Duration,
+    stalled_closed_at: Option<Instant>,
     leaving: bool,
     said_quiet: bool,
     pausing: bool,
@@ -67,15 +67,15 @@ impl Runner {
         let sessions = Slab::new();
         let (leaving, said_quiet, pausing, ended) = (false, false, false, false);
         let replied = Vec::new();
-        let (hoarding, hoarder_closed) = (HOARDING, None);
+        let (stall_limit, stalled_closed_at) = (STALL_MAX, None);
         Self {
             runtime,
             coordinator,
             inbox,
             sessions,
             replied,
-            hoarding,
-            hoarder_closed,
+            stall_limit,
+            stalled_closed_at,
             leaving,
             said_quiet,
             pausing,
@@ -119,9 +119,9 @@ impl Runner {
             .min()
             .map(|time| self.runtime.instant(time));
         let clients = self.open_sessions().filter_map(|(_, session)| session.deadline());
-        let hoarders = self.hoarders().map(|(_, until)| until);
+        let stalled_clients = self.stalled_clients().map(|(_, until)| until);
         let again = self.runtime.is_short().then(|| Instant::now() + MEMORY_RETRY);
-        let due = clients.chain(own).chain(hoarders).chain(again).min()?;
+        let due = clients.chain(own).chain(stalled_clients).chain(again).min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
@@ -132,12 +132,12 @@ impl Runner {
     }
 
     /// While somebody lacks memory: who holds some of it and waits for its peer, and until when it may.
-    fn hoarders(&self) -> impl Iterator<Item = (usize, Instant)> {
+    fn stalled_clients(&self) -> impl Iterator<Item = (usize, Instant)> {
         let is_short = self.runtime.is_short();
         let sessions = self.open_sessions().filter(move |_| is_short);
         sessions.filter(|&(key, _)| self.runtime.is_in_the_way(key)).filter_map(|(key, session)| {
             let proven = self.runtime.clients[key].is_proven;
-            let patience = if proven { HOARDING } else { self.hoarding };
+            let patience = if proven { STALL_MAX } else { self.stall_limit };
             Some((key, session.idle_since()? + patience))
         })
     }
@@ -303,20 +303,20 @@ impl Runner {
         if self.runtime.is_short() {
             // The system may have what it lacked, which nobody here gives back.
             self.runtime.freed = true;
-            self.close_hoarders();
+            self.close_stalled_clients();
         }
     }
 
-    fn close_hoarders(&mut self) {
+    fn close_stalled_clients(&mut self) {
         let now = Instant::now();
-        if self.hoarder_closed.is_some_and(|last| now - last > CALM) {
-            (self.hoarding, self.hoarder_closed) = (HOARDING, None);
+        if self.stalled_closed_at.is_some_and(|last| now - last > CALM) {
+            (self.stall_limit, self.stalled_closed_at) = (STALL_MAX, None);
         }
-        let due = self.hoarders().filter(|&(_, until)| until <= now);
+        let due = self.stalled_clients().filter(|&(_, until)| until <= now);
         let due: Vec<usize> = due.map(|(key, _)| key).collect();
         if !due.is_empty() {
-            self.hoarding = (self.hoarding / 2).max(HOARDING_MIN);
-            self.hoarder_closed = Some(now);
+            self.stall_limit = (self.stall_limit / 2).max(STALL_MIN);
+            self.stalled_closed_at = Some(now);
         }
         for client in due {
             self.with(client, |session, cx| {
@@ -382,7 +382,7 @@ impl Runner {
         replied.sort_unstable();
         replied.dedup();
         for client in replied.drain(..) {
-            self.with(client, |session, cx| session.handle_replied(cx));
+            self.with(client, |session, cx| session.handle_replies_end(cx));
         }
         self.replied = replied;
         true

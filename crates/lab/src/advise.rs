@@ -24,7 +24,7 @@ mod tests;
 mod text;
 mod trial;
 
-pub use candidate::{Array, Candidate, Join, Part};
+pub use candidate::{Array, Candidate, DiskWindow, Join};
 pub use choose::{Change, Choice};
 pub use enumerate::DISKS_MAX;
 pub use json::json;

@@ -2,7 +2,7 @@
 //!
 //! A [`recipe::Recipe`] is the whole of it as data: the steps in their order, each with what undoes it, and the
 //! [`Target`] that a load then meets. A dry run prints the steps, a run carries out the same ones
-//! ([`steps::Standing`]), so what is shown is what is done.
+//! ([`steps::BuiltSubject`]), so what is shown is what is done.
 //!
 //! Invariants:
 //! - nothing is written to a disk of the user's that [`guard`] has not let pass;

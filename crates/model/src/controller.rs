@@ -55,7 +55,7 @@ const STREAMS: usize = 8;
 
 /// What a member's command is part of.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum CommandPurpose {
     Read(u64),
     Run,
 }
@@ -75,7 +75,7 @@ pub struct ControllerUnit {
     stalled: VecDeque<Request>,
     /// By tag: commands of a read that have not ended.
     reads: BTreeMap<u64, (usize, u64)>,
-    parts: Vec<Option<Part>>,
+    parts: Vec<Option<CommandPurpose>>,
     link_free: Nanos,
     done: BTreeSet<(Nanos, u64)>,
     /// Where each member's head will be: behind the last command that it was sent.
@@ -164,7 +164,14 @@ impl ControllerUnit {
         self.link_free + self.config.overhead
     }
 
-    fn send(&mut self, member: usize, op: Op, range: &Range<u64>, part: Part, now: Nanos) {
+    fn send(
+        &mut self,
+        member: usize,
+        op: Op,
+        range: &Range<u64>,
+        part: CommandPurpose,
+        now: Nanos,
+    ) {
         let free = self.parts.iter().position(Option::is_none).unwrap_or(self.parts.len());
         if free == self.parts.len() {
             self.parts.push(None);
@@ -194,7 +201,7 @@ impl ControllerUnit {
         }
         self.reads.insert(request.tag, (shares.len(), request.blocks));
         for (member, share) in shares {
-            self.send(member, Op::Read, &share, Part::Read(request.tag), now);
+            self.send(member, Op::Read, &share, CommandPurpose::Read(request.tag), now);
         }
     }
 
@@ -293,15 +300,15 @@ impl ControllerUnit {
             };
             for member in members {
                 commands += 1;
-                self.send(member, Op::Write, &piece, Part::Run, now);
+                self.send(member, Op::Write, &piece, CommandPurpose::Run, now);
             }
         }
         self.running = Some((run, commands));
     }
 
-    fn end(&mut self, part: Part, at: Nanos) {
+    fn end(&mut self, part: CommandPurpose, at: Nanos) {
         match part {
-            Part::Run => {
+            CommandPurpose::Run => {
                 let Some((_, left)) = &mut self.running else { return };
                 *left -= 1;
                 if *left == 0 {
@@ -309,7 +316,7 @@ impl ControllerUnit {
                     self.go_on(at);
                 }
             }
-            Part::Read(tag) => {
+            CommandPurpose::Read(tag) => {
                 let (left, blocks) = self.reads.get_mut(&tag).expect("it is under way");
                 *left -= 1;
                 if *left == 0 {

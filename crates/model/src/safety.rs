@@ -18,7 +18,7 @@ mod life;
 mod rebuild;
 
 pub use estimate::{Effort, Estimate, Loss, loss};
-pub use rebuild::{Part, rebuild_hours};
+pub use rebuild::{RebuildPart, rebuild_hours};
 
 /// Hours of a year.
 pub const YEAR_HOURS: f64 = 8_766.0;

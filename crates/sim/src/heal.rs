@@ -19,7 +19,7 @@ use lapstrake_metadata::{
 };
 
 /// What there is to heal.
-pub(crate) struct Part<'a> {
+pub(crate) struct HealTarget<'a> {
     pub geometry: &'a Geometry,
     pub assembly: &'a Assembly,
     /// By disk; all are there.
@@ -57,12 +57,12 @@ pub(crate) fn is_unwritten(bitmap: Option<&BitmapConfig>, row: u64) -> bool {
 
 /// Resyncs and recovers every slot. `all`: whatever the bitmap says. Gives the disk of each slot.
 pub(crate) fn heal(
-    part: &Part<'_>,
+    part: &HealTarget<'_>,
     disks: &mut [Disk],
     file: &mut Disk,
     all: bool,
 ) -> Result<Vec<Option<usize>>, String> {
-    let Part { geometry, assembly, superblocks, bitmap, holes } = part;
+    let HealTarget { geometry, assembly, superblocks, bitmap, holes } = part;
     let sb = |disk: usize| superblocks[disk].as_ref().expect("all are there");
     let serves = |disk: usize| assembly.members.contains(&Some(disk));
     let is_free = |disk: &usize| !serves(*disk) && assembly.journal != Some(*disk);
@@ -117,7 +117,12 @@ pub(crate) fn heal(
 }
 
 /// All members in their slots, clean, an event later.
-fn write_metadata(part: &Part<'_>, disks: &mut [Disk], file: &mut Disk, homes: &[Option<usize>]) {
+fn write_metadata(
+    part: &HealTarget<'_>,
+    disks: &mut [Disk],
+    file: &mut Disk,
+    homes: &[Option<usize>],
+) {
     let events = part.assembly.events + 2;
     let homes: Vec<usize> = homes.iter().copied().flatten().collect();
     let slots = homes.len();
@@ -175,7 +180,7 @@ fn write_metadata(part: &Part<'_>, disks: &mut [Disk], file: &mut Disk, homes: &
 }
 
 /// What the bitmap says when all is whole: nothing, or which chunks were ever written.
-fn healed(part: &Part<'_>, map: &bitmap::Superblock) -> Bits {
+fn healed(part: &HealTarget<'_>, map: &bitmap::Superblock) -> Bits {
     let mut bits = part.bitmap.map_or_else(|| Bits::new(map, false), |bitmap| bitmap.bits.clone());
     let set: Vec<u64> = bits.iter_set(0).collect();
     set.into_iter().for_each(|bit| {

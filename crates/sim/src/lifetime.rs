@@ -8,7 +8,7 @@ use crate::{
     Options, Outcome,
     dice::Dice,
     disk::{Cut, Disk, SECTOR},
-    heal::{self, Part},
+    heal::{self, HealTarget},
     oracle::Oracle,
     plan::{Lockless, Plan},
     raw,
@@ -348,7 +348,7 @@ impl<'a> Lifetime<'a> {
         let Started { plan, superblocks, holes, .. } = started;
         let StartPlan { assembly, bitmap, .. } = plan;
         let bitmap = bitmap.as_ref();
-        let part = Part { geometry: &self.geometry, assembly, superblocks, bitmap, holes };
+        let part = HealTarget { geometry: &self.geometry, assembly, superblocks, bitmap, holes };
         let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
         self.made_whole();
         self.stale.clear();

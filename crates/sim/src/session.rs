@@ -228,7 +228,7 @@ struct Client {
 
 /// A part of a request that an engine has.
 #[derive(Debug)]
-struct Part {
+struct RoutedPart {
     /// The router's name for what it is a part of.
     routed: RequestId,
     /// By a name of its own.
@@ -273,7 +273,7 @@ pub(crate) struct Session<'a> {
     /// When each shard has heard all that it had been sent when its last read came.
     hears_all_at: Vec<u64>,
     clients: BTreeMap<u64, Client>,
-    parts: BTreeMap<u64, Part>,
+    parts: BTreeMap<u64, RoutedPart>,
     /// The shard for which the session is the world at the moment.
     driven: usize,
     /// What went wrong while it was.

@@ -45,7 +45,7 @@ Exit codes:
 #[command(after_long_help = CHECK_HELP)]
 pub struct CheckArgs {
     #[command(flatten)]
-    pub what: What,
+    pub what: PlanArguments,
 }
 
 /// Carry out a plan; each run is kept in the store as soon as it is done.
@@ -53,7 +53,7 @@ pub struct CheckArgs {
 #[command(after_long_help = RUN_HELP)]
 pub struct RunArgs {
     #[command(flatten)]
-    pub what: What,
+    pub what: PlanArguments,
     #[command(flatten)]
     store: StoreArgs,
     /// Go on with the last run of this plan that did not end
@@ -65,7 +65,7 @@ pub struct RunArgs {
 }
 
 #[derive(clap::Args)]
-pub struct What {
+pub struct PlanArguments {
     /// The plan, a TOML file; without one plans/quick.toml, which is built in: the levels on image files, in minutes
     plan: Option<PathBuf>,
     /// Leave to write to disks that the plan calls expendable; `lab check` and `--dry-run` write nowhere
@@ -79,7 +79,7 @@ pub struct What {
     pub json: bool,
 }
 
-impl What {
+impl PlanArguments {
     fn read(&self) -> Result<Plan, Failure> {
         let Some(path) = &self.plan else { return Ok(Plan::quick()) };
         Plan::read(path).map_err(Failure::usage)
@@ -98,7 +98,7 @@ pub fn check(args: &CheckArgs) -> Outcome {
     explain(&args.what)
 }
 
-fn explain(what: &What) -> Outcome {
+fn explain(what: &PlanArguments) -> Outcome {
     let plan = what.read()?;
     let preview = preview(&plan, &what.options(false)?);
     if what.json {

@@ -508,7 +508,7 @@ impl Client for FuseSession {
         self.step(cx, key);
     }
 
-    fn handle_replied(&mut self, cx: &mut Context<'_>) {
+    fn handle_replies_end(&mut self, cx: &mut Context<'_>) {
         if std::mem::take(&mut self.is_full) {
             self.take(cx);
         }

@@ -14,7 +14,7 @@ const OFFSET: u64 = 264_192;
 
 /// A window of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Part {
+pub struct DiskWindow {
     /// Which disk.
     pub disk: usize,
     /// Its first sector.
@@ -33,7 +33,7 @@ pub struct Array {
     /// None: mdadm's default.
     pub chunk: Option<Sectors>,
     /// Its members, by slot.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DiskWindow>,
 }
 
 /// How several arrays become one volume.
@@ -68,7 +68,7 @@ impl Array {
         let (ppl, data_offset, size) = (false, None, None);
         let sizing = Sizing { version: Version::V1_2, level, chunk, ppl, data_offset, size };
         let offset = sizing.data_offset(Sectors(self.parts.first()?.sectors)).ok()?;
-        let available = |part: &Part| sizing.available(Sectors(part.sectors), offset).ok();
+        let available = |part: &DiskWindow| sizing.available(Sectors(part.sectors), offset).ok();
         let sizes: Vec<Sectors> = self.parts.iter().map(available).collect::<Option<_>>()?;
         let config = Config {
             level,
@@ -122,7 +122,7 @@ impl Array {
 
     /// Which windows of its disks it uses, if not all of each.
     fn window(&self, disks: &[Disk]) -> String {
-        let whole = |part: &Part| part.first == 0 && disks[part.disk].sectors == part.sectors;
+        let whole = |part: &DiskWindow| part.first == 0 && disks[part.disk].sectors == part.sectors;
         let Some(part) = self.parts.iter().find(|part| !whole(part)) else { return String::new() };
         let size = bytes(part.sectors * 512);
         match part.first {
@@ -136,7 +136,7 @@ impl Array {
         &self,
         name: &str,
         disks: &[Disk],
-        spare: Option<&Part>,
+        spare: Option<&DiskWindow>,
         no_bitmap: bool,
     ) -> Option<String> {
         let level = self.level?;
@@ -201,7 +201,7 @@ impl Candidate {
     /// Of disks whose loss is alike the first: they are of one kind, and have the same windows in arrays of the
     /// same disks, and in a RAID10 share their chunks with the same ones.
     pub(super) fn unlike(&self, disks: &[Disk]) -> Vec<usize> {
-        let window = |part: &Part| (disks[part.disk].kind.as_str(), part.first, part.sectors);
+        let window = |part: &DiskWindow| (disks[part.disk].kind.as_str(), part.first, part.sectors);
         let places = |disk: usize| {
             let place = |array: &Array| {
                 let slot = array.parts.iter().position(|part| part.disk == disk)?;
@@ -266,9 +266,9 @@ impl Candidate {
         let name = |index| if self.arrays.len() == 1 { "md0".into() } else { format!("md{index}") };
         let spare = |array: &Array| {
             let disk = self.spare?;
-            let whole = Part { disk, first: 0, sectors: disks[disk].sectors };
+            let whole = DiskWindow { disk, first: 0, sectors: disks[disk].sectors };
             let window = array.parts.iter().max_by_key(|part| part.sectors);
-            let window = window.map(|part| Part { disk, ..*part });
+            let window = window.map(|part| DiskWindow { disk, ..*part });
             window.filter(|_| self.arrays.len() > 1).or(Some(whole))
         };
         let arrays = self.arrays.iter().enumerate();

@@ -9,7 +9,7 @@
 //! a row; more than [`DISKS_MAX`] disks.
 
 use super::Disk;
-use super::candidate::{Array, Candidate, Join, Part, window_for};
+use super::candidate::{Array, Candidate, DiskWindow, Join, window_for};
 use lapstrake_geometry::{Layout, Level, Raid10Layout};
 
 /// More disks than this have too many subsets.
@@ -73,8 +73,8 @@ pub(super) fn spared(disks: &[Disk], candidate: &Candidate) -> Option<Candidate>
 }
 
 fn of_set(disks: &[Disk], set: &[usize], wished: Option<u64>, all: &mut Vec<Candidate>) {
-    let whole = |disk: usize| Part { disk, first: 0, sectors: disks[disk].sectors };
-    let parts: Vec<Part> = set.iter().map(|&disk| whole(disk)).collect();
+    let whole = |disk: usize| DiskWindow { disk, first: 0, sectors: disks[disk].sectors };
+    let parts: Vec<DiskWindow> = set.iter().map(|&disk| whole(disk)).collect();
     for (level, layout) in shapes(set.len()) {
         let array = Array { level, layout, chunk: None, parts: parts.clone() };
         let least = parts.iter().map(|part| part.sectors).min().unwrap_or(0);
@@ -120,7 +120,7 @@ fn shapes(members: usize) -> Vec<(Option<Level>, Option<Layout>)> {
 }
 
 fn shortened(array: &Array, sectors: u64) -> Array {
-    let part = |part: &Part| Part { sectors: part.sectors.min(sectors), ..*part };
+    let part = |part: &DiskWindow| DiskWindow { sectors: part.sectors.min(sectors), ..*part };
     Array { parts: array.parts.iter().map(part).collect(), ..array.clone() }
 }
 
@@ -158,8 +158,8 @@ fn layered(disks: &[Disk], set: &[usize], lost: usize) -> Option<Candidate> {
             continue;
         }
         let reach = set.iter().filter(|&&disk| disks[disk].sectors >= size);
-        let parts: Vec<Part> =
-            reach.map(|&disk| Part { disk, first, sectors: size - first }).collect();
+        let parts: Vec<DiskWindow> =
+            reach.map(|&disk| DiskWindow { disk, first, sectors: size - first }).collect();
         let level = match (parts.len(), lost) {
             (members, _) if members <= lost => break,
             (members, _) if members == lost + 1 => Level::Raid1,
@@ -179,7 +179,7 @@ fn paired(disks: &[Disk], set: &[usize]) -> Option<Candidate> {
     }
     let pair = |pair: &[usize]| {
         let sectors = pair.iter().map(|&disk| disks[disk].sectors).min().unwrap_or(0);
-        let parts = pair.iter().map(|&disk| Part { disk, first: 0, sectors }).collect();
+        let parts = pair.iter().map(|&disk| DiskWindow { disk, first: 0, sectors }).collect();
         Array { level: Some(Level::Raid1), layout: None, chunk: None, parts }
     };
     let arrays = set.chunks(2).map(pair).collect();

@@ -58,7 +58,7 @@ fn estimate(estimate: Estimate) -> Value {
 }
 
 fn arrays(question: &Question, array: &Array) -> Value {
-    let part = |part: &super::Part| {
+    let part = |part: &super::DiskWindow| {
         json!({
             "disk": question.disks[part.disk].name,
             "first_byte": part.first * 512,

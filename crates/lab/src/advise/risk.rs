@@ -1,10 +1,10 @@
 //! How likely a candidate is to lose data.
 
-use super::candidate::{Array, Candidate, Part};
+use super::candidate::{Array, Candidate, DiskWindow};
 use super::{Disk, Question};
 use crate::safety::{self, Slot};
 use lapstrake_model::safety::{
-    Care, Effort, Group, Loss, Part as RiskPart, Rebuilds, System, YEAR_HOURS, loss, rebuild_hours,
+    Care, Effort, Group, Loss, RebuildPart, Rebuilds, System, YEAR_HOURS, loss, rebuild_hours,
 };
 
 /// How likely losses are; `hours` are those of rebuilding each disk.
@@ -36,8 +36,10 @@ pub(super) fn risk(
 
 /// The slots of an array that keep data for each other.
 fn groups(array: &Array, place: impl Fn(usize) -> usize) -> Vec<Group> {
-    let slot =
-        |part: &Part| Slot { disks: vec![place(part.disk)], bits: part.sectors as f64 * 4096.0 };
+    let slot = |part: &DiskWindow| Slot {
+        disks: vec![place(part.disk)],
+        bits: part.sectors as f64 * 4096.0,
+    };
     safety::groups(array.level, array.layout, array.parts.iter().map(slot).collect())
 }
 
@@ -50,13 +52,13 @@ pub(super) fn least_rebuild_hours(candidate: &Candidate, disks: &[Disk], disk: u
 
 /// The same of one array, onto a given disk.
 pub(super) fn least_hours_of(array: &Array, disks: &[Disk], lost: usize, onto: usize) -> f64 {
-    let part = |part: &Part, disk: usize| RiskPart {
+    let part = |part: &DiskWindow, disk: usize| RebuildPart {
         model: disks[disk].model.clone(),
         first: part.first,
         blocks: part.sectors,
     };
     let Some(target) = array.parts.iter().find(|part| part.disk == lost) else { return 0.0 };
     let sources = array.parts.iter().filter(|part| part.disk != lost);
-    let sources: Vec<RiskPart> = sources.map(|source| part(source, source.disk)).collect();
+    let sources: Vec<RebuildPart> = sources.map(|source| part(source, source.disk)).collect();
     rebuild_hours(&part(target, onto), &sources, f64::INFINITY)
 }

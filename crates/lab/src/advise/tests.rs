@@ -41,7 +41,7 @@ fn what_is_enumerated_can_be_built_and_windows_do_not_overlap() {
         assert_eq!(distinct.len(), all.len());
         for candidate in &all {
             assert!(candidate.capacity() > 0, "{candidate:?}");
-            let mut parts: Vec<Part> =
+            let mut parts: Vec<DiskWindow> =
                 candidate.arrays.iter().flat_map(|array| array.parts.clone()).collect();
             parts.sort();
             assert!(parts.iter().all(|part| part.first + part.sectors <= disks[part.disk].sectors));
@@ -165,7 +165,7 @@ fn of_disks_that_are_missed_alike_one_is_tried() {
     let of_pairs = |one: &Candidate| one.arrays[0].level == Some(Level::Raid10);
     assert!(five().filter(|one| !of_pairs(one)).all(|one| one.unlike(&disks).len() == 2));
     // Two mirrors of one kind each, and one of both kinds between two such.
-    let whole = |disk: usize| Part { disk, first: 0, sectors: 1 << 30 };
+    let whole = |disk: usize| DiskWindow { disk, first: 0, sectors: 1 << 30 };
     let pair = |a: usize, b: usize| Array {
         level: Some(Level::Raid1),
         layout: None,
@@ -187,7 +187,7 @@ fn what_is_small_is_rebuilt_in_a_finite_time() {
     let question = question(&["hdd-4tbx2", "ssd-sata-1tb"], "backup");
     for mebibytes in [130, 200, 512, 1024, 1100, 1200, 1500, 2048] {
         for disks in [[0, 1], [0, 2], [2, 1]] {
-            let part = |disk| Part { disk, first: 0, sectors: mebibytes * 2048 };
+            let part = |disk| DiskWindow { disk, first: 0, sectors: mebibytes * 2048 };
             let (level, parts) = (Some(Level::Raid1), disks.map(part).to_vec());
             let mirror = Candidate::one(Array { level, layout: None, chunk: None, parts });
             let hours = trial::rebuild_hours(&mirror, &question, disks[0]).unwrap();
@@ -263,7 +263,7 @@ fn a_hot_spare_is_filled_at_its_own_pace_and_what_it_buys_is_told() {
 /// Something that was tried, with these figures.
 fn made(capacity: u64, speed: f64, loss: f64, cost: f64) -> Tried {
     let estimate = Estimate { value: loss, low: loss, high: loss };
-    let part = Part { disk: 0, first: 0, sectors: 1 << 20 };
+    let part = DiskWindow { disk: 0, first: 0, sectors: 1 << 20 };
     let array = Array { level: None, layout: None, chunk: None, parts: vec![part] };
     Tried {
         candidate: Candidate::one(array),
@@ -319,7 +319,7 @@ fn commands_name_windows_to_the_sector_and_are_quoted() {
     disks[1].name = "b ig".into();
     let sectors = disks[0].sectors;
     assert!(!sectors.is_multiple_of(2048));
-    let part = |disk| candidate::Part { disk, first: 0, sectors };
+    let part = |disk| candidate::DiskWindow { disk, first: 0, sectors };
     let array = candidate::Array {
         level: Some(Level::Raid1),
         layout: None,

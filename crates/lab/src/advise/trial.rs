@@ -4,7 +4,7 @@
 //! disk is rebuilt. What it does not do: fill disks. Solid-state disks are tried while their fast cells
 //! last, and nothing has been written where an array is new.
 
-use super::candidate::{Array, Candidate, Join, Part};
+use super::candidate::{Array, Candidate, DiskWindow, Join};
 use super::drive::{Span, rate};
 use super::{Disk, Load, Question, risk};
 use lapstrake_engine::SyncSpeed;
@@ -144,7 +144,7 @@ impl<'a> Bench<'a> {
         Self { disks, rack: Rc::new(RefCell::new(rack)) }
     }
 
-    fn window(&self, part: &Part) -> Box<dyn Volume> {
+    fn window(&self, part: &DiskWindow) -> Box<dyn Volume> {
         let window = Window::new(&self.rack, part.disk, part.first, part.sectors);
         self.disks[part.disk].queued(window)
     }
@@ -158,9 +158,9 @@ impl<'a> Bench<'a> {
         question: &Question,
         state: State,
     ) -> Result<ArrayVolume, ArrayError> {
-        let slot_state = |part: &Part| {
+        let slot_state = |part: &DiskWindow| {
             let leg = |disk: usize| Leg {
-                volume: self.window(&Part { disk, ..*part }),
+                volume: self.window(&DiskWindow { disk, ..*part }),
                 rotational: self.disks[disk].is_rotational,
             };
             match state {

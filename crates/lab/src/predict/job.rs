@@ -1,7 +1,7 @@
 //! One run of a case: its world is made, its load runs, what it did becomes a record.
 
 use super::drive;
-use super::machine::{Drives, Machine, Standing};
+use super::machine::{Drives, Machine, ModelledSubject};
 use super::system::{self, has_cache};
 use crate::builtin::hdparm;
 use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Workload};
@@ -48,7 +48,7 @@ struct Moment {
 }
 
 impl Moment {
-    fn of(machine: &Machine, standing: &Standing, at: Nanos) -> Self {
+    fn of(machine: &Machine, standing: &ModelledSubject, at: Nanos) -> Self {
         let rack = machine.rack.borrow();
         let counts = machine.disks.iter().map(|(_, disk)| rack.counts(*disk, at)).collect();
         Self { at, cpu: standing.cpu(), counts, rebuilt: rebuilt(standing) }
@@ -56,8 +56,8 @@ impl Moment {
 }
 
 /// Sectors of its new member that an array has recovered.
-fn rebuilt(standing: &Standing) -> u64 {
-    let Standing::Array(array) = standing else { return 0 };
+fn rebuilt(standing: &ModelledSubject) -> u64 {
+    let ModelledSubject::Array(array) = standing else { return 0 };
     match array.progress() {
         Some(progress) => progress.done.0,
         None if array.ended().is_empty() => 0,
@@ -97,15 +97,15 @@ impl Job<'_> {
         plan: &Plan,
         processor: Processor,
         machine: &Machine,
-        standing: Standing,
+        standing: ModelledSubject,
     ) -> Result<Ran, String> {
         let bytes = 0..standing.blocks() * 512;
         let is_direct =
             !matches!(&self.workload.load, Load::Like(like) if has_cache(self.array, like));
         let standing = match standing {
             // The operating system has its own price for requests, an array too.
-            Standing::Disk(disk) if is_direct => {
-                Standing::Disk(Box::new(Handled::new(disk, processor.request)))
+            ModelledSubject::Disk(disk) if is_direct => {
+                ModelledSubject::Disk(Box::new(Handled::new(disk, processor.request)))
             }
             standing => standing,
         };
@@ -143,7 +143,7 @@ impl Job<'_> {
     fn one(
         &self,
         machine: &Machine,
-        mut standing: Standing,
+        mut standing: ModelledSubject,
         io: &Io,
         generators: Vec<Generator>,
         warm_up: Duration,
@@ -151,7 +151,7 @@ impl Job<'_> {
     ) -> Result<Ran, String> {
         let look_at = Nanos(warm_up.as_nanos() as u64);
         let mut moments = Vec::new();
-        let look = |standing: &Standing, at| moments.push(Moment::of(machine, standing, at));
+        let look = |standing: &ModelledSubject, at| moments.push(Moment::of(machine, standing, at));
         let (outcome, over) = drive::run(&mut standing, generators, Nanos::ZERO, look_at, look)?;
         let [before, after] = &moments[..] else { unreachable!("two looks are taken") };
         let Outcome { recorded, .. } = outcome;
@@ -165,7 +165,7 @@ impl Job<'_> {
     fn zones(
         &self,
         machine: &Machine,
-        mut standing: Standing,
+        mut standing: ModelledSubject,
         io: &Io,
         count: u32,
     ) -> Result<Ran, String> {
@@ -191,12 +191,12 @@ impl Job<'_> {
     /// How fast a rebuild went beside the load, and when it ended if it did.
     fn watch_rebuild(
         &self,
-        standing: &Standing,
+        standing: &ModelledSubject,
         before: &Moment,
         after: &Moment,
         phase: &mut Phase,
     ) -> Option<f64> {
-        let (State::Rebuilding(_), Standing::Array(array)) = (self.state, standing) else {
+        let (State::Rebuilding(_), ModelledSubject::Array(array)) = (self.state, standing) else {
             return None;
         };
         let end = array.ended().first().map(|(_, _, at)| *at);

@@ -12,7 +12,7 @@ use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::profile::{Kind, Profile, Reliability};
 use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::{Rack, SharedRack, Window};
-use lapstrake_model::safety::{Part, rebuild_hours};
+use lapstrake_model::safety::{RebuildPart, rebuild_hours};
 use lapstrake_model::{
     Channel, Completion, ControllerConfig, ControllerUnit, DiskModel, Nanos, Processor,
     ProcessorProfile, Request, UnitLevel, Volume,
@@ -262,7 +262,7 @@ impl Drives {
         let Some(disk) = plan.disk(name) else { return 0.0 };
         let Ok(Extent { drive, first, .. }) = self.extent(disk) else { return 0.0 };
         let model = self.models[round as usize][&self.drives[&drive].profile.name].clone();
-        rebuild_hours(&Part { model, first, blocks: size.0 }, &[], f64::INFINITY)
+        rebuild_hours(&RebuildPart { model, first, blocks: size.0 }, &[], f64::INFINITY)
     }
 
     fn is_rotational(&self, drive: &str) -> bool {
@@ -282,7 +282,7 @@ fn hash(name: &str) -> u64 {
 }
 
 /// What a load meets.
-pub(super) enum Standing {
+pub(super) enum ModelledSubject {
     /// A disk, or a controller's volume.
     Disk(Box<dyn Volume>),
     Array(Box<ArrayVolume>),
@@ -290,7 +290,7 @@ pub(super) enum Standing {
 
 /// An array that stands, and the drives under it.
 pub(super) struct Machine {
-    standing: Option<Standing>,
+    standing: Option<ModelledSubject>,
     pub rack: SharedRack,
     /// The array's disks: name, number of the drive in the rack.
     pub disks: Vec<(String, usize)>,
@@ -328,10 +328,10 @@ impl Machine {
                 let Some(Leg::Disk(name)) = array.members.first() else {
                     unreachable!("a plan's disks have one member");
                 };
-                Standing::Disk(builder.member(name)?.0)
+                ModelledSubject::Disk(builder.member(name)?.0)
             }
-            SubjectKind::Controller => Standing::Disk(builder.volume(array)?),
-            _ => Standing::Array(Box::new(builder.array(array, state, Start::default())?)),
+            SubjectKind::Controller => ModelledSubject::Disk(builder.volume(array)?),
+            _ => ModelledSubject::Array(Box::new(builder.array(array, state, Start::default())?)),
         };
         let Builder { rack, disks, raw_bytes, .. } = builder;
         Ok(Self { standing: Some(standing), rack, disks, raw_bytes })
@@ -356,7 +356,7 @@ impl Machine {
     }
 
     /// What a load meets, which a caller takes over once.
-    pub(super) fn take(&mut self) -> Standing {
+    pub(super) fn take(&mut self) -> ModelledSubject {
         self.standing.take().expect("it is taken once")
     }
 }
@@ -573,7 +573,7 @@ fn front(over: Over, processor: &Processor, config: &mut ArrayConfig) {
     config.copies = copies;
 }
 
-impl Volume for Standing {
+impl Volume for ModelledSubject {
     fn blocks(&self) -> u64 {
         match self {
             Self::Disk(disk) => disk.blocks(),

@@ -1,6 +1,6 @@
 //! What other tools do, on the model of an operating system.
 
-use super::machine::Standing;
+use super::machine::ModelledSubject;
 use super::{DEFAULT_LINUX, DEFAULT_MEMORY};
 use crate::builtin::bonnie;
 use crate::plan::{Array, Filesystem, Like, Machine, Over};
@@ -26,7 +26,7 @@ pub(super) fn run(
     array: &Array,
     machine: &Machine,
     processor: Processor,
-    standing: Standing,
+    standing: ModelledSubject,
     like: &Like,
     seed: u64,
 ) -> Result<(Vec<Phase>, Nanos), String> {

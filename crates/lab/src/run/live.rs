@@ -4,7 +4,7 @@ use super::meter::{Reading, Sources, Work, members_work, served_detail};
 use crate::subject::Target;
 use crate::subject::process::{Hosted, Settings};
 use crate::subject::recipe::Recipe;
-use crate::subject::steps::Standing;
+use crate::subject::steps::BuiltSubject;
 use crate::workload::drive::Stop;
 use crate::workload::nbd::Nbd;
 use crate::workload::port::{Null, Port, Threads};
@@ -25,7 +25,7 @@ pub(super) const OWN_FILE: &str = "lapstrake-lab.dat";
 
 /// See the module.
 pub(crate) struct Live {
-    standing: Standing,
+    standing: BuiltSubject,
     pub hosted: Option<Hosted>,
     /// With all names filled in.
     pub target: Target,
@@ -49,7 +49,7 @@ impl Live {
         buffer_bytes: usize,
         stop: &Stop,
     ) -> Result<Self, String> {
-        let standing = Standing::build(recipe, work, stop)?;
+        let standing = BuiltSubject::build(recipe, work, stop)?;
         let target = match &recipe.target {
             Target::File { path, offset, size } => {
                 Target::File { path: standing.fill_in(path), offset: *offset, size: *size }

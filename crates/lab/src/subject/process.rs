@@ -221,7 +221,7 @@ impl Client for Session {
         }
     }
 
-    fn handle_replied(&mut self, _: &mut Context<'_>) {}
+    fn handle_replies_end(&mut self, _: &mut Context<'_>) {}
 
     fn handle_time(&mut self, cx: &mut Context<'_>) {
         self.pump(cx);

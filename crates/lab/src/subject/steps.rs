@@ -28,7 +28,7 @@ const BUSY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 const RECORD: &str = "undo";
 
 /// What stands.
-pub(crate) struct Standing {
+pub(crate) struct BuiltSubject {
     values: BTreeMap<String, String>,
     undos: Vec<Undo>,
     work: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) struct Server {
     log: PathBuf,
 }
 
-impl Standing {
+impl BuiltSubject {
     /// Carries out a recipe. What was built is taken down again if a step fails.
     ///
     /// # Errors
@@ -444,7 +444,7 @@ mod tests {
             step(&["echo", "seven"], Some("x"), Some(&["sh", "-c", &note("un-{x}")])),
             step(&["sh", "-c", &note("do-{x}")], None, Some(&["sh", "-c", &note("un-two")])),
         ]);
-        let standing = Standing::build(&recipe, work.path(), &Stop::new()).unwrap();
+        let standing = BuiltSubject::build(&recipe, work.path(), &Stop::new()).unwrap();
         assert_eq!(standing.fill_in("/dev/{x}"), "/dev/seven");
         assert!(work.path().join(RECORD).exists());
         standing.take_down().unwrap();
@@ -461,7 +461,7 @@ mod tests {
             step(&["touch", made], None, Some(&["rm", made])),
             step(&["sh", "-c", "echo no room >&2; exit 3"], None, None),
         ]);
-        let why = Standing::build(&recipe, work.path(), &Stop::new()).err().unwrap();
+        let why = BuiltSubject::build(&recipe, work.path(), &Stop::new()).err().unwrap();
         assert_eq!(why, "sh -c 'echo no room >&2; exit 3' failed (exit status: 3): no room");
         assert!(!Path::new(made).exists());
     }
@@ -473,7 +473,7 @@ mod tests {
         let made = made.to_str().unwrap();
         let recipe = recipe(vec![step(&["touch", made], None, Some(&["rm", made]))]);
         // As after a kill: nobody takes it down.
-        std::mem::forget(Standing::build(&recipe, work.path(), &Stop::new()).unwrap());
+        std::mem::forget(BuiltSubject::build(&recipe, work.path(), &Stop::new()).unwrap());
         assert_eq!(recover(work.path()).unwrap(), [format!("rm {made}")]);
         assert!(!Path::new(made).exists());
         assert!(recover(work.path()).unwrap().is_empty());
@@ -487,7 +487,7 @@ mod tests {
         let undo =
             ["sh", "-c", "! test -e \"$0\" || { echo busy; exit 1; }", busy.to_str().unwrap()];
         let recipe = recipe(vec![step(&["true"], None, Some(&undo))]);
-        std::mem::forget(Standing::build(&recipe, work.path(), &Stop::new()).unwrap());
+        std::mem::forget(BuiltSubject::build(&recipe, work.path(), &Stop::new()).unwrap());
         assert!(recover(work.path()).unwrap_err().contains("busy"));
         assert!(has_left(work.path()));
         fs::remove_file(&busy).unwrap();
@@ -504,7 +504,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(100));
                 stop.set();
             });
-            Standing::build(&recipe, work.path(), &stop).err()
+            BuiltSubject::build(&recipe, work.path(), &stop).err()
         });
         assert_eq!(why.as_deref(), Some(INTERRUPTED));
     }
@@ -517,7 +517,7 @@ mod tests {
         let theirs = theirs.to_str().unwrap();
         // As `zpool create` of a pool that is there.
         let recipe = recipe(vec![step(&["mkdir", theirs], None, Some(&["rmdir", theirs]))]);
-        let why = Standing::build(&recipe, work.path(), &Stop::new()).err().unwrap();
+        let why = BuiltSubject::build(&recipe, work.path(), &Stop::new()).err().unwrap();
         assert!(why.contains("File exists"), "{why}");
         assert!(Path::new(theirs).exists());
         assert!(!work.path().join(RECORD).exists());

@@ -8,7 +8,7 @@ use crate::DiskModel;
 
 /// A disk's part of an array.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct RebuildPart {
     /// The disk.
     pub model: DiskModel,
     /// The first block of the part.
@@ -23,7 +23,7 @@ const STEPS: u64 = 64;
 /// Hours to fill a part from what others hold; all go at the pace of the slowest at each place, and no faster than
 /// `limit` bytes a second (md's `sync_speed_max`).
 #[must_use]
-pub fn rebuild_hours(target: &Part, sources: &[Part], limit: f64) -> f64 {
+pub fn rebuild_hours(target: &RebuildPart, sources: &[RebuildPart], limit: f64) -> f64 {
     let bytes = target.blocks as f64 * 512.0 / STEPS as f64;
     let rates = (0..STEPS).map(|step| {
         let place = (step as f64 + 0.5) / STEPS as f64;
@@ -33,7 +33,7 @@ pub fn rebuild_hours(target: &Part, sources: &[Part], limit: f64) -> f64 {
     rates.map(|rate| bytes / rate).sum::<f64>() / 3600.0
 }
 
-impl Part {
+impl RebuildPart {
     /// Bytes a second in order at a place of the part, 0 its beginning, 1 its end.
     fn rate(&self, place: f64, is_write: bool) -> f64 {
         match &self.model {

@@ -208,8 +208,9 @@ fn a_rebuild_slows_down_on_inner_tracks() {
     let profile = crate::profile::builtin::get("hitachi-80").unwrap().unwrap();
     let model = profile.build().unwrap();
     let blocks = model.blocks();
-    let part = |first, blocks| Part { model: model.clone(), first, blocks };
-    let hours = |part: Part| rebuild_hours(&part, &[part.clone(), part.clone()], f64::INFINITY);
+    let part = |first, blocks| RebuildPart { model: model.clone(), first, blocks };
+    let hours =
+        |part: RebuildPart| rebuild_hours(&part, &[part.clone(), part.clone()], f64::INFINITY);
     let (outer, inner) = (hours(part(0, blocks / 4)), hours(part(blocks - blocks / 4, blocks / 4)));
     assert!(inner > 1.5 * outer, "{outer} {inner}");
     // 82 GB at 54 MB/s, the mean of what the profile says for its edges.

@@ -1,6 +1,6 @@
 //! What clients ask for, and what becomes of it.
 
-use super::{Ask, Client, Event, Part, Session, Wish};
+use super::{Ask, Client, Event, RoutedPart, Session, Wish};
 use crate::{disk::SECTOR, oracle::word};
 use lapstrake_array::RoutedRequest;
 use lapstrake_engine::{Buf, Request, RequestError, RequestKind};
@@ -86,7 +86,7 @@ impl Session<'_> {
 
     pub(super) fn judge(
         &mut self,
-        part: &Part,
+        part: &RoutedPart,
         result: Result<(), RequestError>,
     ) -> Result<(), String> {
         let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;

@@ -1,6 +1,6 @@
 //! A session as the world of its shards: what they and their routers want, in virtual time.
 
-use super::{COORDINATOR, Event, Part, Session};
+use super::{COORDINATOR, Event, RoutedPart, Session};
 use crate::oracle::Leaves;
 use lapstrake_array::{Outgoing, Router, RouterWorld};
 use lapstrake_engine::{
@@ -90,7 +90,7 @@ impl RouterWorld for Session<'_> {
         // Several pieces of a request have the router's one name.
         let routed = request.id;
         let request = Request { id: RequestId(id), ..request };
-        self.parts.insert(id, Part { routed, request, covers });
+        self.parts.insert(id, RoutedPart { routed, request, covers });
         self.say(|| format!("shard {} gets {request:?}", self.driven));
         request
     }
