@@ -10,7 +10,8 @@ use facts::facts;
 use crate::{
     cache::CacheTerms,
     client::Client,
-    coordinator::{CLIENTS_MAX, CoordinatorRuntime, members::check_speed},
+    command_error::CommandError,
+    coordinator::{CLIENTS_MAX, CoordinatorRuntime, settings::SpeedError},
     memory::{Memory, Sizes},
     message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
     open::JOURNAL_NEXT,
@@ -118,9 +119,9 @@ impl Options {
     /// Whether the array can run so.
     ///
     /// # Errors
-    /// Why not.
-    pub fn check(&self) -> Result<(), String> {
-        check_speed(self.sync_speed_min_kib, self.sync_speed_max_kib)
+    /// [`SpeedError`] if the least speed of recovery and resync is above the greatest.
+    pub fn check(&self) -> Result<(), SpeedError> {
+        SpeedError::check(self.sync_speed_min_kib, self.sync_speed_max_kib)
     }
 }
 
@@ -476,12 +477,8 @@ impl Handle {
     ///
     /// # Errors
     /// The refusal.
-    pub fn command(&self, command: Command) -> Result<Answer, String> {
-        match self.ask(command).recv() {
-            Ok(Answer::Refused(why) | Answer::HalfWay(why)) => Err(why),
-            Ok(answer) => Ok(answer),
-            Err(_) => Err("the array has stopped".into()),
-        }
+    pub fn command(&self, command: Command) -> Result<Answer, CommandError> {
+        self.ask(command).recv().map_err(|_| CommandError::Stopped)?.accepted()
     }
 
     /// What is gone once it stops. Nothing once it has stopped.

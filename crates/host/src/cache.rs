@@ -6,6 +6,7 @@ use lapstrake_engine::{
     stripe_cache_pages,
 };
 use lapstrake_geometry::Geometry;
+use thiserror::Error;
 
 /// What an array's stripe caches are made by.
 #[derive(Clone, Copy, Debug)]
@@ -51,19 +52,39 @@ impl CacheTerms {
         if self.has_behind { BEHIND_PAGES } else { 0 }
     }
 
-    /// Why a size cannot be set, if it cannot.
-    pub(crate) fn unfit(self, size: u64) -> Option<String> {
-        if self.members == 0 {
-            return Some(
-                "stripe_cache_size: a level without redundancy has no stripe cache; nothing was changed".into(),
-            );
-        }
+    /// Whether a size can be set.
+    pub(crate) fn check(self, size: u32) -> Result<(), CacheSizeError> {
         let (least, most) = STRIPE_CACHE_SIZES.into_inner();
-        (!(u64::from(least)..=u64::from(most)).contains(&size)).then(|| {
-            format!(
-                "stripe_cache_size: {size} is not from {least} (what the largest operation takes) to {most} pages of \
-                 each member; nothing was changed"
-            )
-        })
+        match self.members {
+            0 => Err(CacheSizeError::NoRedundancy),
+            _ if !(least..=most).contains(&size) => {
+                Err(CacheSizeError::OutOfRange { size, least, most })
+            }
+            _ => Ok(()),
+        }
     }
+}
+
+/// Why a stripe cache cannot have a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CacheSizeError {
+    /// The level has no stripe cache.
+    #[error(
+        "stripe_cache_size: a level without redundancy has no stripe cache; nothing was changed"
+    )]
+    NoRedundancy,
+    /// Too few pages or too many.
+    #[error(
+        "stripe_cache_size: {size} is not from {least} (what the largest operation takes) to {most} pages of each \
+         member; nothing was changed"
+    )]
+    OutOfRange {
+        /// Pages of each member.
+        size: u32,
+        /// The fewest that can be set.
+        least: u32,
+        /// The most that can be set.
+        most: u32,
+    },
 }

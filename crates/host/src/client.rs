@@ -165,7 +165,7 @@ pub enum Kind {
     Read(Memory),
     /// Write it.
     Write {
-        /// What.
+        /// Holds what is to be written, until the reply.
         memory: Memory,
         /// Durable before the reply.
         fua: bool,

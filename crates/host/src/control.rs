@@ -10,12 +10,14 @@
 
 mod answer;
 mod ask;
+mod refusal;
 mod talks;
 
 use crate::array::Handle;
 use answer::{answer, refusal};
 use ask::next_step;
 use lapstrake_device::quoted;
+use refusal::RefusedRequest;
 use serde_json::Value;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -227,7 +229,7 @@ pub type Stopper = Box<dyn Fn(mpsc::Sender<bool>) + Send + Sync>;
 
 /// The file as which an array is served.
 pub struct ServedFile {
-    /// Absolute.
+    /// Its absolute path, by which what lies on it is found.
     pub path: PathBuf,
     /// Whether somebody has it open, and goes on to. May take seconds.
     pub stays_open: Box<dyn Fn() -> bool + Send + Sync>,
@@ -407,7 +409,7 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
         let Some(id) = served.talks.take_in(&stream, listener) else {
             // Whoever does not take this in at once is not waited for.
             let _ = stream.set_write_timeout(Some(ANSWER_BUSY));
-            let _ = say(&mut { stream }, &busy());
+            let _ = say(&mut { stream }, &refusal(&RefusedRequest::Busy));
             continue;
         };
         let connection = served.clone();
@@ -422,14 +424,6 @@ fn accept(listener: &UnixListener, served: &Arc<Served>) {
     }
 }
 
-fn busy() -> Value {
-    let error = format!(
-        "its server is busy with {CONNECTIONS_MAX} other connections; nothing was changed; try again when one of \
-         them is done"
-    );
-    refusal(error)
-}
-
 fn talk(mut stream: UnixStream, served: &Served, id: u64) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;
@@ -439,9 +433,9 @@ fn talk(mut stream: UnixStream, served: &Served, id: u64) -> io::Result<()> {
         reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
             if line.len() as u64 == LINE_MAX {
-                say(&mut stream, &refusal(format!("a request of more than {LINE_MAX} bytes")))?;
+                say(&mut stream, &refusal(&RefusedRequest::TooLong))?;
             } else if !served.talks.has(id) {
-                say(&mut stream, &busy())?;
+                say(&mut stream, &refusal(&RefusedRequest::Busy))?;
             }
             return Ok(());
         }

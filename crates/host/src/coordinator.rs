@@ -1,22 +1,24 @@
 //! The first shard's second job: what [`Coordinator`] decides is done here, and it is told what became of it: the
 //! supervisor's I/O, messages to shards; and new clients, commands, words to the operator.
 
-mod bitmap;
+pub(crate) mod bitmap;
 mod deleted;
 mod events;
+pub(crate) mod loss;
 pub(crate) mod members;
-mod settings;
+pub(crate) mod settings;
 
 use crate::{
     array::{Facts, MemberFact},
     client::Client,
+    command_error::CommandError,
     message::{Answer, Command, Greeter, Message},
     runs::{PLACES_NS, Runs},
     shard_runtime::{ShardRuntime, failure},
     status::{self, Counters},
     window::CheckWindow,
 };
-use bitmap::BitmapFile;
+use bitmap::{BitmapError, BitmapFile};
 use lapstrake_array::{Action, Coordinator, SpanMap};
 use lapstrake_control::{
     self as control, ArrayState, Detail, LastSyncDetail, MemberDetail, MemoryDetail, WorkDetail,
@@ -38,8 +40,6 @@ use tracing::{Span, debug, error};
 /// never waits for memory.
 const META_BYTES: usize = 2 << 20;
 
-/// Nothing may follow the mark that says clean.
-const STOPPING: &str = "the array is being stopped; nothing was changed";
 /// Clients at a time, those that shake hands counted: each costs a descriptor and some
 /// 30 KiB, besides the memory for a small request that is taken at the start.
 pub(crate) const CLIENTS_MAX: usize = 256;
@@ -502,7 +502,7 @@ impl CoordinatorRuntime {
         let asks_only = matches!(command, Command::Detail | Command::Deleted | Command::Stop);
         if self.coordinator.is_stopping() && !asks_only {
             // The asker may have gone.
-            let _ = answer.send(Answer::Refused(STOPPING.into()));
+            let _ = answer.send(Answer::Refused(CommandError::Stopping));
             return;
         }
         let done = match command {
@@ -569,11 +569,7 @@ impl CoordinatorRuntime {
 
     fn finish(&mut self, runtime: &mut ShardRuntime, clean: bool) {
         self.tell_places(Time(u64::MAX));
-        self.answer_bitmap(Answer::HalfWay(
-            "the array was stopped before the bitmap was changed: it is the old one, none or the new one at the \
-             next start, each of which is right"
-                .into(),
-        ));
+        self.answer_bitmap(Answer::HalfWay(BitmapError::StoppedMeanwhile.into()));
         self.end_removals();
         // Once only.
         let _ = self.facts.stopped_clean.set(clean);

@@ -47,9 +47,9 @@ pub struct NewArray {
     pub homehost: Option<String>,
     /// The level.
     pub level: Level,
-    /// Slots.
+    /// How many slots the array has.
     pub raid_devices: u16,
-    /// Spares.
+    /// How many members wait for one to fail.
     pub spares: u16,
     /// For slots and spares in order; None where one is missing.
     pub members: Vec<Option<MemberSpec>>,
@@ -59,9 +59,9 @@ pub struct NewArray {
     pub version: Version,
     /// Chunk, or a linear's rounding.
     pub chunk: Option<Sectors>,
-    /// Layout.
+    /// Where data, parity and copies lie; none: the level's usual one.
     pub layout: Option<Layout>,
-    /// Bitmap.
+    /// The write-intent bitmap that the array gets.
     pub bitmap: NewBitmap,
     /// Bytes to a bit of it.
     pub bitmap_chunk: Option<u32>,
@@ -193,7 +193,7 @@ impl fmt::Display for Occupied {
     }
 }
 
-fn lines(all: &[Occupied]) -> String {
+pub(crate) fn lines(all: &[Occupied]) -> String {
     all.iter().map(Occupied::to_string).collect::<Vec<_>>().join("\n")
 }
 

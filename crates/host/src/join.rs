@@ -1,15 +1,20 @@
 //! Makes a device ready to join a running array, on the asker's thread: opens and locks it, decides which
 //! superblock it is to have, reads its bad-block log. Only its partial parity log is written, which is emptied.
 
+mod error;
+
+pub use error::JoinError;
+
 use crate::{
     array::Handle,
+    command_error::CommandError,
     create::Occupied,
     message::{Addition, Answer, Command},
     open::{OpenArrayError, occupied_around, open_all, probe},
     start_io::Members,
 };
 use lapstrake_array::start::{BadBlockLogFault, bad_block_log, empty_log};
-use lapstrake_control::{MemberDetail, MemberState};
+use lapstrake_control::MemberDetail;
 use lapstrake_device::{Access, Member, MemberSpec, overlaps, quoted};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, create::spare};
@@ -31,77 +36,59 @@ const ATTEMPTS: u32 = 10;
 /// Takes a device into a running array.
 ///
 /// # Errors
-/// Why not. No more was written then than an empty partial parity log.
-pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, String> {
+/// [`JoinError`]. No more was written then than an empty partial parity log.
+pub fn join(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Answer, JoinError> {
     for _ in 0..ATTEMPTS {
         match handle.command(Command::Add(make_ready(handle, spec, how)?))? {
             Answer::Outdated => {}
             answer => return Ok(answer),
         }
     }
-    Err(format!(
-        "{spec}: the array changed each time it was made ready; the array is as it was; try again"
-    ))
+    Err(JoinError::ArrayKeepsChanging { member: spec.clone() })
 }
 
-fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition, String> {
+fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition, JoinError> {
     let Answer::Template(like, number) = handle.command(Command::Template)? else {
-        return Err("the array has stopped".into());
+        return Err(CommandError::Stopped.into());
     };
     refuse_member(handle, spec)?;
-    let device = open_all(std::slice::from_ref(spec), Access::ReadWrite)
-        .map_err(|error| error.to_string())?
-        .remove(0);
-    let (block, served) = (device.block_size(), handle.facts.detail.block_bytes);
-    if block > served {
-        return Err(format!(
-            "{spec}: its blocks are of {block} bytes, and clients may write {served} to this array; nothing was \
-             written; take a device with blocks of {served} bytes"
-        ));
+    let device = open_all(std::slice::from_ref(spec), Access::ReadWrite)?.remove(0);
+    let member = || spec.clone();
+    let (block_bytes, served_bytes) = (device.block_size(), handle.facts.detail.block_bytes);
+    if block_bytes > served_bytes {
+        return Err(JoinError::BlockSize { member: member(), block_bytes, served_bytes });
     }
-    let unread = |error| format!("{spec}: cannot read it: {error}; nothing was written");
+    let unread = |source| JoinError::Read { member: member(), source };
     let found = probe(&device).map_err(unread)?;
     let own = found.best().filter(|sb| describes_same(sb, &like));
     // It may hold what nobody else has: only --force writes over it.
     if let Some(strange) = own.filter(|sb| !sb.is_understood() && !how.force) {
-        let what = strange
-            .unsupported()
-            .map_or_else(|| strange.role().to_string(), |what| what.to_string());
-        return Err(format!(
-            "{spec}: its superblock is of this array, but has {what}; it may hold a member's data; nothing was written; \
-             if nobody needs what is there, `add --force` takes it as a new member"
-        ));
+        let (unsupported, role) = (strange.unsupported(), strange.role());
+        return Err(JoinError::NotUnderstood { member: member(), unsupported, role });
     }
     let own = own.filter(|sb| sb.is_understood());
     if how.re_add && own.is_none() {
-        return Err(format!("{spec}: holds no superblock of this array; nothing was written"));
+        return Err(JoinError::NoSuperblock { member: member() });
     }
-    let foreign: Vec<String> = if own.is_none() && !how.force {
+    let foreign: Vec<Occupied> = if own.is_none() && !how.force {
         let inside = found.0.iter().map(|finding| Occupied::of(spec.clone(), finding));
         let around = occupied_around(&device).map_err(unread)?;
-        inside.chain(around).map(|occupied| occupied.to_string()).collect()
+        inside.chain(around).collect()
     } else {
         Vec::new()
     };
     if !foreign.is_empty() {
-        return Err(format!(
-            "{}\nnothing was written; if nobody needs what is there, --force writes over it",
-            foreign.join("\n")
-        ));
+        return Err(JoinError::Occupied(foreign));
     }
     let size = Sectors(device.size() / 512);
     let fresh = spare(&like, size, number, random_uuid()?, how.write_mostly)
-        .map_err(|error| format!("{spec}: {error}; nothing was written"))?;
+        .map_err(|source| JoinError::Unfit { member: member(), source })?;
     let catches_up = match own {
         Some(own) => can_catch_up(handle, spec, own, how.force)?,
         None => false,
     };
     if how.re_add && !catches_up {
-        return Err(format!(
-            "{spec} cannot be re-added: only a member that the write-intent bitmap has kept count for can \
-             catch up, into its own slot while that is empty; `lapstrake add` takes it as a new member; \
-             nothing was written"
-        ));
+        return Err(JoinError::CannotCatchUp { member: member() });
     }
     let superblock = match own {
         Some(own) if catches_up => Box::new(own.clone()),
@@ -109,14 +96,13 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
     };
     let bad_blocks =
         bad_block_log(&Members, &device, &superblock).map_err(|fault| match fault {
-            BadBlockLogFault::Device(error) => format!("{error}; nothing was written"),
+            BadBlockLogFault::Device(error) => JoinError::ReadBadBlockLog(error),
             BadBlockLogFault::Unusable(error) => {
                 let member = spec.to_string();
-                OpenArrayError::BadBlocks { member, error }.to_string()
+                OpenArrayError::BadBlocks { member, error }.into()
             }
         })?;
-    empty_log(&mut Members, &device, &superblock)
-        .map_err(|error| format!("{error}; the array is as it was"))?;
+    empty_log(&mut Members, &device, &superblock).map_err(JoinError::EmptyLog)?;
     let names = spec.names();
     Ok(Addition { device, names, superblock, catches_up, bad_blocks })
 }
@@ -126,15 +112,15 @@ fn can_catch_up(
     spec: &MemberSpec,
     own: &Superblock,
     force: bool,
-) -> Result<bool, String> {
+) -> Result<bool, JoinError> {
     match handle.command(Command::CanCatchUp { superblock: Box::new(own.clone()), force }) {
         Ok(answer) => Ok(matches!(answer, Answer::CanCatchUp(true))),
-        Err(why) => Err(format!("{spec}: {why}")),
+        Err(why) => Err(JoinError::FormerMember { member: spec.clone(), source: Box::new(why) }),
     }
 }
 
 /// The lock would only tell that this very process holds it.
-fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
+fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), JoinError> {
     let (Ok(new), Some(detail)) = (Member::peek(spec), handle.detail()) else { return Ok(()) };
     let is_same = |path: &str| {
         let known = path.parse().ok().and_then(|known| Member::peek(&known).ok());
@@ -145,17 +131,13 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), String> {
     let Some(known) = detail.members.iter().find(is_known) else {
         return Ok(());
     };
-    let next = match known.state {
-        MemberState::Faulty => {
-            format!("; `lapstrake remove {} {}` comes first", quoted(&detail.name), known.number)
-        }
-        _ => String::new(),
-    };
-    Err(format!(
-        "{spec}: is, in part or as a whole, the member {} of this array already ({}){next}; nothing was \
-         written",
-        known.path, known.state
-    ))
+    Err(JoinError::IsMember {
+        member: spec.clone(),
+        path: known.path.clone(),
+        number: known.number,
+        state: known.state.clone(),
+        array: quoted(&detail.name),
+    })
 }
 
 /// Whether a superblock is of the array that another is of.
@@ -167,9 +149,8 @@ fn describes_same(sb: &Superblock, like: &Superblock) -> bool {
     key(sb) == key(like)
 }
 
-fn random_uuid() -> Result<[u8; 16], String> {
+fn random_uuid() -> Result<[u8; 16], JoinError> {
     let mut uuid = [0; 16];
-    getrandom::fill(&mut uuid)
-        .map_err(|error| format!("no random bytes: {error}; nothing was written"))?;
+    getrandom::fill(&mut uuid).map_err(JoinError::Random)?;
     Ok(uuid)
 }

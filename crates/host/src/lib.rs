@@ -14,6 +14,7 @@ mod array;
 mod cache;
 mod child;
 mod client;
+mod command_error;
 pub mod control;
 mod coordinator;
 pub mod create;
@@ -34,10 +35,18 @@ mod whole;
 mod window;
 
 pub use array::{Array, ArrayIo, Handle, Options, Parts, StartError, flush_others_last};
+pub use cache::CacheSizeError;
 pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};
-pub use grow::grow_bitmap;
-pub use join::{Join, join};
+pub use command_error::CommandError;
+pub use coordinator::{
+    bitmap::BitmapError,
+    loss::WriteLoss,
+    members::{MemberError, SyncError},
+    settings::{SettingsError, SpeedError},
+};
+pub use grow::{GrowBitmapError, grow_bitmap};
+pub use join::{Join, JoinError, join};
 pub use lapstrake_array::start::JournalGivenUp;
 pub use lapstrake_control::{ArrayState, BitmapPlace, Detail, MemberState, SyncRequest};
 pub use lapstrake_device::IoVec;
@@ -52,3 +61,4 @@ pub use overlay::NewOverlay;
 pub use scope::EventScope;
 pub use start_io::DeviceError;
 pub use whole::open_whole;
+pub use window::{CheckWindow, CheckWindowError};

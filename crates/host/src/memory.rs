@@ -262,7 +262,7 @@ impl Memory {
         self.out(seal.place(), header.len() as u32).copy_from_slice(&header);
     }
 
-    /// Compares.
+    /// Compares blocks that were read, and tells which pages differ.
     pub(crate) fn compare(&self, comparison: &Comparison) -> Vec<Finding> {
         // SAFETY: as in `list`.
         comparison.run(lapstrake_parity::kernels(), |buf, len| unsafe {

@@ -1,13 +1,14 @@
 //! What shard threads tell each other. Each shard has one inbox; a sender puts its message there
 //! and wakes the shard, which costs nothing while it is awake.
 
-use crate::{client::Client, window::CheckWindow};
+use crate::{client::Client, command_error::CommandError, window::CheckWindow};
 use lapstrake_array::{RoutedRequest, SpanMap};
 use lapstrake_control::{BitmapPlace, Detail, HowAdded, MemberDetail, SyncRequest};
 use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, SyncPiece};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use std::{
+    io,
     os::fd::OwnedFd,
     sync::{
         Arc,
@@ -41,7 +42,7 @@ pub(crate) enum Message {
     /// [`Message::CacheResized`].
     StripeCache { size: u32, pages: u32 },
     /// To the coordinator: whether it has that size.
-    CacheResized { size: u32, result: Result<(), String> },
+    CacheResized { size: u32, result: io::Result<()> },
     /// From the coordinator: the next member's device.
     AddDevice(Arc<Member>),
     /// From the coordinator: close the device of a member that is none any more, and say [`Message::DeviceRemoved`].
@@ -141,7 +142,7 @@ pub struct Settings {
 /// The write-intent bitmap that an array is to have.
 #[derive(Clone, Debug)]
 pub struct BitmapWish {
-    /// Where.
+    /// Where it is to be kept; none takes it away.
     pub place: BitmapPlace,
     /// Bytes to a bit; as it is, or as mdadm chooses, if nothing is said.
     pub chunk: Option<u32>,
@@ -165,14 +166,14 @@ pub struct Addition {
 }
 
 /// The answer to a [`Command`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Answer {
     /// To [`Command::Detail`].
     Detail(Box<Detail>),
     /// Why it was not done.
-    Refused(String),
+    Refused(CommandError),
     /// Why it came to no end, though it began.
-    HalfWay(String),
+    HalfWay(CommandError),
     /// It is done, or has begun.
     Done,
     /// Nothing was to be done.
@@ -196,9 +197,9 @@ pub enum Answer {
     CanCatchUp(bool),
     /// To [`Command::Set`]: what all settings are then.
     Settings {
-        /// KiB a second.
+        /// The least speed of recovery and resync while there are requests, KiB a second.
         min: u64,
-        /// Likewise.
+        /// The greatest speed at all times, KiB a second; 0: none.
         max: u64,
         /// When checks and repairs may run; none: always.
         window: Option<CheckWindow>,
@@ -209,6 +210,16 @@ pub enum Answer {
     Deleted(Deleted),
     /// To [`Command::Stop`], when all is stable; false if the superblocks could not say clean.
     Stopped(bool),
+}
+
+impl Answer {
+    /// The refusal, if it is one.
+    pub(crate) fn accepted(self) -> Result<Self, CommandError> {
+        match self {
+            Self::Refused(why) | Self::HalfWay(why) => Err(why),
+            answer => Ok(answer),
+        }
+    }
 }
 
 /// What is gone once the array stops.

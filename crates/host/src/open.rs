@@ -139,9 +139,9 @@ pub enum OpenArrayError {
          of it"
     )]
     Read {
-        /// Which.
+        /// The member, as it was given.
         member: String,
-        /// Why.
+        /// The device's answer.
         source: io::Error,
     },
     /// Not one array.
@@ -184,7 +184,7 @@ pub enum OpenArrayError {
     /// A bad-block log cannot be used.
     #[error("the bad-block log of {member} cannot be used: {error}; nothing was written")]
     BadBlocks {
-        /// Whose.
+        /// The member that the log is of.
         member: String,
         /// What is wrong with it.
         error: BadBlocksError,

@@ -19,7 +19,7 @@ const GAP: u64 = 1 << 20;
 pub(crate) struct Run<Of> {
     /// What happened, and to whom.
     pub of: Of,
-    /// Bytes.
+    /// The bytes that it happened to, with those between.
     pub at: Range<u64>,
     /// How often it happened besides the first time.
     pub more: u64,

@@ -635,8 +635,7 @@ impl ShardRuntime {
         if memory.is_ok() {
             self.engine.handle_order(self.now(), &Order::StripeCache(pages));
         }
-        let result = memory.map_err(|error| error.to_string());
-        self.peers[0].send(Message::CacheResized { size, result });
+        self.peers[0].send(Message::CacheResized { size, result: memory });
     }
 
     /// Gives back what the engine has left of its stripe cache.

@@ -14,11 +14,11 @@ pub enum DeviceError {
     /// To be read or written.
     #[error("cannot {what} {device} at byte {offset}: {source}")]
     At {
-        /// Which.
+        /// The device, as it was given.
         device: String,
         /// What was tried.
         what: &'static str,
-        /// Where.
+        /// Where the device was read or written, in bytes from the member's beginning.
         offset: u64,
         /// Its answer.
         source: io::Error,
@@ -26,7 +26,7 @@ pub enum DeviceError {
     /// To be flushed.
     #[error("cannot flush {device}: {source}")]
     Flush {
-        /// Which.
+        /// The device, as it was given.
         device: String,
         /// Its answer.
         source: io::Error,

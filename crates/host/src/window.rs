@@ -2,6 +2,7 @@
 
 use jiff::{Zoned, civil::Time};
 use std::{fmt, str::FromStr};
+use thiserror::Error;
 
 /// From a time of the local day to another, on the next day if that is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +25,34 @@ impl CheckWindow {
     }
 }
 
-impl FromStr for CheckWindow {
-    type Err = String;
+/// Why a text is no [`CheckWindow`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CheckWindowError {
+    /// It is not two times of the day.
+    #[error("{text:?} is no part of a day, such as 22:00-06:00")]
+    NotTwoTimes {
+        /// What was given.
+        text: String,
+    },
+    /// It ends when it begins.
+    #[error("{text}: no time is between; \"always\" is no bound")]
+    Empty {
+        /// What was given.
+        text: String,
+    },
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for CheckWindow {
+    type Err = CheckWindowError;
+
+    fn from_str(text: &str) -> Result<Self, CheckWindowError> {
         let part = |text: &str| Time::strptime("%H:%M", text).ok();
         let window = text.split_once('-').and_then(|(from, to)| Some((part(from)?, part(to)?)));
         let (from, to) =
-            window.ok_or_else(|| format!("{text:?} is no part of a day, such as 22:00-06:00"))?;
+            window.ok_or_else(|| CheckWindowError::NotTwoTimes { text: text.into() })?;
         if from == to {
-            return Err(format!("{text}: no time is between; \"always\" is no bound"));
+            return Err(CheckWindowError::Empty { text: text.into() });
         }
         Ok(Self { from, to })
     }
@@ -67,10 +86,11 @@ mod tests {
 
     #[test]
     fn what_is_no_window_is_told() {
+        let refusal = |text: &str| text.parse::<CheckWindow>().unwrap_err().to_string();
         for text in ["", "22:00", "22:00-", "25:00-06:00", "22-6", "always"] {
-            assert!(text.parse::<CheckWindow>().unwrap_err().contains("22:00-06:00"), "{text}");
+            assert!(refusal(text).contains("22:00-06:00"), "{text}");
         }
-        assert!("06:00-06:00".parse::<CheckWindow>().unwrap_err().contains("always"));
+        assert!(refusal("06:00-06:00").contains("always"));
         assert_eq!("22:00-06:00".parse::<CheckWindow>().unwrap().to_string(), "22:00-06:00");
     }
 }

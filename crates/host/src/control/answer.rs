@@ -1,9 +1,12 @@
 //! What a served array answers to a line: reads the request, has it carried out, and says what came of it.
 
 use super::Served;
+use super::refusal::{RefusedRequest, Type, UnreadableRequest, Word};
+use crate::command_error::CommandError;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
 use crate::message::{self, Answer, BitmapWish, Command, Deleted};
+use crate::window::CheckWindowError;
 use lapstrake_control::{
     ALWAYS, Added, Begun, BitmapPlace, Described, Failed, Grown, Refused, Removed, Replaced, Reply,
     Request, Set, Settings, Stopped, VERSION,
@@ -15,11 +18,13 @@ use std::path::Path;
 use std::sync::mpsc;
 
 pub(super) fn answer(line: &[u8], served: &Served) -> Value {
-    read(line).and_then(|request| carry_out(request, served)).unwrap_or_else(refusal)
+    let request = read(line).map_err(RefusedRequest::from);
+    let answer = request.and_then(|request| carry_out(request, served));
+    answer.unwrap_or_else(|error| refusal(&error))
 }
 
-pub(super) fn refusal(error: String) -> Value {
-    line(&Reply { ok: false, answer: Refused { error } })
+pub(super) fn refusal(error: &RefusedRequest) -> Value {
+    line(&Reply { ok: false, answer: Refused { error: error.to_string() } })
 }
 
 fn reply(answer: impl Serialize) -> Value {
@@ -30,38 +35,22 @@ fn line(reply: &Reply<impl Serialize>) -> Value {
     serde_json::to_value(reply).expect("its paths are UTF-8, and its maps have names for keys")
 }
 
-fn read(line: &[u8]) -> Result<Request, String> {
-    let value = serde_json::from_slice(line)
-        .map_err(|error| format!("not JSON: {error}; nothing was changed"))?;
-    let Value::Object(mut fields) = value else {
-        return Err("no \"command\" in the request; nothing was changed".into());
-    };
+fn read(line: &[u8]) -> Result<Request, UnreadableRequest> {
+    let value = serde_json::from_slice(line).map_err(UnreadableRequest::NotJson)?;
+    let Value::Object(mut fields) = value else { return Err(UnreadableRequest::NoObject) };
     // What may be left out may be null.
     fields.retain(|_, value| !value.is_null());
     check_types(&fields, &FIELDS)?;
-    let version = fields.get("version").and_then(Value::as_u64).unwrap_or_default();
-    if version > u64::from(VERSION) {
-        return Err(format!(
-            "the request needs version {version} of the control protocol, and this server speaks {VERSION}; nothing \
-             was changed"
-        ));
+    let found = fields.get("version").and_then(Value::as_u64).unwrap_or_default();
+    if found > u64::from(VERSION) {
+        return Err(UnreadableRequest::Version { found });
     }
     if let Some(Value::Object(settings)) = fields.get("settings") {
         check_types(settings, &SETTINGS)?;
     }
     let command = fields.get("command").cloned();
     serde_json::from_value(Value::Object(fields))
-        .map_err(|error| misunderstood(&error.to_string(), command.as_ref()))
-}
-
-/// What a field of a request is.
-#[derive(Clone, Copy)]
-enum Type {
-    Text,
-    Flag,
-    /// A whole number, at most this.
-    Number(u64),
-    Object,
+        .map_err(|error| misunderstood(error, command.as_ref()))
 }
 
 /// Fields of requests. Others are passed over.
@@ -87,63 +76,46 @@ const SETTINGS: [(&str, Type); 4] = [
     ("stripe_cache_size", Type::Number(u32::MAX as u64)),
 ];
 
-impl Type {
-    fn has(self, value: &Value) -> bool {
-        match self {
-            Self::Text => value.is_string(),
-            Self::Flag => value.is_boolean(),
-            Self::Number(most) => value.as_u64().is_some_and(|number| number <= most),
-            Self::Object => value.is_object(),
-        }
-    }
-
-    fn describe(self) -> String {
-        match self {
-            Self::Text => "a text".into(),
-            Self::Flag => "true or false".into(),
-            Self::Number(most) => format!("a whole number up to {most}"),
-            Self::Object => "an object".into(),
-        }
-    }
-}
-
 /// Names the first field that is of another type than it should be.
-fn check_types(fields: &Map<String, Value>, types: &[(&str, Type)]) -> Result<(), String> {
-    for (name, wanted) in types {
-        if let Some(value) = fields.get(*name).filter(|value| !wanted.has(value)) {
-            let wanted = wanted.describe();
-            return Err(format!("{name:?} is {value}, not {wanted}; nothing was changed"));
+fn check_types(
+    fields: &Map<String, Value>,
+    types: &[(&'static str, Type)],
+) -> Result<(), UnreadableRequest> {
+    for &(field, wanted) in types {
+        if let Some(value) = fields.get(field).filter(|value| !wanted.has(value)) {
+            return Err(UnreadableRequest::Type { field, found: value.clone(), wanted });
         }
     }
     Ok(())
 }
 
 /// What serde says of a field that is missing, or of a word that nobody knows, in other words.
-fn misunderstood(error: &str, command: Option<&Value>) -> String {
-    let word = error.split('`').nth(1).unwrap_or_default();
-    let known = error.split_once(", expected ").map_or("", |(_, known)| known);
-    let known = known.trim_start_matches("one of ").replace('`', "");
-    let what = match error {
-        _ if error.starts_with("missing field") => {
-            return format!("no {word:?} in the request; nothing was changed");
+fn misunderstood(error: serde_json::Error, command: Option<&Value>) -> UnreadableRequest {
+    let text = error.to_string();
+    let word = text.split('`').nth(1).unwrap_or_default().to_owned();
+    let what = match &*text {
+        text if text.starts_with("missing field") => {
+            return UnreadableRequest::Missing { field: word };
         }
-        _ if error.starts_with("unknown field") => "setting",
-        _ if error.starts_with("unknown variant") => match command.and_then(Value::as_str) {
-            Some(command) if command == word => "command",
-            _ => "action",
+        text if text.starts_with("unknown field") => Word::Setting,
+        text if text.starts_with("unknown variant") => match command.and_then(Value::as_str) {
+            Some(command) if command == word => Word::Command,
+            _ => Word::Action,
         },
-        _ => return format!("{error}; nothing was changed"),
+        _ => return UnreadableRequest::Other(error),
     };
-    format!("unknown {what} {word:?}; known are {known}; nothing was changed")
+    let known = text.split_once(", expected ").map_or("", |(_, known)| known);
+    let known = known.trim_start_matches("one of ").replace('`', "");
+    UnreadableRequest::Unknown { what, word, known }
 }
 
 /// Carries it out, and waits until it is.
-fn carry_out(request: Request, served: &Served) -> Result<Value, String> {
+fn carry_out(request: Request, served: &Served) -> Result<Value, RefusedRequest> {
     let handle = &served.handle;
     let answer = match request {
         Request::Detail => {
             let (pid, exports) = (Some(std::process::id()), served.exports.clone());
-            let detail = handle.detail().ok_or("the array has stopped")?;
+            let detail = handle.detail().ok_or(CommandError::Stopped)?;
             return Ok(reply(Described { version: VERSION, pid, exports, detail }));
         }
         Request::Stop { force } => return stop(force, served),
@@ -152,17 +124,14 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, String> {
         Request::Remove { member } => handle.command(Command::Remove(member))?,
         Request::Sync { action } => handle.command(Command::Sync(action))?,
         Request::Add { member, force, write_mostly, re_add } => {
-            let spec: MemberSpec = member.parse().map_err(|error| format!("{error}"))?;
+            let spec: MemberSpec = member.parse()?;
             not_on_itself(&spec.path, served)?;
-            join(handle, &spec, Join { force, write_mostly, re_add })?
+            join(handle, &spec, Join { force, write_mostly, re_add }).map_err(Box::new)?
         }
         Request::Grow { bitmap: place, bitmap_chunk: chunk, write_behind, force } => {
             if let BitmapPlace::File(path) = &place {
                 if !path.is_absolute() {
-                    return Err(format!(
-                        "\"bitmap\" is {path:?}, neither none nor internal nor lockless nor an absolute path; nothing was \
-                         changed"
-                    ));
+                    return Err(RefusedRequest::BitmapPath { path: path.clone() });
                 }
                 not_on_itself(path.parent().unwrap_or(path), served)?;
             }
@@ -192,65 +161,44 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, String> {
 }
 
 /// Stops the array, but not against its end, nor under a file system on it.
-fn stop(force: bool, served: &Served) -> Result<Value, String> {
+fn stop(force: bool, served: &Served) -> Result<Value, RefusedRequest> {
     let Deleted { paths, is_end, overlay } = served.handle.deleted();
     let name = || served.handle.detail().map_or("NAME".into(), |detail| quoted(detail.name));
     if !force && let Some(file) = served.file.as_ref().filter(|file| (file.stays_open)()) {
-        return Err(format!(
-            "{} is open (by a loop device, another array or a program); it serves on, nothing was changed; unmount \
-             what lies on it, detach the loop device (`losetup -d`), and stop it then; `lapstrake stop {} --force` \
-             takes it from its users, and what they have not written is lost",
-            file.path.display(),
-            name()
-        ));
+        return Err(RefusedRequest::IsOpen { file: file.path.clone(), array: name() });
     }
+    let export = || served.exports.first().map_or("URI".into(), String::clone);
     if is_end && !force {
-        let place = served.exports.first().map_or("URI", String::as_str);
-        let name = name();
-        return Err(format!(
-            "the files of {} were deleted while it is served, and are gone for good once it stops: it could \
-             never be started again; it serves on, nothing was changed; copy it off first (`nbdcopy '{place}' \
-             FILE`), or, if it has redundancy, `lapstrake add` spares and `lapstrake replace` these members; \
-             `lapstrake stop {name} --force` gives its data up",
-            paths.join(", ")
-        ));
+        let (export, array) = (export(), name());
+        return Err(RefusedRequest::MembersDeleted { members: paths, export, array });
     }
-    if let Some(overlay) = overlay.as_ref().filter(|_| !force) {
-        let place = served.exports.first().map_or("URI", String::as_str);
-        return Err(format!(
-            "the overlay's file {overlay} was deleted or spoiled while it is served: all that was written to the \
-             array is gone for good once it stops, and the members are as they were; it serves on, nothing was \
-             changed; copy off what can still be read (`nbdcopy '{place}' FILE`); `lapstrake stop {} --force` gives \
-             it up",
-            name()
-        ));
+    if let Some(overlay) = overlay.clone().filter(|_| !force) {
+        return Err(RefusedRequest::OverlayLost { overlay, export: export(), array: name() });
     }
     let (sender, receiver) = mpsc::channel();
     (served.stop)(sender);
-    let clean = receiver.recv().map_err(|_| "the array is being stopped already")?;
+    let clean = receiver.recv().map_err(|_| RefusedRequest::IsStopping)?;
     Ok(reply(Stopped { clean, deleted: paths, is_end, overlay_lost: overlay }))
 }
 
 /// What lies on the array itself would wait for itself, and so for ever.
-fn not_on_itself(path: &Path, served: &Served) -> Result<(), String> {
+fn not_on_itself(path: &Path, served: &Served) -> Result<(), RefusedRequest> {
     match &served.file {
-        Some(file) if lies_on(path, &file.path) => Err(format!(
-            "{}: lies on this array itself (by {}); nothing was written; take one that does not",
-            path.display(),
-            file.path.display()
-        )),
+        Some(file) if lies_on(path, &file.path) => {
+            Err(RefusedRequest::OnItself { path: path.into(), file: file.path.clone() })
+        }
         _ => Ok(()),
     }
 }
 
 /// With the part of the day that its text stands for.
-fn settings(wanted: Settings) -> Result<message::Settings, String> {
+fn settings(wanted: Settings) -> Result<message::Settings, CheckWindowError> {
     let window = |text: String| (text != ALWAYS).then(|| text.parse()).transpose();
     let window = wanted.check_window.map(window).transpose();
     Ok(message::Settings {
         min: wanted.sync_speed_min,
         max: wanted.sync_speed_max,
-        window: window.map_err(|why| format!("check_window: {why}; nothing was changed"))?,
+        window: window?,
         stripe_cache: wanted.stripe_cache_size,
     })
 }
@@ -314,14 +262,14 @@ mod tests {
             (r#"{"command":"stop","version":"2"}"#, "\"version\" is \"2\", not a whole number"),
             (r#"{"command":"stop","version":2.5}"#, "\"version\" is 2.5, not a whole number"),
         ] {
-            let why = read(request.as_bytes()).unwrap_err();
+            let why = read(request.as_bytes()).unwrap_err().to_string();
             assert!(
                 why.starts_with(told) && why.ends_with("nothing was changed"),
                 "{request}: {why}"
             );
         }
-        let read = |line: &str| read(line.as_bytes());
-        assert_eq!(read(r#"{"command":"stop","force":null}"#), Ok(Request::Stop { force: false }));
-        assert_eq!(read(r#"{"command":"detail","version":1,"later":[]}"#), Ok(Request::Detail));
+        let read = |line: &str| read(line.as_bytes()).unwrap();
+        assert_eq!(read(r#"{"command":"stop","force":null}"#), Request::Stop { force: false });
+        assert_eq!(read(r#"{"command":"detail","version":1,"later":[]}"#), Request::Detail);
     }
 }

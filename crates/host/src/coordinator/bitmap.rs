@@ -1,11 +1,13 @@
 //! The coordinator's part in changes of the write-intent bitmap.
 
-use super::{
-    CoordinatorRuntime,
-    members::{READ_ONLY, action_name},
-};
+mod error;
+
+pub use error::BitmapError;
+
+use super::{CoordinatorRuntime, members::action_name};
 use crate::{
     array::consistency_policy,
+    command_error::CommandError,
     message::{Answer, BitmapWish},
     shard_runtime::ShardRuntime,
 };
@@ -42,13 +44,11 @@ impl CoordinatorRuntime {
         &self,
         runtime: &ShardRuntime,
         wish: &BitmapWish,
-    ) -> Result<Answer, String> {
-        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
+    ) -> Result<Answer, CommandError> {
+        let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
         if !self.facts.redundant {
-            return Err(format!(
-                "a {} array has no use for a write-intent bitmap; nothing was changed",
-                self.facts.detail.level
-            ));
+            let level = self.facts.detail.level.clone();
+            return Err(BitmapError::NoRedundancy { level }.into());
         }
         let now = supervisor.bitmap();
         let path = self.bitmap_file.as_ref().map(|file| &file.path);
@@ -58,13 +58,11 @@ impl CoordinatorRuntime {
                 true if wish.chunk.is_none() && wish.write_behind.is_none() => {
                     Ok(Answer::AlreadySo)
                 }
-                _ => Err("a lockless bitmap comes with a new array only, as with mdadm; nothing was changed".into()),
+                _ => Err(BitmapError::LocklessComesWithNewArray.into()),
             };
         }
         if is_lockless && wish.place != BitmapPlace::None {
-            return Err("the array has a lockless bitmap, which has neither another chunk nor another place; \
-                        take it away first (--bitmap none); nothing was changed"
-                .into());
+            return Err(BitmapError::IsLockless.into());
         }
         let is_there = match &wish.place {
             BitmapPlace::Lockless => unreachable!("answered above"),
@@ -81,49 +79,34 @@ impl CoordinatorRuntime {
         }
         self.may_change_bitmap(runtime)?;
         if supervisor.is_bitmap_last_guide() && supervisor.is_degraded() {
-            return Err("a member is missing, and without the lockless bitmap all redundancy is to be made right; \
-                        nothing was changed; add a member first"
-                .into());
+            return Err(BitmapError::LocklessWhileDegraded.into());
         }
         let write_behind = wish.write_behind.or(now.map(|sb| sb.write_behind)).unwrap_or(0);
         if write_behind > bitmap::WRITE_BEHIND_MAX {
-            let most = bitmap::WRITE_BEHIND_MAX;
-            return Err(format!(
-                "write-behind of {write_behind}, at most {most}; nothing was changed"
-            ));
+            return Err(BitmapError::WriteBehindAboveMost { found: write_behind }.into());
         }
         if write_behind > 0 && !self.facts.is_mirror {
-            return Err(format!(
-                "write-behind of {write_behind} is for raid1, not for {}; nothing was changed",
-                self.facts.detail.level
-            ));
+            let level = self.facts.detail.level.clone();
+            return Err(BitmapError::WriteBehindLevel { found: write_behind, level }.into());
         }
         if self.facts.is_logged && wish.place != BitmapPlace::None {
-            return Err(
-                "an array with a journal or partial parity logs takes no bitmap: it needs no \
-                        resync after an unclean stop; nothing was changed"
-                    .into(),
-            );
+            return Err(BitmapError::HasLogs.into());
         }
         // What stays where it is keeps its chunk.
         let own_chunk = now.filter(|_| is_there).map(|sb| sb.chunksize);
         let chunk = wish.chunk.or(own_chunk);
         let members = members(supervisor);
-        let like = *members.first().ok_or(
-            "every member is faulty or removed, and none could hold a bitmap; nothing was changed",
-        )?;
-        let told = |why: String| format!("{why}; nothing was changed");
+        let like = *members.first().ok_or(BitmapError::NoMember)?;
         let chunk_and_offset = match &wish.place {
             BitmapPlace::None | BitmapPlace::Lockless => return Ok(Answer::Bitmap(Box::new(None))),
             BitmapPlace::Internal => {
-                let place = bitmap::added(members, like.sync_size(), chunk)
-                    .map_err(|error| told(error.to_string()))?;
+                let place =
+                    bitmap::added(members, like.sync_size(), chunk).map_err(BitmapError::from)?;
                 (place.chunk, Some(place.offset))
             }
             BitmapPlace::File(_) => {
                 self.may_have_file(runtime)?;
-                let chunk = bitmap::external(like.sync_size(), chunk)
-                    .map_err(|error| told(error.to_string()))?;
+                let chunk = bitmap::external(like.sync_size(), chunk).map_err(BitmapError::from)?;
                 (chunk, None)
             }
         };
@@ -133,24 +116,17 @@ impl CoordinatorRuntime {
         Ok(Answer::Bitmap(Box::new(Some(NewBitmap { superblock, offset }))))
     }
 
-    fn may_change_bitmap(&self, runtime: &ShardRuntime) -> Result<(), String> {
+    fn may_change_bitmap(&self, runtime: &ShardRuntime) -> Result<(), CommandError> {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         if self.coordinator.supervisor().is_some_and(Supervisor::is_changing_bitmap) {
-            return Err(
-                "the bitmap is being changed or given up just now; nothing was changed; try again"
-                    .into(),
-            );
+            return Err(BitmapError::IsChanging.into());
         }
         let progress = self.coordinator.supervisor().and_then(|s| s.sync_progress(runtime.now()));
         progress.map_or(Ok(()), |progress| {
-            Err(format!(
-                "the bitmap cannot be changed during a {}; `lapstrake wait {}` waits for its end; \
-                 nothing was changed",
-                action_name(progress.action),
-                self.facts.name
-            ))
+            let (action, array) = (action_name(progress.action), self.facts.name.clone());
+            Err(BitmapError::DuringSync { action, array }.into())
         })
     }
 
@@ -161,17 +137,12 @@ impl CoordinatorRuntime {
         devices.any(|device| device.is_overlaid())
     }
 
-    fn may_have_file(&self, runtime: &ShardRuntime) -> Result<(), String> {
+    fn may_have_file(&self, runtime: &ShardRuntime) -> Result<(), BitmapError> {
         if let Some(file) = &self.bitmap_file {
-            return Err(format!(
-                "the bitmap is in {} now; take it away first (--bitmap none); nothing was changed",
-                file.path.display()
-            ));
+            return Err(BitmapError::IsInFile { file: file.path.clone() });
         }
         if self.is_overlaid(runtime) {
-            return Err("all writes go to the overlay, and a bitmap's file would be none of it; \
-                        nothing was changed"
-                .into());
+            return Err(BitmapError::Overlaid);
         }
         Ok(())
     }
@@ -199,21 +170,19 @@ impl CoordinatorRuntime {
         runtime: &mut ShardRuntime,
         to: Option<NewBitmap>,
         file: Option<Arc<Member>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommandError> {
         self.may_change_bitmap(runtime)?;
         let now = runtime.now();
-        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         if let Some(NewBitmap { superblock, offset: Some(offset) }) = &to {
             let size = Sectors(superblock.sync_size);
             let place = bitmap::added(members(supervisor), size, Some(superblock.chunksize));
             if place.map(|place| place.offset) != Ok(*offset) {
-                return Err(
-                    "members have come or gone meanwhile; nothing was changed; try again".into()
-                );
+                return Err(BitmapError::MembersChanged.into());
             }
         }
         if !supervisor.handle_bitmap(now, to) {
-            return Err("the array does something else; nothing was changed".into());
+            return Err(BitmapError::Busy.into());
         }
         if let Some(file) = file {
             let path = file.spec().path.clone();
@@ -244,16 +213,9 @@ impl CoordinatorRuntime {
     /// Its file refuses writes or is gone. What the array does then ends with [`Self::bitmap_changed`].
     pub(super) fn bitmap_lost(&mut self) {
         let Some(file) = &self.bitmap_file else { return };
-        let why = format!(
-            "{}: the write-intent bitmap's file cannot be kept (the server's log says why), and is given up; the \
-             array goes on without a bitmap, so that after an unclean stop all is resynced; no data was changed; \
-             `lapstrake grow {} --bitmap` with `internal` or another file makes a new one; a start that still names \
-             this file resyncs all, too",
-            file.path.display(),
-            self.facts.name
-        );
+        let why = BitmapError::FileLost { file: file.path.clone(), array: self.facts.name.clone() };
         error!(bitmap_file = %file.path.display(), "{why}");
-        self.answer_bitmap(Answer::Refused(why));
+        self.answer_bitmap(Answer::Refused(why.into()));
     }
 
     pub(super) fn answer_bitmap(&mut self, what: Answer) {

@@ -1,7 +1,10 @@
 //! What happens in an array, in words for the operator; and what is to be done when it takes no more writes.
 
-use super::{BadSectorOutcome, CoordinatorRuntime, members::action_name};
-use crate::{message::Answer, shard_runtime::ShardRuntime};
+use super::{
+    BadSectorOutcome, CoordinatorRuntime, bitmap::BitmapError, loss::WriteLoss,
+    members::action_name,
+};
+use crate::{command_error::CommandError, message::Answer, shard_runtime::ShardRuntime};
 use lapstrake_engine::{DiskState, Event, Loss, MemberId, SyncAction, SyncEnd, Time};
 use lapstrake_geometry::{Sector, Sectors};
 use tracing::{Span, error, error_span, info, warn};
@@ -35,13 +38,14 @@ impl CoordinatorRuntime {
                     self.look_for_overlay(runtime);
                 }
                 self.loss = Some(loss);
-                self.answer_bitmap(Answer::HalfWay(self.bitmap_left(loss)));
+                let lost = self.write_loss(loss);
+                let not_recorded = BitmapError::NotRecorded { loss: lost.clone() };
+                self.answer_bitmap(Answer::HalfWay(not_recorded.into()));
                 self.lose_removals();
                 error!(
                     loss = ?loss,
-                    "{}: every write fails from now on, reads go on; {}",
-                    self.what_broke(loss),
-                    self.after_loss(loss)
+                    "{lost}: every write fails from now on, reads go on; {}",
+                    lost.next()
                 );
             }
             Event::BadBlocks(member, sector, len) => {
@@ -155,73 +159,29 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn what_broke(&self, loss: Loss) -> String {
+    fn write_loss(&self, loss: Loss) -> WriteLoss {
         match loss {
-            Loss::Data => "a write failed on a member that the array cannot do without".into(),
-            Loss::Journal => "the journal failed".into(),
+            Loss::Data => WriteLoss::Data,
+            Loss::Journal => WriteLoss::Journal,
+            Loss::Metadata => WriteLoss::Metadata,
             Loss::Space => {
-                let path = self.facts.detail.overlay.as_deref().unwrap_or_default();
+                let file = self.facts.detail.overlay.clone().unwrap_or_default();
                 match self.overlay_loss {
-                    Some(_) => format!("the overlay's file {path} takes no more"),
-                    None => format!("there is no room left for the overlay's file {path}"),
+                    Some(_) => WriteLoss::OverlayLost { file },
+                    None => WriteLoss::OverlayFull { file },
                 }
             }
-            Loss::Metadata => "superblocks or bitmap can no longer be written".into(),
         }
     }
 
-    /// What is safe, and what to do.
-    fn after_loss(&self, loss: Loss) -> &'static str {
-        match loss {
-            Loss::Data => {
-                "stripes that were not being written are as they were; of the one that was, with a member missing \
-                 and neither a log nor a journal, also what was flushed before may be lost; mend the cause (is \
-                 there room left?), then start it again, with --force if the start asks for it"
-            }
-            Loss::Journal => {
-                "what was answered is on the members; mend the journal's device, then start it again \
-                 with it; or without it, by --force --without-journal"
-            }
-            Loss::Space if self.overlay_loss.is_some() => {
-                "copy off what can still be read, then stop it by force"
-            }
-            Loss::Space => {
-                "no member is failed for it, and what was flushed before is safe; stop the array, make room where the \
-                 overlay is, or move it to where there is some, then start it again with it"
-            }
-            Loss::Metadata => {
-                "what was flushed before is safe; mend what refuses writes (the server's log says which member, and \
-                 where), then start it again"
-            }
-        }
-    }
-
-    /// What is told who waits for a change of the bitmap: with some superblocks written it may be half done,
-    /// which the next start takes for the old bitmap, none, or the new one.
-    fn bitmap_left(&self, loss: Loss) -> String {
-        format!(
-            "{}: the bitmap is not changed any further, and is the old one, none or the new one at the next \
-             start, each of which is right; no data was changed; {}; then ask again",
-            self.what_broke(loss),
-            self.after_loss(loss)
-        )
-    }
-
-    /// Why, and what to do.
-    pub(super) fn why_broken(&self) -> (String, &'static str) {
-        match self.loss {
-            Some(loss) => (self.what_broke(loss), self.after_loss(loss)),
-            None => ("a member could not flush at the end".into(), "start it again"),
-        }
+    /// Why nothing can be written any more.
+    pub(super) fn why_broken(&self) -> WriteLoss {
+        self.loss.map_or(WriteLoss::FinalFlush, |loss| self.write_loss(loss))
     }
 
     /// Why nothing can be changed any more.
-    pub(super) fn cannot_change(&self) -> String {
-        let (why, next) = self.why_broken();
-        let stop = match self.overlay_loss {
-            Some(_) => String::new(),
-            None => format!("`lapstrake stop {}`, then: ", self.facts.name),
-        };
-        format!("nothing can be put on record any more: {why}; nothing was changed; {stop}{next}")
+    pub(super) fn cannot_change(&self) -> CommandError {
+        let stop_first = self.overlay_loss.is_none().then(|| self.facts.name.clone());
+        CommandError::Broken { loss: self.why_broken(), stop_first }
     }
 }

@@ -1,7 +1,12 @@
 //! The operator's word on members that come and go, and on recovery, resync, check and repair.
 
+mod error;
+
+pub use error::{MemberError, SyncError};
+
 use super::{CoordinatorRuntime, MemberFact};
 use crate::{
+    command_error::CommandError,
     message::{Addition, Answer, Message},
     shard_runtime::ShardRuntime,
     window::CheckWindow,
@@ -9,7 +14,6 @@ use crate::{
 use lapstrake_control::{
     self as control, FAILED, HowAdded, MemberDetail, MemberWork, SyncDetail, SyncRequest,
 };
-use lapstrake_device::harmless;
 use lapstrake_engine::{Added, DiskState, FULLY_TRUSTED, MemberId, Mismatch, SyncAction, SyncEnd};
 use lapstrake_metadata::Superblock;
 use std::{ops, sync::mpsc::Sender};
@@ -25,7 +29,7 @@ pub(super) struct Removal {
 
 impl CoordinatorRuntime {
     /// The member that the operator means: digits are its number, all else any of its names.
-    fn find(&self, name: &str) -> Result<usize, String> {
+    fn find(&self, name: &str) -> Result<usize, MemberError> {
         let number = name.parse::<u32>().ok();
         let is_meant = |id: &usize| match number {
             Some(_) => self.number(*id) == number,
@@ -36,22 +40,13 @@ impl CoordinatorRuntime {
         match found[..] {
             [id] => Ok(id),
             [] => {
-                let all: Vec<&str> =
-                    (0..self.members.len()).filter(present).map(|id| self.address(id)).collect();
-                Err(format!(
-                    "{} is no member of this array; its members are {}; nothing was changed",
-                    harmless(name),
-                    harmless(&all.join(", "))
-                ))
+                let all = (0..self.members.len()).filter(present);
+                let members = all.map(|id| self.address(id).into()).collect();
+                Err(MemberError::Unknown { name: name.into(), members })
             }
             _ => {
-                let numbers: Vec<String> =
-                    found.iter().filter_map(|&id| Some(self.number(id)?.to_string())).collect();
-                Err(format!(
-                    "{name} is the name of more than one member, since a file was deleted or moved and \
-                     another has its name; say which by its number ({}); nothing was changed",
-                    numbers.join(", ")
-                ))
+                let numbers = found.iter().filter_map(|&id| self.number(id)).collect();
+                Err(MemberError::Ambiguous { name: name.into(), numbers })
             }
         }
     }
@@ -60,11 +55,6 @@ impl CoordinatorRuntime {
     fn address(&self, id: usize) -> &str {
         let MemberFact { path, names, .. } = &self.members[id];
         names.iter().find(|name| name.starts_with('/')).unwrap_or(path)
-    }
-
-    /// For a command that is proposed.
-    fn number_word(&self, id: usize) -> String {
-        self.number(id).map_or("MEMBER".into(), |number| number.to_string())
     }
 
     fn number(&self, id: usize) -> Option<u32> {
@@ -76,62 +66,37 @@ impl CoordinatorRuntime {
         runtime: &mut ShardRuntime,
         name: &str,
         force: bool,
-    ) -> Result<MemberDetail, String> {
+    ) -> Result<MemberDetail, CommandError> {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         let id = self.find(name)?;
         let now = runtime.now();
-        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
+        let (name, array) = (name.to_owned(), self.facts.name.clone());
         let state = supervisor.state(MemberId(id as u16)).0;
         if state == DiskState::InSync && supervisor.needs_all() && !force {
-            return Err(format!(
-                "{name} is not failed: a resync is due, and where it has not come to yet, what {name} holds \
-                 cannot be had from the others; `lapstrake wait {}` first, or `lapstrake fail --force` if the \
-                 member is past saving; nothing was changed",
-                self.facts.name
-            ));
+            return Err(MemberError::ResyncDue { name, array }.into());
         }
         let worn = supervisor.backed_by(MemberId(id as u16)).filter(|_| !force);
         if let Some(worn) = worn.filter(|_| state == DiskState::InSync) {
             let id = usize::from(worn.0);
-            let number = self.number_word(id);
-            let worn = &self.members[id].path;
-            return Err(format!(
-                "{name} is not failed: {worn} has bad blocks on record, and what it lacks there may be nowhere but on \
-                 {name}; `lapstrake replace {} {number}` first, or `lapstrake fail --force` if the member is past \
-                 saving; nothing was changed",
-                self.facts.name
-            ));
+            let (worn, worn_number) = (self.members[id].path.clone(), self.number(id));
+            return Err(MemberError::BacksBadBlocks { name, worn, worn_number, array }.into());
         }
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
-            if supervisor.state(MemberId(id as u16)).0 == DiskState::Journal {
-                return Err(format!(
-                    "{name} is not failed: it is the journal; {}",
-                    self.without_journal()
-                ));
+            let is_journal = supervisor.state(MemberId(id as u16)).0 == DiskState::Journal;
+            return Err(match self.facts.redundant {
+                _ if is_journal => MemberError::JournalNotFailed { name, array },
+                true if supervisor.is_degraded() => {
+                    MemberError::NeededWhileDegraded { name, array }
+                }
+                true => MemberError::Needed { name, number: self.number(id), array },
+                false => MemberError::NeededWithoutRedundancy { name, array },
             }
-            let array = &self.facts.name;
-            let next = match self.facts.redundant {
-                true if supervisor.is_degraded() => format!(
-                    "`lapstrake add {array} MEMBER` unless one is being rebuilt already, `lapstrake wait {array}` \
-                     until it is, and fail this one then"
-                ),
-                true => format!(
-                    "`lapstrake add {array} MEMBER` and `lapstrake replace {array} {}` have another take its place",
-                    self.number_word(id)
-                ),
-                false => format!(
-                    "to have it replaced, `lapstrake stop {array}`, copy it (ddrescue) and serve the copy in its \
-                     place"
-                ),
-            };
-            return Err(format!(
-                "{name} is not failed: without it the array's data would not be complete; {next}; nothing was \
-                 changed"
-            ));
+            .into());
         }
-        self.member_detail(id).ok_or_else(|| READ_ONLY.into())
+        self.member_detail(id).ok_or(CommandError::ReadOnly)
     }
 
     /// Has a member replaced while it serves. Gives the replacement, if there is a spare for it yet.
@@ -140,38 +105,28 @@ impl CoordinatorRuntime {
         runtime: &ShardRuntime,
         name: &str,
         with: Option<&str>,
-    ) -> Result<Option<MemberDetail>, String> {
+    ) -> Result<Option<MemberDetail>, CommandError> {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         let (id, with) = (self.find(name)?, with.map(|with| self.find(with)).transpose()?);
+        let (name, array) = (name.to_owned(), self.facts.name.clone());
         if !self.facts.redundant {
-            return Err(format!(
-                "{name} is not replaced: {} takes no further members; nothing was changed",
-                self.facts.detail.level
-            ));
+            let level = self.facts.detail.level.clone();
+            return Err(MemberError::NotReplacedAtLevel { name, level }.into());
         }
         if self.facts.detail.version == "0.90" {
-            return Err(format!(
-                "{name} is not replaced: superblocks 0.90 cannot say that one member replaces another; \
-                 `lapstrake fail` it and `lapstrake add` another; nothing was changed"
-            ));
+            return Err(MemberError::NotReplacedBySuperblock { name }.into());
         }
         if let Some(with) = with.filter(|&with| self.state(with) != Some(DiskState::Spare)) {
-            return Err(format!(
-                "{} is no spare; `lapstrake add {} MEMBER` makes one; nothing was changed",
-                self.members[with].path, self.facts.name
-            ));
+            let member = self.members[with].path.clone();
+            return Err(MemberError::NoSpare { member, array }.into());
         }
         let now = runtime.now();
-        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let with = with.map(|with| MemberId(with as u16));
         if !supervisor.handle_replace(now, MemberId(id as u16), with) {
-            return Err(format!(
-                "{name} is not replaced: only a member in sync that is not being replaced can be (`lapstrake \
-                 status {}` shows them); nothing was changed",
-                self.facts.name
-            ));
+            return Err(MemberError::NotReplaceable { name, array }.into());
         }
         let slot = supervisor.state(MemberId(id as u16)).1;
         let replaces = |&other: &usize| {
@@ -180,14 +135,6 @@ impl CoordinatorRuntime {
         };
         let replacement = (0..self.members.len()).find(replaces);
         Ok(replacement.and_then(|id| self.member_detail(id)))
-    }
-
-    fn without_journal(&self) -> String {
-        format!(
-            "without it every write would fail; to do without it, `lapstrake stop {}` and serve the members with \
-             --force --without-journal; nothing was changed",
-            self.facts.name
-        )
     }
 
     /// Takes members out; the answer comes when they are closed.
@@ -208,7 +155,11 @@ impl CoordinatorRuntime {
         let _ = answer.send(at_once);
     }
 
-    fn take_out(&mut self, runtime: &ShardRuntime, name: &str) -> Result<Vec<MemberId>, String> {
+    fn take_out(
+        &mut self,
+        runtime: &ShardRuntime,
+        name: &str,
+    ) -> Result<Vec<MemberId>, CommandError> {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
@@ -221,23 +172,19 @@ impl CoordinatorRuntime {
         let mut removed = Vec::new();
         for id in ids {
             let now = runtime.now();
-            let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
+            let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
             let member = MemberId(id as u16);
             if !supervisor.handle_remove(now, member) {
-                let (path, array) = (&self.members[id].path, &self.facts.name);
-                let number = self.number_word(id);
+                let (member, array) = (self.members[id].path.clone(), self.facts.name.clone());
                 assert!(
                     removed.is_empty(),
                     "faulty members, which alone come in numbers, can be removed"
                 );
                 return Err(match self.state(id) {
-                    Some(DiskState::Journal) => {
-                        format!("{path} is the journal; {}", self.without_journal())
-                    }
-                    _ => format!(
-                        "{path} is in use; `lapstrake fail {array} {number}` first; nothing was changed"
-                    ),
-                });
+                    Some(DiskState::Journal) => MemberError::JournalNotRemoved { member, array },
+                    _ => MemberError::InUse { member, number: self.number(id), array },
+                }
+                .into());
             }
             self.members[id].gone = true;
             removed.push(member);
@@ -277,13 +224,11 @@ impl CoordinatorRuntime {
         let removals = std::mem::take(&mut self.removals);
         let (recorded, lost): (Vec<_>, _) = removals.into_iter().partition(is_recorded);
         self.removals = recorded;
-        let (why, next) = self.why_broken();
         for removal in lost {
-            let paths = self.paths(&removal.members).join(", ");
+            let members = self.paths(&removal.members);
+            let error = MemberError::RemovalNotRecorded { members, loss: self.why_broken() };
             // The asker may have gone.
-            let _ = removal.answer.send(Answer::HalfWay(format!(
-                "{paths}: used no more, but superblocks may still name it: {why}; {next}"
-            )));
+            let _ = removal.answer.send(Answer::HalfWay(error.into()));
         }
     }
 
@@ -306,60 +251,43 @@ impl CoordinatorRuntime {
     pub(super) fn template(
         &self,
         runtime: &ShardRuntime,
-    ) -> Result<(Box<Superblock>, u32), String> {
+    ) -> Result<(Box<Superblock>, u32), CommandError> {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
         if self.is_overlaid(runtime) {
-            return Err("all writes go to the overlay, but what is added would be written itself; nothing was \
-                        written; without --overlay, once the evidence is copied, it can be added"
-                .into());
+            return Err(MemberError::Overlaid.into());
         }
-        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
         // Where it goes is known to those who were members at its beginning.
         if supervisor.is_changing_bitmap() {
-            return Err("the bitmap is being changed; nothing was written; try again".into());
+            return Err(MemberError::BitmapIsChanging.into());
         }
         // Members that have gone keep their numbers.
         if self.members.len() > usize::from(u16::MAX) {
-            return Err(format!(
-                "{} members have come and gone, more than can be numbered; nothing was written; stop the array \
-                 and serve it again",
-                self.members.len()
-            ));
+            return Err(MemberError::TooMany { count: self.members.len() }.into());
         }
         if !self.facts.redundant {
-            return Err(format!(
-                "a {} array takes no further members; nothing was written",
-                self.facts.detail.level
-            ));
+            let level = self.facts.detail.level.clone();
+            return Err(MemberError::LevelTakesNone { level }.into());
         }
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == DiskState::InSync);
-        let like = fresh.ok_or("no member is in sync; nothing was written")?.0.clone();
+        let like = fresh.ok_or(MemberError::NoneInSync)?.0.clone();
         let numbers = u32::from(self.facts.detail.raid_devices)..like.devices_max();
         let taken =
             members.iter().map(|member| (member.0.dev_number(), member.1 == DiskState::Removed));
         let number = free_number(numbers, &taken.collect::<Vec<_>>()).ok_or_else(|| {
-            format!(
-                "the superblocks' table of devices is full, at {} with the slots; `lapstrake remove {} failed` \
-                 makes room if members are faulty; nothing was written",
-                like.devices_max(),
-                self.facts.name
-            )
+            MemberError::TableFull { most: like.devices_max(), array: self.facts.name.clone() }
         })?;
         Ok((Box::new(like), number))
     }
 
     /// Whether a former member can be taken back as what it was. An error if it is not to be taken at all.
-    pub(super) fn can_catch_up(&self, own: &Superblock, force: bool) -> Result<bool, String> {
-        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
+    pub(super) fn can_catch_up(&self, own: &Superblock, force: bool) -> Result<bool, CommandError> {
+        let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
         if !force && supervisor.may_hold_writes_of_its_own(own) {
-            return Err(
-                "was used without members that serve now, and may hold writes that nobody else has; copy what \
-                 you need of it (`lapstrake cat`), then --force takes it as a new member; nothing was written"
-                    .into(),
-            );
+            return Err(MemberError::HoldsWritesOfItsOwn.into());
         }
         Ok(supervisor.can_catch_up(own))
     }
@@ -369,12 +297,12 @@ impl CoordinatorRuntime {
         &mut self,
         runtime: &mut ShardRuntime,
         addition: Addition,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, CommandError> {
         let Addition { device, names, superblock, catches_up, bad_blocks } = addition;
         // Who has left or come, and a number that was given twice.
         let (like, number) = self.template(runtime)?;
         let now = runtime.now();
-        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let as_seen = match catches_up {
             true => supervisor.can_catch_up(&superblock),
             // Another bitmap may lie over what was to be its data.
@@ -399,7 +327,7 @@ impl CoordinatorRuntime {
             (Added::Spare, _) => HowAdded::Spare,
         };
         info!(member = %device.spec(), %how, "{} was added ({how})", device.spec());
-        let detail = self.member_detail(usize::from(id.0)).ok_or(READ_ONLY)?;
+        let detail = self.member_detail(usize::from(id.0)).ok_or(CommandError::ReadOnly)?;
         Ok(Answer::Added(Box::new(detail), how))
     }
 
@@ -407,10 +335,10 @@ impl CoordinatorRuntime {
         &mut self,
         runtime: &ShardRuntime,
         action: SyncRequest,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommandError> {
         let now = runtime.now();
         let is_broken = self.coordinator.is_broken();
-        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let action = match action {
             SyncRequest::Check => SyncAction::Check,
             SyncRequest::Repair => SyncAction::Repair,
@@ -429,35 +357,22 @@ impl CoordinatorRuntime {
             }
         };
         if !self.facts.redundant {
-            return Err(format!(
-                "a {} array has nothing to compare; nothing was changed",
-                self.facts.detail.level
-            ));
+            let level = self.facts.detail.level.clone();
+            return Err(SyncError::NothingToCompare { level }.into());
         }
         if is_broken {
             return Err(self.cannot_change());
         }
         if supervisor.is_frozen() {
-            let name = &self.facts.name;
-            return Err(format!(
-                "the array is frozen, and {} is not begun; `lapstrake resume {name}` lets everything go on, \
-                 `lapstrake idle {name}` too, but ends a check or repair that was held; nothing was changed",
-                action_name(action)
-            ));
+            let (action, array) = (action_name(action), self.facts.name.clone());
+            return Err(SyncError::Frozen { action, array }.into());
         }
         if !supervisor.handle_sync(now, action) {
             let Some(progress) = supervisor.sync_progress(now) else {
-                return Err(
-                    "no redundancy is left to compare, and a resync that is due stays so until the array is \
-                     whole; add a member; nothing was changed"
-                        .into(),
-                );
+                return Err(SyncError::NoRedundancyLeft.into());
             };
-            return Err(format!(
-                "{} is running; `lapstrake wait {}` waits for its end; nothing was changed",
-                action_name(progress.action),
-                self.facts.name
-            ));
+            let (action, array) = (action_name(progress.action), self.facts.name.clone());
+            return Err(SyncError::Running { action, array }.into());
         }
         Ok(())
     }
@@ -533,14 +448,6 @@ impl CoordinatorRuntime {
     }
 }
 
-/// Whether a least and a greatest speed (0: none), KiB a second, go together.
-pub(crate) fn check_speed(min: u64, max: u64) -> Result<(), String> {
-    if max == 0 || min <= max {
-        return Ok(());
-    }
-    Err(format!("sync_speed_min ({min} KiB/s) would be above sync_speed_max ({max} KiB/s)"))
-}
-
 /// A number for a new device: one that nobody had, as who was removed may come back; else of one of these.
 /// `taken`: who has or had it, and whether it was removed.
 fn free_number(mut all: ops::Range<u32>, taken: &[(u32, bool)]) -> Option<u32> {
@@ -551,8 +458,6 @@ fn free_number(mut all: ops::Range<u32>, taken: &[(u32, bool)]) -> Option<u32> {
 
 /// How often to look whether the part of the day has come, or gone, in which checks run.
 const WINDOW_LOOK_NS: u64 = 10_000_000_000;
-/// Why nothing can be changed.
-pub(super) const READ_ONLY: &str = "the array is served read-only; nothing was changed";
 
 pub(super) fn action_name(action: SyncAction) -> control::SyncAction {
     match action {

@@ -3,23 +3,59 @@
 //! Invariant: what one command asks for is done as a whole or not at all; a stripe cache that one shard has no memory
 //! for stays as it was in all.
 
-use super::{
-    CoordinatorRuntime,
-    members::{READ_ONLY, check_speed},
-};
+use super::CoordinatorRuntime;
 use crate::{
+    cache::CacheSizeError,
+    command_error::CommandError,
     message::{Answer, Message, Settings},
     shard_runtime::ShardRuntime,
 };
 use lapstrake_engine::SyncSpeed;
-use std::sync::mpsc::Sender;
+use std::{io, sync::mpsc::Sender};
+use thiserror::Error;
+
+/// Why settings are not changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The least speed would be above the greatest.
+    #[error("{0}; nothing was changed")]
+    Speed(#[from] SpeedError),
+    /// Another change of the stripe cache is under way.
+    #[error("the stripe cache is being changed; nothing was changed by this")]
+    Resizing,
+    /// The stripe cache cannot have that size.
+    #[error(transparent)]
+    CacheSize(#[from] CacheSizeError),
+    /// The system refuses a shard the memory.
+    #[error("stripe_cache_size: no memory for it: {0}; nothing was changed")]
+    CacheMemory(#[source] io::Error),
+}
+
+/// The least speed of recovery and resync would be above the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("sync_speed_min ({min_kib} KiB/s) would be above sync_speed_max ({max_kib} KiB/s)")]
+pub struct SpeedError {
+    /// The least speed that was asked for, KiB a second.
+    pub min_kib: u64,
+    /// The greatest, KiB a second.
+    pub max_kib: u64,
+}
+
+impl SpeedError {
+    /// Whether a least and a greatest speed (0: none), KiB a second, go together.
+    pub(crate) fn check(min_kib: u64, max_kib: u64) -> Result<(), Self> {
+        if max_kib == 0 || min_kib <= max_kib { Ok(()) } else { Err(Self { min_kib, max_kib }) }
+    }
+}
 
 /// Stripe caches on their way to another size.
 pub(super) struct Resizing {
     answer: Sender<Answer>,
     settings: Settings,
     shards_left: usize,
-    refused: Option<String>,
+    /// Why the first shard that could not was refused.
+    refused: Option<io::Error>,
 }
 
 impl CoordinatorRuntime {
@@ -40,7 +76,7 @@ impl CoordinatorRuntime {
         });
         match begun {
             Err(why) => {
-                // Likewise.
+                // The asker may have gone.
                 let _ = answer.send(Answer::Refused(why));
             }
             Ok(size) if size == self.cache_size => {}
@@ -52,16 +88,16 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn check(&self, settings: &Settings) -> Result<(), String> {
-        let supervisor = self.coordinator.supervisor().ok_or(READ_ONLY)?;
+    fn check(&self, settings: &Settings) -> Result<(), CommandError> {
+        let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
         let speed = Self::speed(supervisor.sync_speed(), settings);
         let (min, max) = (speed.min / 2, speed.max / 2);
-        check_speed(min, max).map_err(|why| format!("{why}; nothing was changed"))?;
+        SpeedError::check(min, max).map_err(SettingsError::from)?;
         if self.resizing.is_some() {
-            return Err("the stripe cache is being changed; nothing was changed by this".into());
+            return Err(SettingsError::Resizing.into());
         }
-        let unfit = |size: u32| self.facts.cache.unfit(size.into());
-        settings.stripe_cache.and_then(unfit).map_or(Ok(()), Err)
+        let Some(size) = settings.stripe_cache else { return Ok(()) };
+        Ok(self.facts.cache.check(size).map_err(SettingsError::from)?)
     }
 
     fn speed(old: SyncSpeed, settings: &Settings) -> SyncSpeed {
@@ -73,9 +109,13 @@ impl CoordinatorRuntime {
     }
 
     /// What needs no memory; all settings as they are then.
-    fn apply(&mut self, runtime: &ShardRuntime, settings: &Settings) -> Result<Answer, String> {
+    fn apply(
+        &mut self,
+        runtime: &ShardRuntime,
+        settings: &Settings,
+    ) -> Result<Answer, CommandError> {
         let now = runtime.now();
-        let supervisor = self.coordinator.supervisor_mut().ok_or(READ_ONLY)?;
+        let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let speed = Self::speed(supervisor.sync_speed(), settings);
         supervisor.set_sync_speed(now, speed);
         self.check_window = settings.window.unwrap_or(self.check_window);
@@ -100,7 +140,7 @@ impl CoordinatorRuntime {
         &mut self,
         runtime: &mut ShardRuntime,
         size: u32,
-        result: Result<(), String>,
+        result: io::Result<()>,
     ) {
         // Of a size that was taken back nothing more is to be told.
         let asked = |resizing: &&mut Resizing| resizing.settings.stripe_cache == Some(size);
@@ -119,7 +159,7 @@ impl CoordinatorRuntime {
             Some(why) => {
                 // Those that grew shrink again, for which they need nothing.
                 self.resize_caches(runtime, self.cache_size);
-                Err(format!("stripe_cache_size: no memory for it: {why}; nothing was changed"))
+                Err(SettingsError::CacheMemory(why).into())
             }
         };
         // The asker may have gone.

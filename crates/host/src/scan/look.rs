@@ -45,7 +45,7 @@ pub enum LookError {
     Bitmap {
         /// The member.
         spec: MemberSpec,
-        /// Why.
+        /// What is wrong with it.
         source: BitmapError,
     },
     /// A bitmap larger than any array's.
