@@ -33,9 +33,9 @@ pub use html::{html, is_page};
 pub use line::{Cost, Line, Percentiles, Repeat};
 pub use markdown::markdown;
 pub use matrix::{Cell, Look, Matrix, Row, matrix};
-pub use terminal::terminal;
+pub use terminal::{columns, glance, terminal};
 pub use verdict::{EQUAL_WITHIN, Pair, Standing, Verdict};
-pub use words::{Section, words};
+pub use words::{Section, plus_minus, words};
 
 /// Experiments, worked out.
 #[derive(Clone, Debug)]

@@ -109,7 +109,8 @@ fn cells(question: &Question, one: &Tried, fastest: &[f64]) -> Vec<Field> {
     let share = |(index, load): (usize, &Load)| {
         let share = one.speeds[index] / fastest[index];
         let range = one.range(index);
-        let range = range.map(|(low, high)| format!(" ({} to {})", rate(load, low), rate(load, high)));
+        let range =
+            range.map(|(low, high)| format!(" ({} to {})", rate(load, low), rate(load, high)));
         let mark = match share {
             1.0.. => Mark::Best,
             SAME.. => Mark::Same,

@@ -1,5 +1,5 @@
 //! What experiments say, for programs; and what the page's script draws from: that and the export, compressed. Of time series
-//! only those are in the page that it draws: of the run of each case that is nearest to the median.
+//! only those are in the page that it draws, of the run of each case that is nearest to the median; of latencies the percentiles.
 
 use super::{Line, Pair, Percentiles, Report, Table, words};
 use crate::export;
@@ -27,7 +27,7 @@ pub fn json(report: &Report) -> Value {
 /// The page's data: gzip in base64.
 pub fn packed(report: &Report, stored: &[Stored]) -> String {
     let mut export = export::json(stored, false);
-    keep_middle_series(report, &mut export);
+    keep_what_is_drawn(report, &mut export);
     let data = json!({ "export": export, "tables": json(report)["tables"] });
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     let written = encoder.write_all(data.to_string().as_bytes());
@@ -35,8 +35,8 @@ pub fn packed(report: &Report, stored: &[Stored]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Empties the time series of all runs but those that are drawn.
-fn keep_middle_series(report: &Report, export: &mut Value) {
+/// Empties the time series of all runs but those that are drawn, and leaves histograms out: they are most of an export.
+fn keep_what_is_drawn(report: &Report, export: &mut Value) {
     let mut drawn = BTreeSet::new();
     for line in report.tables.iter().flat_map(|table| &table.lines) {
         if let Some(round) = line.middle_round() {
@@ -47,8 +47,16 @@ fn keep_middle_series(report: &Report, export: &mut Value) {
         for (place, case) in items(&mut experiment["cases"]).enumerate() {
             for run in items(&mut case["runs"]) {
                 let round = run["round"].as_u64().and_then(|round| u32::try_from(round).ok());
-                if round.is_none_or(|round| !drawn.contains(&(number, place, round))) {
-                    items(&mut run["phases"]).for_each(|phase| phase["series"] = json!({}));
+                let is_drawn = round.is_some_and(|round| drawn.contains(&(number, place, round)));
+                for phase in items(&mut run["phases"]) {
+                    for flow in ["read", "write"] {
+                        if let Some(latency) = phase[flow]["latency"].as_object_mut() {
+                            latency.remove("histogram");
+                        }
+                    }
+                    if !is_drawn {
+                        phase["series"] = json!({});
+                    }
                 }
             }
         }

@@ -152,7 +152,8 @@ fn beside_whole(report: &Report, whole: &Line, word: &str) -> Option<f64> {
 fn loss(report: &Report, line: &Line) -> Option<String> {
     let more = &report.experiments.get(line.experiment)?.experiment.facts.more;
     let is_it = |name: &&String| {
-        let rest = name.strip_prefix(PREDICTED).and_then(|name| name.strip_prefix(&line.subject.name));
+        let rest =
+            name.strip_prefix(PREDICTED).and_then(|name| name.strip_prefix(&line.subject.name));
         rest.is_some_and(|rest| rest.starts_with(": ") && rest.ends_with(", loss of data"))
     };
     let name = more.keys().find(is_it)?;

@@ -28,7 +28,7 @@ fn tones() -> String {
         let _ = write!(css, ".h{hue}{{--c:var(--hue{hue})}}");
     }
     // Shades go to the ground and to the text in turn, so that neighbours are told apart.
-    for (shade, to) in (1..SHADES).zip(["ground 62%", "text 66%", "ground 40%", "text 44%"]) {
+    for (shade, to) in (1..SHADES).zip(["ground 68%", "text 66%", "ground 48%", "text 44%"]) {
         let (to, share) = to.split_once(' ').expect("a colour and a share");
         let _ = write!(css, ".s{shade}{{--k:color-mix(in oklab,var(--c) {share},var(--{to}))}}");
     }
@@ -140,7 +140,9 @@ impl Mark {
 pub fn grid(label: &str, corner: &str, columns: &[Column], rows: &[GridRow]) -> Markup {
     let is_told = |column: usize| {
         rows.iter().any(|row| !matches!(&row.cells[column], Field::Empty))
-            && !rows.iter().all(|row| matches!(&row.cells[column], Field::Text(text, _) if text.is_empty()))
+            && !rows
+                .iter()
+                .all(|row| matches!(&row.cells[column], Field::Text(text, _) if text.is_empty()))
     };
     let told: Vec<usize> = (0..columns.len()).filter(|&column| is_told(column)).collect();
     html! {
@@ -238,7 +240,8 @@ pub fn scatter(label: &str, name: &str, told: &dyn Fn(f64) -> String, points: &[
         let x = left + point.x / far * (width - left - 16.0);
         (x, height - bottom - point.y.clamp(0.0, 1.0) * (height - bottom - 28.0))
     };
-    let placed = labels(&points.iter().map(|point| (at(point), point.label.as_str())).collect::<Vec<_>>());
+    let placed =
+        labels(&points.iter().map(|point| (at(point), point.label.as_str())).collect::<Vec<_>>());
     let floor = height - bottom;
     html! {
         figure.scatter { svg viewBox={ "0 0 " (width) " " (height) } role="img" aria-label=(label) {
@@ -282,7 +285,14 @@ fn labels(points: &[((f64, f64), &str)]) -> Vec<(f64, f64, f64)> {
         };
         let rings = (0..12).flat_map(|ring| {
             let far = f64::from(ring) * LETTER.1;
-            [(1.0, -far), (1.0, far), (-1.0, -far), (-1.0, far), (0.0, -far - 12.0), (0.0, far + 14.0)]
+            [
+                (1.0, -far),
+                (1.0, far),
+                (-1.0, -far),
+                (-1.0, far),
+                (0.0, -far - 12.0),
+                (0.0, far + 14.0),
+            ]
         });
         let hidden = |b: &Box4| {
             taken.iter().filter(|t| b.0 < t.2 && b.2 > t.0 && b.1 < t.3 && b.3 > t.1).count()
@@ -313,7 +323,8 @@ mod tests {
 
     #[test]
     fn a_column_without_anything_is_left_out() {
-        let columns = [Column::plain("there", ""), Column::plain("gone", ""), Column::plain("blank", "")];
+        let columns =
+            [Column::plain("there", ""), Column::plain("gone", ""), Column::plain("blank", "")];
         let cells = vec![Field::Percent(0.5), Field::Empty, Field::Text(String::new(), None)];
         let rows = [GridRow { name: html! { "a" }, cells, is_chosen: false }];
         let drawn = grid("", "", &columns, &rows).into_string();

@@ -110,9 +110,8 @@ pub fn pairs(table: &Table) -> Vec<Pair> {
         let (ratio, interval) = (one.ratio, one.interval_at(level));
         let pair = Pair { of, to, ratio, interval, p, more_rounds: None };
         let is_open = pair.verdict() == Verdict::CannotTell;
-        let more_rounds = is_open
-            .then(|| one.rounds_to_settle(level, EQUAL_WITHIN, MORE_ROUNDS_MAX))
-            .flatten();
+        let more_rounds =
+            is_open.then(|| one.rounds_to_settle(level, EQUAL_WITHIN, MORE_ROUNDS_MAX)).flatten();
         Pair { more_rounds, ..pair }
     };
     compared.into_iter().map(pair).collect()

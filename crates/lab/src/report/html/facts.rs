@@ -125,8 +125,8 @@ fn subjects(report: &Report) -> Markup {
 pub(super) fn downloads() -> Markup {
     html! {
         section #downloads { h2 { "Raw data" }
-            p { "Every run with its histograms is in this file, and the time series of the middle run of each case. \
-                 " code { "lapstrake lab export --json" } " has all time series; the programs' own output is in the store." }
+            p { "Every run with its percentiles is in this file, and the time series of the middle round of each case. \
+                 " code { "lapstrake lab export --json" } " has all time series and histograms; the programs' own output is in the store." }
             p.buttons hidden {
                 button type="button" id="save-json" { "Save as JSON" } " "
                 button type="button" id="save-csv" { "Save as CSV" }

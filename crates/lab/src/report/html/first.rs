@@ -2,7 +2,9 @@
 
 use crate::record::{Device, Facts, Origin};
 use crate::report::matrix::{Cell, Matrix, Row, mean};
-use crate::report::parts::{Column, Field, GridRow, Mark, Point, grid, grid_legend, scatter, swatch};
+use crate::report::parts::{
+    Column, Field, GridRow, Mark, Point, grid, grid_legend, scatter, swatch,
+};
 use crate::report::units::{bytes, digits, scale};
 use crate::report::words::{fastest, plus_minus};
 use crate::report::{Report, Standing, Table, Verdict};
@@ -144,7 +146,10 @@ fn grid_of(report: &Report, rows: &[GridRow]) -> Markup {
     columns.extend([
         Column::plain("all loads", "The geometric mean of the loads' per cents"),
         Column::plain("usable", "Space for data, and its share of the members' space"),
-        Column::plain("CPU s/GiB", "Processor seconds for each GiB, the geometric mean of all loads"),
+        Column::plain(
+            "CPU s/GiB",
+            "Processor seconds for each GiB, the geometric mean of all loads",
+        ),
         Column::plain("degraded", "Speed with members missing, per cent of its own when whole"),
         Column::plain("rebuilding", "Speed while it rebuilds, per cent of its own when whole"),
         Column::plain("loses data", "How likely, predicted"),
@@ -188,10 +193,14 @@ fn grid_row(report: &Report, row: &Row) -> GridRow {
         .collect();
     let size = row.size.filter(|size| size.raw_bytes > 0);
     cells.extend([
-        row.mean.map_or(Field::Empty, |mean| Field::Text(format!("{:.0}", mean * 100.0), Some(mean))),
+        row.mean
+            .map_or(Field::Empty, |mean| Field::Text(format!("{:.0}", mean * 100.0), Some(mean))),
         size.map_or(Field::Empty, |size| {
             let part = size.usable_bytes as f64 / size.raw_bytes as f64 * 100.0;
-            Field::Text(format!("{} ({part:.0} %)", bytes(size.usable_bytes)), Some(size.usable_bytes as f64))
+            Field::Text(
+                format!("{} ({part:.0} %)", bytes(size.usable_bytes)),
+                Some(size.usable_bytes as f64),
+            )
         }),
         known(row.cpu_s_per_gib),
         percent(row.degraded),
@@ -217,7 +226,12 @@ fn share(report: &Report, place: usize, cell: &Cell) -> Field {
         share: cell.share,
         mark: mark(cell),
         href: Some(format!("#load-{place}-{}", cell.line)),
-        title: format!("{}, {}: {figure} {unit} {}, {found}", line.name(), table.title(), plus_minus(line)),
+        title: format!(
+            "{}, {}: {figure} {unit} {}, {found}",
+            line.name(),
+            table.title(),
+            plus_minus(line)
+        ),
         place: Some((place, cell.line)),
     }
 }

@@ -1,12 +1,12 @@
 //! One load: who is ahead, a row for each case with its bar, the charts that the script draws, the harness as a footnote.
 
+use crate::record::{Params, Unit};
 use crate::report::line::Line;
 use crate::report::parts::{Mark, swatch, tone};
 use crate::report::terminal::notes;
 use crate::report::units::{bytes, digits, scale};
 use crate::report::words::{fastest, plus_minus};
 use crate::report::{Pair, Table, Verdict};
-use crate::record::{Params, Unit};
 use lapstrake_stats::Interval;
 use maud::{Markup, html};
 
@@ -49,8 +49,17 @@ fn footnote(table: &Table) -> Markup {
 }
 
 /// Parameters that are bytes.
-const SIZES: [&str; 9] =
-    ["amount", "bitmap_chunk", "block_size", "chunk", "file_size", "from", "read_ahead", "size", "to"];
+const SIZES: [&str; 9] = [
+    "amount",
+    "bitmap_chunk",
+    "block_size",
+    "chunk",
+    "file_size",
+    "from",
+    "read_ahead",
+    "size",
+    "to",
+];
 
 fn params(params: &Params) -> String {
     let told = params.iter().map(|(name, value)| {

@@ -49,7 +49,7 @@ lab.size = (bytes) => {
 lab.stateOf = (line) => (typeof line.state === "string" ? line.state : Object.keys(line.state)[0]);
 
 // As the page's style sheet makes shades of its hues.
-const SHADES = [null, ["ground", 62], ["text", 66], ["ground", 40], ["text", 44]];
+const SHADES = [null, ["ground", 68], ["text", 66], ["ground", 48], ["text", 44]];
 /** A subject's colour, the same in all figures. */
 lab.tone = (line) => {
   if (line.floor) return "var(--floor)";

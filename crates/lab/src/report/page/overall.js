@@ -39,7 +39,7 @@ lab.scalings = (tables) => {
 /** A name for lines that differ in one parameter, from those that they share. */
 lab.named = (others, line, state) => {
   const parts = Object.entries(others).map(([name, value]) => (typeof value === "string" ? value : `${name} ${said(name, value)}`));
-  const note = (state === "healthy" ? "" : `, ${state}`) + (line.predicted ? " (predicted)" : "");
+  const note = (state === "healthy" ? "" : `, ${state}`) + (line.hollow ? " (predicted)" : "");
   return (parts.join(", ") || line.kind) + note;
 };
 
