@@ -190,7 +190,13 @@ impl Table {
         let tool = defined.unwrap_or(&self.runner);
         // As the tools define their tests; hdparm has the cache emptied before.
         let by_rule = tool.starts_with("bonnie++") || tool.starts_with("iozone");
+        // What is asked in the process or over NBD has no page cache in any case.
+        let has_cache = |line: &Line| {
+            let access = line.subject.params.get("access").and_then(serde_json::Value::as_str);
+            !matches!(access, Some("in-process" | "nbd"))
+        };
         is_direct.map_or(by_rule, |direct| !direct)
+            && self.real_lines().any(|(_, line)| has_cache(line))
     }
 
     /// The best that is whole, of what was measured if anything was; nothing if the table has the floor only.

@@ -209,7 +209,7 @@ fn it_is_readable_on_a_phone_in_the_dark_and_on_paper() {
     page.resize(390);
     let wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
     assert_eq!(page.number(wider), 0, "the page is wider than the phone");
-    let clipped = "[...document.querySelectorAll('.figures')].filter((one) => one.scrollWidth > one.parentElement.clientWidth).length";
+    let clipped = "[...document.querySelectorAll('table.figures')].filter((one) => one.scrollWidth > one.parentElement.clientWidth).length";
     assert_eq!(page.number(clipped), 0, "a load's table is wider than the phone");
     picture(&page, "report-phone.png", "#load-0");
     picture(&page, "report-phone-glance.png", "#matrix");

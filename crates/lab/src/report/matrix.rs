@@ -39,6 +39,8 @@ pub struct Row {
     pub name: String,
     /// How it is drawn.
     pub look: Look,
+    /// Whether it is predicted beside what was measured.
+    pub is_marked: bool,
     /// A cell for each of the report's tables.
     pub cells: Vec<Option<Cell>>,
     /// The geometric mean of its cells' shares, if it has all.
@@ -100,6 +102,7 @@ fn row(report: &Report, key: (usize, &str, &State)) -> Option<Row> {
     Some(Row {
         name: named.name(),
         look: named.look,
+        is_marked: named.is_marked,
         cells: report.tables.iter().zip(&lines).map(cell).collect(),
         mean: None,
         size: named.subject.size,

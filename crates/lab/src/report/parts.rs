@@ -259,7 +259,7 @@ pub fn scatter(label: &str, name: &str, told: &dyn Fn(f64) -> String, points: &[
             text.tick x=(left) y="12" { "speed, per cent of the fastest" }
             @for (point, label) in points.iter().zip(placed) { @let (x, y) = at(point);
                 @if !point.label.is_empty() {
-                    line.lead x1=(x) y1=(y) x2=(label.0 + label.2.copysign(x - label.0)) y2=(label.1 - 4.0) {}
+                    line.lead x1=(x) y1=(y) x2=(x.clamp(label.0 - label.2, label.0 + label.2)) y2=(label.1 - 4.0) {}
                 }
                 @let filled = if point.is_filled { " filled" } else { "" };
                 circle class={ (tone(point.look)) (filled) } cx=(x) cy=(y) r=(if point.is_chosen { 9 } else { 6 }) {

@@ -131,7 +131,7 @@ pub(super) fn at_a_glance(report: &Report, matrix: &Matrix) -> Markup {
     let has = |asked| marks().any(|mark| mark == asked);
     html! {
         section #matrix {
-            h2 { "At a glance" }
+            h2 #at-a-glance { "At a glance" }
             (grid_of(report, &rows))
             (grid_legend(has(Mark::Open), has(Mark::Same)))
             @if report.tables.iter().any(Table::is_cached) {
@@ -252,7 +252,7 @@ pub(super) fn space_and_speed(report: &Report, matrix: &Matrix) -> Markup {
         label: row.loss.as_ref().map_or(row.name.clone(), |loss| format!("{}, {loss}", row.name)),
         title: format!("{}: {}", row.name, bytes(size.usable_bytes)),
         look: row.look,
-        is_filled: true,
+        is_filled: !row.is_marked,
         is_chosen: false,
     };
     let points: Vec<Point> = known.iter().map(point).collect();

@@ -127,7 +127,7 @@ fn rows(number: usize, table: &Table) -> Markup {
             thead { tr {
                 th scope="col" { "case" }
                 th.number scope="col" { "% of best" }
-                th.bars scope="col" aria-label="the same as a bar" {}
+                th.bars scope="col" { span.unseen { "as a bar" } }
                 @for column in &columns { th.number[column.name != "notes"] scope="col" { (column.name) } }
             } }
             tbody { @for (index, &place) in places.iter().enumerate() {

@@ -100,6 +100,8 @@ lab.place = (figure, label, ...parts) => {
     const svg = part.matches?.("svg") ? part : part.querySelector?.("svg[viewBox]");
     svg?.setAttribute("role", "img");
     svg?.setAttribute("aria-label", label);
+    // Plot labels its groups, which have no role that takes a label; the picture as a whole has one.
+    svg?.querySelectorAll("g[aria-label]").forEach((group) => group.removeAttribute("aria-label"));
   }
   figure.replaceChildren(...parts);
 };

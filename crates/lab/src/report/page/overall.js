@@ -16,7 +16,8 @@ lab.scalings = (tables) => {
       const rest = { ...table.params };
       for (const [params, own, where] of [[line.params, line.params, "subject"], [table.params, rest, "load"]]) {
         for (const [name, value] of Object.entries(params)) {
-          if (typeof value !== "number") continue;
+          // Reads beside writes are no sweep.
+          if (typeof value !== "number" || name === "read_share") continue;
           const { [name]: _, ...others } = own;
           const state = lab.stateOf(line);
           const load = where === "load" ? [table.phase, JSON.stringify(others)] : [table.title];
@@ -45,7 +46,7 @@ lab.named = (others, line, state) => {
 
 lab.charts.scaling = (figure, group) => {
   const [size, unit] = lab.scale(d3.max(group.points, (point) => point.line.median), group.unit);
-  const series = d3.groups(group.points, (point) => point.key);
+  const series = d3.groups(d3.sort(group.points, (point) => point.value), (point) => point.key);
   const values = [...new Set(group.points.map((point) => point.value))].sort(d3.ascending);
   const marks = series.flatMap(([, points]) => {
     const own = d3.sort(points, (point) => point.value);
@@ -55,7 +56,7 @@ lab.charts.scaling = (figure, group) => {
     return [
       Plot.line(own, { x, y: (point) => point.line.median / size, ...look, className: "curve" }),
       Plot.ruleX(own.filter((point) => point.line.low !== null), { x, y1: (point) => point.line.low / size, y2: (point) => point.line.high / size, stroke: lab.tone(line) }),
-      Plot.dot(own, { x, y: (point) => point.line.median / size, fill: lab.tone(line), r: 3, title: (point) => `${point.line.name}: ${lab.digits(point.line.median / size)} ${unit}` }),
+      Plot.dot(own, { x, y: (point) => point.line.median / size, fill: (point) => lab.tone(point.line), r: 3.5, title: (point) => `${point.line.name}: ${lab.digits(point.line.median / size)} ${unit}` }),
     ];
   });
   const plot = lab.plot(figure, {
@@ -75,7 +76,7 @@ lab.percentile = (line, percent) =>
 
 /** Latency over throughput, from shallow queues to deep ones: where the curve turns up, more depth buys waiting only. */
 lab.charts.saturation = (figure, group) => {
-  const known = group.points.filter((point) => lab.percentile(point.line, 99) !== null);
+  const known = d3.sort(group.points, (point) => point.value).filter((point) => lab.percentile(point.line, 99) !== null);
   const series = d3.groups(known, (point) => point.key).filter(([, points]) => points.length > 1);
   if (series.length === 0) return false;
   const [size, unit] = lab.scale(d3.max(known, (point) => point.line.median), group.unit);
