@@ -122,6 +122,17 @@ impl Report {
         Self { experiments: stored.iter().map(|one| one.head.clone()).collect(), tables, failures }
     }
 
+    /// What tells the tables apart: their titles, without the load's name if all are phases of one.
+    #[must_use]
+    pub fn headings(&self) -> Vec<String> {
+        let is_one = self
+            .tables
+            .iter()
+            .all(|table| table.workload == self.tables[0].workload && !table.phase.is_empty());
+        let heading = |table: &Table| if is_one { table.phase.clone() } else { table.title() };
+        self.tables.iter().map(heading).collect()
+    }
+
     /// Whether no figure was measured, all were predicted.
     #[must_use]
     pub fn is_predicted(&self) -> bool {

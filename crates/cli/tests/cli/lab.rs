@@ -59,7 +59,7 @@ fn a_difference_is_real_where_it_is_and_none_where_there_is_none() {
     let block = lines.iter().find(|line| line.contains("block output")).unwrap();
     // Figures in one unit, the ratio, the interval that decides.
     assert!(
-        block.contains("41.1 ") && block.contains("82.1 ") && block.contains(" x 2.00"),
+        block.contains("41.2 ") && block.contains("82.1 ") && block.contains(" x 2.00"),
         "{block}"
     );
     let rewrite = lines.iter().find(|line| line.contains("rewrite")).unwrap();

@@ -6,7 +6,8 @@ use super::words::plus_minus;
 use super::{Report, Table, words};
 use std::fmt::Write;
 
-const HEADINGS: [&str; 8] = ["case", "median", "±", "% of best", "n", "CPU s/GiB", "p99", "notes"];
+const HEADINGS: [&str; 8] =
+    ["case", "median", "±", "% of best", "rounds", "CPU s/GiB", "p99", "notes"];
 
 /// The report in Markdown.
 #[must_use]

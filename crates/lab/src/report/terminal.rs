@@ -2,9 +2,9 @@
 //!
 //! Tables are as wide as the terminal; where there is none, [`WIDTH`] columns. Columns in which nothing stands are left out.
 
-use super::matrix::{Cell, matrix};
+use super::matrix::{Cell, Row, matrix};
 use super::units::{digits, scale};
-use super::words::plus_minus;
+use super::words::{Section, plus_minus};
 use super::{Line, Report, Table, Verdict, words};
 use crate::record::Unit;
 use comfy_table::presets::NOTHING;
@@ -28,8 +28,7 @@ pub fn terminal(report: &Report) -> String {
         }
     }
     for section in words(report).iter().filter(|section| section.title != "What is faster") {
-        out += &format!("\n{}\n", section.title);
-        section.sentences.iter().for_each(|sentence| out += &format!("  - {sentence}\n"));
+        out += &format!("\n{}", told(section));
     }
     if !report.failures.is_empty() {
         out.push('\n');
@@ -55,30 +54,56 @@ pub fn glance(report: &Report) -> String {
         out += "Predicted on models of disks, not measured.\n\n";
     }
     for section in words(report).iter().filter(|section| section.title == "What is faster") {
-        out += &format!("{}\n", section.title);
-        section.sentences.iter().for_each(|sentence| out += &format!("  - {sentence}\n"));
+        out += &told(section);
     }
     let matrix = matrix(report);
     if matrix.rows.len() < 2 || report.tables.len() < 2 {
         return out;
     }
-    let mut header = vec!["% of the best".to_owned()];
-    header.extend(report.tables.iter().map(Table::title));
+    let mut header = vec!["case".to_owned()];
+    header.extend(report.headings());
     header.extend(["all", "degraded"].map(Into::into));
     let percent =
         |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.0}", share * 100.0));
-    let rows: Vec<Vec<String>> = matrix
-        .rows
-        .iter()
-        .map(|row| {
-            let cells =
-                row.cells.iter().map(|cell| cell.map_or(String::new(), |cell| signed(&cell)));
-            let rest = [percent(row.mean), percent(row.degraded)];
-            std::iter::once(row.name.clone()).chain(cells).chain(rest).collect()
-        })
-        .collect();
-    out += &format!("\n{}\n", columns(&header, &rows));
-    out + "~ undecided, ≈ no real difference from the best; degraded: % of its own speed when whole\n"
+    let row = |row: &Row| -> Vec<String> {
+        let cells = row.cells.iter().map(|cell| cell.map_or(String::new(), |cell| signed(&cell)));
+        let rest = [percent(row.mean), percent(row.degraded)];
+        std::iter::once(row.name.clone()).chain(cells).chain(rest).collect()
+    };
+    let rows: Vec<Vec<String>> = matrix.rows.iter().map(row).collect();
+    let has = |sign: char| rows.iter().flatten().any(|cell| cell.starts_with(sign));
+    let keys = [
+        (has('~'), "~ undecided"),
+        (has('≈'), "≈ no real difference from the best"),
+        (
+            matrix.rows.iter().any(|row| row.degraded.is_some()),
+            "degraded: of its own speed when whole",
+        ),
+    ];
+    let keys: Vec<&str> =
+        keys.iter().filter(|(is_there, _)| *is_there).map(|(_, key)| *key).collect();
+    out += &format!("\nPer cent of the best of each load\n{}\n", columns(&header, &rows));
+    if keys.is_empty() { out } else { out + &format!(" {}\n", keys.join(", ")) }
+}
+
+/// A section, its sentences as wide as the terminal.
+fn told(section: &Section) -> String {
+    let sentences = section.sentences.iter().map(|sentence| wrapped(sentence));
+    format!("{}\n{}", section.title, sentences.collect::<String>())
+}
+
+/// A sentence as an entry of a list.
+fn wrapped(sentence: &str) -> String {
+    let width = usize::from(comfy_table::Table::new().width().unwrap_or(WIDTH)).max(40);
+    let (mut out, mut line) = (String::new(), "  -".to_owned());
+    for word in sentence.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > width {
+            out += &format!("{line}\n");
+            line = "   ".to_owned();
+        }
+        line = format!("{line} {word}");
+    }
+    out + &line + "\n"
 }
 
 /// A share with its verdict's sign.
@@ -121,7 +146,7 @@ fn drawn(table: &Table) -> String {
     let latencies = lines.iter().filter_map(|line| line.latency_ns(99.0));
     let (time, time_unit) = scale(latencies.min().unwrap_or_default() as f64, Unit::Nanoseconds);
     let p99 = format!("p99 {time_unit}");
-    let header = ["case", unit, "±", "", "% of best", "n", "CPU s/GiB", &p99, "notes"];
+    let header = ["case", unit, "±", "", "% of best", "rounds", "CPU s/GiB", &p99, "notes"];
     let row = |&place: &usize| {
         let line = &table.lines[place];
         let latency = line.latency_ns(99.0).map(|ns| digits(ns as f64 / time));

@@ -50,11 +50,18 @@ pub fn fastest(table: &Table) -> Option<String> {
     if others.is_empty() {
         return Some(format!("{}: {name}, {figure}.", table.title()));
     }
-    let mut sentence = format!("{}: {name} {verb} fastest, {figure}", table.title());
     let of = |asked| {
         others.iter().filter(move |(place, _)| standing(table, *place, best) == Some(asked))
     };
     let equals: Vec<String> = of(Verdict::NoRealDifference).map(|(_, line)| line.name()).collect();
+    if equals.len() == others.len() {
+        let among = match &equals[..] {
+            [other] => format!("between {name} and {other}"),
+            _ => format!("between {name} and {} others", others.len()),
+        };
+        return Some(format!("{}: no real difference {among}, {figure}.", table.title()));
+    }
+    let mut sentence = format!("{}: {name} {verb} fastest, {figure}", table.title());
     sentence += &last(table, best, &others);
     if !equals.is_empty() {
         sentence += &format!(" No real difference from it: {}.", listed(&equals));

@@ -142,7 +142,8 @@ pub(super) fn at_a_glance(report: &Report, matrix: &Matrix) -> Markup {
 }
 
 fn grid_of(report: &Report, rows: &[GridRow]) -> Markup {
-    let mut columns: Vec<Column> = report.tables.iter().enumerate().map(load_column).collect();
+    let loads = report.tables.iter().enumerate().zip(report.headings());
+    let mut columns: Vec<Column> = loads.map(load_column).collect();
     columns.extend([
         Column::plain("all loads", "The geometric mean of the loads' per cents"),
         Column::plain("usable", "Space for data, and its share of the members' space"),
@@ -157,7 +158,7 @@ fn grid_of(report: &Report, rows: &[GridRow]) -> Markup {
     grid("Arrays against loads", "array", &columns, rows)
 }
 
-fn load_column((place, table): (usize, &Table)) -> Column {
+fn load_column(((place, table), name): ((usize, &Table), String)) -> Column {
     let best = table.best().map(|best| &table.lines[best]);
     let note = best.map(|line| {
         let (scale, unit) = scale(line.summary.median, table.unit);
@@ -165,7 +166,7 @@ fn load_column((place, table): (usize, &Table)) -> Column {
     });
     let cached = if table.is_cached() { " †" } else { "" };
     Column {
-        name: table.title(),
+        name,
         note: note.unwrap_or_default() + cached,
         href: Some(format!("#load-{place}")),
         title: fastest(table).unwrap_or_default(),
