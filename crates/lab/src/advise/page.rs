@@ -3,7 +3,7 @@
 
 use super::text::{name, probability, rate, shown, words};
 use super::{Advice, Load, Question, Tried};
-use crate::report::matrix::{HUES, Look, SHADES};
+use crate::report::matrix::{HUES, Look, SHADES, hue};
 use crate::report::parts::{
     Column, Field, GridRow, Mark, Point, grid, grid_legend, head, scatter, swatch,
 };
@@ -56,17 +56,14 @@ fn prose(lines: &[String]) -> Markup {
     }
 }
 
-/// The colour of each that was tried: hues tell levels apart.
+/// The colour of each that was tried: as everywhere, hues tell levels apart.
 fn looks(advice: &Advice) -> Vec<Look> {
-    let mut families = Vec::new();
+    let mut shades = [0; HUES];
     let look = |one: &Tried| {
         let level = one.candidate.arrays.first().and_then(|array| array.level);
-        let hue = families.iter().position(|(known, _)| *known == level).unwrap_or_else(|| {
-            families.push((level, 0));
-            families.len() - 1
-        });
-        families[hue].1 += 1;
-        Look { hue: hue % HUES, shade: (families[hue].1 - 1) % SHADES }
+        let hue = hue(level.map_or("disk", |level| level.name())).unwrap_or_default();
+        shades[hue] += 1;
+        Look { hue, shade: (shades[hue] - 1) % SHADES }
     };
     advice.tried.iter().map(look).collect()
 }
@@ -80,7 +77,7 @@ fn matrix(question: &Question, advice: &Advice) -> Markup {
         note: format!("100 = {}", rate(load, *most)),
         ..Column::plain(&load.name, "Per cent of the fastest")
     };
-    let years = digits(question.care.years);
+    let years = question.care.years;
     let mut columns: Vec<Column> = question.loads.iter().zip(&fastest).map(heading).collect();
     columns.extend([
         Column::plain("usable", "Space for data"),
@@ -158,7 +155,7 @@ fn chart(question: &Question, advice: &Advice) -> Markup {
         (scatter("Usable space against speed", "usable space", &|x| bytes(x as u64), &points))
         p.small {
             "Filled: meets every wish. Large: what to build. Beside each name: how likely data are lost in "
-            (digits(question.care.years)) " years."
+            (question.care.years) " years."
         }
     }
 }

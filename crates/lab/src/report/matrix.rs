@@ -193,14 +193,19 @@ pub(super) fn looks(stored: &[Stored]) -> BTreeMap<String, Look> {
             continue;
         }
         let others = families.len();
-        let look = families.entry(family(subject)).or_insert_with_key(|family| {
-            let known = FAMILIES.iter().find(|(name, _)| name == family);
-            Look { hue: known.map_or(others % HUES, |(_, hue)| *hue), shade: 0 }
+        let look = families.entry(family(subject)).or_insert_with_key(|family| Look {
+            hue: hue(family).unwrap_or(others % HUES),
+            shade: 0,
         });
         looks.insert(subject.name.clone(), *look);
         look.shade = (look.shade + 1) % SHADES;
     }
     looks
+}
+
+/// The hue of a level, the same on all pages.
+pub fn hue(family: &str) -> Option<usize> {
+    FAMILIES.iter().find(|(name, _)| *name == family).map(|(_, hue)| *hue)
 }
 
 /// The level without its layout; what has none is of a kind.

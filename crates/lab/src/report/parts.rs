@@ -228,7 +228,7 @@ pub struct Point {
 /// The scatter's width and height, what is left for its axes, and the size of its letters.
 const SCATTER: (f64, f64) = (880.0, 420.0);
 const EDGE: (f64, f64) = (56.0, 44.0);
-const LETTER: (f64, f64) = (6.4, 14.0);
+const LETTER: (f64, f64) = (6.8, 14.0);
 
 type Box4 = (f64, f64, f64, f64);
 

@@ -95,7 +95,7 @@ fn the_last_is_not_told_to_be_ahead() {
     let report = Report::of(&[stored(&mut store, Origin::Measured, &cases)]);
     let fastest = &words(&report)[0].sentences[0];
     assert!(
-        fastest.contains("write: a is fastest, 100 MB/s") && !fastest.contains("times as fast"),
+        fastest.contains("write: a is ahead, 100 MB/s") && !fastest.contains("times as fast"),
         "{fastest}"
     );
 }

@@ -42,7 +42,7 @@ fn grouped(number: &str) -> String {
     let mut out = String::new();
     for (place, digit) in number.char_indices() {
         let left = number.len() - place;
-        if left % 3 == 0 && place > 0 && !out.ends_with('-') {
+        if left.is_multiple_of(3) && place > 0 && !out.ends_with('-') {
             out.push(',');
         }
         out.push(digit);

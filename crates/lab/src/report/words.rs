@@ -61,12 +61,17 @@ pub fn fastest(table: &Table) -> Option<String> {
         };
         return Some(format!("{}: no real difference {among}, {figure}.", table.title()));
     }
+    let open = open(table, best, &others);
+    if open.len() == others.len() {
+        let sentence = format!("{}: {name} is ahead, {figure}.", table.title());
+        return Some(sentence + &undecided(table, best, &open, others.len()));
+    }
     let mut sentence = format!("{}: {name} {verb} fastest, {figure}", table.title());
     sentence += &last(table, best, &others);
     if !equals.is_empty() {
         sentence += &format!(" No real difference from it: {}.", listed(&equals));
     }
-    Some(sentence + &undecided(table, best, &others))
+    Some(sentence + &undecided(table, best, &open, others.len()))
 }
 
 /// What is found of a line's speed against another's.
@@ -90,23 +95,26 @@ fn last(table: &Table, best: usize, others: &[(usize, &Line)]) -> String {
     format!(", {} times as fast as {}{which}; {found}.", digits(pair.ratio), line.name())
 }
 
-/// How many are not told apart from the best, and what would do it.
-fn undecided(table: &Table, best: usize, others: &[(usize, &Line)]) -> String {
-    let slower = |place| {
+/// Those that are not told apart from the best, and are not its equals either.
+fn open(table: &Table, best: usize, others: &[(usize, &Line)]) -> Vec<usize> {
+    let is_told = |place| {
         matches!(
             standing(table, place, best),
             Some(Verdict::Real(Standing::Lower) | Verdict::NoRealDifference)
         )
     };
-    let open: Vec<usize> =
-        others.iter().map(|(place, _)| *place).filter(|place| !slower(*place)).collect();
+    others.iter().map(|(place, _)| *place).filter(|place| !is_told(*place)).collect()
+}
+
+/// How many of `all` are open, and what would settle it.
+fn undecided(table: &Table, best: usize, open: &[usize], all: usize) -> String {
     if open.is_empty() {
         return String::new();
     }
-    let count = match open[..] {
-        [only] if others.len() > 1 => format!(" Undecided: {}", table.lines[only].name()),
+    let count = match *open {
+        [only] if all > 1 => format!(" Undecided: {}", table.lines[only].name()),
         [_] => " Undecided".to_owned(),
-        _ => format!(" {} of {} undecided", open.len(), others.len()),
+        _ => format!(" {} of {all} undecided", open.len()),
     };
     if table.lines[best].repeats.len() < 2 {
         return format!("{count}: one round tells nothing of chance.");

@@ -56,7 +56,7 @@ fn machine(facts: &Facts) -> String {
         (cpus, true) => format!("{cpus} CPUs"),
         (cpus, false) => format!("{} ({cpus} CPU{})", facts.cpu, if cpus == 1 { "" } else { "s" }),
     };
-    let memory = (facts.memory_bytes > 0).then(|| bytes(facts.memory_bytes)).unwrap_or_default();
+    let memory = if facts.memory_bytes > 0 { bytes(facts.memory_bytes) } else { String::new() };
     let parts = [cpus, memory, facts.kernel.clone()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
