@@ -96,7 +96,7 @@ fn matrix(question: &Question, advice: &Advice) -> Markup {
     };
     let rows: Vec<GridRow> = places.iter().map(row).collect();
     html! {
-        (grid("What no other beats", "", &columns, &rows))
+        (grid("What no other beats", "array", &columns, &rows))
         (grid_legend(false, true))
         p.small { "Nearer than 5 % models cannot tell apart. The framed row is what to build." }
     }
