@@ -2,15 +2,19 @@
 //!
 //! Invariants:
 //! - A table holds what may be compared: one load, one phase, one unit. Cases of several experiments may stand in it.
-//! - Verdicts are corrected within a table: all its pairs are one family, since its question is one ("which is faster at this?").
+//! - Verdicts are corrected within a table: all its pairs are one family, since its question is one ("which is faster at this?"),
+//!   and the interval that is drawn is the one that decides. A pair has one verdict wherever it is shown.
 //! - The null subject takes part in no verdict: it is the floor that the harness itself sets.
-//! - What is predicted says so in every line, whatever shows it.
+//! - What is predicted says so: at the head of a report that has nothing else, in every line beside what was measured.
+//! - A subject has one colour in all figures.
 
 mod compare;
 mod data;
-pub(crate) mod html;
+mod html;
 mod line;
 mod markdown;
+pub(crate) mod matrix;
+pub(crate) mod parts;
 mod terminal;
 mod verdict;
 mod words;
@@ -28,9 +32,10 @@ pub use data::json;
 pub use html::{html, is_page};
 pub use line::{Cost, Line, Percentiles, Repeat};
 pub use markdown::markdown;
-pub use terminal::terminal;
+pub use matrix::{Cell, Look, Matrix, Row, matrix};
+pub use terminal::{columns, glance, terminal};
 pub use verdict::{EQUAL_WITHIN, Pair, Standing, Verdict};
-pub use words::{Section, words};
+pub use words::{Section, plus_minus, words};
 
 /// Experiments, worked out.
 #[derive(Clone, Debug)]
@@ -103,12 +108,35 @@ impl Report {
                 }
             }
         }
+        let is_mixed = stored.iter().any(|one| !one.head.experiment.origin.is_predicted());
+        let looks = matrix::looks(stored);
         for table in &mut tables {
+            for line in &mut table.lines {
+                line.is_marked = line.is_predicted && is_mixed;
+                line.look = looks.get(&line.subject.name).copied().unwrap_or_default();
+            }
             table.order();
             table.label(stored);
             table.pairs = verdict::pairs(table);
         }
         Self { experiments: stored.iter().map(|one| one.head.clone()).collect(), tables, failures }
+    }
+
+    /// What tells the tables apart: their titles, without the load's name if all are phases of one.
+    #[must_use]
+    pub fn headings(&self) -> Vec<String> {
+        let is_one = self
+            .tables
+            .iter()
+            .all(|table| table.workload == self.tables[0].workload && !table.phase.is_empty());
+        let heading = |table: &Table| if is_one { table.phase.clone() } else { table.title() };
+        self.tables.iter().map(heading).collect()
+    }
+
+    /// Whether no figure was measured, all were predicted.
+    #[must_use]
+    pub fn is_predicted(&self) -> bool {
+        self.experiments.iter().all(|stored| stored.experiment.origin.is_predicted())
     }
 
     /// Whether any figure was not measured but predicted.
@@ -163,6 +191,56 @@ impl Table {
     /// The lines of real subjects with their places, best first.
     pub fn real_lines(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.lines.iter().enumerate().filter(|(_, line)| !line.is_floor())
+    }
+
+    /// Whether the load went through the page cache, so that memory was measured with the disks.
+    #[must_use]
+    pub fn is_cached(&self) -> bool {
+        let is_direct = self.params.get("direct").and_then(serde_json::Value::as_bool);
+        let defined = self.params.get("definition").and_then(serde_json::Value::as_str);
+        let tool = defined.unwrap_or(&self.runner);
+        // As the tools define their tests; hdparm has the cache emptied before.
+        let by_rule = tool.starts_with("bonnie++") || tool.starts_with("iozone");
+        // What is asked in the process or over NBD has no page cache in any case.
+        let has_cache = |line: &Line| {
+            let access = line.subject.params.get("access").and_then(serde_json::Value::as_str);
+            !matches!(access, Some("in-process" | "nbd"))
+        };
+        is_direct.map_or(by_rule, |direct| !direct)
+            && self.real_lines().any(|(_, line)| has_cache(line))
+    }
+
+    /// The best that is whole, of what was measured if anything was; nothing if the table has the floor only.
+    #[must_use]
+    pub fn best(&self) -> Option<usize> {
+        let is_measured = self.real_lines().any(|(_, line)| !line.is_predicted);
+        let first = |healthy: bool| {
+            let mut lines = self.real_lines();
+            let is_it = |line: &Line| {
+                line.is_predicted != is_measured && (!healthy || line.state == State::Healthy)
+            };
+            lines.find(|(_, line)| is_it(line)).map(|(place, _)| place)
+        };
+        first(true).or_else(|| first(false))
+    }
+
+    /// The line that is whole of the subject whose line this is.
+    #[must_use]
+    pub fn whole(&self, line: &Line) -> Option<usize> {
+        let is_it = |other: &Line| {
+            other.state == State::Healthy
+                && (&other.subject.name, other.experiment) == (&line.subject.name, line.experiment)
+        };
+        self.real_lines().find(|(_, other)| is_it(other)).map(|(place, _)| place)
+    }
+
+    /// How fast a line is, as a part of another's speed: more is faster, whatever the unit counts.
+    #[must_use]
+    pub fn speed(&self, of: usize, to: usize) -> Option<Pair> {
+        if of == to {
+            return None;
+        }
+        if self.unit.more_is_better() { self.pair(of, to) } else { self.pair(to, of) }
     }
 
     /// The harness's own floor, if it was measured: the best that any subject could have shown.

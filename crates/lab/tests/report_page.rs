@@ -15,8 +15,10 @@ const SMALL: Amount = Amount { arrays: 9, workloads: 3, repeats: 5, samples: 100
 
 /// The plan whose page's size and time docs/lab.md tells.
 const LARGE: Amount = Amount { arrays: 17, workloads: 6, repeats: 5, samples: 300, with_states: 0 };
-const LARGE_BYTES_MAX: usize = 6 << 20;
+const LARGE_BYTES_MAX: usize = 2_000_000;
 const LARGE_MS_MAX: u64 = 10_000;
+/// On the developers' machine it is a third of a second; other tests may run beside it.
+const FIRST_PAINT_MS_MAX: u64 = 3_000;
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -41,34 +43,40 @@ fn page(name: &str, amount: Amount, with_prediction: bool) -> PathBuf {
 
 #[test]
 fn figures_are_drawn_and_controls_work() {
-    let Some(page) = Page::open(&page("report.html", SMALL, true), 1200, 900) else { return };
-    let sections = page.number("document.querySelectorAll('section.load').length");
-    assert_eq!(sections, 3);
-    // null, a disk, 9 arrays of which 5 have two more states, and 5 of the prediction (its null and disk too).
-    let lines = 2 + 9 + 2 * 5 + 5;
-    let floors = 2;
-    let bars = "document.querySelectorAll('#load-0 figure[data-chart=bars] .bar rect').length";
-    assert_eq!(page.number(bars), lines - floors);
+    let Some(page) = Page::open(&page("report.html", SMALL, true), 1400, 900) else { return };
+    assert_eq!(page.number("document.querySelectorAll('section.load').length"), 3);
+    // A disk, 9 arrays of which 5 have two more states, and a disk and 3 arrays of the prediction; without nulls.
+    let lines = 1 + 9 + 2 * 5 + 4;
+    let bars = "document.querySelectorAll('#load-0 .track .fill').length";
+    assert_eq!(page.number(bars), lines);
     assert_eq!(page.number("document.querySelectorAll('#load-0 tbody tr').length"), lines);
-    for figure in ["#all figure", "#zones figure", "#scaling figure"] {
-        assert!(
-            page.number(&format!("document.querySelectorAll('{figure} svg path').length")) > 0,
-            "{figure}"
-        );
+    let cells = "document.querySelectorAll('.matrix tbody tr td.share').length";
+    assert_eq!(page.number(cells), (1 + 9 + 4) * 3, "a row for each that is whole");
+    assert_eq!(page.number(EMPTY_COLUMNS), 0);
+    picture(&page, "report-glance.png", "main");
+    picture(&page, "report-load.png", "#load-0");
+
+    // A cell leads to its row, whose bar it is.
+    page.enter(".matrix tbody tr:nth-child(3) td:nth-child(3) a");
+    let target = "document.querySelector('tr:target').textContent";
+    let name = page.text("document.querySelector('.matrix tbody tr:nth-child(3) th').textContent");
+    assert!(page.text(target).starts_with(&name), "{name}: {}", page.text(target));
+
+    // Charts are drawn when they are looked at; what is folded away when it is opened, by the keyboard.
+    for figure in ["#zones figure", "#scaling figure"] {
+        page.evaluate(&format!("document.querySelector('{figure}').scrollIntoView()"));
+        page.wait_for(&format!("{figure} svg path"));
     }
-    picture(&page, "report-words.png", "#summary");
-    picture(&page, "report-bars.png", "#load-0");
-    picture(&page, "report-all.png", "#all");
     picture(&page, "report-scaling.png", "#scaling");
     picture(&page, "report-zones.png", "#zones");
-
-    // What is folded away is drawn when it is opened, by the keyboard.
+    picture(&page, "report-scatter.png", "#scatter");
     let curves = |chart| {
         format!(
             "document.querySelectorAll('#load-0 figure[data-chart={chart}] .curve path').length"
         )
     };
-    for (chart, count) in [("latency", lines), ("series", lines - floors)] {
+    let floors = 2;
+    for (chart, count) in [("latency", lines + floors), ("series", lines)] {
         assert_eq!(page.number(&curves(chart)), 0);
         page.enter(&format!("#load-0 details:has([data-chart={chart}]) summary"));
         page.wait_for(&format!("#load-0 figure[data-chart={chart}] .curve path"));
@@ -78,35 +86,76 @@ fn figures_are_drawn_and_controls_work() {
     picture(&page, "report-series.png", "#load-0 figure[data-chart=series]");
     let rebuilds = "document.querySelectorAll('#load-0 .happened rect').length";
     assert_eq!(page.number(rebuilds), 5);
+    assert_eq!(page.text(INACCESSIBLE), "");
+    page.no_complaints();
+}
 
-    // Sorting by a heading, and back.
+/// What a screen reader would stumble over: controls, pictures and headings of tables without a name, labels on what has no
+/// role, text areas that scroll and take no keys, ids that are there twice. axe-core found no more when it was last asked.
+const INACCESSIBLE: &str = "(() => {
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    const isNamed = (one) => one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.length;
+    const ids = all('[id]').map((one) => one.id);
+    return [
+        ...all('button, select, input, main a').filter((one) => !isNamed(one)),
+        ...all('figure svg[viewBox]').filter((one) => one.getAttribute('role') !== 'img' || !one.getAttribute('aria-label')),
+        ...all('th').filter((one) => !isNamed(one)),
+        ...all('g[aria-label], span[aria-label], div[aria-label]:not([role])'),
+        ...all('.wide, pre').filter((one) => one.tabIndex < 0),
+    ].map((one) => one.outerHTML.slice(0, 200)).concat(ids.filter((id, place) => ids.indexOf(id) !== place)).join('\\n');
+})()";
+
+/// Columns of all tables in which nothing stands.
+const EMPTY_COLUMNS: &str = "[...document.querySelectorAll('main table')].flatMap((table) =>
+    [...table.tHead.rows[0].cells].filter((heading, column) =>
+        !heading.classList.contains('bars') &&
+        [...table.tBodies[0].rows].every((row) => !row.cells[column].textContent.trim()))).length";
+
+#[test]
+fn headings_sort_words_filter_and_a_baseline_turns_all_figures() {
+    let Some(page) = Page::open(&page("report-controls.html", SMALL, false), 1400, 900) else {
+        return;
+    };
     let first = "document.querySelector('#load-0 tbody tr th').textContent";
-    page.enter("#load-0 thead th:nth-child(6) button");
-    assert!(page.text(first).starts_with("null"), "least processor time: {}", page.text(first));
-    page.enter("#load-0 thead th:nth-child(1) button");
-    page.enter("#load-0 thead th:nth-child(1) button");
-    assert!(
-        page.text(first).starts_with("raid6 of 4") || page.text(first).starts_with("raid5"),
-        "{}",
-        page.text(first)
-    );
+    let heading = |words: &str| {
+        page.evaluate(&format!(
+            "[...document.querySelectorAll('#load-0 thead button')].find((b) => b.textContent.includes('{words}')).id = 'asked'"
+        ));
+        page.enter("#asked");
+        page.evaluate("document.getElementById('asked').removeAttribute('id')");
+    };
+    heading("CPU");
+    assert!(page.text(first).contains("rebuilding"), "the dearest: {}", page.text(first));
+    heading("case");
+    heading("case");
+    assert!(page.text(first).starts_with("raid5 of 4"), "{}", page.text(first));
 
-    // The filter leaves what it names, in figures and tables.
+    let rows =
+        "[...document.querySelectorAll('#load-0 tbody tr')].filter((row) => !row.hidden).length";
     page.focus("#filter");
     page.write("raid5 degraded");
-    let shown =
-        "[...document.querySelectorAll('#load-0 tbody tr')].filter((row) => !row.hidden).length";
-    assert_eq!((page.number(shown), page.number(bars)), (2, 2));
+    assert_eq!(page.number(rows), 2);
     assert!(page.text("document.getElementById('shown').textContent").starts_with("2 of "));
     page.evaluate("filter.value = ''; filter.dispatchEvent(new Event('input'))");
-    assert_eq!(page.number(bars), lines - floors);
+    assert_eq!(page.number(rows), 20);
 
-    // Against a baseline: percents, without the null subject, and the baseline itself is 100.
     page.evaluate("baseline.value = 'raid5 of 4 64K'; baseline.dispatchEvent(new Event('change'))");
-    let texts = page.text("document.querySelector('#load-0 figure[data-chart=bars]').textContent");
-    assert!(texts.contains("percent of raid5 of 4 64K") && texts.contains("100 %"), "{texts}");
-    assert_eq!(page.number(bars), lines - floors);
-    picture(&page, "report-baseline.png", "#load-0");
+    let cell = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('.matrix tbody tr')].find((row) => row.cells[0].textContent === '{name}').cells[1]"
+        )
+    };
+    assert_eq!(page.text(&format!("{}.textContent", cell("raid5 of 4 64K"))), "100");
+    assert!(page.number(&format!("{}.textContent", cell("raid0 of 4 64K"))) > 150);
+    assert!(page.text(&format!("{}.className", cell("raid0 of 4 64K"))).contains("above"));
+    assert!(page.text(first).starts_with("raid0 of 4"), "sorted anew: {}", page.text(first));
+    assert!(
+        page.text("document.querySelector('#load-0 thead').textContent")
+            .contains("% of raid5 of 4 64K")
+    );
+    picture(&page, "report-baseline.png", "main");
+    page.evaluate("baseline.value = ''; baseline.dispatchEvent(new Event('change'))");
+    assert_eq!(page.text(&format!("{}.className", cell("raid0 of 4 512K"))), "share best");
     page.no_complaints();
 }
 
@@ -137,6 +186,12 @@ fn raw_data_can_be_saved_without_a_network() {
     assert!(cases.iter().all(|case| case["runs"].as_array().unwrap().len() == 5));
     let phase = &cases[0]["runs"][0]["phases"][0];
     assert!(phase["series"].is_object() && phase["cpu"].is_object(), "{phase}");
+    let has_series =
+        |run: &&serde_json::Value| !run["phases"][0]["series"]["interval_ms"].is_null();
+    for case in cases {
+        let with_series = case["runs"].as_array().unwrap().iter().filter(has_series).count();
+        assert_eq!(with_series, 1, "the middle round's");
+    }
     let csv = saved(&page, directory.path(), "#save-csv", "lab.csv");
     assert_eq!(csv.lines().count(), 1 + cases.len() * 5);
     page.no_complaints();
@@ -148,19 +203,18 @@ fn what_is_predicted_says_so_in_every_figure() {
         return;
     };
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))");
+    page.evaluate("document.querySelector('#scaling figure').scrollIntoView()");
     page.wait_for("#load-2 figure[data-chart=series] .curve path");
-    for figure in ["bars", "cpu", "latency", "series"] {
+    page.wait_for("#scaling figure svg path");
+    for part in ["table", "figure[data-chart=latency]", "figure[data-chart=series]"] {
         for load in 0..3 {
-            let text = page.text(&format!(
-                "document.querySelector('#load-{load} figure[data-chart={figure}]').textContent"
-            ));
-            assert!(text.contains("raid0 of 2 64K (predicted)"), "{figure} {load}: {text}");
+            let text =
+                page.text(&format!("document.querySelector('#load-{load} {part}').textContent"));
+            assert!(text.contains("raid0 of 2 64K (predicted)"), "{part} {load}: {text}");
         }
     }
-    for figure in ["#all figure", "#scaling .figures"] {
-        let text = page.text(&format!("document.querySelector('{figure}').textContent"));
-        assert!(text.contains("(predicted)"), "{figure}: {text}");
-    }
+    let text = page.text("document.querySelector('#scaling .figures').textContent");
+    assert!(text.contains("(predicted)"), "{text}");
     page.no_complaints();
 }
 
@@ -171,21 +225,22 @@ fn it_is_readable_on_a_phone_in_the_dark_and_on_paper() {
     page.resize(390);
     let wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
     assert_eq!(page.number(wider), 0, "the page is wider than the phone");
+    let clipped = "[...document.querySelectorAll('table.figures')].filter((one) => one.scrollWidth > one.parentElement.clientWidth).length";
+    assert_eq!(page.number(clipped), 0, "a load's table is wider than the phone");
     picture(&page, "report-phone.png", "#load-0");
-    picture(&page, "report-phone-words.png", "header");
-    picture(&page, "report-phone-all.png", "#all");
+    picture(&page, "report-phone-glance.png", "#matrix");
 
     let ground = "getComputedStyle(document.body).backgroundColor";
     assert_eq!(page.text(ground), "rgb(255, 255, 255)");
     let dark = json!({ "name": "prefers-color-scheme", "value": "dark" });
     page.call("Emulation.setEmulatedMedia", json!({ "features": [dark] }));
     assert_eq!(page.text(ground), "rgb(20, 23, 26)");
-    picture(&page, "report-dark.png", "#load-0");
+    picture(&page, "report-dark.png", "#matrix");
 
     page.call("Emulation.setEmulatedMedia", json!({ "features": [] }));
     std::fs::write(scratch("report.pdf"), page.print()).unwrap();
     page.evaluate("dispatchEvent(new Event('beforeprint'))");
-    let empty = "[...document.querySelectorAll('section.load figure')].filter((one) => !one.firstChild).length";
+    let empty = "[...document.querySelectorAll('section:not([hidden]) figure')].filter((one) => !one.firstChild).length";
     assert_eq!(page.number(empty), 0, "on paper nothing is folded away");
     page.no_complaints();
 }
@@ -197,10 +252,21 @@ fn a_large_report_is_small_and_fast_enough() {
     println!("17 arrays x 6 loads x 5 repeats: {bytes} bytes");
     assert!(bytes <= LARGE_BYTES_MAX, "{bytes}");
     let began = Instant::now();
-    let Some(page) = Page::open(&file, 1200, 900) else { return };
+    let Some(page) = Page::open(&file, 1400, 900) else { return };
     let opened = began.elapsed();
     let ms = page.number("document.documentElement.dataset.ready");
     println!("unpacked and drawn in {ms} ms; browser, page and all: {} ms", opened.as_millis());
     assert!(ms <= LARGE_MS_MAX, "{ms}");
+    let paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
+    page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
+    );
+    let paint = page.number(paint);
+    println!("first paint after {paint} ms");
+    assert!(paint <= FIRST_PAINT_MS_MAX, "{paint}");
+    let bottom = page.number("document.querySelector('.matrix').getBoundingClientRect().bottom");
+    println!("the matrix of 18 rows and 6 loads ends at {bottom} of 900 pixels");
+    assert!(bottom <= 900, "the first fold has it whole: {bottom}");
+    assert_eq!(page.number(EMPTY_COLUMNS), 0);
     page.no_complaints();
 }

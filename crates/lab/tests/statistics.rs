@@ -43,7 +43,8 @@ struct Outcome {
 fn verdict(comparison: &Comparison) -> Verdict {
     let p = corrected(&[comparison.p.unwrap()])[0];
     let interval = comparison.interval;
-    Pair { of: 1, to: 0, ratio: comparison.ratio, interval, p: Some(p) }.verdict()
+    let ratio = comparison.ratio;
+    Pair { of: 1, to: 0, ratio, interval, p: Some(p), more_rounds: None }.verdict()
 }
 
 fn called(world: World, seed: u64) -> Outcome {

@@ -43,6 +43,61 @@ pub struct Comparison {
     pub interval: Option<Interval>,
     /// How likely so large a difference is between equals; nothing if there are too few values to tell.
     pub p: Option<f64>,
+    /// How well the ratio is known; nothing if there are too few values to tell.
+    pub spread: Option<Spread>,
+}
+
+/// How well the logarithm of a ratio is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Its standard error.
+    error: f64,
+    /// Degrees of freedom of that.
+    freedom: f64,
+    /// Rounds that it comes from.
+    rounds: f64,
+}
+
+impl Comparison {
+    /// Where the true ratio lies, at a level: it leaves out 1 just when `p` is below the level. Nothing if there are too few
+    /// values, or if it leaves 1 in and reaches further than ten times the ratio, which tells nothing.
+    #[must_use]
+    pub fn interval_at(&self, level: f64) -> Option<Interval> {
+        let difference = self.ratio.ln();
+        let reach = self.spread?.reach(level);
+        let tells = reach <= USEFUL.ln() || reach < difference.abs();
+        let interval =
+            Interval { low: (difference - reach).exp(), high: (difference + reach).exp() };
+        Some(interval).filter(|_| tells)
+    }
+
+    /// How many rounds more would settle it at a level, if they go on as they went: until the interval leaves out 1, or lies
+    /// wholly within a part `equal_within` of it. Nothing if `most` would not do.
+    #[must_use]
+    pub fn rounds_to_settle(&self, level: f64, equal_within: f64, most: u32) -> Option<u32> {
+        let (spread, difference) = (self.spread?, self.ratio.ln().abs());
+        let settled = |more: &u32| {
+            let reach = spread.after(f64::from(*more)).reach(level);
+            reach < difference || difference + reach <= equal_within.ln_1p()
+        };
+        (1..=most).find(settled)
+    }
+}
+
+impl Spread {
+    /// How far an interval reaches to either side, as a logarithm.
+    fn reach(&self, level: f64) -> f64 {
+        let t = StudentsT::new(0.0, 1.0, self.freedom).ok().filter(|_| self.error > NO_SPREAD);
+        // Repeats without any spread, as a prediction has them: they are what they are.
+        t.map_or(0.0, |t| t.inverse_cdf(1.0 - level / 2.0) * self.error)
+    }
+
+    /// The same with so many rounds more.
+    fn after(&self, more: f64) -> Self {
+        let rounds = self.rounds + more;
+        let part = self.rounds / rounds;
+        Self { error: self.error * part.sqrt(), freedom: self.freedom / part, rounds }
+    }
 }
 
 /// Compares `a` with `b`; nothing if one has no value, or one that is not above 0: to that nothing has a ratio, and to leave
@@ -55,13 +110,15 @@ pub fn compare(a: &[Value], b: &[Value], design: Design) -> Option<Comparison> {
             let others: BTreeMap<u32, f64> = b.into_iter().collect();
             let pairs = a.iter().filter_map(|(round, log)| Some(log - others.get(round)?));
             let differences = Moments::of(pairs)?;
-            Some(verdict(differences.mean, differences.error(), differences.freedom()))
+            let (freedom, rounds) = (differences.freedom(), differences.count);
+            Some(verdict(differences.mean, differences.error(), freedom, rounds))
         }
         Design::Apart => {
             let a = Moments::of(a.into_iter().map(|(_, log)| log))?;
             let b = Moments::of(b.into_iter().map(|(_, log)| log))?;
             let error = a.error().zip(b.error()).map(|(a, b)| a.hypot(b));
-            Some(verdict(a.mean - b.mean, error, welch_freedom(&a, &b)))
+            let rounds = a.count.min(b.count);
+            Some(verdict(a.mean - b.mean, error, welch_freedom(&a, &b), rounds))
         }
     }
 }
@@ -71,6 +128,15 @@ pub fn compare(a: &[Value], b: &[Value], design: Design) -> Option<Comparison> {
 #[must_use]
 pub fn corrected(p: &[f64]) -> Vec<f64> {
     if p.is_empty() { Vec::new() } else { adjustp::adjust(p, Procedure::BenjaminiHochberg) }
+}
+
+/// The level of the intervals that say of each of several comparisons made at once what its corrected p says: an interval
+/// leaves out 1 just when the corrected p is below [`LEVEL`] (Benjamini and Yekutieli 2005: where R of m are called real, that
+/// is the level times R / m).
+#[must_use]
+pub fn family_level(p: &[f64]) -> f64 {
+    let real = corrected(p).iter().filter(|p| **p < LEVEL).count();
+    LEVEL * real.max(1) as f64 / p.len().max(1) as f64
 }
 
 fn logs(values: &[Value]) -> Option<Vec<(u32, f64)>> {
@@ -119,23 +185,19 @@ const USEFUL: f64 = 10.0;
 /// Spread below this is rounding.
 const NO_SPREAD: f64 = 1e-9;
 
-fn verdict(difference: f64, error: Option<f64>, freedom: f64) -> Comparison {
+fn verdict(difference: f64, error: Option<f64>, freedom: f64, rounds: f64) -> Comparison {
     let ratio = difference.exp();
-    let Some(error) = error else { return Comparison { ratio, interval: None, p: None } };
-    let t = StudentsT::new(0.0, 1.0, freedom).ok().filter(|_| error > NO_SPREAD);
-    let Some(t) = t else {
-        // Repeats without any spread, as a prediction has them: they are what they are.
-        let p = f64::from(difference.abs() <= NO_SPREAD);
-        return Comparison {
-            ratio,
-            interval: Some(Interval { low: ratio, high: ratio }),
-            p: Some(p),
-        };
+    let Some(error) = error else {
+        return Comparison { ratio, interval: None, p: None, spread: None };
     };
-    let reach = t.inverse_cdf(1.0 - LEVEL / 2.0) * error;
-    let interval = Interval { low: (difference - reach).exp(), high: (difference + reach).exp() };
-    let interval = Some(interval).filter(|_| reach <= USEFUL.ln());
-    Comparison { ratio, interval, p: Some(2.0 * t.sf((difference / error).abs())) }
+    let t = StudentsT::new(0.0, 1.0, freedom).ok().filter(|_| error > NO_SPREAD);
+    let p = match t {
+        Some(t) => 2.0 * t.sf((difference / error).abs()),
+        None => f64::from(difference.abs() <= NO_SPREAD),
+    };
+    let spread = Some(Spread { error, freedom, rounds });
+    let alone = Comparison { ratio, interval: None, p: Some(p), spread };
+    Comparison { interval: alone.interval_at(LEVEL), ..alone }
 }
 
 #[cfg(test)]
@@ -213,5 +275,44 @@ mod tests {
         let five = corrected(&[0.001, 0.02, 0.04, 0.5, 0.9]);
         let expected = [0.005, 0.05, 0.2 / 3.0, 0.625, 0.9];
         assert!(five.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{five:?}");
+    }
+
+    #[test]
+    fn the_intervals_of_many_say_what_their_corrected_p_say() {
+        let noise = [0.4, -1.1, 0.9, -0.6, 0.7, 1.3, -0.8];
+        let base = values(&[1.00, 1.02, 0.99, 1.01, 0.97]);
+        let compared: Vec<Comparison> = (0..7)
+            .map(|case| {
+                let value = |round: usize| {
+                    1.0 + 0.012 * case as f64 + 0.01 * noise[(round * 3 + case) % noise.len()]
+                };
+                let own: Vec<f64> = (0..5).map(value).collect();
+                compare(&values(&own), &base, Design::Paired).unwrap()
+            })
+            .collect();
+        let p: Vec<f64> = compared.iter().map(|one| one.p.unwrap()).collect();
+        let (level, corrected) = (family_level(&p), corrected(&p));
+        let real = corrected.iter().filter(|p| **p < LEVEL).count();
+        assert!(real > 0 && real < p.len(), "the family has both: {corrected:?}");
+        for (one, p) in compared.iter().zip(corrected) {
+            let interval = one.interval_at(level).unwrap();
+            assert_eq!(interval.low > 1.0 || interval.high < 1.0, p < LEVEL, "{one:?}");
+        }
+        assert_eq!(family_level(&[]), LEVEL);
+        assert_eq!(family_level(&[0.5, 0.9]), LEVEL / 2.0);
+    }
+
+    #[test]
+    fn rounds_that_would_settle_it_are_fewer_for_larger_differences() {
+        let base = values(&[1.00, 1.02, 0.99, 1.01, 0.97]);
+        let more = |shift: f64| {
+            let own = values(&[1.03, 0.95, 1.06, 0.98, 1.01].map(|value| value * shift));
+            compare(&own, &base, Design::Paired).unwrap().rounds_to_settle(LEVEL, 0.05, 100)
+        };
+        let (near, far) = (more(1.04).unwrap(), more(1.08).unwrap());
+        assert!(near > far && far >= 1, "{near} {far}");
+        let one = values(&[2.0]);
+        let alone = compare(&one, &base, Design::Paired).unwrap();
+        assert_eq!(alone.rounds_to_settle(LEVEL, 0.05, 100), None, "one round tells no spread");
     }
 }

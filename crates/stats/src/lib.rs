@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use statrs::statistics::{Data, OrderStatistics};
 
-pub use compare::{Comparison, Design, LEVEL, Value, compare, corrected};
+pub use compare::{Comparison, Design, LEVEL, Spread, Value, compare, corrected, family_level};
 
 /// Samples drawn for an interval.
 const RESAMPLES: usize = 2_000;

@@ -5,6 +5,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_lab::plan::Plan;
 use lapstrake_lab::record::{Phase, Unit};
+use lapstrake_lab::report::{Report, glance};
 use lapstrake_lab::run::{Ending, Event, Leave, Options, Preview, Stop, Summary, preview};
 use lapstrake_lab::store::Store;
 use serde_json::json;
@@ -200,6 +201,9 @@ pub fn run(args: &RunArgs) -> Outcome {
     bar.finish_and_clear();
     let summary = summary?;
     tell(&plan, args, &summary, json);
+    if !json {
+        conclude(args, &summary, &store)?;
+    }
     let whole = summary.ending == Ending::Done && summary.failures == 0;
     Ok(if whole { Exit::Done } else { Exit::Degraded })
 }
@@ -244,6 +248,38 @@ fn tell(plan: &Plan, args: &RunArgs, summary: &Summary, json: bool) {
             plan.unwrap_or_default()
         );
     }
+}
+
+/// The result at a glance, and the commands that show more of it.
+fn conclude(args: &RunArgs, summary: &Summary, store: &Store) -> Result<(), Failure> {
+    let Some(stored) = store.load(summary.experiment)? else { return Ok(()) };
+    let report = Report::of(&[stored]);
+    if report.tables.is_empty() {
+        return Ok(());
+    }
+    let file = args.store.store.display();
+    let number = summary.experiment.0;
+    outln!("\n{}", glance(&report));
+    outln!(
+        "next: lapstrake lab report {number} --store {file} -o report.html   # the page, with charts"
+    );
+    if let [one, other, ..] = &subjects(&report)[..] {
+        outln!(
+            "      lapstrake lab compare --experiment {number} --store {file} '{one}' '{other}'"
+        );
+    }
+    Ok(())
+}
+
+/// Subjects by name, in the order of the first load's table.
+fn subjects(report: &Report) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (_, line) in report.tables.iter().flat_map(|table| table.real_lines()) {
+        if !names.contains(&line.subject.name) {
+            names.push(line.subject.name.clone());
+        }
+    }
+    names
 }
 
 /// Who reads along may go (`lab run ... | head`): the run ends then, in order.

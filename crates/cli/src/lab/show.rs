@@ -101,10 +101,10 @@ fn one_case(case: &StoredCase, runs: &[Run]) -> String {
     let mut out = format!("  {}, {}\n", case.workload.name, case.state);
     for run in runs {
         if let Some(error) = &run.error {
-            out += &format!("    round {}: failed: {error}\n", run.round);
+            out += &format!("    round {}: failed: {error}\n", run.round + 1);
         }
         for phase in &run.phases {
-            out += &format!("    round {}: {}\n", run.round, figure(phase));
+            out += &format!("    round {}: {}\n", run.round + 1, figure(phase));
         }
     }
     out

@@ -43,7 +43,7 @@ fn old_results_are_imported_listed_and_shown() {
     assert!(listed.contains("old days: imported from bonnie++, 2 cases, 10 runs"), "{listed}");
     let shown = text(directory.path(), &["show", "--plan"]);
     assert!(
-        shown.contains("old.csv") && shown.contains("round 4: block output 82.3 MB/s"),
+        shown.contains("old.csv") && shown.contains("round 5: block output 82.3 MB/s"),
         "{shown}"
     );
     let json: serde_json::Value =
@@ -57,9 +57,18 @@ fn a_difference_is_real_where_it_is_and_none_where_there_is_none() {
     let compared = text(directory.path(), &["compare", "fast", "slow"]);
     let lines: Vec<&str> = compared.lines().collect();
     let block = lines.iter().find(|line| line.contains("block output")).unwrap();
-    assert!(block.contains("x 2.00") && block.ends_with("higher"), "{block}");
+    // Figures in one unit, the ratio, the interval that decides.
+    assert!(
+        block.contains("41.2 ") && block.contains("82.1 ") && block.contains(" x 2.00"),
+        "{block}"
+    );
     let rewrite = lines.iter().find(|line| line.contains("rewrite")).unwrap();
-    assert!(rewrite.contains("x 1.00") && rewrite.ends_with("no real difference"), "{rewrite}");
+    assert!(rewrite.contains("≈ x 1.00"), "{rewrite}");
+    assert!(
+        compared.contains("geometric mean") && compared.contains("≈ no real difference"),
+        "{compared}"
+    );
+    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{compared}");
     let missing = lab(directory.path(), &["compare", "fast", "raid5"]);
     assert_eq!(missing.status.code(), Some(2));
     let said = String::from_utf8(missing.stderr).unwrap();
@@ -71,7 +80,10 @@ fn reports_are_printed_and_written() {
     let directory = imported();
     let report = text(directory.path(), &["report"]);
     assert!(report.starts_with("What is faster\n") && report.contains('█'), "{report}");
-    assert!(report.contains("bonnie++ -s 4096m: block output: fast at 82.1 MB/s"), "{report}");
+    assert!(
+        report.contains("bonnie++ -s 4096m: block output: fast is fastest, 82.1 MB/s ±"),
+        "{report}"
+    );
     for (name, start) in [("r.html", "<!DOCTYPE html>"), ("r.md", "# old days")] {
         assert_eq!(text(directory.path(), &["report", "-o", name]), "");
         let written = std::fs::read_to_string(directory.path().join(name)).unwrap();

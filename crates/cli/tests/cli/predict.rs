@@ -52,10 +52,16 @@ fn the_page_and_the_store_say_that_it_was_predicted() {
     assert!(told.out.contains("raid5") && told.out.contains("MB/s"), "{}", told.out);
     assert!(told.out.contains("times faster than real time"), "{}", told.out);
     let page = std::fs::read_to_string(lab.path("report.html")).unwrap();
-    assert!(page.contains("(predicted)"));
+    let body = &page[..page.find("<script").unwrap()];
+    assert!(body.contains("<strong>Predicted</strong>") && !body.contains("(predicted)"));
     assert!(lab.run("lab list").ok().out.contains("predicted"));
     let report = lab.run("lab report").ok();
-    assert!(report.out.contains("raid0 (predicted)"), "{}", report.out);
+    assert!(
+        report.out.starts_with("Predicted on models of disks, not measured.\n"),
+        "{}",
+        report.out
+    );
+    assert!(report.out.contains("raid0"), "{}", report.out);
 }
 
 #[test]

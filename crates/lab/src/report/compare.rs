@@ -1,6 +1,6 @@
 //! Two against each other over all loads: two subjects, or the same subjects in two experiments.
 
-use super::{Line, Pair, Report, Table, verdict};
+use super::{Line, Pair, Report, Table};
 use crate::record::State;
 use crate::store::ExperimentId;
 
@@ -13,7 +13,7 @@ pub struct Compared<'a> {
     pub of: &'a Line,
     /// The one that it is measured by.
     pub to: &'a Line,
-    /// What came of it, corrected for all comparisons made here; nothing if the values allow none.
+    /// What came of it, the same as in the whole report; nothing if the values allow none.
     pub pair: Option<Pair>,
 }
 
@@ -37,14 +37,12 @@ pub fn compare<'a>(report: &'a Report, of: &str, to: &str) -> Vec<Compared<'a>> 
                     None => of_place != to_place && named_of.has(of_line) && named_to.has(to_line),
                 };
                 if is_asked {
-                    // By itself: the table's own correction is for all its pairs.
-                    let pair = verdict::pair(table, of_place, to_place);
+                    let pair = table.pair(of_place, to_place);
                     found.push(Compared { table, of: of_line, to: to_line, pair });
                 }
             }
         }
     }
-    verdict::correct(found.iter_mut().filter_map(|compared| compared.pair.as_mut()));
     found
 }
 

@@ -1,5 +1,6 @@
 //! A case in short: the values of its repeats, what they cost, how long requests took.
 
+use super::matrix::Look;
 use crate::record::{Latency, Params, Phase, Run, State, Subject, SubjectKind, Unit};
 use crate::series::{self, Steady};
 use crate::store::{Stored, StoredCase};
@@ -24,6 +25,10 @@ pub struct Line {
     pub unit: Unit,
     /// Whether its values were predicted.
     pub is_predicted: bool,
+    /// Whether its name has to say so: not where the whole report is predicted, which says so at its head.
+    pub is_marked: bool,
+    /// How it is drawn.
+    pub look: Look,
     /// Each repeat's value.
     pub repeats: Vec<Repeat>,
     /// The values in short.
@@ -129,6 +134,8 @@ fn one(
         state: case.state.clone(),
         unit,
         is_predicted: stored.head.experiment.origin.is_predicted(),
+        is_marked: stored.head.experiment.origin.is_predicted(),
+        look: Look::default(),
         repeats: repeats.collect(),
         summary,
         cost: cost(phases),
@@ -179,7 +186,7 @@ impl Line {
         if let Some(label) = &self.label {
             name += &format!(" [{label}]");
         }
-        if self.is_predicted {
+        if self.is_marked {
             name += " (predicted)";
         }
         name
@@ -189,6 +196,14 @@ impl Line {
     #[must_use]
     pub fn values(&self) -> Vec<Value> {
         self.repeats.iter().map(|repeat| repeat.value).collect()
+    }
+
+    /// The round whose value is nearest to the median: whose course over time is shown.
+    #[must_use]
+    pub fn middle_round(&self) -> Option<u32> {
+        let off = |repeat: &&Repeat| (repeat.value.value - self.summary.median).abs();
+        let nearest = self.repeats.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
+        nearest.map(|repeat| repeat.value.round)
     }
 
     /// How many repeats were not steady, of how many of which it is known.

@@ -1,12 +1,13 @@
 //! The report in Markdown, for a wiki or an issue.
 
-use super::terminal::{interval, notes, to_first};
+use super::terminal::{notes, to_best};
 use super::units::{digits, scale, time};
+use super::words::plus_minus;
 use super::{Report, Table, words};
 use std::fmt::Write;
 
 const HEADINGS: [&str; 8] =
-    ["case", "median", "95 % interval", "n", "to the first", "cpu s/GiB", "p99", "notes"];
+    ["case", "median", "±", "% of best", "rounds", "CPU s/GiB", "p99", "notes"];
 
 /// The report in Markdown.
 #[must_use]
@@ -28,7 +29,9 @@ pub fn markdown(report: &Report) -> String {
         let (subject, state) = (&failure.subject, &failure.state);
         let line = format!(
             "{subject}, {state}, {}, round {}: {}",
-            failure.workload, failure.round, failure.error
+            failure.workload,
+            failure.round + 1,
+            failure.error
         );
         out += &format!("- {}\n", escaped(&line));
     }
@@ -36,15 +39,16 @@ pub fn markdown(report: &Report) -> String {
 }
 
 fn rows(table: &Table) -> String {
-    let mut out = format!("| {} |\n|---|---:|---:|---:|---|---:|---:|---|\n", HEADINGS.join(" | "));
+    let mut out =
+        format!("| {} |\n|---|---:|---:|---:|---:|---:|---:|---|\n", HEADINGS.join(" | "));
     for (place, line) in table.lines.iter().enumerate() {
         let (scale, unit) = scale(line.summary.median, table.unit);
         let cells = [
             line.name(),
             format!("{} {unit}", digits(line.summary.median / scale)),
-            interval(line, scale),
+            plus_minus(line),
+            to_best(table, place),
             line.repeats.len().to_string(),
-            to_first(table, place),
             line.cost.cpu_s_per_gib.map(digits).unwrap_or_default(),
             line.latency_ns(99.0).map(time).unwrap_or_default(),
             notes(line),

@@ -1,130 +1,198 @@
-//! The report for a terminal: the words, then a table for each load with bars and intervals.
+//! The report for a terminal: who is ahead and the matrix, then a table for each load with bars, then what else to know.
+//!
+//! Tables are as wide as the terminal; where there is none, [`WIDTH`] columns. Columns in which nothing stands are left out.
 
-use super::units::{digits, scale, time};
+use super::matrix::{Cell, Row, matrix};
+use super::units::{digits, scale};
+use super::words::{Section, plus_minus};
 use super::{Line, Report, Table, Verdict, words};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, ContentArrangement};
+use crate::record::Unit;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement};
 
 /// Places of a bar.
-const BAR: usize = 24;
+const BAR: usize = 20;
+/// Columns where there is no terminal to ask.
+const WIDTH: u16 = 100;
 
-/// The report as text; tables are as wide as the terminal, if there is one.
+/// The report as text.
 #[must_use]
 pub fn terminal(report: &Report) -> String {
-    let mut out = String::new();
-    for section in words(report) {
-        out += &format!("{}\n", section.title);
-        for sentence in &section.sentences {
-            out += &format!("  - {sentence}\n");
-        }
-        out.push('\n');
-    }
+    let mut out = glance(report);
     for table in &report.tables {
-        out += &format!("{}\n{}\n\n", table.title(), drawn(table));
+        out += &format!("\n{}\n{}\n", table.title(), drawn(table));
+        for floor in table.lines.iter().filter(|line| line.is_floor()) {
+            let (scale, unit) = scale(floor.summary.median, table.unit);
+            let figure = digits(floor.summary.median / scale);
+            out += &format!("the harness alone ({}): {figure} {unit}\n", floor.name());
+        }
+    }
+    for section in words(report).iter().filter(|section| section.title != "What is faster") {
+        out += &format!("\n{}", told(section));
+    }
+    if !report.failures.is_empty() {
+        out.push('\n');
     }
     for failure in &report.failures {
         out += &format!(
             "failed: {}, {}, {}, round {}: {}\n",
-            failure.subject, failure.state, failure.workload, failure.round, failure.error
+            failure.subject,
+            failure.state,
+            failure.workload,
+            failure.round + 1,
+            failure.error
         );
     }
     out
 }
 
-fn drawn(table: &Table) -> comfy_table::Table {
-    let reach = reach(table);
-    let (scale, unit) = scale(reach, table.unit);
-    let mut drawn = comfy_table::Table::new();
-    drawn.load_style(UTF8_FULL_CONDENSED);
-    drawn.set_content_arrangement(ContentArrangement::Dynamic);
-    drawn.set_header([
-        "case",
-        unit,
-        "95 % interval",
-        "",
-        "n",
-        "to the first",
-        "cpu s/GiB",
-        "p99",
-        "notes",
-    ]);
-    for (place, line) in table.lines.iter().enumerate() {
-        let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        drawn.add_row([
-            Cell::new(line.name()),
-            number(digits(line.summary.median / scale)),
-            number(interval(line, scale)),
-            Cell::new(bar(line, reach)),
-            number(line.repeats.len().to_string()),
-            Cell::new(to_first(table, place)),
-            number(line.cost.cpu_s_per_gib.map(digits).unwrap_or_default()),
-            number(line.latency_ns(99.0).map(time).unwrap_or_default()),
-            Cell::new(notes(line)),
-        ]);
+/// The report at a glance: a sentence for each load, then arrays against loads.
+#[must_use]
+pub fn glance(report: &Report) -> String {
+    let mut out = String::new();
+    if report.is_predicted() {
+        out += "Predicted on models of disks, not measured.\n\n";
     }
-    drawn
-}
-
-/// The far end of the longest bar; the harness's own floor, which is often far beyond, is cut off there.
-fn reach(table: &Table) -> f64 {
-    let end =
-        |line: &Line| line.summary.interval.map_or(line.summary.median, |interval| interval.high);
-    table.real_lines().map(|(_, line)| end(line)).fold(0.0, f64::max)
-}
-
-/// The interval of the median.
-pub fn interval(line: &Line, scale: f64) -> String {
-    let told = |interval: lapstrake_stats::Interval| {
-        format!("{} to {}", digits(interval.low / scale), digits(interval.high / scale))
+    for section in words(report).iter().filter(|section| section.title == "What is faster") {
+        out += &told(section);
+    }
+    let matrix = matrix(report);
+    if matrix.rows.len() < 2 || report.tables.len() < 2 {
+        return out;
+    }
+    let mut header = vec!["case".to_owned()];
+    header.extend(report.headings());
+    header.extend(["all", "degraded"].map(Into::into));
+    let percent =
+        |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.0}", share * 100.0));
+    let row = |row: &Row| -> Vec<String> {
+        let cells = row.cells.iter().map(|cell| cell.map_or(String::new(), |cell| signed(&cell)));
+        let rest = [percent(row.mean), percent(row.degraded)];
+        std::iter::once(row.name.clone()).chain(cells).chain(rest).collect()
     };
-    line.summary.interval.map(told).unwrap_or_default()
+    let rows: Vec<Vec<String>> = matrix.rows.iter().map(row).collect();
+    let has = |sign: char| rows.iter().flatten().any(|cell| cell.starts_with(sign));
+    let keys = [
+        (has('~'), "~ undecided"),
+        (has('≈'), "≈ no real difference from the best"),
+        (
+            matrix.rows.iter().any(|row| row.degraded.is_some()),
+            "degraded: of its own speed when whole",
+        ),
+    ];
+    let keys: Vec<&str> =
+        keys.iter().filter(|(is_there, _)| *is_there).map(|(_, key)| *key).collect();
+    out += &format!("\nPer cent of the best of each load\n{}\n", columns(&header, &rows));
+    if keys.is_empty() { out } else { out + &format!(" {}\n", keys.join(", ")) }
 }
 
-/// A bar up to the median, with the interval drawn over it.
-fn bar(line: &Line, reach: f64) -> String {
-    let place = |value: f64| ((value / reach * BAR as f64).round() as usize).min(BAR);
-    let end = place(line.summary.median);
-    let (low, high) = line
-        .summary
-        .interval
-        .map_or((end, end), |interval| (place(interval.low), place(interval.high)));
-    let of = |at: usize| match at {
-        _ if (low..high).contains(&at) => {
-            if at < end {
-                '▓'
-            } else {
-                '░'
-            }
+/// A section, its sentences as wide as the terminal.
+fn told(section: &Section) -> String {
+    let sentences = section.sentences.iter().map(|sentence| wrapped(sentence));
+    format!("{}\n{}", section.title, sentences.collect::<String>())
+}
+
+/// A sentence as an entry of a list.
+fn wrapped(sentence: &str) -> String {
+    let width = usize::from(comfy_table::Table::new().width().unwrap_or(WIDTH)).max(40);
+    let (mut out, mut line) = (String::new(), "  -".to_owned());
+    for word in sentence.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > width {
+            out += &format!("{line}\n");
+            line = "   ".to_owned();
         }
-        _ if at < end => '█',
-        _ => ' ',
-    };
-    (0..BAR).map(of).collect()
+        line = format!("{line} {word}");
+    }
+    out + &line + "\n"
 }
 
-/// How a line stands to the best real one.
-pub fn to_first(table: &Table, place: usize) -> String {
-    let Some((first, _)) = table.real_lines().next() else { return String::new() };
+/// A share with its verdict's sign.
+fn signed(cell: &Cell) -> String {
+    let sign = match cell.verdict {
+        None | Some(Verdict::Real(_)) => "",
+        Some(Verdict::NoRealDifference) => "≈",
+        Some(Verdict::CannotTell) => "~",
+    };
+    format!("{sign}{:.0}", cell.share * 100.0)
+}
+
+/// A table of text, of whose columns those are left out in which nothing stands; all but the first are numbers.
+#[must_use]
+pub fn columns(header: &[String], rows: &[Vec<String>]) -> String {
+    let told: Vec<usize> =
+        (0..header.len()).filter(|&at| rows.iter().any(|row| !row[at].is_empty())).collect();
+    let of = |row: &[String]| told.iter().map(|&at| row[at].clone()).collect::<Vec<_>>();
+    let mut table = comfy_table::Table::new();
+    table.load_style(NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        table.set_width(WIDTH);
+    }
+    table.set_header(of(header));
+    rows.iter().for_each(|row| {
+        table.add_row(of(row));
+    });
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn drawn(table: &Table) -> String {
+    let places: Vec<usize> = table.real_lines().map(|(place, _)| place).collect();
+    let lines: Vec<&Line> = places.iter().map(|&place| &table.lines[place]).collect();
+    let most = lines.iter().map(|line| line.summary.median).fold(0.0, f64::max);
+    let (size, unit) = scale(most, table.unit);
+    let latencies = lines.iter().filter_map(|line| line.latency_ns(99.0));
+    let (time, time_unit) = scale(latencies.min().unwrap_or_default() as f64, Unit::Nanoseconds);
+    let p99 = format!("p99 {time_unit}");
+    let header = ["case", unit, "±", "", "% of best", "rounds", "CPU s/GiB", &p99, "notes"];
+    let row = |&place: &usize| {
+        let line = &table.lines[place];
+        let latency = line.latency_ns(99.0).map(|ns| digits(ns as f64 / time));
+        vec![
+            line.name(),
+            digits(line.summary.median / size),
+            plus_minus(line),
+            bar(line.summary.median / most),
+            to_best(table, place),
+            line.repeats.len().to_string(),
+            line.cost.cpu_s_per_gib.map(digits).unwrap_or_default(),
+            latency.unwrap_or_default(),
+            notes(line),
+        ]
+    };
+    let rows: Vec<Vec<String>> = places.iter().map(row).collect();
+    columns(&header.map(Into::into), &rows)
+}
+
+fn bar(share: f64) -> String {
+    let places = (share * BAR as f64).round() as usize;
+    format!("{:<BAR$}", "█".repeat(places.min(BAR)))
+}
+
+/// How fast a line is, as per cent of the best, with the verdict's sign.
+pub fn to_best(table: &Table, place: usize) -> String {
+    let Some(best) = table.best() else { return String::new() };
     if table.lines[place].is_floor() {
         return "harness alone".into();
     }
-    if place == first {
-        return "first".into();
+    if place == best {
+        return "100".into();
     }
-    let Some(pair) = table.pair(place, first) else { return String::new() };
-    match pair.verdict() {
-        Verdict::Real(_) => format!("x {}", digits(pair.ratio)),
-        verdict => format!("x {}, {}", digits(pair.ratio), verdict.word()),
-    }
+    let Some(pair) = table.speed(place, best) else { return String::new() };
+    let sign = match pair.verdict() {
+        Verdict::Real(_) => "",
+        Verdict::NoRealDifference => "≈ ",
+        Verdict::CannotTell => "~ ",
+    };
+    format!("{sign}{}", digits(pair.ratio * 100.0))
 }
 
 /// What has to be said of a line.
 pub fn notes(line: &Line) -> String {
     let (unsteady, known) = line.unsteady();
     let mut notes = Vec::new();
-    if line.is_predicted {
-        notes.push("predicted".into());
-    }
     if unsteady > 0 {
         notes.push(format!("not steady {unsteady}/{known}"));
     }

@@ -24,7 +24,7 @@ pub fn scale(like: f64, unit: Unit) -> (f64, &'static str) {
     *fitting.or(steps.last()).unwrap_or(&(1.0, ""))
 }
 
-/// A number to three digits, without an exponent.
+/// A number to three digits, without an exponent; thousands are set apart.
 #[must_use]
 pub fn digits(value: f64) -> String {
     match value.abs() {
@@ -33,8 +33,21 @@ pub fn digits(value: f64) -> String {
         size if size < 0.9995 => format!("{value:.3}"),
         size if size < 9.995 => format!("{value:.2}"),
         size if size < 99.95 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
+        _ => grouped(&format!("{value:.0}")),
     }
+}
+
+/// A whole number with its thousands set apart.
+fn grouped(number: &str) -> String {
+    let mut out = String::new();
+    for (place, digit) in number.char_indices() {
+        let left = number.len() - place;
+        if left.is_multiple_of(3) && place > 0 && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 /// A time in nanoseconds.
@@ -61,14 +74,16 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_and_a_fitting_unit() {
         assert_eq!(value(812_345_678.0, Unit::BytesPerSecond), "812 MB/s");
-        assert_eq!(value(95e9, Unit::BytesPerSecond), "95000 MB/s");
+        assert_eq!(value(95e9, Unit::BytesPerSecond), "95,000 MB/s");
         assert_eq!(value(9.5e3, Unit::BytesPerSecond), "9.50 kB/s");
         assert_eq!(value(0.0, Unit::RequestsPerSecond), "0 IOPS");
-        assert_eq!(value(81_234.0, Unit::RequestsPerSecond), "81234 IOPS");
+        assert_eq!(value(81_234.0, Unit::RequestsPerSecond), "81,234 IOPS");
         assert_eq!(time(1_500), "1.50 us");
         assert_eq!(time(15_000_000), "15.0 ms");
         assert_eq!(digits(0.9996), "1.00");
         assert_eq!(digits(99.96), "100");
+        assert_eq!(digits(-123_456.0), "-123,456");
+        assert_eq!(digits(1_234_567.0), "1,234,567");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(bytes(65536), "64 KiB");
         assert_eq!(bytes(100), "100 B");

@@ -16,11 +16,16 @@ pub struct Pair {
     pub to: usize,
     /// How many times the other's value.
     pub ratio: f64,
-    /// Where the true ratio lies, this pair taken by itself.
+    /// Where the true ratio lies, all pairs of the table taken together: it leaves out 1 just when the difference is real.
     pub interval: Option<Interval>,
     /// How likely so large a difference is between equals, corrected for all pairs of the table.
     pub p: Option<f64>,
+    /// How many rounds more would settle it, if it is open and they go on as they went.
+    pub more_rounds: Option<u32>,
 }
+
+/// Nobody waits for more rounds than this.
+const MORE_ROUNDS_MAX: u32 = 100;
 
 /// What a pair says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +75,7 @@ impl Pair {
             to: self.of,
             ratio: 1.0 / self.ratio,
             interval: self.interval.map(turned),
-            p: self.p,
+            ..self
         }
     }
 }
@@ -88,39 +93,43 @@ impl Verdict {
     }
 }
 
-/// All pairs of a table's real lines.
+/// All pairs of a table's real lines. They are one family: one correction, one level for all intervals, so that a pair has the
+/// same verdict wherever it is shown, and the interval that is drawn is the one that decides.
 pub fn pairs(table: &Table) -> Vec<Pair> {
     let real: Vec<usize> = table.real_lines().map(|(place, _)| place).collect();
-    let mut pairs = Vec::new();
+    let mut compared = Vec::new();
     for (i, &of) in real.iter().enumerate() {
-        pairs.extend(real[i + 1..].iter().filter_map(|&to| pair(table, of, to)));
+        let others = real[i + 1..].iter();
+        compared.extend(others.filter_map(|&to| Some((of, to, comparison(table, of, to)?))));
     }
-    correct(pairs.iter_mut());
-    pairs
+    let p: Vec<f64> = compared.iter().filter_map(|(_, _, one)| one.p).collect();
+    let level = stats::family_level(&p);
+    let mut corrected = stats::corrected(&p).into_iter();
+    let pair = |(of, to, one): (usize, usize, Comparison)| {
+        let p = one.p.and_then(|_| corrected.next());
+        let (ratio, interval) = (one.ratio, one.interval_at(level));
+        let pair = Pair { of, to, ratio, interval, p, more_rounds: None };
+        let is_open = pair.verdict() == Verdict::CannotTell;
+        let more_rounds =
+            is_open.then(|| one.rounds_to_settle(level, EQUAL_WITHIN, MORE_ROUNDS_MAX)).flatten();
+        Pair { more_rounds, ..pair }
+    };
+    compared.into_iter().map(pair).collect()
 }
 
-/// Corrects the p of pairs that were compared for one question.
-pub fn correct<'a>(pairs: impl Iterator<Item = &'a mut Pair>) {
-    let told: Vec<&mut f64> = pairs.filter_map(|pair| pair.p.as_mut()).collect();
-    let corrected = stats::corrected(&told.iter().map(|p| **p).collect::<Vec<_>>());
-    for (p, corrected) in told.into_iter().zip(corrected) {
-        *p = corrected;
-    }
-}
-
-/// Two lines by themselves.
-pub fn pair(table: &Table, of: usize, to: usize) -> Option<Pair> {
+/// Two lines by themselves; nothing if they are not to be compared.
+fn comparison(table: &Table, of: usize, to: usize) -> Option<Comparison> {
     let (a, b) = (&table.lines[of], &table.lines[to]);
     // How far a model is from the truth is no matter of repeats.
     if a.is_predicted != b.is_predicted {
         let ratio = a.summary.median / b.summary.median;
-        return ratio.is_finite().then_some(Pair { of, to, ratio, interval: None, p: None });
+        let found = Comparison { ratio, interval: None, p: None, spread: None };
+        return ratio.is_finite().then_some(found);
     }
-    let design = if a.experiment == b.experiment { Design::Paired } else { Design::Apart };
     if a.load != b.load {
         // They have no more in common than a name.
         return None;
     }
-    let Comparison { ratio, interval, p } = stats::compare(&a.values(), &b.values(), design)?;
-    Some(Pair { of, to, ratio, interval, p })
+    let design = if a.experiment == b.experiment { Design::Paired } else { Design::Apart };
+    stats::compare(&a.values(), &b.values(), design)
 }

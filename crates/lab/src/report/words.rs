@@ -25,9 +25,9 @@ const NAMES: usize = 6;
 pub fn words(report: &Report) -> Vec<Section> {
     let sections = [
         ("What is faster", report.tables.iter().filter_map(fastest).collect()),
-        ("What it costs in processor time", report.tables.iter().filter_map(processor).collect()),
-        ("What it costs in space", space(report)),
-        ("With members missing or being rebuilt", report.tables.iter().flat_map(states).collect()),
+        ("Processor time", report.tables.iter().filter_map(processor).collect()),
+        ("Space", space(report)),
+        ("With members missing or rebuilt", report.tables.iter().flat_map(states).collect()),
         ("To keep in mind", caveats(report)),
     ];
     let told =
@@ -35,48 +35,124 @@ pub fn words(report: &Report) -> Vec<Section> {
     told.map(|(title, sentences)| Section { title, sentences }).collect()
 }
 
-/// Who is ahead in a table, and whether that is real. What is predicted stands in it only if nothing was measured.
+/// Who is ahead in a table, and whether that is real. What is predicted stands in it only if nothing was measured, and what
+/// lacks a member only if nothing is whole.
 pub fn fastest(table: &Table) -> Option<String> {
-    let is_measured = table.real_lines().any(|(_, line)| !line.is_predicted);
-    let lines = table.real_lines().filter(|(_, line)| line.is_predicted != is_measured);
-    let lines: Vec<(usize, &Line)> = lines.collect();
-    let (&(best, line), others) = lines.split_first()?;
-    let mut sentence = format!("{}: {} at {}", table.title(), line.name(), figure(line));
-    let Some(&(last, last_line)) = others.last() else { return Some(sentence + ".") };
-    let verdict = |place| table.pair(place, best).map(|pair| pair.verdict());
-    let of = |asked| others.iter().filter(move |(place, _)| verdict(*place) == Some(asked));
+    let best = table.best()?;
+    let line = &table.lines[best];
+    let is_alike = |other: &Line| {
+        other.is_predicted == line.is_predicted
+            && (line.state != State::Healthy || other.state == State::Healthy)
+    };
+    let others: Vec<(usize, &Line)> =
+        table.real_lines().filter(|(place, other)| *place != best && is_alike(other)).collect();
+    let (verb, name, figure) = (verb(table), line.name(), figure(line));
+    if others.is_empty() {
+        return Some(format!("{}: {name}, {figure}.", table.title()));
+    }
+    let of = |asked| {
+        others.iter().filter(move |(place, _)| standing(table, *place, best) == Some(asked))
+    };
     let equals: Vec<String> = of(Verdict::NoRealDifference).map(|(_, line)| line.name()).collect();
-    // Also those of which nothing can be told, and those whose rounds say the opposite of their medians.
-    let ahead =
-        Verdict::Real(if table.unit.more_is_better() { Standing::Lower } else { Standing::Higher });
-    let untold = others.len() - of(ahead).count() - equals.len();
-    sentence += if equals.is_empty() && untold == 0 { ", ahead of all others." } else { "." };
+    if equals.len() == others.len() {
+        let among = match &equals[..] {
+            [other] => format!("between {name} and {other}"),
+            _ => format!("between {name} and {} others", others.len()),
+        };
+        return Some(format!("{}: no real difference {among}, {figure}.", table.title()));
+    }
+    let open = open(table, best, &others);
+    if open.len() == others.len() {
+        let sentence = format!("{}: {name} is ahead, {figure}.", table.title());
+        return Some(sentence + &undecided(table, best, &open, others.len()));
+    }
+    let mut sentence = format!("{}: {name} {verb} fastest, {figure}", table.title());
+    sentence += &last(table, best, &others);
     if !equals.is_empty() {
         sentence += &format!(" No real difference from it: {}.", listed(&equals));
     }
-    if untold > 0 {
-        let others = others.len();
-        sentence += &format!(" Too few repeats or too much noise to tell of {untold} of {others}.");
-    }
-    if let Some(pair) = table.pair(last, best)
-        && !equals.contains(&last_line.name())
-        // Rounds compared one by one may say the opposite of medians, if neither tells much.
-        && (pair.ratio < 1.0) == table.unit.more_is_better()
-    {
-        let (name, figure) = (last_line.name(), figure(last_line));
-        sentence += &format!(" Last: {name} at {figure}, {}.", times(&pair, "that"));
-    }
-    Some(sentence)
+    Some(sentence + &undecided(table, best, &open, others.len()))
 }
 
-/// The median with its interval.
+/// What is found of a line's speed against another's.
+fn standing(table: &Table, of: usize, to: usize) -> Option<Verdict> {
+    table.speed(of, to).map(|pair| pair.verdict())
+}
+
+/// How far the slowest is behind, the end of a sentence.
+fn last(table: &Table, best: usize, others: &[(usize, &Line)]) -> String {
+    let Some((place, line)) = others.last() else { return ".".into() };
+    // Rounds compared one by one may say the opposite of medians, if neither tells much.
+    let Some(pair) = table.speed(best, *place).filter(|pair| pair.ratio > 1.0) else {
+        return ".".into();
+    };
+    let which = if others.len() > 1 { ", the slowest" } else { "" };
+    let found = match pair.verdict() {
+        Verdict::Real(_) => "that is real",
+        Verdict::NoRealDifference => "that is no real difference",
+        Verdict::CannotTell => "that is undecided",
+    };
+    format!(", {} times as fast as {}{which}; {found}.", digits(pair.ratio), line.name())
+}
+
+/// Those that are not told apart from the best, and are not its equals either.
+fn open(table: &Table, best: usize, others: &[(usize, &Line)]) -> Vec<usize> {
+    let is_told = |place| {
+        matches!(
+            standing(table, place, best),
+            Some(Verdict::Real(Standing::Lower) | Verdict::NoRealDifference)
+        )
+    };
+    others.iter().map(|(place, _)| *place).filter(|place| !is_told(*place)).collect()
+}
+
+/// How many of `all` are open, and what would settle it.
+fn undecided(table: &Table, best: usize, open: &[usize], all: usize) -> String {
+    if open.is_empty() {
+        return String::new();
+    }
+    let count = match *open {
+        [only] if all > 1 => format!(" Undecided: {}", table.lines[only].name()),
+        [_] => " Undecided".to_owned(),
+        _ => format!(" {} of {all} undecided", open.len()),
+    };
+    if table.lines[best].repeats.len() < 2 {
+        return format!("{count}: one round tells nothing of chance.");
+    }
+    let more = open.iter().map(|&place| table.speed(place, best)?.more_rounds);
+    match more.collect::<Option<Vec<u32>>>().and_then(|more| more.into_iter().max()) {
+        Some(1) => format!("{count}: about one more round would settle it."),
+        Some(more) => format!("{count}: about {more} more rounds would settle it."),
+        None => format!("{count}: more rounds of so much noise would hardly settle it."),
+    }
+}
+
+/// What a load does, for a sentence on who does it fastest.
+fn verb(table: &Table) -> &'static str {
+    match table.params.get("read_share").and_then(serde_json::Value::as_f64) {
+        Some(share) if share >= 1.0 => "reads",
+        Some(share) if share <= 0.0 => "writes",
+        _ => "is",
+    }
+}
+
+/// The median with how well it is known.
 fn figure(line: &Line) -> String {
+    let around = plus_minus(line);
+    let around = if around.is_empty() { around } else { format!(" {around}") };
+    value(line.summary.median, line.unit) + &around
+}
+
+/// How far the interval of the median reaches to the further side, as a part of it.
+#[must_use]
+pub fn plus_minus(line: &Line) -> String {
     let median = line.summary.median;
-    let range = line.summary.interval.map(|interval| {
-        let (scale, _) = super::units::scale(median, line.unit);
-        format!(" ({} to {})", digits(interval.low / scale), digits(interval.high / scale))
-    });
-    value(median, line.unit) + &range.unwrap_or_default()
+    let reach = |interval: Interval| (interval.high - median).max(median - interval.low) / median;
+    match line.summary.interval.map(reach) {
+        Some(part) if part.is_finite() && part < 0.0005 => "± 0 %".into(),
+        Some(part) if part.is_finite() => format!("± {:.1} %", part * 100.0),
+        _ => String::new(),
+    }
 }
 
 /// A ratio to something, with its interval.
@@ -143,7 +219,7 @@ fn states(table: &Table) -> Vec<String> {
         };
         let mut hit: Vec<(Pair, String)> = lacking
             .iter()
-            .filter_map(|(place, line)| Some((against_whole(table, *place)?, name(line))))
+            .filter_map(|(place, line)| Some((table.pair(*place, table.whole(line)?)?, name(line))))
             .collect();
         hit.sort_by(|a, b| b.0.ratio.total_cmp(&a.0.ratio));
         let (least, hardest) = (hit.first()?, hit.last()?);
@@ -163,16 +239,6 @@ fn states(table: &Table) -> Vec<String> {
         Some(sentence + ".")
     };
     ["degraded", "rebuilding"].into_iter().filter_map(told).collect()
-}
-
-/// How a line stands to the same subject's when nothing is missing.
-fn against_whole(table: &Table, place: usize) -> Option<Pair> {
-    let line = &table.lines[place];
-    let (whole, _) = table.real_lines().find(|(_, other)| {
-        other.state == State::Healthy
-            && (&other.subject.name, other.experiment) == (&line.subject.name, line.experiment)
-    })?;
-    table.pair(place, whole)
 }
 
 fn caveats(report: &Report) -> Vec<String> {

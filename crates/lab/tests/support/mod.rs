@@ -147,10 +147,16 @@ fn subject(name: &str, kind: SubjectKind, params: Params, size: Option<Size>) ->
     Subject { name: name.into(), kind, params, size, detail }
 }
 
-fn load(&(name, block, depth, ..): &(&str, u64, u64, bool, f64)) -> Workload {
+fn load(&(name, block, depth, is_write, _): &(&str, u64, u64, bool, f64)) -> Workload {
+    let read_share = match name {
+        "mixed" => 0.5,
+        _ if is_write => 0.0,
+        _ => 1.0,
+    };
     let params = Params::from([
         ("block_size".into(), json!(block)),
         ("queue_depth".into(), json!(depth)),
+        ("read_share".into(), json!(read_share)),
         ("pattern".into(), json!(if name.starts_with("seq") { "sequential" } else { "uniform" })),
     ]);
     Workload { name: name.into(), runner: "own".into(), params }

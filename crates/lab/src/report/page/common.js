@@ -32,7 +32,7 @@ lab.digits = (value) => {
   if (size < 0.001) return value.toFixed(5);
   if (size < 0.9995) return value.toFixed(3);
   if (size < 9.995) return value.toFixed(2);
-  return value.toFixed(size < 99.95 ? 1 : 0);
+  return size < 99.95 ? value.toFixed(1) : Math.round(value).toLocaleString("en");
 };
 
 lab.time = (ns) => {
@@ -47,7 +47,17 @@ lab.size = (bytes) => {
 };
 
 lab.stateOf = (line) => (typeof line.state === "string" ? line.state : Object.keys(line.state)[0]);
-lab.colourOf = (line) => `var(--${line.floor ? "floor" : lab.stateOf(line)})`;
+
+// As the page's style sheet makes shades of its hues.
+const SHADES = [null, ["ground", 68], ["text", 66], ["ground", 48], ["text", 44]];
+/** A subject's colour, the same in all figures. */
+lab.tone = (line) => {
+  if (line.floor) return "var(--floor)";
+  const [to, share] = SHADES[line.shade] ?? [];
+  return to ? `color-mix(in oklab, var(--hue${line.hue}) ${share}%, var(--${to}))` : `var(--hue${line.hue})`;
+};
+/** Degraded and rebuilding are marks of the colour. */
+lab.dash = (line) => ({ degraded: "6 3", rebuilding: "2 3" })[lab.stateOf(line)] ?? (line.hollow ? "1 4" : "");
 
 /** How the line at `of` stands to the one at `to`, as [ratio, low, high, verdict]. */
 lab.pair = (table, of, to) => {
@@ -62,24 +72,22 @@ lab.pair = (table, of, to) => {
   return null;
 };
 
-// Lines that belong to many cases: eight colours, each in three dashes, told apart by a legend.
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f"];
-const DASHES = ["", "6 3", "2 3"];
-lab.stroke = (index) => COLOURS[index % COLOURS.length];
-lab.dash = (index) => DASHES[Math.floor(index / COLOURS.length) % DASHES.length];
+/** How fast a line is, as a part of another's speed: more is faster, whatever the unit counts. */
+lab.speed = (table, of, to) => (table.moreIsBetter ? lab.pair(table, of, to) : lab.pair(table, to, of));
 
-lab.legend = (names) => {
+/** Names with the look of their lines. */
+lab.legend = (entries) => {
   const legend = document.createElement("div");
   legend.className = "legend";
-  names.forEach((name, index) => {
+  for (const { name, line } of entries) {
     const entry = document.createElement("span");
     entry.innerHTML = '<svg width="26" height="8" aria-hidden="true"><line x1="0" y1="4" x2="26" y2="4" stroke-width="2.5"/></svg>';
-    const line = entry.querySelector("line");
-    line.setAttribute("stroke", lab.stroke(index));
-    line.setAttribute("stroke-dasharray", lab.dash(index));
+    const drawn = entry.querySelector("line");
+    drawn.setAttribute("stroke", lab.tone(line));
+    drawn.setAttribute("stroke-dasharray", lab.dash(line));
     entry.append(name);
     legend.append(entry);
-  });
+  }
   return legend;
 };
 
@@ -92,6 +100,8 @@ lab.place = (figure, label, ...parts) => {
     const svg = part.matches?.("svg") ? part : part.querySelector?.("svg[viewBox]");
     svg?.setAttribute("role", "img");
     svg?.setAttribute("aria-label", label);
+    // Plot labels its groups, which have no role that takes a label; the picture as a whole has one.
+    svg?.querySelectorAll("g[aria-label]").forEach((group) => group.removeAttribute("aria-label"));
   }
   figure.replaceChildren(...parts);
 };

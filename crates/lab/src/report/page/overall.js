@@ -1,40 +1,5 @@
-// Figures over all loads: parallel coordinates, scaling, zones.
+// Figures over all loads: scaling, latency over throughput, zones.
 "use strict";
-
-/** Each case as a line over all loads, as percent of the load's best. */
-lab.charts.parallel = (figure, tables, isShown) => {
-  const loads = tables.filter((table) => table.lines.some((line) => !line.floor));
-  const names = [];
-  const points = [];
-  for (const table of loads) {
-    const real = table.lines.filter((line) => !line.floor);
-    const best = (table.moreIsBetter ? d3.max : d3.min)(real, (line) => line.median);
-    for (const line of real.filter((line) => isShown(line) && line.median > 0)) {
-      if (!names.includes(line.name)) names.push(line.name);
-      const part = table.moreIsBetter ? line.median / best : best / line.median;
-      points.push({ load: table.title, name: line.name, percent: part * 100 });
-    }
-  }
-  if (loads.length < 2 || points.length === 0) return figure.replaceChildren("Nothing is shown.");
-  // Loads run downwards where the page is narrow, so that their names can be read.
-  const isNarrow = lab.width(figure) < 640;
-  const [along, across] = isNarrow ? ["y", "x"] : ["x", "y"];
-  const loadScale = { domain: loads.map((table) => table.title), label: null };
-  const percentScale = { domain: [0, 100], grid: true, label: "percent of the best" };
-  const plot = lab.plot(figure, {
-    height: isNarrow ? loads.length * 56 + 60 : 420,
-    marginLeft: isNarrow ? 130 : 46, marginRight: 24, marginBottom: isNarrow ? 38 : 90,
-    [along]: { ...loadScale, type: "point", tickRotate: isNarrow ? 0 : -25 },
-    [across]: percentScale,
-    marks: names.flatMap((name, index) => {
-      const own = points.filter((point) => point.name === name);
-      const look = { stroke: lab.stroke(index), strokeDasharray: lab.dash(index), strokeWidth: 1.8 };
-      const at = { [along]: "load", [across]: "percent" };
-      return [Plot.line(own, { ...at, ...look, className: "curve" }), Plot.dot(own, { ...at, fill: lab.stroke(index), r: 2.5 })];
-    }).concat(Plot.tip(points, Plot.pointer({ [along]: "load", [across]: "percent", title: (point) => `${point.name}\n${point.load}: ${lab.digits(point.percent)} %` }))),
-  });
-  lab.place(figure, "All loads at once, each case as percent of the best", plot, lab.legend(names));
-};
 
 const SIZES = ["amount", "bitmap_chunk", "block_size", "chunk", "file_size", "from", "read_ahead", "size", "to"];
 const said = (name, value) => (SIZES.includes(name) && value >= 1024 ? lab.size(value) : `${value}`);
@@ -42,8 +7,8 @@ const said = (name, value) => (SIZES.includes(name) && value >= 1024 ? lab.size(
 /** What lines differ in: groups of points that are the same but for one numeric parameter. */
 lab.scalings = (tables) => {
   const groups = new Map();
-  const add = (key, title, name, point) => {
-    if (!groups.has(key)) groups.set(key, { title, name, unit: point.table.unit, points: [] });
+  const add = (key, title, name, where, point) => {
+    if (!groups.has(key)) groups.set(key, { title, name, where, unit: point.table.unit, points: [] });
     groups.get(key).points.push(point);
   };
   for (const table of tables) {
@@ -51,7 +16,8 @@ lab.scalings = (tables) => {
       const rest = { ...table.params };
       for (const [params, own, where] of [[line.params, line.params, "subject"], [table.params, rest, "load"]]) {
         for (const [name, value] of Object.entries(params)) {
-          if (typeof value !== "number") continue;
+          // Reads beside writes are no sweep.
+          if (typeof value !== "number" || name === "read_share") continue;
           const { [name]: _, ...others } = own;
           const state = lab.stateOf(line);
           const load = where === "load" ? [table.phase, JSON.stringify(others)] : [table.title];
@@ -59,7 +25,7 @@ lab.scalings = (tables) => {
           const series = where === "load" ? line.name : lab.named(others, line, state);
           const title = where === "load" ? `${name} of the load${table.phase ? `: ${table.phase}` : ""}` : `${name}: ${table.title}`;
           const chart = JSON.stringify([where, name, table.unit, load]);
-          add(chart, title, name, { table, line, value, series, key: JSON.stringify([subject, state, line.kind, line.experiment]) });
+          add(chart, title, name, where, { table, line, value, series, key: JSON.stringify([subject, state, line.kind, line.experiment]) });
         }
       }
     }
@@ -74,22 +40,23 @@ lab.scalings = (tables) => {
 /** A name for lines that differ in one parameter, from those that they share. */
 lab.named = (others, line, state) => {
   const parts = Object.entries(others).map(([name, value]) => (typeof value === "string" ? value : `${name} ${said(name, value)}`));
-  const note = (state === "healthy" ? "" : `, ${state}`) + (line.predicted ? " (predicted)" : "");
+  const note = (state === "healthy" ? "" : `, ${state}`) + (line.hollow ? " (predicted)" : "");
   return (parts.join(", ") || line.kind) + note;
 };
 
 lab.charts.scaling = (figure, group) => {
   const [size, unit] = lab.scale(d3.max(group.points, (point) => point.line.median), group.unit);
-  const series = d3.groups(group.points, (point) => point.key);
+  const series = d3.groups(d3.sort(group.points, (point) => point.value), (point) => point.key);
   const values = [...new Set(group.points.map((point) => point.value))].sort(d3.ascending);
-  const marks = series.flatMap(([, points], index) => {
+  const marks = series.flatMap(([, points]) => {
     const own = d3.sort(points, (point) => point.value);
     const x = (point) => said(group.name, point.value);
-    const look = { stroke: lab.stroke(index), strokeDasharray: lab.dash(index), strokeWidth: 1.8 };
+    const { line } = own[0];
+    const look = { stroke: lab.tone(line), strokeDasharray: lab.dash(line), strokeWidth: 1.8 };
     return [
       Plot.line(own, { x, y: (point) => point.line.median / size, ...look, className: "curve" }),
-      Plot.ruleX(own.filter((point) => point.line.low !== null), { x, y1: (point) => point.line.low / size, y2: (point) => point.line.high / size, stroke: lab.stroke(index) }),
-      Plot.dot(own, { x, y: (point) => point.line.median / size, fill: lab.stroke(index), r: 3, title: (point) => `${point.line.name}: ${lab.digits(point.line.median / size)} ${unit}` }),
+      Plot.ruleX(own.filter((point) => point.line.low !== null), { x, y1: (point) => point.line.low / size, y2: (point) => point.line.high / size, stroke: lab.tone(line) }),
+      Plot.dot(own, { x, y: (point) => point.line.median / size, fill: (point) => lab.tone(point.line), r: 3.5, title: (point) => `${point.line.name}: ${lab.digits(point.line.median / size)} ${unit}` }),
     ];
   });
   const plot = lab.plot(figure, {
@@ -100,7 +67,41 @@ lab.charts.scaling = (figure, group) => {
   });
   const caption = document.createElement("figcaption");
   caption.textContent = group.title;
-  lab.place(figure, `Scaling: ${group.title}`, caption, plot, lab.legend(series.map(([, points]) => points[0].series)));
+  lab.place(figure, `Scaling: ${group.title}`, caption, plot, lab.legend(series.map(([, points]) => ({ name: points[0].series, line: points[0].line }))));
+};
+
+/** What a percentile of a line's requests did not exceed: of reads and writes the longer. */
+lab.percentile = (line, percent) =>
+  d3.max([line.read, line.write], (all) => all?.points.find(([at]) => at === percent)?.[1]) ?? null;
+
+/** Latency over throughput, from shallow queues to deep ones: where the curve turns up, more depth buys waiting only. */
+lab.charts.saturation = (figure, group) => {
+  const known = d3.sort(group.points, (point) => point.value).filter((point) => lab.percentile(point.line, 99) !== null);
+  const series = d3.groups(known, (point) => point.key).filter(([, points]) => points.length > 1);
+  if (series.length === 0) return false;
+  const [size, unit] = lab.scale(d3.max(known, (point) => point.line.median), group.unit);
+  const marks = series.flatMap(([, points]) => {
+    const own = d3.sort(points, (point) => point.value);
+    const { line } = own[0];
+    const x = (point) => point.line.median / size;
+    const of = (percent) => (point) => lab.percentile(point.line, percent);
+    return [
+      Plot.line(own, { x, y: of(50), stroke: lab.tone(line), strokeWidth: 1, strokeOpacity: 0.7, className: "curve" }),
+      Plot.line(own, { x, y: of(99), stroke: lab.tone(line), strokeDasharray: lab.dash(line), strokeWidth: 1.8, className: "curve" }),
+      Plot.dot(own, { x, y: of(99), fill: lab.tone(line), r: 3, title: (point) => `${point.line.name}, depth ${point.value}: ${lab.time(of(99)(point))}` }),
+      Plot.text(own, { x, y: of(99), text: (point) => `${point.value}`, dy: -9, fontSize: 10, fill: "currentColor" }),
+    ];
+  });
+  const plot = lab.plot(figure, {
+    height: 260, marginLeft: 60, marginRight: 20, marginBottom: 36,
+    x: { zero: true, label: unit },
+    y: { type: "log", grid: true, ticks: 4, label: "p99 (thin: p50)", tickFormat: (ns) => lab.time(ns) },
+    marks,
+  });
+  const caption = document.createElement("figcaption");
+  caption.textContent = `Latency over throughput, numbers are ${group.name.replaceAll("_", " ")}`;
+  lab.place(figure, caption.textContent, caption, plot, lab.legend(series.map(([, points]) => ({ name: points[0].series, line: points[0].line }))));
+  return true;
 };
 
 /** Speed over the place on the disk. */
@@ -110,7 +111,7 @@ lab.zones = (data) => {
     for (const line of table.lines.filter((line) => !line.floor)) {
       const runs = data.export.experiments[line.experiment].cases[line.case].runs;
       const phases = runs.flatMap((run) => run.phases.filter((phase) => phase.name === table.phase && phase.zones.length > 1));
-      if (phases.length > 0) curves.push({ name: line.name, points: phases[0].zones });
+      if (phases.length > 0) curves.push({ name: line.name, line, points: phases[0].zones });
     }
   }
   return curves;
@@ -122,12 +123,12 @@ lab.charts.zones = (figure, curves) => {
     x: { label: "GB from the start" },
     y: { zero: true, grid: true, label: "MB/s" },
     marks: [
-      ...curves.map((curve, index) => Plot.line(curve.points, {
+      ...curves.map((curve) => Plot.line(curve.points, {
         x: (zone) => zone.offset_bytes / 1e9, y: (zone) => zone.bytes_per_second / 1e6,
-        stroke: lab.stroke(index), strokeDasharray: lab.dash(index), strokeWidth: 1.8, className: "curve",
+        stroke: lab.tone(curve.line), strokeDasharray: lab.dash(curve.line), strokeWidth: 1.8, className: "curve",
       })),
       Plot.ruleY([0]),
     ],
   });
-  lab.place(figure, "Speed over the disk", plot, lab.legend(curves.map((curve) => curve.name)));
+  lab.place(figure, "Speed over the disk", plot, lab.legend(curves));
 };
