@@ -5,8 +5,18 @@ set -euo pipefail
 command=$1 prefix=$2 destdir=$3 generator=${4:-$1}
 root=$(cd "$(dirname "$0")/.." && pwd)
 to=$destdir$prefix
+umask 022
 
-install -D -m 755 "$command" "$to/bin/lapstrake"
+case $prefix in
+/* ) ;;
+*) echo "install: PREFIX=$prefix: not an absolute path; nothing was installed" >&2 && exit 2 ;;
+esac
+# It becomes a part of the unit, in which blanks and some other characters are no part of a path.
+if [[ $prefix == *[!A-Za-z0-9/._+-]* ]]; then
+    echo "install: PREFIX=$prefix: only letters, digits and / . _ + - may be in it; nothing was installed" >&2
+    exit 2
+fi
+install -D -s -m 755 "$command" "$to/bin/lapstrake"
 "$generator" man "$to/share/man/man1"
 chmod 644 "$to"/share/man/man1/lapstrake*.1
 completion() {

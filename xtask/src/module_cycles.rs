@@ -4,7 +4,8 @@
 //! leads there; what follows `#[cfg(test)] mod` is left out, and so are files of tests. Siblings are compared, each with
 //! all that lies below it: a module and what lies below it are one unit for others, so parents and children make no
 //! circle. A circle is a set of siblings that all reach each other. The page lists each one that stays, and why; one
-//! that is not in the list, or is in it and gone, is a fault.
+//! that is not in the list, or is in it and gone, is a fault. A name that the crate's root gives on (`pub use`) leads
+//! nowhere here, so a circle that goes by such names only is not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -13,5 +13,5 @@ mod span_map;
 pub mod start;
 
 pub use coordinator::{Action, Coordinator};
-pub use router::{Outgoing, RoutedRequest, Router, RouterWorld};
+pub use router::{Outgoing, RoutedRequest, Router, RouterWorld, ShardGone};
 pub use span_map::SpanMap;

@@ -36,17 +36,17 @@ pub trait RouterWorld: World {
     /// Sends to other shards, and answers callers.
     ///
     /// # Errors
-    /// The key of a request to a shard that is gone.
-    fn send(&mut self, outgoing: Outgoing<Self::Caller, Self::Address>) -> Result<(), usize>;
+    /// A shard that was to be asked is gone.
+    fn send(&mut self, outgoing: Outgoing<Self::Caller, Self::Address>) -> Result<(), ShardGone>;
     /// Tells the coordinator.
     fn notify(&mut self, notice: Notice);
-    /// A request is about to be brought to the shard. The world may give it another name, which [`Self::ended`] takes
-    /// back.
-    fn begins(&mut self, request: Request) -> Request {
+    /// A request is about to be brought to the shard. A world that watches each, as the simulation's oracle does, may give
+    /// it a name of its own, which [`Self::request_ended`] takes back.
+    fn request_begins(&mut self, request: Request) -> Request {
         request
     }
     /// The shard is done with a request.
-    fn ended(&mut self, ended: Ended) -> Ended {
+    fn request_ended(&mut self, ended: Ended) -> Ended {
         ended
     }
 }
@@ -99,6 +99,13 @@ pub enum Outgoing<C, A> {
         /// How it went.
         result: Result<(), RequestError>,
     },
+}
+
+/// A request could not be sent: the shard that owns its sectors has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardGone {
+    /// Of [`Outgoing::Request`].
+    pub key: usize,
 }
 
 #[derive(Debug)]
@@ -155,13 +162,13 @@ impl<C, A: Copy> Router<C, A> {
         shard: &mut Shard,
         world: &mut W,
     ) {
-        shard.carry_out(world, |shard, world, ended| match world.ended(ended) {
+        shard.carry_out(world, |shard, world, ended| match world.request_ended(ended) {
             Ended::Replied(reply) => self.part_done(world, reply.id.0 as usize, reply.result),
             Ended::Declined(id) => self.declined(shard, world, id),
         });
         self.answer_peers(shard);
         while let Some(outgoing) = self.outgoing.pop_front() {
-            if let Err(key) = world.send(outgoing) {
+            if let Err(ShardGone { key }) = world.send(outgoing) {
                 self.part_done(world, key, Err(RequestError::Io));
             }
         }
@@ -237,7 +244,7 @@ impl<C, A: Copy> Router<C, A> {
         // Most reads need nothing of what the owners alone know, and a way there and back costs more than they do.
         self.pending[key].foreign = Some(request);
         let request = engine_request(key, request.kind, request.sector, request.len);
-        shard.handle_foreign_read(world.now(), world.begins(request));
+        shard.handle_foreign_read(world.now(), world.request_begins(request));
     }
 
     /// The shard has declined a read of what others own: their owners are asked.
@@ -332,7 +339,7 @@ impl<C, A: Copy> Router<C, A> {
             if owner == self.index {
                 let kind = at_sector(request.kind, skip);
                 let request = engine_request(key, kind, sector, len);
-                shard.handle_request(world.now(), world.begins(request));
+                shard.handle_request(world.now(), world.request_begins(request));
             } else {
                 let memory = request.memory.map(|address| W::advance(address, skip));
                 let request = RoutedRequest { memory, sector, len, ..*request };

@@ -1,7 +1,7 @@
 //! Promise: a request is answered once, when all its parts have ended; what may not begin yet waits; nobody hears of an
 //! end too early.
 
-use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
+use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, ShardGone, SpanMap};
 use lapstrake_engine::{
     Buf, BufId, Comparison, Compute, FULLY_TRUSTED, Finding, MemberConfig, MemberIo, Notice, Order,
     Request, RequestError, RequestKind, Seal, Shard, ShardConfig, Time, World,
@@ -52,7 +52,7 @@ impl RouterWorld for Notes {
     fn advance(address: u64, sectors: u32) -> u64 {
         address + u64::from(sectors) * 512
     }
-    fn send(&mut self, outgoing: Outgoing<&'static str, u64>) -> Result<(), usize> {
+    fn send(&mut self, outgoing: Outgoing<&'static str, u64>) -> Result<(), ShardGone> {
         self.sent.push(match outgoing {
             Outgoing::Request {
                 to, request: RoutedRequest { memory, sector, len, .. }, ..
@@ -68,7 +68,7 @@ impl RouterWorld for Notes {
     fn notify(&mut self, notice: Notice) {
         self.needs_active |= notice == Notice::NeedActive;
     }
-    fn begins(&mut self, request: Request) -> Request {
+    fn request_begins(&mut self, request: Request) -> Request {
         self.begun.push((request.sector.0, request.len.0));
         request
     }

@@ -183,7 +183,12 @@ fn with_config(cli: Cli) -> Result<Cli, clap::Error> {
         return Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, text));
     }
     let words = serve::config::arguments(config)?;
-    Cli::try_parse_from(std::env::args_os().chain(words))
+    let mut line: Vec<_> = std::env::args_os().collect();
+    let behind = line.iter().position(|word| word == "serve").expect("it was read just now") + 1;
+    line.splice(behind..behind, words.options);
+    line.push("--".into());
+    line.extend(words.members);
+    Cli::try_parse_from(line)
 }
 
 /// Ends for a command line that asks for help, or for what there is not.

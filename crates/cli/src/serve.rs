@@ -55,8 +55,9 @@ pub struct Args {
     /// The array's members
     #[arg(required_unless_present = "config", value_name = "MEMBER", value_parser = options::member())]
     pub members: Vec<MemberSpec>,
-    /// Take members and options from a file: /etc/lapstrake/NAME.toml, or the one named if there is a / in it. Its keys
-    /// are `members`, whose patterns may have * ? and [...], and long options by their names (fuse = "data.raw")
+    /// Take members and options from a file: /etc/lapstrake/NAME.toml, by whose name the array is served then, or one with a
+    /// / in its name. Its keys are `members`, whose patterns may have * ? and [...], and long options by their names
+    /// (fuse = "data.raw"); an option that the command line says too is an error
     #[arg(long, value_name = "NAME|FILE")]
     pub config: Option<PathBuf>,
     /// Go on in the background once the array is served; messages go to NAME.log beside the control socket then
@@ -121,8 +122,8 @@ pub struct Args {
     /// What drives the I/O
     #[arg(long, value_enum, default_value_t = BackendName::Auto)]
     backend: BackendName,
-    /// Where the control socket goes [default: $LAPSTRAKE_RUN_DIR, $XDG_RUNTIME_DIR/lapstrake,
-    /// /run/lapstrake for root, /tmp/lapstrake-UID]
+    /// Where the control socket goes [default: $LAPSTRAKE_RUN_DIR, /run/lapstrake for root,
+    /// $XDG_RUNTIME_DIR/lapstrake, /tmp/lapstrake-UID]
     #[arg(long, value_name = "DIR")]
     control_dir: Option<PathBuf>,
     /// Report in JSON, on one line, once the array is served; with --run, on standard error
@@ -265,13 +266,13 @@ impl Server<'_> {
             made.keep();
         }
         self.announce();
-        if let Err(error) =
-            daemon::tell_served(&format!("serves {}", self.fronts.uris().join(" ")), &log)
-        {
-            warn!("{}: cannot take messages: {error}; they stay on standard error", log.display());
-        }
+        let detached =
+            daemon::tell_served(&format!("serves {}", self.fronts.uris().join(" ")), &log);
         let may_end = || !self.fronts.has_sockets() && !self.ends_for_good();
-        let asker = wait(&events, captive.as_ref(), &may_end);
+        let asker = match &detached {
+            Ok(()) => wait(&events, captive.as_ref(), &may_end),
+            Err(_) => None,
+        };
         let status = captive.map(Captive::end);
         let name = self.name.clone();
         match (status, self.finish(control, asker, &events)) {
@@ -284,7 +285,13 @@ impl Server<'_> {
                  its loop device now, and before the next stop"
             ))),
             (Some(status), _) => Ok(Exit::Of(captive::exit_code(status?))),
-            (None, _) => Ok(Exit::Done),
+            (None, _) => match detached {
+                Ok(()) => Ok(Exit::Done),
+                Err(error) => Err(Failure::new(format!(
+                    "{name}: stopped cleanly: it cannot go on in the background, its messages in {}: {error}",
+                    log.display()
+                ))),
+            },
         }
     }
 

@@ -81,7 +81,10 @@ pub fn run(args: &Args) -> Outcome {
             true => String::new(),
             false => format!("; what is served: {}", others.join(", ")),
         };
-        outln!("{name}: not being served, nothing to stop{others}");
+        match clean {
+            true => outln!("{name}: not being served, nothing to stop{others}"),
+            false => outln!("{name}: its server had vanished, and is forgotten{others}"),
+        }
     } else if clean {
         outln!("{name}: stopped");
     }

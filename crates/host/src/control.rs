@@ -42,6 +42,8 @@ const CONNECTIONS_MAX: usize = 16;
 const IDLE: Duration = Duration::from_secs(30);
 /// How long one that cannot be served may take to be told so.
 const ANSWER_BUSY: Duration = Duration::from_millis(100);
+/// How long somebody who looks whether a name is taken may hold its lock.
+const GLANCE: Duration = Duration::from_millis(200);
 /// How long the end waits for answers to be sent.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Bytes in a Unix socket's address, the final NUL counted (unix(7)).
@@ -76,7 +78,7 @@ pub enum ControlError {
     /// A server had the name, and has ended without giving it up.
     #[error(
         "{name}: its server has vanished (nobody listens at {} any more): it was killed or has crashed; what was not \
-         flushed is lost; serving its members again goes on where it was, and `lapstrake stop {}` forgets it",
+         flushed may be lost; serving its members again goes on where it was, and `lapstrake stop {}` forgets it",
         path.display(), quoted(name)
     )]
     Vanished {
@@ -161,19 +163,17 @@ pub enum ControlError {
     },
 }
 
-/// Where the control sockets are: `$LAPSTRAKE_RUN_DIR`, else `$XDG_RUNTIME_DIR/lapstrake`, else
-/// `/run/lapstrake` for root and `/tmp/lapstrake-UID` for others.
+/// Where the control sockets are: `$LAPSTRAKE_RUN_DIR`, else `/run/lapstrake` for root, wherever it logged in, else
+/// `$XDG_RUNTIME_DIR/lapstrake`, else `/tmp/lapstrake-UID`.
 #[must_use]
 pub fn directory() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // SAFETY: only asks.
     let uid = unsafe { libc::geteuid() };
     set("LAPSTRAKE_RUN_DIR")
+        .or_else(|| (uid == 0).then(|| "/run/lapstrake".into()))
         .or_else(|| set("XDG_RUNTIME_DIR").map(|dir| dir.join("lapstrake")))
-        .unwrap_or_else(|| match uid {
-            0 => "/run/lapstrake".into(),
-            _ => format!("/tmp/lapstrake-{uid}").into(),
-        })
+        .unwrap_or_else(|| format!("/tmp/lapstrake-{uid}").into())
 }
 
 /// A file's name for an array's: what could mislead is written as %XX.
@@ -254,29 +254,40 @@ impl Claim {
     pub fn new(dir: &Path, name: &str) -> Result<Self, ControlError> {
         let socket = socket_path(dir, name)?;
         make_directory(dir)?;
-        let path = dir.join(file_name(name, ".lock"));
-        let io = |action| move |path, source| ControlError::Io { path, action, source };
-        loop {
-            let open =
-                OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-            let lock = open.map_err(|source| io("make it")(path.clone(), source))?;
-            match lock.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(ControlError::Taken { name: name.into(), path: socket });
-                }
-                Err(TryLockError::Error(source)) => return Err(io("lock it")(path, source)),
+        let (lock_path, lock) = lock_name(dir, name, &socket)?;
+        // What a dead server left.
+        let _ = fs::remove_file(&socket);
+        let listener = listen(&socket).inspect_err(|_| {
+            let _ = fs::remove_file(&lock_path);
+        })?;
+        let socket_inode = inode(&socket);
+        Ok(Self { socket, socket_inode, lock_path, lock, listener })
+    }
+}
+
+/// Locks an array's name, if no server has it: the lock's file, and that it is open.
+fn lock_name(dir: &Path, name: &str, socket: &Path) -> Result<(PathBuf, File), ControlError> {
+    let path = dir.join(file_name(name, ".lock"));
+    let io = |action| move |path, source| ControlError::Io { path, action, source };
+    let end = Instant::now() + GLANCE;
+    loop {
+        let open =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = open.map_err(|source| io("make it")(path.clone(), source))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(GLANCE / 20);
+                continue;
             }
-            // A server that ends removes its lock file; ours may be the one it removed.
-            if lock.metadata().ok().map(|m| m.ino()) == fs::metadata(&path).ok().map(|m| m.ino()) {
-                // What a dead server left.
-                let _ = fs::remove_file(&socket);
-                let listener = listen(&socket).inspect_err(|_| {
-                    let _ = fs::remove_file(&path);
-                })?;
-                let socket_inode = inode(&socket);
-                return Ok(Self { socket, socket_inode, lock_path: path, lock, listener });
+            Err(TryLockError::WouldBlock) => {
+                return Err(ControlError::Taken { name: name.into(), path: socket.into() });
             }
+            Err(TryLockError::Error(source)) => return Err(io("lock it")(path, source)),
+        }
+        // A server that ends removes its lock file; ours may be the one it removed.
+        if lock.metadata().ok().map(|m| m.ino()) == fs::metadata(&path).ok().map(|m| m.ino()) {
+            return Ok((path, lock));
         }
     }
 }

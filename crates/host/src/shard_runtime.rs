@@ -7,7 +7,7 @@ use crate::{
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
     status::{self, Counters},
 };
-use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, SpanMap};
+use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, ShardGone, SpanMap};
 use lapstrake_control::MemberWork;
 use lapstrake_device::{Member, Op, Queue};
 use lapstrake_engine::{
@@ -104,11 +104,11 @@ impl RouterWorld for ShardWorld<'_> {
         Address(unsafe { address.0.add(sectors as usize * 512) })
     }
 
-    fn send(&mut self, outgoing: Outgoing<Caller, Address>) -> Result<(), usize> {
+    fn send(&mut self, outgoing: Outgoing<Caller, Address>) -> Result<(), ShardGone> {
         match outgoing {
             Outgoing::Request { to, key, request } => {
                 let message = Message::Request { from: self.index, key, request };
-                return self.peers[to].send(message).then_some(()).ok_or(key);
+                return self.peers[to].send(message).then_some(()).ok_or(ShardGone { key });
             }
             Outgoing::Reply { to, key, result } => {
                 self.peers[to].send(Message::Reply { key, result });

@@ -37,7 +37,7 @@ impl Default for Client {
 
 impl Client {
     /// Of the servers whose sockets are where `lapstrake serve` puts them: `$LAPSTRAKE_RUN_DIR`, else
-    /// `$XDG_RUNTIME_DIR/lapstrake`, else `/run/lapstrake` for root and `/tmp/lapstrake-UID` for others.
+    /// `/run/lapstrake` for root, `$XDG_RUNTIME_DIR/lapstrake` for others, else `/tmp/lapstrake-UID`.
     #[must_use]
     pub fn new() -> Self {
         Self::at(control::directory())

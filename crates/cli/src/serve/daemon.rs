@@ -1,8 +1,9 @@
 //! A server that tells whoever started it that it serves: the service manager, or the command that left it in the
 //! background (`serve --daemon`).
 
+use crate::logging;
 use sd_notify::NotifyState;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -46,10 +47,14 @@ fn wait(child: libc::pid_t, mut reader: PipeReader) -> i32 {
     let mut status = 0;
     // SAFETY: the status outlives the call.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-    match waited == child && libc::WIFEXITED(status) {
-        true => libc::WEXITSTATUS(status),
-        false => 1,
+    if waited == child && libc::WIFEXITED(status) {
+        return libc::WEXITSTATUS(status);
     }
+    let signal = libc::WTERMSIG(status);
+    logging::tell_failure(&format!(
+        "the server was ended by signal {signal} before it served; nothing is being served"
+    ));
+    1
 }
 
 fn null() -> io::Result<File> {
@@ -65,26 +70,29 @@ fn redirect(stream: i32, file: &File) -> io::Result<()> {
     }
 }
 
-/// The array is served. In the background messages go to `log` from now on, which is made anew.
+/// The array is served. In the background messages go to `log` from now on; what is there is kept as its `.old`.
 ///
 /// # Errors
-/// The log cannot be made.
+/// The log cannot be made, or the command that started the server has been ended: whoever ended it wants no server.
 pub fn tell_served(what: &str, log: &Path) -> io::Result<()> {
-    notify(&[NotifyState::Ready, NotifyState::Status(what)]);
-    let Some(mut waiting) = WAITING.lock().expect("nobody panics with it").take() else {
-        return Ok(());
-    };
-    let moved = send_messages_to(log);
-    // The command may have been killed.
-    let _ = waiting.write_all(&[1]);
-    moved
+    if let Some(mut waiting) = WAITING.lock().expect("nobody panics with it").take() {
+        // Who reads what the command says need not wait for the server's end.
+        let to = new_log(log)?;
+        waiting.write_all(&[1])?;
+        redirect(libc::STDOUT_FILENO, &null()?)?;
+        redirect(libc::STDERR_FILENO, &to)?;
+    }
+    let what: String = what.chars().filter(|c| !c.is_control()).collect();
+    notify(&[NotifyState::Ready, NotifyState::Status(&what)]);
+    Ok(())
 }
 
-/// Who reads what the command says need not wait for the server's end.
-fn send_messages_to(log: &Path) -> io::Result<()> {
-    redirect(libc::STDOUT_FILENO, &null()?)?;
-    let log = File::options().write(true).create(true).truncate(true).mode(0o600).open(log)?;
-    redirect(libc::STDERR_FILENO, &log)
+fn new_log(path: &Path) -> io::Result<File> {
+    match fs::rename(path, path.with_extension("log.old")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().append(true).create_new(true).mode(0o600).open(path)
 }
 
 /// The array is being stopped.

@@ -32,7 +32,7 @@ pub(super) struct Unit {
     is_refused: bool,
     /// Operations, then flushes, that have not ended.
     left: u32,
-    /// MemberIds that the operations write to.
+    /// Members that the operations write to.
     written: MemberIds,
 }
 
@@ -76,7 +76,7 @@ enum Opening {
 pub(super) enum Opened {
     Yes,
     No,
-    /// MemberIds are to flush first; [`Logs::open`] follows.
+    /// Members are to flush first; [`Logs::open`] follows.
     FlushFirst,
 }
 

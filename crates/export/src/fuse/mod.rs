@@ -39,6 +39,7 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     time::Duration,
 };
@@ -127,6 +128,38 @@ fn hint(path: &Path, error: &io::Error) -> String {
         }
         Some(libc::ENOENT) => "; make its directory first".into(),
         _ => String::new(),
+    }
+}
+
+/// Takes away what a server that died has left mounted: whoever has it open gets errors before and after. One that cannot
+/// be is told of when the file is used.
+fn remove_dead_mount(file: &Path) {
+    // Its attributes the kernel may remember, but nobody opens it.
+    let is_dead = |error: io::Error| error.raw_os_error() == Some(libc::ENOTCONN);
+    let may_be = fs::symlink_metadata(file).map_or_else(is_dead, |meta| meta.is_file());
+    if !may_be || !fs::File::open(file).is_err_and(is_dead) {
+        return;
+    }
+    let is_gone = detach(file).is_ok()
+        || Command::new("fusermount3")
+            .args(["-u", "-z", "--"])
+            .arg(file)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+    if is_gone {
+        warn!(file = %file.display(), "{}: the mount of a server that died was taken away", file.display());
+    }
+}
+
+/// Takes a mount out of sight, in use or not.
+fn detach(path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a terminated string that lives through the call.
+    match unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -279,7 +312,7 @@ impl Mount {
         match self.unmounter.unmount() {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 let failed = |source| FuseError::Unmount { path: self.point.path.clone(), source };
-                self.point.detach().map_err(failed)
+                detach(&self.point.path).map_err(failed)
             }
             Err(source) => Err(FuseError::Unmount { path: self.point.path.clone(), source }),
             Ok(()) => Ok(()),
@@ -334,6 +367,7 @@ struct MountPoint {
 impl MountPoint {
     fn prepare(file: &Path) -> Result<Self, FuseError> {
         let failed = |source| FuseError::MountPoint { path: file.to_path_buf(), source };
+        remove_dead_mount(file);
         let made = fs::OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_CREAT | libc::O_EXCL)
@@ -356,17 +390,6 @@ impl MountPoint {
         Ok(Self { path: fs::canonicalize(file).map_err(failed)?, made })
     }
 
-    /// Takes the mount out of sight, in use or not.
-    fn detach(&self) -> io::Result<()> {
-        let path = CString::new(self.path.as_os_str().as_bytes())
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: a terminated string that lives through the call.
-        match unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     /// A connection that somebody cut off while the file was open leaves a mount that nobody serves.
     fn leave(&self) {
         // Its attributes the kernel may remember.
@@ -378,7 +401,7 @@ impl MountPoint {
                 self.path.display()
             );
             // Without the right to do it, `fusermount3 -u` is left.
-            let _ = self.detach();
+            let _ = detach(&self.path);
         }
     }
 

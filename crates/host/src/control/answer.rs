@@ -45,7 +45,8 @@ fn read(line: &[u8]) -> Result<Request, UnreadableRequest> {
     if found > u64::from(VERSION) {
         return Err(UnreadableRequest::Version { found });
     }
-    if let Some(Value::Object(settings)) = fields.get("settings") {
+    if let Some(Value::Object(settings)) = fields.get_mut("settings") {
+        settings.retain(|_, value| !value.is_null());
         check_types(settings, &SETTINGS)?;
     }
     let command = fields.get("command").cloned();
@@ -271,5 +272,10 @@ mod tests {
         let read = |line: &str| read(line.as_bytes()).unwrap();
         assert_eq!(read(r#"{"command":"stop","force":null}"#), Request::Stop { force: false });
         assert_eq!(read(r#"{"command":"detail","version":1,"later":[]}"#), Request::Detail);
+        let settings = Settings { sync_speed_min: Some(7), ..Settings::default() };
+        assert_eq!(
+            read(r#"{"command":"set","settings":{"check_window":null,"sync_speed_min":7}}"#),
+            Request::Set { settings }
+        );
     }
 }

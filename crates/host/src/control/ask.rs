@@ -1,6 +1,6 @@
 //! The side of who asks a server.
 
-use super::{Claim, ControlError, array_name, file_name, socket_path};
+use super::{ControlError, array_name, file_name, lock_name, socket_path};
 use lapstrake_control::{Described, Detail, Refused, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -167,7 +167,11 @@ pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
 /// [`ControlError::Io`].
 pub fn vanished(dir: &Path) -> Result<Vec<String>, ControlError> {
     names(dir, |socket, name| {
-        UnixStream::connect(socket).is_err_and(|error| is_absent(&error)) && !is_claimed(dir, name)
+        let refuses = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        // One that ends cleanly gives up its name last.
+        UnixStream::connect(socket).is_err_and(refuses)
+            && !is_claimed(dir, name)
+            && socket.symlink_metadata().is_ok()
     })
 }
 
@@ -176,8 +180,17 @@ pub fn vanished(dir: &Path) -> Result<Vec<String>, ControlError> {
 /// # Errors
 /// [`ControlError`].
 pub fn forget(dir: &Path, name: &str) -> Result<(), ControlError> {
-    // A claim takes the name, and gives it up again.
-    Claim::new(dir, name).map(drop)
+    let socket = socket_path(dir, name)?;
+    let (lock_path, _lock) = lock_name(dir, name, &socket)?;
+    for path in [socket, lock_path] {
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(ControlError::Io { path, action: "remove it", source });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The arrays' names in a directory that are wanted, by socket and name; in order.

@@ -86,7 +86,7 @@ impl TimedWorld {
         [agenda, members, core, stripe_cache].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
-    /// What the heads let go goes to the core.
+    /// Requests that the stripe cache releases go to the core.
     pub(super) fn let_in(&mut self, at: Nanos) {
         for piece in self.stripe_cache.iter_mut().flat_map(StripeCache::orders) {
             self.inbox.push_back((at, Incoming::Request(piece, Asked::StripeCache(piece.tag))));

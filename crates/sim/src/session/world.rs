@@ -2,7 +2,7 @@
 
 use super::{COORDINATOR, Event, RoutedPart, Session};
 use crate::oracle::Leaves;
-use lapstrake_array::{Outgoing, Router, RouterWorld};
+use lapstrake_array::{Outgoing, Router, RouterWorld, ShardGone};
 use lapstrake_engine::{
     Buf, Comparison, Compute, Ended, Finding, MemberIo, Notice, Reply, Request, RequestId,
     RequestKind, Seal, Shard, Time, World,
@@ -47,7 +47,7 @@ impl RouterWorld for Session<'_> {
         address.advance_sectors(sectors)
     }
 
-    fn send(&mut self, outgoing: Outgoing<u64, Buf>) -> Result<(), usize> {
+    fn send(&mut self, outgoing: Outgoing<u64, Buf>) -> Result<(), ShardGone> {
         let from = self.driven;
         match outgoing {
             Outgoing::Request { to, key, request } => {
@@ -69,7 +69,7 @@ impl RouterWorld for Session<'_> {
     }
 
     /// The oracle hears of each write and flush that comes to a shard.
-    fn begins(&mut self, request: Request) -> Request {
+    fn request_begins(&mut self, request: Request) -> Request {
         let id = self.next_id;
         self.next_id += 1;
         let mut covers = 0;
@@ -95,7 +95,7 @@ impl RouterWorld for Session<'_> {
         request
     }
 
-    fn ended(&mut self, ended: Ended) -> Ended {
+    fn request_ended(&mut self, ended: Ended) -> Ended {
         self.say(|| format!("shard {}: {ended:?}", self.driven));
         let (Ended::Replied(Reply { id, .. }) | Ended::Declined(id)) = ended;
         let part = self.parts.remove(&id.0).expect("a request ends once");
