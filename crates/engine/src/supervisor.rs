@@ -46,7 +46,7 @@ pub struct MemberRecord {
     /// The slot that it serves; none for a spare.
     pub slot: Option<Slot>,
     /// Its data is right below this sector (from its data offset); all of it when
-    /// [`FULLY_TRUSTED`].
+    /// [`FULLY_TRUSTED`](crate::FULLY_TRUSTED).
     pub trusted_to: Sector,
     /// What its bad-block log holds, if it has one.
     pub bad_blocks: Option<BadBlocks>,
