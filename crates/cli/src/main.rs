@@ -182,7 +182,7 @@ fn with_config(cli: Cli) -> Result<Cli, clap::Error> {
         let text = "--config: the members are those that the file names; give none here\n";
         return Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, text));
     }
-    let words = serve::config::arguments(config)?;
+    let words = serve::config::arguments(config, args.name.is_some())?;
     let mut line: Vec<_> = std::env::args_os().collect();
     let behind = line.iter().position(|word| word == "serve").expect("it was read just now") + 1;
     line.splice(behind..behind, words.options);

@@ -65,7 +65,7 @@ pub struct Args {
     pub daemon: bool,
     /// Name to serve it by [default: the array's own, without host]
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    name: Option<String>,
+    pub name: Option<String>,
     /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated
     #[arg(long, value_name = "unix:PATH|[tcp:]HOST:PORT", value_parser = nbd::Place::parser())]
     nbd: Vec<nbd::Place>,

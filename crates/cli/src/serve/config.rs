@@ -24,11 +24,11 @@ pub struct Words {
     pub members: Vec<OsString>,
 }
 
-/// What the file stands for on a command line.
+/// What the file stands for on a command line; `is_named`: the array has its name there already.
 ///
 /// # Errors
 /// It cannot be read, or says what no option says; or a pattern matches nothing.
-pub fn arguments(config: &Path) -> Result<Words, Error> {
+pub fn arguments(config: &Path, is_named: bool) -> Result<Words, Error> {
     let Source { file, name } = source(config)?;
     let fault = |what: &dyn Display| {
         let text = format!("{}: {what}; nothing was written\n", file.display());
@@ -37,7 +37,7 @@ pub fn arguments(config: &Path) -> Result<Words, Error> {
     let text = std::fs::read_to_string(&file).map_err(|error| fault(&error))?;
     let table: Table = text.parse().map_err(|error: toml::de::Error| fault(&error))?;
     let mut options = Vec::new();
-    if let Some(name) = name.filter(|_| !table.contains_key("name")) {
+    if let Some(name) = name.filter(|_| !is_named && !table.contains_key("name")) {
         options.push(joined("--name=", name));
     }
     for (key, value) in table.iter().filter(|(key, _)| *key != "members") {

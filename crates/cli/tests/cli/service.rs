@@ -46,6 +46,11 @@ fn a_configuration_names_members_by_pattern_and_options_by_their_names() {
     write_config(&lab, "members = \"m?\"\n");
     let ran = serve_config(&lab).ok();
     assert!(ran.out.starts_with("nbd+unix:///data?socket="), "by the file's name: {ran:?}");
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    command.env("LAPSTRAKE_CONFIG_DIR", lab.path("etc"));
+    let server = Server::start(command.args(["serve", "--json", "--config=data", "--name=other"]));
+    assert_eq!(server.facts["name"], "other");
+    server.stop();
 }
 
 #[test]
