@@ -40,7 +40,11 @@ impl Builder {
             }
             return;
         }
-        self.open.push(Open { member, sector, len, pieces: piece.into_iter().collect() });
+        let mut pieces = Pieces::new();
+        if let Some(piece) = piece {
+            pieces.push(piece);
+        }
+        self.open.push(Open { member, sector, len, pieces });
     }
 }
 

@@ -4,10 +4,7 @@
 //! Invariants: ranges in `active` are disjoint; a waiter overlaps an active range or an earlier
 //! waiter; waiters start in the order in which they came.
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;
 
 /// Half-open ranges under write, and the jobs that wait for theirs.
@@ -36,10 +33,9 @@ impl<J> Guard<J> {
         Some(job)
     }
 
-    /// Ends the claim that began at `start`; returns the jobs that have theirs now.
-    pub fn release(&mut self, start: u64) -> Vec<J> {
+    /// Ends the claim that began at `start`; the jobs that have theirs now are added to `ready`.
+    pub fn release(&mut self, start: u64, ready: &mut VecDeque<J>) {
         self.active.remove(&start);
-        let mut ready = Vec::new();
         let mut at = 0;
         while at < self.waiting.len() {
             let range = self.waiting[at].0.clone();
@@ -47,10 +43,9 @@ impl<J> Guard<J> {
                 at += 1;
             } else if let Some((range, job)) = self.waiting.remove(at) {
                 self.active.insert(range.start, range.end);
-                ready.push(job);
+                ready.push_back(job);
             }
         }
-        ready
     }
 
     /// Whether it overlaps one of the first `count` waiters.
@@ -66,6 +61,13 @@ impl<J> Guard<J> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+
+    fn released<J>(guard: &mut Guard<J>, start: u64) -> Vec<J> {
+        let mut ready = VecDeque::new();
+        guard.release(start, &mut ready);
+        ready.into()
+    }
 
     #[test]
     fn overlapping_writes_start_in_the_order_they_came() {
@@ -75,11 +77,11 @@ mod tests {
         assert_eq!(guard.claim(0..1024, 'c'), None);
         assert_eq!(guard.claim(512..1024, 'd'), None, "behind the waiting c");
         assert_eq!(guard.claim(1024..1536, 'e'), Some('e'));
-        assert_eq!(guard.release(0), []);
-        assert_eq!(guard.release(512), ['c']);
-        assert_eq!(guard.release(1024), []);
-        assert_eq!(guard.release(0), ['d']);
-        assert_eq!(guard.release(512), []);
+        assert_eq!(released(&mut guard, 0), []);
+        assert_eq!(released(&mut guard, 512), ['c']);
+        assert_eq!(released(&mut guard, 1024), []);
+        assert_eq!(released(&mut guard, 0), ['d']);
+        assert_eq!(released(&mut guard, 512), []);
     }
 
     #[test]
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(guard.claim(0..512, 2), None);
         assert_eq!(guard.claim(512..1024, 3), None);
         assert_eq!(guard.claim(0..512, 4), None);
-        assert_eq!(guard.release(0), [2, 3]);
-        assert_eq!(guard.release(0), [4]);
+        assert_eq!(released(&mut guard, 0), [2, 3]);
+        assert_eq!(released(&mut guard, 0), [4]);
     }
 }

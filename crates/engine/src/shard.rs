@@ -429,7 +429,9 @@ impl Shard {
     }
 
     pub(crate) fn note_some(&mut self, notice: Option<Notice>) {
-        self.notices.extend(notice);
+        if let Some(notice) = notice {
+            self.note(notice);
+        }
     }
 
     /// Begins when nothing overlapping runs, in turn.
@@ -442,7 +444,7 @@ impl Shard {
     /// Ends the claim that began at `start`.
     pub(crate) fn release(&mut self, start: u64) {
         // They do not begin from here: a long queue of those that end at once would be as deep a recursion.
-        self.released.extend(self.guard.release(start));
+        self.guard.release(start, &mut self.released);
     }
 
     fn begin(&mut self, job: Job) {
@@ -583,8 +585,9 @@ impl Shard {
     fn reply(&mut self, id: RequestId, kind: RequestKind, result: Result<(), RequestError>) {
         self.stats.requests += 1;
         let is_unrecorded = self.members.unrecorded();
-        let reply = self.gate.reply(Reply { id, result }, kind, is_unrecorded);
-        self.effects.extend(reply.map(Effect::Reply));
+        if let Some(reply) = self.gate.reply(Reply { id, result }, kind, is_unrecorded) {
+            self.emit(Effect::Reply(reply));
+        }
     }
 
     fn finish(&mut self, key: ReqKey, result: Result<(), RequestError>) {
