@@ -11,6 +11,7 @@ mod examine;
 mod faults;
 mod fuse_overlay;
 mod generate;
+mod guides;
 mod journal;
 mod kernel;
 mod kills;

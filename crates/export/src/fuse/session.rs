@@ -17,6 +17,7 @@ use super::{BACKGROUND_MAX, TRANSFER_MAX};
 use lapstrake_host::{Client, Context, Guard, IoVec, Kind, RequestError, flush_others_last};
 use slab::Slab;
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     io,
     ops::Range,
@@ -451,7 +452,11 @@ impl FuseSession {
                 self.device.give(unique, &unsafe { memory.bytes() }[range]);
             }
         }
-        for key in turn.map(|start| self.guard.release(start)).unwrap_or_default() {
+        let mut ready = VecDeque::new();
+        if let Some(start) = turn {
+            self.guard.release(start, &mut ready);
+        }
+        for key in ready {
             self.step(cx, key);
         }
     }
