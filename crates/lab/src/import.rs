@@ -6,10 +6,13 @@
 //!   measure (too fast, not asked for) is left out, not zero.
 //! - The text is kept whole with each run.
 //! - A file is taken whole or not at all, and so are all files of one import.
+//! - Within an import a load's name stands for one load: where tools call different loads the same, what differs is put to
+//!   the name.
 
 pub mod bonnie;
 pub mod fio;
 pub mod iozone;
+mod loads;
 
 use crate::LabError;
 use crate::record::{
@@ -24,7 +27,7 @@ use std::time::UNIX_EPOCH;
 /// A tool whose output is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
-    /// fio's JSON or JSON+.
+    /// fio's JSON, JSON+ or `--minimal`.
     Fio,
     /// bonnie++'s CSV, of 1.03 or 1.9x and later.
     Bonnie,
@@ -76,8 +79,15 @@ impl Tool {
             Self::Bonnie => bonnie::parse(text),
             Self::Iozone => iozone::parse(text),
         }?;
+        let name = self.name();
+        if told.is_empty() {
+            return Err(BadOutput::at(
+                1,
+                format!("nothing that {name} prints as a result is in it"),
+            ));
+        }
         if told.iter().all(|told| told.phases.is_empty()) {
-            let why = format!("no figure of {} is in it: nothing took long enough", self.name());
+            let why = format!("no figure of {name} is in it: nothing took long enough");
             return Err(BadOutput::at(1, why));
         }
         Ok(told)
@@ -86,13 +96,9 @@ impl Tool {
     /// The tool that has most likely written a text.
     #[must_use]
     pub fn guess(text: &str) -> Option<Self> {
-        let start = text.trim_start();
-        if start.starts_with('{') || start.starts_with("fio") {
+        if text.trim_start().starts_with('{') || fio::is_in(text) {
             Some(Self::Fio)
-        } else if text.contains("iozone")
-            || text.contains("reclen")
-            || text.contains("Children see")
-        {
+        } else if iozone::is_in(text) {
             Some(Self::Iozone)
         } else if text.lines().any(bonnie::is_line) {
             Some(Self::Bonnie)
@@ -130,12 +136,14 @@ pub fn import(store: &mut Store, what: &Import) -> Result<ExperimentId, LabError
     for path in &what.files {
         let text = fs::read_to_string(path).map_err(|source| file(path, source))?;
         let bad = |why: BadOutput| LabError::BadOutput { path: path.clone(), why };
-        let unknown =
-            || BadOutput::at(1, "neither fio's JSON nor bonnie++'s CSV nor iozone's text");
+        let unknown = || {
+            BadOutput::at(1, "neither fio's JSON or --minimal nor bonnie++'s CSV nor iozone's text")
+        };
         let tool = what.tool.or_else(|| Tool::guess(&text)).ok_or_else(unknown).map_err(bad)?;
         let told = tool.parse(&text).map_err(bad)?;
         read.push((path, tool, modified_ms(path)?, told));
     }
+    loads::tell_apart(read.iter_mut().flat_map(|(.., told)| told).map(|told| &mut told.workload));
     let mut tools: Vec<&str> = read.iter().map(|(_, tool, ..)| tool.name()).collect();
     tools.sort_unstable();
     tools.dedup();

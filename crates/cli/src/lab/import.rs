@@ -18,10 +18,10 @@ Exit codes:
   1  a file could not be read or understood, or the store not be written; nothing was imported
   2  usage";
 
-/// Import what fio (JSON, JSON+), bonnie++ (CSV of 1.03 and of 1.9x and later) or iozone (text) printed.
+/// Import what fio (JSON, JSON+, --minimal), bonnie++ (CSV of 1.03 and of 1.9x and later) or iozone (text) printed.
 ///
 /// The files become one experiment. What they tell of the same load on the same subject are its repeats, in
-/// the order in which they are given.
+/// the order in which they are given, several in one file among them. docs/lab.md says what is read of each tool.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {

@@ -1,5 +1,9 @@
-//! iozone's text: the table of its automatic and single-stream modes, and the throughput mode (`-t`). Speeds are in KiB/s; where
-//! a run says that it counts operations or microseconds, it is refused.
+//! iozone's text: the table of its automatic and single-stream modes, the throughput mode (`-t`, `-l` and `-u`; processes or
+//! threads), and the part for Excel (`-R`), which repeats what the rest says and is read where it is all there is. Speeds are
+//! in KiB/s; where a run says that it counts operations or microseconds, it is refused.
+
+mod excel;
+mod throughput;
 
 use super::{BadOutput, Told};
 use crate::record::{Params, Phase, Unit, Workload};
@@ -22,23 +26,7 @@ pub const PHASES: [&str; 13] = [
     "freread",
 ];
 
-/// What the throughput mode calls its tests, and the same in the table.
-const CHILDREN: [(&str, &str); 12] = [
-    ("initial writers", "write"),
-    ("rewriters", "rewrite"),
-    ("readers", "read"),
-    ("re-readers", "reread"),
-    ("reverse readers", "backward read"),
-    ("stride readers", "stride read"),
-    ("random readers", "random read"),
-    ("mixed workload", "mixed workload"),
-    ("random writers", "random write"),
-    ("pwrite writers", "pwrite"),
-    ("pread readers", "pread"),
-    ("fwriters", "fwrite"),
-];
-
-/// Reads it: a run from each line of a table, or one from the whole throughput mode.
+/// Reads it: a run from each line of a table, and from each number of processes in the throughput mode.
 ///
 /// # Errors
 /// If a line of it cannot be understood.
@@ -47,13 +35,21 @@ pub fn parse(text: &str) -> Result<Vec<Told>, BadOutput> {
         return Err(BadOutput::at(line + 1, "figures of operations or times, not of KiB/s"));
     }
     let mut told = tables(text)?;
-    told.extend(throughput(text)?);
-    Ok(told)
+    told.extend(throughput::runs(text)?);
+    if told.is_empty() { excel::runs(text) } else { Ok(told) }
 }
 
+/// Whether a text has iozone's output in it.
+#[must_use]
+pub fn is_in(text: &str) -> bool {
+    ["iozone", "reclen", "Children see"].iter().any(|word| text.contains(word))
+        || text.lines().any(excel::is_heading)
+}
+
+/// Of `-O` and `-N`: in the head of the output, or in that of the part for Excel.
 fn counts_otherwise(line: &str) -> bool {
-    let line = line.trim();
-    line.starts_with("Output is in ops/sec") || line.starts_with("Output is in microseconds")
+    let counts = ["ops/sec", "operations per second", "microseconds"];
+    counts.iter().any(|what| line.contains(&format!("Output is in {what}")))
 }
 
 fn tables(text: &str) -> Result<Vec<Told>, BadOutput> {
@@ -118,47 +114,16 @@ fn kib(kib: u64) -> u64 {
     kib.saturating_mul(1024)
 }
 
-fn throughput(text: &str) -> Result<Option<Told>, BadOutput> {
-    let mut phases = Vec::new();
-    let (mut children, mut size, mut record) = (0, 0, 0);
-    for (number, line) in text.lines().enumerate() {
-        let bad = || BadOutput::at(number + 1, "not as iozone's throughput mode has it");
-        if let Some(rest) = line.trim().strip_prefix("Each process writes a ") {
-            // "Each process writes a 2097152 Kbyte file in 128 Kbyte records"
-            let numbers: Vec<u64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
-            let [file_kib, record_kib] = numbers[..] else { return Err(bad()) };
-            (size, record) = (kib(file_kib), kib(record_kib));
-        }
-        let Some(rest) = line.trim().strip_prefix("Children see throughput for") else { continue };
-        let (what, figure) = rest.split_once('=').ok_or_else(bad)?;
-        let (count, what) = what.trim().split_once(' ').ok_or_else(bad)?;
-        children = count.parse().map_err(|_| bad())?;
-        let speed: f64 =
-            figure.trim().split(' ').next().unwrap_or_default().parse().map_err(|_| bad())?;
-        if !(speed.is_finite() && speed >= 0.0) {
-            return Err(bad());
-        }
-        let known = CHILDREN.iter().find(|(theirs, _)| *theirs == what.trim());
-        let name = known.map_or(what.trim(), |(_, ours)| ours);
-        phases.push(phase(name, speed, size.saturating_mul(children)));
-    }
-    if phases.is_empty() {
-        return Ok(None);
-    }
-    let mut told = run(phases, &[("size", size), ("block_size", record), ("threads", children)]);
-    told.raw = text.to_owned();
-    Ok(Some(told))
-}
-
 fn run(phases: Vec<Phase>, params: &[(&str, u64)]) -> Told {
     let known = params.iter().filter(|(_, value)| *value > 0);
     let params: Params = known.map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-    let threads =
-        params.get("threads").map_or_else(String::new, |threads| format!(" -t {threads}"));
-    let record = params.get("block_size").and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let number = |name: &str| params.get(name).and_then(serde_json::Value::as_u64);
     // Rows of several sizes are different loads.
-    let size = params.get("size").and_then(serde_json::Value::as_u64).unwrap_or_default();
-    let name = format!("iozone -s {}k -r {}k{threads}", size / 1024, record / 1024);
+    let size = number("size").map_or_else(String::new, |size| format!(" -s {}k", size / 1024));
+    let record =
+        number("block_size").map_or_else(String::new, |size| format!(" -r {}k", size / 1024));
+    let threads = number("threads").map_or_else(String::new, |threads| format!(" -t {threads}"));
+    let name = format!("iozone{size}{record}{threads}");
     let workload = Workload { name, runner: "iozone".into(), params };
     Told { subject: None, workload, phases, raw: String::new() }
 }
@@ -167,7 +132,14 @@ fn phase(name: &str, kib_per_second: f64, bytes: u64) -> Phase {
     let value = kib_per_second * 1024.0;
     let seconds = if value > 0.0 { bytes as f64 / value } else { 0.0 };
     let mut phase = Phase::new(name, value, Unit::BytesPerSecond, seconds);
-    let is_write = name.contains("write");
-    *(if is_write { &mut phase.write.bytes } else { &mut phase.read.bytes }) = bytes;
+    match name {
+        // How much of it went which way is not told.
+        "mixed workload" => {}
+        name if name.contains("write") => phase.write.bytes = bytes,
+        _ => phase.read.bytes = bytes,
+    }
     phase
 }
+
+#[cfg(test)]
+mod tests;
