@@ -1,16 +1,21 @@
 //! Profiles from DiskSim's parameter files: a model (layout and mechanism), a seek curve, disk specs (buffer,
 //! overheads), as DIXtrac extracts them from a disk and as DiskSim 4 reads them.
 //!
+//! A file may take blocks from others (`source FILE`): a [`Text`] has them with it.
+//!
 //! What each field means is the reference manual's (CMU-PDL-08-101). What DiskSim describes and this
 //! crate does not model is refused by name, or stated in [`IGNORED`].
 
 pub mod block;
 mod model;
 mod specs;
+mod text;
 
 use crate::layout::LayoutError;
 use crate::profile::{Kind, Profile};
 use block::{Block, SyntaxError, Value};
+
+pub use text::Text;
 
 /// Fields that are read and change nothing here, and why.
 pub const IGNORED: [(&str, &str); 4] = [
@@ -64,6 +69,18 @@ pub enum ImportError {
         /// What it must be.
         expected: &'static str,
     },
+    /// A block is in a file that was not there, or has none.
+    #[error(
+        "{file}: \"{field}\" is in the file {name}, which is not there or has no block: put it where that name leads from the file that names it"
+    )]
+    NoSource {
+        /// Which of the files.
+        file: File,
+        /// The field.
+        field: &'static str,
+        /// What the text calls the file.
+        name: String,
+    },
     /// Something that is not modelled here.
     #[error("{file}: {what} is not modelled")]
     NotModelled {
@@ -108,6 +125,7 @@ impl ImportError {
             | Self::NoBlock { file, .. }
             | Self::Missing { file, .. }
             | Self::Value { file, .. }
+            | Self::NoSource { file, .. }
             | Self::NotModelled { file, .. } => *file,
             Self::NoSeek { .. } | Self::Layout(_) => File::Model,
             Self::SeekLine { .. } | Self::SeekShort { .. } => File::Seek,
@@ -140,7 +158,7 @@ impl std::fmt::Display for File {
 ///
 /// # Errors
 /// If they are not DiskSim's, or describe what is not modelled here.
-pub fn import(model: &str, seek: Option<&str>, specs: &str) -> Result<Profile, ImportError> {
+pub fn import(model: &Text, seek: Option<&str>, specs: &Text) -> Result<Profile, ImportError> {
     let model = only(model, File::Model, "dm_disk")?;
     let specs = only(specs, File::Specs, "disksim_disk")?;
     let mechanics = model::read(&Fields::new(&model, File::Model), seek)?;
@@ -159,7 +177,7 @@ pub fn import(model: &str, seek: Option<&str>, specs: &str) -> Result<Profile, I
 
 /// The name under which a model's text knows its seek curve, if it needs one.
 #[must_use]
-pub fn seek_file_name(model: &str) -> Option<String> {
+pub fn seek_file_name(model: &Text) -> Option<String> {
     let model = only(model, File::Model, "dm_disk").ok()?;
     let fields = Fields::new(&model, File::Model);
     model::seek_file(&fields.block("Mechanical Model").ok()??)
@@ -167,12 +185,12 @@ pub fn seek_file_name(model: &str) -> Option<String> {
 
 /// How many blocks a model's text says the disk has, which may not be what its layout comes to.
 #[must_use]
-pub fn block_count(model: &str) -> Option<u64> {
+pub fn block_count(model: &Text) -> Option<u64> {
     let model = only(model, File::Model, "dm_disk").ok()?;
     Fields::new(&model, File::Model).whole("Block count").ok()
 }
 
-fn only(text: &str, file: File, kind: &'static str) -> Result<Block, ImportError> {
+fn only(text: &Text, file: File, kind: &'static str) -> Result<Block, ImportError> {
     let blocks = block::parse(text).map_err(|error| ImportError::Syntax { file, error })?;
     let block = blocks.into_iter().find(|block| block.kind == kind);
     block.ok_or(ImportError::NoBlock { file, kind })
@@ -244,6 +262,9 @@ impl<'a> Fields<'a> {
         match self.block.values.get(field) {
             None => Ok(None),
             Some(Value::Block(block)) => Ok(Some(Fields::new(block, self.file))),
+            Some(Value::Source(name)) => {
+                Err(ImportError::NoSource { file: self.file, field, name: name.clone() })
+            }
             Some(other) => Err(self.wrong(field, other, "a block")),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The files are small ones that we made; DiskSim's own stay with their owners.
 
-use lapstrake_model::diskspecs::{self, ImportError};
+use lapstrake_model::diskspecs::{self, ImportError, Text};
 use lapstrake_model::hard::{Order, ReadAhead, WriteCache};
 use lapstrake_model::layout::Track;
 use lapstrake_model::mechanism::Arrival;
@@ -15,8 +15,12 @@ const MODEL: &str = include_str!("data/small.model");
 const SEEK: &str = include_str!("data/small.seek");
 const SPECS: &str = include_str!("data/small.diskspecs");
 
+fn import(model: &str, seek: Option<&str>, specs: &str) -> Result<Profile, ImportError> {
+    diskspecs::import(&model.into(), seek, &specs.into())
+}
+
 fn small() -> Profile {
-    diskspecs::import(MODEL, Some(SEEK), SPECS).unwrap()
+    import(MODEL, Some(SEEK), SPECS).unwrap()
 }
 
 fn hard(profile: &Profile) -> HardDiskModel {
@@ -83,7 +87,7 @@ fn data_wait_for_their_watermark_of_a_request_or_of_a_segment() {
     let with = |lines: &str| {
         let specs =
             SPECS.replace("Fast write level = 2,", &format!("Fast write level = 2, {lines}"));
-        hard(&diskspecs::import(MODEL, Some(SEEK), &specs).unwrap()).read_watermark
+        hard(&import(MODEL, Some(SEEK), &specs).unwrap()).read_watermark
     };
     assert_eq!(with(""), 0.0);
     assert_eq!(with("High (read) water mark = 0.75, Set watermark by reqsize = 1,"), 0.75);
@@ -96,7 +100,7 @@ fn a_change_of_head_and_settling_to_write_fit_into_the_skew() {
     let head_switch = |settle: &str| {
         let model = MODEL.replace("Add. write settling delay = 0.3", settle);
         assert_ne!(model, MODEL);
-        hard(&diskspecs::import(&model, Some(SEEK), SPECS).unwrap()).mechanism.head_switch
+        hard(&import(&model, Some(SEEK), SPECS).unwrap()).mechanism.head_switch
     };
     assert_eq!(head_switch("Add. write settling delay = 0.0"), Nanos(1_000_000));
     assert_eq!(head_switch("Add. write settling delay = 1.0"), Nanos(900_000));
@@ -106,7 +110,7 @@ fn a_change_of_head_and_settling_to_write_fit_into_the_skew() {
 fn what_a_hit_costs_outlasts_a_pause_if_the_bus_is_left_open() {
     let with = |block_time: &str| {
         let specs = SPECS.replace("Bulk sector transfer time = 0.104", block_time);
-        hard(&diskspecs::import(MODEL, Some(SEEK), &specs).unwrap()).overheads.read_hit_outlasts
+        hard(&import(MODEL, Some(SEEK), &specs).unwrap()).overheads.read_hit_outlasts
     };
     assert!(with("Bulk sector transfer time = 0.0") && !with("Bulk sector transfer time = 0.1"));
 }
@@ -124,7 +128,7 @@ fn every_seek_type_is_taken() {
     let with = |lines: &str| {
         let model = MODEL.replace("Seek type = extracted,", lines);
         let model = model.replace("Full seek curve = small.seek,", "");
-        hard(&diskspecs::import(&model, None, SPECS).unwrap()).mechanism.seek
+        hard(&import(&model, None, SPECS).unwrap()).mechanism.seek
     };
     let ms = |lines: &str, distance| with(lines).time(distance).as_ms();
     assert_eq!(ms("Seek type = constant, Constant seek time = 4.5,", 7), 4.5);
@@ -140,10 +144,8 @@ fn every_seek_type_is_taken() {
 
 #[test]
 fn what_is_missing_or_not_modelled_is_named() {
-    let told = |model: &str, specs: &str| {
-        diskspecs::import(model, Some(SEEK), specs).unwrap_err().to_string()
-    };
-    let no_seek = diskspecs::import(MODEL, None, SPECS).unwrap_err();
+    let told = |model: &str, specs: &str| import(model, Some(SEEK), specs).unwrap_err().to_string();
+    let no_seek = import(MODEL, None, SPECS).unwrap_err();
     assert_eq!(no_seek, ImportError::NoSeek { name: "small.seek".into() });
     assert_eq!(told(MODEL, MODEL), "the disk specs: it has no block of kind disksim_disk");
     let layout = MODEL.replace("dm_layout_g1 {", "dm_layout_g9 {");
@@ -157,9 +159,9 @@ fn what_is_missing_or_not_modelled_is_named() {
     assert_eq!(told(&rpm, SPECS), "the model: dm_mech_g1 has no \"Rotation speed (in rpms)\"");
     let broken = MODEL.replace("Number of cylinders = 60,", "Number of cylinders = 60");
     assert!(told(&broken, SPECS).starts_with("the model: line 5: "), "{}", told(&broken, SPECS));
-    let seek = diskspecs::import(MODEL, Some("Seek distances: 1\n1, x\n"), SPECS).unwrap_err();
+    let seek = import(MODEL, Some("Seek distances: 1\n1, x\n"), SPECS).unwrap_err();
     assert!(seek.to_string().contains("line 2"), "{seek}");
-    let short = diskspecs::import(MODEL, Some(&SEEK[..SEEK.len() - 12]), SPECS).unwrap_err();
+    let short = import(MODEL, Some(&SEEK[..SEEK.len() - 12]), SPECS).unwrap_err();
     assert_eq!(short, ImportError::SeekShort { said: 6, found: 5 });
     let hit =
         SPECS.replace("Write hit over. after read = 0.06", "Write hit over. after read = -0.06");
@@ -167,6 +169,57 @@ fn what_is_missing_or_not_modelled_is_named() {
         told(MODEL, &hit),
         "the disk specs: \"Write hit over. after read\" is -0.06; it must be 0 ms or more"
     );
+}
+
+/// A block of a text, braces and all, and the text with `source NAME` in its place.
+fn moved(text: &str, block: &str, name: &str) -> (String, String) {
+    let from = text.find(block).unwrap();
+    let mut depth = 0;
+    let end = text[from..].find(|c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == '}' && depth == 0
+    });
+    let end = from + end.unwrap() + 1;
+    (text[from..end].to_owned(), format!("{}source {name}{}", &text[..from], &text[end..]))
+}
+
+#[test]
+fn blocks_are_taken_from_the_files_that_are_named() {
+    let (layout, model) = moved(MODEL, "dm_layout_g1 {", "parts/small.layout");
+    let (zone, layout) = moved(&layout, "dm_layout_g1_zone {", "outer.zone");
+    let (mechanism, model) = moved(&model, "dm_mech_g1 {", "small.mech");
+    let text = Text::from(&*model);
+    assert_eq!(text.named(), ["parts/small.layout", "small.mech"]);
+    assert_eq!(Text::from(&*layout).named(), ["outer.zone"]);
+    let named =
+        |block: &str, name: &str| Text::from(&*block.replacen('{', &format!("{name} {{"), 1));
+    let layout = named(&layout, "L").with("outer.zone", named(&zone, "Z"));
+    let whole = text.with("parts/small.layout", layout).with("small.mech", Text::from(&*mechanism));
+    assert_eq!(diskspecs::import(&whole, Some(SEEK), &SPECS.into()).unwrap(), small());
+    assert_eq!(diskspecs::seek_file_name(&whole).as_deref(), Some("small.seek"));
+    // A file of files.
+    let specs = Text::from("source small.diskspecs\n").with("small.diskspecs", SPECS.into());
+    assert_eq!(diskspecs::import(&MODEL.into(), Some(SEEK), &specs).unwrap(), small());
+    let curve = MODEL.replace("curve = small.seek", "curve = source small.seek");
+    assert_eq!(Text::from(&*curve).named(), Vec::<String>::new());
+    assert_eq!(import(&curve, Some(SEEK), SPECS).unwrap(), small());
+}
+
+#[test]
+fn a_named_file_that_is_not_there_or_wrong_is_told_by_its_name() {
+    let (layout, model) = moved(MODEL, "dm_layout_g1 {", "small.layout");
+    let error = import(&model, Some(SEEK), SPECS).unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "the model: \"Layout Model\" is in the file small.layout, which is not there or has no block"
+        ),
+        "{error}"
+    );
+    let broken = layout.replace("Sparing scheme used = 8,", "Sparing scheme used = 8");
+    let text = Text::from(&*model)
+        .with("small.layout", Text::from(&*format!("\n{}", broken.replacen('{', "L {", 1))));
+    let error = diskspecs::import(&text, Some(SEEK), &SPECS.into()).unwrap_err().to_string();
+    assert!(error.starts_with("the model: in small.layout, which it names: line 5: "), "{error}");
 }
 
 /// A text with a few of its bytes, numbers or lines changed.
@@ -195,7 +248,7 @@ fn spoilt_files_are_refused_or_make_a_disk_that_runs() {
         let which = state.next_u64() as usize % 3;
         texts[which] = spoilt(&texts[which], &mut state);
         let [model, seek, specs] = texts;
-        let Ok(profile) = diskspecs::import(&model, Some(&seek), &specs) else { continue };
+        let Ok(profile) = import(&model, Some(&seek), &specs) else { continue };
         let Ok(disk) = profile.build() else { continue };
         made += 1;
         let text: String = (0..20)

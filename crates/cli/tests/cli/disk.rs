@@ -93,6 +93,35 @@ fn what_cannot_be_used_is_named_and_nothing_is_written() {
 }
 
 #[test]
+fn blocks_in_files_of_their_own_are_read_relative_to_who_names_them() {
+    let lab = lab();
+    lab.run(IMPORT).ok();
+    let whole = std::fs::read_to_string(lab.path("x.toml")).unwrap();
+    let (start, rest) = MODEL.split_once("dm_layout_g1 {").unwrap();
+    let (zones, rest) = rest.split_once("      ]\n   },").unwrap();
+    let (scheme, first) = zones.split_once("dm_layout_g1_zone {").unwrap();
+    let (first, second) = first.split_once("},").unwrap();
+    let layout = format!("dm_layout_g1 L {{{scheme}source x.zone,{second}      ]\n}}\n");
+    std::fs::create_dir(lab.path("parts")).unwrap();
+    std::fs::write(lab.path("x.model"), format!("{start}source parts/x.layout,{rest}")).unwrap();
+    let again = IMPORT.replace("x.toml", "y.toml");
+    let gone = lab.run(&again);
+    let told =
+        "x.model: the model: \"Layout Model\" is in the file parts/x.layout, which is not there";
+    assert!(gone.code == 1 && gone.err.contains(told), "{gone:?}");
+    std::fs::write(lab.path("parts/x.layout"), &layout).unwrap();
+    std::fs::write(lab.path("parts/x.zone"), format!("dm_layout_g1_zone Z {{{first}}}\n")).unwrap();
+    lab.run(&again).ok();
+    assert_eq!(std::fs::read_to_string(lab.path("y.toml")).unwrap(), whole);
+    let onto = lab.run(&format!("{} --force", IMPORT.replace("x.toml", "parts/x.zone")));
+    assert!(onto.code == 1 && onto.err.contains("x.zone"), "{onto:?}");
+    std::fs::write(lab.path("parts/x.zone"), "source x.zone\n").unwrap();
+    let circle = lab.run(&again);
+    let told = "each other more than 4 deep; nothing was written";
+    assert!(circle.code == 1 && circle.err.contains(told), "{circle:?}");
+}
+
+#[test]
 fn a_disk_that_is_too_small_or_absent_is_not_measured() {
     let lab = Lab::new(&[1]);
     let small = lab.run("disk measure m0 -o m0.toml");

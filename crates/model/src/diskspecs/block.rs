@@ -1,8 +1,9 @@
 //! DiskSim's parameter language: blocks of named values, lists, comments, included files.
 //!
-//! What it does not do: follow `source`. The text that a value is taken from is kept by its name; who
-//! asks knows which file that is.
+//! `source FILE` stands for what is in the file: blocks, of which a value is the first. A file that is not at hand
+//! is kept by its name, since not every value is asked for (and a seek curve is no block).
 
+use super::text::Text;
 use std::collections::BTreeMap;
 
 /// A value.
@@ -12,7 +13,7 @@ pub enum Value {
     Number(f64),
     /// A word, a name or a file's name.
     Word(String),
-    /// The contents of a file.
+    /// The contents of a file that is not at hand.
     Source(String),
     /// Values in brackets.
     List(Vec<Value>),
@@ -45,8 +46,10 @@ pub struct Block {
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {found} where {expected} should be")]
+#[error("{}line {line}: {found} where {expected} should be", in_source(source_file))]
 pub struct SyntaxError {
+    /// The file that the text names where it is wrong, if that is not the text itself.
+    pub source_file: Option<String>,
     /// The line, from 1.
     pub line: usize,
     /// What is there.
@@ -55,25 +58,31 @@ pub struct SyntaxError {
     pub expected: &'static str,
 }
 
+fn in_source(name: &Option<String>) -> String {
+    name.as_ref().map_or_else(String::new, |name| format!("in {name}, which it names: "))
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Token {
     Word(String),
     Mark(char),
 }
 
-/// The blocks of a text, in order. A block whose kind is another block's name takes over its values.
+/// The blocks of a text, in order, with those of the files that it names. A block whose kind is another block's name takes
+/// over its values.
 ///
 /// # Errors
 /// If it is not in this language.
-pub fn parse(text: &str) -> Result<Vec<Block>, SyntaxError> {
-    let mut parser = Parser { tokens: tokens(text), at: 0, depth: 0 };
+pub fn parse(text: &Text) -> Result<Vec<Block>, SyntaxError> {
+    let mut parser = Parser { text, tokens: tokens(text.text()), at: 0, depth: 0 };
     let mut blocks: Vec<Block> = Vec::new();
     while let Some(word) = parser.word() {
         match word.as_str() {
             // How components hang together: `topology TYPE NAME [ ... ]`, `instantiate [ ... ] as NAME`.
             "topology" | "instantiate" => parser.skip_statement()?,
             "source" => {
-                parser.word();
+                let file = parser.word().unwrap_or_default();
+                blocks.extend(parser.source(&file)?);
             }
             _ => {
                 let name = parser.word().unwrap_or_default();
@@ -89,6 +98,23 @@ pub fn parse(text: &str) -> Result<Vec<Block>, SyntaxError> {
         }
     }
     if parser.at < parser.tokens.len() { Err(parser.wrong("a block")) } else { Ok(blocks) }
+}
+
+/// The files that a text names, but for seek curves, each once.
+pub(super) fn sources(text: &str) -> Vec<String> {
+    let tokens = tokens(text);
+    let word = |at: usize| match tokens.get(at) {
+        Some((Token::Word(word), _)) => Some(word.as_str()),
+        _ => None,
+    };
+    let is_curve = |at: usize| at >= 2 && word(at - 2) == Some("curve");
+    let mut names: Vec<String> = (0..tokens.len())
+        .filter(|&at| word(at) == Some("source") && !is_curve(at))
+        .filter_map(|at| word(at + 1).map(str::to_owned))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn tokens(text: &str) -> Vec<(Token, usize)> {
@@ -115,13 +141,14 @@ fn tokens(text: &str) -> Vec<(Token, usize)> {
     tokens
 }
 
-struct Parser {
+struct Parser<'a> {
+    text: &'a Text,
     tokens: Vec<(Token, usize)>,
     at: usize,
     depth: usize,
 }
 
-impl Parser {
+impl Parser<'_> {
     /// Blocks and lists in each other; real files have five. Bounds the stack.
     const DEPTH_MAX: usize = 64;
 
@@ -153,12 +180,21 @@ impl Parser {
             Some(Token::Mark(mark)) => (format!("'{mark}'"), line(self.at)),
             None => ("the end".to_owned(), line(self.tokens.len().saturating_sub(1))),
         };
-        SyntaxError { line, found, expected }
+        SyntaxError { source_file: None, line, found, expected }
     }
 
     fn deeper(&mut self) -> Result<(), SyntaxError> {
         self.depth += 1;
         if self.depth > Self::DEPTH_MAX { Err(self.wrong("fewer nested blocks")) } else { Ok(()) }
+    }
+
+    /// The blocks of a file that the text names; none if it is not at hand.
+    fn source(&self, file: &str) -> Result<Vec<Block>, SyntaxError> {
+        let Some(text) = self.text.source(file) else { return Ok(Vec::new()) };
+        parse(text).map_err(|mut error| {
+            error.source_file.get_or_insert_with(|| file.to_owned());
+            error
+        })
     }
 
     fn skip_statement(&mut self) -> Result<(), SyntaxError> {
@@ -226,7 +262,8 @@ impl Parser {
         let Some(first) = self.word() else { return Err(self.wrong("a value")) };
         if first == "source" {
             let file = self.word().ok_or_else(|| self.wrong("a file's name"))?;
-            return Ok(Value::Source(file));
+            let block = self.source(&file)?.into_iter().next();
+            return Ok(block.map_or(Value::Source(file), Value::Block));
         }
         let mut words = vec![first];
         while let Some(word) = self.word() {
@@ -286,7 +323,7 @@ disksim_disk FAST {
 FAST SLOW { list = [] }
 instantiate [ disk0 ] as FAST
 ";
-        let blocks = parse(text).unwrap();
+        let blocks = parse(&text.into()).unwrap();
         assert_eq!(blocks.len(), 2);
         let value = |key: &str| blocks[0].values[key].clone();
         assert_eq!(value("Model"), Value::Source("fast.model".into()));
@@ -306,10 +343,10 @@ instantiate [ disk0 ] as FAST
 
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
-        let error = parse("dm_disk X {\n   a = 1\n   b = 2\n}").unwrap_err();
+        let error = parse(&"dm_disk X {\n   a = 1\n   b = 2\n}".into()).unwrap_err();
         assert_eq!(error.to_string(), "line 3: '=' where ',' or '}' should be");
-        assert!(parse("dm_disk X { a = ").is_err());
-        assert!(parse("}").is_err());
-        assert!(parse(&"a b { c = ".repeat(100)).is_err());
+        assert!(parse(&"dm_disk X { a = ".into()).is_err());
+        assert!(parse(&"}".into()).is_err());
+        assert!(parse(&Text::from(&*"a b { c = ".repeat(100))).is_err());
     }
 }
