@@ -202,6 +202,8 @@ fn blocks_are_taken_from_the_files_that_are_named() {
     assert_eq!(diskspecs::import(&MODEL.into(), Some(SEEK), &specs).unwrap(), small());
     let curve = MODEL.replace("curve = small.seek", "curve = source small.seek");
     assert_eq!(Text::from(&*curve).named(), Vec::<String>::new());
+    let called = SPECS.replacen('{', "{\n   Model = source other.model,", 1);
+    assert_eq!(Text::from(&*called).named(), Vec::<String>::new());
     assert_eq!(import(&curve, Some(SEEK), SPECS).unwrap(), small());
 }
 

@@ -19,7 +19,7 @@ impl From<&str> for Text {
 
 impl Text {
     /// The files that it takes blocks from, by the names that it uses: relative to where it lies itself. A seek curve is
-    /// none of them. Nothing if it is not in DiskSim's language, of which the import tells.
+    /// none of them, nor what disk specs call their model. Nothing if it is not in DiskSim's language, of which the import tells.
     #[must_use]
     pub fn named(&self) -> Vec<String> {
         block::sources(&self.text)
