@@ -100,28 +100,31 @@ pub fn parse(text: &Text) -> Result<Vec<Block>, SyntaxError> {
     if parser.at < parser.tokens.len() { Err(parser.wrong("a block")) } else { Ok(blocks) }
 }
 
-/// The files that a text names, each once, but for seek curves and for what disk specs call their model, which is
-/// given apart.
-pub(super) fn sources(text: &str) -> Vec<String> {
-    let tokens = tokens(text);
-    let word = |at: usize| match tokens.get(at) {
-        Some((Token::Word(word), _)) => Some(word.as_str()),
-        _ => None,
-    };
-    let before = |at: usize, tokens: usize| at.checked_sub(tokens).and_then(word);
-    let is_other = |at: usize| match before(at, 2) {
-        Some("curve") => true,
-        // "Layout Model" and "Mechanical Model" are two words.
-        Some("Model") => before(at, 3).is_none(),
-        _ => false,
-    };
-    let mut names: Vec<String> = (0..tokens.len())
-        .filter(|&at| word(at) == Some("source") && !is_other(at))
-        .filter_map(|at| word(at + 1).map(str::to_owned))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+impl Text {
+    /// The files that it takes blocks from, by the names that it uses: relative to where it lies itself. A seek curve is
+    /// none of them, nor what disk specs call their model. Nothing if it is not in DiskSim's language, of which the import tells.
+    #[must_use]
+    pub fn named(&self) -> Vec<String> {
+        let tokens = tokens(self.text());
+        let word = |at: usize| match tokens.get(at) {
+            Some((Token::Word(word), _)) => Some(word.as_str()),
+            _ => None,
+        };
+        let before = |at: usize, tokens: usize| at.checked_sub(tokens).and_then(word);
+        let is_other = |at: usize| match before(at, 2) {
+            Some("curve") => true,
+            // "Layout Model" and "Mechanical Model" are two words.
+            Some("Model") => before(at, 3).is_none(),
+            _ => false,
+        };
+        let mut names: Vec<String> = (0..tokens.len())
+            .filter(|&at| word(at) == Some("source") && !is_other(at))
+            .filter_map(|at| word(at + 1).map(str::to_owned))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
 }
 
 fn tokens(text: &str) -> Vec<(Token, usize)> {
