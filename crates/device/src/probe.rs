@@ -28,10 +28,10 @@ impl DevNumber {
 /// Length of a block device in bytes.
 pub(crate) fn block_device_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
     /// `_IOR(0x12, 114, size_t)` of linux/fs.h.
-    const BLKGETSIZE64: libc::Ioctl = 0x8000_1272 | ((size_of::<usize>() as libc::Ioctl) << 16);
+    const BLKGETSIZE64: u32 = 0x8000_1272 | ((size_of::<usize>() as u32) << 16);
     let mut len = 0u64;
     // SAFETY: the ioctl writes 8 bytes.
-    if unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64, &raw mut len) } < 0 {
+    if unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64 as libc::Ioctl, &raw mut len) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(len)
@@ -109,15 +109,15 @@ fn as_known(fd: BorrowedFd<'_>, field: libc::c_uint) -> Option<libc::statx> {
 /// nothing to give.
 #[must_use]
 pub fn in_memory_fs(fd: BorrowedFd<'_>) -> bool {
-    const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+    const RAMFS_MAGIC: u64 = 0x8584_58f6;
     let mut stat = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the result is written to `stat`.
     if unsafe { libc::fstatfs(fd.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
         return false;
     }
     // SAFETY: written by the call.
-    let kind = unsafe { stat.assume_init() }.f_type;
-    kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC
+    let kind = unsafe { stat.assume_init() }.f_type as u64;
+    kind == libc::TMPFS_MAGIC as u64 || kind == RAMFS_MAGIC
 }
 
 /// Whether the disk beneath rotates; `false` where nothing is known.

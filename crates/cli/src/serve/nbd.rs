@@ -5,14 +5,14 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_geometry::Geometry;
 use lapstrake_host::Parts;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fmt::{self, Display};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,8 +95,17 @@ pub struct SocketFile {
 impl SocketFile {
     /// The file that was just made.
     fn new(path: &Path) -> io::Result<Self> {
-        let mut open = OpenOptions::new();
-        let file = open.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        // Not by std, which takes O_PATH away where libc counts it among the access modes (musl): a socket cannot be
+        // opened without it.
+        // SAFETY: the name ends with a zero and outlives the call.
+        let fd =
+            unsafe { libc::open(name.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just opened, and nobody else's.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) }.into();
         Ok(Self { path: std::path::absolute(path)?, file })
     }
 
@@ -142,7 +151,7 @@ impl Socket {
             }
             Place::Tcp(address) => {
                 let failed = |error| cannot_listen(address, &error);
-                let listener = TcpListener::bind(address).map_err(failed)?;
+                let listener = TcpListener::bind(&*addresses(address)?).map_err(failed)?;
                 let at = At::Tcp(listener.local_addr().map_err(failed)?);
                 Ok(Self { listener: listener.into(), at })
             }
@@ -159,6 +168,29 @@ impl Socket {
             }
             At::Tcp(address) => format!("nbd://{address}/{export}"),
         }
+    }
+}
+
+/// The addresses of `HOST:PORT`.
+fn addresses(text: &str) -> Result<Vec<SocketAddr>, Failure> {
+    if !cfg!(target_feature = "crt-static") || text.parse::<SocketAddr>().is_ok() {
+        let found = text.to_socket_addrs().map_err(|error| cannot_listen(&text, &error))?;
+        return Ok(found.collect());
+    }
+    known_addresses(text)
+}
+
+/// Of a static binary, whose libc would load the system's plug-ins for names into a program that was not made for them.
+fn known_addresses(text: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    match (host, port.parse()) {
+        ("localhost", Ok(port)) => {
+            Ok(vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()])
+        }
+        _ => Err(Failure::usage(format!(
+            "{text}: this is the static build of lapstrake, which looks up no names but localhost: say the address in \
+             numbers (`getent hosts {host}`); nothing was changed"
+        ))),
     }
 }
 
@@ -264,6 +296,16 @@ mod tests {
         }
         assert!(parse(b"\xe9:10809").is_err());
         assert_eq!(parse(b"localhost:65536"), Err("a port is at most 65535"));
+    }
+
+    #[test]
+    fn a_static_binary_looks_up_no_names() {
+        let local = known_addresses("localhost:10809").unwrap_or_default();
+        assert_eq!(local, ["127.0.0.1:10809".parse().unwrap(), "[::1]:10809".parse().unwrap()]);
+        let Err(refused) = known_addresses("nas.example:10809") else { panic!("a name was taken") };
+        assert!(refused.message.contains("getent hosts nas.example"), "{}", refused.message);
+        let numbers = addresses("[::1]:10809").unwrap_or_default();
+        assert_eq!(numbers, ["[::1]:10809".parse().unwrap()]);
     }
 
     #[test]
