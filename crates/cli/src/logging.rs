@@ -23,8 +23,8 @@ use tracing_subscriber::registry::LookupSpan;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Messages")]
 pub struct Args {
-    /// Tell more on standard error: each superblock and bitmap page that is written; given twice, each request and
-    /// each I/O of members
+    /// Tell more on standard error: each superblock and bitmap page that is written, each measurement of the lab; given
+    /// twice, each request and each I/O of members
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
     /// How messages on standard error are written

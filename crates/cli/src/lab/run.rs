@@ -13,7 +13,7 @@ use std::io::Write;
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CHECK_HELP: &str = "\
 Examples:
@@ -192,13 +192,11 @@ pub fn run(args: &RunArgs) -> Outcome {
     stop_on_signals(&stop)?;
     outlive_readers();
     let mut store = Store::open(path)?;
-    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {msg}");
-    bar.set_style(style.expect("the template is sound"));
+    let mut progress = Progress::new(json, &stop);
     let summary = lapstrake_lab::run::run(&plan, &mut store, &options, &stop, &mut |event| {
-        show(&bar, json, &stop, event);
+        progress.show(event);
     });
-    bar.finish_and_clear();
+    progress.bar.finish_and_clear();
     let summary = summary?;
     tell(&plan, args, &summary, json);
     if !json {
@@ -288,34 +286,70 @@ fn outlive_readers() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-fn show(bar: &ProgressBar, json: bool, stop: &Stop, event: Event<'_>) {
-    let say = |line: String| {
-        if bar.is_hidden() && !json {
-            if writeln!(std::io::stderr(), "{line}").is_err() {
-                stop.set();
+/// Tells how a run goes on: by a bar on a terminal; in a log by a line for each round, and one every half minute.
+/// `--verbose` has each measurement told.
+struct Progress<'a> {
+    bar: ProgressBar,
+    json: bool,
+    stop: &'a Stop,
+    /// The round of the last line in the log, and when that was.
+    last: Option<(u32, Instant)>,
+}
+
+/// Between lines of a log in one round.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+impl<'a> Progress<'a> {
+    fn new(json: bool, stop: &'a Stop) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{bar:30} {percent:>3}% {msg}");
+        bar.set_style(style.expect("the template is sound"));
+        Self { bar, json, stop, last: None }
+    }
+
+    fn say(&self, line: String) {
+        if !self.bar.is_hidden() {
+            self.bar.println(line);
+        } else if !self.json && writeln!(std::io::stderr(), "{line}").is_err() {
+            self.stop.set();
+        }
+    }
+
+    fn show(&mut self, event: Event<'_>) {
+        match event {
+            Event::Note(note) => self.say(note),
+            Event::Begun { experiment, cases, kept, expected } => {
+                let had = if kept > 0 { format!(", {kept} runs are there") } else { String::new() };
+                let expected = duration(expected);
+                self.say(format!(
+                    "experiment {}: {cases} cases{had}, about {expected}",
+                    experiment.0
+                ));
             }
-        } else {
-            bar.println(line);
+            Event::Builds { subject, round } => {
+                self.bar.set_message(format!("round {round}: builds {subject}"));
+            }
+            Event::Runs { case, round, share, left } => self.runs(case, round, share, left),
+            Event::Ran { case, phases } => {
+                if tracing::enabled!(tracing::Level::DEBUG) {
+                    let figures: Vec<String> = phases.iter().map(figure).collect();
+                    self.say(format!("{case}: {}", figures.join(", ")));
+                }
+            }
+            Event::Failed { case, why } => self.say(format!("{case}: FAILED: {why}")),
         }
-    };
-    match event {
-        Event::Note(note) => say(note),
-        Event::Begun { experiment, cases, kept, expected } => {
-            let had = if kept > 0 { format!(", {kept} runs are there") } else { String::new() };
-            let expected = duration(expected);
-            say(format!("experiment {}: {cases} cases{had}, about {expected}", experiment.0));
+    }
+
+    fn runs(&mut self, case: &str, round: u32, share: f64, left: Duration) {
+        self.bar.set_position((share * 1000.0) as u64);
+        let left = duration(left);
+        self.bar.set_message(format!("round {round}, about {left} left: {case}"));
+        let is_told =
+            self.last.is_some_and(|(last, at)| last == round && at.elapsed() < LINE_EVERY);
+        if self.bar.is_hidden() && !is_told {
+            self.last = Some((round, Instant::now()));
+            self.say(format!("round {round}: {:.0}% is done, about {left} left", share * 100.0));
         }
-        Event::Builds { subject, round } => {
-            bar.set_message(format!("round {round}: builds {subject}"))
-        }
-        Event::Runs { case, round, share, left } => {
-            bar.set_position((share * 1000.0) as u64);
-            bar.set_message(format!("round {round}, about {} left: {case}", duration(left)));
-        }
-        Event::Ran { case, phases } => {
-            say(format!("{case}: {}", phases.iter().map(figure).collect::<Vec<_>>().join(", ")));
-        }
-        Event::Failed { case, why } => say(format!("{case}: FAILED: {why}")),
     }
 }
 

@@ -175,6 +175,9 @@ fn states_are_measured_and_verified() {
     plan(dir.path(), more);
     let done = output(dir.path(), &["run", "plan.toml"]);
     assert!(done.status.success(), "{}", text_of(&done));
+    let log = text(&done.stderr);
+    assert!(log.contains("round 1: 0% is done, about "), "{log}");
+    assert!(log.contains("round 2: ") && !log.contains(", write: "), "a line a round: {log}");
     let stored = stored(dir.path());
     // The null subject has nothing to verify; two arrays are measured in three states.
     assert_whole(&stored, 2 + 3 + 2 * 3 * 3);
@@ -194,14 +197,14 @@ fn states_are_measured_and_verified() {
 /// Starts a run, and waits until `count` runs are kept.
 fn begun(dir: &Path, arguments: &[&str], count: usize) -> Child {
     let mut child =
-        lab(dir, arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        lab(dir, arguments).arg("-v").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut all = lines
         .map(Result::unwrap)
         .filter(|line| line.contains(", write: ") || line.contains(", mix: "));
     for _ in 0..count {
         // A line comes before its run is kept; the next one comes after.
-        all.next().expect("runs are told one by one");
+        all.next().expect("--verbose tells runs one by one");
     }
     child
 }
