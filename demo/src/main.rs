@@ -3,8 +3,8 @@
 //! again with a member missing where the level allows it, and measured once. Then the lab
 //! measures the levels against each other, and says which differences are real.
 //!
-//! `lapstrake-demo RESULTS`: the directory for the lab's store and page. Images lie in the
-//! directory for temporary files.
+//! `lapstrake-demo RESULTS [PLAN]`: the directory for the lab's store and page, and the lab's plan, if not the one that is
+//! built in. Images lie in the directory for temporary files.
 
 mod fio;
 mod lab;
@@ -57,7 +57,8 @@ fn main() -> ExitCode {
         eprintln!("demo: where are results to go? `make demo` says target/demo");
         return ExitCode::from(2);
     };
-    match run(&results) {
+    let plan = std::env::args_os().nth(2).map(PathBuf::from);
+    match run(&results, plan.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("demo: {error}");
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(results: &Path) -> Result<(), Box<dyn Error>> {
+fn run(results: &Path, plan: Option<&Path>) -> Result<(), Box<dyn Error>> {
     let parent = std::env::temp_dir();
     println!("1. Every level: written, verified, read with a member missing, measured once\n");
     println!("\n{}\n", levels(&parent)?);
@@ -78,7 +79,7 @@ fn run(results: &Path) -> Result<(), Box<dyn Error>> {
     println!(
         "\n2. The lab: levels against each other, in rounds, and whether a difference is real\n"
     );
-    lab::run(results)
+    lab::run(results, plan)
 }
 
 fn levels(parent: &Path) -> Result<Table, Box<dyn Error>> {

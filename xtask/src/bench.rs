@@ -26,7 +26,7 @@ pub fn run_all(quick: bool, wanted: &[&str]) -> Result<(), Error> {
     };
     let packages: Vec<_> = metadata.workspace_packages().into_iter().filter(is_wanted).collect();
     let programs: Vec<_> = packages.into_iter().flat_map(programs).collect();
-    let directory = metadata.target_directory.join(if quick { "debug" } else { "release" });
+    let directory = metadata.target_directory.join(if quick { "debug" } else { "dist" });
     let mut failed = Vec::new();
     build(quick, &programs)?;
     for Program { name, .. } in programs {
@@ -87,7 +87,7 @@ fn build(quick: bool, programs: &[Program<'_>]) -> Result<(), Error> {
         return run(cargo().args(build).args(tests).arg(features.join(",")));
     }
     programs.iter().try_for_each(|program| {
-        let alone = ["release", "--package", program.package, "--features"];
+        let alone = ["dist", "--package", program.package, "--features"];
         run(cargo().args(build).args(alone).arg(program.features.join(",")))
     })
 }
