@@ -5,6 +5,7 @@ CARGO := cargo
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
+DEMO_PLAN := plans/demo.toml
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
 SOAK_FUZZ_SECONDS ?= 600
@@ -25,7 +26,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
-.PHONY: setup judge build install demo test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
+.PHONY: setup judge build install deb dist demo demo-long test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -36,12 +37,25 @@ judge: setup ## the newest kernel with all of md, for make soak: ten minutes
 build: ## the lapstrake command: target/release/lapstrake
 	$(CARGO) build --locked --release --bin lapstrake
 
-install: build ## the command, manual pages, completions, lapstrake@.service: make install PREFIX=/usr/local DESTDIR=
-	scripts/install.sh '$(or $(CARGO_TARGET_DIR),target)/release/lapstrake' '$(or $(PREFIX),/usr/local)' '$(DESTDIR)'
+install: ## the command, manual pages, completions, lapstrake@.service: make install PREFIX=/usr/local DESTDIR=
+	$(CARGO) build --locked --profile dist --bin lapstrake
+	scripts/install.sh '$(or $(CARGO_TARGET_DIR),target)/dist/lapstrake' '$(or $(PREFIX),/usr/local)' '$(DESTDIR)'
 
-demo: setup ## every level on four disk image files, checked; then the lab's quick plan: target/demo/demo.html
+deb: ## Debian packages for amd64 and arm64: dist/
+	scripts/setup.sh dist
+	scripts/dist.sh deb
+
+dist: ## packages, static archives, container file, bill of materials, checksums: dist/
+	scripts/setup.sh dist
+	scripts/dist.sh all
+
+demo: ## every level on four disk image files, checked; then a short plan of the lab: target/demo/demo.html
+	scripts/setup.sh demo
 	$(CARGO) build --locked --release --bin lapstrake --bin lapstrake-demo
-	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
+	$(or $(CARGO_TARGET_DIR),target)/release/lapstrake-demo target/demo $(DEMO_PLAN)
+
+demo-long: DEMO_PLAN := # the one that is built in
+demo-long: demo ## the same with the lab's quick plan: ten minutes
 
 # What could not be tried, one a line: crate lapstrake-not-run.
 test soak: export LAPSTRAKE_NOT_RUN := $(abspath $(or $(CARGO_TARGET_DIR),target))/not-run

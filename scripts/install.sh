@@ -16,7 +16,7 @@ if [[ $prefix == *[!A-Za-z0-9/._+-]* ]]; then
     echo "install: PREFIX=$prefix: only letters, digits and / . _ + - may be in it; nothing was installed" >&2
     exit 2
 fi
-install -D -s -m 755 "$command" "$to/bin/lapstrake"
+install -D -m 755 "$command" "$to/bin/lapstrake"
 "$generator" man "$to/share/man/man1"
 chmod 644 "$to"/share/man/man1/lapstrake*.1
 completion() {

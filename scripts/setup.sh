@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Installs what the build, the tests and the benchmarks need. Does nothing, quickly, when all is
-# there; says aloud what it cannot install, and goes on: tests that need it say so themselves.
+# setup.sh [build|demo|dist]: installs what the build, the tests and the benchmarks need; with a word, what that target
+# of the Makefile needs only. Does nothing, quickly, when all is there; says aloud what it cannot install, and goes on:
+# tests that need it say so themselves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(
-    gcc g++ libc6-dev pkg-config ca-certificates curl # the build; g++ for libFuzzer
+build=(gcc libc6-dev pkg-config ca-certificates curl)
+demo=(procps fio libnbd-bin)
+arm=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
+dist=("${arm[@]}" lintian xz-utils mmdebstrap libnbd-bin)
+tests=(
+    g++                                               # libFuzzer
     procps patch git                                  # kill, and patch and git for planted bugs
     user-mode-linux mdadm busybox-static              # the kernel's md, for the interop tests
     patchelf                                          # that of other Debian releases: scripts/judges.sh
@@ -19,8 +24,16 @@ packages=(
     fio bonnie++ hdparm smartmontools postgresql      # clients of the lab (fio: of tests, too)
     chromium fonts-dejavu-core                        # the lab's HTML report, as a person sees it
     libisal-dev                                       # the parity benchmark's peer
-    qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross # parity on ARM
+    "${arm[@]}"                                       # parity on ARM
 )
+for_what=${1:-tests}
+case $for_what in
+build) packages=("${build[@]}") ;;
+demo) packages=("${build[@]}" "${demo[@]}") ;;
+dist) packages=("${build[@]}" "${dist[@]}") ;;
+tests) packages=("${build[@]}" "${tests[@]}") ;;
+*) echo "setup: $for_what: not build, demo or dist" >&2 && exit 2 ;;
+esac
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 warn() { echo "setup: $*" >&2; }
@@ -84,6 +97,7 @@ install_rust() {
         rust_is_new_enough || { warn "rustc $rust_min or newer is not in the PATH"; return 1; }
     fi
     cargo fetch --locked --quiet || warn "cannot fetch the crates that Cargo.lock names"
+    [ "$for_what" = tests ] || return 0
     bare_target=$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-none
     if [ ! -d "$bare_target" ]; then
         rustup target add x86_64-unknown-none 2>/dev/null ||
@@ -97,4 +111,4 @@ else
     warn "this is no Debian; install what corresponds to: ${packages[*]}"
 fi
 install_rust
-scripts/judges.sh newest
+[ "$for_what" != tests ] || scripts/judges.sh newest

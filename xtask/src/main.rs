@@ -4,6 +4,7 @@ mod accuracy;
 mod bench;
 mod fuzz;
 mod imports;
+mod licenses;
 mod links;
 mod module_cycles;
 mod mutants;
@@ -23,6 +24,7 @@ usage: cargo xtask CHORE
   check-links                    hold links of Markdown, and what it names of the sources, against what is there
   check-nostd                    compile the pure crates without the standard library
   fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
+  licenses                       print the licenses of all that the command is made of
   mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice
   quick [CRATE]... [-- TEST...]  format, lints and tests of these crates (those that differ from the last commit)
   schema                         write docs/control.schema.json anew, of the types in crates/control
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run_all(Some(Duration::from_secs(seconds)), targets),
             Err(_) => return usage(),
         },
+        ["licenses"] => licenses::print(),
         ["mutants", choice @ ..] => mutants::run(choice),
         ["quick", arguments @ ..] => quick::check(arguments),
         ["schema"] => run(cargo()
