@@ -49,7 +49,8 @@ build() {
     for arch in "$@"; do
         upper=$(target_of "$arch" | tr a-z- A-Z_)
         targets+=(--target "$(target_of "$arch")")
-        export "CARGO_TARGET_${upper}_RUSTFLAGS=-C target-feature=+crt-static"
+        # A static libc finds no getrandom(2) by name at run time, and `/dev/urandom` may not be there.
+        export "CARGO_TARGET_${upper}_RUSTFLAGS=-C target-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\""
         [ "$arch" = "$host" ] || export "CARGO_TARGET_${upper}_LINKER=$(machine_of "$arch")-linux-gnu-gcc"
     done
     cargo build --locked --profile dist --package lapstrake-cli "${targets[@]}"

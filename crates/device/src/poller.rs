@@ -118,7 +118,7 @@ fn poll(polls: &mut [libc::pollfd], patience: Patience) -> io::Result<()> {
     let time = match patience {
         Patience::None => Some(libc::timespec { tv_sec: 0, tv_nsec: 0 }),
         Patience::Until(time) => Some(libc::timespec {
-            tv_sec: time.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_sec: time.as_secs().min(i32::MAX as u64) as _,
             tv_nsec: time.subsec_nanos() as libc::c_long,
         }),
         Patience::Forever => None,

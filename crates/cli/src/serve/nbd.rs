@@ -189,7 +189,7 @@ fn known_addresses(text: &str) -> Result<Vec<SocketAddr>, Failure> {
         }
         _ => Err(Failure::usage(format!(
             "{text}: this is the static build of lapstrake, which looks up no names but localhost: say the address in \
-             numbers (`getent hosts {host}`); nothing was changed"
+             numbers (`getent hosts {host}`)"
         ))),
     }
 }
