@@ -128,6 +128,8 @@ soak: judge ## the long forms of the tests, before every judge: hours
 			-- --include-ignored $(addsuffix ::,$(KERNELS)) || status=1; \
 	done; exit $$status
 	LAPSTRAKE_BACKEND=threads $(CARGO_TEST) --release --no-fail-fast --test cli --test fuse
+	$(MAKE) --no-print-directory dist
+	scripts/test-dist.sh
 	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
 	$(CARGO) xtask mutants
 	scripts/not-run.sh $(LAPSTRAKE_NOT_RUN)

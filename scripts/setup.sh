@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 build=(gcc libc6-dev pkg-config ca-certificates curl)
 demo=(procps fio libnbd-bin)
 arm=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
-dist=("${arm[@]}" lintian xz-utils mmdebstrap libnbd-bin)
+dist=("${arm[@]}" git lintian xz-utils mmdebstrap libnbd-bin)
 tests=(
     g++                                               # libFuzzer
     procps patch git                                  # kill, and patch and git for planted bugs
