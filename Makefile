@@ -25,7 +25,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
-.PHONY: setup judge build install demo test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
+.PHONY: setup judge build install demo pictures test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -36,12 +36,15 @@ judge: setup ## the newest kernel with all of md, for make soak: ten minutes
 build: ## the lapstrake command: target/release/lapstrake
 	$(CARGO) build --locked --release --bin lapstrake
 
-install: build ## the command, manual pages, completions, lapstrake@.service: make install PREFIX=/usr/local DESTDIR=
+install: build ## the command, manual pages, completions, systemd units: make install PREFIX=/usr/local DESTDIR=
 	scripts/install.sh '$(or $(CARGO_TARGET_DIR),target)/release/lapstrake' '$(or $(PREFIX),/usr/local)' '$(DESTDIR)'
 
 demo: setup ## every level on four disk image files, checked; then the lab's quick plan: target/demo/demo.html
 	$(CARGO) build --locked --release --bin lapstrake --bin lapstrake-demo
 	$(CARGO) run --locked --quiet --release --bin lapstrake-demo target/demo
+
+pictures: build ## docs/pictures of real runs: a terminal, and the head of a report's page (five minutes, or STORE=lab.sqlite)
+	$(CARGO) xtask pictures '$(or $(CARGO_TARGET_DIR),target)/release/lapstrake' $(if $(STORE),'$(STORE)')
 
 # What could not be tried, one a line: crate lapstrake-not-run.
 test soak: export LAPSTRAKE_NOT_RUN := $(abspath $(or $(CARGO_TARGET_DIR),target))/not-run
