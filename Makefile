@@ -26,7 +26,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
-.PHONY: setup judge build install deb dist demo demo-long test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
+.PHONY: setup judge build install deb dist demo demo-long pictures test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -37,7 +37,7 @@ judge: setup ## the newest kernel with all of md, for make soak: ten minutes
 build: ## the lapstrake command: target/release/lapstrake
 	$(CARGO) build --locked --release --bin lapstrake
 
-install: ## the command, manual pages, completions, lapstrake@.service: make install PREFIX=/usr/local DESTDIR=
+install: ## the command, manual pages, completions, systemd units: make install PREFIX=/usr/local DESTDIR=
 	$(CARGO) build --locked --profile dist --bin lapstrake
 	scripts/install.sh '$(or $(CARGO_TARGET_DIR),target)/dist/lapstrake' '$(or $(PREFIX),/usr/local)' '$(DESTDIR)'
 
@@ -56,6 +56,9 @@ demo: ## every level on four disk image files, checked; then a short plan of the
 
 demo-long: DEMO_PLAN := # the one that is built in
 demo-long: demo ## the same with the lab's quick plan: ten minutes
+
+pictures: build ## docs/pictures of real runs: a terminal, and the head of a report's page (five minutes, or STORE=lab.sqlite)
+	$(CARGO) xtask pictures '$(or $(CARGO_TARGET_DIR),target)/release/lapstrake' $(if $(STORE),'$(STORE)')
 
 # What could not be tried, one a line: crate lapstrake-not-run.
 test soak: export LAPSTRAKE_NOT_RUN := $(abspath $(or $(CARGO_TARGET_DIR),target))/not-run

@@ -9,6 +9,7 @@ mod links;
 mod module_cycles;
 mod mutants;
 mod nostd;
+mod pictures;
 mod quick;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ usage: cargo xtask CHORE
   fuzz SECONDS|--quick [TARGET]...  run the fuzz targets (all), each for so long; --quick: whether they run
   licenses                       print the licenses of all that the command is made of
   mutants [--re R]... [--shard K/N]  change the ordering code, all or a part; a test must notice
+  pictures LAPSTRAKE [STORE]     make docs/pictures anew with that command, of an experiment in STORE or one of its own
   quick [CRATE]... [-- TEST...]  format, lints and tests of these crates (those that differ from the last commit)
   schema                         write docs/control.schema.json anew, of the types in crates/control
   bench [--quick] [PACKAGE]...   run the packages of benches/ (all); --quick: seconds, no gates";
@@ -60,6 +62,8 @@ fn main() -> ExitCode {
         },
         ["licenses"] => licenses::print(),
         ["mutants", choice @ ..] => mutants::run(choice),
+        ["pictures", lapstrake] => pictures::make(lapstrake, None),
+        ["pictures", lapstrake, store] => pictures::make(lapstrake, Some(store)),
         ["quick", arguments @ ..] => quick::check(arguments),
         ["schema"] => run(cargo()
             .args(["test", "--quiet", "-p", "lapstrake-control", "schema"])

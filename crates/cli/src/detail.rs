@@ -8,6 +8,7 @@ use crate::{text, tree};
 use lapstrake::control::{BitmapLocation, ConsistencyPolicy};
 use lapstrake_device::harmless;
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
+use lapstrake_lab::width;
 use lapstrake_metadata::bitmap::ChunkState;
 use std::fmt::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -42,7 +43,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.target.json {
         outln!("{:#}", serde_json::to_value(&view)?);
     } else {
-        out!("{}", lines(&view));
+        out!("{}", width::fitted(&lines(&view)));
     }
     Ok(if view.is_whole() { Exit::Done } else { Exit::Degraded })
 }

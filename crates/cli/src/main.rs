@@ -20,6 +20,7 @@ mod lab;
 mod logging;
 mod mdadm;
 mod members;
+mod monitor;
 mod on_top;
 mod options;
 mod patience;
@@ -69,6 +70,7 @@ enum Command {
     Cat(cat::Args),
     Serve(Box<serve::Args>),
     Status(status::Args),
+    Monitor(monitor::Args),
     Detail(detail::Args),
     #[command(flatten)]
     Members(members::Command),
@@ -95,6 +97,7 @@ impl Command {
             Self::Cat(args) => cat::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Status(args) => status::run(&args),
+            Self::Monitor(args) => monitor::run(&args),
             Self::Detail(args) => detail::run(&args),
             Self::Members(command) => command.run(),
             Self::Grow(args) => grow::run(&args),
@@ -122,6 +125,7 @@ impl Command {
             Self::Cat(args) => args.json,
             Self::Serve(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Monitor(args) => args.json,
             Self::Detail(args) => args.target.json,
             Self::Members(command) => command.target().json,
             Self::Grow(args) => args.target.json,

@@ -25,7 +25,7 @@ fn ours(word: &str) -> Option<&'static str> {
         "grow" | "G" => "`lapstrake grow`",
         "manage" => "`lapstrake add`, `re-add`, `fail`, `replace` and `remove`",
         "follow" | "F" | "monitor" => {
-            "`lapstrake status` shows what is served, `wait` waits for what runs, and a server tells of failures itself"
+            "`lapstrake monitor --oneshot` tells what changed, in mdadm's words"
         }
         "stop" | "S" => "`lapstrake stop`",
         _ => return None,

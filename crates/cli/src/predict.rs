@@ -11,6 +11,7 @@ use lapstrake_lab::predict::{
 };
 use lapstrake_lab::report::{self, Report};
 use lapstrake_lab::store::Store;
+use lapstrake_lab::width;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -178,7 +179,10 @@ fn failures(prediction: &Prediction) -> Vec<String> {
             lines.extend(run.error.as_ref().map(|why| {
                 format!(
                     "{} {}, {}, draw {}: {why}",
-                    case.subject.name, case.state, case.workload.name, run.round
+                    case.subject.name,
+                    case.state,
+                    case.workload.name,
+                    run.round + 1
                 )
             }));
         }
@@ -188,13 +192,13 @@ fn failures(prediction: &Prediction) -> Vec<String> {
 
 fn tell(prediction: &Prediction, experiment: i64, store: &Path) {
     for note in &prediction.notes {
-        outln!("note: {note}");
+        out!("{}", width::wrapped(note, "note: ", "  "));
     }
     outln!("{}", table(prediction));
     for line in failures(prediction) {
         outln!("FAILED: {line}");
     }
-    outln!(
+    let told = format!(
         "{:.0} s of virtual time in {:.2} s of processor time: {:.0} times faster than real time on one core; it took \
          {:.1} s; experiment {experiment} in {} (`lapstrake lab report --store {}`)",
         prediction.virtual_time.as_secs_f64(),
@@ -204,4 +208,5 @@ fn tell(prediction: &Prediction, experiment: i64, store: &Path) {
         store.display(),
         quoted_path(store)
     );
+    out!("{}", width::wrapped(&told, "", ""));
 }

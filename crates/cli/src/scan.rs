@@ -7,6 +7,7 @@ use crate::text;
 use lapstrake_device::{MemberSpec, OpenError, quoted_path};
 use lapstrake_host::scan::{self, Completeness, Found, FoundArray, Look, LookError};
 use lapstrake_host::{bitmap_next, describe};
+use lapstrake_lab::width;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.json {
         outln!("{:#}", report(&found, may_lack));
     } else {
-        out!("{}", text_of(&found, by_default, may_lack));
+        out!("{}", width::fitted(&text_of(&found, by_default, may_lack)));
     }
     for failure in &found.failures {
         warn!("{failure}");

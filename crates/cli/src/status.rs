@@ -8,6 +8,7 @@ use crate::target::Place;
 use crate::tree;
 use lapstrake_device::quoted;
 use lapstrake_host::control::{self, ControlError};
+use lapstrake_lab::width;
 use serde_json::json;
 use tracing::error;
 use view::View;
@@ -76,7 +77,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let text = match args.tree {
         true => tree::table(&arrays),
-        false => arrays.iter().map(mdstat::stanza).collect(),
+        false => width::fitted(&arrays.iter().map(mdstat::stanza).collect::<String>()),
     };
     match (args.json, arrays.is_empty() && vanished.is_empty()) {
         (true, _) => {

@@ -3,9 +3,8 @@
 use crate::on_top::backing_file;
 use crate::patience;
 use crate::status::view::{MemberView, View};
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use lapstrake_host::control::{self, ControlError};
+use lapstrake_lab::width;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::thread::{self, ScopedJoinHandle};
@@ -98,25 +97,17 @@ fn resolved(file: &Path) -> PathBuf {
 
 /// Arrays with all that is in them, a line for each unit.
 pub fn table(views: &[View]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(HEADER);
-    for column in [3, 4, 5, 6] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    let mut rows = Vec::new();
     for view in views {
-        unit(&mut table, view, view.name.clone(), "");
+        unit(&mut rows, view, view.name.clone(), "");
     }
-    // Without the blank that the first column has before it.
-    let line = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n";
-    table.lines().map(line).collect()
+    width::table(&HEADER.map(Into::into), &rows, |column| column > 2)
 }
 
-fn unit(table: &mut Table, view: &View, name: String, indent: &str) {
+fn unit(rows: &mut Vec<Vec<String>>, view: &View, name: String, indent: &str) {
     let stripe = if view.chunk_bytes > 0 { size(view.chunk_bytes) } else { "-".into() };
     let percent = view.sync.as_ref().map(|sync| percent(sync.per_mille()));
-    table.add_row([
+    rows.push(vec![
         name,
         view.level.clone(),
         view.state_text(),
@@ -132,21 +123,21 @@ fn unit(table: &mut Table, view: &View, name: String, indent: &str) {
         match &member.array {
             Some(within) => {
                 let name = format!("{indent}{branch} {path}: {}", within.name);
-                unit(table, within, name, &format!("{indent}{further}"));
+                unit(rows, within, name, &format!("{indent}{further}"));
             }
-            None => disk(table, view, member, format!("{indent}{branch} {path}")),
+            None => disk(rows, view, member, format!("{indent}{branch} {path}")),
         }
     }
 }
 
-fn disk(table: &mut Table, view: &View, member: &MemberView, name: String) {
+fn disk(rows: &mut Vec<Vec<String>>, view: &View, member: &MemberView, name: String) {
     let done = member.recovered_bytes.filter(|_| view.component_bytes > 0);
     let percent = done.map(|done| percent(done * 1000 / view.component_bytes));
     let bytes = match view.component_bytes {
         0 => metadata(&member.file).map_or(0, |meta| meta.len()),
         bytes => bytes,
     };
-    table.add_row([
+    rows.push(vec![
         name,
         "disk".into(),
         member.state.as_str().replace('_', " "),

@@ -165,7 +165,7 @@ fn record(one: &Stored, case: &StoredCase, run: &Run, phase: Option<&Phase>) -> 
         case.workload.name.clone(),
         json!(case.workload.params).to_string(),
         phase.map(|phase| phase.name.clone()).unwrap_or_default(),
-        run.round.to_string(),
+        (run.round + 1).to_string(),
         run.position.to_string(),
         run.started_ms.to_string(),
         run.error.clone().unwrap_or_default(),

@@ -14,6 +14,7 @@ pub mod report;
 pub mod run;
 pub mod series;
 pub mod store;
+pub mod width;
 
 mod builtin;
 mod clients;

@@ -2,6 +2,7 @@
 
 use super::profile;
 use crate::exit::{Exit, Failure, Outcome};
+use lapstrake_lab::width;
 use lapstrake_model::profile::{Kind, Profile, builtin};
 use serde_json::{Value, json};
 
@@ -56,11 +57,13 @@ pub fn list(args: &ListArgs) -> Outcome {
         outln!("{:#}", Value::from(rows));
         return Ok(Exit::Done);
     }
-    for (profile, blocks) in &rows {
+    let line = |(profile, blocks): &(Profile, u64)| {
         let gigabytes = *blocks as f64 * 512.0 / 1e9;
-        let kind = kind(profile);
-        outln!("{:<18} {gigabytes:>8.0} GB  {kind:<10}  {}", profile.name, profile.model);
-    }
+        let size = format!("{gigabytes:.0}");
+        vec![profile.name.clone(), size, kind(profile).into(), profile.model.clone()]
+    };
+    let header = ["profile", "GB", "kind", "model"].map(Into::into);
+    out!("{}", width::table(&header, &rows.iter().map(line).collect::<Vec<_>>(), |at| at == 1));
     Ok(Exit::Done)
 }
 

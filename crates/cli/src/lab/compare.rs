@@ -5,6 +5,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use lapstrake_lab::record::Unit;
 use lapstrake_lab::report::units::{digits, scale};
 use lapstrake_lab::report::{Compared, Line, Pair, Report, Verdict, columns, compare, plus_minus};
+use lapstrake_lab::width;
 use serde_json::{Value, json};
 
 const HELP: &str = "\
@@ -177,7 +178,7 @@ fn signs(compared: &[Compared<'_>]) -> String {
     if has(&|one| one.of.load != one.to.load) {
         lines.push("- no verdict: the loads have no more in common than their name".to_owned());
     }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().map(|line| width::wrapped(line, "", "  ")).collect()
 }
 
 fn verdict(compared: &Compared<'_>, pair: Pair) -> &'static str {

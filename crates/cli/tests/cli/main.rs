@@ -35,6 +35,7 @@ mod slips;
 mod support;
 mod tuning;
 mod unknown;
+mod widths;
 mod words;
 mod write_hole;
 

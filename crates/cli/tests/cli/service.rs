@@ -1,5 +1,5 @@
 //! Servers that run by themselves: from a configuration, in the background, under a service manager; and those that
-//! vanish.
+//! vanish; and what is told of all of them.
 
 use crate::support::{Lab, Ran, Server};
 use std::fs;
@@ -166,4 +166,95 @@ fn a_server_that_vanished_is_told_until_it_serves_again_or_is_forgotten() {
     let ran = lab.run("stop data");
     assert!(ran.code == 3 && ran.err.contains("its server has vanished"), "{ran:?}");
     assert_eq!(lab.run("status").ok().out, "no array is being served\n");
+}
+
+/// What `lapstrake monitor` hands to its program since it last ran: a line for each event.
+fn events(lab: &Lab) -> Vec<String> {
+    let log = lab.path("events");
+    fs::write(&log, "").unwrap();
+    lab.run("monitor --oneshot --program ./event").ok();
+    fs::read_to_string(log).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Makes the program: it writes down how many words it got, and which.
+fn write_program(lab: &Lab, text: &str) {
+    fs::write(lab.path("event"), format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(lab.path("event"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Three members and a spare, served, and a program for events.
+fn watched() -> (Lab, Server) {
+    let lab = Lab::new(&[32, 32, 32, 32, 32]);
+    lab.run("create data -l5 -c64 --assume-clean m0 m1 m2 --spare-devices 1 m3").ok();
+    write_program(&lab, "echo $# $* >> events");
+    let server = lab.serve("m0 m1 m2 m3");
+    (lab, server)
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn who_watches_is_told_what_changed_in_mdadms_words() {
+    let (lab, server) = watched();
+    assert_eq!(events(&lab), ["2 NewArray data"]);
+    assert_eq!(events(&lab), NONE, "it is told once");
+    lab.run("set data sync_speed_max=1000").ok();
+    lab.run("fail data m1").ok();
+    while !lab.run("status data").out.contains("recovery") {}
+    let told = events(&lab);
+    assert_eq!(told, ["3 Fail data m1", "2 SparesMissing data", "2 RebuildStarted data"]);
+    lab.run("set data sync_speed_max=0").ok();
+    lab.run("wait data").ok();
+    assert_eq!(events(&lab), ["3 SpareActive data m3", "2 RebuildFinished data"]);
+    lab.run("remove data m1").ok();
+    lab.run("add data m4").ok();
+    assert_eq!(events(&lab), NONE);
+    lab.run("fail data m4").ok();
+    let m4 = lab.path("m4");
+    assert_eq!(
+        events(&lab),
+        [format!("3 FailSpare data {}", m4.display()), "2 SparesMissing data".into()]
+    );
+    lab.run("check data").ok();
+    lab.run("wait data").ok();
+    assert_eq!(events(&lab), ["2 RebuildFinished data"], "of what began and ended in between");
+    server.stop();
+    assert_eq!(events(&lab), ["2 DeviceDisappeared data"]);
+    let ran = lab.run("monitor --oneshot --json").ok();
+    assert_eq!(ran.json(), serde_json::json!({ "events": [], "errors": [] }));
+}
+
+#[test]
+fn who_watches_is_told_of_a_killed_server_and_of_an_array_that_comes_back_degraded() {
+    let (lab, server) = watched();
+    events(&lab);
+    server.kill();
+    assert_eq!(events(&lab), ["2 DeviceDisappeared data"]);
+    assert_eq!(events(&lab), NONE);
+    let server = lab.serve("--degraded m0 m1");
+    assert_eq!(events(&lab), ["2 NewArray data", "2 DegradedArray data"]);
+    server.stop();
+}
+
+/// What would be lost: the news of a failed disk, because mail could not be sent.
+#[test]
+fn what_the_program_did_not_take_is_told_again() {
+    let (lab, _server) = watched();
+    write_program(&lab, "exit 7");
+    let ran = lab.run("monitor --oneshot --program ./event");
+    assert!(ran.code == 1 && ran.err.contains("it is told again at the next look"), "{ran:?}");
+    write_program(&lab, "echo $# $* >> events");
+    assert_eq!(events(&lab), ["2 NewArray data"]);
+    let ran = lab.run("monitor --oneshot --test").ok();
+    assert_eq!(ran.out, "data: TestMessage\n");
+    let ran = lab.run("monitor --oneshot --program ./nosuch --test");
+    assert!(ran.code == 1 && ran.err.contains("./nosuch: No such file"), "{ran:?}");
+    let ran = lab.run("monitor");
+    assert!(ran.code == 2 && ran.err.contains("--oneshot"), "{ran:?}");
+    fs::write(lab.path("run/monitor.json"), "{}").unwrap();
+    let ran = lab.run("monitor --oneshot");
+    assert!(ran.code == 1 && ran.err.contains("is no state of `lapstrake monitor`"), "{ran:?}");
+    assert_eq!(lab.read("run/monitor.json"), b"{}");
+    lab.run("monitor --oneshot --state other/seen.json").ok();
+    assert!(lab.path("other/seen.json").exists());
 }

@@ -3,29 +3,27 @@
 use super::{Advice, Candidate, Load, Question, Tried};
 use crate::plan::Pattern;
 use crate::record::Unit;
-use crate::report::units::{bytes, digits, value};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
+use crate::report::units::{bytes, digits, scale, value};
+use crate::width;
 
 /// Places of a bar.
-const BAR: usize = 30;
-/// Most places of a name in the table.
-const NAME: u16 = 60;
+const BAR: usize = 20;
+/// What a line of the chart has beside the name.
+const BESIDE_NAME: usize = 4 + BAR + 1 + 12 + 2;
 
 /// The answer as text.
 #[must_use]
 pub fn text(question: &Question, advice: &Advice) -> String {
     let mut out = String::new();
     for line in words(question, advice) {
-        out += &line;
-        out.push('\n');
+        out += &width::line(&line);
     }
     if advice.tried.is_empty() {
         return out;
     }
     out += &format!("\nWhat no other beats, of {} tried:\n", advice.tried.len());
-    out += &table(question, advice).to_string();
-    out += "\n\nSpeed, whole (#) and without one disk (=):\n";
+    out += &table(question, advice);
+    out += "\nSpeed, whole (#) and without one disk (=):\n";
     out += &chart(question, advice);
     out
 }
@@ -174,37 +172,49 @@ fn compared(pick: &Tried, other: &Tried) -> String {
     parts.join(", ")
 }
 
-fn table(question: &Question, advice: &Advice) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    let mut header = vec!["".to_owned(), "usable".to_owned()];
-    header.extend(question.loads.iter().map(|load| load.name.clone()));
-    header
-        .extend(["without one disk", "rebuild h", "loses data", "cost", "misses"].map(Into::into));
-    table.set_header(header);
-    // Many unlike disks have long names.
-    let column = table.column_mut(0).expect("the header has it");
-    column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME)));
-    for place in shown(advice) {
-        let one = &advice.tried[place];
-        let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+/// A row for each, with one unit in each column.
+fn table(question: &Question, advice: &Advice) -> String {
+    let places = shown(advice);
+    let tried: Vec<&Tried> = places.iter().map(|&place| &advice.tried[place]).collect();
+    let most = tried.iter().map(|one| one.capacity).max().unwrap_or_default();
+    let (size, size_unit) = binary(most);
+    let units: Vec<(f64, &str)> = (0..question.loads.len())
+        .map(|index| {
+            let speeds = tried.iter().map(|one| speed(&question.loads[index], one.speeds[index]));
+            scale(speeds.fold(0.0, f64::max), speed_unit(&question.loads[index]))
+        })
+        .collect();
+    let mut header = vec!["array".to_owned(), size_unit.to_owned()];
+    let loads = question.loads.iter().zip(&units);
+    header.extend(loads.map(|(load, (_, unit))| format!("{} {unit}", load.name)));
+    header.extend(["less a disk %", "rebuild h", "loses data %", "cost", "misses"].map(Into::into));
+    let row = |(&place, one): (&usize, &&Tried)| {
         let mark = if Some(place) == advice.choice.pick { "* " } else { "" };
         let mut row = vec![
-            Cell::new(format!("{mark}{}", name(question, advice, place))),
-            number(bytes(one.capacity)),
+            format!("{mark}{}", name(question, advice, place)),
+            digits(one.capacity as f64 / size),
         ];
-        let speeds = question.loads.iter().zip(&one.speeds);
-        row.extend(speeds.map(|(load, speed)| number(rate(load, *speed))));
+        let loads = question.loads.iter().zip(&one.speeds).zip(&units);
+        row.extend(loads.map(|((load, bytes), (size, _))| digits(speed(load, *bytes) / size)));
         let share = one.degraded_score.map(|score| (score - one.score).exp() * 100.0);
-        row.push(number(share.map_or("lost".into(), |share| format!("{share:.0} %"))));
-        row.push(number(one.longest_rebuild().map_or(String::new(), digits)));
-        row.push(number(probability(one.loss.data.value)));
-        row.push(number(if one.cost > 0.0 { digits(one.cost) } else { String::new() }));
-        row.push(Cell::new(one.misses.join(", ")));
-        table.add_row(row);
-    }
-    table
+        row.push(share.map_or("lost".into(), |share| format!("{share:.0}")));
+        row.push(one.longest_rebuild().map_or(String::new(), digits));
+        row.push(percent(one.loss.data.value));
+        row.push(if one.cost > 0.0 { digits(one.cost) } else { String::new() });
+        row.push(one.misses.join(", "));
+        row
+    };
+    let rows: Vec<Vec<String>> = places.iter().zip(&tried).map(row).collect();
+    let last = header.len() - 1;
+    width::table(&header, &rows, |column| column > 0 && column < last)
+}
+
+/// The largest of the units of sizes that leaves at least one.
+fn binary(bytes: u64) -> (f64, &'static str) {
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB")];
+    let found = units.into_iter().find(|(unit, _)| bytes >= *unit);
+    let (unit, word) = found.unwrap_or((1 << 20, "MiB"));
+    (unit as f64, word)
 }
 
 /// What is worth a line: what no other beats, and what was said.
@@ -231,20 +241,49 @@ fn chart(question: &Question, advice: &Advice) -> String {
             let whole = reach(one.speeds[index]);
             let degraded = one.degraded.as_ref().map_or(0, |speeds| reach(speeds[index]));
             let bar = "=".repeat(degraded.min(whole)) + &"#".repeat(whole.saturating_sub(degraded));
-            let name = name(question, advice, place);
+            let name = cut(name(question, advice, place));
             out += &format!("    {bar:<BAR$} {:>12}  {name}\n", rate(load, one.speeds[index]));
         }
     }
     out
 }
 
-/// A speed as its load is usually told.
-pub(super) fn rate(load: &Load, speed: f64) -> String {
-    let scattered = matches!(load.io.pattern, Pattern::Uniform | Pattern::Zipf(_));
-    if scattered || load.io.fsync_every.is_some() {
-        return value(speed / load.io.block as f64, Unit::RequestsPerSecond);
+/// A name as far as there is room; the table has all of it.
+fn cut(name: String) -> String {
+    let room = usize::from(width::columns()).saturating_sub(BESIDE_NAME);
+    if name.chars().count() <= room {
+        return name;
     }
-    value(speed, Unit::BytesPerSecond)
+    name.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A speed as its load is usually told.
+pub(super) fn rate(load: &Load, bytes: f64) -> String {
+    value(speed(load, bytes), speed_unit(load))
+}
+
+/// Bytes a second in the unit of its load.
+fn speed(load: &Load, bytes: f64) -> f64 {
+    match speed_unit(load) {
+        Unit::RequestsPerSecond => bytes / load.io.block as f64,
+        _ => bytes,
+    }
+}
+
+fn speed_unit(load: &Load) -> Unit {
+    let scattered = matches!(load.io.pattern, Pattern::Uniform | Pattern::Zipf(_));
+    match scattered || load.io.fsync_every.is_some() {
+        true => Unit::RequestsPerSecond,
+        false => Unit::BytesPerSecond,
+    }
+}
+
+/// A probability in a column of per cent.
+fn percent(value: f64) -> String {
+    match value * 100.0 {
+        share @ 0.001.. => digits(share),
+        share => format!("{share:.1e}"),
+    }
 }
 
 pub(super) fn probability(value: f64) -> String {

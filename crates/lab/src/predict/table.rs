@@ -2,14 +2,13 @@
 
 use super::{Metric, Prediction, metrics};
 use crate::report::units::digits;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::width;
 
 /// A row for each case and figure, latencies beside it.
 #[must_use]
 pub fn table(prediction: &Prediction) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["array", "load", "predicted", "from", "to", "", "p50", "p99"]);
+    let header = ["array", "load", "predicted", "from", "to", "", "p50", "p99"];
+    let mut rows = Vec::new();
     let all = metrics(prediction);
     let is_one_run = prediction.cases.iter().all(|case| case.runs.len() == 1);
     for metric in all.iter().filter(|metric| is_figure(metric)) {
@@ -42,14 +41,10 @@ pub fn table(prediction: &Prediction) -> String {
         if is_one_run && metric.low >= metric.high {
             (low, high) = (String::new(), String::new());
         }
-        table.add_row([array, load, value, low, high, unit, latency("p50"), latency("p99")]);
+        rows.push(vec![array, load, value, low, high, unit, latency("p50"), latency("p99")]);
     }
-    for column in [2, 3, 4, 6, 7] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    let is_number = |column| [2, 3, 4, 6, 7].contains(&column);
+    width::table(&header.map(Into::into), &rows, is_number).trim_end().to_owned()
 }
 
 fn is_figure(metric: &Metric) -> bool {

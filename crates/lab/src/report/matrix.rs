@@ -41,8 +41,10 @@ pub struct Row {
     pub look: Look,
     /// Whether it is predicted beside what was measured.
     pub is_marked: bool,
-    /// A cell for each of the report's tables.
+    /// A cell for each of the report's tables; none where it has no share.
     pub cells: Vec<Option<Cell>>,
+    /// Why there is none, for each table.
+    pub blanks: Vec<Blank>,
     /// The geometric mean of its cells' shares, if it has all.
     pub mean: Option<f64>,
     /// What it takes and offers in space.
@@ -66,6 +68,29 @@ pub struct Cell {
     pub share: f64,
     /// What was found against the best; nothing if it is the best itself.
     pub verdict: Option<Verdict>,
+}
+
+/// Why a subject has no share of a load's best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blank {
+    /// No round of it was measured.
+    NotMeasured,
+    /// A round of it, or of the best, came to 0.
+    Stalled,
+    /// The loads are not the same.
+    NoRatio,
+}
+
+impl Blank {
+    /// What stands in its cell.
+    #[must_use]
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::NotMeasured => "-",
+            Self::Stalled => "0",
+            Self::NoRatio => "no ratio",
+        }
+    }
 }
 
 /// The matrix of a report.
@@ -104,6 +129,7 @@ fn row(report: &Report, key: (usize, &str, &State)) -> Option<Row> {
         look: named.look,
         is_marked: named.is_marked,
         cells: report.tables.iter().zip(&lines).map(cell).collect(),
+        blanks: report.tables.iter().zip(&lines).map(blank).collect(),
         mean: None,
         size: named.subject.size,
         cpu_s_per_gib: mean(known().filter_map(|line| line.cost.cpu_s_per_gib)),
@@ -113,8 +139,22 @@ fn row(report: &Report, key: (usize, &str, &State)) -> Option<Row> {
     })
 }
 
+fn blank((table, line): (&Table, &Option<(usize, &Line)>)) -> Blank {
+    let has_stalled = |line: &Line| line.repeats.iter().any(|repeat| repeat.value.value <= 0.0);
+    let best = table.best().map(|best| &table.lines[best]);
+    match line {
+        None => Blank::NotMeasured,
+        Some((_, line)) if has_stalled(line) || best.is_some_and(has_stalled) => Blank::Stalled,
+        Some(_) => Blank::NoRatio,
+    }
+}
+
 fn cell(table: &Table, line: usize) -> Option<Cell> {
     let best = table.best()?;
+    // Of nothing there is no share.
+    if table.lines[best].summary.median <= 0.0 {
+        return None;
+    }
     if line == best {
         return Some(Cell { line, share: 1.0, verdict: None });
     }

@@ -1,19 +1,16 @@
 //! The report for a terminal: who is ahead and the matrix, then a table for each load with bars, then what else to know.
 //!
-//! Tables are as wide as the terminal; where there is none, [`WIDTH`] columns. Columns in which nothing stands are left out.
+//! Nothing is wider than [`width::columns`]. Columns in which nothing stands are left out.
 
-use super::matrix::{Cell, Row, matrix};
+use super::matrix::{Blank, Cell, Row, matrix};
 use super::units::{digits, scale};
 use super::words::{Section, plus_minus};
 use super::{Line, Report, Table, Verdict, words};
 use crate::record::Unit;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement};
+use crate::width;
 
 /// Places of a bar.
 const BAR: usize = 20;
-/// Columns where there is no terminal to ask.
-const WIDTH: u16 = 100;
 
 /// The report as text.
 #[must_use]
@@ -66,15 +63,24 @@ pub fn glance(report: &Report) -> String {
     let percent =
         |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.0}", share * 100.0));
     let row = |row: &Row| -> Vec<String> {
-        let cells = row.cells.iter().map(|cell| cell.map_or(String::new(), |cell| signed(&cell)));
+        let told = |(cell, blank): (&Option<Cell>, &Blank)| {
+            cell.map_or(blank.sign().into(), |cell| signed(&cell))
+        };
+        let cells = row.cells.iter().zip(&row.blanks).map(told);
         let rest = [percent(row.mean), percent(row.degraded)];
         std::iter::once(row.name.clone()).chain(cells).chain(rest).collect()
     };
     let rows: Vec<Vec<String>> = matrix.rows.iter().map(row).collect();
+    let is_blank = |asked| {
+        let blanks = matrix.rows.iter().flat_map(|row| row.cells.iter().zip(&row.blanks));
+        blanks.into_iter().any(|(cell, blank)| cell.is_none() && *blank == asked)
+    };
     let has = |sign: char| rows.iter().flatten().any(|cell| cell.starts_with(sign));
     let keys = [
         (has('~'), "~ undecided"),
         (has('≈'), "≈ no real difference from the best"),
+        (is_blank(Blank::NotMeasured), "- not measured"),
+        (is_blank(Blank::Stalled), "0 a round came to nothing"),
         (
             matrix.rows.iter().any(|row| row.degraded.is_some()),
             "degraded: of its own speed when whole",
@@ -83,27 +89,13 @@ pub fn glance(report: &Report) -> String {
     let keys: Vec<&str> =
         keys.iter().filter(|(is_there, _)| *is_there).map(|(_, key)| *key).collect();
     out += &format!("\nPer cent of the best of each load\n{}\n", columns(&header, &rows));
-    if keys.is_empty() { out } else { out + &format!(" {}\n", keys.join(", ")) }
+    if keys.is_empty() { out } else { out + &width::wrapped(&keys.join(", "), "", "") }
 }
 
 /// A section, its sentences as wide as the terminal.
 fn told(section: &Section) -> String {
-    let sentences = section.sentences.iter().map(|sentence| wrapped(sentence));
-    format!("{}\n{}", section.title, sentences.collect::<String>())
-}
-
-/// A sentence as an entry of a list.
-fn wrapped(sentence: &str) -> String {
-    let width = usize::from(comfy_table::Table::new().width().unwrap_or(WIDTH)).max(40);
-    let (mut out, mut line) = (String::new(), "  -".to_owned());
-    for word in sentence.split(' ') {
-        if line.chars().count() + 1 + word.chars().count() > width {
-            out += &format!("{line}\n");
-            line = "   ".to_owned();
-        }
-        line = format!("{line} {word}");
-    }
-    out + &line + "\n"
+    let sentence = |sentence: &String| width::wrapped(sentence, "  - ", "    ");
+    format!("{}\n{}", section.title, section.sentences.iter().map(sentence).collect::<String>())
 }
 
 /// A share with its verdict's sign.
@@ -116,26 +108,10 @@ fn signed(cell: &Cell) -> String {
     format!("{sign}{:.0}", cell.share * 100.0)
 }
 
-/// A table of text, of whose columns those are left out in which nothing stands; all but the first are numbers.
+/// A table of text; all columns but the first are numbers.
 #[must_use]
 pub fn columns(header: &[String], rows: &[Vec<String>]) -> String {
-    let told: Vec<usize> =
-        (0..header.len()).filter(|&at| rows.iter().any(|row| !row[at].is_empty())).collect();
-    let of = |row: &[String]| told.iter().map(|&at| row[at].clone()).collect::<Vec<_>>();
-    let mut table = comfy_table::Table::new();
-    table.load_style(NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    if table.width().is_none() {
-        table.set_width(WIDTH);
-    }
-    table.set_header(of(header));
-    rows.iter().for_each(|row| {
-        table.add_row(of(row));
-    });
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    width::table(header, rows, |column| column > 0).trim_end().to_owned()
 }
 
 fn drawn(table: &Table) -> String {

@@ -46,6 +46,9 @@ pub fn fastest(table: &Table) -> Option<String> {
     };
     let others: Vec<(usize, &Line)> =
         table.real_lines().filter(|(place, other)| *place != best && is_alike(other)).collect();
+    if line.summary.median <= 0.0 {
+        return Some(format!("{}: in the middle round none did anything.", table.title()));
+    }
     let (verb, name, figure) = (verb(table), line.name(), figure(line));
     if others.is_empty() {
         return Some(format!("{}: {name}, {figure}.", table.title()));

@@ -80,6 +80,7 @@ impl Lab {
             .current_dir(self.dir.path())
             .env("LAPSTRAKE_RUN_DIR", self.path("run"))
             .env("TZ", "UTC-3")
+            .env_remove("COLUMNS")
             .stdin(Stdio::null());
         command
     }

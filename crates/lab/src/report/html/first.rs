@@ -1,7 +1,7 @@
 //! What the page opens with: what was measured on what, a sentence for each load, the matrix; and the scatter made of it.
 
 use crate::record::{Device, Facts, Origin};
-use crate::report::matrix::{Cell, Matrix, Row, mean};
+use crate::report::matrix::{Blank, Cell, Matrix, Row, mean};
 use crate::report::parts::{
     Column, Field, GridRow, Mark, Point, grid, grid_legend, scatter, swatch,
 };
@@ -134,11 +134,18 @@ pub(super) fn at_a_glance(report: &Report, matrix: &Matrix) -> Markup {
             h2 #at-a-glance { "At a glance" }
             (grid_of(report, &rows))
             (grid_legend(has(Mark::Open), has(Mark::Same)))
+            @if is_blank(matrix, Blank::NotMeasured) { p.small { "- not measured" } }
+            @if is_blank(matrix, Blank::Stalled) { p.small { "0 a round of it, or of the best, came to nothing" } }
             @if report.tables.iter().any(Table::is_cached) {
                 p.small { "† through the page cache: a figure of memory and disks together, not a disk's" }
             }
         }
     }
+}
+
+fn is_blank(matrix: &Matrix, asked: Blank) -> bool {
+    let mut cells = matrix.rows.iter().flat_map(|row| row.cells.iter().zip(&row.blanks));
+    cells.any(|(cell, blank)| cell.is_none() && *blank == asked)
 }
 
 fn grid_of(report: &Report, rows: &[GridRow]) -> Markup {
@@ -190,7 +197,10 @@ fn grid_row(report: &Report, row: &Row) -> GridRow {
     let percent = |share: Option<f64>| share.map_or(Field::Empty, Field::Percent);
     let shares = row.cells.iter().enumerate();
     let mut cells: Vec<Field> = shares
-        .map(|(place, cell)| cell.map_or(Field::Empty, |cell| share(report, place, &cell)))
+        .map(|(place, cell)| match cell {
+            Some(cell) => share(report, place, cell),
+            None => Field::Text(row.blanks[place].sign().into(), None),
+        })
         .collect();
     let size = row.size.filter(|size| size.raw_bytes > 0);
     cells.extend([

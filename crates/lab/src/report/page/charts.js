@@ -43,7 +43,7 @@ lab.charts.series = (figure, table, shown) => {
 lab.oneStrip = (figure, strip, far, isLast) => {
   const top = d3.max(strip.points, (point) => point.value);
   const [size, unit] = lab.scale(top, strip.unit);
-  const at = { x: "second", y: (point) => point.value / size };
+  const at = { x: "second", y: (point) => point.value / size, curve: "step-after" };
   return lab.plot(figure, {
     height: isLast ? 112 : 84, marginTop: 24, marginLeft: 52, marginRight: 10, marginBottom: isLast ? 36 : 8,
     x: { domain: [0, far], label: "seconds", axis: isLast ? "bottom" : null },
@@ -74,6 +74,8 @@ lab.strip = (table, line) => {
     value: d3.sum(counted, (samples) => samples[place] ?? 0) / step,
   }));
   if (points.length < 2) return null;
+  // The last sample lasts as long as the others.
+  points.push({ second: length * step, value: points.at(-1).value });
   const seconds = length * step;
   const marks = series.marks.map((mark) => ({ what: mark.what, from: mark.from_ms / 1000, until: (mark.until_ms ?? seconds * 1000) / 1000, ended: mark.until_ms !== null }));
   return { line, round: run.round, unit: table.unit, points, marks, seconds };

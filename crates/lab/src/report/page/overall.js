@@ -10,6 +10,7 @@ lab.scalings = (tables) => {
   const add = (key, title, name, where, point) => {
     if (!groups.has(key)) groups.set(key, { title, name, where, unit: point.table.unit, points: [] });
     groups.get(key).points.push(point);
+    groups.get(key).title = lab.shared(groups.get(key).title, title);
   };
   for (const table of tables) {
     for (const line of table.lines.filter((line) => !line.floor && line.median > 0)) {
@@ -23,7 +24,7 @@ lab.scalings = (tables) => {
           const load = where === "load" ? [table.phase, JSON.stringify(others)] : [table.title];
           const subject = where === "load" ? [line.name] : [JSON.stringify(others)];
           const series = where === "load" ? line.name : lab.named(others, line, state);
-          const title = where === "load" ? `${name} of the load${table.phase ? `: ${table.phase}` : ""}` : `${name}: ${table.title}`;
+          const title = table.title;
           const chart = JSON.stringify([where, name, table.unit, load]);
           add(chart, title, name, where, { table, line, value, series, key: JSON.stringify([subject, state, line.kind, line.experiment]) });
         }
@@ -35,6 +36,13 @@ lab.scalings = (tables) => {
     group.points = group.points.filter((point) => new Set(series.get(point.key).map((other) => other.value)).size > 1);
   }
   return [...groups.values()].filter((group) => group.points.length > 1);
+};
+
+/** What titles begin with, in whole words: of "read q1" and "read q4" it is "read". */
+lab.shared = (one, other) => {
+  const [words, others] = [one.split(" "), other.split(" ")];
+  const until = words.findIndex((word, place) => word !== others[place]);
+  return until < 0 ? one : words.slice(0, until).join(" ");
 };
 
 /** A name for lines that differ in one parameter, from those that they share. */
@@ -66,8 +74,8 @@ lab.charts.scaling = (figure, group) => {
     marks: [...marks, Plot.ruleY([0])],
   });
   const caption = document.createElement("figcaption");
-  caption.textContent = group.title;
-  lab.place(figure, `Scaling: ${group.title}`, caption, plot, lab.legend(series.map(([, points]) => ({ name: points[0].series, line: points[0].line }))));
+  caption.textContent = `${group.title || "All loads"}: ${unit} over ${group.name.replaceAll("_", " ")}`;
+  lab.place(figure, caption.textContent, caption, plot, lab.legend(series.map(([, points]) => ({ name: points[0].series, line: points[0].line }))));
 };
 
 /** What a percentile of a line's requests did not exceed: of reads and writes the longer. */
@@ -99,7 +107,7 @@ lab.charts.saturation = (figure, group) => {
     marks,
   });
   const caption = document.createElement("figcaption");
-  caption.textContent = `Latency over throughput, numbers are ${group.name.replaceAll("_", " ")}`;
+  caption.textContent = `${group.title || "All loads"}: latency over throughput, numbers are ${group.name.replaceAll("_", " ")}`;
   lab.place(figure, caption.textContent, caption, plot, lab.legend(series.map(([, points]) => ({ name: points[0].series, line: points[0].line }))));
   return true;
 };

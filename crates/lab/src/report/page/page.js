@@ -199,7 +199,7 @@ lab.csv = () => {
   for (const table of lab.data.tables) {
     for (const line of table.lines) {
       for (const { round, value, outlier, steady } of line.repeats) {
-        rows.push([line.name, line.predicted, table.title, table.unit, round, value, outlier, steady ?? ""]);
+        rows.push([line.name, line.predicted, table.title, table.unit, round + 1, value, outlier, steady ?? ""]);
       }
     }
   }
