@@ -22,6 +22,7 @@ tests=(
     nilfs-tools erofs-utils squashfs-tools genisoimage udftools
     jfsutils ntfs-3g exfatprogs bcache-tools tar util-linux-extra
     fio bonnie++ hdparm smartmontools postgresql      # clients of the lab (fio: of tests, too)
+    bash-completion fish zsh                          # shells that complete commands
     chromium fonts-dejavu-core                        # the lab's HTML report, as a person sees it
     libisal-dev                                       # the parity benchmark's peer
     "${arm[@]}"                                       # parity on ARM

@@ -1,5 +1,6 @@
 //! `lapstrake advise`: what to build of given disks for a load.
 
+use crate::complete;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lab::{page_to_come, write};
 use crate::options::bytes;
@@ -36,7 +37,7 @@ Exit codes:
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// Disks to build of
-    #[arg(long = "disk", value_name = "PROFILE[xN][@PRICE]")]
+    #[arg(long = "disk", value_name = "PROFILE[xN][@PRICE]", add = complete::profiles())]
     disk: Vec<String>,
     /// A TOML file of disks
     #[arg(long, value_name = "FILE")]

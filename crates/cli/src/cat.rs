@@ -4,7 +4,7 @@ mod reader;
 mod writer;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, patience, serve};
+use crate::{complete, options, patience, serve};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
@@ -44,7 +44,7 @@ Exit codes:
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// The array's members
-    #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+    #[arg(required = true, value_name = "MEMBER", value_parser = options::member(), add = complete::files(&[]))]
     members: Vec<MemberSpec>,
     /// File to write; blocks of zeros become holes in it
     #[arg(short, long, value_name = "FILE")]

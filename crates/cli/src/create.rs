@@ -1,7 +1,7 @@
 //! `lapstrake create`.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, patience, text};
+use crate::{complete, options, patience, text};
 use lapstrake_device::{MemberSpec, quoted, quoted_path};
 use lapstrake_geometry::{Geometry, Layout, Level, Raid0Layout, Sectors};
 use lapstrake_host::create::{NewArray, NewBitmap, PrepareError, Prepared, prepare};
@@ -10,6 +10,8 @@ use lapstrake_metadata::{Role, Superblock, Version};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::FileTypeExt;
 use tracing::warn;
 
 const HELP: &str = "\
@@ -39,10 +41,10 @@ pub struct Args {
     name: String,
     /// Files, block devices, windows of them (PATH@OFFSET+SIZE), or the word "missing"; those for
     /// slots first, then spares
-    #[arg(required = true, value_name = "MEMBER|missing")]
+    #[arg(required = true, value_name = "MEMBER|missing", add = complete::files(&["missing"]))]
     members: Vec<OsString>,
     /// linear, raid0, raid1, raid4, raid5, raid6, raid10, or the number, stripe, mirror
-    #[arg(short, long, value_parser = level)]
+    #[arg(short, long, value_parser = level, add = complete::words(LEVELS))]
     level: Level,
     /// Number of slots [default: as many as members are given, less the spares]
     #[arg(short = 'n', long, visible_alias = "raid-disks", value_name = "N")]
@@ -54,14 +56,14 @@ pub struct Args {
     #[arg(short, long, visible_alias = "rounding", value_name = "SIZE", value_parser = options::kib_sectors)]
     chunk: Option<Sectors>,
     /// Layout by mdadm's names: left-symmetric, ls, ..., n2, f2, o2, original, alternate
-    #[arg(short = 'p', long, visible_alias = "parity", value_name = "LAYOUT")]
+    #[arg(short = 'p', long, visible_alias = "parity", value_name = "LAYOUT", add = complete::words(LAYOUTS))]
     layout: Option<String>,
     /// Superblock version: 0.90, 1.0, 1.1 or 1.2
-    #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
+    #[arg(short = 'e', long, value_name = "VERSION", default_value = "1.2", value_parser = version, add = complete::words(VERSIONS))]
     metadata: Version,
     /// Write-intent bitmap: internal, lockless (a new array is resynced only where it is written; Linux from 6.18
     /// on), none, or a file to make (its name has a '/') [default: none]
-    #[arg(short, long, value_name = "internal|lockless|none|FILE", value_parser = options::bitmap())]
+    #[arg(short, long, value_name = "internal|lockless|none|FILE", value_parser = options::bitmap(), add = complete::words(BITMAPS))]
     bitmap: Option<NewBitmap>,
     /// Device for a journal, which closes the write hole of raid4, 5 and 6
     #[arg(long, value_name = "DEV")]
@@ -72,7 +74,7 @@ pub struct Args {
     /// What keeps redundancy right over an unclean stop: resync of everything, the bitmap, or partial
     /// parity logs (raid5), which need no resync and leave no write hole [default: bitmap if there is
     /// one, else resync]
-    #[arg(short = 'k', long, value_name = "POLICY", value_parser = policy)]
+    #[arg(short = 'k', long, value_name = "POLICY", value_parser = policy, add = complete::words(POLICIES))]
     consistency_policy: Option<Policy>,
     /// So many writes may be answered before write-mostly members have them; RAID1 with a bitmap
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256")]
@@ -112,6 +114,29 @@ pub struct Args {
     pub json: bool,
 }
 
+/// Levels, as they are offered.
+const LEVELS: &[&str] = &["linear", "raid0", "raid1", "raid4", "raid5", "raid6", "raid10"];
+/// Layouts, as they are offered.
+const LAYOUTS: &[&str] = &[
+    "left-symmetric",
+    "right-symmetric",
+    "left-asymmetric",
+    "right-asymmetric",
+    "parity-first",
+    "parity-last",
+    "n2",
+    "n3",
+    "f2",
+    "f3",
+    "o2",
+    "o3",
+    "original",
+    "alternate",
+];
+const VERSIONS: &[&str] = &["0.90", "1.0", "1.1", "1.2"];
+const BITMAPS: &[&str] = &["internal", "lockless", "none"];
+const POLICIES: &[&str] = &["resync", "bitmap", "ppl"];
+
 #[derive(Clone, Copy)]
 enum Size {
     Max,
@@ -123,7 +148,10 @@ fn size(text: &str) -> Result<Size, String> {
 }
 
 fn level(text: &str) -> Result<Level, String> {
-    text.parse().map_err(|_| "levels are linear, 0, 1, 4, 5, 6 and 10".to_owned())
+    text.parse().map_err(|_| {
+        let like = options::near(text, LEVELS);
+        format!("levels are linear, 0, 1, 4, 5, 6 and 10{like}")
+    })
 }
 
 fn version(text: &str) -> Result<Version, String> {
@@ -172,6 +200,13 @@ pub fn run(args: &Args) -> Outcome {
     for warning in prepared.warnings() {
         warn!("{warning}");
     }
+    if matches!(args.level, Level::Raid4 | Level::Raid5) && wanted.raid_devices == 2 {
+        warn!(
+            "{} of two devices is a mirror at parity's cost: both hold the same, and each write takes the way through \
+             parity; --level 1 gives the same room and safety",
+            args.level
+        );
+    }
     prepared.write()?;
     if args.json {
         outln!("{:#}", report(&wanted, &prepared));
@@ -214,7 +249,10 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         journal: args.write_journal.as_ref().map(spec).transpose()?,
         version: args.metadata,
         chunk: args.chunk,
-        layout: layout.transpose().map_err(Failure::usage)?,
+        layout: layout.transpose().map_err(|error| {
+            let like = options::near(args.layout.as_deref().unwrap_or_default(), LAYOUTS);
+            Failure::usage(format!("--layout: {error}{like}"))
+        })?,
         bitmap: args.bitmap.clone().unwrap_or_default(),
         policy: args.consistency_policy,
         bitmap_chunk: bitmap_chunk
@@ -237,14 +275,14 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
 
 /// The name to record: mdadm's device names lose their directory, and /dev/mdN the "md".
 fn name(given: &str) -> Result<String, Failure> {
-    let name = match given.strip_prefix("/dev/") {
-        Some(device) => match (device.strip_prefix("md/"), device.strip_prefix("md")) {
-            (Some(name), _) => name,
-            (_, Some(number)) if number.bytes().all(|b| b.is_ascii_digit()) => number,
-            _ => device,
-        },
-        None => given,
-    };
+    let name = options::name_of_device(given);
+    let is_member = |meta: Metadata| meta.is_file() || meta.file_type().is_block_device();
+    if name == given && std::fs::metadata(given).is_ok_and(is_member) {
+        return Err(Failure::usage(format!(
+            "{given:?}: there is a file of this name: did you forget the array's name, which goes before its members? \
+             Nothing was written; if the array is to have that very name, make it from another directory"
+        )));
+    }
     let is_odd = |c: char| c == '/' || c.is_control();
     if matches!(name, "" | "." | "..") || name.len() > 31 || name.contains(is_odd) {
         return Err(Failure::usage(format!(

@@ -6,8 +6,8 @@ mod v090;
 mod v1;
 
 use crate::exit::{Exit, Outcome};
-use crate::options;
 use crate::patience;
+use crate::{complete, options};
 use lapstrake_device::MemberSpec;
 use lapstrake_host::scan::Look;
 use lapstrake_metadata::Superblock;
@@ -37,7 +37,7 @@ const NO_SUPERBLOCK: &str = "no usable md superblock";
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// Files, block devices, or windows of them
-    #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+    #[arg(required = true, value_name = "MEMBER", value_parser = options::member(), add = complete::files(&[]))]
     members: Vec<MemberSpec>,
     /// Print the write-intent bitmap instead, as mdadm --examine-bitmap; also of a bitmap file
     #[arg(short = 'X', long, conflicts_with = "badblocks")]

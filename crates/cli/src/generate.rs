@@ -1,12 +1,16 @@
 //! `lapstrake completions` and `lapstrake man`: from the same table that parses the options.
 
+mod manual;
+
 use crate::Cli;
+use crate::complete::VARIABLE;
 use crate::exit::{Exit, Failure, Outcome};
 use clap::{Arg, ArgGroup, Command, CommandFactory, Id};
-use clap_mangen::Man;
+use clap_complete::Shell;
+use clap_complete::env::Shells;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -18,12 +22,19 @@ Exit codes:
   1  it could not be written
   2  usage";
 
-/// Print a shell's completions.
+/// zsh runs a file that it finds in $fpath as a function's first call, which is to complete, too.
+const ZSH_END: &[u8] =
+    b"[[ ${funcstack[1]} != _lapstrake ]] || _clap_dynamic_completer_lapstrake \"$@\"\n";
+
+/// Print what makes a shell complete commands.
+///
+/// The shell then asks `lapstrake` itself, which offers commands, options and their values, the arrays that are served,
+/// their members, disk profiles, and the settings of `lapstrake set`.
 #[derive(clap::Args)]
 #[command(after_long_help = COMPLETIONS_HELP)]
 pub struct CompletionsArgs {
     /// For which shell
-    shell: clap_complete::Shell,
+    shell: Shell,
 }
 
 const MAN_HELP: &str = "\
@@ -44,8 +55,14 @@ pub struct ManArgs {
 }
 
 pub fn completions(args: &CompletionsArgs) -> Outcome {
+    let shell = args.shell.to_string();
+    let shells = Shells::builtins();
+    let shell = shells.completer(&shell).expect("those that clap_complete can write");
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "lapstrake", &mut script);
+    shell.write_registration(VARIABLE, "lapstrake", "lapstrake", "lapstrake", &mut script)?;
+    if args.shell == Shell::Zsh {
+        script.extend_from_slice(ZSH_END);
+    }
     let mut out = io::stdout().lock();
     out.write_all(&script).and_then(|()| out.flush())?;
     Ok(Exit::Done)
@@ -64,24 +81,8 @@ pub fn man(args: &ManArgs) -> Outcome {
     fs::create_dir_all(&args.dir).map_err(failed)?;
     let mut command = Cli::command();
     command.build();
-    write_pages(&with_usage(command), &args.dir).map_err(failed)?;
+    manual::write(&with_usage(command), &args.dir).map_err(failed)?;
     Ok(Exit::Done)
-}
-
-/// A command's page, and those of its subcommands.
-fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
-    for own in command.get_subcommands().filter(|own| !own.is_hide_set()) {
-        write_pages(own, dir)?;
-    }
-    let man = Man::new(command.clone());
-    let mut page = Vec::new();
-    man.render(&mut page)?;
-    // `clap_mangen` calls EXTRA what follows the options, and lets its lines, which are commands, be broken.
-    let mut page = String::from_utf8(page).expect("of strings");
-    if let Some((before, notes)) = page.split_once(".SH EXTRA\n") {
-        page = format!("{before}.SH NOTES\n.nf\n{}", notes.replacen("\n.SH ", "\n.fi\n.SH ", 1));
-    }
-    fs::write(dir.join(man.get_filename()), page)
 }
 
 /// A command that is built, with a synopsis of all that is its own: without it `clap_mangen` tells no values.

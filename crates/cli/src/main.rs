@@ -9,6 +9,7 @@ mod print;
 
 mod advise;
 mod cat;
+mod complete;
 mod create;
 mod detail;
 mod disk;
@@ -37,7 +38,7 @@ mod tree;
 mod wait;
 mod words;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use exit::{Failure, Outcome};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::process::ExitCode;
@@ -143,7 +144,11 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().and_then(with_config).unwrap_or_else(|error| misunderstood(error));
+    clap_complete::CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
+    let line = mdadm::with_help(std::env::args_os().collect());
+    let cli = Cli::try_parse_from(line)
+        .and_then(with_config)
+        .unwrap_or_else(|error| misunderstood(error));
     let json = cli.command.json();
     let lends_output = matches!(&cli.command, Command::Serve(args) if args.run.is_some());
     outlive_file_limits();
@@ -164,7 +169,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             logging::tell_failure(&failure.message);
             if json {
-                let report = serde_json::json!({ "error": failure.message });
+                let report = serde_json::json!({ "error": words::plain(&failure.message) });
                 // Who started a server may have gone, or lent its output to a command.
                 match lends_output {
                     true => errln!("{report}"),
@@ -201,7 +206,7 @@ fn misunderstood(mut error: clap::Error) -> ! {
     // Help and version are no errors.
     if error.use_stderr() {
         if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
-            let report = serde_json::json!({ "error": error.to_string().trim_end() });
+            let report = serde_json::json!({ "error": words::plain(error.to_string().trim_end()) });
             let _ = print::try_print(format_args!("{report}\n"));
         }
         // With nowhere to say it, it is left unsaid.
@@ -243,7 +248,6 @@ fn end_quietly_without_reader() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_table_of_options_is_sound() {
@@ -267,6 +271,47 @@ mod tests {
                 assert!(help.contains(part), "{} has no {part}\n{help}", command.get_name());
             }
         }
+    }
+
+    /// Words of a line as a shell has them, up to what is the shell's own.
+    fn shell_words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        for c in line.chars().chain([' ']) {
+            match (quote, c) {
+                (Some(open), c) if c == open => quote = None,
+                (None, '\'' | '"') => quote = Some(c),
+                (None, ' ') => {
+                    words.extend(Some(std::mem::take(&mut word)).filter(|w| !w.is_empty()))
+                }
+                (_, c) => word.push(c),
+            }
+        }
+        words
+            .into_iter()
+            .take_while(|word| !["|", ">", "&", "&&"].contains(&word.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn every_example_is_a_command_line_that_is_understood() {
+        let mut seen = 0;
+        for mut command in commands() {
+            let help = command.render_long_help().to_string();
+            let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+            for part in
+                lines.take_while(|line| line.starts_with("  ")).flat_map(|line| line.split(" && "))
+            {
+                let line = part.trim().trim_start_matches("watch -n1 ");
+                // A remark is set off by blanks.
+                let line = line.split("   ").next().unwrap_or_default();
+                if line.starts_with("lapstrake ") {
+                    seen += 1;
+                    let read = Cli::try_parse_from(shell_words(line));
+                    assert!(read.is_ok(), "{line}: {}", read.err().unwrap());
+                }
+            }
+        }
+        assert!(seen > 60, "{seen}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `lapstrake add`, `re-add`, `fail`, `replace` and `remove`: the members of a served array.
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, patience, target::Target};
+use crate::{complete, options, patience, target::Target};
 use lapstrake::control::{
     Added, FAILED, Failed, HowAdded, Refused, Removed, Replaced, Reply, Request,
 };
@@ -81,7 +81,7 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
         /// What to add
-        #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+        #[arg(required = true, value_name = "MEMBER", value_parser = options::member(), add = complete::files(&[]))]
         members: Vec<MemberSpec>,
         /// Read from them only if there is no other way (RAID1)
         #[arg(short = 'W', long)]
@@ -99,7 +99,7 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
         /// What to take back
-        #[arg(required = true, value_name = "MEMBER", value_parser = options::member())]
+        #[arg(required = true, value_name = "MEMBER", value_parser = options::member(), add = complete::files(&[]))]
         members: Vec<MemberSpec>,
     },
     /// Declare members faulty: the array goes on without them.
@@ -111,7 +111,7 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
         /// Paths, or numbers as status shows them
-        #[arg(required = true, value_name = "MEMBER")]
+        #[arg(required = true, value_name = "MEMBER", add = complete::members(&[]))]
         members: Vec<Name>,
         /// Also while a resync of a parity level is due, or another has bad blocks, which need the member: its data
         /// there may be lost
@@ -127,10 +127,10 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
         /// Paths, or numbers as status shows them
-        #[arg(required = true, value_name = "MEMBER")]
+        #[arg(required = true, value_name = "MEMBER", add = complete::members(&[]))]
         members: Vec<Name>,
         /// The spare that takes the member's place; may be given once for each member, in order
-        #[arg(long, value_name = "SPARE")]
+        #[arg(long, value_name = "SPARE", add = complete::members(&[]))]
         with: Vec<Name>,
     },
     /// Remove members that are faulty or spare; their files and devices are free then.
@@ -142,7 +142,7 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
         /// Paths, or numbers as status shows them; `failed` is all that are faulty
-        #[arg(required = true, value_name = "MEMBER|failed")]
+        #[arg(required = true, value_name = "MEMBER|failed", add = complete::members(&["failed"]))]
         members: Vec<Name>,
     },
 }

@@ -5,10 +5,11 @@ use crate::patience;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_device::{MemberSpec, parse_size};
 use lapstrake_geometry::Sectors;
+use lapstrake_host::control;
 use lapstrake_host::create::NewBitmap;
 use std::{
     ffi::OsStr,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
     path::{Path, PathBuf},
 };
 
@@ -27,6 +28,49 @@ Exit codes:
   2  usage
   3  done, but something is degraded, incomplete or does not match (see each command)";
 
+/// The name of an array that is called by it, or as mdadm calls devices: /dev/md/NAME, or /dev/mdN for N.
+pub fn name_of_device(given: &str) -> &str {
+    match given.strip_prefix("/dev/") {
+        Some(device) => match (device.strip_prefix("md/"), device.strip_prefix("md")) {
+            (Some(name), _) => name,
+            (_, Some(number)) if number.bytes().all(|b| b.is_ascii_digit()) => number,
+            _ => device,
+        },
+        None => given,
+    }
+}
+
+/// Reads the name of an array that is served. A device of the kernel's md is none.
+pub fn array_name(given: &str) -> Result<String, String> {
+    let name = name_of_device(given);
+    if name == given {
+        return Ok(given.to_owned());
+    }
+    let is_device = std::fs::metadata(given).is_ok_and(|meta| meta.file_type().is_block_device());
+    if is_device {
+        return Err(format!(
+            "it is a block device here, which the kernel has: `mdadm --detail {given}` tells of it; arrays that \
+             lapstrake serves go by their names (`lapstrake status`)"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// The file of an array that is served, where a member is called as mdadm calls devices and is not there.
+fn served_as(path: &Path) -> Result<Option<PathBuf>, String> {
+    let given =
+        path.to_str().filter(|path| path.starts_with("/dev/md") && !Path::new(path).exists());
+    let Some(given) = given else { return Ok(None) };
+    let name = name_of_device(given);
+    match control::ask_detail(&control::directory(), name, None) {
+        Ok(array) => array.file().map(Some).ok_or_else(|| {
+            format!("array {name} is served, but not as a file: with `lapstrake serve --fuse FILE` it is, and FILE can be given here")
+        }),
+        // What opens it tells that it is not there.
+        Err(_) => Ok(None),
+    }
+}
+
 /// Reads a MEMBER, which need not be UTF-8.
 pub fn member() -> impl TypedValueParser<Value = MemberSpec> {
     OsStringValueParser::new().try_map(|text| spec(&text))
@@ -35,7 +79,11 @@ pub fn member() -> impl TypedValueParser<Value = MemberSpec> {
 /// The member that a user means. Where a file is named as a window of another is written, it cannot be
 /// known which is meant.
 pub fn spec(text: &OsStr) -> Result<MemberSpec, String> {
-    let spec = MemberSpec::from_os_str(text).map_err(|error| error.to_string())?;
+    let mut spec = MemberSpec::from_os_str(text).map_err(|error| error.to_string())?;
+    if let Some(file) = served_as(&spec.path)? {
+        spec.path = file;
+        return Ok(spec);
+    }
     let named = PathBuf::from(text);
     // What does not answer is there.
     let is_there =
@@ -49,6 +97,18 @@ pub fn spec(text: &OsStr) -> Result<MemberSpec, String> {
         ));
     }
     Ok(spec)
+}
+
+/// "; did you mean ...?", if a word is nearly one of those that are known.
+pub fn near(given: &str, known: &[&str]) -> String {
+    let given = given.to_lowercase();
+    let least = known.iter().map(|word| (strsim::damerau_levenshtein(word, &given), word)).min();
+    match least {
+        Some((edits, word)) if edits <= 2 && edits * 2 < given.chars().count() => {
+            format!("; did you mean {word}?")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Reads a size in bytes where a bare number is KiB, as in mdadm.

@@ -1,5 +1,6 @@
 //! `lapstrake predict`: a plan on models of its disks, in virtual time.
 
+use crate::complete;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lab::{StoreArgs, load, page_to_come, write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -60,7 +61,7 @@ pub struct Args {
     )]
     draws: u32,
     /// The profile of disks for which the plan names none
-    #[arg(long, value_name = "PROFILE", help = profile_help())]
+    #[arg(long, value_name = "PROFILE", help = profile_help(), add = complete::profiles())]
     profile: Option<String>,
     /// On what the arrays run, whatever the plan says
     #[arg(long, value_name = "PROCESSOR", help = processor_help())]

@@ -31,6 +31,6 @@ pub fn print(text: fmt::Arguments<'_>) {
 /// The same for somebody who may have gone.
 pub fn try_print(text: fmt::Arguments<'_>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_fmt(text)?;
+    out.write_all(crate::words::plain(&text.to_string()).as_bytes())?;
     out.flush()
 }

@@ -5,18 +5,20 @@ pub mod config;
 pub mod daemon;
 mod fronts;
 mod nbd;
+mod place;
 pub mod signals;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{options, patience, print, text};
+use crate::{complete, options, patience, print, text};
 use captive::Captive;
 use fronts::Fronts;
-use lapstrake_device::{Backend, MemberSpec};
+use lapstrake_device::{Backend, MemberSpec, quoted};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
 use lapstrake_host::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
+use place::{Place, Wanted};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -53,7 +55,7 @@ Exit codes:
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// The array's members
-    #[arg(required_unless_present = "config", value_name = "MEMBER", value_parser = options::member())]
+    #[arg(required_unless_present = "config", value_name = "MEMBER", value_parser = options::member(), add = complete::files(&[]))]
     pub members: Vec<MemberSpec>,
     /// Take members and options from a file: /etc/lapstrake/NAME.toml, by whose name the array is served then, or one with a
     /// / in its name. Its keys are `members`, whose patterns may have * ? and [...], and long options by their names
@@ -66,9 +68,10 @@ pub struct Args {
     /// Name to serve it by [default: the array's own, without host]
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub name: Option<String>,
-    /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated
-    #[arg(long, value_name = "unix:PATH|[tcp:]HOST:PORT", value_parser = nbd::Place::parser())]
-    nbd: Vec<nbd::Place>,
+    /// Serve NBD at a Unix socket or a TCP port (0: any that is free); may be repeated. A URI is
+    /// nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH, as clients take it
+    #[arg(long, value_name = "unix:PATH|HOST:PORT|URI", value_parser = Wanted::parser())]
+    nbd: Vec<Wanted>,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
     /// when it is unmounted and there is no --nbd, the server stops
     #[arg(long, value_name = "FILE")]
@@ -186,10 +189,10 @@ enum Event {
 
 pub fn run(args: &Args) -> Outcome {
     settings(args).check().map_err(Failure::usage)?;
-    let is_again = |(nth, place): &(usize, &nbd::Place)| {
-        args.nbd[..*nth].iter().any(|one| one.is_that_of(place))
-    };
-    if let Some((_, place)) = args.nbd.iter().enumerate().find(is_again) {
+    let mut places: Vec<Place> = args.nbd.iter().map(|wanted| wanted.place.clone()).collect();
+    let is_again =
+        |(nth, place): &(usize, &Place)| places[..*nth].iter().any(|one| one.is_that_of(place));
+    if let Some((_, place)) = places.iter().enumerate().find(is_again) {
         return Err(Failure::usage(format!("--nbd {place}: given twice")));
     }
     if args.which.ignore_unknown && !args.read_only && args.overlay.is_none() {
@@ -203,11 +206,11 @@ pub fn run(args: &Args) -> Outcome {
     let mut opened = assembled(opened, args.json)?;
     let new_overlay = opened.new_overlay.take();
     let name = opened.parts.name.clone();
+    check_exports(args, &name)?;
     let dir = args.control_dir.clone().unwrap_or_else(control::directory);
     let claim = Claim::new(&dir, &name)?;
-    let mut places = args.nbd.clone();
     if places.is_empty() && args.fuse.is_none() {
-        places.push(nbd::Place::Unix(claim.path().with_extension("nbd")));
+        places.push(Place::Unix(claim.path().with_extension("nbd")));
     }
     let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
     let fronts = checked.and_then(|()| Fronts::bind(&places, &name));
@@ -221,6 +224,19 @@ pub fn run(args: &Args) -> Outcome {
     let array = Array::start(opened.parts, &settings(args))?;
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, export, new_overlay)
+}
+
+/// An export has the array's name.
+fn check_exports(args: &Args, name: &str) -> Result<(), Failure> {
+    let other = |wanted: &&Wanted| wanted.export.as_deref().is_some_and(|export| export != name);
+    let Some(Wanted { place, export: Some(export) }) = args.nbd.iter().find(other) else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "--nbd {place}: the export is called as the array is, {name:?}, not {export:?}; nothing was written: say --name {}, \
+         or leave the name out of the URI",
+        quoted(export)
+    )))
 }
 
 fn request(args: &Args) -> OpenRequest {

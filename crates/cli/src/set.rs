@@ -4,6 +4,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::on_top::{OnTop, on_top};
 use crate::options::kib;
 use crate::target::Target;
+use crate::{complete, options};
 use lapstrake::control::{Request, Set};
 use serde_json::{Map, Value, json};
 
@@ -32,6 +33,8 @@ Exit codes:
 /// The setting that is not the server's.
 const READ_AHEAD: &str = "read_ahead";
 const CACHE: &str = "stripe_cache_size";
+/// All of them.
+const SETTINGS: &[&str] = &["sync_speed_min", "sync_speed_max", "check_window", CACHE, READ_AHEAD];
 
 /// Change settings of an array that is being served, until it is stopped.
 #[derive(clap::Args)]
@@ -40,24 +43,36 @@ pub struct Args {
     #[command(flatten)]
     pub target: Target,
     /// What to set
-    #[arg(required = true, value_name = "KEY=VALUE", value_parser = setting)]
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = setting, add = complete::keys(SETTINGS))]
     settings: Vec<(String, Value)>,
 }
 
 fn setting(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
     let value = match key {
-        "sync_speed_min" | "sync_speed_max" | CACHE => {
-            value.parse::<u64>().map_err(|_| format!("{value:?} is not a number"))?.into()
-        }
+        "sync_speed_min" | "sync_speed_max" => speed(value)?.into(),
+        CACHE => value.parse::<u64>().map_err(|_| format!("{value:?} is not a number"))?.into(),
         READ_AHEAD => match kib(value)? {
             bytes if bytes.is_multiple_of(4096) => (bytes >> 10).into(),
             _ => return Err(format!("{value} is no whole number of pages of 4 KiB")),
         },
         "check_window" => value.into(),
-        _ => return Err(format!("no setting {key:?}; --help lists them")),
+        _ => {
+            let like = options::near(key, SETTINGS);
+            return Err(format!("no setting {key:?}{like}; --help lists them"));
+        }
     };
     Ok((key.to_owned(), value))
+}
+
+/// Reads KiB/s.
+fn speed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        let meant = text.trim_end_matches("/s");
+        let kib = kib(meant).ok().filter(|_| meant.ends_with(|c: char| c.is_ascii_alphabetic()));
+        let like = kib.map_or(String::new(), |bytes| format!("; did you mean {}?", bytes >> 10));
+        format!("{text:?} is not a number of KiB/s{like}")
+    })
 }
 
 pub fn run(args: &Args) -> Outcome {

@@ -5,7 +5,7 @@ pub mod view;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::target::Place;
-use crate::tree;
+use crate::{complete, options, tree};
 use lapstrake_device::quoted;
 use lapstrake_host::control::{self, ControlError};
 use lapstrake_lab::width;
@@ -37,6 +37,7 @@ Exit codes:
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// Only this array
+    #[arg(value_parser = options::array_name, add = complete::arrays())]
     name: Option<String>,
     /// As a tree: arrays whose members are arrays that are served, with these; each unit's type, status, how far a sync
     /// action has come, members, stripe (chunk) and size

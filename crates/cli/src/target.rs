@@ -1,5 +1,6 @@
 //! A served array, as the commands that speak to its server name it.
 
+use crate::{complete, options};
 use lapstrake::control::{Detail, Request};
 use lapstrake_host::control::{self, ControlError};
 use serde::de::DeserializeOwned;
@@ -25,7 +26,8 @@ impl Place {
 /// One array, and how to report about it.
 #[derive(clap::Args)]
 pub struct Target {
-    /// The array's name
+    /// The array's name; /dev/mdN and /dev/md/NAME are taken as N and NAME
+    #[arg(value_parser = options::array_name, add = complete::arrays())]
     pub name: String,
     #[command(flatten)]
     place: Place,

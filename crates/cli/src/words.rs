@@ -23,11 +23,25 @@ static QUEUE: OnceLock<Words> = OnceLock::new();
 /// Says one line, given without its end. What would steer a terminal, as names on disks may, is shown as `U+FFFD`.
 pub fn say(line: &str) {
     let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    let line = &line.replace(steers, "\u{fffd}");
+    let line = &plain(line).replace(steers, "\u{fffd}");
     match QUEUE.get() {
         Some(words) => words.say(line),
         None => say_now(line),
     }
+}
+
+/// What is told without the numbers that Rust's standard library puts behind the system's reasons, as " (os error 2)":
+/// the words before them say it all.
+pub fn plain(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut told = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => told += rest,
+            _ => told.extend([" (os error ", part]),
+        }
+    }
+    told
 }
 
 /// From now on a thread of its own writes what is said, so that nobody waits for that.
@@ -252,6 +266,19 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn systems_reasons_go_without_their_numbers() {
+        let of = |number| io::Error::from_raw_os_error(number).to_string();
+        assert_eq!(plain(&of(2)), "No such file or directory");
+        assert_eq!(
+            plain(&format!("x: {}; y: {}.", of(2), of(5))),
+            "x: No such file or directory; y: Input/output error."
+        );
+        for text in ["", "as it is", "x (os error y)", "x (os error 2"] {
+            assert_eq!(plain(text), text);
         }
     }
 

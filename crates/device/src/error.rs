@@ -16,10 +16,15 @@ pub enum SpecError {
         text: String,
     },
     /// A number with an optional suffix K, M, G or T was expected.
-    #[error("{text:?} is not a size (digits, then K, M, G or T for powers of 1024)")]
+    #[error(
+        "{text:?} is not a size (digits, then K, M, G or T for powers of 1024){}",
+        likely.as_ref().map_or(String::new(), |size| format!("; did you mean {size}?"))
+    )]
     Size {
         /// What was given.
         text: String,
+        /// What was probably meant, as it is spelled here.
+        likely: Option<String>,
     },
     /// The size does not fit in 63 bits.
     #[error("size {text:?} is too large")]

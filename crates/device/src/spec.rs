@@ -195,16 +195,75 @@ pub fn parse_size(text: &str) -> Result<u64, SpecError> {
     };
     let digits = if shift > 0 { &text[..text.len() - 1] } else { text };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(SpecError::Size { text: text.to_owned() });
+        return Err(SpecError::Size { text: text.to_owned(), likely: likely_size(text) });
     }
     let too_large = || SpecError::TooLarge { text: text.to_owned() };
     let number: u64 = digits.parse().map_err(|_| too_large())?;
     number.checked_mul(1 << shift).filter(|&n| n <= i64::MAX as u64).ok_or_else(too_large)
 }
 
+/// The size that another spelling stands for: "10GB", "64 kib", "0x1000" or "1.5G" where it is a whole number of a
+/// smaller unit; none of a negative number, or of what is no number at all.
+fn likely_size(text: &str) -> Option<String> {
+    let text = text.trim().replace(['_', '\'', ','], "").to_ascii_uppercase();
+    if let Some(digits) = text.strip_prefix("0X") {
+        return Some(u64::from_str_radix(digits, 16).ok()?.to_string());
+    }
+    let digits =
+        text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim();
+    let unit = match unit {
+        "" | "B" | "BYTE" | "BYTES" => "",
+        "KILOBYTES" | "MEGABYTES" | "GIGABYTES" | "TERABYTES" => &unit[..1],
+        _ => ["K", "M", "G", "T", "P"].into_iter().find(|letter| {
+            let rest = unit.strip_prefix(letter);
+            rest.is_some_and(|rest| ["", "B", "IB", "I"].contains(&rest))
+        })?,
+    };
+    whole_number(number, unit).filter(|size| parse_size(size).is_ok())
+}
+
+/// A number with its unit, in a smaller one until it has no fraction.
+fn whole_number(number: &str, unit: &str) -> Option<String> {
+    const UNITS: [&str; 6] = ["", "K", "M", "G", "T", "P"];
+    let mut value: f64 = number.parse().ok()?;
+    let mut at = UNITS.iter().position(|known| *known == unit)?;
+    // There is no P here.
+    while at > 0 && (value.fract() != 0.0 || at == UNITS.len() - 1) {
+        value *= 1024.0;
+        at -= 1;
+    }
+    (value.fract() == 0.0 && value < 1e15).then(|| format!("{value}{}", UNITS[at]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_spelling_of_a_size_is_answered_with_the_one_that_is_meant() {
+        for (given, meant) in [
+            ("10GB", Some("10G")),
+            ("64kb", Some("64K")),
+            ("64 KiB", Some("64K")),
+            ("10 G", Some("10G")),
+            ("1.5G", Some("1536M")),
+            ("0x1000", Some("4096")),
+            ("4096B", Some("4096")),
+            ("1_000", Some("1000")),
+            ("1P", Some("1024T")),
+            ("-1", None),
+            ("", None),
+            ("big", None),
+            ("1.2.3G", None),
+            ("0.3", None),
+            ("9999P", None),
+        ] {
+            assert_eq!(likely_size(given).as_deref(), meant, "{given}");
+            assert!(parse_size(given).is_err(), "{given}");
+        }
+    }
 
     fn spec(text: &str) -> (String, u64, Option<u64>) {
         let spec: MemberSpec = text.parse().unwrap();

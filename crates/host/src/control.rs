@@ -67,13 +67,15 @@ pub enum ControlError {
     /// No server has the name.
     #[error(
         "no array named {name:?} is being served (no server at {}); `lapstrake status` lists \
-         those that are", path.display()
+         those that are{}", path.display(), meant.as_ref().map_or(String::new(), ToString::to_string)
     )]
     NotServed {
         /// The name.
         name: String,
         /// Where its socket would be.
         path: PathBuf,
+        /// What was probably meant.
+        meant: Option<Meant>,
     },
     /// A server had the name, and has ended without giving it up.
     #[error(
@@ -106,8 +108,8 @@ pub enum ControlError {
     Directory(PathBuf),
     /// The socket's address would be too long.
     #[error(
-        "{}: longer than a socket's address may be; choose a shorter --name, or a shorter directory with \
-         LAPSTRAKE_RUN_DIR or --control-dir", .0.display()
+        "{}: {} bytes long, and a socket's address has room for {}; choose a shorter --name, or a shorter directory \
+         with LAPSTRAKE_RUN_DIR or --control-dir", .0.display(), .0.as_os_str().len(), ADDRESS_MAX - 1
     )]
     TooLong(PathBuf),
     /// The system refused.
@@ -161,6 +163,27 @@ pub enum ControlError {
         /// Its reason.
         error: String,
     },
+}
+
+/// What was probably meant by a name that no array has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Meant {
+    /// The array that has this name.
+    Array(String),
+    /// A file, and the array's name was left out.
+    File,
+}
+
+impl std::fmt::Display for Meant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Array(name) => write!(f, "; did you mean {}?", quoted(name)),
+            Self::File => f.write_str(
+                "; there is a file of this name: did you forget the array's name, which goes before its members?",
+            ),
+        }
+    }
 }
 
 /// Where the control sockets are: `$LAPSTRAKE_RUN_DIR`, else `/run/lapstrake` for root, wherever it logged in, else

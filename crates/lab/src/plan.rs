@@ -10,6 +10,7 @@
 mod arrays;
 mod drives;
 mod raw;
+pub(crate) mod reading;
 mod resolve;
 mod values;
 mod workloads;

@@ -1,6 +1,7 @@
 //! `lapstrake disk replay`.
 
 use super::{TRACE_MAX, profile, text};
+use crate::complete;
 use crate::exit::{Exit, Failure, Outcome};
 use lapstrake_model::{replay, trace};
 use serde_json::json;
@@ -27,6 +28,7 @@ Exit codes:
 #[command(after_long_help = HELP)]
 pub struct Args {
     /// A built-in profile's name, or a file
+    #[arg(add = complete::profiles())]
     profile: String,
     /// Requests and their measured times
     trace: PathBuf,

@@ -1,6 +1,7 @@
 //! `lapstrake disk list` and `show`.
 
 use super::profile;
+use crate::complete;
 use crate::exit::{Exit, Failure, Outcome};
 use lapstrake_lab::width;
 use lapstrake_model::profile::{Kind, Profile, builtin};
@@ -39,6 +40,7 @@ Exit codes:
 #[command(after_long_help = SHOW_HELP)]
 pub struct ShowArgs {
     /// A built-in profile's name, or a file
+    #[arg(add = complete::profiles())]
     profile: String,
     /// Report in JSON
     #[arg(long)]

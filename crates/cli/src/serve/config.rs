@@ -3,14 +3,16 @@
 //! A file's keys are the names of options, so that it can say all that a command line can, and nothing else: it becomes
 //! a command line, which is read as any other.
 
-use crate::Cli;
+use crate::words::plain;
+use crate::{Cli, options};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Error, Parser};
 use lapstrake_device::MemberSpec;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use toml::{Table, Value};
+use toml::{Spanned, Value};
 
 /// What whoever runs the server says, on the command line.
 const NOT_IN_A_FILE: [&str; 8] =
@@ -30,33 +32,106 @@ pub struct Words {
 /// It cannot be read, or says what no option says; or a pattern matches nothing.
 pub fn arguments(config: &Path, is_named: bool) -> Result<Words, Error> {
     let Source { file, name } = source(config)?;
-    let fault = |what: &dyn Display| {
-        let text = format!("{}: {what}; nothing was written\n", file.display());
-        Error::raw(ErrorKind::ValueValidation, text)
+    let refused = |faults: &[Fault]| {
+        let lines = faults.iter().map(|fault| fault.told(&file)).collect::<Vec<_>>().join("\n");
+        Error::raw(ErrorKind::ValueValidation, format!("{lines}; nothing was written\n"))
     };
-    let text = std::fs::read_to_string(&file).map_err(|error| fault(&error))?;
-    let table: Table = text.parse().map_err(|error: toml::de::Error| fault(&error))?;
-    let mut options = Vec::new();
+    let text = std::fs::read_to_string(&file).map_err(|error| refused(&[Fault::whole(error)]))?;
+    let table: Entries =
+        toml::from_str(&text).map_err(|error| refused(&[Fault::of_toml(&text, &error)]))?;
+    let (mut options, mut faults) = (Vec::new(), Vec::new());
     if let Some(name) = name.filter(|_| !is_named && !table.contains_key("name")) {
         options.push(joined("--name=", name));
     }
     for (key, value) in table.iter().filter(|(key, _)| *key != "members") {
-        check_key(key).map_err(|why| fault(&why))?;
-        let option = option(key, value);
-        let shapes = "neither a text, a number, true or false, nor a list of such";
-        options.extend(option.ok_or_else(|| fault(&format!("{key}: {shapes}")))?);
+        let line = line(&text, value.span().start);
+        match words(key, value.get_ref()) {
+            Ok(words) => options.extend(words),
+            Err(what) => faults.push(Fault { line: Some(line), what }),
+        }
     }
-    let members = members(table.get("members"));
-    let members = members.map_err(|why| fault(&format!("members: {why}")))?;
-    // By itself first, so that what is wrong with it is told with its name.
+    let given = table.get("members");
+    let members = members(given.map(Spanned::get_ref)).unwrap_or_else(|why| {
+        let line = given.map(|value| line(&text, value.span().start));
+        faults.push(Fault { line, what: format!("members: {why}") });
+        Vec::new()
+    });
+    if faults.is_empty()
+        && let Err(error) = read(&options, &members)
+    {
+        faults.push(Fault::whole(error));
+    }
+    if faults.is_empty() {
+        return Ok(Words { options, members });
+    }
+    faults.sort_by_key(|fault| fault.line.unwrap_or(usize::MAX));
+    Err(refused(&faults))
+}
+
+/// A file's keys, each value with its place.
+type Entries = BTreeMap<String, Spanned<Value>>;
+
+/// Something wrong in a file.
+struct Fault {
+    /// From 1; none where it is of the file as a whole.
+    line: Option<usize>,
+    what: String,
+}
+
+impl Fault {
+    fn whole(what: impl Display) -> Self {
+        Self { line: None, what: plain(&what.to_string()) }
+    }
+
+    fn of_toml(text: &str, error: &toml::de::Error) -> Self {
+        let line = error.span().map(|span| line(text, span.start));
+        Self { line, what: format!("no TOML: {}", error.message().replace('\n', "; ")) }
+    }
+
+    fn told(&self, file: &Path) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}: {}", file.display(), self.what),
+            None => format!("{}: {}", file.display(), self.what),
+        }
+    }
+}
+
+/// The line, from 1, of a byte.
+fn line(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
+}
+
+/// A key and its value as options; each is tried by itself, so that what is wrong with it is told with its line.
+fn words(key: &str, value: &Value) -> Result<Vec<OsString>, String> {
+    check_key(key)?;
+    let shapes = "neither a text, a number, true or false, nor a list of such";
+    let words = option(key, value).ok_or_else(|| format!("{key}: {shapes}"))?;
+    read(&words, &["member".into()]).or_else(|error| match error.0 {
+        // Together with others it may be right.
+        ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict => Ok(()),
+        _ => Err(error.1),
+    })?;
+    Ok(words)
+}
+
+/// Reads a command line of these, for what is wrong with it.
+fn read(options: &[OsString], members: &[OsString]) -> Result<(), Refusal> {
     let [command, serve, end]: [OsString; 3] = ["lapstrake", "serve", "--"].map(Into::into);
-    let alone = [&command, &serve].into_iter().chain(&options).chain([&end]).chain(&members);
-    if let Err(error) = Cli::try_parse_from(alone) {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        return Err(fault(&first.trim_start_matches("error: ")));
+    let line = [&command, &serve].into_iter().chain(options).chain([&end]).chain(members);
+    let Err(error) = Cli::try_parse_from(line) else { return Ok(()) };
+    let text = error.to_string();
+    // Behind a blank line it tells of options as they are on a command line.
+    let told: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    Err(Refusal(error.kind(), told.join(" ").trim_start_matches("error: ").to_owned()))
+}
+
+/// Why clap refused.
+struct Refusal(ErrorKind, String);
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.1)
     }
-    Ok(Words { options, members })
 }
 
 /// Where a configuration is.
@@ -102,8 +177,7 @@ fn check_key(key: &str) -> Result<(), String> {
     if known.contains(&key) {
         return Ok(());
     }
-    let like = known.iter().find(|option| strsim::damerau_levenshtein(option, key) <= 2);
-    let tip = like.map_or(String::new(), |like| format!("; did you mean {like}?"));
+    let tip = options::near(key, &known);
     Err(format!("{key:?} is no option of `lapstrake serve`{tip}"))
 }
 
@@ -131,12 +205,20 @@ fn members(value: Option<&Value>) -> Result<Vec<OsString>, String> {
     };
     let patterns = patterns.ok_or("not a list of texts")?;
     let mut members: Vec<OsString> = Vec::new();
+    let mut refused = Vec::new();
     for pattern in patterns {
-        for member in matches(pattern)? {
+        let found = matches(pattern).unwrap_or_else(|why| {
+            refused.push(why);
+            Vec::new()
+        });
+        for member in found {
             if !members.contains(&member) {
                 members.push(member);
             }
         }
+    }
+    if !refused.is_empty() {
+        return Err(refused.join("; "));
     }
     if members.is_empty() {
         return Err("none are named".into());

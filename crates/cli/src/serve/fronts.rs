@@ -2,7 +2,8 @@
 //! cannot be had costs nothing.
 
 use super::Event;
-use super::nbd::{At, Place, Socket, file_uri, without_delay};
+use super::nbd::{At, Socket, file_uri, without_delay};
+use super::place::Place;
 use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;

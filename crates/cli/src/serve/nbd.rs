@@ -1,12 +1,12 @@
-//! Where NBD is served: Unix sockets and TCP ports, their URIs, and the export.
+//! How NBD is served: at Unix sockets and TCP ports, their URIs, and the export.
 
+use super::place::Place;
 use crate::exit::Failure;
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use lapstrake_export::nbd::ExportInfo;
 use lapstrake_geometry::Geometry;
 use lapstrake_host::Parts;
-use std::ffi::{CString, OsStr};
-use std::fmt::{self, Display};
+use std::ffi::CString;
+use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -17,56 +17,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// Host and port.
-    Tcp(String),
-}
-
-impl Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => address.fmt(f),
-        }
-    }
-}
-
-impl Place {
-    /// Reads `unix:PATH`, of which the path need not be UTF-8, `HOST:PORT` or `tcp:HOST:PORT`.
-    pub fn parser() -> impl TypedValueParser<Value = Self> {
-        OsStringValueParser::new().try_map(|text| Self::parse(&text))
-    }
-
-    /// Whether both cannot be had. Of port 0 there are as many as one likes.
-    pub fn is_that_of(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Unix(one), Self::Unix(other)) => {
-                std::path::absolute(one).ok() == std::path::absolute(other).ok()
-            }
-            (Self::Tcp(one), Self::Tcp(other)) => one == other && !one.ends_with(":0"),
-            _ => false,
-        }
-    }
-
-    fn parse(text: &OsStr) -> Result<Self, &'static str> {
-        if let Some(path) = text.as_bytes().strip_prefix(b"unix:").filter(|path| !path.is_empty()) {
-            return Ok(Self::Unix(OsStr::from_bytes(path).into()));
-        }
-        let text = text.to_str().map(|text| text.strip_prefix("tcp:").unwrap_or(text));
-        let is_number = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-        match text.and_then(|text| text.rsplit_once(':')) {
-            Some((host, port)) if !host.is_empty() && is_number(port) => {
-                let port: u16 = port.parse().map_err(|_| "a port is at most 65535")?;
-                Ok(Self::Tcp(format!("{host}:{port}")))
-            }
-            _ => Err("say unix:PATH, HOST:PORT or [ADDRESS]:PORT"),
-        }
-    }
-}
+/// Bytes of a path in a Unix socket's address (unix(7)), without the NUL.
+const PATH_MAX: usize = 107;
 
 /// A socket that listens; a Unix socket's file goes with it.
 pub struct Socket {
@@ -143,6 +95,7 @@ impl Socket {
     pub fn bind(place: &Place) -> Result<Self, Failure> {
         match place {
             Place::Unix(path) => {
+                check_length(path)?;
                 remove_stale(path)?;
                 let failed = |error| cannot_listen(&path.display(), &error);
                 let listener = UnixListener::bind(path).map_err(failed)?;
@@ -192,6 +145,18 @@ fn known_addresses(text: &str) -> Result<Vec<SocketAddr>, Failure> {
              numbers (`getent hosts {host}`)"
         ))),
     }
+}
+
+fn check_length(path: &Path) -> Result<(), Failure> {
+    let bytes = path.as_os_str().len();
+    if bytes <= PATH_MAX {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "{}: {bytes} bytes long, and a socket's address has room for {PATH_MAX}; choose a shorter path, or one from the \
+         directory of the socket",
+        path.display()
+    )))
 }
 
 /// Removes a socket whose server has died; refuses anything else that is there.
@@ -282,21 +247,6 @@ pub fn export(parts: &Parts, read_only: bool) -> ExportInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_are_sockets_or_ports() {
-        let parse = |text: &[u8]| Place::parse(OsStr::from_bytes(text));
-        assert_eq!(parse(b"unix:/tmp/x:1"), Ok(Place::Unix("/tmp/x:1".into())));
-        let odd = OsStr::from_bytes(b"/tmp/\xe9");
-        assert_eq!(parse(b"unix:/tmp/\xe9"), Ok(Place::Unix(odd.into())));
-        assert_eq!(parse(b"localhost:10809"), Ok(Place::Tcp("localhost:10809".into())));
-        assert_eq!(parse(b"tcp:[::1]:0"), Ok(Place::Tcp("[::1]:0".into())));
-        for bad in ["", "unix:", ":10809", "localhost", "localhost:", "localhost:+80"] {
-            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
-        }
-        assert!(parse(b"\xe9:10809").is_err());
-        assert_eq!(parse(b"localhost:65536"), Err("a port is at most 65535"));
-    }
 
     #[test]
     fn a_static_binary_looks_up_no_names() {

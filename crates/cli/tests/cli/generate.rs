@@ -8,15 +8,83 @@ const COMMANDS: [&str; 20] = [
 ];
 
 #[test]
-fn every_shell_gets_every_command() {
+fn every_shell_is_told_to_ask_the_command() {
     let lab = Lab::new(&[]);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = lab.run(&format!("completions {shell}")).ok().out;
-        for command in COMMANDS {
-            assert!(script.contains(command), "{shell}: {command}");
-        }
+        assert!(script.contains("LAPSTRAKE_COMPLETE"), "{shell}: {script}");
     }
     assert_eq!(lab.run("completions tcsh").code, 2);
+}
+
+/// What a shell offers behind a line, of which the last word is begun; none if there is no such shell.
+fn offered(lab: &Lab, shell: &str, line: &str) -> Option<Vec<String>> {
+    let script = match shell {
+        "bash" => {
+            "source <(lapstrake completions bash)
+            read -ra COMP_WORDS <<<\"$line\"; [[ $line != *' ' ]] || COMP_WORDS+=('')
+            COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_TYPE=9
+            complete -p lapstrake | grep -q _clap_complete_lapstrake || exit 1
+            _clap_complete_lapstrake lapstrake \"${COMP_WORDS[COMP_CWORD]}\" \"\"
+            printf '%s\\n' \"${COMPREPLY[@]}\""
+        }
+        "fish" => "lapstrake completions fish | source; complete --do-complete \"$line\"",
+        // As zsh calls it where it is installed; what it offers is printed.
+        "zsh" => {
+            "mkdir -p fpath; lapstrake completions zsh >fpath/_lapstrake; fpath=($PWD/fpath)
+            compdef() { : }; _describe() { print -l -- ${(P)3} }
+            autoload -U _lapstrake; words=(${(s: :)line}); [[ $line != *' ' ]] || words+=('')
+            CURRENT=${#words}; _lapstrake"
+        }
+        _ => unreachable!(),
+    };
+    let path = std::path::Path::new(env!("CARGO_BIN_EXE_lapstrake")).parent().unwrap();
+    let mut command = lab.command(shell);
+    let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap());
+    command.arg("-c").arg(script).env("line", line).env("PATH", path).env("HOME", lab.path(""));
+    if !crate::support::installed(shell) {
+        crate::support::not_run(&format!("completions of {shell}"), "it is not installed");
+        return None;
+    }
+    let ran = crate::support::Ran::of(command.output().unwrap()).ok();
+    // fish and zsh have explanations behind it.
+    let word = |line: &str| line.split(['\t', ':']).next().unwrap_or_default().to_owned();
+    Some(ran.out.lines().map(word).collect())
+}
+
+#[test]
+fn shells_offer_what_there_is() {
+    let lab = Lab::new(&[16; 3]);
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    let server = lab.serve("m0 m1");
+    for shell in ["bash", "fish", "zsh"] {
+        for (line, expected) in [
+            ("lapstrake cre", &["create"][..]),
+            (
+                "lapstrake create x --level raid",
+                &["raid0", "raid1", "raid4", "raid5", "raid6", "raid10"],
+            ),
+            ("lapstrake create x --layout left-", &["left-symmetric", "left-asymmetric"]),
+            ("lapstrake create x -l1 mi", &["missing"]),
+            ("lapstrake create x -l1 m", &["missing", "m0", "m1", "m2"]),
+            ("lapstrake status ", &["data"]),
+            ("lapstrake fail da", &["data"]),
+            ("lapstrake fail data ", &["m0", "m1"]),
+            ("lapstrake remove data fa", &["failed"]),
+            ("lapstrake add data m", &["m0", "m1", "m2"]),
+            ("lapstrake set data sync_speed_", &["sync_speed_min=", "sync_speed_max="]),
+            ("lapstrake disk show hdd-4", &["hdd-4tb"]),
+        ] {
+            let Some(offered) = offered(&lab, shell, line) else { break };
+            for word in expected {
+                assert!(
+                    offered.iter().any(|one| one == word),
+                    "{shell}: {line}: {word} in {offered:?}"
+                );
+            }
+        }
+    }
+    server.stop();
 }
 
 #[test]
@@ -26,11 +94,40 @@ fn every_command_gets_a_page() {
     for command in COMMANDS {
         let page = lab.read(&format!("man1/lapstrake-{command}.1"));
         let page = String::from_utf8(page).unwrap();
-        assert!(page.contains(".SH NOTES\n.nf\n"), "{command}: {page}");
-        let (notes, _) = page.split_once(".SH VERSION").unwrap();
-        assert!(notes.contains("Exit codes:") && notes.ends_with(".fi\n"), "{command}: {page}");
+        let places = [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "EXAMPLES",
+            "\"EXIT STATUS\"",
+            "\"SEE ALSO\"",
+        ];
+        let at = places.iter().map(|place| page.find(&format!(".SH {place}\n")));
+        let at: Option<Vec<usize>> = at.collect();
+        assert!(at.is_some_and(|at| at.is_sorted()), "{command}: {page}");
+        assert!(!page.contains("Exit codes:") && !page.contains("Examples:"), "{command}: {page}");
+        assert_eq!(
+            page.matches(".nf\n").count(),
+            page.matches(".fi\n").count(),
+            "{command}: {page}"
+        );
     }
-    assert!(crate::support::exists(lab.path("man1/lapstrake.1")));
+    let text = |page: &str| String::from_utf8(lab.read(&format!("man1/{page}.1"))).unwrap();
+    let first = text("lapstrake");
+    for part in [
+        ".SH FILES\n",
+        ".SH ENVIRONMENT\n",
+        "LAPSTRAKE_RUN_DIR",
+        "lapstrake\\-create\\fR(1)",
+        "mdadm\\fR(8)",
+    ] {
+        assert!(first.contains(part), "{part}: {first}");
+    }
+    let serve = text("lapstrake-serve");
+    for part in ["/etc/lapstrake/NAME.toml", "LAPSTRAKE_CONFIG_DIR", "lapstrake\\-stop\\fR(1)"] {
+        assert!(serve.contains(part), "{part}: {serve}");
+    }
 }
 
 #[test]

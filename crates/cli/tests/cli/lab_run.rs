@@ -261,7 +261,7 @@ fn check_tells_errors_by_line_and_else_every_command() {
     let wrong = output(dir.path(), &["check", "plan.toml"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        text(&wrong.stderr).contains("plan.toml:23: unknown field `levels`"),
+        text(&wrong.stderr).contains("plan.toml:23: unknown field `levels`; did you mean level?"),
         "{}",
         text(&wrong.stderr)
     );

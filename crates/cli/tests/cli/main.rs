@@ -23,6 +23,7 @@ mod lab_run;
 mod lockless;
 mod members;
 mod mending;
+mod mistakes;
 mod names;
 mod nested;
 mod predict;

@@ -58,7 +58,7 @@ fn what_is_wrong_with_a_configuration_is_told_with_its_file() {
     let lab = three();
     for (text, told) in [
         ("", "etc/data.toml: members: none are named; nothing was written"),
-        ("members = []", "etc/data.toml: members: none are named; nothing was written"),
+        ("members = []", "etc/data.toml:1: members: none are named; nothing was written"),
         ("members = 7", "members: not a list of texts"),
         ("members = [\"x*\"]", "members: \"x*\": no file matches"),
         ("members = [\"m?\"]\nhelp = true", "help is said on the command line only"),
@@ -69,8 +69,8 @@ fn what_is_wrong_with_a_configuration_is_told_with_its_file() {
             "members = [\"m?\"]\nfrozne = true",
             "\"frozne\" is no option of `lapstrake serve`; did you mean frozen?",
         ),
-        ("members = [\"m?\"]\nshards = 0", "etc/data.toml: invalid value '0' for '--shards <N>'"),
-        ("members = [", "etc/data.toml: TOML parse error"),
+        ("members = [\"m?\"]\nshards = 0", "etc/data.toml:2: invalid value '0' for '--shards <N>'"),
+        ("members = [", "etc/data.toml:1: no TOML: "),
     ] {
         write_config(&lab, text);
         let ran = serve_config(&lab);

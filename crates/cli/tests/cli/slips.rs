@@ -41,23 +41,6 @@ fn what_is_asked_of_a_silent_server_says_that_it_waits_and_is_done_when_it_goes_
 }
 
 #[test]
-fn who_speaks_as_to_mdadm_is_told_what_it_is_called_here() {
-    let lab = Lab::new(&[]);
-    for (said, ours) in [
-        ("assemble /dev/md0 m0 m1", "lapstrake serve"),
-        ("--assemble --scan", "lapstrake serve"),
-        ("-D /dev/md0", "lapstrake detail"),
-        ("--create /dev/md0 -l1 -n2 m0 m1", "lapstrake create"),
-    ] {
-        let refused = lab.run(said);
-        assert!(refused.code == 2 && refused.err.contains("tip: `"), "{refused:?}");
-        assert!(refused.err.contains(ours), "{refused:?}");
-    }
-    let refused = lab.run("nonsense");
-    assert!(refused.code == 2 && !refused.err.contains("tip:"), "{refused:?}");
-}
-
-#[test]
 fn a_report_is_written_over_nothing_but_a_report() {
     let lab = raid1();
     let server = lab.serve_data("m0 m1");

@@ -1,6 +1,6 @@
 //! The side of who asks a server.
 
-use super::{ControlError, array_name, file_name, lock_name, socket_path};
+use super::{ControlError, Meant, array_name, file_name, lock_name, socket_path};
 use lapstrake_control::{Described, Detail, Refused, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -82,7 +82,8 @@ fn exchange<A: DeserializeOwned>(
             return Err(ControlError::Vanished { name: name.into(), path });
         }
         Err(error) if is_absent(&error) => {
-            return Err(ControlError::NotServed { name: name.into(), path });
+            let meant = meant(dir, name);
+            return Err(ControlError::NotServed { name: name.into(), path, meant });
         }
         Err(error) => return Err(io("connect to it")(error)),
     };
@@ -125,6 +126,23 @@ fn exchange<A: DeserializeOwned>(
     }
     let Refused { error } = serde_json::from_value(value).map_err(unclear)?;
     Err(ControlError::Refused { name: name.into(), error })
+}
+
+/// What somebody may have meant by a name that no array has: one that is nearly the same, or the same but for case or
+/// mdadm's "md"; or a file.
+fn meant(dir: &Path, name: &str) -> Option<Meant> {
+    let served = served(dir).unwrap_or_default();
+    let plain = |name: &str| name.trim_start_matches("md").to_lowercase();
+    let same = served.iter().find(|other| plain(other) == plain(name));
+    let near = || {
+        let edits = served.iter().map(|other| (strsim::damerau_levenshtein(other, name), other));
+        let (edits, other) = edits.min()?;
+        (edits <= 2 && edits * 2 < name.chars().count()).then_some(other)
+    };
+    match same.or_else(near) {
+        Some(other) => Some(Meant::Array(other.clone())),
+        None => Path::new(name).metadata().is_ok_and(|meta| !meta.is_dir()).then_some(Meant::File),
+    }
 }
 
 /// A server that begins or ends has its name without a socket for a moment.

@@ -3,7 +3,7 @@
 use super::question::PRICES;
 use super::{DISKS_MAX, Disk};
 use crate::LabError;
-use crate::plan::told;
+use crate::plan::reading;
 use lapstrake_model::profile::Profile;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -51,8 +51,12 @@ pub fn disks_of(
     }
     if let Some((path, text)) = file {
         let in_file = |why: String| wrong(format!("{}: {why}", path.display()));
-        let File { disk } =
-            toml::from_str(text).map_err(|error| wrong(told(text, &error).in_file(path)))?;
+        let reading = reading::read(text);
+        let lines: Vec<String> =
+            reading.problems.iter().map(|problem| problem.in_file(path)).collect();
+        let Some(File { disk }) = reading.value.filter(|_| lines.is_empty()) else {
+            return Err(wrong(lines.join("\n")));
+        };
         for entry in disk {
             kinds.push(kind(entry, find).map_err(in_file)?);
         }

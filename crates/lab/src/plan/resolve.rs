@@ -3,7 +3,8 @@
 use super::arrays::Arrays;
 use super::raw::{RawDisk, RawPlan, RawRules};
 use super::values::Many;
-use super::{Disk, DiskPlace, Order, Plan, Prepare, Problem, Rules, drives, workloads};
+use super::{Disk, DiskPlace, Order, Plan, Prepare, Problem, Rules, drives, reading, workloads};
+use crate::near;
 use lapstrake_device::MemberSpec;
 use lapstrake_stats::Repeats;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,12 @@ fn line(text: &str, byte: usize) -> usize {
 
 /// What a parser says of a value of another type, as somebody who wrote a plan says it.
 fn in_words(message: &str) -> String {
+    if let Some(field) = message.strip_prefix("missing field ") {
+        return format!("{field} is missing");
+    }
+    if let Some(unknown) = message.strip_prefix("unknown ") {
+        return meant(unknown).unwrap_or_else(|| message.to_owned());
+    }
     let other = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "));
     let Some((found, expected)) = other.and_then(|other| other.split_once(", expected ")) else {
         return message.to_owned();
@@ -68,6 +75,15 @@ fn in_words(message: &str) -> String {
     format!("{found} where {expected} must be")
 }
 
+/// An unknown name, and which of those that are listed behind it somebody may have meant.
+fn meant(unknown: &str) -> Option<String> {
+    let mut names = unknown.split('`').skip(1).step_by(2);
+    let given = names.next()?;
+    let known: Vec<&str> = names.collect();
+    let kind = unknown.split(' ').next()?;
+    Some(format!("unknown {kind} `{given}`; did you mean {}?", near::names(given, &known)?))
+}
+
 /// What is wrong with a text that is no TOML, or not what it must be.
 pub(crate) fn told(text: &str, error: &toml::de::Error) -> Problem {
     let line = error.span().map(|span| line(text, span.start));
@@ -75,7 +91,47 @@ pub(crate) fn told(text: &str, error: &toml::de::Error) -> Problem {
 }
 
 pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
-    let raw: RawPlan = toml::from_str(text).map_err(|error| vec![told(text, &error)])?;
+    let reading = reading::read::<RawPlan>(text);
+    let wrong = sorted(reading.problems);
+    let Some(raw) = reading.value else { return Err(wrong) };
+    if wrong.is_empty() {
+        return resolved(raw, text, directory);
+    }
+    Err(with_others(wrong, &reading.blanked, text, || resolved(raw, text, directory).err()))
+}
+
+/// Besides what cannot be read, what else is wrong, but not what may be so only because of that: in the same section,
+/// of the plan as a whole, and all that may refer to a section without which others make no sense.
+fn with_others(
+    mut wrong: Vec<Problem>,
+    blanked: &[Range<usize>],
+    text: &str,
+    others: impl FnOnce() -> Option<Vec<Problem>>,
+) -> Vec<Problem> {
+    let sections: Vec<_> =
+        blanked.iter().map(|range| reading::section(text, range.start)).collect();
+    let stands_alone = |section: &Range<usize>| {
+        ["[[array]]", "[[workload]]", "[run]"].iter().any(|h| text[section.clone()].starts_with(h))
+    };
+    if !sections.iter().all(stands_alone) {
+        return wrong;
+    }
+    let lines: Vec<_> =
+        sections.iter().map(|part| line(text, part.start)..line(text, part.end) + 1).collect();
+    let is_sure = |problem: &Problem| {
+        problem.line.is_some_and(|line| !lines.iter().any(|lines| lines.contains(&line)))
+    };
+    wrong.extend(others().into_iter().flatten().filter(is_sure));
+    sorted(wrong)
+}
+
+/// In the order of their lines; those of the plan as a whole last.
+fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+    problems
+}
+
+fn resolved(raw: RawPlan, text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
     let mut problems = Problems { text, all: Vec::new() };
     let disks = disks(&raw.disk, directory, &mut problems);
     let channels = drives::channels(&raw.channel, &raw.disk, &mut problems);
@@ -113,8 +169,7 @@ pub(super) fn plan(text: &str, directory: &Path) -> Result<Plan, Vec<Problem>> {
         fit(&plan, &raw.workload, &mut notes, &mut problems);
     }
     plan.notes = notes;
-    problems.all.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
-    if problems.all.is_empty() { Ok(plan) } else { Err(problems.all) }
+    if problems.all.is_empty() { Ok(plan) } else { Err(sorted(problems.all)) }
 }
 
 /// Every workload has an array to run on, and every array a workload.

@@ -242,10 +242,32 @@ fn errors_have_their_line() {
 fn what_toml_refuses_has_its_line_too() {
     assert!(problems("name = \"t\"\nname = \"u\"\n")[0].starts_with("2: "));
     let unknown = problems(&with("[[array]]\nlevel = 5\nmembers = 3\nchunks = 4\n"));
-    assert!(
-        unknown[0].starts_with("12: unknown field `chunks`, expected one of `name`"),
-        "{unknown:?}"
-    );
+    assert_eq!(unknown, ["12: unknown field `chunks`; did you mean chunk?"]);
+    let unknown = problems(&with("[[array]]\nlevel = 5\nmembers = 3\nxyz = 4\n"));
+    assert!(unknown[0].starts_with("12: unknown field `xyz`, expected one of `name`"));
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_whoever_finds_it() {
+    let rest = "[[array]]\nlevel = 5\nmembers = 3\nchunks = 4\nchunk = \"64KB\"\n\
+                [[array]]\nlevel = 7\nmembers = 3\n\
+                [[array]]\nlevel = 1\nmembers = [\"a\", \"e\"]\n\
+                [[workload]]\npattern = \"sequental\"\n\
+                [[workload]]\nname = \"w\"\npattern = \"uniform\"\ndepth = 0\n";
+    let found = problems(&with(rest));
+    let expected = [
+        "12: unknown field `chunks`; did you mean chunk?",
+        "13: \"64KB\" is not a size (digits, then K, M, G or T for powers of 1024); did you mean 64K?",
+        "15: \"7\" is not a level",
+        "19: there is no disk \"e\", and no array of that name above",
+        "20: `name` is missing",
+        "21: unknown variant `sequental`; did you mean sequential?",
+        "25: ",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found} is not {expected}");
+    }
 }
 
 #[test]
