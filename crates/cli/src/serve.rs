@@ -14,6 +14,7 @@ use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
+use lapstrake_geometry::Version;
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
 use lapstrake_host::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
@@ -140,6 +141,9 @@ pub struct Which {
     /// Only members of an array that its superblocks call so (with or without host)
     #[arg(long, value_name = "NAME")]
     set_name: Option<String>,
+    /// Of members that hold superblocks of more than one array, those of this version: 0.90, 1.0, 1.1 or 1.2
+    #[arg(long, value_name = "VERSION")]
+    metadata: Option<Version>,
     /// The file of an external write-intent bitmap, at each start: superblocks do not say that there is
     /// one, and without it an unclean stop costs a resync of everything
     #[arg(short, long, value_name = "FILE")]
@@ -156,6 +160,7 @@ impl Which {
         OpenRequest {
             uuid: self.uuid,
             set_name: self.set_name.clone(),
+            set_version: self.metadata,
             bitmap_file: self.bitmap.clone(),
             ignore_unknown: self.ignore_unknown,
             ..OpenRequest::default()

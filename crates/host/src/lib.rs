@@ -54,8 +54,8 @@ pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use message::{Answer, BitmapWish, Command, Deleted, Greeter, Settings};
 pub use open::{
-    Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, describe_given_up, open,
-    open_members, probe, probe_around,
+    Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, describe_at,
+    describe_given_up, describe_undecided, open, open_members, probe, probe_around,
 };
 pub use overlay::NewOverlay;
 pub use scope::EventScope;

@@ -18,11 +18,11 @@ use lapstrake_device::{
 use lapstrake_geometry::{GeometryError, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
-    Role, Superblock,
+    Role, Superblock, Version,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
     badblocks::BadBlocksError,
     bitmap::BitmapError,
-    detect::{self, Finding, Findings, Foreign},
+    detect::{self, Doubt, Finding, Findings, Foreign, Undecided, Wanted},
 };
 use std::{
     io,
@@ -51,6 +51,8 @@ pub struct OpenRequest {
     pub uuid: Option<[u8; 16]>,
     /// Only members of arrays of this name.
     pub set_name: Option<String>,
+    /// Of members that hold superblocks of several arrays, those of this version.
+    pub set_version: Option<Version>,
     /// The external bitmap's file.
     pub bitmap_file: Option<PathBuf>,
     /// Open devices and bitmap file for reading only, and keep all writes in this file.
@@ -161,6 +163,25 @@ pub enum OpenArrayError {
         text: String,
         /// What became of each device.
         report: Vec<Line>,
+    },
+    /// A device holds superblocks of several arrays, and nothing tells which is its own.
+    #[error("{member}: holds {text}\n  nothing was written")]
+    Undecided {
+        /// The device.
+        member: String,
+        /// The superblocks.
+        text: String,
+    },
+    /// A superblock that was to be written under may not be the member's own.
+    #[error(
+        "{member}: its superblock {text}; nothing was written; --read-only and --overlay FILE take it all the same, and so \
+         does --force, which writes to it"
+    )]
+    Doubted {
+        /// The device.
+        member: String,
+        /// What speaks against it.
+        text: String,
     },
     /// The superblocks describe no array that can be.
     #[error("the superblocks describe no possible array: {0}; nothing was written")]
@@ -288,19 +309,21 @@ fn open_devices(
     let bitmap_file = request.bitmap_file.as_ref().map(|path| open_bitmap(path, access));
     let mut bitmap_file = bitmap_file.transpose().map_err(of_bitmap_file)?;
     let mut findings = probe_all(&devices)?;
+    let mut chosen = choose_all(request, &devices, &findings)?;
     // A new overlay is made when the array is known to start: it will insist on its members.
     let (known, new) = match &request.overlay {
         Some(path) if path.metadata().is_ok_and(|meta| meta.len() > 0) => (Some(path), None),
         path => (None, path.as_ref()),
     };
     if let Some(path) = known {
-        lay_over(path, &mut devices, &findings, &mut bitmap_file)?;
+        lay_over(path, &mut devices, &chosen, &mut bitmap_file)?;
         findings = probe_all(&devices)?;
+        chosen = choose_all(request, &devices, &findings)?;
     }
-    let candidates: Vec<Candidate<'_>> = findings
+    let candidates: Vec<Candidate<'_>> = chosen
         .iter()
         .enumerate()
-        .filter_map(|(id, found)| Some(Candidate { id, superblock: found.best()? }))
+        .filter_map(|(id, superblock)| Some(Candidate { id, superblock: superblock.as_ref()? }))
         .collect();
     let options = assemble::Options {
         force: request.force,
@@ -312,7 +335,7 @@ fn open_devices(
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let name = |id: usize| names[id].clone();
     let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
-        let found = unusable(&devices, &findings);
+        let found = unusable(&devices, &findings, &chosen);
         let text = format!("{}{found}", error.describe(&name));
         OpenArrayError::Assemble { error, text }
     })?;
@@ -331,13 +354,15 @@ fn open_devices(
     {
         return Err(OpenArrayError::JournalIsThere { member: name(journal.id) });
     }
+    if !read_only && !request.force {
+        refuse_doubted(&devices, &findings, &chosen, &assembly)?;
+    }
     let new_overlay = match new {
-        Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
+        Some(path) => Some(NewOverlay::make(path, &mut devices, &chosen, &mut bitmap_file)?),
         None => None,
     };
     // Dropped at once, so that nothing stays if we are killed.
     let new_overlay = new_overlay.filter(|_| !request.overlay_is_passing);
-    let superblocks = findings.iter().map(|found| found.best().cloned()).collect();
     let start = StartRequest {
         devices: &devices,
         bitmap_file: bitmap_file.as_ref(),
@@ -347,14 +372,14 @@ fn open_devices(
         ignore_unknown: request.ignore_unknown,
         gives_up_journal: request.without_journal,
     };
-    let planned = StartPlan::new(&mut Members, &start, assembly, superblocks);
+    let planned = StartPlan::new(&mut Members, &start, assembly, chosen.clone());
     let (plan, lacking) =
         planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
     let Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal } = lacking;
     let told = |faults: &[BitmapFault<DeviceError>]| {
         faults.iter().map(|fault| because(fault, &names)).collect()
     };
-    let freshest = findings[plan.assembly.freshest].best();
+    let freshest = chosen[plan.assembly.freshest].as_ref();
     let parts = Parts {
         name: request.name.clone().or_else(|| freshest.map(own_name)).unwrap_or_default(),
         plan,
@@ -477,7 +502,13 @@ fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
 /// # Errors
 /// The device's.
 pub fn probe_member(device: &Member) -> io::Result<Findings> {
-    detect::probe_member(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
+    let size = Sectors(device.size() / 512);
+    let mut found = detect::probe_member(size, |offset, buf| device.read_at(offset, buf))?;
+    // Who names a window by its size means that, whatever a table in it says.
+    if device.spec().size.is_some() {
+        found.table = None;
+    }
+    Ok(found)
 }
 
 /// Everything that can be recognised on a device.
@@ -495,11 +526,11 @@ pub fn probe(device: &Member) -> io::Result<Findings> {
 /// The device's.
 pub fn probe_around(window: &Member) -> io::Result<Vec<Finding>> {
     let spec = window.spec();
-    if spec.offset == 0 && spec.size.is_none() {
+    if spec.is_whole() {
         return Ok(Vec::new());
     }
     let whole = Member::peek(&MemberSpec::whole(&spec.path)).map_err(io::Error::other)?;
-    let own = spec.offset..spec.offset + window.size();
+    let own = window.offset()..window.offset() + window.size();
     let reaches = |finding: &Finding| match finding {
         Finding::Md { superblock: Ok(sb), .. } => {
             let data = sb.data_offset().bytes()..(sb.data_offset() + sb.data_size()).bytes();
@@ -510,7 +541,7 @@ pub fn probe_around(window: &Member) -> io::Result<Vec<Finding>> {
         Finding::Container { sector, .. } => !own.contains(&sector.bytes()),
         Finding::Foreign { offset, .. } => !own.contains(offset),
     };
-    Ok(probe(&whole)?.0.into_iter().filter(reaches).collect())
+    Ok(probe(&whole)?.all.into_iter().filter(reaches).collect())
 }
 
 /// What a new member that is a window would write over beside what it holds itself. A partition table around a window
@@ -537,12 +568,65 @@ fn read_refused(error: DeviceError) -> OpenArrayError {
     OpenArrayError::Read { member: device, source }
 }
 
+/// Each device's own superblock, by what lies where and what was asked for.
+fn choose_all(
+    request: &OpenRequest,
+    devices: &[Arc<Member>],
+    findings: &[Findings],
+) -> Result<Vec<Option<Superblock>>, OpenArrayError> {
+    let wanted =
+        Wanted { uuid: request.uuid, name: request.set_name.clone(), version: request.set_version };
+    let one = |(device, found): (&Arc<Member>, &Findings)| match found.choose(&wanted) {
+        Ok(superblock) => Ok(superblock.cloned()),
+        Err(undecided) => Err(OpenArrayError::Undecided {
+            member: device.spec().to_string(),
+            text: describe_undecided(&undecided),
+        }),
+    };
+    devices.iter().zip(findings).map(one).collect()
+}
+
+/// Superblocks among which nothing tells, in words.
+#[must_use]
+pub fn describe_undecided(Undecided(found): &Undecided) -> String {
+    format!(
+        "md superblocks of more than one array, and what lies where does not tell which is its own (--uuid, --set-name or \
+         --metadata names it):\n    {}",
+        found.join("\n    ")
+    )
+}
+
+/// Writing under a superblock that may not be the member's own would destroy what is.
+fn refuse_doubted(
+    devices: &[Arc<Member>],
+    findings: &[Findings],
+    chosen: &[Option<Superblock>],
+    assembly: &Assembly,
+) -> Result<(), OpenArrayError> {
+    let taken =
+        assembly.verdicts.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
+    for &(id, _) in taken {
+        let doubt = chosen[id].as_ref().and_then(|sb| findings[id].doubt(sb));
+        if let Some(doubt) = doubt {
+            return Err(OpenArrayError::Doubted {
+                member: devices[id].spec().to_string(),
+                text: doubt.describe(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// What was found instead of usable superblocks.
-fn unusable(devices: &[Arc<Member>], findings: &[Findings]) -> String {
+fn unusable(
+    devices: &[Arc<Member>],
+    findings: &[Findings],
+    chosen: &[Option<Superblock>],
+) -> String {
     let mut text = String::new();
-    for (device, found) in devices.iter().zip(findings) {
-        if found.best().is_none() {
-            text += &format!("\n  {}: {}", device.spec(), describe(found));
+    for ((device, found), chosen) in devices.iter().zip(findings).zip(chosen) {
+        if chosen.is_none() {
+            text += &format!("\n  {}: {}", device.spec(), describe_at(device.spec(), found));
         }
     }
     text
@@ -552,10 +636,14 @@ fn unusable(devices: &[Arc<Member>], findings: &[Findings]) -> String {
 #[must_use]
 pub fn describe(found: &Findings) -> String {
     let mut words = Vec::new();
-    for finding in &found.0 {
+    for finding in &found.all {
         words.push(match finding {
             Finding::Md { version, sector, superblock } => match superblock {
-                Ok(_) => format!("md superblock {version}"),
+                Ok(sb) => {
+                    let doubt = found.doubt(sb);
+                    let doubt = doubt.map_or_else(String::new, |it| format!(" {}", it.describe()));
+                    format!("md superblock {version} at sector {}{doubt}", sector.0)
+                }
                 Err(error) => {
                     format!("md superblock {version} at sector {} is not usable: {error}", sector.0)
                 }
@@ -569,6 +657,21 @@ pub fn describe(found: &Findings) -> String {
     if words.is_empty() { "no md superblock".into() } else { words.join(", ") }
 }
 
+/// The same, with what to give instead of a whole disk whose superblock is a partition's.
+#[must_use]
+pub fn describe_at(spec: &MemberSpec, found: &Findings) -> String {
+    let partition = found.doubts().find_map(|(_, doubt)| match doubt {
+        Doubt::OfPartition { number, .. } => Some(number),
+        _ => None,
+    });
+    let next = partition.filter(|_| spec.is_whole()).map(|number| {
+        let part = MemberSpec::partition(&spec.path, number);
+        let whole = format!("{}@0+SIZE", spec.path.display());
+        format!("; give {part} (or {whole}, if the device as a whole was the member all the same)")
+    });
+    describe(found) + &next.unwrap_or_default()
+}
+
 fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -> Vec<Line> {
     let name = |id: usize| devices[id].spec().to_string();
     let line = |(id, device): (usize, &Arc<Member>)| {
@@ -580,7 +683,7 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
             forced: assembly.forced.contains(&id),
             verdict: match verdict {
                 Some((_, verdict)) => format!("{}{forced}", verdict.describe(&name)),
-                None => format!("left: {}", describe(&findings[id])),
+                None => format!("left: {}", describe_at(device.spec(), &findings[id])),
             },
         }
     };

@@ -12,6 +12,7 @@ use lapstrake_metadata::assemble::{
     AssembleError, Assembly, Candidate, Options, Refusal, Verdict, assemble,
 };
 use lapstrake_metadata::bitmap::BitmapError;
+use lapstrake_metadata::detect::Wanted;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -22,7 +23,7 @@ pub use look::{BadBlockEntries, BitmapLook, Look, LookError};
 pub struct Found {
     /// The arrays, in the order in which their first members were met.
     pub arrays: Vec<FoundArray>,
-    /// What holds no md superblock that can be used.
+    /// What holds no md superblock that can be used, or several among which nothing tells.
     pub others: Vec<Look>,
     /// What could not be looked at.
     pub failures: Vec<LookError>,
@@ -84,6 +85,17 @@ impl FoundArray {
     }
 }
 
+/// A look at a member, by `look`, and at each partition in it; see [`Look::partitions`].
+pub fn with_partitions(
+    spec: &MemberSpec,
+    without_devices: bool,
+    look: impl Fn(&MemberSpec) -> Result<Look, LookError>,
+) -> Vec<Result<Look, LookError>> {
+    let whole = look(spec);
+    let inside = whole.as_ref().map_or_else(|_| Vec::new(), |it| it.partitions(without_devices));
+    core::iter::once(whole).chain(inside.iter().map(look)).collect()
+}
+
 /// What all of `looks` amount to.
 #[must_use]
 pub fn scan(looks: impl IntoIterator<Item = Result<Look, LookError>>) -> Found {
@@ -102,7 +114,8 @@ pub fn scan(looks: impl IntoIterator<Item = Result<Look, LookError>>) -> Found {
         if { known }.any(|known| known.is_same(&look)) {
             continue;
         }
-        let Some(uuid) = look.superblock().map(Superblock::set_uuid) else {
+        let own = look.findings().choose(&Wanted::default()).ok().flatten();
+        let Some(uuid) = own.map(Superblock::set_uuid) else {
             found.others.push(look);
             continue;
         };

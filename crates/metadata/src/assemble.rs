@@ -57,6 +57,7 @@ use crate::{Role, Superblock, Unsupported};
 
 pub use absent::record_absent;
 pub use conclude::assemble;
+pub(crate) use judge::name_fits;
 
 /// A device with a superblock.
 #[derive(Clone, Copy, Debug)]

@@ -118,7 +118,7 @@ pub fn others(look: &Look, best: Option<&Superblock>) -> String {
     if let Some(what) = best.and_then(|sb| look.bitmap_error(sb)).flatten() {
         lines.push(format!("    Unsupported : internal bitmap: {what}"));
     }
-    for finding in &look.findings().0 {
+    for finding in &look.findings().all {
         let is_best = matches!(finding, Finding::Md { superblock: Ok(sb), .. } if Some(sb) == best);
         if !is_best {
             lines.push(format!("     Also Found : {}", words(finding)));

@@ -32,9 +32,11 @@ mod scrub;
 mod serve;
 mod service;
 mod slips;
+mod superblocks;
 mod support;
 mod tuning;
 mod unknown;
+mod whole_disks;
 mod words;
 mod write_hole;
 

@@ -119,7 +119,7 @@ impl Look {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         overlaps(&self.member, &other.member)
-            && self.spec().offset == other.spec().offset
+            && self.member.offset() == other.member.offset()
             && self.size() == other.size()
     }
 
@@ -139,6 +139,16 @@ impl Look {
     #[must_use]
     pub fn is_block(&self) -> bool {
         self.member.is_block()
+    }
+
+    /// The partitions in it, by its table; none within a partition or another window. `without_devices`: none either where
+    /// the kernel shows them as devices of their own.
+    #[must_use]
+    pub fn partitions(&self, without_devices: bool) -> Vec<MemberSpec> {
+        let is_shown = without_devices && self.member.has_partition_devices();
+        let table = self.findings.table.as_ref().filter(|_| self.spec().is_whole() && !is_shown);
+        let partitions = table.into_iter().flat_map(|table| table.data());
+        partitions.map(|it| MemberSpec::partition(&self.spec().path, it.number)).collect()
     }
 
     /// All that was found.
