@@ -90,6 +90,17 @@ pub fn bitmap() -> impl TypedValueParser<Value = NewBitmap> {
     })
 }
 
+/// Reads an image's path and that of its map file, with a = between; the names need not be UTF-8.
+pub fn image_and_map() -> impl TypedValueParser<Value = (PathBuf, PathBuf)> {
+    OsStringValueParser::new().try_map(|text| {
+        let bytes = text.as_bytes();
+        let at = bytes.iter().position(|&byte| byte == b'=').filter(|&at| at > 0);
+        let at = at.ok_or("say IMAGE=MAP, with the image as it is named among the members")?;
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        Ok::<_, &str>((path(&bytes[..at]), path(&bytes[at + 1..])))
+    })
+}
+
 /// A path as one with another working directory has to call it.
 pub fn absolute(path: &Path) -> Result<String, Failure> {
     let path = std::path::absolute(path)?;

@@ -194,7 +194,10 @@ fn obstacle(array: &FoundArray) -> Option<String> {
         ));
     }
     match &array.assembly {
-        Ok(assembly) => Some(assembly.start.as_ref().err()?.describe(&name)),
+        Ok(assembly) => {
+            let refusal = assembly.start.as_ref().err().map(|refusal| refusal.describe(&name));
+            refusal.or_else(|| array.obstacle.clone())
+        }
         Err(error) => Some(error.describe(&name)),
     }
 }
@@ -211,7 +214,7 @@ fn lacks(array: &FoundArray, may_lack: bool) -> bool {
 }
 
 fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
-    if lacks(array, may_lack) || array.unusable_bitmap.is_some() {
+    if lacks(array, may_lack) || array.unusable_bitmap.is_some() || array.obstacle.is_some() {
         return None;
     }
     let option = match &array.assembly.as_ref().ok()?.start {
@@ -269,8 +272,10 @@ fn array_text(array: &FoundArray, may_lack: bool) -> String {
     let (devices, version) = (sb.raid_disks(), sb.version());
     let completeness = word(array.completeness());
     out += &format!(": {level}, {devices} raid devices, metadata {version}: {completeness}\n");
-    for (look, verdict, _) in verdicts(array) {
-        out += &format!("  {}: {verdict}\n", look.spec());
+    for (look, verdict, used) in verdicts(array) {
+        let updated = look.superblock().filter(|_| !used).map(|sb| text::time(sb.utime().0));
+        let updated = updated.map_or_else(String::new, |time| format!("; last updated {time}"));
+        out += &format!("  {}: {verdict}{updated}\n", look.spec());
     }
     if let Some(users) = users(array) {
         let by: Vec<_> = users.into_iter().map(String::as_str).collect();
@@ -324,6 +329,7 @@ fn array_json(array: &FoundArray, may_lack: bool) -> Value {
         json!({
             "member": look.spec().exact(),
             "events": look.superblock().map(Superblock::events),
+            "update_time": look.superblock().map(|sb| sb.utime().0),
             "used": used,
             "verdict": verdict,
         })

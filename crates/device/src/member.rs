@@ -13,9 +13,11 @@ use crate::overlay::{self, Task};
 use crate::probe::{self, DevNumber};
 use crate::reader::{ReaderStore, Source};
 use crate::spec::MemberSpec;
+use crate::unread::Unread;
 use lapstrake_partitions::PartitionError;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -71,6 +73,8 @@ pub struct Member {
     /// The file behind a loop device, whose lock is held.
     _behind: Option<OwnedFd>,
     layers: Vec<Arc<Layer>>,
+    /// What its image lacks.
+    unread: Option<Arc<Unread>>,
     pub(crate) no_discard: AtomicBool,
     pub(crate) no_punch: AtomicBool,
     pub(crate) no_zero_range: AtomicBool,
@@ -139,6 +143,7 @@ impl Member {
         member.memory_backed = in_memory;
         // The base itself is read past its layers: they stand above the overlay now.
         member.layers.clone_from(&base.layers);
+        member.unread.clone_from(&base.unread);
         member
     }
 
@@ -147,6 +152,13 @@ impl Member {
     pub fn with_faults(mut self, mut layers: Vec<Arc<Layer>>) -> Self {
         layers.append(&mut self.layers);
         self.layers = layers;
+        self
+    }
+
+    /// The same member, of whose file or device these bytes cannot be read until they are written.
+    #[must_use]
+    pub fn with_unread(mut self, ranges: &[Range<u64>]) -> Self {
+        self.unread = Some(Arc::new(Unread::new(ranges, self.offset)));
         self
     }
 
@@ -170,6 +182,7 @@ impl Member {
             _claim: None,
             _behind: None,
             layers: Vec::new(),
+            unread: None,
             cut_off: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             no_discard: AtomicBool::new(false),
@@ -450,6 +463,9 @@ impl Member {
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {
         if self.cut_off.load(Ordering::Relaxed) {
             return Verdict { delay: None, outcome: Outcome::Fail(libc::ENXIO) };
+        }
+        if self.unread.as_ref().is_some_and(|it| it.refuses(kind, offset, len)) {
+            return Verdict { delay: None, outcome: Outcome::Fail(libc::EIO) };
         }
         if self.layers.is_empty() { PASS } else { judge(&self.layers, kind, offset, len) }
     }

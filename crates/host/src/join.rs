@@ -132,7 +132,7 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), JoinError> {
         return Ok(());
     };
     Err(JoinError::IsMember {
-        member: spec.clone(),
+        member: Box::new(spec.clone()),
         path: known.path.clone(),
         number: known.number,
         state: known.state.clone(),

@@ -8,21 +8,23 @@
 use crate::array::Parts;
 use crate::create::Occupied;
 use crate::overlay::{NewOverlay, lay_over};
+use crate::own_superblock::{choose_all, describe_at, refuse_doubted, unusable};
 use crate::start_io::{DeviceError, Members};
+use crate::{last_resort, raid0_layout};
 use lapstrake_array::start::{
     BitmapFault, JournalFault, JournalGivenUp, Lacking, PlanError, StartPlan, StartRequest,
 };
 use lapstrake_device::{
-    Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
+    Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps, parse_map,
 };
-use lapstrake_geometry::{GeometryError, Sectors};
+use lapstrake_geometry::{GeometryError, Raid0Layout, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
     Role, Superblock, Version,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
     badblocks::BadBlocksError,
     bitmap::BitmapError,
-    detect::{self, Doubt, Finding, Findings, Foreign, Undecided, Wanted},
+    detect::{self, Finding, Findings, Foreign},
 };
 use std::{
     io,
@@ -53,6 +55,15 @@ pub struct OpenRequest {
     pub set_name: Option<String>,
     /// Of members that hold superblocks of several arrays, those of this version.
     pub set_version: Option<Version>,
+    /// The layout of a RAID0 of unlike members that does not record one.
+    pub raid0_layout: Option<Raid0Layout>,
+    /// Read blocks that are on record as bad on every member that could give them. It counts only where nothing is written
+    /// to the members.
+    pub ignore_bad_block_log: bool,
+    /// Members have no bad-block log any more, as after mdadm's update force-no-bbl.
+    pub drop_bad_block_logs: bool,
+    /// Images and the map files of GNU ddrescue that tell what they lack.
+    pub ddrescue_maps: Vec<(PathBuf, PathBuf)>,
     /// The external bitmap's file.
     pub bitmap_file: Option<PathBuf>,
     /// Open devices and bitmap file for reading only, and keep all writes in this file.
@@ -134,6 +145,14 @@ pub enum OpenArrayError {
         first: String,
         /// The other.
         second: String,
+    },
+    /// The map file of an image cannot be used.
+    #[error("{}: cannot use it as a map of GNU ddrescue: {why}; nothing was written", map.display())]
+    Map {
+        /// The map file.
+        map: PathBuf,
+        /// What is wrong.
+        why: String,
     },
     /// A device could not be read.
     #[error(
@@ -280,7 +299,7 @@ fn join(errors: &[OpenError]) -> String {
 /// [`OpenArrayError`].
 pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let devices = open_all(&request.members, access(request))?;
-    open_devices(request, devices)
+    open_devices(request, with_maps(devices, &request.ddrescue_maps)?)
 }
 
 /// As [`open`], of members that were opened by the caller, for reading only: there is no overlay.
@@ -331,12 +350,18 @@ fn open_devices(
         uuid: request.uuid,
         name: request.set_name.clone(),
         ignore_unknown: request.ignore_unknown && read_only,
+        raid0_layout: request.raid0_layout,
     };
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let name = |id: usize| names[id].clone();
-    let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
+    let mut assembly = assemble::assemble(&candidates, &options).map_err(|error| {
         let found = unusable(&devices, &findings, &chosen);
-        let text = format!("{}{found}", error.describe(&name));
+        let mut text = format!("{}{found}", error.describe(&name));
+        if let AssembleError::Geometry { error: GeometryError::AmbiguousRaid0 { .. }, .. } = error
+            && let Some(likely) = raid0_layout::likely(&devices, &candidates, &options)
+        {
+            text = format!("{text}; {likely}");
+        }
         OpenArrayError::Assemble { error, text }
     })?;
     let report = report(&devices, &findings, &assembly);
@@ -357,6 +382,9 @@ fn open_devices(
     if !read_only && !request.force {
         refuse_doubted(&devices, &findings, &chosen, &assembly)?;
     }
+    if request.drop_bad_block_logs {
+        drop_bad_block_logs(&mut assembly, &chosen);
+    }
     let new_overlay = match new {
         Some(path) => Some(NewOverlay::make(path, &mut devices, &chosen, &mut bitmap_file)?),
         None => None,
@@ -373,8 +401,11 @@ fn open_devices(
         gives_up_journal: request.without_journal,
     };
     let planned = StartPlan::new(&mut Members, &start, assembly, chosen.clone());
-    let (plan, lacking) =
+    let (mut plan, lacking) =
         planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
+    if request.ignore_bad_block_log && read_only {
+        last_resort::believe(&mut plan);
+    }
     let Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal } = lacking;
     let told = |faults: &[BitmapFault<DeviceError>]| {
         faults.iter().map(|fault| because(fault, &names)).collect()
@@ -398,8 +429,19 @@ fn open_devices(
     })
 }
 
+/// Has the start write superblocks without a log first.
+fn drop_bad_block_logs(assembly: &mut Assembly, chosen: &[Option<Superblock>]) {
+    let taken = assembly.verdicts.iter().filter(|(_, it)| !matches!(it, Verdict::Left(_)));
+    for id in taken.map(|(id, _)| *id).collect::<Vec<_>>() {
+        if !assembly.rewrite.iter().any(|(of, _)| *of == id) {
+            assembly.rewrite.extend(chosen[id].clone().map(|superblock| (id, superblock)));
+        }
+    }
+    assembly.rewrite.iter_mut().for_each(|(_, superblock)| superblock.drop_bad_block_log());
+}
+
 /// A plan's error with the devices' names.
-fn refused(
+pub(crate) fn refused(
     error: PlanError<DeviceError>,
     names: &[String],
     bitmap_file: Option<&Member>,
@@ -490,6 +532,29 @@ pub(crate) fn open_all(
     if errors.is_empty() { Ok(devices) } else { Err(OpenArrayError::Devices(errors)) }
 }
 
+/// Devices that lack what the map files of their images say.
+fn with_maps(
+    devices: Vec<Arc<Member>>,
+    maps: &[(PathBuf, PathBuf)],
+) -> Result<Vec<Arc<Member>>, OpenArrayError> {
+    let mut unread = Vec::new();
+    for (image, map) in maps {
+        let bad = |why: String| OpenArrayError::Map { map: map.clone(), why };
+        let text = std::fs::read_to_string(map).map_err(|error| bad(error.to_string()))?;
+        unread.push((image, parse_map(&text).map_err(|error| bad(error.to_string()))?));
+        if !devices.iter().any(|device| device.spec().path == *image) {
+            return Err(bad(format!("{} is the path of no member", image.display())));
+        }
+    }
+    let with = |device: Arc<Member>| {
+        let own = unread.iter().find(|(image, _)| device.spec().path == **image);
+        let Some((_, ranges)) = own else { return device };
+        let device = Arc::into_inner(device).expect("it was just opened");
+        Arc::new(device.with_unread(ranges))
+    };
+    Ok(devices.into_iter().map(with).collect())
+}
+
 fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
     let one =
         |device: &Arc<Member>| probe_member(device).map_err(|source| read_error(device, source));
@@ -503,7 +568,7 @@ fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
 /// The device's.
 pub fn probe_member(device: &Member) -> io::Result<Findings> {
     let size = Sectors(device.size() / 512);
-    let mut found = detect::probe_member(size, |offset, buf| device.read_at(offset, buf))?;
+    let mut found = detect::probe_member(size, |offset, buf| read_or_tell(device, offset, buf))?;
     // Who names a window by its size means that, whatever a table in it says.
     if device.spec().size.is_some() {
         found.table = None;
@@ -516,7 +581,16 @@ pub fn probe_member(device: &Member) -> io::Result<Findings> {
 /// # Errors
 /// The device's.
 pub fn probe(device: &Member) -> io::Result<Findings> {
-    detect::probe(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
+    detect::probe(Sectors(device.size() / 512), |offset, buf| read_or_tell(device, offset, buf))
+}
+
+/// The error says where.
+fn read_or_tell(device: &Member, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    let len = buf.len();
+    let told = |error: io::Error| {
+        io::Error::new(error.kind(), format!("{len} bytes at byte {offset}: {error}"))
+    };
+    device.read_at(offset, buf).map_err(told)
 }
 
 /// What shows outside of a window, on the file or device of which it is a part, and may reach into it: a filesystem
@@ -566,110 +640,6 @@ pub(crate) fn read_error(device: &Member, source: io::Error) -> OpenArrayError {
 fn read_refused(error: DeviceError) -> OpenArrayError {
     let (DeviceError::At { device, source, .. } | DeviceError::Flush { device, source }) = error;
     OpenArrayError::Read { member: device, source }
-}
-
-/// Each device's own superblock, by what lies where and what was asked for.
-fn choose_all(
-    request: &OpenRequest,
-    devices: &[Arc<Member>],
-    findings: &[Findings],
-) -> Result<Vec<Option<Superblock>>, OpenArrayError> {
-    let wanted =
-        Wanted { uuid: request.uuid, name: request.set_name.clone(), version: request.set_version };
-    let one = |(device, found): (&Arc<Member>, &Findings)| match found.choose(&wanted) {
-        Ok(superblock) => Ok(superblock.cloned()),
-        Err(undecided) => Err(OpenArrayError::Undecided {
-            member: device.spec().to_string(),
-            text: describe_undecided(&undecided),
-        }),
-    };
-    devices.iter().zip(findings).map(one).collect()
-}
-
-/// Superblocks among which nothing tells, in words.
-#[must_use]
-pub fn describe_undecided(Undecided(found): &Undecided) -> String {
-    format!(
-        "md superblocks of more than one array, and what lies where does not tell which is its own (--uuid, --set-name or \
-         --metadata names it):\n    {}",
-        found.join("\n    ")
-    )
-}
-
-/// Writing under a superblock that may not be the member's own would destroy what is.
-fn refuse_doubted(
-    devices: &[Arc<Member>],
-    findings: &[Findings],
-    chosen: &[Option<Superblock>],
-    assembly: &Assembly,
-) -> Result<(), OpenArrayError> {
-    let taken =
-        assembly.verdicts.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
-    for &(id, _) in taken {
-        let doubt = chosen[id].as_ref().and_then(|sb| findings[id].doubt(sb));
-        if let Some(doubt) = doubt {
-            return Err(OpenArrayError::Doubted {
-                member: devices[id].spec().to_string(),
-                text: doubt.describe(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// What was found instead of usable superblocks.
-fn unusable(
-    devices: &[Arc<Member>],
-    findings: &[Findings],
-    chosen: &[Option<Superblock>],
-) -> String {
-    let mut text = String::new();
-    for ((device, found), chosen) in devices.iter().zip(findings).zip(chosen) {
-        if chosen.is_none() {
-            text += &format!("\n  {}: {}", device.spec(), describe_at(device.spec(), found));
-        }
-    }
-    text
-}
-
-/// What a device holds, when no md superblock on it can be used.
-#[must_use]
-pub fn describe(found: &Findings) -> String {
-    let mut words = Vec::new();
-    for finding in &found.all {
-        words.push(match finding {
-            Finding::Md { version, sector, superblock } => match superblock {
-                Ok(sb) => {
-                    let doubt = found.doubt(sb);
-                    let doubt = doubt.map_or_else(String::new, |it| format!(" {}", it.describe()));
-                    format!("md superblock {version} at sector {}{doubt}", sector.0)
-                }
-                Err(error) => {
-                    format!("md superblock {version} at sector {} is not usable: {error}", sector.0)
-                }
-            },
-            Finding::Container { kind, sector } => {
-                format!("{kind} at sector {}, which is not supported", sector.0)
-            }
-            Finding::Foreign { kind, offset } => format!("{kind} at byte {offset}"),
-        });
-    }
-    if words.is_empty() { "no md superblock".into() } else { words.join(", ") }
-}
-
-/// The same, with what to give instead of a whole disk whose superblock is a partition's.
-#[must_use]
-pub fn describe_at(spec: &MemberSpec, found: &Findings) -> String {
-    let partition = found.doubts().find_map(|(_, doubt)| match doubt {
-        Doubt::OfPartition { number, .. } => Some(number),
-        _ => None,
-    });
-    let next = partition.filter(|_| spec.is_whole()).map(|number| {
-        let part = MemberSpec::partition(&spec.path, number);
-        let whole = format!("{}@0+SIZE", spec.path.display());
-        format!("; give {part} (or {whole}, if the device as a whole was the member all the same)")
-    });
-    describe(found) + &next.unwrap_or_default()
 }
 
 fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -> Vec<Line> {

@@ -6,10 +6,13 @@
 
 mod look;
 
+use crate::open::refused;
+use crate::start_io::Members;
+use lapstrake_array::start::{StartPlan, StartRequest};
 use lapstrake_device::MemberSpec;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{
-    AssembleError, Assembly, Candidate, Options, Refusal, Verdict, assemble,
+    AssembleError, Assembly, Candidate, Options, Reason, Refusal, Verdict, assemble,
 };
 use lapstrake_metadata::bitmap::BitmapError;
 use lapstrake_metadata::detect::Wanted;
@@ -41,6 +44,9 @@ pub struct FoundArray {
     /// Why the array cannot be started with its internal bitmap, and on which candidate that shows: nobody knows what
     /// the bitmap says, or no candidate's is sound.
     pub unusable_bitmap: Option<(usize, BitmapError)>,
+    /// Why a start would be refused all the same, by what superblocks point at: logs, journals, bitmaps. None of an array
+    /// in use, where these change.
+    pub obstacle: Option<String>,
 }
 
 /// How an array stands.
@@ -62,13 +68,18 @@ impl FoundArray {
     pub fn completeness(&self) -> Completeness {
         match &self.assembly {
             Ok(_) if self.has_unknown_bitmap() => Completeness::Unsupported,
-            Ok(_) if self.unusable_bitmap.is_some() => Completeness::Incomplete,
+            Ok(_) if self.unusable_bitmap.is_some() || self.obstacle.is_some() => {
+                Completeness::Incomplete
+            }
             Ok(assembly) => match &assembly.start {
                 Ok(()) if assembly.degraded == 0 => Completeness::Complete,
                 Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Completeness::Degraded,
+                Err(_) if assembly.verdicts.iter().any(is_unsupported) => Completeness::Unsupported,
                 Err(_) => Completeness::Incomplete,
             },
-            Err(AssembleError::Unsupported { .. }) => Completeness::Unsupported,
+            Err(AssembleError::Unsupported { .. } | AssembleError::Geometry { .. }) => {
+                Completeness::Unsupported
+            }
             Err(_) => Completeness::Incomplete,
         }
     }
@@ -133,9 +144,39 @@ fn array(uuid: [u8; 16], candidates: Vec<Look>) -> FoundArray {
     let superblocks: Vec<_> = superblocks
         .filter_map(|(id, look)| Some(Candidate { id, superblock: look.superblock()? }))
         .collect();
-    let assembly = assemble(&superblocks, &Options { uuid: Some(uuid), ..Options::default() });
+    let options = Options { uuid: Some(uuid), ..Options::default() };
+    let assembly = assemble(&superblocks, &options);
     let unusable_bitmap = assembly.as_ref().ok().and_then(|it| unusable_bitmap(it, &candidates));
-    FoundArray { uuid, candidates, assembly, unusable_bitmap }
+    // As `serve` is proposed: where members are lacking for the first time, with --degraded.
+    let may_start = assemble(&superblocks, &Options { run: true, ..options });
+    let may_start = may_start.ok().filter(|it| it.start.is_ok() && unusable_bitmap.is_none());
+    let obstacle = may_start.and_then(|it| obstacle(it, &candidates));
+    FoundArray { uuid, candidates, assembly, unusable_bitmap, obstacle }
+}
+
+fn is_unsupported((_, verdict): &(usize, Verdict)) -> bool {
+    matches!(verdict, Verdict::Left(Reason::Unsupported(_)))
+}
+
+/// Why the start that would be planned is none. Nothing is locked or written.
+fn obstacle(assembly: Assembly, candidates: &[Look]) -> Option<String> {
+    if candidates.iter().any(|look| look.writers().is_some()) {
+        return None;
+    }
+    let devices: Vec<_> = candidates.iter().map(|look| look.member().clone()).collect();
+    let names: Vec<_> = candidates.iter().map(|look| look.spec().to_string()).collect();
+    let superblocks = candidates.iter().map(|look| look.superblock().cloned()).collect();
+    let request = StartRequest {
+        devices: &devices,
+        bitmap_file: None,
+        read_only: false,
+        is_overlaid: false,
+        force: false,
+        ignore_unknown: false,
+        gives_up_journal: false,
+    };
+    let planned = StartPlan::new(&mut Members, &request, assembly, superblocks);
+    Some(refused(planned.err()?, &names, None, &[]).to_string())
 }
 
 fn unusable_bitmap(assembly: &Assembly, candidates: &[Look]) -> Option<(usize, BitmapError)> {

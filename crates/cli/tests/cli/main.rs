@@ -25,6 +25,7 @@ mod members;
 mod mending;
 mod names;
 mod nested;
+mod on_record;
 mod predict;
 mod replace;
 mod scan;

@@ -1,6 +1,7 @@
 //! Promise: images of whole disks are looked into, and a partition's superblock is not taken for the disk's.
 
-use crate::support::{Lab, pattern};
+use crate::support::{Lab, exists, installed, not_run, pattern};
+use std::process::{Child, Command};
 
 /// An MBR with one partition of type 0xfd that ends with the disk, as sfdisk writes it.
 fn partition(lab: &Lab, disk: &str, start: u64) {
@@ -15,7 +16,7 @@ fn partition(lab: &Lab, disk: &str, start: u64) {
 
 fn disks(shape: &str) -> Lab {
     let lab = Lab::new(&[16, 16, 16]);
-    ["m0", "m1", "m2"].map(|disk| partition(&lab, disk, 2048));
+    ["m0", "m1", "m2"].into_iter().for_each(|disk| partition(&lab, disk, 2048));
     lab.run(&format!("create data --assume-clean {shape} m0#1 m1#1 m2#1")).ok();
     lab
 }
@@ -95,4 +96,55 @@ fn a_file_named_like_a_partition_is_that_file() {
     lab.file("disk", 16 << 20);
     let ran = lab.run("scan disk#1");
     assert!(ran.code == 2 && ran.err.contains("write disk#1@0 for it"), "{ran:?}");
+}
+
+/// A program of others that shows a file below a directory until it is dropped.
+struct Shown<'a>(&'a Lab, &'static str, Child);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.command("fusermount3").args(["-u", self.1]).status();
+        let _ = self.2.wait();
+    }
+}
+
+/// Runs a shell's command line until `file` is there.
+fn shown<'a>(lab: &'a Lab, line: &str, directory: &'static str, file: &str) -> Shown<'a> {
+    let mut shell: Command = lab.command("sh");
+    let shown = Shown(lab, directory, shell.args(["-c", line]).spawn().unwrap());
+    let end = std::time::Instant::now() + crate::BOUND;
+    while !exists(lab.path(file)) {
+        assert!(std::time::Instant::now() < end, "{line}: no {file}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    shown
+}
+
+#[test]
+fn images_in_other_formats_are_shown_as_files_by_what_is_proposed() {
+    let what = "disk images in other formats";
+    if !exists("/dev/fuse") {
+        return not_run(what, "there is no /dev/fuse");
+    }
+    if let Some(lacking) = ["qemu-img", "nbdfuse", "nbdkit"].iter().find(|it| !installed(it)) {
+        return not_run(what, &format!("{lacking} is not installed"));
+    }
+    let lab = disks("-l1 -n2 --spare-devices 1");
+    lab.run("cat m1#1 -o right").ok();
+    lab.other("qemu-img convert -f raw -O qcow2 m0 m0.qcow2").unwrap().ok();
+    let ran = lab.run("scan m0.qcow2").ok();
+    let line = ran.out.split('`').nth(1).unwrap_or_else(|| panic!("{ran:?}"));
+    let line = line.trim_end_matches(" &");
+    let qcow = shown(&lab, line, "m0.qcow2.raw", "m0.qcow2.raw/nbd");
+    // The second in pieces.
+    lab.other("split -b 5M m1 m1.").unwrap().ok();
+    let line = "mkdir m1.raw && nbdfuse m1.raw/m1 --command nbdkit -s -r split m1.a?";
+    let split = shown(&lab, line, "m1.raw", "m1.raw/m1");
+    let ran = lab.run("scan m0.qcow2.raw m1.raw").ok();
+    let serve = "lapstrake serve m0.qcow2.raw/nbd#1 m1.raw/m1#1";
+    assert!(ran.out.contains(serve), "{ran:?}");
+    lab.run("cat m0.qcow2.raw/nbd#1 m1.raw/m1#1 -o out").ok();
+    assert!(lab.read("out") == lab.read("right"));
+    lab.serve("m0.qcow2.raw/nbd#1 m1.raw/m1#1 --overlay cow").stop();
+    drop((qcow, split));
 }
