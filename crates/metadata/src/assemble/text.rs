@@ -27,7 +27,7 @@ fn device(id: usize) -> String {
 fn slots_text(slots: &[Slot]) -> String {
     let runs = slots.chunk_by(|a, b| a.0 + 1 == b.0);
     let words = runs.flat_map(|run| match run {
-        [first, _, .., last] => vec![format!("{} to {}", first.0, last.0)],
+        [first, _, _, .., last] => vec![format!("{} to {}", first.0, last.0)],
         few => few.iter().map(|slot| slot.0.to_string()).collect(),
     });
     let numbers: Vec<_> = words.collect();
@@ -249,3 +249,17 @@ display! { Verdict Reason Refusal AssembleError }
 impl core::error::Error for Refusal {}
 
 impl core::error::Error for AssembleError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_slots_in_a_row_are_a_range() {
+        let text = |slots: &[u16]| slots_text(&slots.iter().copied().map(Slot).collect::<Vec<_>>());
+        assert_eq!(text(&[2]), "slot 2");
+        assert_eq!(text(&[1, 2, 3]), "slots 1, 2 and 3");
+        assert_eq!(text(&[1, 2, 3, 4]), "slots 1 to 4");
+        assert_eq!(text(&[0, 2, 3, 4, 5, 7]), "slots 0, 2 to 5 and 7");
+    }
+}
